@@ -195,18 +195,23 @@ def learner(
     )
 
 
+def slope(ours: dpoco.frank_wolfe.TreeFrankWolfe) -> float | None:
+    """The bound on the scalar of a leaf; None for linear losses."""
+    return getattr(ours.plan.mechanism.summand, "slope", None)
+
+
 def numpy_learner(
     ours: dpoco.frank_wolfe.TreeFrankWolfe, p: float, *, noisy: bool = True
 ) -> numpy_loops.FrankWolfe:
     blt = blt_parameters(HORIZON)
-    bound = ours.plan.leaf_scalar_bound
+    bound = slope(ours)
     return numpy_loops.FrankWolfe(
         ours.domain.dimension,
         p=p,
         radius=2.0,
         feature_bound=1.0,
         leaf_bound=math.inf if bound is None else bound,
-        scale=ours.plan.noise_scale if noisy else 0.0,
+        scale=ours.plan.mechanism.scale if noisy else 0.0,
         decay=blt.decay,
         weights=blt.weights,
     )
@@ -221,12 +226,12 @@ def records(rounds: int, d: int, p: float) -> tuple[FloatArray, FloatArray]:
 def compiled_learner(
     ours: dpoco.frank_wolfe.TreeFrankWolfe, p: float, *, noisy: bool = True
 ) -> numba_frank_wolfe.FrankWolfe:
-    d, bound = ours.domain.dimension, ours.plan.leaf_scalar_bound
+    d, bound = ours.domain.dimension, slope(ours)
     scale = 0.0
     if noisy:
         scale = tree_frank_wolfe.calibrate(
             ours.domain, ours.loss, horizon=HORIZON, budget=BUDGET, sum_method="tree"
-        ).noise_scale
+        ).mechanism.scale
     return numba_frank_wolfe.FrankWolfe(
         d, p=p, radius=2.0, bound=1.0, leaf_bound=math.inf if bound is None else bound, scale=scale
     )

@@ -66,7 +66,7 @@ def losses_of(rounds: int, n: int) -> FloatArray:
 def tree_scale(n: int) -> float:
     """The noise of a tree at the same budget, horizon and sensitivity."""
     p = prefix_hedge.calibrate(n, horizon=ROUNDS, budget=BUDGET, sum_method="tree")
-    return p.noise_scale
+    return p.mechanism.scale
 
 
 def hedge_rows(pairs: int, shrink: int) -> Iterator[Row]:
@@ -76,7 +76,7 @@ def hedge_rows(pairs: int, shrink: int) -> Iterator[Row]:
         rounds = (2000 if n == 1000 else 5000) // shrink
         losses = losses_of(rounds, n)
         p = prefix_hedge.calibrate(n, horizon=ROUNDS, budget=BUDGET)
-        scale, eta = tree_scale(n), p.learning_rate
+        scale, eta = tree_scale(n), p.tuning.learning_rate
         competitors: list[tuple[str, Any, float | None]] = []
         if numba_hedge is not None:
             noise, compiled = numba_hedge.fastest(n, scale, eta, losses)
@@ -87,7 +87,7 @@ def hedge_rows(pairs: int, shrink: int) -> Iterator[Row]:
                 ours = experts.PrefixHedge(n, horizon=ROUNDS, budget=BUDGET, plan=p)
                 yield compare(
                     f"PrefixHedge.run, calibrated for {ROUNDS:,} rounds (ns per round)",
-                    f"N = {n}, {p.sum_method}",
+                    f"N = {n}, {p.mechanism.factorisation.kind}",
                     partial(ours.run, losses),
                     partial(theirs.run, losses),
                     against=against,

@@ -121,5 +121,5 @@ def check_competitor() -> None:
     """Raise if the NumPy loop decides something else than ours; without noise, so exactly."""
     gradients = records(300, 5)
     ours = leader(5, dpoco.losses.LinearLoss(gradient_bound=1.0), budget=None)
-    theirs = LinearLeader(5, scale=0.0, step_size=ours.plan.step_size).run(gradients)
+    theirs = LinearLeader(5, scale=0.0, step_size=ours.plan.tuning.step_size).run(gradients)
     np.testing.assert_allclose(theirs, ours.run(gradients).decisions, atol=1e-12)

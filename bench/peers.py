@@ -160,7 +160,7 @@ def choices() -> Iterator[Peer]:
     for n in (10, 1000):
         losses = expert_cases.losses_of(200_000 // n, n)
         ours: Any = experts.PrefixHedge(n, horizon=expert_cases.ROUNDS, budget=cases.BUDGET)
-        eta = ours.plan.learning_rate
+        eta = ours.plan.tuning.learning_rate
         ours = experts.PrefixHedge(n, horizon=10**9, budget=cases.BUDGET)
         _, hedge = numba_hedge.fastest(n, expert_cases.tree_scale(n), eta, losses)
         yield Peer(

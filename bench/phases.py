@@ -95,7 +95,29 @@ def one_hot(arms: int, d: int, seed: int) -> World:
     rng = np.random.default_rng(seed)
     weights = 1.0 / np.arange(1, d + 1)
     contexts = np.eye(d)[rng.choice(d, ROUNDS, p=weights / weights.sum())]
-    return of_means(rng, contexts, contexts @ rng.uniform(-0.9, 0.9, (arms, d)).T)
+    return of_means(rng, contexts, contexts @ directions(rng, arms, d).T)
+
+
+def one_hot_clicks(arms: int, d: int, seed: int) -> World:
+    """The same with rewards of 0 and 1."""
+    contexts = one_hot(1, d, seed).contexts
+    rng = np.random.default_rng([seed, 1])
+    means = contexts @ rng.uniform(0.05, 0.45, (arms, d)).T
+    return World(contexts, means, (rng.random(means.shape) < means).astype(float), 1.0, 1.0)
+
+
+def mixture(arms: int, categories: int, d: int, seed: int) -> World:
+    """A category, one-hot and of uneven frequency, and entries whose mean depends on it."""
+    rng = np.random.default_rng(seed)
+    weights, free = 1.0 / np.arange(1, categories + 1), d - categories
+    own = rng.choice(categories, ROUNDS, p=weights / weights.sum())
+    contexts = np.zeros((ROUNDS, d))
+    contexts[np.arange(ROUNDS), own] = 0.7
+    centres = 0.3 * rng.normal(size=(categories, free)) / np.sqrt(free)
+    contexts[:, categories:] = centres[own]
+    contexts[:, categories:] += 0.5 * rng.normal(size=(ROUNDS, free)) / np.sqrt(free)
+    contexts = clip(contexts)
+    return of_means(rng, contexts, contexts @ directions(rng, arms, d).T)
 
 
 def reversed_arms(arms: int, d: int, seed: int) -> World:
@@ -126,10 +148,13 @@ HOME: dict[str, tuple[Callable[[int], World], dict[str, Any]]] = {
     "0/1 rewards of mean .25, 3, 6": (partial(clicks, 3, 6, 0.25), {"intercept": 0.6}),
     "0/1 rewards of mean .5, 3, 6": (partial(clicks, 3, 6, 0.5), {"intercept": 0.6}),
     "arms with offsets, 5, 10": (partial(offsets, 5, 10), {"intercept": 0.866}),
+    "5 categories and 5 others, 5, 10": (partial(mixture, 5, 5, 10), {"one_hot": 5}),
+    "10 categories, 5, 10": (partial(one_hot, 5, 10), {"one_hot": 10}),
 }
 AWAY: dict[str, tuple[Callable[[int], World], dict[str, Any]]] = {
     "arms with offsets, constant not told": (partial(offsets, 5, 10), {}),
-    "one-hot, uneven, 5, 10": (partial(one_hot, 5, 10), {}),
+    "the same of 10 categories": (partial(one_hot, 5, 10), {}),
+    "0/1 rewards, 8 categories (told), 4, 8": (partial(one_hot_clicks, 4, 8), {"one_hot": 8}),
     "arms reversed at T/2, 5, 10": (partial(reversed_arms, 5, 10), {}),
     "`parameter_bound` 0.5, truth 1": (partial(sphere, 5, 10), {"parameter_bound": 0.5}),
     "shuttle, T = 49,097": (partial(labels, "shuttle"), {}),

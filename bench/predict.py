@@ -117,7 +117,7 @@ def arm_worlds(seeds):
             rewards = play_bandit(learner, world).rewards
             return float(np.mean(world.means.max(axis=1) - rewards))
 
-        yield (arms, dimension), rounds, regret, {}, (rounds, arms, dimension)
+        yield (arms, dimension), rounds, regret, {"continuous": True}, (rounds, arms, dimension)
 
 
 WORLDS = {"records": record_worlds, "experts": expert_worlds, "arms": arm_worlds}
@@ -134,7 +134,10 @@ def measured(worlds):
                     continue  # played where nobody knows the gap
                 try:
                     learner = candidate.make(
-                        horizon=rounds, budget=budget, source=dpoco.random.Source.seeded(1)
+                        horizon=rounds,
+                        budget=budget,
+                        source=dpoco.random.Source.seeded(1),
+                        **candidate.units,
                     )
                 except dpoco.CalibrationError:
                     continue

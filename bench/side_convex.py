@@ -279,7 +279,7 @@ def our_best_step(problem: Problem) -> Contender:
     kind = dpoco.oco.NoisyFTRL
 
     def best(column: str) -> FloatArray:
-        proven = ours(problem, kind)(column, 0).plan.step_size
+        proven = ours(problem, kind)(column, 0).plan.tuning.step_size
         builds = [ours(problem, kind, step_size=f * proven) for f in FACTORS]
         rows = [play(problem, build, column) for build in builds]
         return min(rows, key=lambda row: float(row.mean()))

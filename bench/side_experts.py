@@ -109,7 +109,7 @@ class Tree:
         mu = gaussian.gaussian_mu(budget.epsilon, budget.delta)
         scale = continual_sum.noise_sigma("tree", rounds, math.sqrt(n), mu)  # rows in [0, 1]^n
         p = prefix_hedge.calibrate(n, horizon=rounds, budget=budget)
-        return scale, p.learning_rate
+        return scale, p.tuning.learning_rate
 
     def _play(self, column: str, factor: float) -> FloatArray:
         game = self._game

@@ -85,7 +85,7 @@ def main(arguments: list[str] | None = None) -> None:
                 regret = np.median([trace.regret(best)[-1] for trace in runs[name]])
                 switches = np.median([len(trace.switches) for trace in runs[name]])
                 top = max(top, 1.4 * regret)  # the budgets of a stream share a scale
-                bound = build(None).plan.regret_bound
+                bound = build(None).plan.forecast.regret_bound
                 print(f"{name:19}{title:12} {regret:9.0f} {bound:9.0f} {switches:9.0f}")
             if epsilon is None:  # only printed
                 continue

@@ -58,3 +58,8 @@ def changed(plan: Any, **changes: Any) -> Any:
     if left:
         raise KeyError(*left)
     return made
+
+
+def tuned(plan: Any, **changes: Any) -> Any:
+    """Return a plan with other values in its tuning only."""
+    return replace(plan, tuning=replace(plan.tuning, **changes))

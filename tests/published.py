@@ -19,6 +19,17 @@ FUNCTIONS = {
     accounting.coupled_regularized_leader: agarwal_ctrl.coupled_regularized_leader,
 }
 
+ACCOUNTANTS = {
+    "TreeFrankWolfe": "tree_frank_wolfe", "PolyhedralFrankWolfe": "polyhedral_frank_wolfe",
+    "HighDimensionalBandit": "high_dimensional_bandit",
+}  # fmt: skip
+
+
+def accountant_for(kind):
+    """Return the module with the planner of a learner."""
+    name = ACCOUNTANTS.get(kind.__name__)
+    return kind._accountant if name is None else getattr(accounting, name)
+
 
 def planned(accountant, *problem, calibration="tight", **options):
     """Return calibrated parameters, or those of the paper: "paper" or "corrected"."""
@@ -35,7 +46,7 @@ def built(kind, *problem, calibration="tight", source=None, budget=None, **optio
     if calibration == "tight":
         return kind(*problem, source=source, budget=budget, **options)
     parameters = planned(
-        kind._accountant, *problem, calibration=calibration, budget=budget, **options
+        accountant_for(kind), *problem, calibration=calibration, budget=budget, **options
     )
     own = {name: options[name] for name in ("horizon", "lipschitz") if name in options}
     return kind(*problem, source=source, budget=None, plan=parameters, **own)

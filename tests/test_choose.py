@@ -75,7 +75,7 @@ def test_a_bandit_that_was_chosen_asks_for_the_bounds_on_its_data():
         with pytest.raises(TypeError, match="bound"):
             each.make()
         wide = each.make(context_bound=2.0, reward_bound=5.0)
-        assert (wide.plan.context_bound, wide.plan.reward_bound) == (2.0, 5.0)
+        assert (wide._context_bound(), wide._reward_range()) == (2.0, (-5.0, 5.0))
 
 
 @quiet
@@ -165,7 +165,7 @@ def test_experts_are_ranked_by_bounds_where_nothing_was_simulated():
     near, known = dpoco.choose(6, **shifting), dpoco.choose(6, **shifting, gap=0.4)
     window, informed = (c[names(c).index("WindowSelector")] for c in (near, known))
     assert informed.predicted_regret < window.predicted_regret
-    assert informed.plan.window < window.plan.window
+    assert informed.plan.tuning.window < window.plan.tuning.window
     assert names(dpoco.choose(6, horizon=3, budget=BUDGET, switches=10**9))
 
 
@@ -339,3 +339,22 @@ def test_bounds_of_frank_wolfe_learners_and_reasons_of_the_bandit_are_told():
     assert reasons["bandits.LinUCB"] is None
     assert "no bound is proved, because" in reasons["bandits.HighDimensionalBandit"]
     assert any(reasons["bandits.HighDimensionalBandit"] in str(each) for each in arms)
+
+
+def test_contexts_that_are_continuous_have_a_learner_of_their_own():
+    budget = dpoco.Budget(1.0, 1e-6)
+    usual = dpoco.choose((5, 10), horizon=10**5, budget=budget)
+    assert usual[0].name == "LinUCB"
+    assert "ResidualPhases" not in {each.name for each in usual}
+    told = dpoco.choose((5, 10), horizon=10**5, budget=budget, continuous=True)
+    assert told[0].name == "ResidualPhases"
+    assert {each.name for each in usual} < {each.name for each in told}
+    made = told[0].make(intercept=0.5, context_bound=1.0, reward_bound=1.0)
+    assert made.plan.tuning.intercept == 0.5
+    rule = dpoco.Participation(3, separation=100, enforced=False)
+    people = dpoco.choose(
+        (5, 10), horizon=10**5, budget=budget, continuous=True, participation=rule
+    )
+    assert people[0].predicted_regret > told[0].predicted_regret
+    with pytest.raises(ValueError, match="continuous=True is for bandits"):
+        dpoco.choose(10, horizon=100, budget=budget, continuous=True)

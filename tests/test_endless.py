@@ -31,6 +31,7 @@ CASES = {
     dpoco.experts.ObliviousTracker: ((3,), {"switches": 1}),
     dpoco.experts.BatchShare: ((3,), {"switches": 1}),
     dpoco.bandits.LinUCB: ((2, 3), {"context_bound": 1.0, "reward_bound": 1.0}),
+    dpoco.bandits.ResidualPhases: ((2, 3), {"context_bound": 1.0, "reward_bound": 1.0}),
     dpoco.bandits.HighDimensionalBandit: ((2, L1), {"context_bound": 1.0, "reward_bound": 1.0}),
     dpoco.mechanisms.ContinualSum: ((3,), {"bound": 1.0}),
     dpoco.mechanisms.NoisyMax: ((3,), {"sensitivity": 1.0}),
@@ -79,7 +80,7 @@ def test_no_number_is_stated_of_a_stream_without_end(name):
     after = stated.details[f"regret after {rounds:,} rounds"]
     assert 0.0 < after <= rounds
     if name == "EpochSelector":
-        assert learner.plan.regret_bound is None
+        assert learner.plan.forecast.regret_bound is None
         assert after == same.guarantee.regret_bound
         shares = [
             stated.details[f"regret after {t:,} rounds"] / math.sqrt(t) for t in (10**3, 10**9)

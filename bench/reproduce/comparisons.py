@@ -112,7 +112,7 @@ def dynamic_regret(horizon: int = ROUNDS, epsilon: float = 1.0) -> Cells:
     )
     rows = (
         (
-            "laws that shift", s, learning + private, detector.regret_bound,
+            "laws that shift", s, learning + private, detector.forecast.regret_bound,
             _bound(
                 shift_detector.calibrate, n, horizon=horizon, budget=pure, expected_shifts=s
             ),
@@ -152,7 +152,8 @@ def comparisons() -> str:
 def _bound(plan: Callable[..., Any], *problem: Any, **options: Any) -> float:
     """Return the proved regret of a plan; infinite where the paper has none."""
     try:
-        found = plan(*problem, **options).regret_bound
+        found = plan(*problem, **options)
+        found = getattr(found, "forecast", found).regret_bound
     except CalibrationError:
         return math.inf
     return math.inf if found is None else float(found)

@@ -243,7 +243,7 @@ def _measure(cell: Cell, printed: PrintedCell, law: DirectionLaw | None) -> Tabl
     risk, risk_se = _ratio(paper.risk, tight.risk)
     excess, excess_se = _ratio(paper.suboptimality, tight.suboptimality)
     spreads = {
-        name: released_deviations(cell.learner(0, **VARIANTS[name]).plan, cell.dimension)
+        name: released_deviations(cell.learner(0, **VARIANTS[name]).plan.mechanism, cell.dimension)
         for name in ("tight", "tight_tree", "paper")
     }
     return TableRow(

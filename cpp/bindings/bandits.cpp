@@ -75,6 +75,7 @@ std::unique_ptr<ResidualPhases> make_residual_phases(const py::object& mechanism
     from.read("reward_bound", shared.reward_high);
     from.read("parameter_bound", own.parameter_bound);
     from.read("reward_noise", own.reward_noise);
+    from.read("one_hot", own.one_hot);
     from.read("intercept", own.intercept);
     return shared.horizon;
   });

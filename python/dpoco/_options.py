@@ -50,6 +50,7 @@ SENTENCES = {
     "norm": "Exponent of the norm of vectors.",
     "norm_order": "Order of the generalized Gaussian.",
     "numerics": "Exact integers (lattice), or doubles, whose rounding is not part of the proof.",
+    "one_hot": "Entries in front of contexts of which exactly one is not zero.",
     "one_directional": "Whether a record moves all scores in the same direction.",
     "parameter_bound": "Largest length of an arm's coefficients; it widens the intervals.",
     "prior": "Distribution of sequences of experts before any loss.",

@@ -97,8 +97,9 @@ def both(
     *,
     horizon: Any = 1000,
     **options: Any,
-) -> tuple[tree_frank_wolfe.TreeFrankWolfeParameters, Guarantee]:
-    """Return parameters of tree Frank-Wolfe, and what they guarantee."""
+) -> tuple[tree_frank_wolfe.TreePlan, Guarantee]:
+    """Return a plan of tree Frank-Wolfe, and what it guarantees."""
     options = {"horizon": horizon, "budget": budget, **options}
-    parameters = planned(tree_frank_wolfe, domain, loss, **options)
-    return parameters, tree_frank_wolfe.guarantee(domain, loss, parameters, budget=budget)
+    plan = planned(tree_frank_wolfe, domain, loss, **options)
+    relation = options.get("relation", "replace")
+    return plan, tree_frank_wolfe.guarantee(domain, loss, plan, relation=relation, budget=budget)

@@ -157,7 +157,7 @@ def selection_law(noise, gap):
     return chance if gap >= 0 else 1 - chance
 
 
-@pytest.mark.parametrize("noise", ["exponential", "gumbel", "laplace", "permute_and_flip"])
+@pytest.mark.parametrize("noise", ["exponential", "gumbel", "laplace"])
 @every_count
 @both
 def test_noisy_max_against_two_candidates(noise, count, relation):

@@ -10,15 +10,19 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.plans import changed, leaf
 
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting import tree_frank_wolfe as accountant
-from dpoco.accounting.continual_sum import column_norm, row_norm
+from dpoco.accounting.continual_sum import column_norm, factorisation, row_norm
+from dpoco.accounting.frank_wolfe_regret import ErrorForecast
 from dpoco.accounting.gaussian import gaussian_epsilon, gaussian_mu
-from dpoco.accounting.tree_frank_wolfe import TreeFrankWolfeParameters
+from dpoco.accounting.plan import Plan
+from dpoco.accounting.tree_frank_wolfe import TreeTuning
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.errors import CalibrationError, StateError
 from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss, QuadraticLoss, SquaredLoss
+from dpoco.privacy.neighbours import Neighbours
 
 from .by_hand import both, custom, squared
 
@@ -47,23 +51,21 @@ def test_scale_oracles(case):
         parameters, guarantee = both(
             domain, loss, budget, horizon=n, sum_method=method, numerics="float"
         )
-        assert parameters.noise_scale == pytest.approx(scale, rel=tolerance)
-        assert parameters.leaf_bound == pytest.approx(2 * (radius + label))
-        assert parameters.leaf_scalar_bound == pytest.approx(2 * (radius + label))
-        assert parameters.noise_scale * parameters.mu == pytest.approx(
-            parameters.sensitivity * parameters.column_norm, rel=1e-14
-        )
-        without = parameters.sensitivity * parameters.column_norm / gaussian_mu(epsilon, delta)
+        assert parameters.mechanism.scale == pytest.approx(scale, rel=tolerance)
+        assert leaf(parameters).dual == pytest.approx(2 * (radius + label))
+        assert leaf(parameters).slope == pytest.approx(2 * (radius + label))
+        reach = guarantee.sensitivity * guarantee.column_norm
+        assert parameters.mechanism.scale * guarantee.mu == pytest.approx(reach, rel=1e-14)
+        without = reach / gaussian_mu(epsilon, delta)
         assert without == pytest.approx(scale, rel=1e-10)
-        assert without <= parameters.noise_scale
+        assert without <= parameters.mechanism.scale
         assert guarantee.epsilon <= epsilon
         assert guarantee.epsilon == pytest.approx(epsilon, rel=1e-9)
         assert guarantee.delta == delta
         assert guarantee.delta_at(epsilon) <= delta
     auto, _ = both(domain, loss, budget, horizon=n)
-    assert (auto.sum_method, auto.noise, auto.weights) == (
-        "blt_normalised", "gaussian", "unbiased",
-    )  # fmt: skip
+    assert auto.mechanism.factorisation.kind == "blt_normalised"
+    assert (auto.mechanism.order, auto.tuning.offset) == (2.0, 0)
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "generalized_gaussian"])
@@ -76,7 +78,12 @@ def test_there_and_back(noise, p, method, relation):
     assert guarantee.epsilon <= 1.0
     assert guarantee.epsilon == pytest.approx(1.0, rel=1e-9)
     assert guarantee.change == relation
-    assert guarantee.mu == pytest.approx(parameters.mu, rel=1e-13)
+    total = parameters.mechanism
+    reach = total.reach(Neighbours(relation))
+    assert guarantee.mu == pytest.approx(reach / total.scale, rel=1e-13)
+    kappa = total.summand.inflation(total.order)
+    by_hand = kappa * guarantee.sensitivity * guarantee.column_norm
+    assert reach == pytest.approx(by_hand, rel=1e-4)  # rounding to a lattice
     assert guarantee.calibration == "tight"
     assert guarantee.claimed is None
 
@@ -99,66 +106,71 @@ def test_any_problem_meets_its_budget(d, p, n, epsilon, log_delta, batch, noise)
     parameters, guarantee = both(domain, loss, budget, horizon=n, batch=batch, noise=noise)
     assert guarantee.epsilon <= epsilon
     assert guarantee.epsilon == pytest.approx(epsilon, rel=1e-8)
-    assert TreeFrankWolfeParameters.from_dict(json.loads(json.dumps(parameters.to_dict()))) == (
-        parameters
-    )
+    assert stored(parameters) == parameters
 
 
-def test_a_wrong_scale_or_a_lying_field_changes_nothing_but_the_truth():
+def test_a_wrong_scale_changes_nothing_but_the_truth():
     domain, loss = LpBall(5, 1.5, 2.0), squared(1.25)
-    parameters, guarantee = both(domain, loss)
-    weak = dataclasses.replace(parameters, noise_scale=parameters.noise_scale / math.sqrt(2))
+    plan, guarantee = both(domain, loss, numerics="float")
+    weak = changed(plan, scale=plan.mechanism.scale / math.sqrt(2))
     spent = accountant.guarantee(domain, loss, weak, budget=BUDGET)
     assert spent.epsilon == pytest.approx(
-        gaussian_epsilon(math.sqrt(2) * parameters.mu, 1e-3), rel=1e-6
+        gaussian_epsilon(math.sqrt(2) * guarantee.mu, 1e-3), rel=1e-6
     )
     assert spent.epsilon > 1.4
-    lie = dataclasses.replace(parameters, mu=1e-3, sensitivity=1e-3, column_norm=1e-3)
+    lie = dataclasses.replace(plan, forecast=ErrorForecast(0.0, 1.0))
     assert accountant.guarantee(domain, loss, lie, budget=BUDGET) == guarantee
     # A longer horizon with the same scale costs more; so does a wider clip.
-    longer = dataclasses.replace(parameters, horizon=2000, pushes=2000)
+    method = factorisation("blt_normalised", 2000)
+    longer = dataclasses.replace(
+        changed(plan, pushes=2000, factorisation=method),
+        tuning=dataclasses.replace(plan.tuning, horizon=2000),
+    )
     assert accountant.guarantee(domain, loss, longer, budget=BUDGET).epsilon > 1.03
-    wider = dataclasses.replace(parameters, leaf_scalar_bound=13.0, leaf_bound=13.0)
+    own = plan.mechanism.summand
+    wider = changed(plan, summand=dataclasses.replace(own, slope=13.0))
     assert accountant.guarantee(domain, loss, wider, budget=BUDGET).epsilon > 2.0
-    tighter = dataclasses.replace(parameters, leaf_scalar_bound=3.25, leaf_bound=3.25)
+    tighter = changed(plan, summand=dataclasses.replace(own, slope=3.25))
     assert accountant.guarantee(domain, loss, tighter, budget=BUDGET).epsilon < 0.5
 
 
-def test_parameters_that_do_not_fit_the_problem():
+def test_plans_that_do_not_fit_the_problem():
     domain, loss = LpBall(5, 1.5, 2.0), squared(1.25)
-    parameters, _ = both(domain, loss)
+    plan, _ = both(domain, loss, numerics="float")
     linear, _ = both(domain, LinearLoss(2.0))
+    other, _ = both(LpBall(6, 1.5, 2.0), loss)
+    flat, _ = both(LpBall(5, 2.0, 2.0), loss)
+    own = plan.mechanism.summand
     cases = [
-        (loss, dataclasses.replace(parameters, leaf_bound=3.0)),
-        (loss, dataclasses.replace(parameters, leaf_scalar_bound=3.0)),
-        (loss, dataclasses.replace(parameters, leaf_scalar_bound=None)),
-        (loss, dataclasses.replace(parameters, leaf_bound_l2=1.0)),
-        (LinearLoss(2.0), dataclasses.replace(linear, leaf_bound=1.0)),
-        (LinearLoss(2.0), dataclasses.replace(linear, leaf_scalar_bound=2.0)),
-        (LinearLoss(1.0), linear),
-    ]
-    for other, wrong in cases:
-        with pytest.raises(ValueError, match="leaf"):
-            accountant.guarantee(domain, other, wrong, budget=BUDGET)
-    order = dataclasses.replace(
-        parameters, noise="generalized_gaussian", norm_order=5.0, numerics="float"
-    )
-    with pytest.raises(ValueError, match="norm_order"):
-        accountant.guarantee(domain, loss, order, budget=BUDGET)
+        (loss, changed(plan, summand=dataclasses.replace(own, features=3.0))),
+        (loss, changed(plan, summand=dataclasses.replace(own, features_l2=1.0))),
+        (loss, linear), (LinearLoss(2.0), plan), (LinearLoss(1.0), linear), (loss, other),
+        (loss, flat),
+    ]  # fmt: skip
+    for asked, wrong in cases:
+        with pytest.raises((TypeError, ValueError), match="lea"):
+            accountant.guarantee(domain, asked, wrong, budget=BUDGET)
+    for wrong in (
+        changed(plan, pushes=999, factorisation=factorisation("blt", 999)),
+        changed(plan, batch=2), changed(plan, growth="root"),
+        dataclasses.replace(plan, tuning=dataclasses.replace(plan.tuning, horizon=999)),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match="not those of so many rounds"):
+            accountant.guarantee(domain, loss, wrong, budget=BUDGET)
 
 
 def test_halves_batches_and_unknown_horizons():
     domain, loss = LpBall(5, 1.5, 2.0), squared(1.25)
     plain, _ = both(domain, loss)
     half, _ = both(domain, loss, relation="zero_out")
-    assert half.noise_scale == pytest.approx(plain.noise_scale / 2, rel=1e-12)
+    assert half.mechanism.scale == pytest.approx(plain.mechanism.scale / 2, rel=1e-12)
     batched, guarantee = both(domain, loss, horizon=1009, batch=10)
-    assert (batched.pushes, batched.horizon, guarantee.horizon) == (100, 1009, 1009)
+    assert (batched.mechanism.pushes, guarantee.horizon) == (100, 1009)
     assert guarantee.column_norm == column_norm("blt", 100)
-    assert batched.noise_scale < plain.noise_scale
-    unknown, _ = both(domain, loss, horizon=None)
-    assert (unknown.horizon, unknown.pushes) == (10**9, 10**9)
-    assert unknown.column_norm == column_norm("blt", 10**9)
+    assert batched.mechanism.scale < plain.mechanism.scale
+    unknown, guarantee = both(domain, loss, horizon=None)
+    assert (unknown.tuning.horizon, unknown.mechanism.pushes) == (10**9, 10**9)
+    assert guarantee.column_norm == column_norm("blt", 10**9)
 
 
 def test_declared_euclidean_bounds_save_noise():
@@ -166,30 +178,30 @@ def test_declared_euclidean_bounds_save_noise():
     domain = LpBall(d, INF, 1.0)  # features in l_1, noise for their l_2 norm
     dense, _ = both(domain, squared(1.0))
     known, guarantee = both(domain, squared(1.0, 0.35))
-    assert known.leaf_bound_l2 == pytest.approx(0.35 * known.leaf_scalar_bound)
-    assert dense.noise_scale / known.noise_scale > 2.8
+    assert leaf(known).l2 == pytest.approx(0.35 * leaf(known).slope)
+    assert dense.mechanism.scale / known.mechanism.scale > 2.8
     assert "l_2 norm" in guarantee.conditions[0]
     useless, _ = both(domain, squared(1.0, 50.0))
-    assert useless.noise_scale == pytest.approx(dense.noise_scale, rel=1e-12)
+    assert useless.mechanism.scale == pytest.approx(dense.mechanism.scale, rel=1e-12)
     flat = LpBall(d, 1.0, 1.0)
-    assert both(flat, squared(1.0))[0].sensitivity == pytest.approx(8 * math.sqrt(d))
-    assert both(flat, squared(1.0, 1.5))[0].sensitivity <= 12.0
+    assert both(flat, squared(1.0))[1].sensitivity == pytest.approx(8 * math.sqrt(d))
+    assert both(flat, squared(1.0, 1.5))[1].sensitivity <= 12.0
 
 
 def test_leaf_bounds_of_the_other_losses():
     domain = LpBall(10, 1.5, 2.0)
     linear, _ = both(domain, LinearLoss(3.0), step_scale=2.0)
-    assert (linear.leaf_bound, linear.leaf_scalar_bound) == (3.0, None)
+    assert (leaf(linear).dual, leaf(linear).slope) == (3.0, None)
     for weights in ("unbiased", "paper"):
         smooth, _ = both(domain, custom(3.0, 0.5), step_scale=2.0, weights=weights)
-        assert smooth.leaf_bound == 2.0 * 0.5 * 4.0 + 3.0
-    chosen, _ = both(domain, custom(3.0, 0.5, 1.25, 0.75))
-    assert (chosen.leaf_bound, chosen.leaf_bound_l2, chosen.sensitivity) == (1.25, 0.75, 1.5)
+        assert leaf(smooth).dual == 2.0 * 0.5 * 4.0 + 3.0
+    chosen, guarantee = both(domain, custom(3.0, 0.5, 1.25, 0.75))
+    assert (leaf(chosen).dual, leaf(chosen).l2, guarantee.sensitivity) == (1.25, 0.75, 1.5)
     published, _ = both(domain, squared(1.25), weights="paper")
-    assert published.leaf_bound == pytest.approx(2 * 4.0 + 2 * (2.0 + 1.25))
-    assert published.leaf_scalar_bound == pytest.approx(published.leaf_bound)
+    assert leaf(published).dual == pytest.approx(2 * 4.0 + 2 * (2.0 + 1.25))
+    assert leaf(published).slope == pytest.approx(leaf(published).dual)
     stretched, _ = both(domain, squared(1.25), step_scale=1.5)
-    assert stretched.leaf_scalar_bound == pytest.approx(2 * (2.0 * 2.0 + 1.25))
+    assert leaf(stretched).slope == pytest.approx(2 * (2.0 * 2.0 + 1.25))
 
 
 def test_losses_that_are_not_gradients_are_refused():
@@ -202,24 +214,22 @@ def test_box_and_simplex_of_the_library():
     for domain in (Box([-1.0, 0.0], [1.0, 3.0]), Simplex(4, scale=2.0)):
         parameters, guarantee = both(domain, loss)
         margin = loss.margin_bound(domain)
-        assert parameters.leaf_bound == pytest.approx(loss.leaf_scalar_bound(margin))
+        assert leaf(parameters).dual == pytest.approx(loss.leaf_scalar_bound(margin))
         assert guarantee.epsilon == pytest.approx(1.0, rel=1e-9)
     huber = HuberLoss(feature_bound=2.0, label_bound=1.0, threshold=0.5)
     parameters, guarantee = both(LpBall(3, p=1.5), huber)
-    assert parameters.leaf_bound == pytest.approx(2.0 * parameters.leaf_scalar_bound)
+    assert leaf(parameters).dual == pytest.approx(2.0 * leaf(parameters).slope)
     assert guarantee.epsilon == pytest.approx(1.0, rel=1e-9)
 
 
 def test_no_budget_is_no_privacy():
     domain, loss = LpBall(5), squared()
     parameters, guarantee = both(domain, loss, None)
-    assert (parameters.noise_scale, parameters.mu, parameters.private) == (0.0, INF, False)
-    assert parameters.predicted_error == 0.0
-    assert not parameters.noise_dominates
+    assert (parameters.mechanism.scale, guarantee.private) == (0.0, False)
+    assert parameters.forecast.predicted_error == 0.0
+    assert not parameters.forecast.noise_dominates
     assert guarantee == Guarantee.none(1000, guarantee.mechanism)
-    assert TreeFrankWolfeParameters.from_dict(json.loads(json.dumps(parameters.to_dict()))) == (
-        parameters
-    )
+    assert stored(parameters) == parameters
 
 
 def test_without_a_delta_a_cautious_one_is_used():
@@ -237,15 +247,15 @@ def test_predicted_error_bounds_the_noise():
         domain = LpBall(30, p, 2.0)
         q = domain.dual_exponent
         parameters, _ = both(domain, SquaredLoss(1.0, 1.0), batch=4)
-        row = row_norm(parameters.sum_method, 250, 250)
-        noise = parameters.noise_scale * row * rng.normal(size=(4000, 30))
+        row = row_norm(parameters.mechanism.factorisation, 250, 250)
+        noise = parameters.mechanism.scale * row * rng.normal(size=(4000, 30))
         measured = 4.0 * np.linalg.norm(noise, ord=q, axis=1).mean() / (4 * 250)
-        assert measured * 0.97 < parameters.predicted_error < 1.6 * measured
-        assert parameters.loss_range == pytest.approx(6.0 * 4.0)
+        assert measured * 0.97 < parameters.forecast.predicted_error < 1.6 * measured
+        assert parameters.forecast.loss_range == pytest.approx(6.0 * 4.0)
     hopeless, _ = both(LpBall(100, 1.5, 1.0), SquaredLoss(1.0, 1.0), horizon=50)
-    assert hopeless.noise_dominates
+    assert hopeless.forecast.noise_dominates
     easy, _ = both(LpBall(5, 1.5, 1.0), SquaredLoss(1.0, 1.0), horizon=10**5)
-    assert not easy.noise_dominates
+    assert not easy.forecast.noise_dominates
 
 
 @pytest.mark.parametrize(
@@ -265,20 +275,26 @@ def test_contradictions(options):
         both(LpBall(5, 1.5), SquaredLoss(1.0, 1.0), **options)
 
 
-def test_stored_parameters_are_checked():
+def stored(plan):
+    return Plan.from_dict(json.loads(json.dumps(plan.to_dict())), TreeTuning, ErrorForecast)
+
+
+def test_stored_plans_are_checked():
     good, _ = both(LpBall(5), SquaredLoss(1.0, 1.0))
-    for change in (
-        {"noise_scale": -1.0}, {"noise_scale": math.nan}, {"noise_scale": 0.0}, {"pushes": 999},
-        {"batch": 0}, {"sum_method": "auto"}, {"norm_order": 1.5}, {"norm_order": 3.0},
-        {"leaf_bound": 0.0}, {"leaf_bound_l2": -1.0}, {"step_scale": INF},
-        {"relation": "joint"}, {"predicted_error": -1.0},
-    ):  # fmt: skip
-        with pytest.raises(ValueError, match=r"must|norm_order"):
-            dataclasses.replace(good, **change)
+    assert stored(good) == good
+    assert stored(dataclasses.replace(good, calibration="paper")).calibration == "paper"
+    for fields in ({"step_scale": INF}, {"step_scale": 0.0}, {"offset": -1}, {"horizon": 0}):
+        with pytest.raises(ValueError, match="cannot be"):
+            dataclasses.replace(good.tuning, **fields)
+    with pytest.raises(ValueError, match="calibration"):
+        dataclasses.replace(good, calibration="loose")
     record = good.to_dict()
-    for broken in ({}, record | {"version": 9}, record | {"mu": "x"}, record | {"extra": 0}):
+    for broken in (
+        {}, record | {"version": 9}, record | {"tuning": "x"}, record | {"extra": 0},
+        record | {"forecast": None}, record | {"calibration": "loose"},
+    ):  # fmt: skip
         with pytest.raises(StateError):
-            TreeFrankWolfeParameters.from_dict(broken)
+            Plan.from_dict(broken, TreeTuning, ErrorForecast)
 
 
 def test_a_budget_below_the_truncated_tails_is_refused():

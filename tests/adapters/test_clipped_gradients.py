@@ -106,6 +106,8 @@ CASES = {
         11, 4, padding_idx=3)), texts(), "one"),
     "norms of layers": (lambda: Model(lambda o, x: o.two(o.one(x)), one=nn.LayerNorm(4),
                                       two=nn.Linear(4, 3)), numbers(4), "two"),
+    "a mean over the batch": (lambda: Model(lambda o, x: o.one(x - x.mean(0) + 1.0),
+                                            one=nn.Linear(4, 3)), numbers(4), "one"),
     "a layer twice": (lambda: Model(lambda o, x: o.one(o.one(x).tanh()), one=nn.Linear(4, 4)),
                       numbers(4), ""),
     "a layer that nothing calls": (lambda: Model(lambda o, x: o.two(x), one=nn.Linear(4, 4),

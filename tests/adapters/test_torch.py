@@ -325,6 +325,12 @@ def test_refusals_come_before_anything_is_drawn():
         own.step(examples())
 
 
+def test_tensors_on_other_devices_are_copied_which_is_said():
+    with pytest.warns(UserWarning, match="copied to the CPU") as said:
+        training(network().to("meta"))
+    assert len(said) == 1
+
+
 def test_models_and_optimizers_that_do_not_fit():
     with pytest.raises(ValueError, match="no parameter"):
         training(network().requires_grad_(False))

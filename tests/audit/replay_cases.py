@@ -11,10 +11,12 @@ import numpy as np
 import dpoco
 from dpoco import bandits, experts, mechanisms, oco
 from dpoco import frank_wolfe as fw
-from dpoco.accounting.oblivious_tracker import ObliviousTrackerParameters
+from dpoco.accounting.oblivious_tracker import TrackerTuning
+from dpoco.accounting.plan import Forecast, Plan
 from dpoco.audit._family import calibrate_once
 from dpoco.domains import Box, LpBall, VertexSet
 from dpoco.losses import LinearLoss, LogisticLoss, SquaredLoss
+from dpoco.privacy.mechanisms.tracker_draws import TrackerDraws
 
 T, D, N = 24, 3, 5
 GAUSS = dpoco.Budget(1.0, 1e-4)
@@ -171,10 +173,9 @@ CASES = {
     "ObliviousTracker, coins": (
         of(
             experts.ObliviousTracker, N, budget=None,
-            plan=ObliviousTrackerParameters(
-                experts=N, horizon=T, switches=2, prior="share", learning_rate=0.5,
-                forced_switch=0.1, batch=2, share_rate=0.1, max_resamples=8, calibration="tight",
-                private=True, regret_bound=0.0, regret_terms={},
+            plan=Plan(
+                TrackerDraws(N, "share", 0.5, 0.1, batch=2, horizon=T, share_rate=0.1, cap=8),
+                TrackerTuning(2), Forecast(None, "oblivious"),
             ),
         ),
         LOSSES, EXPERTS,

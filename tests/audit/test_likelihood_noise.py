@@ -35,9 +35,9 @@ OTHER = [
     ("EpochSelector, laplace", {"scale": 8.0}, 400),
     ("AboveThreshold", {"threshold_scale": 6.0}, 400),
     ("AboveThreshold, alarms", {"threshold_scale": 6.0}, 400),
-    ("ShiftDetector, early", {"query_noise_scale": 0.2}, 400),
-    ("ShiftDetector, early", {"threshold_noise_scale": 0.1}, 400),
-    ("ObliviousTracker", {"forced_switch": 0.5}, 400),
+    ("ShiftDetector, early", {"query_scale": 0.2}, 400),
+    ("ShiftDetector, early", {"threshold_scale": 0.1}, 400),
+    ("ObliviousTracker", {"forced": 0.5}, 400),
     ("ObliviousTracker, at most", {"learning_rate": 6.0}, 400),
     ("LinUCB", {"noise_scale": 0.7}, None),
     ("LinUCB, lattice", {"noise_scale": 1.4}, None),
@@ -51,10 +51,9 @@ def test_an_engine_of_another_law_is_caught(name, factors, runs):
     make, stream, neighbour, trials = cases.CASES[name]
 
     def change(p):
-        if hasattr(p, "arm"):
-            return replace(p, arm=change(p.arm))
         if isinstance(p, dpoco.Plan):
-            return changed(p, **{key: factor * number(p, key) for key, factor in factors.items()})
+            own = {key.removeprefix("noise_"): factor for key, factor in factors.items()}
+            return changed(p, **{key: factor * number(p, key) for key, factor in own.items()})
         return replace(p, **{key: factor * getattr(p, key) for key, factor in factors.items()})
 
     report = likelihood_audit(cases.rebuilt(make, change), stream, neighbour, runs or trials)
@@ -265,7 +264,11 @@ def test_next_to_no_noise_is_a_finding_and_no_warning(name):
 
     def quiet(source):
         learner = make(source)
-        p = replace(learner.plan, scale=1e-9 * learner.plan.scale)
+        p = learner.plan
+        if isinstance(p, dpoco.Plan):
+            p = changed(p, scale=1e-9 * number(p, "scale"))
+        else:
+            p = replace(p, scale=1e-9 * p.scale)
         cases.tampered(learner, p)
         learner._engine = learner._build_engine({"key": source._key, "stream": 1})
         learner._guarantee = honest

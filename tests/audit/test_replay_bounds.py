@@ -42,7 +42,9 @@ def test_an_understated_sensitivity_is_caught(name):
         learner = make(source)
         small = 0.99 * honest.changes[quantity][0]
         if name.startswith("Poly"):
-            learner._plan = replace(learner.plan, leaf_bound=0.5 * small)
+            own = learner._mechanism
+            scores = unchecked(own.scores, leaf=0.5 * small / own.scores.slope)
+            learner._mechanism = unchecked(own, scores=scores)
             return learner
         summand = unchecked(learner._mechanism.summand, movement=lambda *_: small)
         learner._mechanism = unchecked(learner._mechanism, summand=summand)
@@ -78,14 +80,14 @@ def halved(name, **changes):
         plan = learner.plan
         if isinstance(plan, dpoco.Plan):
             own = {key: factor * number(plan, key) for key, factor in changes.items()}
-            tampered(learner, changed(plan, **own))
+            if isinstance(learner, ObliviousTracker):  # held to what is promised
+                learner._guarantee = learner._accountant.guarantee(changed(plan, **own))
+            else:
+                tampered(learner, changed(plan, **own))
             return learner
         own = {key: factor * getattr(plan, key) for key, factor in changes.items()}
         p = replace(plan, **own)
-        if isinstance(learner, ObliviousTracker):  # held to what is promised
-            problem = learner._problem(learner._arguments)
-            learner._guarantee = learner._accountant.guarantee(*problem, p)
-        elif "factor_range" in changes:  # which calibration would not understate
+        if "factor_range" in changes:  # which calibration would not understate
             keep = replace(learner._mechanism.keep, span=p.factor_range)
             learner._mechanism = replace(learner._mechanism, keep=keep)
         elif isinstance(learner, SufficientStatistics):  # which is built for every run
@@ -107,14 +109,14 @@ def halved(name, **changes):
         ("NoisyMax, counts", {"sensitivity": 2.0}),  # granted: no more than the guarantee was for
         ("AboveThreshold", {"query_scale": 0.5}),
         ("AboveThreshold, alarms", {"threshold_scale": 0.5}),
-        ("BatchShare", {"noise_scale": 0.25}),
-        ("BatchShare, laplace", {"noise_scale": 0.25}),
-        ("BatchShare, gaussian", {"noise_scale": 0.25}),
-        ("BatchShare, response", {"noise_scale": 0.25}),
+        ("BatchShare", {"scale": 0.25}),
+        ("BatchShare, laplace", {"scale": 0.25}),
+        ("BatchShare, gaussian", {"scale": 0.25}),
+        ("BatchShare, response", {"scale": 0.25}),
         ("EpochSelector", {"scale": 0.5}),
         ("EpochSelector, gumbel", {"scale": 0.5}),
         ("WindowSelector", {"scale": 0.5}),
-        ("ShiftDetector", {"selection_scale": 0.25}),
+        ("ShiftDetector", {"scale": 0.25}),
         ("ObliviousTracker", {"learning_rate": 0.4}),
         ("ObliviousTracker, coins", {"learning_rate": 0.5}),
         ("ContinuousMultiplicativeWeights", {"clip_high": 0.1, "clip_low": 0.1}),
@@ -135,8 +137,8 @@ def test_scales_that_do_not_fit_the_claim_are_caught(name, changes):
     [
         ({"learning_rate": 1.25}, {}, "law of fresh draws"),
         ({"learning_rate": 1.25}, {}, "the coin of its batch"),
-        ({"forced_switch": 0.02}, {}, "a coin stays with a larger chance"),
-        ({"max_resamples": None}, {"max_resamples": 1}, "more fresh draws"),
+        ({"forced": 0.02}, {}, "a coin stays with a larger chance"),
+        ({"cap": None}, {"cap": 1}, "more fresh draws"),
         ({"batch": 1}, {}, "coins of other batches"),
     ],
 )
@@ -145,7 +147,7 @@ def test_coins_are_held_to_the_promise_and_not_to_the_parameters(used, promised,
     own = honest(Source.seeded(0)).plan
 
     def make(source, changes=used):
-        p = replace(own, **changes)
+        p = changed(own, **changes)
         return ObliviousTracker(cases.N, horizon=cases.T, budget=None, plan=p, source=source)
 
     promise = make(Source.seeded(0), promised).guarantee

@@ -140,17 +140,11 @@ def test_an_engine_without_noise_under_a_private_claim_is_caught(name):
 
     def liar(source):
         learner = make(source)
-        p = learner.plan
-        other = {"noise": "none"} if name == "BatchShare" else {"mu": np.inf}
-        quiet = replace(p, noise_scale=0.0, **other)
         honest = learner._mechanism
-        if name == "BatchShare":
-            tampered(learner, quiet)
-        else:
-            learner._plan = quiet
-            learner._mechanism = replace(honest, scale=0.0, grid=0.0, limit=0)
+        numbers = {"scale": 0.0, "grid": 0.0} | ({} if name == "BatchShare" else {"limit": 0})
+        learner._mechanism = replace(honest, **numbers)
         learner._engine = learner._build_engine(source._claim())
-        learner._plan, learner._mechanism = p, honest
+        learner._mechanism = honest
         return learner
 
     caught = replay_audit(liar, stream, replacements)

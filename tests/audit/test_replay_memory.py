@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.descriptions import tuned
 
 import dpoco
 from dpoco.audit import replay_audit
@@ -91,7 +91,7 @@ def test_sums_that_overlap_are_caught():
     rows = np.tile([1.0, 0.0], (40, 1))
     rows[:12] = [0.0, 0.9]
     p = ShiftDetector(2, horizon=40, budget=dpoco.Budget(400.0, 0.0), first=0).plan
-    p = replace(p, threshold=3.0, log_windows=0.0, log_selection=None)
+    p = tuned(p, threshold=3.0, log_windows=0.0, log_selection=None)
 
     def make(kind):
         return lambda source: kind(2, horizon=40, budget=None, plan=p, source=source)

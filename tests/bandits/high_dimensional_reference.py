@@ -62,15 +62,15 @@ class Arm:
         """Return the arm after a record (None: a zero one), and the record's leaf."""
         own = np.zeros_like(self.theta)
         if x is not None:
-            w = self.k + (p.arm.weights == "paper")
+            w = self.k + p.arm.offset
             scalar = w * derivative(p.link, self.theta @ x, y)
             scalar -= (w - 1) * derivative(p.link, self.previous @ x, y)
-            own = np.clip(scalar, -p.arm.leaf_scalar_bound, p.arm.leaf_scalar_bound) * x
+            own = np.clip(scalar, -p.arm.slope, p.arm.slope) * x
         return replace(self, leaf=self.leaf + own, pending=self.pending + 1), own
 
     def direction(self, p) -> np.ndarray:
         """d_k at the end of a batch."""
-        w = self.k + (p.arm.weights == "paper")
+        w = self.k + p.arm.offset
         return (self.total + self.leaf) / (p.arm.batch * w)
 
     def moved(self, vertex) -> Arm:

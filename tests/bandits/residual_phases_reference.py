@@ -67,16 +67,22 @@ class Reference:
     def __init__(
         self, arms, d, *, horizon, first, sigma, draws, noise, coins, reward_bound,
         context_bound=1.0, parameter_bound=1.0, reward_noise=None, intercept=None,
+        one_hot=0,
     ):  # fmt: skip
         self.arms, self.d, self.sigma, self.draws, self.noise = arms, d, sigma, draws, noise
         self.coins, self.B, self.S, self.Y = coins, context_bound, parameter_bound, reward_bound
-        self.known, self.intercept = reward_noise is not None, intercept
+        self.known, self.intercept, self.one_hot = reward_noise is not None, intercept, one_hot
         self.low = reward_noise or 0.0
         self.ends = ends(first, horizon)
         self.C = strategy(max(len(self.ends) - 1, 1))
         self.theta = np.zeros((arms, d))
         self.P = np.tile(np.eye(d) * self.S**2 / d, (arms, 1, 1))
         z0, self.zc = (0.2, 0.7) if self.known else (0.3, 1.0)
+        self.beta = BETA
+        if one_hot:
+            self.beta = 1.0
+        if one_hot and one_hot + (intercept is not None) == d:
+            z0, self.zc = 1.0, 2.0
         self.cap = self.Y + self.S * self.B
         self.clip = max(z0 * self.Y, self.low)
         self.clips, self.past, self.k, self.t = [self.clip], [], 0, 0
@@ -89,7 +95,7 @@ class Reference:
 
     def scores(self, x):
         width = np.sqrt(np.einsum("ni,aij,nj->na", x, self.P, x))
-        return x @ self.theta.T + BETA * width
+        return x @ self.theta.T + self.beta * width
 
     def decide(self, x):
         if self.k == 0:
@@ -118,6 +124,8 @@ class Reference:
         M = unpack(u @ (C @ packed) / (u @ u), self.d) * self.B**2 / math.sqrt(Z)
         sd = self.sigma * self.B**2 / (math.sqrt(Z) * np.linalg.norm(u))
         d, b = self.d, self.intercept
+        if self.one_hot:
+            return self.categories(M, sd)
         if b is None:
             sigma = shrunk(M, sd, d, self.B**2)
             return sigma, self.draws @ np.linalg.cholesky(sigma + 1e-12 * np.eye(d)).T
@@ -133,6 +141,33 @@ class Reference:
         contexts = np.empty((len(self.draws), d))
         contexts[:, :-1] = mean + self.draws[:, : d - 1] @ root.T
         contexts[:, -1] = b
+        return whole, contexts
+
+    def categories(self, M, sd):
+        """Return the same where contexts begin with one-hot entries."""
+        h, b = self.one_hot, self.intercept or 0.0
+        r = self.d - h - (b > 0.0)
+        shares = np.maximum(np.diag(M)[:h], 0.0)
+        v = math.sqrt(min(shares.sum(), self.B**2))
+        shares = shares / shares.sum()
+        law, centres = M[h : h + r, h : h + r].copy(), np.zeros((h, self.d))
+        for c in range(h):
+            joint, edge = M[h : h + r, c], sd * math.sqrt(r / 2)
+            size = np.linalg.norm(joint)
+            if size > edge and shares[c] > 0.0:
+                centres[c, h : h + r] = joint * (1.0 - (edge / size) ** 2) / (v * shares[c])
+                law -= shares[c] * np.outer(centres[c, h : h + r], centres[c, h : h + r])
+            centres[c, c] = v
+        if b:
+            centres[:, -1] = b
+        whole = np.einsum("c,ci,cj->ij", shares, centres, centres)
+        places = (np.arange(len(self.draws)) + 0.5) / len(self.draws)
+        contexts = centres[np.minimum(np.searchsorted(np.cumsum(shares), places), h - 1)]
+        if r:
+            law = shrunk(law, sd, r, max(self.B**2 - v**2 - b**2, 1e-6 * self.B**2))
+            whole[h : h + r, h : h + r] += law
+            root = np.linalg.cholesky(law + 1e-12 * np.eye(r))
+            contexts[:, h : h + r] += self.draws[:, :r] @ root.T
         return whole, contexts
 
     def close(self):

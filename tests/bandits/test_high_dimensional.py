@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 from scipy.stats import chisquare, norm
+from tests.plans import arms as arms_of
 
 import dpoco
 from dpoco.bandits import HighDimensionalBandit
@@ -61,7 +62,7 @@ CASES = [
 def test_without_noise_it_is_the_reference(index):
     domain, options = CASES[index]
     learner = make(domain=domain, **options)
-    reference = Bandit(learner.plan, domain)
+    reference = Bandit(arms_of(learner.plan), domain)
     clocks = []
     for t in range(T):
         arm = learner.decide(X[t])
@@ -77,17 +78,16 @@ def test_without_noise_it_is_the_reference(index):
         added = learner._engine.nonprivate_sums().reshape(K, D) - before
         for other in range(K):
             # An arm that is not chosen gets exactly nothing, and its clock runs.
-            if learner.plan.batch == 1:
+            if learner._fixed(learner.plan)["batch"] == 1:
                 np.testing.assert_allclose(added[other], leaves.get(other, 0.0), atol=1e-9)
                 assert other == arm or not added[other].any()
     if reference.frozen is not None:
         np.testing.assert_allclose(
             learner._engine.frozen().reshape(K, D), reference.frozen, atol=1e-9
         )
-    p = learner.plan
-    assert max(clocks[-1]) == p.arm_horizon
+    assert max(clocks[-1]) == learner.plan.tuning.arm.horizon
     for t, shown in enumerate(clocks, start=1):
-        forced = min(t, K * p.forced_rounds)
+        forced = min(t, K * learner.plan.mechanism.forced)
         free = t - forced
         assert sum(shown) == forced + K * free  # no clock depends on an action
         if free:
@@ -121,7 +121,7 @@ def test_small_worlds(arms, d, rounds, forced, kind):
     trace = learner.run(np.full((rounds, d), 0.5), np.ones((rounds, arms)))
     assert np.all((trace.actions >= 0) & (trace.actions < arms))
     assert learner.coefficients.shape == (arms, d)
-    assert max(learner._engine.clocks()) == learner.plan.arm_horizon
+    assert max(learner._engine.clocks()) == learner.plan.tuning.arm.horizon
     assert learner.guarantee.epsilon <= 1.0 + 1e-9
 
 

@@ -6,9 +6,11 @@ import dataclasses
 import json
 import math
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from tests.plans import changed
 from tests.published import planned
 
 import dpoco
@@ -29,6 +31,10 @@ def calibrate(arms=3, domain=BALL, horizon=5000, budget=BUDGET, **options):
     return accountant.calibrate(arms, domain, horizon=horizon, budget=budget, **options)
 
 
+def settled(plan):
+    return SimpleNamespace(**accountant.fixed_options(plan))
+
+
 def printed(arms, *, horizon=5000, budget=BUDGET, calibration="paper", **options):
     options = {"horizon": horizon, "budget": budget, "calibration": calibration, **options}
     return planned(accountant, arms, BALL, **options)
@@ -43,10 +49,12 @@ def test_the_price_is_that_of_one_learner_over_an_arms_clock(link, relation):
         options = {"relation": relation, "batch": 20}
         p = calibrate(arms, arm_learner="polyhedral", forced_rounds=forced, link=link, **options)
         own = polyhedral_frank_wolfe.calibrate(BALL, loss, horizon=clock, budget=BUDGET, **options)
-        assert p.arm_horizon == clock
-        assert p.arm == own
-        guarantee = accountant.guarantee(arms, BALL, p, budget=BUDGET)
-        one = polyhedral_frank_wolfe.guarantee(BALL, loss, own, budget=BUDGET)
+        assert p.tuning.arm == own.tuning
+        assert p.tuning.arm.horizon == clock
+        assert p.mechanism.parts == (own.mechanism,) * arms
+        stated = {"relation": relation, "budget": BUDGET}
+        guarantee = accountant.guarantee(arms, BALL, p, **stated)
+        one = polyhedral_frank_wolfe.guarantee(BALL, loss, own, **stated)
         for name in ("epsilon", "delta", "rho", "profile", "noise_scale", "sensitivity"):
             assert getattr(guarantee, name) == getattr(one, name)
         assert (guarantee.change, guarantee.view) == (relation, "others")
@@ -56,25 +64,26 @@ def test_the_price_is_that_of_one_learner_over_an_arms_clock(link, relation):
             BALL, loss, horizon=clock, budget=BUDGET, relation=relation, numerics="float"
         )
         # The tails of all arms' noise are charged to delta, which needs next to no noise.
-        assert own.noise_scale <= p.arm.noise_scale <= own.noise_scale * (1.0 + 1e-6)
-        guarantee = accountant.guarantee(arms, BALL, p, budget=BUDGET)
-        assert guarantee.mu == pytest.approx(p.arm.sensitivity * p.arm.column_norm
-                                             / p.arm.noise_scale, rel=1e-12)  # fmt: skip
-        one = tree_frank_wolfe.guarantee(BALL, loss, own, budget=BUDGET)
+        scale = p.mechanism.parts[0].scale
+        assert own.mechanism.scale <= scale <= own.mechanism.scale * (1.0 + 1e-6)
+        guarantee = accountant.guarantee(arms, BALL, p, **stated)
+        one = tree_frank_wolfe.guarantee(BALL, loss, own, **stated)
+        reach = one.sensitivity * one.column_norm
+        assert guarantee.mu == pytest.approx(reach / scale, rel=1e-12)
         assert guarantee.truncation_mass == pytest.approx(arms * one.truncation_mass)
         assert guarantee.delta_at(1.0) <= 1e-5 * (1.0 + 1e-9)
 
 
 def test_tails_of_many_arms_can_cost_the_budget():
     few, many = dpoco.Budget(1.0, 1e-12), {"arm_learner": "tree", "forced_rounds": 0}
-    assert calibrate(2, budget=few, **many).private
+    assert calibrate(2, budget=few, **many).mechanism.parts[0].scale > 0.0
     with pytest.raises(dpoco.CalibrationError):
         calibrate(4096, LpBall(50, 1.0), 10**6, few, **many)
     assert truncation_mass(4096 * 50 * 10**6) > 1e-12
     for learner in ("polyhedral", "auto"):
         p = calibrate(4096, LpBall(50, 1.0), 10**6, few, arm_learner=learner, batch=5000)
-        assert p.private
-        assert p.arm_learner == "polyhedral"
+        assert p.mechanism.parts[0].scale > 0.0
+        assert settled(p).arm_learner == "polyhedral"
 
 
 def test_two_arms_cost_no_more_than_one():
@@ -92,28 +101,29 @@ def test_schedules():
         (200, 100, 1, 1),
     ):  # fmt: skip
         p = calibrate(arms, horizon=horizon, forced_rounds=forced, batch=1)
-        assert (p.forced_rounds, p.arm_horizon) == (forced, clock)
-        assert p.forced_only == (arms * forced >= horizon)
-    p = calibrate(2, horizon=10_000, arm_learner="tree")
+        assert (p.mechanism.forced, p.tuning.arm.horizon) == (forced, clock)
+    p = settled(calibrate(2, horizon=10_000, arm_learner="tree"))
     assert (p.batch, p.forced_rounds) == (1, 50)
-    p = calibrate(2, horizon=10_000, arm_learner="polyhedral")
-    whole = polyhedral_frank_wolfe.calibrate(BALL, p.loss, horizon=10_000, budget=BUDGET)
-    assert p.batch == p.forced_rounds == whole.batch > 50  # frozen at the end of a batch
-    p = calibrate(2, horizon=10_000, arm_learner="polyhedral", batch=20)
+    plan = calibrate(2, horizon=10_000, arm_learner="polyhedral")
+    loss, p = accountant.loss_in(plan), settled(plan)
+    whole = polyhedral_frank_wolfe.calibrate(BALL, loss, horizon=10_000, budget=BUDGET)
+    # frozen at the end of a batch
+    assert p.batch == p.forced_rounds == whole.mechanism.scores.batch > 50
+    p = settled(calibrate(2, horizon=10_000, arm_learner="polyhedral", batch=20))
     assert p.forced_rounds == 60
     for horizon in (1, 2, 7, 100, 300):
-        p = calibrate(3, horizon=horizon)
-        assert 3 * p.forced_rounds <= horizon / 2
-        assert p.batch <= p.arm_horizon
+        plan = calibrate(3, horizon=horizon)
+        assert 3 * settled(plan).forced_rounds <= horizon / 2
+        assert settled(plan).batch <= plan.tuning.arm.horizon
     paper = printed(2, horizon=1000, budget=dpoco.Budget(3.0, 1e-5))
-    assert paper.forced_rounds == int(math.log(10 * 1000) * math.log(1000) / 9.0)
-    assert printed(2, horizon=1000).arm_horizon > 0
-    assert printed(2, budget=dpoco.Budget(0.01, 1e-5)).forced_only
+    assert paper.mechanism.forced == int(math.log(10 * 1000) * math.log(1000) / 9.0)
+    assert printed(2, horizon=1000).tuning.arm.horizon > 0
+    assert 2 * printed(2, budget=dpoco.Budget(0.01, 1e-5)).mechanism.forced >= 5000
 
 
 def test_automatic_arms():
     def kind(**options):
-        return calibrate(2, **options).arm_learner
+        return settled(calibrate(2, **options)).arm_learner
 
     assert kind(domain=LpBall(5, 1.0), horizon=200_000) == "tree"
     assert kind(domain=LpBall(500, 1.0), horizon=40_000) == "polyhedral"
@@ -133,26 +143,28 @@ def test_other_calibrations_state_what_is_proved(learner, calibration):
     assert g.claimed == pytest.approx((1.0, 1e-5), rel=1e-9)
     assert g.epsilon < 1.0
     assert g.certified
-    tight = calibrate(arm_learner=learner, batch=1).arm
-    own = p.arm
-    name = "scale" if learner == "polyhedral" else "noise_scale"
-    assert getattr(own, name) > getattr(tight, name)
+    tight = calibrate(arm_learner=learner, batch=1)
+    assert p.mechanism.parts[0].scale > tight.mechanism.parts[0].scale
 
 
 def test_nothing_is_trusted_but_noise_and_bounds():
     p = calibrate()
-    lie = dataclasses.replace(p, predicted_error=0.0, attainable=9.0)
-    lie = dataclasses.replace(lie, arm=dataclasses.replace(p.arm, rho=1e-9, score_range=1e-9))
+    lie = dataclasses.replace(p, forecast=accountant.ArmsForecast(0.0, 9.0))
     assert accountant.guarantee(3, BALL, lie, budget=BUDGET) == accountant.guarantee(
         3, BALL, p, budget=BUDGET
     )
-    for arms, domain in ((2, BALL), (3, LpBall(11, 1.0))):
-        with pytest.raises(ValueError, match="parameters are for"):
-            accountant.guarantee(arms, domain, p)
-    with pytest.raises(ValueError, match="leaf_bound"):
-        accountant.guarantee(3, BALL, dataclasses.replace(p, reward_bound=1.0, context_bound=2.0))
+    with pytest.raises(ValueError, match="not for 2 arms"):
+        accountant.guarantee(2, BALL, p)
+    with pytest.raises(ValueError, match="domain and loss"):
+        accountant.guarantee(3, LpBall(10, 1.0, 2.0), p)
+    one = p.mechanism.parts[0]
+    wide = dataclasses.replace(one, scores=dataclasses.replace(one.scores, leaf=2.0))
+    with pytest.raises(ValueError, match="alike"):
+        accountant.guarantee(3, BALL, changed(p, parts=(one, one, wide)))
     with pytest.raises(ValueError, match="horizon"):
-        dataclasses.replace(p, forced_rounds=p.forced_rounds + 1)
+        accountant.guarantee(3, BALL, changed(p, forced=p.mechanism.forced + 1))
+    with pytest.raises(ValueError, match="reward_bound"):
+        dataclasses.replace(p.tuning, link="logistic", reward_bound=2.0)
     none = accountant.guarantee(3, BALL, calibrate(budget=None))
     assert not none.private
 
@@ -162,7 +174,8 @@ def test_records_and_texts():
         for gap in (math.inf, 0.25):
             p = calibrate(arm_learner=learner, gap=gap)
             text = json.dumps(p.to_dict(), allow_nan=False)
-            assert type(p).from_dict(json.loads(text)) == p
+            kinds = accountant.ArmsTuning, accountant.ArmsForecast
+            assert dpoco.Plan.from_dict(json.loads(text), *kinds) == p
     g = accountant.guarantee(3, BALL, p, budget=BUDGET)
     assert dpoco.Guarantee.from_json(g.to_json()) == g
     text = str(g)
@@ -211,7 +224,7 @@ def test_the_warning_is_for_what_measured_next_to_random_play(
 ):
     budget = dpoco.Budget(epsilon, delta)
     p = calibrate(arms, LpBall(d, 1.0), rounds, budget)
-    assert p.noise_dominates == (share > 0.85)
+    assert p.forecast.noise_dominates == (share > 0.85)
 
 
 @pytest.mark.parametrize("arm_learner", ["polyhedral", "tree"])

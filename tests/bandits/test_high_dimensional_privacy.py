@@ -7,6 +7,8 @@ import itertools
 
 import numpy as np
 import pytest
+from tests.plans import arms as arms_of
+from tests.plans import changed as changed_plan
 
 import dpoco
 from dpoco.bandits import HighDimensionalBandit
@@ -57,21 +59,21 @@ def worlds(learner, pairs, seed, **options):
 
     The other records answer to what was published.
     """
-    p, domain = learner.plan, learner.domain
+    p, domain = arms_of(learner.plan), learner.domain
     rng = np.random.default_rng(seed)
     for _ in range(pairs):
         changed = int(rng.integers(p.horizon))
-        others = rng.choice([-1.0, 1.0], size=(p.horizon, 40, p.dimension + p.arms))
+        others = rng.choice([-1.0, 1.0], size=(p.horizon, 40, domain.dimension + p.arms))
         others *= rng.choice([1.0, 0.4], size=others.shape)
-        own = rng.choice([-1.0, 1.0], size=(2, p.dimension + p.arms))
-        if p.relation == "zero_out":
+        own = rng.choice([-1.0, 1.0], size=(2, domain.dimension + p.arms))
+        if learner.guarantee.change == "zero_out":
             own[1] = np.nan
 
         def stream(t, path, record, others=others, changed=changed):
             if t != changed:
                 reply = sum((j + 1) * 7**n for n, e in enumerate(path) for _, j in e) % 40
                 record = others[t, reply]
-            return record[: p.dimension], record[p.dimension :]
+            return record[: domain.dimension], record[domain.dimension :]
 
         sides = [
             transcripts(p, domain, lambda t, path, r=record: stream(t, path, r), **options)
@@ -124,11 +126,11 @@ def test_without_zero_records_clocks_betray_actions():
 def test_half_the_noise_is_caught():
     """The last user of an arm, with the worst history: most of what is claimed is used."""
     learner = tiny(2, 2, 6, budget=dpoco.Budget(30.0, 0.0), forced_rounds=3)
-    p, domain = learner.plan, learner.domain
+    p, domain = arms_of(learner.plan), learner.domain
     vertices = (0, 2, 1)  # e_1, -e_1, e_2
     records = [([-1.0, 1.0], -1.0), ([1.0, 1.0], -1.0)]
 
-    claimed = p.arm.score_range / (3.0 * p.arm.noise_scale_at(3))
+    claimed = p.arm.mechanism.scores.reach(2.0)[0] / (3.0 * p.arm.noise_scale_at(3))
 
     def chance_of_path(own, factor):
         probability = 1.0
@@ -154,8 +156,8 @@ def test_half_the_noise_is_caught():
 
 def test_two_arms_use_up_the_budget_of_one():
     """One update: g against 0 in one arm and 0 against g' in the other, each half the range."""
-    p = tiny(2, 3, 1, budget=dpoco.Budget(4.0, 0.0), forced_rounds=0).plan
-    domain, bound = LpBall(3, 1.0), p.arm.leaf_bound
+    p = arms_of(tiny(2, 3, 1, budget=dpoco.Budget(4.0, 0.0), forced_rounds=0).plan)
+    domain, bound = LpBall(3, 1.0), p.arm.dual
     base = np.array([40.0 * bound, 0.0, 0.0])  # what earlier records may have added
     moves = [bound * np.array(signs) for signs in itertools.product([-1.0, 0.0, 1.0], repeat=3)]
 
@@ -190,9 +192,8 @@ KINDS = [
 def loud(options):
     """Parameters with so much noise that nothing published shows any record."""
     p = make(K, LpBall(D, 1.0), T, **options).plan
-    if p.arm_learner == "polyhedral":
-        return dataclasses.replace(p, arm=dataclasses.replace(p.arm, scale=1e13))
-    return dataclasses.replace(p, arm=dataclasses.replace(p.arm, noise_scale=1e13))
+    one = dataclasses.replace(p.mechanism.parts[0], scale=1e13)
+    return changed_plan(p, parts=(one,) * K)
 
 
 @pytest.mark.parametrize("options", KINDS)
@@ -212,7 +213,8 @@ def test_with_equal_estimates_only_the_own_action_and_declared_leaves_differ(opt
         return shown, np.diff(sums, axis=0), variates
 
     base, leaves, variates = play(X, R)
-    bound = p.arm.leaf_bound
+    own = arms_of(p)
+    bound = own.arm.dual
     assert np.abs(leaves).max() <= bound * (1.0 + 1e-9)
     same, two = 0.0, 0.0
     for index in range(T):
@@ -233,10 +235,10 @@ def test_with_equal_estimates_only_the_own_action_and_declared_leaves_differ(opt
                 same = max(same, touched.max())
             else:
                 two = max(two, touched.max())
-                assert index >= K * p.forced_rounds
+                assert index >= K * own.forced_rounds
     assert two <= bound * (1.0 + 1e-9)
     assert same <= 2.0 * bound * (1.0 + 1e-9)
-    assert same > bound * (0.6 if p.link == "logistic" else 0.75)
+    assert same > bound * (0.6 if own.link == "logistic" else 0.75)
     assert two > 0.3 * bound
 
 
@@ -244,7 +246,7 @@ def test_with_equal_estimates_only_the_own_action_and_declared_leaves_differ(opt
 def test_no_record_adds_more_than_declared(link):
     learner = make(2, LpBall(3, 1.0, 2.0), 40, forced_rounds=0, batch=1, link=link,
                    context_bound=0.7, arm_learner="polyhedral")  # fmt: skip
-    p, rng = learner.plan, np.random.default_rng(1)
+    bound, rng = arms_of(learner.plan).arm.dual, np.random.default_rng(1)
     low = 0.0 if link == "logistic" else -1.0
     found = 0.0
     for t in range(40):
@@ -254,4 +256,4 @@ def test_no_record_adds_more_than_declared(link):
                 found = max(found, np.abs(leaf).max())
         learner.decide(rng.uniform(-1, 1, 3))
         learner.observe(rng.uniform(low, 1.0))
-    assert 0.7 * p.arm.leaf_bound < found <= p.arm.leaf_bound * (1.0 + 1e-12)
+    assert 0.7 * bound < found <= bound * (1.0 + 1e-12)

@@ -106,13 +106,16 @@ def test_the_published_scale_of_residuals():
 # ---- against an independent program --------------------------------------------------------------
 
 
-def stream(arms, d, rounds, reach, intercept, seed):
+def stream(arms, d, rounds, reach, intercept, one_hot, seed):
     rng = np.random.default_rng(seed)
     theta = rng.normal(size=(arms, d))
     theta /= np.linalg.norm(theta, axis=1)[:, None] * reach
     contexts = rng.normal(size=(rounds, d)) * reach / math.sqrt(d)
     if intercept is not None:
         contexts[:, -1] = intercept
+    if one_hot:
+        contexts *= 0.5
+        contexts[:, :one_hot] = 0.6 * reach * np.eye(one_hot)[rng.integers(one_hot, size=rounds)]
     rewards = contexts @ theta.T + rng.uniform(-0.1, 0.1, (rounds, arms))
     contexts[5], contexts[6] = np.nan, 9.0 * contexts[6]
     rewards[7], rewards[8] = np.inf, -5.0
@@ -151,8 +154,10 @@ def compared(kind, arms=3, d=4, rounds=3000, reach=1.0, **options):
         draws=_core.ResidualPhases.public_draws(d).reshape(2000, d),
         reward_bound=own["reward_bound"], context_bound=reach, intercept=intercept,
         parameter_bound=own.get("parameter_bound", 1.0), reward_noise=own.get("reward_noise"),
+        one_hot=options.get("one_hot", 0),
     )  # fmt: skip
-    contexts, rewards = stream(arms, d, rounds, reach, intercept, 11)
+    one_hot = options.get("one_hot", 0)
+    contexts, rewards = stream(arms, d, rounds, reach, intercept, one_hot, 11)
     start = 0
     for end in reference.ends:
         played = learner.run(contexts[start:end], rewards[start:end]).actions
@@ -179,6 +184,9 @@ SETTINGS = {
     "lattice": {"numerics": "lattice", "relation": "zero_out"},
     "units": {"reach": 3.0, "parameter_bound": 0.3},
     "intercept": {"intercept": 0.5, "reach": 1.5},
+    "categories": {"one_hot": 4, "reward_noise": 0.1},
+    "mixed": {"one_hot": 3, "d": 6, "reach": 2.0},
+    "mixed, with a constant": {"one_hot": 2, "d": 5, "intercept": 0.3},
     "one arm": {"arms": 1, "d": 3},
     "one entry": {"arms": 2, "d": 1},
     "many": {"arms": 4, "d": 9, "budget": dpoco.Budget(8.0, 1e-6)},
@@ -376,7 +384,8 @@ def test_arguments_that_make_no_sense_are_refused():
     for options in (
         {"intercept": 1.0}, {"intercept": 0.0}, {"intercept": -0.5}, {"reward_noise": 0.0},
         {"parameter_bound": math.inf}, {"context_bound": 1e31}, {"relation": "add"},
-        {"d": 1, "intercept": 0.5},
+        {"d": 1, "intercept": 0.5}, {"one_hot": 1}, {"one_hot": 4}, {"one_hot": -1},
+        {"one_hot": 3, "intercept": 0.5},
     ):  # fmt: skip
         with pytest.raises(ValueError, match=r"must|relation"):
             made(**options)
@@ -461,3 +470,25 @@ def test_a_constant_that_is_told_is_learned():
     blind = float((means.max(axis=1) - means.mean(axis=1)).sum())
     assert found["told"] < 0.05 * blind
     assert found["told"] < found["untold"]
+
+
+def test_categories_that_are_told_are_learned():
+    """One-hot entries of uneven frequency beside others that depend on them."""
+    rng, rounds, v = np.random.default_rng(1), 30_000, 0.7
+    category = rng.choice(4, rounds, p=[0.5, 0.25, 0.15, 0.1])
+    contexts = np.zeros((rounds, 8))
+    contexts[np.arange(rounds), category] = v
+    contexts[:, 4:] = (0.15 * rng.normal(size=(4, 4)))[category]
+    contexts[:, 4:] += 0.2 * rng.normal(size=(rounds, 4))
+    contexts /= np.maximum(1.0, np.linalg.norm(contexts, axis=1))[:, None]
+    theta = rng.normal(size=(4, 8))
+    theta /= np.linalg.norm(theta, axis=1)[:, None]
+    means = contexts @ theta.T
+    rewards = means + rng.uniform(-0.1, 0.1, means.shape)
+    found = []
+    for kind, options in ((ResidualPhases, {"one_hot": 4}), (LinUCB, {"reward_noise": 0.1})):
+        learner = kind(
+            4, 8, horizon=rounds, budget=BUDGET, source=Source.seeded(2), **BOUNDED, **options
+        )
+        found.append(float(learner.run(contexts, rewards).pseudo_regret(means)[-1]))
+    assert found[0] < 0.6 * found[1]

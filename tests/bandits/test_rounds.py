@@ -38,9 +38,8 @@ CASES = [(LinUCB, {}), *((HighDimensionalBandit, options) for options in HIGH_DI
 @pytest.mark.parametrize(("kind", "options"), CASES)
 def test_actions_are_forced_first_and_then_those_recommended(kind, options):
     learner = make(kind, **options)
-    p = learner.plan
     low = 0.0 if options.get("link") == "logistic" else -1.0
-    forced, outside = getattr(p, "forced_rounds", 0), 0
+    forced, outside = getattr(learner._mechanism, "forced", 0), 0
     for t in range(T):
         advice = learner.recommend(X[t : t + 1])
         arm = learner.decide(X[t])

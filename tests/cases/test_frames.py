@@ -393,7 +393,7 @@ def test_labels_of_another_code_are_empty_records():
 
 
 def test_bounds_of_estimators_are_asked_for():
-    with pytest.raises(TypeError, match="feature_bound must be given"):
+    with pytest.raises(ValueError, match=r"private ranges of .* a tenth of"):
         classifier(feature_bound=None).fit(X, Y)
     with pytest.raises(TypeError, match="label_bound must be given"):
         PrivateOnlineRegressor(epsilon=1.0, delta=1e-6, feature_bound=1.0).fit(X, X[:, 0])

@@ -105,7 +105,7 @@ def test_plans_of_frank_wolfe_state_bounds_and_the_bandit_says_why_it_has_none(i
     for name in ("tree-frank-wolfe", "polyhedral-frank-wolfe"):
         report = json.loads(invoke("plan", name, *sizes, "--json").stdout)
         parameters, stated = report["parameters"], report["guarantee"]["regret_bound"]
-        share = stated / (10**6 * parameters["loss_range"])
+        share = stated / (10**6 * parameters["forecast"]["loss_range"])
         assert report["regret_bound_per_round"] == pytest.approx(share)
         assert report["regret"]["scope"] == "stochastic"
         assert f"{share:.6g} G D a round (stochastic losses)" in invoke("plan", name, *sizes).stdout

@@ -242,7 +242,7 @@ def bad_arguments_are_refused(init):
     return lenient
 
 
-@fault(PrefixHedge, "_check_restated")
+@fault(PrefixHedge, "_check_fixed")
 def parameters_may_be_restated(_):
     return nothing
 

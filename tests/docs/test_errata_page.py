@@ -24,6 +24,7 @@ from dpoco.accounting.generalized_gaussian import generalized_gaussian_mu
 from dpoco.domains import Box, LpBall
 from dpoco.losses import LinearLoss
 from dpoco.privacy.mechanisms.bounds import smoothness_constant
+from dpoco.privacy.mechanisms.selections import ThresholdTests
 from dpoco.published import agarwal_ctrl
 from dpoco.published.sima_local import PublishedChannel
 from dpoco.published.tables import noise_table
@@ -176,9 +177,10 @@ def test_tracking():
     alpha = 16.0 * (2.0 * math.log(1e5) + math.log(2e5))
     printed = f"{16.0 * logs:.0f} + 2 * {alpha:.0f} + {9.0 * math.sqrt(logs):.0f} sqrt(w)"
     p = shift_detector.calibrate(10, horizon=10**5, budget=Budget(1.0, 0.0))
-    slope = 1.0607 * math.sqrt(2.0 * p.log_windows)
-    own = f"{p.threshold:.1f} + {p.threshold_noise_scale:.1f} + {slope:.1f} sqrt(w)"
-    said(printed, own, f"false-alarm probability of {p.false_alarm:g}")
+    slope = 1.0607 * math.sqrt(2.0 * p.tuning.log_windows)
+    noise = p.mechanism.part(ThresholdTests).threshold_scale
+    own = f"{p.tuning.threshold:.1f} + {noise:.1f} + {slope:.1f} sqrt(w)"
+    said(printed, own, f"false-alarm probability of {p.tuning.false_alarm:g}")
 
 
 def test_transformed_losses():

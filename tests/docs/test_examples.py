@@ -201,6 +201,27 @@ def test_recommender_of_people(tmp_path, capsys, monkeypatch):
     assert largest["a group"] < largest["random offer"]
 
 
+def test_a_network_on_a_stream(capsys):
+    """Over a second: three networks are trained for 125 to 500 steps."""
+    pytest.importorskip("torch")
+    pytest.importorskip("river", reason="the example's stream is bundled with river")
+    spec = importlib.util.spec_from_file_location("deep", ROOT / "examples" / "deep_stream.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    with warnings.catch_warnings():
+        try:
+            module.main(["--quick"])
+        except ImportError:
+            pytest.skip("this version of river does not bundle the shuttle stream")
+    found = dict(line.rsplit(": ", 1) for line in capsys.readouterr().out.splitlines())
+    loss = {name: float(value) for name, value in found.items()}
+    plain, more, less = (loss[f"the network{end}"] for end in (
+        " without noise", ", epsilon = 8", ", epsilon = 2"
+    ))  # fmt: skip
+    assert max(plain, more) < less < 0.5 * loss["never a doubt"]
+    assert more < 1.5 * plain
+
+
 def test_fleet(tmp_path, capsys):
     """Over a second: a pool and a journal for each of three budgets, started twice."""
     text = run_quickly("fleet", tmp_path, capsys)

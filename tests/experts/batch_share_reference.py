@@ -11,6 +11,7 @@ from tests.published import built
 
 import dpoco
 from dpoco import _core
+from dpoco.accounting.batch_share import find_noise
 from dpoco.experts import BatchShare
 from dpoco.random import Source
 
@@ -64,8 +65,8 @@ def admit(losses, low, high):
 
 class Reference:
     def __init__(self, learner, claim):
-        p = learner.plan
-        self.p, self.n = p, p.experts
+        p = learner.plan.tuning
+        self.p, self.n, self.noise = p, p.experts, find_noise(learner.plan)
         self.horizon = learner.horizon
         self.source = _core.Source(claim["key"], claim["stream"])
         self.log_w = np.full(self.n, -np.log(self.n))
@@ -100,15 +101,15 @@ class Reference:
 
     def update(self, x):
         p = self.p
-        x = x - x.mean() if p.noise == "gaussian" else x.copy()
+        x = x - x.mean() if self.noise.law == "gaussian" else x.copy()
         self.inputs.append(x)
         released = x
-        if p.noise != "none":
-            law = "response" if p.noise == "coordinate_rr" else p.noise
-            released = _core.release_vector(self.source, law, p.noise_scale, x)
+        if self.noise.law != "none":
+            law = "response" if self.noise.law == "coordinate_rr" else self.noise.law
+            released = _core.release_vector(self.source, law, self.noise.scale, x)
         v = self.log_w - p.learning_rate * released
         v -= logsumexp(v)
-        if p.calibration == "paper" and p.floor > 0:
+        if p.floor > 0:
             self.log_w = np.log(project(v, p.floor))
         elif p.share_rate > 0:
             other = p.share_rate / (self.n - 1)

@@ -8,6 +8,9 @@ from functools import cache
 
 import numpy as np
 
+from dpoco.accounting._shift_regret import bias, find_tests
+from dpoco.accounting.epoch_selector import find_noise
+
 
 def statistic(history, offsets, slopes):
     """Q of one instance: `history` lists (own expert, losses, allowance), oldest first.
@@ -75,7 +78,8 @@ def transcript_law(losses, p, *, restart_at_the_alarm=False):
     """P of every (decisions, alarms) for two experts, the first decision being expert 0."""
     losses = np.asarray(losses, dtype=float)
     rounds = len(losses)
-    offsets, slopes = p.window_lines()
+    tuning, tests, (law_of_scores, scale) = p.tuning, find_tests(p), find_noise(p.mechanism)
+    offsets, slopes = tuning.window_lines()
     law = {}
 
     def fresh(t, own):
@@ -86,7 +90,7 @@ def transcript_law(losses, p, *, restart_at_the_alarm=False):
     def consume(instance, t, own):
         """Learn round t and return (statistic, sums to select from or None, instance)."""
         local = len(instance["history"]) + 1
-        allowance = p.bias((1 << (local.bit_length() - 1)) // 2)
+        allowance = bias(p, (1 << (local.bit_length() - 1)) // 2)
         history = [*instance["history"], (own, losses[t], allowance)]
         sums = instance["sums"] + losses[t]
         due = (local + 1) & local == 0
@@ -96,35 +100,35 @@ def transcript_law(losses, p, *, restart_at_the_alarm=False):
             "excesses": instance["excesses"],
         }
         q = statistic(history, offsets, slopes if slopes else None)
-        return q - p.threshold * p.threshold_scale, sums if due else None, after
+        return q - tuning.threshold * tuning.threshold_scale, sums if due else None, after
 
     def branch(weight, decisions, alarms, t, own, instance, sums):
         """Go on with round t + 1, selecting first if `sums` says so."""
         if sums is None:
             walk(weight, (*decisions, own), alarms, t + 1, instance)
             return
-        for j, chance in enumerate(selection_law(sums, p.selection, p.selection_scale)):
+        for j, chance in enumerate(selection_law(sums, law_of_scores, scale)):
             walk(weight * chance, (*decisions, j), alarms, t + 1, instance)
 
     def walk(weight, decisions, alarms, t, instance):
-        own = decisions[-1]
-        b1, b2 = p.threshold_noise_scale, p.query_noise_scale
+        played = decisions[-1]
+        b1, b2 = tests.threshold_scale, tests.query_scale
         if t == rounds - 1:
-            if p.detects:
+            if tests is not None:
                 weight *= detector_law(tuple(instance["excesses"]), None, b1, b2)
             key = (decisions, alarms)
             law[key] = law.get(key, 0.0) + weight
             return
-        excess, sums, after = consume(instance, t, own)
-        if p.detects:
+        excess, sums, after = consume(instance, t, played)
+        if tests is not None:
             seen = tuple(instance["excesses"])
             loud = weight * detector_law(seen, excess, b1, b2)
-            following, first = fresh(t + 1, own), None
+            following, first = fresh(t + 1, played), None
             if restart_at_the_alarm:  # the round is learned again, by the new instance
-                _, first, following = consume(following, t, own)
-            branch(loud, decisions, (*alarms, t), t, own, following, first)
+                _, first, following = consume(following, t, played)
+            branch(loud, decisions, (*alarms, t), t, played, following, first)
             after["excesses"] = [*seen, excess]
-        branch(weight, decisions, alarms, t, own, after, sums)
+        branch(weight, decisions, alarms, t, played, after, sums)
 
     walk(1.0, (0,), (), 0, fresh(0, 0))
     return law

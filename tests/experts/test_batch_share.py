@@ -11,6 +11,7 @@ from tests.forged import Forged
 
 import dpoco
 from dpoco import _core
+from dpoco.accounting.batch_share import find_noise
 from dpoco.experts import BatchShare
 from dpoco.privacy.mechanisms.batch_release import BatchRelease, movement
 from dpoco.random import Source
@@ -39,7 +40,7 @@ def test_decisions_and_weights_are_those_of_the_definition(index):
             np.testing.assert_allclose(
                 learner._engine.nonprivate_input(), ref.inputs[-1], rtol=1e-12, atol=1e-12
             )
-    assert len(ref.inputs) == (T if index == 9 else T - 1) // learner.plan.batch
+    assert len(ref.inputs) == (T if index == 9 else T - 1) // learner.plan.tuning.batch
 
 
 @pytest.mark.parametrize("horizon", [1, 2, 3, 4, 5, 8, 9])
@@ -83,8 +84,8 @@ def test_a_common_shift_of_a_round_changes_nothing(index):
     half = 0.5 * LOSSES
     shift = np.random.default_rng(1).uniform(0.0, 0.5, (T, 1))
     one, other = make(index), make(index)
-    grid = 2.0**-12 * one.plan.noise_scale
-    slack = 1e-12 + 2 * T * one.plan.learning_rate * grid
+    grid = 2.0**-12 * find_noise(one.plan).scale
+    slack = 1e-12 + 2 * T * one.plan.tuning.learning_rate * grid
     for t in range(T):
         np.testing.assert_allclose(one.weights, other.weights, rtol=slack)
         for learner, row in ((one, half[t]), (other, half[t] + shift[t])):
@@ -100,12 +101,13 @@ def test_endless_streams():
     planned = BatchShare(N, **options, switches=2, nominal_horizon=10_000)
     same = BatchShare(N, horizon=10_000, budget=PURE, switches=2)
     assert planned.horizon == 10**12
-    for name in ("batch", "learning_rate", "share_rate", "noise_scale"):
-        assert getattr(planned.plan, name) == getattr(same.plan, name)
+    for name in ("batch", "learning_rate", "share_rate"):
+        assert getattr(planned.plan.tuning, name) == getattr(same.plan.tuning, name)
+    assert planned.plan.mechanism == same.plan.mechanism
     assert planned.guarantee.epsilon == 2.0
     assert planned.guarantee.regret_bound is None
-    bounds = dpoco.accounting.batch_share.regret(N, planned.plan, 10_000)
-    assert bounds.oblivious == same.plan.regret_bound
+    bounds = dpoco.accounting.batch_share.regret(planned.plan, 10_000)
+    assert bounds.oblivious == same.plan.forecast.regret_bound
     with pytest.raises(ValueError, match="nominal_horizon"):
         BatchShare(N, horizon=10, budget=PURE, nominal_horizon=10)
     planned.run(LOSSES)
@@ -124,9 +126,10 @@ def test_impossible_states_are_refused(index):
     state.words_refused(*((0, v) for v in (10, 12, 2**40, 42)))  # the round
     state.words_refused((8, N))  # the decision
     state.words_refused(*((sums - 8 - 8 * k, 0.123) for k in range(1, 6)))  # settings
-    if learner.plan.share_rate > 0.0:  # weights that do not sum to 1
+    if learner.plan.tuning.share_rate > 0.0:  # weights that do not sum to 1
         state.words_refused((weights, 0.9))
-    lies = [("noise_scale", 7.0), ("batch", 6), ("experts", 10**9), ("horizon", 3)]
+    lies = [("mechanism.scale", 7.0), ("tuning.batch", 6), ("tuning.experts", 10**9),
+            ("tuning.horizon", 3)]  # fmt: skip
     state.settings_refused((f"object.plan.{name}", value) for name, value in lies)
 
 

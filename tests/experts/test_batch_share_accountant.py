@@ -10,14 +10,16 @@ import mpmath
 import numpy as np
 import pytest
 from scipy import integrate, optimize, stats
+from tests.descriptions import changed
 
 import dpoco
 from dpoco import Budget
 from dpoco.accounting import Guarantee, batch_share
 from dpoco.accounting import _share_regret as bounds
 from dpoco.accounting._share_regret import best_share_rate, log_class_size, share_log_prior
-from dpoco.accounting.batch_share import BatchShareParameters, calibrate, guarantee
+from dpoco.accounting.batch_share import ShareTuning, calibrate, guarantee, regret
 from dpoco.accounting.gaussian import gaussian_delta
+from dpoco.accounting.plan import Forecast
 from dpoco.privacy.mechanisms.batch_release import movement
 from dpoco.published import asi_tracking
 
@@ -38,8 +40,8 @@ def test_scales_of_the_noises():
     assert batch_share.noise_scale(10, "laplace", MIXED) == 10.0
     for epsilon in (0.1, 0.3, 0.7, 1.1, 3.0, 49.0):  # never a rounding below what is needed
         for noise in ("knorm", "laplace"):
-            parameters = calibrate(3, horizon=50, budget=Budget(epsilon, 0.0), noise=noise)
-            found = guarantee(3, dataclasses.replace(parameters, batch=1))
+            budget = Budget(epsilon, 0.0)
+            found = guarantee(calibrate(3, horizon=50, budget=budget, noise=noise, batch=1))
             assert 0.999999 * epsilon < found.epsilon <= epsilon
             found.require(Budget(epsilon, 0.0))
 
@@ -139,9 +141,9 @@ def test_schedules_reach_the_table(row):
             n, horizon=100_000, budget=Budget(epsilon, 1e-6), switches=switches, noise=noise,
             adversary=adversary,
         )  # fmt: skip
-        assert 0.97 * want < found.regret_bound <= 1.005 * want
-        assert found.regret_scope == adversary
-        assert guarantee(n, found).regret_bound == found.regret_bound
+        assert 0.97 * want < found.forecast.regret_bound <= 1.005 * want
+        assert found.forecast.regret_scope == adversary
+        assert guarantee(found).regret_bound == found.forecast.regret_bound
     # "auto" is the smaller of the two.
     for adversary, column in (("oblivious", 0), ("adaptive", 1)):
         auto = calibrate(
@@ -149,7 +151,7 @@ def test_schedules_reach_the_table(row):
             adversary=adversary,
         )  # fmt: skip
         knorm, gauss = TABLE[row][column], TABLE[row][2 + column]
-        assert auto.noise == ("knorm" if knorm < gauss else "gaussian")
+        assert auto.mechanism.law == ("knorm" if knorm < gauss else "gaussian")
 
 
 def test_schedules_are_optimal():
@@ -166,46 +168,46 @@ def test_schedules_are_optimal():
             found = optimize.minimize_scalar(value, bounds=(-8.0, 1.0), method="bounded",
                                              options={"xatol": 1e-7})  # fmt: skip
             best = min(best, found.fun)
-        least, schedule = bounds.plan(law, 300, 2, adversary)
+        least, schedule = bounds.search(law, 300, 2, adversary)
         assert least == bounds.regret_of(law, 300, 2, schedule).bound(adversary) <= best * 1.002
     fixed = calibrate(
         4, horizon=300, budget=Budget(1.0, 0.0), batch=7, learning_rate=0.1, share_rate=0.2
     )
     assert (fixed.batch, fixed.learning_rate, fixed.share_rate) == (7, 0.1, 0.2)
     wild = calibrate(4, horizon=300, budget=Budget(1.0, 0.0), learning_rate=2.0)
-    assert wild.regret_bound == math.inf  # past the moments of the noise
-    assert wild.regret_terms == {}
+    assert wild.forecast.regret_bound == math.inf  # past the moments of the noise
+    assert regret(wild, 300).terms == {}
 
 
 def test_pure_guarantees():
     for noise in ("knorm", "laplace", "coordinate_rr", "auto"):
         p = calibrate(6, horizon=1000, budget=Budget(0.7, 0.0), switches=1, noise=noise)
-        found = guarantee(6, p)
+        found = guarantee(p)
         assert found.epsilon == pytest.approx(0.7, rel=1e-12)
         assert found.delta == 0.0
         assert found.truncation_mass == 0.0
         assert found.certified
-        assert not guarantee(6, p, seeded=True).certified
+        assert not guarantee(p, seeded=True).certified
         assert found.delta_at(0.7) == 0.0
         assert found.change == "replace"
         assert Guarantee.from_json(found.to_json()) == found
         # What is stated follows from the noise, not from derived fields.
-        lied = dataclasses.replace(p, regret_bound=1.0, regret_terms={})
-        assert guarantee(6, lied) == found
-        doubled = dataclasses.replace(p, noise_scale=p.noise_scale / 2)
-        assert guarantee(6, doubled).epsilon == pytest.approx(1.4, rel=1e-12)
+        lied = dataclasses.replace(p, forecast=dataclasses.replace(p.forecast, regret_bound=1.0))
+        assert guarantee(lied) == found
+        doubled = changed(p, scale=p.mechanism.scale / 2)
+        assert guarantee(doubled).epsilon == pytest.approx(1.4, rel=1e-12)
 
 
 @pytest.mark.parametrize("n", [2, 3, 200])
 def test_gaussian_guarantees_pay_for_one_truncated_release(n):
     common = {"horizon": 10**9, "budget": MIXED, "noise": "gaussian", "switches": 3}
     p = calibrate(n, numerics="float", **common)
-    exact = guarantee(n, calibrate(n, numerics="auto", **common), budget=MIXED)
-    found = guarantee(n, p, budget=MIXED)
+    exact = guarantee(calibrate(n, numerics="auto", **common), budget=MIXED)
+    found = guarantee(p, budget=MIXED)
     assert exact.truncation_mass == n * 2.0**-100
     assert exact.epsilon <= found.epsilon
     assert found.truncation_mass == n * 2.0**-64  # however long the stream
-    assert found.mu == pytest.approx(movement("gaussian", n) / p.noise_scale)
+    assert found.mu == pytest.approx(movement("gaussian", n) / p.mechanism.scale)
     assert found.epsilon == pytest.approx(1.0, rel=1e-9)
     want = gaussian_delta(1.0, found.mu) + (1 + math.e) * n * 2.0**-64
     assert found.delta_at(1.0) == pytest.approx(want, rel=1e-9)
@@ -214,19 +216,19 @@ def test_gaussian_guarantees_pay_for_one_truncated_release(n):
         found.require(Budget(0.9, 1e-6))
     with pytest.raises(dpoco.CalibrationError):
         calibrate(n, horizon=100, budget=Budget(1.0, 1e-19), noise="gaussian")
-    assert calibrate(n, horizon=100, budget=Budget(1.0, 1e-19)).noise == "knorm"
+    assert calibrate(n, horizon=100, budget=Budget(1.0, 1e-19), batch=1).mechanism.law == "knorm"
 
 
 def test_the_paper_claims_n_times_too_little():
     p = asi_tracking.batch_share(10, horizon=10_000, budget=Budget(1.0, 0.0), switches=5)
-    found = guarantee(10, p)
+    found = guarantee(p)
     assert found.epsilon == 10.0
     assert found.claimed == (1.0, 0.0)
     assert any("AS PRINTED" in text and "10 times" in text for text in found.conditions)
     assert found.regret_bound is None
-    assert p.noise_scale == 1.0
-    assert p.learning_rate == pytest.approx(math.sqrt(5 / (10_000 * math.log(100_000))))
-    assert p.floor == pytest.approx(5 / 100_000)
+    assert p.mechanism.scale == 1.0
+    assert p.tuning.learning_rate == pytest.approx(math.sqrt(5 / (10_000 * math.log(100_000))))
+    assert p.tuning.floor == pytest.approx(5 / 100_000)
     with pytest.raises(dpoco.BudgetExceeded):
         found.require(Budget(1.0, 0.0))
 
@@ -235,37 +237,38 @@ def test_where_nothing_depends_on_data_epsilon_is_zero():
     for n, horizon, batch in [(1, 100, 3), (4, 1, None), (4, 10, 10), (4, 10, 12)]:
         for noise in ("knorm", "gaussian"):
             p = calibrate(n, horizon=horizon, budget=MIXED, noise=noise, batch=batch)
-            assert guarantee(n, p).epsilon == guarantee(n, p).delta == 0.0
+            assert guarantee(p).epsilon == guarantee(p).delta == 0.0
     p = calibrate(4, horizon=11, budget=Budget(1.0, 0.0), batch=10)
-    assert guarantee(4, p).epsilon == 1.0
+    assert guarantee(p).epsilon == 1.0
 
 
 def test_without_noise_nothing_is_promised():
     p = calibrate(10, horizon=100_000, budget=None, switches=5)
-    found = guarantee(10, p)
+    found = guarantee(p)
     assert math.isinf(found.epsilon)
-    assert p.batch == 1
-    assert p.share_rate == 5 / 99_999
-    prior = share_log_prior(10, 100_000, 5, p.share_rate)
+    assert p.tuning.batch == 1
+    assert p.tuning.share_rate == 5 / 99_999
+    prior = share_log_prior(10, 100_000, 5, p.tuning.share_rate)
     assert found.regret_bound == pytest.approx(math.sqrt(prior * 100_000 / 2), rel=1e-9)
-    assert p.regret_terms.keys() == {"prior", "learning"}
+    assert regret(p, 100_000).terms.keys() == {"prior", "learning"}
 
 
 def test_parameters_are_checked():
     p = calibrate(10, horizon=1000, budget=MIXED, switches=2)
-    for changes in (
-        {"noise": "none"},
-        {"noise_scale": 0.0},
-        {"share_rate": 0.95},
-        {"share_rate": 1e-200},
-        {"floor": 0.01},
-        {"calibration": "paper"},
-        {"noise": "coordinate_rr"},
+    record = p.to_dict()
+    for part, changes in (
+        ("mechanism", {"law": "none"}),
+        ("mechanism", {"scale": -1.0}),
+        ("mechanism", {"law": "response"}),
+        ("tuning", {"share_rate": 0.95}),
+        ("tuning", {"share_rate": 1e-200}),
+        ("tuning", {"floor": 0.01}),
     ):
         with pytest.raises((ValueError, TypeError)):
-            dataclasses.replace(p, **changes)
+            changed(p, **changes)
+        wrong = {**record, part: {**record[part], **changes}}
         with pytest.raises(dpoco.StateError):
-            BatchShareParameters.from_dict({**p.to_dict(), **changes})
+            dpoco.Plan.from_dict(wrong, ShareTuning, Forecast)
 
 
 def test_class_sizes_are_counts():

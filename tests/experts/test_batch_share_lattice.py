@@ -10,8 +10,10 @@ from scipy import stats
 
 import dpoco
 from dpoco import _core
+from dpoco.accounting.batch_share import ShareTuning
 from dpoco.accounting.lattice import batch_grid
-from dpoco.experts import BatchShare, BatchShareParameters
+from dpoco.accounting.plan import Forecast
+from dpoco.experts import BatchShare
 from dpoco.privacy.mechanisms.batch_release import movement
 from dpoco.random import Source
 
@@ -89,7 +91,7 @@ def test_neighbouring_sums_differ_by_the_change_exactly(noise):
         rows[1] = np.arange(N) % 2 if first else 1.0 - np.arange(N) % 2
         learner.run(rows[:B])
         inputs.append(np.array(learner._engine.nonprivate_input()))
-    grid = learner.plan.grid
+    grid = learner._mechanism.grid
     assert all(np.array_equal(x / grid, np.rint(x / grid)) for x in inputs)
     moved = inputs[0] - inputs[1]
     assert np.abs(moved).max() == 1.0
@@ -99,12 +101,12 @@ def test_neighbouring_sums_differ_by_the_change_exactly(noise):
 @pytest.mark.parametrize("noise", NOISES)
 def test_guarantees_state_the_arithmetic_and_cost_no_noise(noise):
     exact, plain = make(noise), make(noise, numerics="float")
-    assert exact.plan.noise_scale == plain.plan.noise_scale
+    assert exact._mechanism.scale == plain._mechanism.scale
     assert any("exact integers" in text for text in exact.guarantee.conditions)
     assert any("double precision" in text for text in plain.guarantee.conditions)
     assert exact.guarantee.epsilon <= 1.0
     assert exact.guarantee.truncation_mass < 1e-25
-    assert make(noise, numerics="auto").plan.numerics == "lattice"
+    assert make(noise, numerics="auto")._mechanism.grid > 0.0
 
 
 @pytest.mark.filterwarnings("ignore::dpoco.LargeDeltaWarning")
@@ -112,14 +114,15 @@ def test_what_has_no_lattice_says_so():
     with pytest.raises(ValueError, match="lattice"):
         make("knorm")
     cube = make("knorm", numerics="auto")
-    assert cube.plan.numerics == "float"
+    assert cube._mechanism.grid == 0.0
     assert any("double precision" in text for text in cube.guarantee.conditions)
     with pytest.raises(dpoco.CalibrationError, match="lattice"):
         make(horizon=10**12, batch=5 * 10**10)
-    assert make(horizon=10**12, batch=5 * 10**10, numerics="auto").plan.numerics == "float"
+    assert make(horizon=10**12, batch=5 * 10**10, numerics="auto")._mechanism.grid == 0.0
     record = make().plan.to_dict()
+    wrong = {**record["mechanism"], "batch": 5 * 10**10}
     with pytest.raises(dpoco.StateError):
-        BatchShareParameters.from_dict(record | {"batch": 5 * 10**10})
+        dpoco.Plan.from_dict(record | {"mechanism": wrong}, ShareTuning, Forecast)
     with pytest.raises(ValueError, match="numerics"):
         make(numerics="fixed")
 
@@ -151,21 +154,7 @@ def test_broken_states_are_refused(noise):
         plain.restore(state)
     at = len(state) - 8 * N - 8 - 8 * N
     words = bytearray(state)
-    shifted = np.frombuffer(state, dtype="<f8", count=1, offset=at) + learner.plan.grid / 2
+    shifted = np.frombuffer(state, dtype="<f8", count=1, offset=at) + learner._mechanism.grid / 2
     words[at : at + 8] = shifted.tobytes()
     with pytest.raises(dpoco.StateError, match="grid"):
         make(noise)._engine.restore(bytes(words))
-
-
-def test_older_parameters_and_learners_are_doubles():
-    learner = make(numerics="float")
-    record = learner.plan.to_dict()
-    old = {k: v for k, v in record.items() if k != "numerics"} | {"version": 1}
-    assert BatchShareParameters.from_dict(old) == learner.plan
-    header = learner._header()
-    header["plan"] = old
-    del header["arguments"]["numerics"]
-    again = BatchShare._assemble(header)
-    again._engine.restore(learner._engine.state())
-    rows = losses()
-    assert np.array_equal(again.run(rows).decisions, learner.run(rows).decisions)

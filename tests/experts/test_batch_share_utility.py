@@ -35,7 +35,7 @@ def test_the_simulated_row_of_the_table():
         learner = BatchShare(
             10, horizon=100_000, budget=PURE, switches=5, source=Source.seeded(seed)
         )
-        assert learner.plan.noise == "knorm"
+        assert learner._mechanism.law == "knorm"
         found.append(regret(learner, losses, best))
     assert 1500.0 < np.mean(found) < 3500.0
     assert max(found) < learner.guarantee.regret_bound < 8600.0
@@ -56,7 +56,7 @@ def test_regret_is_below_its_bound_on_hard_streams(options):
     rounds, n, switches = 20_000, 4, 2
     streams = [shifting(rounds, n, switches, 1)]
     # Blocks of losses that alternate between two experts, the length of a batch and near it.
-    length = BatchShare(n, horizon=rounds, switches=switches, **options).plan.batch
+    length = BatchShare(n, horizon=rounds, switches=switches, **options).plan.tuning.batch
     for block in (max(1, length // 2), length, 3 * length):
         losses = np.ones((rounds, n))
         turn = np.arange(rounds) // block % 2

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.descriptions import changed
 
 import dpoco
 from dpoco.accounting import epoch_selector as accountant
 from dpoco.accounting import window_selector
+from dpoco.accounting.plan import Forecast
 from dpoco.environments import AdversarialBlocks, SwitchingStochastic
 from dpoco.evaluation import best_switching_sequence
-from dpoco.experts import EpochSelector, EpochSelectorParameters, WindowSelector
+from dpoco.experts import EpochSelector, WindowSelector
 from dpoco.published import asi_tracking
 from dpoco.random import Source
 
@@ -65,7 +68,7 @@ def test_windows_without_noise(window):
 def test_a_long_window_is_the_epoch_selector(window):
     rows = np.random.default_rng(1).random((100, 5))
     epochs, windows = make(5), make_windows(5, window=window)
-    assert windows.plan.regret_bound == pytest.approx(epochs.plan.regret_bound)
+    assert windows.plan.forecast.regret_bound == pytest.approx(epochs.plan.forecast.regret_bound)
     assert windows.guarantee.loss == epochs.guarantee.loss
     assert windows.run(rows).decisions.tolist() == epochs.run(rows).decisions.tolist()
     assert windows._engine.state() == epochs._engine.state()
@@ -107,18 +110,19 @@ def test_bounds_of_windows_against_sums_over_all_rounds(
     p = window_selector.calibrate(
         n, horizon=rounds, budget=dpoco.Budget(epsilon, 0.0), **options
     )  # fmt: skip
-    assert p.window == window
+    assert p.tuning.window == window
     lost = sorted(charges(n, rounds, 2.0 / epsilon, window, gap))
     spoilt = shifts * (2 * window - 1)
     want = spoilt + sum(lost[spoilt:])
     paths = (shifts + 1) * math.log(n) + math.log(math.comb(rounds - 1, shifts))
     luck = math.sqrt(rounds * paths / 2.0)
-    terms = p.regret_terms
+    bound = window_selector.regret(p)
+    terms = bound.terms
     assert math.fsum(terms.values()) - terms["comparator"] == pytest.approx(want, rel=1e-4)
     assert want == pytest.approx(pseudo, rel=1e-4)
-    assert p.regret_bound == pytest.approx(want + luck, rel=1e-4)
-    assert window_selector.guarantee(n, p).regret_bound == p.regret_bound
-    assert window_selector.regret_bound(n, p, rounds=1) == 1.0
+    assert bound.total == p.forecast.regret_bound == pytest.approx(want + luck, rel=1e-4)
+    assert window_selector.guarantee(p).regret_bound == bound.total
+    assert window_selector.regret(p, 1).total == 1.0
 
 
 @pytest.mark.parametrize(("known", "figure"), [(0.0, 295.0), (0.4, 302.0)])
@@ -133,7 +137,7 @@ def test_windows_follow_a_law_that_shifts(known, figure):
         found.append(learner.run(losses).losses.sum() - best)
         stuck = make(10, horizon=10**4, budget=budget, seed=seed).run(losses).losses.sum() - best
         assert stuck > 2.0 * found[-1]
-    assert np.mean(found) < min(1.25 * figure, learner.plan.regret_bound)
+    assert np.mean(found) < min(1.25 * figure, learner.plan.forecast.regret_bound)
 
 
 def test_blocks_as_long_as_windows_make_regret_linear():
@@ -158,9 +162,9 @@ def test_bad_arguments_of_windows(change, error, words):
 
 
 def test_parameters_of_windows_are_not_those_of_epochs():
-    with pytest.raises(TypeError, match="plan must be a WindowSelector"):
+    with pytest.raises(TypeError, match="plan must be one of a WindowSelector"):
         make_windows(5, plan=make(5).plan)
-    with pytest.raises(TypeError, match="must be a EpochSelectorParameters"):
+    with pytest.raises(TypeError, match="plan must be one of a EpochSelector"):
         make(5, plan=make_windows(5).plan)
 
 
@@ -193,16 +197,17 @@ def test_the_regret_bound_holds(noise):
             own = learner.run(rows).losses.sum()
             regrets.append(own - rows.sum(axis=0).min())
         margin = 5.0 * np.std(regrets) / math.sqrt(len(regrets))
-        assert np.mean(regrets) - margin <= p.regret_bound < rounds
-        assert math.isclose(p.regret_bound, sum(p.regret_terms.values()))
-        assert p.regret_bound < 40.0 * max(np.mean(regrets), 5.0)
+        bound = accountant.regret(p)
+        assert np.mean(regrets) - margin <= bound.total < rounds
+        assert math.isclose(bound.total, sum(bound.terms.values()))
+        assert bound.total == p.forecast.regret_bound < 40.0 * max(np.mean(regrets), 5.0)
 
 
 def test_the_regret_of_two_rounds_exactly():
     """Losses (0, 1) or (1, 0) with probability q: enumerate, for all q."""
     for eps in (0.5, 5.0):
         p = accountant.calibrate(2, horizon=2, budget=dpoco.Budget(eps, 0.0), first=0)
-        worse = 0.5 * math.exp(-1.0 / p.scale)
+        worse = 0.5 * math.exp(-1.0 / accountant.find_noise(p.mechanism)[1])
         largest = 0.0
         for q in np.linspace(0.0, 1.0, 21):
             chances = {(0.0, 1.0): q, (1.0, 0.0): 1.0 - q}
@@ -213,38 +218,38 @@ def test_the_regret_of_two_rounds_exactly():
                     second = (1.0 - worse) * two[good] + worse * two[1 - good]
                     regret += c1 * c2 * (one[0] + second - min(np.add(one, two)))
             largest = max(largest, regret)
-        assert largest <= p.regret_bound
+        assert largest <= p.forecast.regret_bound
 
 
 def test_accounting():
     for noise in accountant.SELECTIONS:
         p = accountant.calibrate(7, horizon=50, budget=PURE, selection=noise)
-        assert p.scale == 2.0
-        g = accountant.guarantee(7, p, budget=PURE)
+        assert accountant.find_noise(p.mechanism) == (noise, 2.0)
+        g = accountant.guarantee(p, budget=PURE)
         assert g.epsilon == 1.0
         assert g.delta == 0.0
         assert g.certified
     p = asi_tracking.epoch_selector(7, horizon=50, budget=PURE)
-    assert (p.selection, p.scale, p.calibration) == ("laplace", 2.0, "paper")
+    assert accountant.find_noise(p.mechanism) == ("laplace", 2.0)
+    assert accountant.guarantee(p).calibration == "paper"
     soft = dpoco.Budget(1.0, 1e-4)
     p = accountant.calibrate(7, horizon=50, budget=soft, selection="gumbel")
-    assert p.scale < 2.0
-    accountant.guarantee(7, p, budget=soft).require(soft)
+    assert accountant.find_noise(p.mechanism)[1] < 2.0
+    accountant.guarantee(p, budget=soft).require(soft)
     with pytest.raises(dpoco.BudgetExceeded):
-        accountant.guarantee(7, p, budget=PURE).require(PURE)
+        accountant.guarantee(p, budget=PURE).require(PURE)
     # Over any number of rounds the same.
     endless = accountant.calibrate(7, horizon=None, budget=PURE)
-    assert endless.scale == 2.0
-    assert accountant.guarantee(7, endless).horizon == 10**12
-    assert accountant.regret_bound(7, endless, rounds=50) == accountant.regret_bound(
-        7, accountant.calibrate(7, horizon=50, budget=PURE)
-    )
-    lying = EpochSelectorParameters(**{**vars(p), "scale": 0.5, "regret_bound": 0.0})
-    assert accountant.guarantee(7, lying).regret_bound > 10.0
+    assert accountant.find_noise(endless.mechanism)[1] == 2.0
+    assert accountant.guarantee(endless).horizon == 10**12
+    known = accountant.calibrate(7, horizon=50, budget=PURE)
+    assert accountant.regret(endless, 50) == accountant.regret(known)
+    lying = replace(changed(p, scale=0.5), forecast=Forecast(0.0, "stationary"))
+    assert accountant.guarantee(lying).regret_bound > 10.0
     with pytest.raises(dpoco.BudgetExceeded):
         EpochSelector(7, horizon=50, budget=PURE, plan=lying)
     with pytest.raises(ValueError, match="experts"):
-        accountant.guarantee(8, p)
+        EpochSelector(8, horizon=50, budget=None, plan=p)
 
 
 def test_the_first_expert():

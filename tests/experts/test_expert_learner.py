@@ -11,6 +11,7 @@ from tests.published import planned
 
 import dpoco
 from dpoco import _core, experts
+from dpoco.accounting._shift_regret import bias, bias_noise
 from dpoco.learning.state import unpack
 from dpoco.published import asi_tracking
 from dpoco.random import Source
@@ -167,7 +168,7 @@ def test_how_many_experts_there_may_be(monkeypatch):
     alone = make("ObliviousTracker", 1, **options, prior="at_most")
     header = unpack(alone._to_bytes())[0]["object"]
     for count, held in ((1, 1), (5, 15)):
-        header["arguments"]["experts"] = header["plan"]["experts"] = count
+        header["arguments"]["experts"] = header["plan"]["mechanism"]["experts"] = count
         assert alone._header_dimension(header) == held
 
 
@@ -181,11 +182,15 @@ def test_the_detector_is_built_as_described(monkeypatch, options):
         budget = None
     learner = make("ShiftDetector", horizon=40, budget=budget, **options)
     build = partial(learner._build_engine, Source.seeded(1)._claim())
-    (drawn, _, _, threshold, bias, *_), p = told(monkeypatch, "ShiftDetector", build), learner.plan
-    assert threshold == p.threshold * p.threshold_scale
-    noise = 0.0 if "plan" in options else p.bias_noise()
-    assert bias == {
-        "log_union": p.log_selection or 0.0, "noise": noise, "unselected": p.bias(0),
+    (drawn, _, _, threshold, allowed, *_), p = (
+        told(monkeypatch, "ShiftDetector", build),
+        learner.plan,
+    )
+    own = p.tuning
+    assert threshold == own.threshold * own.threshold_scale
+    noise = 0.0 if "plan" in options else bias_noise(p)
+    assert allowed == {
+        "log_union": own.log_selection or 0.0, "noise": noise, "unselected": bias(p, 0),
     }  # fmt: skip
     assert drawn == learner.guarantee.description
 
@@ -200,14 +205,14 @@ def test_noise_may_be_named_again_beside_parameters(noise, budget):
 
 PURE, ENDLESS = dpoco.Budget(1.0, 0.0), {"horizon": None, "share_rate": 0.1}
 RECORDS = [
-    ("prefix_hedge", 6, {"sum_method": "tree"}, {"noise_scale": -1.0}),
-    ("prefix_hedge", 6, {"budget": None}, {"mu": -1.0}),
+    ("prefix_hedge", 6, {"sum_method": "tree"}, {"scale": -1.0}),
+    ("prefix_hedge", 6, {"budget": None}, {"learning_rate": -1.0}),
     ("epoch_selector", 6, {}, {"first": 6}),
     ("shift_detector", 6, {"horizon": None, "calibration": "paper"}, {"detects": 1}),
     ("oblivious_tracker", 6, {"switches": 2}, {"batch": 0}),
     ("oblivious_tracker", 6, {"budget": PURE, "prior": "at_most"}, {"share_rate": 0.1}),
-    ("oblivious_tracker", 6, ENDLESS, {"share_rate": 0.0}),
-    ("oblivious_tracker", 6, {"max_resamples": 9}, {"max_resamples": -1}),
+    ("oblivious_tracker", 6, ENDLESS, {"share_rate": -0.1}),
+    ("oblivious_tracker", 6, {"max_resamples": 9}, {"cap": -1}),
     ("oblivious_tracker", 6, {"budget": None}, {"horizon": 0}),
     ("batch_share", 6, {"switches": 2}, {"floor": 0.01}),
     ("batch_share", 6, {"learning_rate": 9.0, "budget": PURE}, {"switches": -1}),  # infinite bound
@@ -222,11 +227,20 @@ def test_parameters_and_guarantees_survive_json(name, problem, options, wrong):
     options = {"horizon": 200, "budget": BUDGET} | options
     p = planned(accountant, problem, **options)
     record = json.loads(json.dumps(p.to_dict(), allow_nan=False))
-    assert type(p).from_dict(record) == p
-    found = accountant.guarantee(problem, p, budget=options["budget"])
+    if not isinstance(p, dpoco.Plan):
+        assert type(p).from_dict(record) == p
+        found = accountant.guarantee(problem, p, budget=options["budget"])
+        assert dpoco.Guarantee.from_json(found.to_json()) == found
+        with pytest.raises(dpoco.StateError):
+            type(p).from_dict(record | wrong)
+        return
+    kinds = type(p.tuning), type(p.forecast)
+    assert dpoco.Plan.from_dict(record, *kinds) == p
+    found = accountant.guarantee(p, budget=options["budget"])
     assert dpoco.Guarantee.from_json(found.to_json()) == found
+    part = "mechanism" if {*wrong} <= {*record["mechanism"]} else "tuning"
     with pytest.raises(dpoco.StateError):
-        type(p).from_dict(record | wrong)
+        dpoco.Plan.from_dict({**record, part: {**record[part], **wrong}}, *kinds)
 
 
 def test_switches_beyond_the_horizon_are_planned_for_silently():

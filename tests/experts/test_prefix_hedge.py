@@ -42,7 +42,7 @@ class Reference:
         self.p = p = learner.plan
         claim = Source.seeded(seed)._claim()
         self.noise = sum_alone(learner._mechanism, claim)
-        self.grid = continual_sum.release_grid(p.noise_scale)
+        self.grid = continual_sum.release_grid(p.mechanism.scale)
         uniforms = np.empty(p.horizon)
         _core.Source(claim["key"], claim["stream"]).fill(1, uniforms)
         self.uniforms = uniforms
@@ -143,8 +143,7 @@ def test_noisy_weights_predict_the_decisions():
 def test_one_release_separates_neighbours_by_exactly_mu():
     # Two rounds, two experts: the noisy difference of their losses is the sufficient statistic.
     learner = make(2, 2)
-    p = learner.plan
-    runs = 4000
+    scale, runs = learner._mechanism.scale, 4000
     means, spreads = [], []
     for first in ([0.0, 1.0], [1.0, 0.0]):
         source, statistic = Source.seeded(5 + int(first[0])), []
@@ -161,9 +160,9 @@ def test_one_release_separates_neighbours_by_exactly_mu():
         spreads.append(np.var(statistic))
     deviation = math.sqrt(np.mean(spreads))
     separation = (means[0] - means[1]) / deviation
-    assert abs(separation - p.mu) < 5.0 * math.sqrt(2.0 / runs)
-    assert deviation == pytest.approx(math.sqrt(2.0) * p.noise_scale, rel=5.0 / math.sqrt(4 * runs))
-    assert deviation != pytest.approx(p.noise_scale, rel=5.0 / math.sqrt(4 * runs))
+    assert abs(separation - learner.guarantee.mu) < 5.0 * math.sqrt(2.0 / runs)
+    assert deviation == pytest.approx(math.sqrt(2.0) * scale, rel=5.0 / math.sqrt(4 * runs))
+    assert deviation != pytest.approx(scale, rel=5.0 / math.sqrt(4 * runs))
 
 
 # -- utility --------------------------------------------------------------------------------------
@@ -188,7 +187,7 @@ def test_mean_regret_stays_below_the_bound(name, method):
     rounds, experts = 20_000, 5
     losses = streams(rounds, experts)[name]
     learners = [make(experts, rounds, seed=s, sum_method=method) for s in range(8)]
-    bound = learners[0].plan.regret_bound
+    bound = learners[0].plan.forecast.regret_bound
     assert learners[0].guarantee.regret_bound == bound
     assert bound < rounds / 4
     regrets = [learner.run(losses).losses.sum() - losses.sum(axis=0).min() for learner in learners]

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 from functools import partial
 
 import numpy as np
 import pytest
+from tests.descriptions import changed
 
 import dpoco
 from dpoco.accounting import continual_sum, prefix_hedge
 from dpoco.accounting.gaussian import gaussian_sigma
+from dpoco.accounting.plan import Forecast
 from dpoco.accounting.prefix_hedge import (
     HedgeRun,
-    PrefixHedgeParameters,
+    HedgeTuning,
     expected_maximum,
     guarantee,
+    regret,
 )
+from dpoco.experts import PrefixHedge
 from dpoco.privacy.mechanisms.bounds import CentredLosses
 from dpoco.privacy.neighbours import Neighbours
 
@@ -54,18 +57,18 @@ def test_noise_is_the_analytic_gaussian_one(epsilon, delta, scale):
         p = calibrate(experts, horizon=1000, budget=budget, sum_method=method)
         column = continual_sum.column_norm(method, 999)
         expected = scale * column * math.sqrt(experts - (experts % 2) / experts)
-        assert p.noise_scale == pytest.approx(expected, rel=1e-6)
-        g = guarantee(experts, p, budget=budget)
+        assert p.mechanism.scale == pytest.approx(expected, rel=1e-6)
+        g = guarantee(p, budget=budget)
         assert g.epsilon == pytest.approx(epsilon, rel=1e-9)
         assert g.epsilon <= epsilon
         assert g.delta == delta
         assert g.certified
         assert g.sensitivity == CentredLosses(experts).movement(Neighbours())
         # Half the noise is half the privacy, whatever the derived fields say.
-        cheat = dataclasses.replace(p, noise_scale=0.5 * p.noise_scale)
-        assert guarantee(experts, cheat).mu == pytest.approx(2.0 * p.mu, rel=1e-9)
+        cheat = changed(p, scale=0.5 * p.mechanism.scale)
+        assert guarantee(cheat).mu == pytest.approx(2.0 * g.mu, rel=1e-9)
         with pytest.raises(dpoco.BudgetExceeded):
-            guarantee(experts, cheat).require(budget)
+            guarantee(cheat).require(budget)
 
 
 # -- regret ---------------------------------------------------------------------------------------
@@ -78,15 +81,18 @@ def test_regret_bound_at_a_hundred_thousand_rounds(experts, value):
     plain = math.sqrt(math.log(experts) * (0.5 * rounds + 2.0 * variance))
     assert plain == pytest.approx(value, abs=0.02)
     p = calibrate(experts, horizon=rounds, budget=BUDGET, sum_method="blt")
-    assert calibrate(experts, horizon=10**5, budget=BUDGET).regret_bound < p.regret_bound
-    assert p.regret_scope == "oblivious"
+    assert (
+        calibrate(experts, horizon=10**5, budget=BUDGET).forecast.regret_bound
+        < p.forecast.regret_bound
+    )
+    assert p.forecast.regret_scope == "oblivious"
     # Ours leaves out the common shift of the noise and adds the rounding to a grid.
     noise = 2.0 * variance * (1.0 - 1.0 / experts)
-    grid = rounds * continual_sum.release_grid(p.noise_scale)
+    grid = rounds * continual_sum.release_grid(p.mechanism.scale)
     mine = math.sqrt(math.log(experts) * (0.5 * rounds + noise + grid))
-    assert p.regret_bound == pytest.approx(mine, rel=1e-3)
-    assert p.regret_bound < 1.01 * plain
-    assert p.regret_bound == pytest.approx(math.fsum(p.regret_terms.values()), rel=1e-12)
+    assert p.forecast.regret_bound == pytest.approx(mine, rel=1e-3)
+    assert p.forecast.regret_bound < 1.01 * plain
+    assert p.forecast.regret_bound == pytest.approx(math.fsum(regret(p).terms.values()), rel=1e-12)
 
 
 def test_expected_maximum():
@@ -105,27 +111,28 @@ def test_expected_maximum():
 def test_the_learning_rate_is_the_best_one(method, experts, rounds):
     for budget in (BUDGET, dpoco.Budget(20.0, 1e-6), None):
         p = calibrate(experts, horizon=rounds, budget=budget, sum_method=method)
-        run = HedgeRun(experts, rounds, method, p.noise_scale)
-        assert p.learning_rate == run.best_learning_rate()
+        run = HedgeRun(experts, rounds, method, p.mechanism.scale)
+        assert p.tuning.learning_rate == run.best_learning_rate()
         for factor in (0.5, 0.98, 1.02, 2.0):
-            assert run.regret(factor * p.learning_rate).total >= p.regret_bound * (1 - 1e-9)
+            assert run.regret(factor * p.tuning.learning_rate).total >= p.forecast.regret_bound * (
+                1 - 1e-9
+            )
         own = calibrate(
             experts, horizon=rounds, budget=budget, sum_method=method, learning_rate=0.01
         )
-        assert own.learning_rate == 0.01
-        assert own.noise_scale == p.noise_scale
-        assert own.regret_bound == run.regret(0.01).total
+        assert own.tuning.learning_rate == 0.01
+        assert own.mechanism.scale == p.mechanism.scale
+        assert own.forecast.regret_bound == run.regret(0.01).total
 
 
 def test_without_a_budget_it_is_hedge():
     p = calibrate(10, horizon=1000, budget=None)
-    assert not p.private
-    assert p.regret_scope == "adaptive"
-    assert p.learning_rate == pytest.approx(math.sqrt(8 * math.log(10) / 1000))
-    assert p.regret_bound == pytest.approx(math.sqrt(500 * math.log(10)))
-    g = guarantee(10, p)
+    assert p.forecast.regret_scope == "adaptive"
+    assert p.tuning.learning_rate == pytest.approx(math.sqrt(8 * math.log(10) / 1000))
+    assert p.forecast.regret_bound == pytest.approx(math.sqrt(500 * math.log(10)))
+    g = guarantee(p)
     assert not g.private
-    assert g.regret_bound == p.regret_bound
+    assert g.regret_bound == p.forecast.regret_bound
 
 
 def test_noise_terms_are_true_for_the_exact_expectation():
@@ -139,7 +146,7 @@ def test_noise_terms_are_true_for_the_exact_expectation():
         ("blt", "blt_normalised", "toeplitz", "tree"), (2.0, 20.0)
     ):
         p = calibrate(2, horizon=rounds, budget=dpoco.Budget(epsilon, 1e-6), sum_method=method)
-        deviations = p.noise_scale * continual_sum.row_norm(
+        deviations = p.mechanism.scale * continual_sum.row_norm(
             method, np.arange(1, rounds), rounds - 1
         )
         deviations = np.concatenate([[0.0], deviations]) * math.sqrt(2.0)
@@ -148,12 +155,12 @@ def test_noise_terms_are_true_for_the_exact_expectation():
             first = (np.arange(rounds) // period % 2).astype(float)
             gap = np.concatenate([[0.0], np.cumsum(2.0 * first - 1.0)[:-1]])
             noisy = gap[:, None] + deviations[:, None] * nodes[None, :]
-            chance = (1.0 / (1.0 + np.exp(p.learning_rate * noisy))) @ masses
+            chance = (1.0 / (1.0 + np.exp(p.tuning.learning_rate * noisy))) @ masses
             loss = chance @ first + (1.0 - chance) @ (1.0 - first)
             worst = max(worst, loss - min(first.sum(), rounds - first.sum()))
-        assert worst <= p.regret_bound
+        assert worst <= p.forecast.regret_bound
         if method == "blt":
-            assert worst > 0.2 * p.regret_bound
+            assert worst > 0.2 * p.forecast.regret_bound
 
 
 # -- edges ----------------------------------------------------------------------------------------
@@ -163,12 +170,11 @@ def test_noise_terms_are_true_for_the_exact_expectation():
 @pytest.mark.parametrize("budget", [BUDGET, dpoco.Budget(0.1, 0.0), None])
 def test_one_expert_or_one_round_is_perfectly_private(experts, rounds, budget):
     p = calibrate(experts, horizon=rounds, budget=budget)
-    assert p.private
-    assert p.noise_scale == 0.0
-    g = guarantee(experts, p, budget=budget)
+    assert p.mechanism.scale == 0.0
+    g = guarantee(p, budget=budget)
     assert (g.epsilon, g.delta, g.delta_at(0.0), g.epsilon_at(0.0)) == (0.0, 0.0, 0.0, 0.0)
     assert g.certified
-    assert PrefixHedgeParameters.from_dict(p.to_dict()) == p
+    assert dpoco.Plan.from_dict(p.to_dict(), HedgeTuning, Forecast) == p
 
 
 def test_bad_arguments():
@@ -182,11 +188,12 @@ def test_bad_arguments():
         with pytest.raises(dpoco.CalibrationError):
             calibrate(10, horizon=1000, budget=impossible)
     with pytest.raises(ValueError, match="experts"):
-        guarantee(4, calibrate(5, horizon=10, budget=BUDGET))
+        PrefixHedge(4, horizon=10, budget=BUDGET, plan=calibrate(5, horizon=10, budget=BUDGET))
 
 
 def test_auto_changes_the_sum_only_for_a_clear_gain():
-    chosen = [calibrate(10, horizon=t, budget=BUDGET).sum_method for t in (2, 5, 100, 10**4, 10**6)]
+    plans = [calibrate(10, horizon=t, budget=BUDGET) for t in (2, 5, 100, 10**4, 10**6)]
+    chosen = [continual_sum.name_of(plan.mechanism.factorisation) for plan in plans]
     assert set(chosen[2:]) == {"blt_normalised"}
     assert calibrate(10, horizon=100, budget=BUDGET, sum_method="auto") == calibrate(
         10, horizon=100, budget=BUDGET

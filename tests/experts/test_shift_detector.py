@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
+from tests.descriptions import tuned
 from tests.published import built, planned
 
 import dpoco
 from dpoco.accounting import shift_detector as accountant
+from dpoco.accounting._shift_regret import bias, find_tests
 from dpoco.experts import EpochSelector, ShiftDetector
 from dpoco.random import Source
 
@@ -75,9 +75,9 @@ def test_regret_bounds_hold():
     ):
         options = {"windows": windows, "calibration": calibration, "expected_shifts": shifts}
         p = planned(accountant, 3, horizon=30_000, budget=budget, **options)
-        bound = accountant.regret_bound(3, p, switches=shifts)
-        assert bound == p.regret_bound
-        assert p.regret_scope == "shifting"
+        bound = accountant.regret_bound(p, switches=shifts)
+        assert bound == p.forecast.regret_bound
+        assert p.forecast.regret_scope == "shifting"
         regrets = []
         for seed in range(5):
             rows, best = shifting(3, 30_000, shifts, gap, seed)
@@ -86,7 +86,7 @@ def test_regret_bounds_hold():
         assert max(regrets) <= bound
         if windows == "tangent":
             assert bound < 0.6 * 30_000
-    bounds = [accountant.regret_bound(3, p, switches=s) for s in range(4)]
+    bounds = [accountant.regret_bound(p, switches=s) for s in range(4)]
     assert bounds == sorted(bounds)
 
 
@@ -96,11 +96,11 @@ def test_the_certificate_of_silence():
     learner = make(3, horizon=3000, budget=None)
     played = learner.run(rows).decisions
     p, alarms = learner.plan, learner.alarms
-    offsets, slopes = map(np.array, p.window_lines())
+    offsets, slopes = map(np.array, p.tuning.window_lines())
     starts = [0, *(alarms + 1).tolist()]
     for start, end in zip(starts, [*alarms.tolist(), 2999], strict=True):
         local = np.arange(1, end - start + 1)
-        g = np.array([p.bias((1 << (int(n).bit_length() - 1)) // 2) for n in local])
+        g = np.array([bias(p, (1 << (int(n).bit_length() - 1)) // 2) for n in local])
         part = slice(start, end)
         lost = rows[np.arange(start, end), played[part]][:, None] - rows[part] - g[:, None]
         total = np.vstack([np.zeros((1, 3)), np.cumsum(lost, axis=0)])
@@ -113,7 +113,7 @@ def test_the_certificate_of_silence():
 def test_short_streams_and_one_expert():
     for horizon in (1, 2, 3, 4, 5):
         learner = make(3, horizon=horizon)
-        assert learner.plan.detects == (horizon >= 4)
+        assert (find_tests(learner.plan) is not None) == (horizon >= 4)
         assert learner.guarantee.epsilon == (0.0 if horizon == 1 else 1.0)
         trace = learner.run(np.random.default_rng(0).random((horizon, 3)))
         assert len(trace) == horizon
@@ -138,13 +138,13 @@ def test_arguments():
 def test_an_endless_stream():
     learner = make(3, horizon=None, nominal_horizon=2000)
     twin = accountant.calibrate(3, horizon=2000, budget=PURE)
-    assert learner.plan.threshold == twin.threshold
-    assert learner.plan.query_noise_scale == twin.query_noise_scale
+    assert learner.plan.tuning.threshold == twin.tuning.threshold
+    assert learner.plan.mechanism == twin.mechanism
     assert learner.guarantee.horizon == 10**12
     assert learner.guarantee.epsilon == 1.0
     learner.run(np.random.default_rng(0).random((5000, 3)))
     assert learner.round == 5000
-    assert make(3, horizon=None).plan.nominal_horizon == 10**6
+    assert make(3, horizon=None).plan.tuning.nominal_horizon == 10**6
 
 
 CONFIGURATIONS = [
@@ -161,7 +161,7 @@ def hard(index, rounds=60):
     options = {"horizon": rounds, "budget": dpoco.Budget(50.0, 0.0), **CONFIGURATIONS[index]}
     p = planned(accountant, 3, **options)
     options.pop("calibration", None)
-    p = dataclasses.replace(p, threshold=0.3, log_windows=0.02, log_selection=None)
+    p = tuned(p, threshold=0.3, log_windows=0.02, log_selection=None)
     rows = np.random.default_rng(index).random((rounds, 3))
     return (lambda: make(3, plan=p, **{**options, "budget": None})), rows
 

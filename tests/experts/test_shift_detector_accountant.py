@@ -7,12 +7,20 @@ import math
 
 import numpy as np
 import pytest
+from tests.descriptions import changed, number, tuned
 from tests.published import planned
 
 import dpoco
 from dpoco.accounting import shift_detector as accountant
-from dpoco.accounting._shift_regret import _long_windows, false_alarm_probability
-from dpoco.experts import ShiftDetector, ShiftDetectorParameters
+from dpoco.accounting._shift_regret import (
+    _long_windows,
+    bias,
+    false_alarm_probability,
+    find_tests,
+    regret_of,
+)
+from dpoco.accounting.plan import Forecast
+from dpoco.experts import ShiftDetector
 from dpoco.random import Source
 
 PURE = dpoco.Budget(1.0, 0.0)
@@ -21,24 +29,24 @@ PURE = dpoco.Budget(1.0, 0.0)
 def test_constants():
     p = accountant.calibrate(10, horizon=10**5, budget=PURE)
     want = {
-        "threshold_noise_scale": 19.94739,
-        "query_noise_scale": 5.003299,
+        "query_scale": 5.003299,
         "threshold": 79.52720,
         "log_windows": 20.50012,
         "log_selection": 9.517825,
-        "selection_scale": 4.0,
+        "scale": 4.0,
     }
     for name, value in want.items():
-        assert math.isclose(getattr(p, name), value, rel_tol=1e-6)
-    assert math.isclose(2.0 / p.threshold_noise_scale, 0.1002637, rel_tol=1e-6)
-    assert math.isclose(2.0 / p.query_noise_scale, 0.3997363, rel_tol=1e-6)
-    offsets, slopes = p.window_lines()
+        assert math.isclose(number(p, name), value, rel_tol=1e-6)
+    tests = find_tests(p)
+    assert math.isclose(2.0 / tests.threshold_scale, 0.1002637, rel_tol=1e-6)
+    assert math.isclose(2.0 / tests.query_scale, 0.3997363, rel_tol=1e-6)
+    offsets, slopes = p.tuning.window_lines()
     assert len(offsets) == len(slopes) == 10
     assert math.isclose(offsets[0], 3.2015717, rel_tol=1e-6)
     assert math.isclose(slopes[0], 3.2015717, rel_tol=1e-6)
-    assert math.isclose(p.bias(1024), 0.1735223, rel_tol=1e-6)
-    assert math.isclose(p.bias(16384), 0.0364095, rel_tol=1e-6)
-    assert p.bias(0) == 1.0
+    assert math.isclose(bias(p, 1024), 0.1735223, rel_tol=1e-6)
+    assert math.isclose(bias(p, 16384), 0.0364095, rel_tol=1e-6)
+    assert bias(p, 0) == 1.0
 
 
 def test_guarantees():
@@ -48,26 +56,26 @@ def test_guarantees():
                 accountant, 5, horizon=1000, budget=PURE, calibration=calibration,
                 select_share=share,
             )  # fmt: skip
-            g = accountant.guarantee(5, p, budget=PURE)
+            g = accountant.guarantee(p, budget=PURE)
             assert 1.0 - 1e-12 < g.epsilon <= 1.0
             assert g.delta == 0.0
             assert g.certified
-            assert p.detects == (share < 1.0)
-            assert math.isclose(2.0 / p.selection_scale, share, rel_tol=1e-12)
+            assert (find_tests(p) is not None) == (share < 1.0)
+            assert math.isclose(2.0 / number(p, "scale"), share, rel_tol=1e-12)
     paper = planned(accountant, 5, horizon=1000, budget=PURE, calibration="paper")
-    g = accountant.guarantee(5, paper)
+    g = accountant.guarantee(paper)
     assert math.isclose(g.epsilon, 1.25, rel_tol=1e-12)
     assert math.isclose(g.claimed[0], 1.0, rel_tol=1e-12)
     assert "spent 1.25 times" in " ".join(g.conditions)
-    assert math.isclose(paper.threshold_noise_scale, 4.0)
-    assert math.isclose(paper.query_noise_scale, 8.0)
+    assert math.isclose(find_tests(paper).threshold_scale, 4.0)
+    assert math.isclose(find_tests(paper).query_scale, 8.0)
     assert g.regret_bound is None
     learner = ShiftDetector(5, horizon=1000, budget=None, plan=paper)
     assert math.isclose(learner.guarantee.epsilon, 1.25, rel_tol=1e-12)
     with pytest.raises(dpoco.BudgetExceeded):
         ShiftDetector(5, horizon=1000, budget=PURE, plan=paper)
     with pytest.raises(ValueError, match="experts"):
-        accountant.guarantee(6, paper)
+        ShiftDetector(6, horizon=1000, budget=None, plan=paper)
 
 
 def test_published_thresholds():
@@ -77,26 +85,28 @@ def test_published_thresholds():
     alpha = 16.0 * (2.0 * math.log(10**5) + math.log(2.0 / beta))
     assert abs(16.0 * log_queries - 405.0) < 1.0
     assert abs(alpha - 563.0) < 1.0
-    assert math.isclose(p.threshold, 16.0 * log_queries + alpha + 1.0)
-    offsets, slopes = p.window_lines()
+    assert math.isclose(p.tuning.threshold, 16.0 * log_queries + alpha + 1.0)
+    offsets, slopes = p.tuning.window_lines()
     for w in (1.0, 16.0, 4.0**5):
         allowed = min(a + s * w for a, s in zip(offsets, slopes, strict=True))
         assert math.isclose(allowed, 9.0 * math.sqrt(w * log_queries))
-    assert p.bias(0) == p.bias(64) == 0.0
+    assert bias(p, 0) == bias(p, 64) == 0.0
 
 
 def test_the_guarantee_trusts_no_derived_field():
     p = accountant.calibrate(5, horizon=1000, budget=PURE)
-    lying = dataclasses.replace(p, selection_scale=1.0, regret_bound=0.0, regret_terms={})
-    g = accountant.guarantee(5, lying)
+    lying = dataclasses.replace(changed(p, scale=1.0), forecast=Forecast(0.0, "stationary"))
+    g = accountant.guarantee(lying)
     assert math.isclose(g.epsilon, 2.5)
     assert g.regret_bound > 100.0
-    eager = dataclasses.replace(p, threshold=0.0, regret_bound=0.0)
-    assert accountant.guarantee(5, eager).regret_bound is None
-    assert math.isclose(accountant.guarantee(5, eager).epsilon, 1.0)
+    eager = changed(p, threshold=0.0)
+    assert accountant.guarantee(eager).regret_bound is None
+    assert math.isclose(accountant.guarantee(eager).epsilon, 1.0)
+    record = p.to_dict()
     for wrong in ({"windows": "all"}, {"detects": 1}, {"first": 5}, {"threshold_scale": 0.0}):
+        spoilt = {**record, "tuning": {**record["tuning"], **wrong}}
         with pytest.raises(dpoco.StateError):
-            ShiftDetectorParameters.from_dict({**p.to_dict(), **wrong})
+            dpoco.Plan.from_dict(spoilt, accountant.DetectorTuning, Forecast)
 
 
 def test_false_alarm_claims_are_computed_from_what_is_in_use():
@@ -106,12 +116,12 @@ def test_false_alarm_claims_are_computed_from_what_is_in_use():
                 accountant, 7, horizon=5000, budget=PURE, calibration=calibration, windows=windows
             )
             assert 0.02 < false_alarm_probability(p, 5000) <= 0.05 * (1.0 + 1e-9)
-            eager = dataclasses.replace(p, threshold_scale=0.7)
+            eager = tuned(p, threshold_scale=0.7)
             assert false_alarm_probability(eager, 5000) > 0.2
-            assert accountant.regret_bound(7, eager) == math.inf
+            assert accountant.regret_bound(eager) == math.inf
     slow = accountant.calibrate(7, horizon=5000, budget=PURE, expected_shifts=9)
-    assert slow.log_selection > p.log_selection
-    assert math.isclose(slow.log_selection - p.log_selection, math.log(10.0))
+    assert slow.tuning.log_selection > p.tuning.log_selection
+    assert math.isclose(slow.tuning.log_selection - p.tuning.log_selection, math.log(10.0))
 
 
 @pytest.mark.parametrize("nominal", [2, 8, 100, 512])
@@ -134,7 +144,7 @@ def test_regret_of_blocks_far_shorter_than_the_horizon(nominal):
     assert regret <= learner.guarantee.regret_bound <= rounds
     assert regret > 0.4 * rounds or nominal > 100
     endless = accountant.calibrate(2, horizon=None, budget=PURE, false_alarm=1e-6, **options)
-    assert regret <= accountant.regret_bound(2, endless, switches=1, rounds=rounds)
+    assert regret <= accountant.regret_bound(endless, switches=1, rounds=rounds)
 
 
 def test_aligned_blocks_that_cover_a_piece():
@@ -152,16 +162,16 @@ def test_aligned_blocks_that_cover_a_piece():
                         size //= 2
                     counts[size] = counts.get(size, 0) + 1
                     at += size
-                more, _ = _long_windows(p, end - start)
+                more, _ = _long_windows(p.tuning, end - start)
                 assert all(counts[size] <= 2 for size in counts if size < longest)
                 assert counts.get(longest, 0) <= 2 + more
 
 
 def test_bounds_do_not_depend_on_the_reach_where_it_suffices():
     p = accountant.calibrate(5, horizon=10**5, budget=PURE)
-    assert _long_windows(p, 10**5)[0] == 0
-    assert 0.0 < p.regret_terms["rounding"] < 1e-3
+    assert _long_windows(p.tuning, 10**5)[0] == 0
+    assert 0.0 < regret_of(p, 10**5, 0)[1]["rounding"] < 1e-3
     short = accountant.calibrate(5, horizon=10**9, budget=PURE, nominal_horizon=10**4)
-    assert _long_windows(short, 10**9)[0] == 10**9 // 2**26
+    assert _long_windows(short.tuning, 10**9)[0] == 10**9 // 2**26
     endless = accountant.calibrate(5, horizon=None, budget=PURE)
-    assert endless.regret_terms["rounding"] < 1.0
+    assert regret_of(endless, 10**6, 0)[1]["rounding"] < 1.0

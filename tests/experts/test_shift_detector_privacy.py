@@ -11,10 +11,13 @@ from collections import Counter
 import numpy as np
 import pytest
 from scipy import stats
+from tests.descriptions import unchecked
 
 import dpoco
 from dpoco.accounting import shift_detector as accountant
 from dpoco.experts import EpochSelector, ShiftDetector, WindowSelector
+from dpoco.privacy.mechanisms.base import Parts
+from dpoco.privacy.mechanisms.selections import ThresholdTests
 from dpoco.random import Source
 
 from . import detector_reference as reference
@@ -26,11 +29,30 @@ BARE = {"log_windows": 0.0, "log_selection": None}
 
 def parameters(rounds=4, **changes):
     p = accountant.calibrate(2, horizon=rounds, budget=PURE, first=0)
-    return dataclasses.replace(p, **changes)
+    noises = {name: changes.pop(name) for name in NOISES if name in changes}
+    # A plan has no negative threshold; nobody's privacy depends on it.
+    make = unchecked if changes.get("threshold", 0.0) < 0.0 else dataclasses.replace
+    tuning = make(p.tuning, **changes)
+    return dataclasses.replace(p, mechanism=with_noises(p.mechanism, **noises), tuning=tuning)
+
+
+NOISES = ("selection", "threshold_noise", "query_noise")
+
+
+def with_noises(mechanism, selection=None, threshold_noise=None, query_noise=None):
+    if isinstance(mechanism, Parts):
+        own = (
+            with_noises(each, selection, threshold_noise, query_noise) for each in mechanism.parts
+        )
+        return dataclasses.replace(mechanism, parts=tuple(own))
+    scales = {"scale": selection}
+    if isinstance(mechanism, ThresholdTests):
+        scales = {"threshold_scale": threshold_noise, "query_scale": query_noise}
+    return dataclasses.replace(mechanism, **{k: v for k, v in scales.items() if v is not None})
 
 
 def epsilon(p):
-    return accountant.guarantee(2, p).epsilon
+    return accountant.guarantee(p).epsilon
 
 
 SPLITS = [(4.0, 4.0, 4.0), (2.5, 20.0, 20.0), (40.0, 2.2, 40.0), (40.0, 40.0, 2.2)]
@@ -40,9 +62,9 @@ def with_scales(split, rounds=4, **changes):
     selection, threshold, query = split
     return parameters(
         rounds,
-        selection_scale=selection,
-        threshold_noise_scale=threshold,
-        query_noise_scale=query,
+        selection=selection,
+        threshold_noise=threshold,
+        query_noise=query,
         **{**BARE, **changes},
     )
 
@@ -85,7 +107,7 @@ def transcripts(p, losses, runs):
     seen = Counter()
     for seed in range(runs):
         learner = ShiftDetector(
-            2, horizon=p.horizon, budget=None, plan=p, source=Source.seeded(seed)
+            2, horizon=p.tuning.horizon, budget=None, plan=p, source=Source.seeded(seed)
         )
         played = learner.run(losses).decisions
         seen[tuple(played.tolist()), tuple(learner.alarms.tolist())] += 1
@@ -112,8 +134,8 @@ def test_the_compiled_detector_has_the_enumerated_law(level):
     assert len({alarms for _, alarms in seen}) >= 6
     assert pvalue(reference.transcript_law(losses, p)) > 1e-6
     assert pvalue(reference.transcript_law(losses, p, restart_at_the_alarm=True)) < 1e-6
-    for name in ("selection_scale", "threshold_noise_scale", "query_noise_scale"):
-        wrong = dataclasses.replace(p, **{name: 0.8 * getattr(p, name)})
+    for name, scale in zip(NOISES, (1.0, 1.0, 0.7), strict=True):
+        wrong = dataclasses.replace(p, mechanism=with_noises(p.mechanism, **{name: 0.8 * scale}))
         assert pvalue(reference.transcript_law(losses, wrong)) < 1e-6
 
 

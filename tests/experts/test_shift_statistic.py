@@ -18,7 +18,8 @@ PURE = dpoco.Budget(1.0, 0.0)
 
 
 def parameters(n, horizon, windows="tangent", **options):
-    return shift_detector.calibrate(n, horizon=horizon, budget=PURE, windows=windows, **options)
+    options = {"horizon": horizon, "budget": PURE, "windows": windows, **options}
+    return shift_detector.calibrate(n, **options).tuning
 
 
 def values(p, losses, own, allowances):

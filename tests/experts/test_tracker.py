@@ -63,7 +63,7 @@ def test_always_draws_afresh_at_every_batch():
 def test_an_endless_stream():
     learner = make(None, horizon=None, budget=dpoco.Budget(1.0, 1e-6), share_rate=0.01)
     assert learner.horizon == 10**12
-    assert learner.plan.horizon is None
+    assert learner.plan.mechanism.horizon is None
     assert learner.guarantee.epsilon <= 1.0
     learner.run(LOSSES)
     twin = ObliviousTracker._from_bytes(learner._to_bytes())
@@ -100,7 +100,7 @@ def test_the_engine_refuses_what_it_cannot_do():
 
     def build(description, problem):
         claim = {"key": bytes(32), "stream": 0}
-        return _core.ObliviousTracker(description, problem, learner.plan.switches, claim)
+        return _core.ObliviousTracker(description, problem, learner.plan.tuning.switches, claim)
 
     for name, value in (
         ("learning_rate", 0.0), ("learning_rate", np.nan), ("share_rate", 0.9),
@@ -210,8 +210,9 @@ def test_weights_below_what_sharing_leaves_are_refused():
 def test_a_small_file_cannot_ask_for_much_memory():
     learner = make("", switches=1, prior="at_most", learning_rate=0.5)
     header, payload = _state.unpack(learner._to_bytes())
-    for record in (header["object"]["arguments"], header["object"]["plan"]):
-        record.update(switches=2**26, horizon=10**12)
+    plan = header["object"]["plan"]
+    header["object"]["arguments"].update(switches=2**26, horizon=10**12)
+    plan["tuning"]["switches"], plan["mechanism"]["horizon"] = 2**26, 10**12
     bad = _state.pack(header, payload)
     with pytest.raises(dpoco.StateError, match="header and payload differ"):
         ObliviousTracker._from_bytes(bad)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from dpoco.accounting import oblivious_tracker
-from dpoco.accounting.oblivious_tracker import ObliviousTrackerParameters
+from dpoco.accounting.oblivious_tracker import TrackerTuning
+from dpoco.accounting.plan import Forecast, Plan
 from dpoco.experts import ObliviousTracker
-from dpoco.privacy.losses.flagged_draws import FlaggedDraws
 from dpoco.random import Source
 
 from . import tracker_reference as reference
@@ -36,28 +36,14 @@ SETTINGS = [
 ]
 
 
-def parameters(setting, **changed):
-    fields = {
-        "experts": setting.experts,
-        "horizon": setting.rounds,
-        "switches": setting.switches,
-        "prior": setting.prior,
-        "learning_rate": setting.rate,
-        "forced_switch": setting.forced,
-        "batch": setting.batch,
-        "share_rate": setting.share_rate,
-        "max_resamples": setting.cap,
-        "calibration": "tight",
-        "private": True,
-        "regret_bound": 0.0,
-        "regret_terms": {},
-    }
-    return ObliviousTrackerParameters(**{**fields, **changed})
+def planned(setting, **changed):
+    """A plan whose forecast is wrong; nobody believes it."""
+    drawn = replace(setting.description, **changed)
+    return Plan(drawn, TrackerTuning(setting.switches), Forecast(0.0, "oblivious"))
 
 
 def tracker_of(setting, **changed):
-    p = parameters(setting, **changed)
-    return FlaggedDraws(*(getattr(p, each.name) for each in fields(FlaggedDraws) if each.init))
+    return planned(setting, **changed).mechanism.draws
 
 
 def neighbours(setting, count, seed=0):
@@ -122,7 +108,7 @@ def test_divergences_of_the_compiled_learner_stay_within_the_accounting(setting)
         return
     assert ratio > 0.3 * pure  # so a bound that is far too small would be seen
     # The public statement: delta at some epsilons, against the exact one.
-    guarantee = oblivious_tracker.guarantee(setting.experts, parameters(setting))
+    guarantee = oblivious_tracker.guarantee(planned(setting))
     for epsilon in (0.1, 0.5 * pure, 0.9 * pure):
         exact = max(np.maximum(p - math.exp(epsilon) * q, 0.0).sum() for p, q in pairs)
         assert exact <= guarantee.delta_at(epsilon) * (1.0 + 1e-9) + 1e-13
@@ -135,7 +121,7 @@ def test_variates_are_those_of_coins_steps_and_races():
     """Counted: a coin per batch, one variate per step of the prior and one more if it moves."""
     setting = Setting(5, 200, prior="at_most", switches=6, rate=0.3, forced=0.2, batch=3)
     learner = ObliviousTracker(
-        5, horizon=200, budget=None, plan=parameters(setting), source=Source.seeded(1)
+        5, horizon=200, budget=None, plan=planned(setting), source=Source.seeded(1)
     )
     losses = np.random.default_rng(2).random((200, 5))
     expected_uniforms, races = 1, 0  # the start

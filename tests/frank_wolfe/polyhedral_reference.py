@@ -87,20 +87,20 @@ def transcripts(learner, stream) -> dict[tuple[int, ...], float]:
 
     `stream(t, path)` is the record of round t after the vertices of `path`.
     """
-    p, domain = learner.plan, learner.domain
+    own, domain = learner.plan.mechanism, learner.domain
     points = vertices_of(domain)
     result: dict[tuple[int, ...], float] = {}
     leaf = leaf_rule(learner)
 
     def walk(path, probability, theta, previous, total):
         k = len(path) + 1
-        if k > p.updates:
+        if k > own.rounds:
             result[path] = probability
             return
         x, y = stream(k - 1, path)
-        w = k + 1 if p.weights == "paper" else k
+        w = k + own.scores.offset
         total = total + leaf(w, theta, previous, x, y)
-        chances = law(domain, p.selector, total / w, p.noise_scale_at(k))
+        chances = law(domain, own.law, total / w, own.scale * k**-own.exponent)
         for j, chance in enumerate(chances):
             after = theta + (points[j] - theta) / (k + 1)
             walk((*path, j), probability * chance, after, theta, total)
@@ -112,7 +112,7 @@ def transcripts(learner, stream) -> dict[tuple[int, ...], float]:
 
 def leaf_rule(learner):
     """Return (w, theta, previous, x, y) -> clipped leaf of the half squared or squared loss."""
-    bound, clip = learner.loss.feature_bound, learner.plan.leaf_scalar_bound
+    bound, clip = learner.loss.feature_bound, learner.plan.mechanism.scores.slope
 
     def leaf(w, theta, previous, x, y):
         x = np.asarray(x, dtype=float)

@@ -9,17 +9,20 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.plans import changed, leaf
 from tests.published import planned
 
 import dpoco
 from dpoco.accounting import polyhedral_frank_wolfe as accountant
+from dpoco.accounting.frank_wolfe_regret import ErrorForecast
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.leaf_bounds import L1Geometry, lossless_leaf_bounds
+from dpoco.accounting.plan import Plan
 from dpoco.accounting.polyhedral_frank_wolfe import (
-    PolyhedralFrankWolfeParameters,
-    Ranges,
+    PolyhedralTuning,
     mean_scale,
-    scores_of,
+    vertex_scores,
+    with_least_scale,
 )
 from dpoco.accounting.rdp import DEFAULT_ORDERS
 from dpoco.accounting.zcdp import zcdp_epsilon, zcdp_rho
@@ -27,6 +30,8 @@ from dpoco.domains import Box, LpBall, Polytope, Simplex, VertexSet
 from dpoco.losses import CustomLoss, LinearLoss, LogisticLoss, SquaredLoss
 from dpoco.privacy.losses.bounded_range import moment
 from dpoco.privacy.losses.decaying import Decay, Decaying
+from dpoco.privacy.mechanisms.selections import Selections
+from dpoco.privacy.neighbours import ONE
 
 BALL = LpBall(50, 1.0)
 HALF = SquaredLoss(1.0, 1.25, weight=0.5)
@@ -48,31 +53,29 @@ def test_scales_of_zcdp_composition(n, m, budget, radius, labels, alpha, leaf, f
     loss = SquaredLoss(1.0, labels, weight=0.5)
     bounds = lossless_leaf_bounds(view, loss, "unbiased", 1.0)
     assert bounds.dual == pytest.approx(leaf, rel=1e-12)
-    reach = scores_of(view, bounds, 0, m).reach(2.0)
-    decay = Decay(alpha, 0, n // m)
-    gumbel = Ranges("gumbel", *reach, decay)
-    scale = gumbel.least_scale(budget, tight=False)
+    gumbel = Selections("gumbel", vertex_scores(view, bounds, 0, m), 0.0, n // m, alpha)
+    scale = with_least_scale(gumbel, ONE, budget, tight=False).scale
     assert scale == pytest.approx(first, rel=3e-7)
-    assert scale * decay.terms**-alpha == pytest.approx(last, rel=3e-7)
-    tight = gumbel.least_scale(budget, tight=True)
+    assert scale * (n // m) ** -alpha == pytest.approx(last, rel=3e-7)
+    tight = with_least_scale(gumbel, ONE, budget).scale
     assert 0.9 * scale < tight <= scale
     # Laplace selection: twice the noise at equal rho, not the same (8 rho for 2 rho).
-    laplace = Ranges("laplace", *reach, decay).least_scale(budget, tight=False)
-    assert laplace == pytest.approx(2.0 * scale, rel=1e-9)
+    laplace = with_least_scale(replace(gumbel, law="laplace"), ONE, budget, tight=False)
+    assert laplace.scale == pytest.approx(2.0 * scale, rel=1e-9)
 
 
 def test_batch_and_bounds():
     parameters = accountant.calibrate(BALL, HALF, horizon=10_000, budget=BUDGET)
-    assert parameters.batch == 568
-    assert parameters.updates == 17  # the incomplete last batch is none
+    assert parameters.mechanism.scores.batch == 568
+    assert parameters.mechanism.rounds == 17  # the incomplete last batch is none
     assert zcdp_rho(1.0, 1e-4) == pytest.approx(0.04063275, rel=1e-6)
     few = accountant.calibrate(BALL, HALF, horizon=9, budget=BUDGET)
-    assert (few.batch, few.updates) == (1, 9)
+    assert (few.mechanism.scores.batch, few.mechanism.rounds) == (1, 9)
     for margin, bound in ((0.5, 0.625), (1.0, 0.75), (2.0, 1.0), (4.0, 1.5)):
         ball = LpBall(3, 1.0, margin)
         p = accountant.calibrate(ball, LogisticLoss(1.0), horizon=10, budget=None)
-        assert p.leaf_bound == pytest.approx(bound, rel=1e-12)
-    assert accountant.calibrate(BALL, HALF, horizon=100, budget=None).batch == 1
+        assert leaf(p).dual == pytest.approx(bound, rel=1e-12)
+    assert accountant.calibrate(BALL, HALF, horizon=100, budget=None).mechanism.scores.batch == 1
 
 
 @pytest.mark.parametrize(
@@ -82,14 +85,16 @@ def test_what_the_published_scale_really_spends(n, laplace, gumbel):
     budget = dpoco.Budget(1.0, 1.0 / n)
     p = planned(accountant, BALL, HALF, horizon=n, budget=budget, calibration="paper")
     factor = 4.0 * 2.0 * (2.0 + 2.25)
-    assert p.scale == pytest.approx(factor * math.sqrt(math.log(n) * math.log(n)), rel=1e-12)
-    assert zcdp_epsilon(p.rho, 1.0 / n) == pytest.approx(laplace, abs=0.006)
-    assert zcdp_epsilon(p.rho / 4.0, 1.0 / n) == pytest.approx(gumbel, abs=0.006)
+    assert p.mechanism.scale == pytest.approx(
+        factor * math.sqrt(math.log(n) * math.log(n)), rel=1e-12
+    )
     g = accountant.guarantee(BALL, HALF, p, budget=budget)
+    assert zcdp_epsilon(g.rho, 1.0 / n) == pytest.approx(laplace, abs=0.006)
+    assert zcdp_epsilon(g.rho / 4.0, 1.0 / n) == pytest.approx(gumbel, abs=0.006)
     assert g.claimed == pytest.approx((1.0, 1.0 / n))
     assert 0.98 * laplace <= g.epsilon <= laplace + 0.006
     corrected = planned(accountant, BALL, HALF, horizon=n, budget=budget, calibration="corrected")
-    assert corrected.scale < p.scale
+    assert corrected.mechanism.scale < p.mechanism.scale
     own = accountant.guarantee(BALL, HALF, corrected, budget=budget)
     assert own.epsilon <= 1.0
     assert own.claimed[0] == pytest.approx(1.0, rel=1e-6)
@@ -154,16 +159,19 @@ def test_noise_is_the_least_that_keeps_to_the_budget(domain, selector, budget):
     p = accountant.calibrate(domain, HALF, horizon=300, budget=budget, selector=selector)
     g = accountant.guarantee(domain, HALF, p, budget=budget)
     g.require(budget)
-    assert g.rho == pytest.approx(p.rho)
-    less = accountant.guarantee(domain, HALF, replace(p, scale=p.scale * (1 - 1e-6)), budget=budget)
+    less = changed(p, scale=p.mechanism.scale * (1 - 1e-6))
+    less = accountant.guarantee(domain, HALF, less, budget=budget)
     with pytest.raises(dpoco.BudgetExceeded):
         less.require(budget)
     halved = accountant.calibrate(
         domain, HALF, horizon=300, budget=budget, selector=selector, relation="zero_out",
-        batch=p.batch,
+        batch=p.mechanism.scores.batch,
     )  # fmt: skip
-    assert halved.scale == pytest.approx(p.scale / 2.0, rel=1e-6)
-    assert accountant.guarantee(domain, HALF, halved, budget=budget).change == "zero_out"
+    assert halved.mechanism.scale == pytest.approx(p.mechanism.scale / 2.0, rel=1e-6)
+    assert (
+        accountant.guarantee(domain, HALF, halved, relation="zero_out", budget=budget).change
+        == "zero_out"
+    )
     assert Guarantee.from_json(g.to_json()) == g
 
 
@@ -172,7 +180,7 @@ def test_two_thirds_is_the_best_exponent_and_one_half_for_pure_privacy():
         p = accountant.calibrate(
             BALL, HALF, horizon=5000, budget=dpoco.Budget(1.0, delta), exponent=exponent, batch=1
         )
-        return p.predicted_error
+        return p.forecast.predicted_error
 
     grid = np.linspace(0.3, 0.85, 12)
     best = grid[np.argmin([noise(float(e), 1e-5) for e in grid])]
@@ -183,15 +191,17 @@ def test_two_thirds_is_the_best_exponent_and_one_half_for_pure_privacy():
 
 def test_later_users_are_cheaper():
     p = accountant.calibrate(BALL, HALF, horizon=1003, budget=BUDGET, batch=10)
-    rhos = [accountant.user_rho(BALL, HALF, p, t) for t in range(1003)]
-    assert rhos[0] == pytest.approx(p.rho, rel=1e-12)
+    rhos = [accountant.user_rho(p, t) for t in range(1003)]
+    assert rhos[0] == accountant.guarantee(BALL, HALF, p).rho
     assert rhos[:10] == [rhos[0]] * 10
     assert all(a >= b for a, b in itertools.pairwise(rhos))
-    last = (p.score_range / (100 * p.noise_scale_at(100))) ** 2 / 8.0
+    own = p.mechanism
+    reach = own.scores.reach(2.0)[0]
+    last = (reach / (100 * own.scale * 100**-own.exponent)) ** 2 / 8.0
     assert rhos[999] == pytest.approx(last, rel=1e-9)
     assert rhos[1000:] == [0.0] * 3  # never used
     with pytest.raises(ValueError, match="round"):
-        accountant.user_rho(BALL, HALF, p, 1003)
+        accountant.user_rho(p, 1003)
 
 
 def vertices_of(domain):
@@ -228,7 +238,7 @@ def test_reach_is_that_of_all_pairs_of_vertices(domain, l2, selector, part, rela
         domain, loss, horizon=horizon, budget=BUDGET, batch=batch, exponent=exponent,
         selector=selector, relation=relation,
     )  # fmt: skip
-    g = accountant.guarantee(domain, loss, p, budget=BUDGET)
+    g = accountant.guarantee(domain, loss, p, relation=relation, budget=BUDGET)
     sides, declared = 2.0 if relation == "replace" else 1.0, math.inf if l2 is None else l2
     reach = sides / batch * min(bound * widest(points, 1), declared * widest(points, 2))
     spread = reach
@@ -236,36 +246,39 @@ def test_reach_is_that_of_all_pairs_of_vertices(domain, l2, selector, part, rela
         by_side = min(bound * widest(points, 2), declared * widest(points, np.inf))
         spread = min(reach, sides / batch * by_side)
     k = np.arange(1.0, horizon // batch + 1)
-    shares = k**exponent / k / p.scale
-    assert p.score_range == pytest.approx(reach, rel=1e-12)
+    shares = k**exponent / k / p.mechanism.scale
+    assert p.mechanism.scores.reach(sides)[0] == pytest.approx(reach, rel=1e-12)
     assert g.epsilon_at(0.0) == pytest.approx(reach * shares.sum(), rel=1e-6)
     assert g.sensitivity == pytest.approx(sides * bound, rel=1e-12)
     for first, rounds in ((0, (0, 6)), (3, (21, 27)), (7, (49, 55))):
         rho = (spread * shares[first:]) @ (spread * shares[first:]) / part
         for t in rounds:
-            assert accountant.user_rho(domain, loss, p, t) == pytest.approx(rho, rel=1e-6)
-    assert accountant.user_rho(domain, loss, p, 56) == 0.0
-    assert g.rho == accountant.user_rho(domain, loss, p, 0)
+            assert accountant.user_rho(p, t, relation) == pytest.approx(rho, rel=1e-6)
+    assert accountant.user_rho(p, 56, relation) == 0.0
+    assert g.rho == accountant.user_rho(p, 0, relation)
     # Noise: ln or the harmonic number of what is chosen among, for each choice.
     choices, among = (3, 2) if isinstance(domain, Box) else (1, len(points))
     excess = math.log(among) if selector == "gumbel" else sum(1.0 / (np.arange(among) + 1.0))
-    mean_scale = p.scale * np.mean(k**-exponent)
-    assert p.predicted_error == pytest.approx(choices * excess * mean_scale, rel=1e-6)
+    mean_scale = p.mechanism.scale * np.mean(k**-exponent)
+    assert p.forecast.predicted_error == pytest.approx(choices * excess * mean_scale, rel=1e-6)
     smooth = accountant.calibrate(domain, CustomLoss(1.25, 0.75), horizon=9, budget=None)
-    assert smooth.leaf_bound == pytest.approx(1.25 + 0.75 * widest(points, 1), rel=1e-12)
+    assert leaf(smooth).dual == pytest.approx(1.25 + 0.75 * widest(points, 1), rel=1e-12)
     # Margins by Hoelder in either norm; 1/2 + a/4 bounds the leaf of a logistic loss.
     margin = bound * np.linalg.norm(points, 1, axis=1).max()
     margin = min(margin, 0.7 * declared * np.linalg.norm(points, 2, axis=1).max())
     bend = LogisticLoss(bound, feature_bound_l2=None if l2 is None else 0.7 * l2)
     bent = accountant.calibrate(domain, bend, horizon=9, budget=None)
-    assert bent.leaf_bound == pytest.approx(bound * (0.5 + 0.25 * margin), rel=1e-12)
+    assert leaf(bent).dual == pytest.approx(bound * (0.5 + 0.25 * margin), rel=1e-12)
 
 
 def test_a_single_point_tells_nothing():
     for domain in (VertexSet([[1.0, 2.0]]), Simplex(1), Box([1.0], [1.0])):
         p = accountant.calibrate(domain, HALF, horizon=5, budget=BUDGET)
         g = accountant.guarantee(domain, HALF, p, budget=BUDGET)
-        assert (p.scale, p.rho, g.epsilon, g.delta) == (0.0, 0.0, 0.0, 0.0)
+        assert (p.mechanism.scale, g.epsilon, g.delta) == (0.0, 0.0, 0.0)
+        assert accountant.user_rho(p, 0) == 0.0
+        free = accountant.calibrate(domain, HALF, horizon=5, budget=None)
+        assert accountant.guarantee(domain, HALF, free).private
 
 
 @pytest.mark.parametrize(
@@ -295,21 +308,29 @@ def test_the_published_scale_needs_a_delta():
 @pytest.mark.parametrize(
     "loss", [HALF, LinearLoss(2.0), CustomLoss(1.0, 0.5), CustomLoss(1.0, 0.0, leaf_bound_l2=2.0)]
 )
-def test_parameters_survive_storage_and_refuse_nonsense(loss):
+def test_plans_survive_storage_and_refuse_nonsense(loss):
+    def stored(record):
+        return Plan.from_dict(record, PolyhedralTuning, ErrorForecast)
+
     p = accountant.calibrate(BALL, loss, horizon=100, budget=BUDGET)
     text = json.dumps(p.to_dict(), allow_nan=False)
-    assert PolyhedralFrankWolfeParameters.from_dict(json.loads(text)) == p
+    assert stored(json.loads(text)) == p
     none = accountant.calibrate(BALL, loss, horizon=100, budget=None)
-    assert PolyhedralFrankWolfeParameters.from_dict(json.loads(json.dumps(none.to_dict()))) == none
+    assert stored(json.loads(json.dumps(none.to_dict()))) == none
     assert not accountant.guarantee(BALL, loss, none).private
     record = p.to_dict()
-    for name, value in (("scale", -1.0), ("updates", 3), ("rho", None), ("selector", "x"),
-                        ("exponent", 2.0), ("batch", 0)):  # fmt: skip
+    for name, value in (("scale", -1.0), ("rounds", 0), ("law", "x"), ("exponent", 2.0)):
         with pytest.raises(dpoco.StateError):
-            PolyhedralFrankWolfeParameters.from_dict({**record, name: value})
-    if not isinstance(loss, CustomLoss):  # whose bound is the parameters' own
+            stored({**record, "mechanism": {**record["mechanism"], name: value}})
+    for wrong in (changed(p, rounds=3), replace(p, tuning=PolyhedralTuning(900))):
+        with pytest.raises(ValueError, match="so many rounds"):
+            accountant.guarantee(BALL, loss, wrong)
+    own = p.mechanism.scores
+    with pytest.raises(ValueError, match="of this domain and loss"):
+        accountant.guarantee(BALL, loss, changed(p, scores=replace(own, diameter_l1=1.0)))
+    if not isinstance(loss, CustomLoss):  # whose bound is the plan's own
         with pytest.raises(ValueError, match="leaf"):
-            accountant.guarantee(BALL, loss, replace(p, leaf_bound=7.0, leaf_bound_l2=9.0))
+            accountant.guarantee(BALL, loss, changed(p, scores=replace(own, leaf=7.0)))
 
 
 def test_the_curve_of_selections_and_its_inverse():

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 from tests.frank_wolfe import polyhedral_reference as reference
+from tests.plans import leaf
 
 import dpoco
 from dpoco.accounting import polyhedral_frank_wolfe as accountant
@@ -43,7 +44,7 @@ def worlds(learner, pairs, seed):
     """Pairs of laws of all transcripts, streams differing in one round; the rest may adapt."""
     d, K = learner.domain.dimension, learner.horizon
     rng = np.random.default_rng(seed)
-    zero_out = learner.plan.relation == "zero_out"
+    zero_out = learner.guarantee.change == "zero_out"
     for _ in range(pairs):
         changed = int(rng.integers(K)) if rng.uniform() < 0.5 else 0
         x = rng.choice([-1.0, 1.0], size=d)
@@ -124,9 +125,9 @@ def test_planted_errors_are_caught(selector):
     box = Box([-1.0, -1.0, -1.0], [1.0, 1.0, 1.0])
     for domain, wrong in ((box, 1.0 / 3.0), (box, 0.5), (LpBall(3, 1.0), 0.5)):
         learner = make(domain, 1, budget=(1.0, 0.0), selector=selector)
-        scale = learner.plan.scale
+        scale = learner.plan.mechanism.scale
         # 2 C in every coordinate, where one vertex is certain to become another.
-        reach = 2.0 * learner.plan.leaf_bound
+        reach = 2.0 * leaf(learner.plan).dual
         signs = np.array(list(itertools.product([-1.0, 1.0], repeat=3)))
         base = np.full(3, 6.0)
         if isinstance(domain, LpBall):
@@ -143,17 +144,18 @@ def test_a_box_needs_its_l1_diameter_for_pure_and_its_l2_diameter_for_concentrat
     box = Box([0.0] * d, [1.0] * d)
     learner = make(box, 1, budget=(1.0, 1e-5))
     p, g = learner.plan, learner.guarantee
-    assert p.score_range == pytest.approx(2.0 * p.leaf_bound * d)
-    assert g.rho == pytest.approx((2.0 * p.leaf_bound * np.sqrt(d) / p.scale) ** 2 / 8.0)
+    bound, scale = leaf(p).dual, p.mechanism.scale
+    assert p.mechanism.scores.reach(2.0)[0] == pytest.approx(2.0 * bound * d)
+    assert g.rho == pytest.approx((2.0 * bound * np.sqrt(d) / scale) ** 2 / 8.0)
     # One step of the largest possible change, at its worst: the zCDP bound is used up to 20 %.
-    change = np.full(d, 2.0 * p.leaf_bound)
+    change = np.full(d, 2.0 * bound)
     a = 2.0
-    before = reference.law(box, "gumbel", -change / 2, p.scale)
-    after = reference.law(box, "gumbel", change / 2, p.scale)
+    before = reference.law(box, "gumbel", -change / 2, scale)
+    after = reference.law(box, "gumbel", change / 2, scale)
     used = np.log((before**a * after ** (1 - a)).sum())
     assert 0.8 * a * (a - 1) * g.rho <= used <= a * (a - 1) * g.rho
     # With the l_inf diameter, 1, the claim would be false.
-    false = (2.0 * p.leaf_bound * 1.0 / p.scale) ** 2 / 8.0
+    false = (2.0 * bound * 1.0 / scale) ** 2 / 8.0
     assert used > 2.0 * a * (a - 1) * false
 
 
@@ -176,7 +178,7 @@ def test_bounded_range_of_random_selections():
 def test_parameters_cannot_claim_more_than_they_give():
     learner = make(LpBall(2, 1.0), 20)
     p = learner.plan
-    weaker = replace(p, scale=0.9 * p.scale, rho=1e-9, score_range=1e-9, predicted_error=0.0)
+    weaker = replace(p, mechanism=replace(p.mechanism, scale=0.9 * p.mechanism.scale))
     g = accountant.guarantee(learner.domain, LOSS, weaker, budget=dpoco.Budget(1.5, 1e-3))
     assert g.epsilon > 1.5
     with pytest.raises(dpoco.BudgetExceeded):

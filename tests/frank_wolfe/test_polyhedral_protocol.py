@@ -66,7 +66,7 @@ def test_states_that_no_learner_wrote_are_refused():
             make(batch=3)._engine.restore(state[:cut])
     with pytest.raises(dpoco.StateError):
         make(batch=3)._engine.restore(state + bytes(8))
-    assert reals[1 + 6 * (d + 1)] == learner.plan.scale
+    assert reals[1 + 6 * (d + 1)] == learner.plan.mechanism.scale
     fresh.restore(state)
     assert fresh.state() == state
 
@@ -75,7 +75,7 @@ def test_incomplete_last_batch_is_never_used():
     learner = make(horizon=11, batch=4)
     trace = learner.run(X[:11], Y[:11])
     assert list(trace.switches) == [3, 7]
-    assert learner.plan.updates == 2
+    assert learner.plan.mechanism.rounds == 2
     other = make(horizon=11, batch=4)
     other.run(np.vstack([X[:8], -X[8:11]]), Y[:11])
     assert np.array_equal(other.last_decision, learner.last_decision)
@@ -115,7 +115,7 @@ def test_custom_losses_are_clipped_as_leaves():
         for _ in range(4):
             learner.decide()
             learner.observe(Wild(size))
-        bound = learner.plan.leaf_bound
+        bound = learner.plan.mechanism.scores.leaf
         assert bound == pytest.approx(0.5 * 2.0 + 1.0)
         total = learner._engine.nonprivate_sum()
         assert np.abs(total).max() == pytest.approx(4 * bound if size == 1e9 else 0.0)

@@ -53,7 +53,7 @@ def test_without_noise_decisions_are_those_of_the_reference(domain, batch, weigh
     trace = learner.run(rows, labels)
     want = reference.decisions(
         rows, labels, lambda k, g: points[np.argmin(points @ g)], start=domain.center, batch=batch,
-        clip=learner.plan.leaf_scalar_bound, paper_weights=weights == "paper",
+        clip=learner.plan.mechanism.scores.slope, paper_weights=weights == "paper",
     )  # fmt: skip
     np.testing.assert_allclose(trace.decisions, want[:-1], atol=1e-12)
     np.testing.assert_allclose(learner.last_decision, want[-1], atol=1e-12)

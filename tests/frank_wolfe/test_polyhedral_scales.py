@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from dpoco.accounting import Budget
-from dpoco.accounting.polyhedral_frank_wolfe import Ranges, least_at
-from dpoco.privacy.losses.decaying import Decay
+from dpoco.accounting.polyhedral_frank_wolfe import closed_scale, least_at, with_least_scale
+from dpoco.privacy.mechanisms.selections import Selections, VertexScores
+from dpoco.privacy.neighbours import ONE
 
-CASES = [(Budget(epsilon, delta), Ranges(law, 2.0, 2.0, Decay(power, 0, updates)))
+SCORES = VertexScores(
+    slope=1.0, leaf=1.0, leaf_l2=math.inf, diameter_l1=1.0, diameter_l2=1.0, diameter_max=1.0,
+    product=False, batch=1, offset=0,
+)  # fmt: skip
+CASES = [(Budget(epsilon, delta), Selections(law, SCORES, 0.0, updates, power))
          for epsilon in (0.1, 1.0, 8.0) for delta in (1e-3, 1e-9)
          for law in ("gumbel", "laplace")
          for power, updates in ((2.0 / 3.0, 1), (2.0 / 3.0, 40), (0.5, 10**6))]  # fmt: skip
 
 
-@pytest.mark.parametrize(("budget", "ranges"), CASES)
-def test_the_scale_is_the_least_that_keeps_to_the_budget(budget, ranges):
-    scale = ranges.least_scale(budget, tight=True)
-    assert ranges.loss(scale).delta(budget.epsilon) <= budget.delta
-    assert ranges.loss(scale * (1.0 - 2e-9)).delta(budget.epsilon) > budget.delta
+@pytest.mark.parametrize(("budget", "silent"), CASES)
+def test_the_scale_is_the_least_that_keeps_to_the_budget(budget, silent):
+    def delta(scale):
+        return replace(silent, scale=scale).loss(ONE).delta(budget.epsilon)
+
+    scale = with_least_scale(silent, ONE, budget).scale
+    assert delta(scale) <= budget.delta
+    assert delta(scale * (1.0 - 2e-9)) > budget.delta
     # What batches are compared by is the looser scale.
-    quick, loose = ranges.closed_scale(budget), ranges.least_scale(budget, tight=False)
-    assert ranges.loss(loose).delta(budget.epsilon) <= budget.delta
+    quick = closed_scale(silent, ONE, budget)
+    loose = with_least_scale(silent, ONE, budget, tight=False).scale
+    assert delta(loose) <= budget.delta
     assert quick <= loose <= quick * (1.0 + 1e-9)
     assert scale <= loose
 

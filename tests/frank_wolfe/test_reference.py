@@ -77,21 +77,22 @@ def test_matches_the_independent_implementation(case, loss_name, method, variant
     learner = private_case(domain, loss, T, sum_method=method, **options)
     trace = learner.run(features, targets)
     parameters = learner.plan
-    pushes = T // parameters.batch
+    total, tuning = parameters.mechanism, parameters.tuning
+    pushes = T // total.batch
     engine = _core.Source(**Source.seeded(3)._claim())
     gaussians = np.empty(pushes * d)
     engine.fill(2, gaussians)
     expected = reference.decisions(
         features, targets, kind=kind, p=p, size=size, start=domain.center, loss=loss_name,
-        labels=labels, leaf_bound=parameters.leaf_scalar_bound, sigma=parameters.noise_scale,
+        labels=labels, leaf_bound=getattr(total.summand, "slope", None), sigma=total.scale,
         gaussians=gaussians.reshape(pushes, d),
         decode=decoder(method, pushes, blt_parameters(pushes)),
-        paper_weights=parameters.weights == "paper", step=parameters.step_scale,
-        batch=parameters.batch,
+        paper_weights=tuning.offset == 1, step=tuning.step_scale,
+        batch=total.batch,
     )  # fmt: skip
     assert np.allclose(trace.decisions, expected[:-1], rtol=0, atol=1e-9)
     assert np.allclose(learner.last_decision, expected[-1], rtol=0, atol=1e-9)
-    assert parameters.noise_scale > 0
+    assert total.scale > 0
     assert np.abs(np.diff(expected, axis=0)).max() > 0.01  # the comparison is of moving decisions
     switches = np.flatnonzero(np.any(expected[1:] != expected[:-1], axis=1))
     assert np.array_equal(trace.switches, switches)

@@ -197,7 +197,7 @@ def test_terms_add_up_to_the_bound_and_fall_per_round():
         )
         stated = learner.guarantee
         terms = [v for k, v in stated.details.items() if k.startswith("regret: ")]
-        largest = learner.plan.loss_range * horizon
+        largest = learner.plan.forecast.loss_range * horizon
         assert stated.regret_bound == pytest.approx(min(math.fsum(terms), largest))
         shares.append(stated.regret_bound / horizon)
     assert shares[0] > 20.0 * shares[1] > 400.0 * shares[2]

@@ -115,10 +115,10 @@ def test_foreign_newer_and_inconsistent_states_are_refused(tmp_path):
         ("kind", "ContinualSum"),
         ("object", {}),
         ("object", 3),
-        ("object.plan.horizon", 8),  # another horizon than the payload was made for
-        ("object.plan.horizon", -1),
-        ("object.plan.noise_scale", "nan"),
-        ("object.plan.sum_method", "tree"),
+        ("object.plan.tuning.horizon", 8),  # another horizon than the payload was made for
+        ("object.plan.tuning.horizon", -1),
+        ("object.plan.mechanism.scale", "nan"),
+        ("object.plan.mechanism.factorisation", {"kind": "tree"}),
         ("object.plan", None),
         ("object.arguments.domain", {"type": "LpBall", "dimension": 5, "p": 1.5, "radius": 2.0}),
         ("object.arguments.domain", {"type": "Sphere"}),
@@ -188,7 +188,7 @@ def test_arguments_of_any_number_type_and_changed_arrays_can_be_saved():
     start[:] = 7.0  # the caller's array is the caller's
     loaded = TreeFrankWolfe._from_bytes(learner._to_bytes())
     assert np.array_equal(loaded.decide(), np.full(D, 0.1))
-    assert loaded.plan.step_scale == 1.5
+    assert loaded.plan.tuning.step_scale == 1.5
 
 
 def test_headers_cannot_make_the_loader_allocate_what_the_file_does_not_hold(tmp_path):
@@ -226,12 +226,12 @@ def test_generalized_gaussian_states_with_reset_lanes_are_refused(kind):
 
 def test_descriptions_must_fit_their_parameters():
     state = forged()
-    scale = state.header["object"]["plan"]["noise_scale"]
+    scale = state.header["object"]["plan"]["mechanism"]["scale"]
     lies = [
         ("object.arguments.horizon", 5),
         ("object.arguments.batch", 3),
         ("object.arguments.foo", 1),
-        ("object.plan.noise_scale", 1000 * scale),
+        ("object.plan.mechanism.scale", 1000 * scale),
     ]
     state.settings_refused(lies)
     del state.header["object"]["arguments"]["start"]

@@ -154,25 +154,27 @@ def halved(description: Any) -> Any:
     return dataclasses.replace(description, **half, **inner)
 
 
+# Contexts are bounded by what the plan says.
+HALF = {bandits.HighDimensionalBandit: {"context_bound": 0.5}}
+BOUNDED = {"context_bound": 1.0, "reward_bound": 1.0}
 HALVED = {
-    "quadratic": lambda: oco.NoisyFTRL(
-        BALL, SQUARED, statistics="quadratic", sum_method="blt", **SOME),
-    "gradient": lambda: oco.NoisyFTRL(BALL, SQUARED, sum_method="blt", **SOME),
-    **{arm: lambda arm=arm: bandits.HighDimensionalBandit(
-        2, CROSS, arm_learner=arm, context_bound=1.0, reward_bound=1.0, **SOME)
-        for arm in ("polyhedral", "tree")},
+    "quadratic": (oco.NoisyFTRL, (BALL, SQUARED), {"statistics": "quadratic"}),
+    "gradient": (oco.NoisyFTRL, (BALL, SQUARED), {}),
+    "polyhedral": (bandits.HighDimensionalBandit, (2, CROSS), BOUNDED),
+    "tree": (bandits.HighDimensionalBandit, (2, CROSS), {**BOUNDED, "arm_learner": "tree"}),
 }  # fmt: skip
 
 
 @pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 @pytest.mark.parametrize("name", HALVED)
 def test_engines_clip_to_the_bounds_of_their_description(name, monkeypatch):
-    make = HALVED[name]
-    accountant = make()._accountant
-    original = accountant.mechanism_of
-    first = make()
-    monkeypatch.setattr(accountant, "mechanism_of", lambda *problem: halved(original(*problem)))
-    second = make()
+    kind, problem, options = HALVED[name]
+    first = kind(*problem, **options, **SOME)
+    half = dataclasses.replace(first.plan, mechanism=halved(first.plan.mechanism))
+    monkeypatch.setattr(kind, "_certify", lambda *_, **__: first.guarantee)
+    monkeypatch.setattr(kind, "_check_described", staticmethod(lambda *_: None))
+    stated = {name: given for name, given in options.items() if name != "context_bound"}
+    second = kind(*problem, **{**stated, **SOME, "plan": half, **HALF.get(kind, {})})
     edge = np.array([[1.0, 0.0]])
     if name in ("quadratic", "gradient"):
         at = -edge[0]  # where slopes are largest

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from tests.plans import changed
 
 import dpoco
 from dpoco.bandits import LinUCB
@@ -68,12 +69,9 @@ def test_the_guarantee_states_it_and_pays_for_the_rounding(name):
     assert any("exact integers" in text for text in exact.guarantee.conditions)
     assert any("double precision" in text for text in plain.guarantee.conditions)
     assert exact.guarantee.epsilon <= 2.0 * (1 + 1e-12)
-    ratio = exact.plan.noise_scale / plain.plan.noise_scale
+    ratio = exact._mechanism.scale / plain._mechanism.scale
     assert 1.0 < ratio < 1.0 + 1e-5
-    restored = type(exact.plan).from_dict(exact.plan.to_dict())
-    assert restored == exact.plan
-    old = {k: v for k, v in plain.plan.to_dict().items() if k != "numerics"}
-    assert type(exact.plan).from_dict(old | {"version": 1}) == plain.plan
+    assert type(exact)._read_plan(exact.plan.to_dict()) == exact.plan
 
 
 def test_lattices_are_for_gaussian_noise_and_exact_accounting():
@@ -93,7 +91,7 @@ def test_lattices_are_for_gaussian_noise_and_exact_accounting():
 def test_the_default_takes_the_lattice_and_parameters_are_not_contradicted(name):
     make, options = CASES[name]
     default = make(**options)
-    assert default.plan.numerics == "lattice"
+    assert default._mechanism.grid > 0.0
     plain = make(numerics="float", **options)
     for given, asked in ((default, "float"), (plain, "lattice")):
         with pytest.raises(ValueError, match="numerics"):
@@ -117,7 +115,7 @@ def test_arms_of_bandits_and_fits_are_doubles_and_say_so():
         context_bound=1.0,
         reward_bound=1.0,
     )
-    assert learner.plan.arm.numerics == "float"
+    assert learner.plan.mechanism.parts[0].grid == 0.0
     others = [
         learner,
         SufficientStatistics(LpBall(3, 2.0), SquaredLoss(1.0, 1.0), records=200, budget=BUDGET),
@@ -129,7 +127,10 @@ def test_arms_of_bandits_and_fits_are_doubles_and_say_so():
     for each in others:
         assert any("double precision" in text for text in each.guarantee.conditions)
         assert not any("exact integers" in text for text in each.guarantee.conditions)
-    own = frank_wolfe(rounds=learner.plan.arm_horizon, sum_method="tree").plan
-    assert own.numerics == "lattice"
-    with pytest.raises(ValueError, match="numerics 'float'"):
-        dataclasses.replace(learner.plan, arm=own)
+    one = learner.plan.mechanism.parts[0]
+    exact = dataclasses.replace(one, grid=2.0**-16, limit=2**20)
+    wrong = changed(learner.plan, parts=(exact, exact))
+    with pytest.raises(ValueError, match="must be in doubles"):
+        HighDimensionalBandit(
+            2, cross, horizon=200, budget=None, plan=wrong, context_bound=1.0, reward_bound=1.0
+        )

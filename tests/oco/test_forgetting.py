@@ -8,6 +8,7 @@ import warnings
 
 import numpy as np
 import pytest
+from tests.plans import changed
 
 import dpoco
 from dpoco import _core
@@ -174,7 +175,7 @@ def stein(matrix, vector, ridge, radius, alpha=1.0):
 def replay(learner, sums, plan=None):
     """The decisions behind all pushes, from the released sums alone; written from the page."""
     plan, d = plan or learner._forgetting, learner._domain.dimension
-    alpha, radius = learner.plan.vector_scale, learner._domain.radius
+    alpha, radius = learner._mechanism.summand.weight, learner._domain.radius
     first = plan.reference
     candidates = [(view, ridge) for view in plan.views for ridge in plan.ridges]
     count = len(candidates) + 1
@@ -223,7 +224,7 @@ def released_sums(learner, features, labels, seed=1):
     """What the engine releases: exact sums of statistics, and noise of a sum of the same seed."""
     total, d = learner._mechanism, learner._domain.dimension
     leaves = [
-        np.concatenate([pack(np.outer(x, x)), learner.plan.vector_scale * y * x])
+        np.concatenate([pack(np.outer(x, x)), learner._mechanism.summand.weight * y * x])
         for x, y in zip(features, labels, strict=True)
     ]
     ends = np.cumsum(forgetting.batch_lengths(total.batch, total.growth, total.pushes)).astype(int)
@@ -317,15 +318,15 @@ def test_forgetting_costs_no_privacy():
     assert isinstance(own.guarantee.description, type(plain.guarantee.description))
     d = own.guarantee.description
     column = np.linalg.norm(power_series(d.factorisation, d.pushes))
-    moved = plain.plan.sensitivity
+    moved = plain.guarantee.sensitivity
     exact = moved * column / d.scale
     # On a lattice mu is a little larger.
-    assert exact <= own.plan.mu <= exact * 1.001
+    assert exact <= own.guarantee.mu <= exact * 1.001
 
 
 def test_a_wrong_scale_is_refused():
     own = make(half_life="auto").plan
-    halved = dataclasses.replace(own, noise_scale=own.noise_scale / 2, mu=own.mu)
+    halved = changed(own, scale=own.mechanism.scale / 2, grid=0.0, limit=0)
     with pytest.raises(dpoco.BudgetExceeded):
         make(half_life="auto", plan=halved)
 
@@ -419,7 +420,7 @@ def test_a_stream_without_end_has_constant_noise():
     learner = make(horizon=None, half_life=3000.0)
     (view,) = learner._forgetting.views
     assert view.deviations[-1] == pytest.approx(view.deviations[-1000], rel=1e-6)
-    assert learner.plan.growth is None
+    assert learner._mechanism.growth is None
     assert len(make(horizon=None, half_life="auto").choices) > 4
 
 
@@ -531,3 +532,9 @@ def test_planted_faults_of_the_choice_are_seen(fault):
             )  # fmt: skip
             regrets[kind] += world.regret(learner.run(world.features, world.labels).losses)
     assert regrets[Faulty] > 1.15 * regrets[NoisyFTRL]
+
+
+def test_long_horizons_are_planned_like_streams_without_end():
+    endless, long = (make(half_life="auto", horizon=horizon) for horizon in (None, 2 * 10**9))
+    lives = [[view.half_life for view in own._forgetting.views] for own in (endless, long)]
+    assert lives[0] == lives[1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import warnings
 import zlib
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from tests.oco import noisy_ftrl_reference as reference
+from tests.plans import changed
 
 import dpoco
 from dpoco import _core
@@ -23,6 +23,7 @@ from dpoco.oco import NoisyFTRL
 from dpoco.privacy.mechanisms.bounds import ClippedVector
 from dpoco.privacy.mechanisms.factorisations import Tree
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum, batch_starts
+from dpoco.privacy.neighbours import ONE
 from dpoco.random import Source
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
@@ -68,10 +69,10 @@ def test_matches_the_independent_implementation(case, loss_name, method, batch):
     trace = learner.run(features, y)
     pushes = T // batch
     decode, gaussians = draws(learner, method, pushes, d)
-    assert learner.plan.noise_scale > 0
+    assert learner._mechanism.scale > 0
     expected = reference.decisions(
         features, y, kind=kind, p=p, size=size, center=domain.center, loss=loss_name,
-        labels=labels, eta=0.02, sigma=learner.plan.noise_scale, gaussians=gaussians,
+        labels=labels, eta=0.02, sigma=learner._mechanism.scale, gaussians=gaussians,
         decode=decode, batch=batch,
     )  # fmt: skip
     assert np.allclose(trace.decisions, expected[:-1], rtol=0, atol=1e-9)
@@ -95,15 +96,15 @@ def test_quadratic_statistics_lead_to_the_ridge(case, budget):
         loss = SquaredLoss(1.0, 1.0, weight=0.7)
         learner = make(domain, loss, budget=budget, statistics="quadratic")
     trace = learner.run(features, targets)
-    q, own = domain.dual_exponent, learner.plan
+    q, own = domain.dual_exponent, learner._mechanism
     ends = reference.ridge_ends(T, 1)
     assert {*trace.switches} <= {end - 1 for end in ends}
     decode, gaussians = draws(learner, "toeplitz", len(ends), d * (d + 1) // 2 + d)
     matrices, vectors = reference.noisy_statistics(
-        features, targets, q=q, bound=1.0, labels=(-1, 1), scale=own.vector_scale, ends=ends,
-        noise=own.noise_scale * (decode @ gaussians), sigma=own.noise_scale,
+        features, targets, q=q, bound=1.0, labels=(-1, 1), scale=own.summand.weight, ends=ends,
+        noise=own.scale * (decode @ gaussians), sigma=own.scale,
     )  # fmt: skip
-    deviations = own.noise_scale * np.linalg.norm(decode, axis=1)
+    deviations = own.scale * np.linalg.norm(decode, axis=1)
     length = float(max(1.0, d ** (0.5 - 1.0 / q)))
     hidden = np.sqrt(2 * d) * deviations[-1] * d / length**2 > T
     assert hidden == bool(warned) == (d > 1 and budget is not None and budget.epsilon < 200)
@@ -126,7 +127,7 @@ def test_quadratic_statistics_lead_to_the_ridge(case, budget):
         for _ in range(200):  # the ridge is as large as the matrix: it halves the distance
             best = descended(best)
         square = np.sum((best - center) ** 2)
-        noise = (deviations[k] / own.vector_scale) ** 2 * np.sum(spectrum**-2.0)
+        noise = (deviations[k] / own.summand.weight) ** 2 * np.sum(spectrum**-2.0)
         shrunk = center + max(0.0, 1.0 - noise / square) * (best - center)
         assert np.allclose(played, shrunk, rtol=0, atol=1e-9)
         moved += noise < square
@@ -147,27 +148,27 @@ def test_the_design_of_the_ridge(horizon):
     p = make(
         LpBall(10), SquaredLoss(1.0, 1.0), horizon, budget=budget, statistics="quadratic",
         numerics="float",
-    ).plan  # fmt: skip
+    ).plan.mechanism  # fmt: skip
     ends = reference.ridge_ends(horizon, p.batch)
     assert (p.batch, p.pushes, ends[:4], ends[-1]) == (first, count, begin, last)
-    assert p.sum_method == "toeplitz"
-    assert p.vector_scale == pytest.approx(0.98407667, rel=1e-8)
-    assert p.sensitivity == pytest.approx(2.0989806, rel=1e-7)
-    assert p.noise_scale == pytest.approx(scale, rel=1e-7)
-    row = continual_sum.row_norm(p.sum_method, p.pushes, p.pushes)
-    assert p.noise_scale * row == pytest.approx(deviation, rel=1e-7)
+    assert p.factorisation.kind == "square_root"
+    assert p.summand.weight == pytest.approx(0.98407667, rel=1e-8)
+    assert p.summand.movement(ONE) == pytest.approx(2.0989806, rel=1e-7)
+    assert p.scale == pytest.approx(scale, rel=1e-7)
+    row = continual_sum.row_norm(p.factorisation, p.pushes, p.pushes)
+    assert p.scale * row == pytest.approx(deviation, rel=1e-7)
 
 
 def test_an_unknown_horizon_costs_the_ridge_little():
     options = {"budget": dpoco.Budget(1.0, 1e-6), "statistics": "quadratic"}
     known, unknown = (
-        make(LpBall(10), SquaredLoss(1.0, 1.0), horizon, **options).plan
+        make(LpBall(10), SquaredLoss(1.0, 1.0), horizon, **options).plan.mechanism
         for horizon in (10**5, None)
     )
     assert unknown.pushes == len(reference.ridge_ends(10**9, unknown.batch)) < 100
-    assert unknown.sum_method == "toeplitz"
-    assert unknown.numerics == "lattice"  # though blocks are long
-    assert unknown.noise_scale < 1.08 * known.noise_scale
+    assert unknown.factorisation.kind == "square_root"
+    assert unknown.grid > 0.0  # though blocks are long
+    assert unknown.scale < 1.08 * known.scale
 
 
 def test_regression_on_statistics_has_the_published_losses():
@@ -244,7 +245,8 @@ def test_custom_losses_are_differentiated_at_the_decision_only():
     y = np.clip(y, -1, 1)
     built_in = make(LpBall(3), SquaredLoss(1.0, 1.0))
     custom = make(LpBall(3), CustomLoss(lipschitz=4.0, smoothness=2.0))
-    assert custom.plan == built_in.plan
+    assert custom.plan.tuning == built_in.plan.tuning
+    assert custom._mechanism.scale == built_in._mechanism.scale
     for t in range(T):
         assert np.allclose(custom.decide(), built_in.decide(), rtol=0, atol=1e-12)
         custom.observe(Row(X[t], y[t]))
@@ -268,10 +270,10 @@ def test_decisions_show_noise_of_the_stated_law(method, factor):
     rows = np.zeros((rounds, d))
     rows[2, :100] = 0.05
     trace = learner.run(rows)
-    p = learner.plan
+    p = learner.plan.mechanism
     sums = -np.vstack([trace.decisions[1:], learner.last_decision]) / eta
     noise = sums - np.cumsum(rows, axis=0)
-    levels = factor * p.noise_scale * continual_sum.row_norm(method, np.arange(1, 9), rounds)
+    levels = factor * p.scale * continual_sum.row_norm(method, np.arange(1, 9), rounds)
     p_values = [stats.kstest(noise[t] / levels[t], "norm").pvalue for t in range(rounds)]
     # Of N(0, 1) draws the mean square is 1 +- sqrt(2/d); 5.7 of its errors: 1e-7 in 8 rounds.
     error = np.abs((noise / levels[:, None]).var(axis=1) - 1) / np.sqrt(2 / d)
@@ -280,7 +282,7 @@ def test_decisions_show_noise_of_the_stated_law(method, factor):
         assert error.max() < 5.7
     else:
         assert error.max() > 5.7
-    grid = continual_sum.release_grid(p.noise_scale)
+    grid = continual_sum.release_grid(p.scale)
     assert np.allclose(sums / grid, np.rint(sums / grid), atol=1e-3)
 
 
@@ -294,8 +296,8 @@ def test_the_noise_does_not_depend_on_the_data():
 
 
 def test_parameters_of_ones_own():
-    learner = make(LpBall(3), LinearLoss(1.0))
-    half = dataclasses.replace(learner.plan, noise_scale=0.5 * learner.plan.noise_scale)
+    learner = make(LpBall(3), LinearLoss(1.0), numerics="float")
+    half = changed(learner.plan, scale=0.5 * learner._mechanism.scale)
     other = make(LpBall(3), LinearLoss(1.0), budget=None, plan=half)
     assert other.guarantee.mu == pytest.approx(2 * learner.guarantee.mu)
     assert other.guarantee.regret_bound < learner.guarantee.regret_bound

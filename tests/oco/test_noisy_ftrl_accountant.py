@@ -9,17 +9,14 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
+from tests.plans import changed
 
 import dpoco
 from dpoco.accounting import continual_sum
 from dpoco.accounting.gaussian import gaussian_delta
-from dpoco.accounting.noisy_ftrl import (
-    NoisyFTRLParameters,
-    best_vector_scale,
-    calibrate,
-    guarantee,
-)
-from dpoco.accounting.noisy_ftrl_regret import run_of
+from dpoco.accounting.noisy_ftrl import best_vector_scale, calibrate, guarantee
+from dpoco.accounting.noisy_ftrl_regret import LeaderTuning, RegretForecast, make_run
+from dpoco.accounting.plan import Plan
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.losses import CustomLoss, HuberLoss, LinearLoss, LogisticLoss, SquaredLoss
 from dpoco.privacy.mechanisms.bounds import SecondMoments
@@ -38,19 +35,21 @@ def quadratic_sensitivity(length, label, scale, relation):
 def run(domain, *, horizon=10, method="blt", noise_scale=0.0):
     """Return a run of linear losses of slope 1."""
     of = {"horizon": horizon, "batch": 1, "method": method, "noise_scale": noise_scale}
-    return run_of(domain, LinearLoss(1.0), 1.0, **of)
+    return make_run(domain, LinearLoss(1.0), 1.0, **of)
 
 
 def test_linear_losses_in_the_ball_cost_half_a_thousandth_of_the_range():
     p = calibrate(LpBall(10), LinearLoss(1.0), horizon=10**6, budget=BUDGET)
-    share = p.regret_bound / (p.lipschitz * p.diameter * p.horizon)
+    share = p.forecast.regret_bound / (p.forecast.loss_range * 10**6)
     assert 5.0e-4 < share < 6e-4  # CTRL's bound is 2.2e-3
     # R sqrt(G^2 T + d s^2) with s = Delta col row / mu, up to the rounding of released sums.
     deviation = 2.0 * continual_sum.max_error("blt", 10**6) / 0.23670438
     ideal = math.sqrt(1e6 + 10 * deviation**2)
-    assert ideal < p.regret_bound < 1.01 * ideal
-    assert p.regret_scope == "oblivious"
-    assert p.regret_bound == pytest.approx(math.fsum(p.regret_terms.values()))
+    assert ideal < p.forecast.regret_bound < 1.01 * ideal
+    assert p.forecast.regret_scope == "oblivious"
+    stated = guarantee(LpBall(10), LinearLoss(1.0), p)
+    terms = [value for name, value in stated.details.items() if name.startswith("regret: ")]
+    assert p.forecast.regret_bound == pytest.approx(math.fsum(terms))
 
 
 @pytest.mark.parametrize("relation", ["replace", "zero_out"])
@@ -130,34 +129,48 @@ def test_guarantees_spend_the_budget_exactly(domain, loss, relation, statistics)
         domain, loss, horizon=1000, budget=BUDGET, relation=relation, statistics=statistics,
         numerics="float",
     )  # fmt: skip
-    g = guarantee(domain, loss, p, budget=BUDGET)
+    g = guarantee(domain, loss, p, relation=relation, budget=BUDGET)
     g.require(BUDGET)
     assert g.epsilon == pytest.approx(1.0)
     assert g.certified
-    assert g.mu == pytest.approx(p.sensitivity * p.column_norm / p.noise_scale, rel=1e-12)
+    by_hand = g.sensitivity * g.column_norm / p.mechanism.scale
+    assert g.mu == pytest.approx(by_hand, rel=1e-12)
     assert gaussian_delta(1.0, g.mu) == pytest.approx(1e-6, rel=1e-6)
     assert not guarantee(domain, loss, p, budget=BUDGET, seeded=True).certified
     if statistics == "gradient":
         sides = 2.0 if relation == "replace" else 1.0
-        assert p.sensitivity == pytest.approx(sides * p.lipschitz)
-    assert g.regret_bound == pytest.approx(p.regret_bound)
+        largest = p.forecast.loss_range / domain.diameter(2.0)
+        assert g.sensitivity == pytest.approx(sides * largest)
+    assert g.regret_bound == pytest.approx(p.forecast.regret_bound)
     assert dpoco.Guarantee.from_json(g.to_json()) == g
     assert "Regret" in str(g)
 
 
-def test_derived_fields_are_not_trusted():
+def test_forecasts_are_not_trusted_and_plans_of_other_problems_refused():
     domain, loss = LpBall(3), LinearLoss(1.0)
-    p = calibrate(domain, loss, horizon=1000, budget=BUDGET)
-    lies = dataclasses.replace(
-        p, sensitivity=1e-3, column_norm=1.0, mu=1e-5, lipschitz=1e-3, regret_bound=0.0, radius=0.0
-    )
+    p = calibrate(domain, loss, horizon=1000, budget=BUDGET, numerics="float")
+    lies = dataclasses.replace(p, forecast=RegretForecast("oblivious", False, 0.0, 1e-3, 0.0))
     honest = guarantee(domain, loss, p, budget=BUDGET)
     assert guarantee(domain, loss, lies, budget=BUDGET) == honest
-    quiet = dataclasses.replace(p, noise_scale=0.5 * p.noise_scale)
+    quiet = changed(p, scale=0.5 * p.mechanism.scale)
     assert guarantee(domain, loss, quiet, budget=BUDGET).mu == pytest.approx(2 * honest.mu)
     none = calibrate(domain, loss, horizon=1000, budget=None)
     assert not guarantee(domain, loss, none).private
     assert guarantee(domain, loss, none).regret_bound == pytest.approx(math.sqrt(1000))
+    vector = p.mechanism.summand
+    for wrong, message in (
+        (changed(p, summand=dataclasses.replace(vector, bound=2.0)), "bounds"),
+        (changed(p, pushes=999, factorisation=continual_sum.factorisation("blt", 999)), "rounds"),
+        (dataclasses.replace(p, tuning=LeaderTuning(1000, None)), "step_size"),
+        (dataclasses.replace(p, tuning=LeaderTuning(1000, 1.0, 9.0)), "half_life"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            guarantee(domain, loss, wrong)
+    quadratic = calibrate(
+        domain, SquaredLoss(1.0, 1.0), horizon=1000, budget=BUDGET, statistics="quadratic"
+    )
+    with pytest.raises(ValueError, match="SquaredLoss"):
+        guarantee(domain, loss, quadratic)
 
 
 @pytest.mark.parametrize("domain", DOMAINS)
@@ -171,8 +184,8 @@ def test_the_step_size_minimises_the_bound(domain, epsilon, batch, loss):
         )
         p = calibrate(domain, loss, **options)
         for factor in [1e-3, 0.1, 0.5, 0.9, 0.99, 1.01, 1.1, 2.0, 10.0, 1e3]:
-            other = calibrate(domain, loss, **options, step_size=p.step_size * factor)
-            assert p.regret_bound <= other.regret_bound * (1 + 1e-12)
+            other = calibrate(domain, loss, **options, step_size=p.tuning.step_size * factor)
+            assert p.forecast.regret_bound <= other.forecast.regret_bound * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("horizon", [10**4, 10**7, None])
@@ -180,20 +193,21 @@ def test_what_is_claimed_of_regression_on_statistics(horizon):
     """G D T, or the bound for records of one law, here written out for R = B = Y = 1, d = 10."""
     loss, domain = SquaredLoss(1.0, 1.0, weight=0.5), LpBall(10)
     p = calibrate(domain, loss, horizon=horizon, budget=BUDGET, statistics="quadratic")
-    row = continual_sum.row_norm(p.sum_method, p.pushes, p.pushes)
-    s, d, h, rounds = p.noise_scale * row, 10, 0.05, p.horizon
-    spread = math.sqrt(2.0 * math.log(4.0 * p.pushes * rounds))
-    dense = 8.0 / h * math.log(2 * d * p.pushes * rounds)
-    start = 1.25 * max(5 * p.batch, 4.0 * spread * s / h, dense)
-    noise = d * s**2 / p.vector_scale**2 + (s * (3.0 * math.sqrt(2 * d) + 2.0 * spread)) ** 2
+    total, pushes = p.mechanism, p.mechanism.pushes
+    row = continual_sum.row_norm(total.factorisation, pushes, pushes)
+    s, d, h, rounds = total.scale * row, 10, 0.05, p.tuning.horizon
+    spread = math.sqrt(2.0 * math.log(4.0 * pushes * rounds))
+    dense = 8.0 / h * math.log(2 * d * pushes * rounds)
+    start = 1.25 * max(5 * total.batch, 4.0 * spread * s / h, dense)
+    noise = d * s**2 / total.summand.weight**2 + (s * (3.0 * math.sqrt(2 * d) + 2.0 * spread)) ** 2
     records = 4.0 * math.log(rounds / start + math.e)
     bound = 2.0 * 2.0 * (start + 2.0) + 76.0 * 0.5 / h**2 * (records + noise / start)
     scope = "adaptive" if horizon == 10**4 else "stochastic"
-    assert p.regret_scope == scope
-    assert p.regret_bound == pytest.approx(min(bound, 4.0 * rounds), rel=1e-12)
+    assert p.forecast.regret_scope == scope
+    assert p.forecast.regret_bound == pytest.approx(min(bound, 4.0 * rounds), rel=1e-12)
     assert (bound < 0.5 * 4.0 * rounds) == (scope == "stochastic")
     stated = guarantee(domain, loss, p, budget=BUDGET)
-    assert stated.regret_bound == p.regret_bound
+    assert stated.regret_bound == p.forecast.regret_bound
     assert ("nothing is claimed" in str(stated)) == (scope == "stochastic")
 
 
@@ -258,7 +272,7 @@ def mean_projection(center, deviation):
 def test_bound_b_sums_the_noise_of_every_decision():
     for method in continual_sum.METHODS:
         for horizon, batch in ((50, 1), (50, 7), (49, 7), (8, 8), (9, 8)):
-            found = run_of(
+            found = make_run(
                 LpBall(3), SquaredLoss(1.0, 1.0), 2.0,
                 horizon=horizon, batch=batch, method=method, noise_scale=5.0,
             )  # fmt: skip
@@ -275,37 +289,39 @@ def test_bound_b_sums_the_noise_of_every_decision():
 
 def test_auto_prefers_normalised_sums_and_takes_what_is_clearly_better():
     for horizon in (1, 2, 5, 100, 10**6):
-        methods = [m for m in continual_sum.METHODS if m != "toeplitz" or horizon <= 4096]
+        longest = {"toeplitz": 4096, "banded": 10_000}
+        methods = [m for m in continual_sum.METHODS if horizon <= longest.get(m, horizon)]
         bounds = {
             m: calibrate(
                 LpBall(3), LinearLoss(1.0), horizon=horizon, budget=BUDGET, sum_method=m
-            ).regret_bound
+            ).forecast.regret_bound
             for m in methods
         }
         chosen = calibrate(LpBall(3), LinearLoss(1.0), horizon=horizon, budget=BUDGET)
-        assert chosen.regret_bound <= min(bounds.values()) / 0.99
-        assert chosen.sum_method == "blt_normalised" or (
-            chosen.regret_bound < 0.99 * bounds["blt_normalised"]
-        )
+        best = chosen.forecast.regret_bound
+        assert best <= min(bounds.values()) / 0.99
+        usual = chosen.mechanism.factorisation.kind == "blt_normalised"
+        assert usual or best < 0.99 * bounds["blt_normalised"]
 
 
 @pytest.mark.parametrize("statistics", ["gradient", "quadratic"])
 @pytest.mark.parametrize("budget", [BUDGET, None])
-def test_parameters_survive_json(statistics, budget):
+def test_plans_survive_json(statistics, budget):
+    def stored(record):
+        return Plan.from_dict(record, LeaderTuning, RegretForecast)
+
     p = calibrate(
         LpBall(3), SquaredLoss(1.0, 1.0), horizon=99, budget=budget, statistics=statistics
     )
     record = json.loads(json.dumps(p.to_dict()))
-    assert NoisyFTRLParameters.from_dict(record) == p
-    for key, value in [
-        ("version", 3), ("pushes", 7), ("noise_scale", "nan"), ("mu", 0.0),
-        ("statistics", "cubic"), ("vector_scale", None if statistics == "quadratic" else 1.0),
-        ("step_size", 1.0 if statistics == "quadratic" else None),
-        ("regret_terms", [1.0]), ("regret_terms", {"noise": -1.0}), ("regret_scope", "none"),
-        ("dimension", 2.5), ("radius", float("inf")), ("calibration", "paper"),
+    assert stored(record) == p
+    for part, key, value in [
+        ("mechanism", "pushes", -1), ("mechanism", "scale", "nan"), ("tuning", "horizon", 0),
+        ("tuning", "half_life", "never"), ("tuning", "step_size", -1.0),
+        ("forecast", "regret_bound", None), ("forecast", "predicted_error", -1.0),
     ]:  # fmt: skip
         with pytest.raises(dpoco.StateError):
-            NoisyFTRLParameters.from_dict({**record, key: value})
-    for bad in ({}, None, {**record, "extra": 1}):
+            stored({**record, part: {**record[part], key: value}})
+    for bad in ({}, None, {**record, "extra": 1}, {**record, "version": 3}):
         with pytest.raises(dpoco.StateError):
-            NoisyFTRLParameters.from_dict(bad)
+            stored(bad)

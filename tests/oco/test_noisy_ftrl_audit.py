@@ -46,7 +46,7 @@ def test_the_sensitivity_is_reached(statistics):
         base[0][5], other = decision, (0.5 * decision, 1.0)
     else:
         # The worst pair has the cosine u / 2, u = vector_scale^2.
-        cosine = honest.plan.vector_scale**2 / 2
+        cosine = honest._mechanism.summand.weight**2 / 2
         base[0][5], other = [1, 0, 0], ([cosine, np.sqrt(1 - cosine**2), 0], 1.0)
     base[1][5] = -1.0
     report = replay_audit(maker(**options), base, [(5, *other)])
@@ -103,8 +103,8 @@ def test_mean_regret_stays_below_the_bound(name, method):
             sum_method=method, source=Source.seeded(seed),
         )  # fmt: skip
 
-    bound = learner(0).plan.regret_bound
-    assert learner(0).plan.regret_scope == ("oblivious" if method == "blt" else "adaptive")
+    bound = learner(0).plan.forecast.regret_bound
+    assert learner(0).plan.forecast.regret_scope == ("oblivious" if method == "blt" else "adaptive")
     mean = np.mean([regret(rows, learner(seed)) for seed in range(5)])
     assert mean <= bound
     if name == "constant":  # what it costs to get from the centre to the boundary: R^2 / (2 eta)

@@ -45,12 +45,12 @@ def predicted(case, parameters, eta, batch=1):
     """Return the prediction, with sums over all rounds."""
     _, _, radius, slope, curvature, directions = CASES[case]
     turns = np.arange(1, T // batch)
-    rows = continual_sum.row_norm(parameters.sum_method, turns, T // batch)
-    rows = parameters.noise_scale * rows
+    rows = continual_sum.row_norm(parameters.mechanism.factorisation, turns, T // batch)
+    rows = parameters.mechanism.scale * rows
     s = np.repeat(rows, batch)
     mean = math.sqrt(np.mean(np.square(s)))
     chi = math.sqrt(2.0 / math.pi) if directions == 1 else math.sqrt(directions)
-    n = parameters.dimension
+    n = CASES[case][0].intrinsic_dimension
     # Where a step along a block's mean gradient descends, records cost what single ones cost.
     together = 1 if eta * curvature / directions * batch <= 1.0 else batch
     stability = 0.5 * eta * (slope**2 * together * T + n * rows[-1] ** 2)
@@ -64,8 +64,8 @@ def test_the_step_is_the_least_of_the_prediction(case, batch):
     domain, loss, *_ = CASES[case]
     options = {"horizon": T, "budget": BUDGET, "batch": batch, "sum_method": "blt"}
     p = noisy_ftrl.calibrate(domain, loss, step_size="predicted", **options)
-    found = predicted(case, p, p.step_size, batch)
-    grid = np.geomspace(1e-3 * p.step_size, 1e3 * p.step_size, 121)
+    found = predicted(case, p, p.tuning.step_size, batch)
+    grid = np.geomspace(1e-3 * p.tuning.step_size, 1e3 * p.tuning.step_size, 121)
     start = min(grid, key=lambda eta: predicted(case, p, eta, batch))
     least = optimize.minimize_scalar(
         lambda x: predicted(case, p, math.exp(x), batch),
@@ -75,7 +75,7 @@ def test_the_step_is_the_least_of_the_prediction(case, batch):
     # Means over sums and over rounds differ by the last sum, which decides nothing.
     assert least * (1.0 - 1e-9) <= found <= least * 1.002
     for wrong in (0.5, 2.0):
-        assert predicted(case, p, wrong * p.step_size, batch) > least * 1.002
+        assert predicted(case, p, wrong * p.tuning.step_size, batch) > least * 1.002
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -83,14 +83,13 @@ def test_noise_and_privacy_are_those_of_the_default(case):
     domain, loss, *_ = CASES[case]
     plain = NoisyFTRL(domain, loss, horizon=T, budget=BUDGET)
     longer = NoisyFTRL(domain, loss, horizon=T, budget=BUDGET, step_size="predicted")
-    assert longer.plan.noise_scale == plain.plan.noise_scale
-    assert longer.plan.sum_method == plain.plan.sum_method
+    assert longer.plan.mechanism == plain.plan.mechanism
     assert longer.guarantee.epsilon == plain.guarantee.epsilon
-    assert longer.plan.step_size > plain.plan.step_size
+    assert longer.plan.tuning.step_size > plain.plan.tuning.step_size
     # The bound is the proved one, for this step.
     given = NoisyFTRL(
-        domain, loss, horizon=T, budget=BUDGET, step_size=longer.plan.step_size,
-        sum_method=longer.plan.sum_method,
+        domain, loss, horizon=T, budget=BUDGET, step_size=longer.plan.tuning.step_size,
+        sum_method=longer._fixed(longer.plan)["sum_method"],
     )  # fmt: skip
     assert given.plan == longer.plan
     assert longer.guarantee.regret_bound == given.guarantee.regret_bound
@@ -108,7 +107,7 @@ def test_where_nothing_is_to_be_predicted():
     point = noisy_ftrl.calibrate(
         Simplex(1), logistic, horizon=T, budget=BUDGET, step_size="predicted"
     )
-    assert point.step_size == 1.0
+    assert point.tuning.step_size == 1.0
     with pytest.raises(ValueError, match="no step size"):
         noisy_ftrl.calibrate(
             ball, SquaredLoss(1.0, 1.0), horizon=T, budget=BUDGET, step_size="predicted",
@@ -124,7 +123,9 @@ def test_linear_losses_have_the_step_of_their_bound():
         noisy_ftrl.calibrate(LpBall(3), LinearLoss(1.0), step_size=step, **options)
         for step in (None, "predicted")
     )
-    assert longer.step_size == pytest.approx(plain.step_size, rel=1e-3)  # but for the rounding
+    assert longer.tuning.step_size == pytest.approx(
+        plain.tuning.step_size, rel=1e-3
+    )  # but for the rounding
 
 
 def stream(seed):

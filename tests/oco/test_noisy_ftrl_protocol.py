@@ -9,7 +9,10 @@ import dpoco
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss, QuadraticLoss, SquaredLoss
 from dpoco.oco import NoisyFTRL
+from dpoco.privacy.neighbours import Neighbours
 from dpoco.random import Source
+
+EMPTIED = Neighbours("zero_out")
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 
@@ -87,7 +90,8 @@ def test_huge_records_are_clipped_in_every_geometry(p, statistics):
     for t in range(40):
         at = learner.decide()
         if statistics == "quadratic":
-            leaf, scale = learner._engine.leaf(at, at, X[t], y[t]), learner.plan.vector_scale
+            leaf = learner._engine.leaf(at, at, X[t], y[t])
+            scale = learner._mechanism.summand.weight
             bound = 0.9**2 * np.sqrt(1 + (scale / 0.9) ** 2)
             assert np.linalg.norm(leaf) <= bound * (1 + 1e-9)
         learner.observe(X[t], None if linear else y[t])
@@ -96,7 +100,7 @@ def test_huge_records_are_clipped_in_every_geometry(p, statistics):
         if statistics == "quadratic":  # a batch may have ended
             assert change <= (1 + t // 4) * bound * (1 + 1e-9)
         else:
-            assert change <= learner.plan.lipschitz * (1 + 1e-9)
+            assert change <= learner._mechanism.summand.movement(EMPTIED) * (1 + 1e-9)
         before = total
         assert learner.domain.contains(learner.last_decision)
 
@@ -147,7 +151,7 @@ def test_decisions_stay_in_the_domain(domain, statistics):
         assert domain.contains(theta)
     assert domain.contains(learner.last_decision)
     if domain.diameter() == 0.0:
-        assert learner.plan.regret_bound == 0.0
+        assert learner.plan.forecast.regret_bound == 0.0
 
 
 def test_noise_that_dominates_is_announced():

@@ -44,22 +44,20 @@ def forged(index):
 @pytest.mark.parametrize("index", [0, 4])
 def test_descriptions_must_fit_their_parameters(index):
     state = forged(index)
-    scale = state.header["object"]["plan"]["noise_scale"]
+    scale = state.header["object"]["plan"]["mechanism"]["scale"]
     lies = [
         ("kind", "TreeFrankWolfe"),
         ("kind", "Unknown"),
         ("object", {}),
         ("object.plan", None),
-        ("object.plan.horizon", 8),
-        ("object.plan.noise_scale", 1000 * scale),
-        ("object.plan.noise_scale", "nan"),
-        ("object.plan.sum_method", "tree"),
-        ("object.plan.statistics", "gradient" if index else "quadratic"),
-        ("object.plan.vector_scale", None if index else 1.0),
-        ("object.plan.step_size", -1.0),
-        ("object.plan.step_size", 0.5 if index else None),  # as of before growing batches
-        ("object.plan.batch", 2),
-        ("object.plan.regret_terms", 3),
+        ("object.plan.tuning.horizon", 8),
+        ("object.plan.mechanism.scale", 1000 * scale),
+        ("object.plan.mechanism.scale", "nan"),
+        ("object.plan.mechanism.factorisation", {"kind": "tree"}),
+        ("object.plan.tuning.step_size", -1.0),
+        ("object.plan.tuning.step_size", 0.5 if index else None),  # as of before growing batches
+        ("object.plan.mechanism.batch", 2),
+        ("object.plan.forecast.regret_bound", -3.0),
         ("object.arguments.horizon", 5),
         ("object.arguments.batch", 3),
         ("object.arguments.foo", 1),
@@ -89,5 +87,5 @@ def test_the_size_of_statistics_over_a_box_is_known_before_they_are_built(dimens
     learner = make({"domain": box, "loss": SquaredLoss(1.0, 1.0)})
     described = Forged(learner).header["object"]
     assert NoisyFTRL._header_dimension(described) == dimension
-    described["plan"]["statistics"] = "quadratic"  # d (d + 3)/2 sums: a lie
+    described["plan"]["mechanism"]["summand"]["kind"] = "second_moments"  # a lie: d (d + 3)/2 sums
     assert NoisyFTRL._header_dimension(described) == dimension * (dimension + 3) // 2

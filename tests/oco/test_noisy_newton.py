@@ -66,18 +66,20 @@ def clipped(rows, bound):
     ],
 )  # fmt: skip
 def test_known_designs(rounds, epsilon, known):
-    p = accountant.calibrate(
+    plan = accountant.calibrate(
         LpBall(10, 2.0, R), LOGISTIC, horizon=rounds, budget=budget(epsilon, rounds),
         numerics="float",
     )  # fmt: skip
-    assert p.curvature_weight == pytest.approx(0.77459667, rel=1e-7)
-    assert p.sensitivity == pytest.approx(1.9364917, rel=1e-7)
+    p, own = plan.mechanism, accountant.deviations(plan.mechanism)
+    g = accountant.guarantee(LpBall(10, 2.0, R), LOGISTIC, plan)
+    assert p.summand.weight == pytest.approx(0.77459667, rel=1e-7)
+    assert g.sensitivity == pytest.approx(1.9364917, rel=1e-7)
     found = (
-        p.mu, p.batch, p.pushes, p.column_norm, p.noise_scale, p.deviations[-1],
-        np.sqrt(np.mean(p.deviations**2)), p.step_size, ends_of(p)[-1],
+        g.mu, p.batch, p.pushes, g.column_norm, p.scale, own[-1],
+        np.sqrt(np.mean(own**2)), plan.tuning.step_size, ends_of(p)[-1],
     )  # fmt: skip
-    for own, published in zip(found, known, strict=True):
-        assert published is None or own == pytest.approx(published, rel=6e-8)
+    for each, published in zip(found, known, strict=True):
+        assert published is None or each == pytest.approx(published, rel=6e-8)
 
 
 @pytest.mark.parametrize(
@@ -88,19 +90,20 @@ def test_the_independent_program_has_the_known_digits(epsilon, mean, first, trac
     stream = dpoco.datasets.load("phishing")
     rows, labels = clipped(stream.features, B), stream.labels
     d, rounds = 10, len(rows)
-    p = accountant.calibrate(
+    plan = accountant.calibrate(
         LpBall(d, 2.0, R), LOGISTIC, horizon=rounds, budget=budget(epsilon, rounds),
         numerics="float",
     )  # fmt: skip
+    p, own = plan.mechanism, accountant.deviations(plan.mechanism)
     place, total = np.arange(1, 66), np.zeros(65)
 
     def release(k, block):
         total[:] += block
-        return total + p.deviations[k] * np.cos(1.3 * (k + 1) + 0.7 * place)
+        return total + own[k] * np.cos(1.3 * (k + 1) + 0.7 * place)
 
     decisions, point, metric = reference.play(
-        rows, labels, R, reference.half_slope, p.curvature_weight, ends_of(p), p.deviations,
-        release, p.step_size,
+        rows, labels, R, reference.half_slope, p.summand.weight, ends_of(p), own,
+        release, plan.tuning.step_size,
     )  # fmt: skip
     losses = LogisticLoss(1.0).value
     played = [losses(x, row, y) for x, row, y in zip(decisions, rows, labels, strict=True)]
@@ -138,11 +141,12 @@ def test_decisions_are_those_of_an_independent_program(domain, loss, scalars, ne
         domain, loss, horizon=rounds, budget=dpoco.Budget(8.0, 1e-4), numerics=numerics,
         source=Source.seeded(3),
     )  # fmt: skip
-    p, total = learner.plan, learner._mechanism
+    tuning, total = learner.plan.tuning, learner._mechanism
     twin = sum_alone(total, Source.seeded(3)._claim())
     decisions, _, _ = reference.play(
-        clipped(rows, 1.0), labels, getattr(domain, "radius", 0.0), scalars, p.curvature_weight,
-        ends_of(p), p.deviations, lambda k, block: np.array(twin.push(block)), p.step_size,
+        clipped(rows, 1.0), labels, getattr(domain, "radius", 0.0), scalars,
+        total.summand.weight, ends_of(total), accountant.deviations(total),
+        lambda k, block: np.array(twin.push(block)), tuning.step_size,
         nearest=nearest,
     )  # fmt: skip
     found = learner.run(rows, labels)
@@ -152,6 +156,13 @@ def test_decisions_are_those_of_an_independent_program(domain, loss, scalars, ne
     margins = np.einsum("td,td->t", clipped(rows, 1.0), decisions)
     plain = loss.value(np.ones(1), margins[:, None], labels)  # the logistic loss, not half slopes
     assert np.allclose(found.losses, plain, atol=1e-6)
+
+
+def heavier(plan, weight):
+    """A plan in doubles, whose curvatures have another weight."""
+    summand = replace(plan.mechanism.summand, weight=weight)
+    total = replace(plan.mechanism, summand=summand, grid=0.0, limit=0)
+    return replace(plan, mechanism=total)
 
 
 def packed_gap(learner, at, one, other):
@@ -165,7 +176,7 @@ def test_extremal_records_of_the_lemma():
     options = {"horizon": 100, "budget": dpoco.Budget(1.0, 1e-4)}
     wide, loss = LpBall(3, 2.0, 1e4), LogisticLoss(1.0)
     learner = NoisyNewton(wide, loss, **options)
-    bound = learner.plan.sensitivity
+    bound = learner.guarantee.sensitivity
     far, u, v = np.array([0.0, 1e4, 0.0]), np.array([1.0, 0.0, 0.0]), np.array([0.0, 1.0, 0.0])
     turned = -math.cos(1e-2) * u + math.sin(1e-2) * v
     apart = packed_gap(learner, far, (u, 0.0), (turned, 0.0))
@@ -175,14 +186,14 @@ def test_extremal_records_of_the_lemma():
     assert packed_gap(learner, still, (u, 0.0), (-u, 0.0)) == pytest.approx(1.0, rel=1e-12)
     emptied = NoisyNewton(wide, loss, relation="zero_out", **options)
     alone = packed_gap(emptied, still, (v, 1.0), (np.nan * v, 1.0))
-    assert alone == pytest.approx(emptied.plan.sensitivity, rel=1e-11)
+    assert alone == pytest.approx(emptied.guarantee.sensitivity, rel=1e-11)
 
     heavy = math.sqrt(3.0) * 0.5 / 0.25
-    changed = replace(learner.plan, curvature_weight=heavy)
+    changed = heavier(learner.plan, heavy)
     angled = (np.array([math.sqrt(5 / 12), 0.0, math.sqrt(7 / 12)]),
               np.array([math.sqrt(5 / 12), 0.0, -math.sqrt(7 / 12)]))  # fmt: skip
     assert angled[0] @ angled[1] == pytest.approx(-1.0 / 6.0)
-    honest = accountant.mechanism_of(wide, loss, changed).summand
+    honest = changed.mechanism.summand
     whole = honest.movement(learner.guarantee.neighbours)
     second = NoisyNewton(wide, loss, horizon=100, budget=None, plan=changed)
     records = [(x, y) for x, y in zip(angled, (0.0, 0.0), strict=True)]
@@ -200,8 +211,8 @@ def test_replay_finds_an_understated_sensitivity():
     worst = (0, np.array([math.sqrt(5 / 12), 0.0, -math.sqrt(7 / 12)]), 0.0)
     domain, loss, given = LpBall(3, 2.0, R), LogisticLoss(1.0), dpoco.Budget(1.0, 1e-4)
     plain = accountant.calibrate(domain, loss, horizon=60, budget=given)
-    heavy = replace(plain, curvature_weight=math.sqrt(3.0) * 2.0)
-    summand = accountant.mechanism_of(domain, loss, heavy).summand
+    heavy = heavier(plain, math.sqrt(3.0) * 2.0)
+    summand = heavy.mechanism.summand
     right = summand.movement(dpoco.privacy.neighbours.Neighbours())
     for factor in (1.0, 2.0 * 0.5 / right):
 
@@ -224,8 +235,8 @@ def test_the_noise_has_its_law():
             shrinkage=0.0, source=Source.seeded(seed),
         )  # fmt: skip
         learner.run(np.full((1, d), np.nan), np.zeros(1))
-        p = learner.plan
-        drawn.append(learner.last_decision / (p.step_size * p.deviations[0]))
+        deviation = accountant.deviations(learner._mechanism)[0]
+        drawn.append(learner.last_decision / (learner.plan.tuning.step_size * deviation))
     squares = float(np.sum(np.square(drawn)))
     law = stats.chi2(8 * d)
     assert min(law.cdf(squares), law.sf(squares)) > 1e-6
@@ -266,16 +277,18 @@ def test_on_labels_that_are_noise_it_hardly_loses_to_the_centre(rounds, epsilon,
 def test_an_unknown_horizon_has_a_plan_of_its_own():
     given = budget(1.0, 10**5)
     learner = NoisyNewton(LpBall(10, 2.0, R), LOGISTIC, horizon=None, budget=given)
-    p = learner.plan
-    assert (p.batch, p.sum_method) == (11, "blt")
+    p, own = learner._mechanism, accountant.deviations(learner._mechanism)
+    assert (p.batch, p.factorisation.kind) == (11, "blt")
     assert 31_000 < p.pushes < 32_000  # the root of 10^9
     assert len(learner.run(*world(500, 10, 1)).switches) > 10
     known = accountant.calibrate(
         LpBall(10, 2.0, R), LOGISTIC, horizon=10**5, budget=budget(1.0, 10**5)
     )
-    assert 1.0 < p.deviations[300] / known.deviations[300] < 1.6
-    planned = np.sqrt(np.mean(p.deviations[:321] ** 2))
-    assert p.step_size == pytest.approx(0.3 * R / (math.sqrt(10) * planned), rel=1e-12)
+    assert 1.0 < own[300] / accountant.deviations(known.mechanism)[300] < 1.6
+    planned = np.sqrt(np.mean(own[:321] ** 2))
+    assert learner.plan.tuning.step_size == pytest.approx(
+        0.3 * R / (math.sqrt(10) * planned), rel=1e-12
+    )
 
 
 def test_what_is_not_proved_or_too_large_is_refused_in_one_line():
@@ -289,8 +302,9 @@ def test_what_is_not_proved_or_too_large_is_refused_in_one_line():
         with pytest.raises(ValueError, match="shrinkage"):
             NoisyNewton(LpBall(3, 2.0), LogisticLoss(1.0), shrinkage=wrong, **given)
     p = NoisyNewton(LpBall(3, 2.0), LogisticLoss(1.0), **given).plan
-    with pytest.raises(ValueError, match="pushes must be"):
-        replace(p, pushes=p.pushes + 1)
+    wrong = replace(p, tuning=replace(p.tuning, horizon=200))
+    with pytest.raises(ValueError, match="so many rounds"):
+        NoisyNewton(LpBall(3, 2.0), LogisticLoss(1.0), horizon=200, budget=None, plan=wrong)
     with pytest.warns(dpoco.NoiseDominatesWarning):
         NoisyNewton(LpBall(3, 2.0), LogisticLoss(1.0), horizon=100, budget=dpoco.Budget(0.01, 1e-4))
     said = NoisyNewton(LpBall(3, 2.0), LogisticLoss(1.0), **given).guarantee

@@ -115,7 +115,7 @@ def test_noise_of_learners_and_of_means():
     ball, loss = dpoco.domains.LpBall(2, 2.0, 1.0), dpoco.losses.LinearLoss(1.0)
     leader = dpoco.oco.NoisyFTRL(ball, loss, horizon=100, budget=BUDGET)
     hedge = dpoco.experts.PrefixHedge(3, horizon=100, budget=BUDGET)
-    scale = leader.plan.noise_scale
+    scale = leader.plan.mechanism.scale
     row = dpoco.accounting.continual_sum.row_norm("blt_normalised", 100, 100)
     axes = plot_noise({"leader": leader, "hedge": hedge}, per_round=True)
     y = drawn(axes, "leader:")[1]

@@ -6,7 +6,7 @@ import inspect
 import json
 
 import pytest
-from tests.published import FUNCTIONS, built, planned
+from tests.published import FUNCTIONS, accountant_for, built, planned
 
 import dpoco
 from dpoco import bandits, experts, frank_wolfe, oco
@@ -46,16 +46,16 @@ def options(kind):
 
 
 def test_all_functions_are_tried():
-    assert {kind._accountant for kind in CASES} == FUNCTIONS.keys()
+    assert {accountant_for(kind) for kind in CASES} == FUNCTIONS.keys()
 
 
 @pytest.mark.parametrize("calibration", ["paper", "corrected"])
 @pytest.mark.parametrize("kind", CASES)
 def test_a_learner_takes_them_beside_their_budget_if_they_keep_to_it(kind, calibration):
     problem, own = CASES[kind], options(kind)
-    p = planned(kind._accountant, *problem, calibration=calibration, budget=BUDGET, **own)
+    p = planned(accountant_for(kind), *problem, calibration=calibration, budget=BUDGET, **own)
     free = kind(*problem, budget=None, plan=p, source=Source.seeded(1), **own)
-    printed = "corrected" not in inspect.signature(FUNCTIONS[kind._accountant]).parameters
+    printed = "corrected" not in inspect.signature(FUNCTIONS[accountant_for(kind)]).parameters
     assert free.guarantee.calibration == ("paper" if printed else calibration)
     if kind in OVERSPENT and (printed or calibration == "paper"):
         assert free.guarantee.claimed[0] == pytest.approx(1.0)
@@ -104,17 +104,22 @@ def test_streams_of_before_go_on():
 
 def test_forced_rounds_of_the_bandit_are_printed_ones():
     p = han_frank_wolfe.high_dimensional_bandit(2, L1, horizon=T, budget=dpoco.Budget(3.0, 1e-5))
-    assert p.forced_rounds == han_frank_wolfe.forced_rounds(4, T, 3.0) == 6
-    assert (p.batch, p.arm_learner, p.selector) == (1, "polyhedral", "laplace")
+    assert p.mechanism.forced == han_frank_wolfe.forced_rounds(4, T, 3.0) == 6
+    one = p.mechanism.parts[0]
+    assert (one.scores.batch, one.law) == (1, "laplace")
 
 
 def test_the_trackers_of_section_four_have_the_uniform_prior():
     tracker = asi_tracking.oblivious_tracker(5, horizon=T, budget=BUDGET, switches=2)
     static = asi_tracking.static_tracker(5, horizon=T, budget=BUDGET)
-    assert (tracker.prior, tracker.switches, static.switches) == ("at_most", 2, 0)
+    assert (tracker.mechanism.prior, tracker.tuning.switches, static.tuning.switches) == (
+        "at_most",
+        2,
+        0,
+    )
     learner = experts.ObliviousTracker(5, horizon=T, budget=BUDGET, plan=tracker)
     assert learner.guarantee.epsilon <= BUDGET.epsilon
-    assert static.regret_bound < tracker.regret_bound
+    assert static.forecast.regret_bound < tracker.forecast.regret_bound
 
 
 def test_rates_grow_as_they_say():

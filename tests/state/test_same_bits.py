@@ -299,7 +299,7 @@ def linucb(arms: int, d: int) -> str:
 
 def residual_phases(arms: int, d: int) -> str:
     rounds = 400
-    tuning = ResidualPhases._tuning(rounds, 1.0, 1.0, None, None)
+    tuning = ResidualPhases._tuning(rounds, 1.0, 1.0, None, 0, None)
     summand = ResidualStatistics(d, 1.5, arms, 10, 0.7, 0.3)
     factor = Normalised((0.5999999999,), (0.4,), 5)
     total = GaussianSum(summand, factor, pushes=5, batch=40, growth="three_tenths", scale=2.0)

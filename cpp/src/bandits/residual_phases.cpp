@@ -20,7 +20,6 @@
 namespace dpoco::bandits {
 namespace {
 
-constexpr double kWidth = 2.0;           // of a policy's optimism, in deviations of the belief
 constexpr double kRenewal = 0.25;        // of the last step's square that the belief forgets
 constexpr double kLeastVariance = 1e-6;  // of a sum without noise, so that there is an inverse
 constexpr std::size_t kScales = 120;
@@ -153,8 +152,8 @@ ResidualPhases::ResidualPhases(BanditSettings settings, losses::RecordClipper cl
       batch_(sum_dimension(arms(), dimension()), own_.phases),
       reach_(own_.parameter_bound * this->clipper().bound()),
       reward_bound_(largest_reward()),
-      clip_(std::max((own_.reward_noise ? 0.2 : 0.3) * reward_bound_,
-                     own_.reward_noise.value_or(0.0))),
+      constants_(choose_constants()),
+      clip_(std::max(constants_.first * reward_bound_, own_.reward_noise.value_or(0.0))),
       released_(sum_dimension(arms(), dimension()), 0.0),
       units_(dimension(), 0.0),
       draws_(public_draws(dimension())) {
@@ -168,6 +167,9 @@ ResidualPhases::ResidualPhases(BanditSettings settings, losses::RecordClipper cl
   }
   if (own_.intercept && !(std::fabs(*own_.intercept) < bound && *own_.intercept != 0.0 && d > 1)) {
     throw std::invalid_argument("intercept must be an entry of a context of two or more");
+  }
+  if (own_.one_hot == 1 || own_.one_hot + (own_.intercept ? 1 : 0) > dimension()) {
+    throw std::invalid_argument("one_hot must be 0, or entries of a context from 2 on");
   }
   if (static_cast<std::size_t>(sum_.dimension()) != released_.size()) {
     throw std::invalid_argument("the sum must have the dimension of the statistics");
@@ -185,6 +187,14 @@ ResidualPhases::ResidualPhases(BanditSettings settings, losses::RecordClipper cl
                   RowMatrix::Zero(d, d), RowMatrix::Zero(d, d), Vector::Zero(d)};
   arms_.assign(static_cast<std::size_t>(arms()), fresh);
   kept_moments_ = pooled_moments_ = Vector::Zero(static_cast<Index>(packed_size(dimension())));
+}
+
+// Of categories alone no normal law spreads the errors: clips leave most of them whole.
+ResidualPhases::Constants ResidualPhases::choose_constants() const {
+  const double width = own_.one_hot > 0 ? 1.0 : 2.0;
+  if (own_.one_hot + (own_.intercept ? 1U : 0U) == dimension()) return {width, 1.0, 2.0};
+  if (own_.reward_noise) return {width, 0.2, 0.7};
+  return {width, 0.3, 1.0};
 }
 
 // Calls add(entry, value) for every entry that a record changes.
@@ -235,7 +245,7 @@ std::uint64_t ResidualPhases::best(std::span<const double> units) const {
       variance += units[i] * k.dot(arm.covariance.data() + i * d, units.data(), d);
     }
     const double score = k.dot(arm.coefficients.data(), units.data(), d) +
-                         kWidth * std::sqrt(std::max(variance, 0.0));
+                         constants_.width * std::sqrt(std::max(variance, 0.0));
     if (score > highest) {
       highest = score;
       found = a;
@@ -290,16 +300,15 @@ void ResidualPhases::close_phase(std::uint64_t length) {
   const std::size_t vectors = arms_.size() * d;
   pool_moments(sums.subspan(vectors, packed_size(d)), n, row);
   const std::vector<RowMatrix> moments = design(n);
-  const double floor = own_.reward_noise ? 0.7 : 1.0;  // clips in units of the expected scale
   const double fitted = fitted_scale(sums.last(kBins));
-  const double scale = fitted > 0.0 ? fitted * clip_ : clip_ / floor;
+  const double scale = fitted > 0.0 ? fitted * clip_ : clip_ / constants_.clips;
   const double noise =  // the square of the rewards' own
       sum_.round() == 1 ? 0.0 : std::max(scale * scale - mean_spread(moments, n), 0.0);
   for (std::size_t a = 0; a < arms_.size(); ++a) {
     update(arms_[a], moments[a], sums.subspan(a * d, d), scale, row);
   }
   const auto first = static_cast<double>(own_.phases.first);
-  const double wide = std::min(3.0, floor * std::sqrt(ended / first));
+  const double wide = std::min(3.0, constants_.clips * std::sqrt(ended / first));
   const double wanted = std::max(
       {wide * std::sqrt(mean_spread(moments, n) + noise), 0.5 * clip_, 1e-3 * reward_bound_});
   clip_ = std::max(std::min({reward_bound_ + reach_, 2.0 * clip_, wanted}),
@@ -314,42 +323,68 @@ void ResidualPhases::pool_moments(std::span<const double> packed, double length,
   pooled_length_ += rounds * rounds;
 }
 
-// Contexts of the law that released moments describe, kDraws rows; `moments` becomes that law's.
+// Contexts of the law that released moments describe, kDraws rows: a category for each, in shares,
+// and around its mean the entries that are neither one-hot nor constant. `moments` becomes that
+// law's.
 RowMatrix ResidualPhases::draw_contexts(RowMatrix& moments) const {
   const auto d = static_cast<Index>(dimension());
+  const auto first = static_cast<Index>(own_.one_hot);
+  const Index free = d - first - (own_.intercept ? 1 : 0);
+  const double constant = own_.intercept.value_or(0.0) / clipper().bound();
+  const double deviation = sum_.noise_scale() / (own_.weight * std::sqrt(pooled_length_));
   moments.resize(d, d);
   unpack(pooled_moments_.data(), moments);
   moments /= pooled_length_ * own_.weight;
-  const double deviation = sum_.noise_scale() / (own_.weight * std::sqrt(pooled_length_));
-  const double constant = own_.intercept.value_or(0.0) / clipper().bound();
-  const Index free = own_.intercept ? d - 1 : d;
-  Vector mean = Vector::Zero(free);
-  if (own_.intercept) {
-    mean = moments.col(d - 1).head(free) / constant;
-    const double size = std::fabs(constant) * std::sqrt(mean.squaredNorm());
-    const double share = deviation * std::sqrt(0.5 * static_cast<double>(free)) / size;
-    mean *= size > 0.0 ? std::max(0.0, 1.0 - share * share) : 0.0;
+  // One category without one-hot entries. `length` is what its entry is, for means.
+  Vector shares = Vector::Ones(std::max<Index>(first, 1));
+  double length = constant;
+  if (first > 0) {
+    shares = moments.diagonal().head(first).cwiseMax(0.0);
+    length = std::sqrt(std::min(shares.sum(), 1.0));
+    if (length > 0.0) shares /= shares.sum();
   }
-  const RowMatrix about = moments.topLeftCorner(free, free) - mean * mean.transpose();
-  RowMatrix law = shrunk(about, deviation, 1.0 - constant * constant);
-  moments.topLeftCorner(free, free) = law + mean * mean.transpose();
-  if (own_.intercept) {
-    moments.row(d - 1).head(free) = constant * mean.transpose();
-    moments.col(d - 1).head(free) = constant * mean;
-    moments(d - 1, d - 1) = constant * constant;
-  }
-  law.diagonal().array() += 1e-12;
-  Cholesky root;
-  root.compute(Eigen::MatrixXd(law));
-  RowMatrix out(static_cast<Index>(kDraws), d);
-  const RowMatrix lower = root.matrixL();
-  for (Index i = 0; i < out.rows(); ++i) {
-    for (Index j = 0; j < free; ++j) {
-      out(i, j) = mean[j] + lower.row(j).head(j + 1).dot(draws_->row(i).head(j + 1));
+  RowMatrix about = moments.block(first, first, free, free);
+  RowMatrix means = RowMatrix::Zero(shares.size(), free);
+  for (Index c = 0; c < shares.size() && length > 0.0; ++c) {
+    const Vector joint = moments.col(first > 0 ? c : d - 1).segment(first, free);
+    const double size = std::sqrt(joint.squaredNorm());
+    const double noise = deviation * std::sqrt(0.5 * static_cast<double>(free));
+    if (size > noise && shares[c] > 0.0) {
+      const double kept = (1.0 - (noise / size) * (noise / size)) / (length * shares[c]);
+      means.row(c) = kept * joint.transpose();
+      about -= shares[c] * means.row(c).transpose() * means.row(c);
     }
-    if (own_.intercept) out(i, d - 1) = constant;
-    const double length = std::sqrt(out.row(i).squaredNorm());
-    if (length > 1.0) out.row(i) /= length;
+  }
+  RowMatrix law(free, free);
+  RowMatrix lower(free, free);
+  if (free > 0) {
+    const double taken = first > 0 ? length * length + constant * constant : constant * constant;
+    law = shrunk(about, deviation, std::max(1.0 - taken, 1e-6));
+    RowMatrix raised = law;
+    raised.diagonal().array() += 1e-12;
+    Cholesky root;
+    root.compute(Eigen::MatrixXd(raised));
+    lower = root.matrixL();
+  }
+  // Every category's entries without those that vary: those that do have its mean.
+  RowMatrix centres = RowMatrix::Zero(shares.size(), d);
+  centres.block(0, first, shares.size(), free) = means;
+  if (own_.intercept) centres.col(d - 1).setConstant(constant);
+  for (Index c = 0; c < first; ++c) centres(c, c) = length;
+  moments = centres.transpose() * shares.asDiagonal() * centres;
+  moments.block(first, first, free, free) += law;
+  RowMatrix out = RowMatrix::Zero(static_cast<Index>(kDraws), d);
+  Index category = 0;
+  double end = shares[0];
+  for (Index i = 0; i < out.rows(); ++i) {
+    const double place = (static_cast<double>(i) + 0.5) / static_cast<double>(kDraws);
+    while (place > end && category + 1 < shares.size()) end += shares[++category];
+    out.row(i) = centres.row(category);
+    for (Index j = 0; j < free; ++j) {
+      out(i, first + j) += lower.row(j).head(j + 1).dot(draws_->row(i).head(j + 1));
+    }
+    const double norm = std::sqrt(out.row(i).squaredNorm());
+    if (norm > 1.0) out.row(i) /= norm;
   }
   return out;
 }
@@ -359,7 +394,7 @@ std::vector<RowMatrix> ResidualPhases::design(double length) const {
   const auto d = static_cast<Index>(dimension());
   RowMatrix moments;
   const RowMatrix contexts = draw_contexts(moments);
-  if (sum_.round() == 1) {
+  if (sum_.round() == 1) {  // arms were drawn by coins
     return std::vector<RowMatrix>(arms_.size(),
                                   moments * (length / static_cast<double>(arms_.size())));
   }

@@ -95,7 +95,7 @@ class Noise:
     Attributes
     ----------
     law : {"knorm", "gaussian", "laplace", "coordinate_rr", "none"}
-        As of `BatchShareParameters`.
+        As of `BatchShare`, or "none".
     scale : float
         Its scale; 1 / epsilon of "coordinate_rr".
     experts : int
@@ -232,7 +232,7 @@ def regret_of(noise: Noise, rounds: int, switches: int, schedule: Schedule) -> S
     return ShareRegret(own, oblivious, oblivious + noise.largest(steps, switches))
 
 
-def plan(
+def search(
     noise: Noise,
     rounds: int,
     switches: int,

@@ -22,17 +22,15 @@ Proof: ``docs/privacy/shift_detector.md``, section "Regret".
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass
 
 from dpoco.accounting.above_threshold import probability
-from dpoco.accounting.conditions import CLIPPED_LOSSES
-from dpoco.accounting.epoch_selector import LARGEST_EXPERTS, LOSS_SUMS, check_first, regret_terms
-from dpoco.accounting.parameters import Parameters, at_least, one_of
-from dpoco.accounting.regret_bounds import endless_regret
+from dpoco.accounting.epoch_selector import LOSS_SUMS, check_first, find_noise, regret_terms
+from dpoco.accounting.plan import Forecast, Plan
 from dpoco.privacy.losses.loss import sum_up
-from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Parts
-from dpoco.privacy.mechanisms.selections import Selections, ThresholdTests
+from dpoco.privacy.mechanisms.base import Nothing, Parts
+from dpoco.privacy.mechanisms.selections import ThresholdTests
+from dpoco.privacy.records import Description, limits
 
 WINDOWS = ("tangent", "dyadic", "naive")
 # The naive windows keep all rounds: O(N T) memory, O(N T) time a round. For tests.
@@ -45,103 +43,64 @@ SHORTEST_HORIZON = 4
 QUERY_SENSITIVITY = QUERY_SPREAD = 2.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class ShiftDetectorParameters(Parameters):
-    """Parameters of the shift detector, for losses in [0, 1].
+@dataclass(frozen=True)
+class DetectorTuning(Description):
+    """Public numbers of the shift detector, for losses in [0, 1].
 
     Attributes
     ----------
     experts : int
-        N.
+        N, at most 2^32.
     horizon : int or None
         Rounds T; None is 10^12.
-    calibration : {"tight", "corrected", "paper"}
-        One-sided noise; the published Laplace noise, with scales that keep to the budget; the same
-        as printed.
-    selection : {"exponential", "laplace"}
-        Law of the noise that selects.
-    selection_scale : float
-        Its scale; 0 means no noise.
-    detects : bool
-        Whether there is a detector; if not, all that concerns it is void.
-    noise : {"exponential", "laplace"}
-        Law of the detector's noises.
-    threshold_noise_scale, query_noise_scale : float
-        Their scales b_1 and b_2; 0 means no noise.
-    threshold : float
-        theta, public; times `threshold_scale` in use.
+    first : int or None
+        Expert of the first round; None draws it uniformly.
     windows : {"tangent", "dyadic", "naive"}
         Which windows are tested.
+    nominal_horizon : int
+        Rounds the threshold and the windows are made for.
+    expected_shifts : int or None
+        Shifts that were planned for.
+    false_alarm : float
+        Probability of a false alarm that was aimed at.
+    select_share : float
+        Part of the budget that was spent on selection.
+    threshold_scale : float
+        Factor in (0, 1] on the threshold and on what windows are allowed for chance.
+    threshold : float
+        theta, public; times `threshold_scale` in use.
     log_windows : float
         Lambda: a window of w rounds is allowed sqrt(2 Lambda w) for chance (its tangents).
     log_selection : float or None
         L: a decision selected from m rounds is allowed a bias of sqrt(2 L / m) + b L / m, with
         twice the b for Laplace noise. None: no such allowance (as published).
-    threshold_scale : float
-        Factor in (0, 1] on the threshold and on what windows are allowed for chance.
-    nominal_horizon : int
-        Rounds the threshold and the windows are made for.
-    select_share : float
-        Part of the budget that was spent on selection.
-    false_alarm : float
-        Probability of a false alarm that was aimed at.
-    expected_shifts : int or None
-        Shifts that were planned for.
-    first : int or None
-        Expert of the first round; None draws it uniformly.
-    regret_bound : float
-        Bound on the expected regret to the best sequence of experts with `expected_shifts`
-        switches (default 0), for independent losses whose law changes no more often; infinite if
-        there is no claim. Derived, as is what follows.
-    regret_terms : dict of str to float
-        Terms that add up to it, unless the number of rounds is smaller.
-    regret_scope : {"shifting", "stationary"}
-        Losses it holds for; "stationary" if no shifts were planned for.
     """
 
-    kind: ClassVar[str] = "dpoco.shift_detector_parameters"
-
-    experts: int = at_least(1, LARGEST_EXPERTS)
+    kind = "detector_tuning"
+    experts: int
     horizon: int | None
-    calibration: str = one_of("tight", "corrected", "paper", default="tight")
-    selection: str = one_of("exponential", "laplace")
-    selection_scale: float = at_least(0.0, default=0.0)
-    detects: bool
-    noise: str = one_of("exponential", "laplace")
-    threshold_noise_scale: float = at_least(0.0, default=0.0)
-    query_noise_scale: float = at_least(0.0, default=0.0)
-    threshold: float = at_least(-math.inf, default=0.0)
-    windows: str = one_of(*WINDOWS)
-    log_windows: float = at_least(0.0, default=0.0)
-    log_selection: float | None = at_least(0.0, default=None)
-    threshold_scale: float = at_least(0.0, 1.0)
+    windows: str
     nominal_horizon: int
-    select_share: float = at_least(0.0, 1.0)
     false_alarm: float
-    expected_shifts: int | None = at_least(0)
-    first: int | None = at_least(0)
-    regret_bound: float = at_least(0.0, infinite=True, default=math.inf)
-    regret_terms: dict[str, float] = field(default_factory=dict)
-    regret_scope: str = one_of("shifting", "stationary")
+    select_share: float
+    threshold_scale: float
+    first: int | None = limits(zero=True)
+    expected_shifts: int | None = limits(zero=True)
+    threshold: float = limits(zero=True, default=0.0)
+    log_windows: float = limits(zero=True, default=0.0)
+    log_selection: float | None = limits(zero=True, default=None)
 
     def __post_init__(self) -> None:
         """Check that the fields fit each other, too."""
         super().__post_init__()
-        probability("false_alarm", self.false_alarm)
+        self.check_choice("windows", WINDOWS)
         check_first(self.first, self.experts)
-        if self.threshold_scale == 0.0 or self.select_share == 0.0:
-            raise ValueError("threshold_scale and select_share must be positive")
-        if self.detects and (self.horizon or SHORTEST_HORIZON) < SHORTEST_HORIZON:
-            raise ValueError(f"there is no detector for fewer than {SHORTEST_HORIZON} rounds")
+        probability("false_alarm", self.false_alarm)
+        for name in ("threshold_scale", "select_share"):
+            if not getattr(self, name) <= 1.0:
+                raise ValueError(f"{name} must be in (0, 1]")
         if self.windows == "naive" and (self.horizon or NAIVE_LIMIT + 1) > NAIVE_LIMIT:
             raise ValueError(f"windows 'naive' are limited to {NAIVE_LIMIT} rounds")
-
-    @property
-    def private(self) -> bool:
-        """Whether anything is promised: all noises are there, or nothing depends on the data."""
-        detector = self.threshold_noise_scale > 0.0 and self.query_noise_scale > 0.0
-        noisy = self.selection_scale > 0.0 and (detector or not self.detects)
-        return noisy or self.experts == 1 or self.horizon == 1
 
     @property
     def planned_shifts(self) -> int:
@@ -153,63 +112,6 @@ class ShiftDetectorParameters(Parameters):
     def bounded_rounds(self) -> int:
         """Rounds that the regret bound is about."""
         return self.nominal_horizon if self.horizon is None else self.horizon
-
-    def mechanism(self) -> Mechanism:
-        """Return what is drawn: instances, of which a round belongs to one."""
-        if self.experts == 1 or self.horizon == 1:
-            return Nothing("there is nothing to select from, or nothing to select by")
-        instance: Mechanism = Selections(
-            law=self.selection, scores=LOSS_SUMS, scale=self.selection_scale, rounds=1, exponent=0.0
-        )
-        if self.detects:
-            tests = ThresholdTests(
-                law=self.noise,
-                threshold_scale=self.threshold_noise_scale,
-                query_scale=self.query_noise_scale,
-                sensitivity=QUERY_SENSITIVITY,
-                spread=QUERY_SPREAD,
-                alarms=1,
-            )
-            instance = Parts("together", (instance, tests))
-        return Parts("instances", (instance,), "shift_detector")
-
-    def stated(self, mechanism: Mechanism) -> dict[str, Any]:
-        """Return further fields of the guarantee, which is pure."""
-        rounds, shifts = self.bounded_rounds, self.planned_shifts
-        bound, terms = regret_of(self, rounds, shifts)
-        scope = "stationary" if self.expected_shifts is None else "shifting"
-        trivial, proved = isinstance(mechanism, Nothing), math.isfinite(bound)
-        endless = proved and self.horizon is None
-        said: dict[str, Any] = {}
-        if self.calibration == "paper" and self.detects and self.private and not trivial:
-            # As if one round moved a statistic by at most 1.
-            scales = self.selection_scale, self.threshold_noise_scale, self.query_noise_scale
-            printed = spent(*scales, sensitivity=1.0)
-            said["claimed"] = (printed, 0.0)
-            said["conditions"] = (
-                CLIPPED_LOSSES,
-                "The claim in print is false, since a round moves the test statistics by up to 2, "
-                f"not 1: as printed the budget is spent {spent(*scales) / printed:.4g} times.",
-            )
-        return {
-            "released": f"the decisions and alarms of the shift detector among {self.experts} "
-            "experts",
-            "reference": "sparse vector technique and noisy argmin; docs/privacy/shift_detector.md",
-            "delta": 0.0,
-            "regret_bound": bound if proved and self.horizon is not None else None,
-            "regret_scope": scope if proved else None,
-            "details": {
-                "threshold noise scale": self.threshold_noise_scale,
-                "query noise scale": self.query_noise_scale,
-                "threshold": self.threshold * self.threshold_scale,
-                "false alarms of an instance, at most": false_alarm_probability(self, rounds),
-                "regret bound, rounds": float(rounds),
-                "regret bound, shifts": float(shifts),
-                **{f"regret: {name}": value for name, value in terms.items()},
-                **(endless_regret(lambda _: bound, (rounds,)) if endless else {}),
-            },
-            **said,
-        }
 
     def window_lines(self) -> tuple[list[float], list[float]]:
         """Return offsets and slopes of what a window is allowed for chance.
@@ -235,18 +137,29 @@ class ShiftDetectorParameters(Parameters):
         """Return the grid that the statistic's losses and allowances are rounded to."""
         return max(2.0**-46, self.reach() * 2.0**-51)
 
-    def bias_noise(self) -> float:
-        """Return what log_selection is multiplied by in the part of the bias that noise causes."""
-        return self.selection_scale * (2.0 if self.selection == "laplace" else 1.0)
 
-    def bias(self, m: int) -> float:
-        """Return g(m), the bias allowed a decision selected from m rounds; m = 0: none yet."""
-        if self.log_selection is None:
-            return 0.0
-        if m == 0:
-            return 1.0
-        level = self.log_selection
-        return min(1.0, math.sqrt(2.0 * level / m) + self.bias_noise() * level / m)
+DetectorPlan = Plan[Parts | Nothing, DetectorTuning, Forecast]
+
+
+def find_tests(plan: DetectorPlan) -> ThresholdTests | None:
+    """Return the tests, if there is a detector."""
+    return plan.mechanism.part(ThresholdTests)
+
+
+def bias_noise(plan: DetectorPlan) -> float:
+    """Return what log_selection is multiplied by in the part of the bias that noise causes."""
+    law, scale = find_noise(plan.mechanism)
+    return scale * (2.0 if law == "laplace" else 1.0)
+
+
+def bias(plan: DetectorPlan, m: int) -> float:
+    """Return g(m), the bias allowed a decision selected from m rounds; m = 0: none yet."""
+    level = plan.tuning.log_selection
+    if level is None:
+        return 0.0
+    if m == 0:
+        return 1.0
+    return min(1.0, math.sqrt(2.0 * level / m) + bias_noise(plan) * level / m)
 
 
 def spent(
@@ -263,11 +176,12 @@ def tangents(horizon: int) -> int:
     return ((horizon - 1).bit_length() + 1) // 2 + 1
 
 
-def false_alarm_probability(p: ShiftDetectorParameters, rounds: int) -> float:
+def false_alarm_probability(plan: DetectorPlan, rounds: int) -> float:
     """Return a bound on the probability of a false alarm in one instance of up to `rounds` rounds.
 
     Computed from the threshold and the allowances in use; 1 if nothing is known.
     """
+    p = plan.tuning
     threshold = p.threshold * p.threshold_scale
     if p.log_selection is None or not threshold >= 0.0:
         return 1.0
@@ -281,17 +195,20 @@ def false_alarm_probability(p: ShiftDetectorParameters, rounds: int) -> float:
             math.exp(-2.0 * a * s) for a, s in zip(offsets, slopes, strict=True)
         )
     selections = rounds.bit_length() - 1  # at local rounds 2, 4, 8, ...
-    events = 1.0 if p.selection_scale == 0.0 else 2.0  # chance, and noise
+    events = 1.0 if bias_noise(plan) == 0.0 else 2.0  # chance, and noise
     wrong = events * selections * math.exp(-p.log_selection)
-    return min(1.0, p.experts * (crossings + wrong) + _noise_exceeds(p, rounds, threshold))
+    return min(1.0, p.experts * (crossings + wrong) + _noise_exceeds(plan, rounds, threshold))
 
 
-def _noise_exceeds(p: ShiftDetectorParameters, rounds: int, threshold: float) -> float:
+def _noise_exceeds(plan: DetectorPlan, rounds: int, threshold: float) -> float:
     """Return the probability that query noise exceeds threshold and threshold noise, ever."""
-    b1, b2 = p.threshold_noise_scale, p.query_noise_scale
-    if b2 == 0.0 and (b1 == 0.0 or p.noise == "exponential"):
+    tests = find_tests(plan)
+    if tests is None:
         return 0.0
-    if p.noise == "exponential":
+    b1, b2 = tests.threshold_scale, tests.query_scale
+    if b2 == 0.0 and (b1 == 0.0 or tests.law == "exponential"):
+        return 0.0
+    if tests.law == "exponential":
         return min(1.0, rounds * math.exp(-threshold / b2))
     if b1 == 0.0 or b2 == 0.0:
         return 1.0
@@ -302,18 +219,18 @@ def _noise_exceeds(p: ShiftDetectorParameters, rounds: int, threshold: float) ->
     return min(1.0, 0.5 * tails)
 
 
-def regret_of(
-    p: ShiftDetectorParameters, rounds: int, shifts: int
-) -> tuple[float, dict[str, float]]:
+def regret_of(plan: DetectorPlan, rounds: int, shifts: int) -> tuple[float, dict[str, float]]:
     """Return the bound on the expected regret, infinite if there is no claim, and its terms."""
+    p, tests = plan.tuning, find_tests(plan)
     if p.experts == 1:
         return 0.0, {}
-    if not p.detects:
+    if tests is None:
         if shifts > 0:
             return math.inf, {}
-        terms = regret_terms(p.experts, rounds, p.selection_scale, p.selection)
+        law, scale = find_noise(plan.mechanism)
+        terms = regret_terms(p.experts, rounds, scale, law)
         return min(float(rounds), math.fsum(terms.values())), terms
-    beta = false_alarm_probability(p, rounds)
+    beta = false_alarm_probability(plan, rounds)
     if beta >= 1.0:
         return math.inf, {}
     changes = min(shifts, rounds - 1)
@@ -322,25 +239,25 @@ def regret_of(
     pieces = instances + changes
     blocks, chance = _chance(p, rounds, rounds / pieces)
     more, longest = _long_windows(p, rounds)
-    laplace = p.noise == "laplace"
+    laplace = tests.law == "laplace"
     largest_noise = 1.0 + math.log(instances)  # of all instances, in units of its scale
     noise = instances * (0.5 if laplace else 1.0) + changes * largest_noise
-    tests = pieces * blocks + more
+    count = pieces * blocks + more
     terms = {
-        "bias of selections": instances * _bias_sum(p, rounds / instances),
+        "bias of selections": instances * _bias_sum(plan, rounds / instances),
         "windows": pieces * chance + more * longest,
-        "threshold": tests * p.threshold * p.threshold_scale,
-        "threshold noise": p.threshold_noise_scale * (blocks * noise + more * largest_noise),
+        "threshold": count * p.threshold * p.threshold_scale,
+        "threshold noise": tests.threshold_scale * (blocks * noise + more * largest_noise),
         "alarms": alarms + 1.0,
-        "rounding": p.rounding() * (6.0 * rounds + 2.0 * tests),
+        "rounding": p.rounding() * (6.0 * rounds + 2.0 * count),
     }
     if laplace:
-        largest = tests * math.log(rounds) + 0.5
-        terms["query noise"] = p.query_noise_scale * largest
+        largest = count * math.log(rounds) + 0.5
+        terms["query noise"] = tests.query_scale * largest
     return min(float(rounds), math.fsum(terms.values())), terms
 
 
-def _chance(p: ShiftDetectorParameters, rounds: int, length: float) -> tuple[int, float]:
+def _chance(p: DetectorTuning, rounds: int, length: float) -> tuple[int, float]:
     """Return the tests that cover a piece, and what they allow for chance in all."""
     if p.windows == "dyadic":
         # At most two blocks of each length; the sum of the square roots is geometric.
@@ -351,7 +268,7 @@ def _chance(p: ShiftDetectorParameters, rounds: int, length: float) -> tuple[int
     return 1, _allowed(p, length)
 
 
-def _long_windows(p: ShiftDetectorParameters, rounds: int) -> tuple[int, float]:
+def _long_windows(p: DetectorTuning, rounds: int) -> tuple[int, float]:
     """Return how many tests of the longest windows come on top, and what each allows for chance.
 
     Pieces of w rounds together hold at most T/M windows of the largest length M. Each piece has one
@@ -364,20 +281,20 @@ def _long_windows(p: ShiftDetectorParameters, rounds: int) -> tuple[int, float]:
     return (rounds // p.reach() if rounds > p.reach() else 0), _allowed(p, float(p.reach()))
 
 
-def _allowed(p: ShiftDetectorParameters, length: float) -> float:
+def _allowed(p: DetectorTuning, length: float) -> float:
     """Return what a window is allowed for chance by the lowest of the tangents."""
     offsets, slopes = p.window_lines()
     return min(a + s * length for a, s in zip(offsets, slopes, strict=True))
 
 
-def _bias_sum(p: ShiftDetectorParameters, length: float) -> float:
+def _bias_sum(plan: DetectorPlan, length: float) -> float:
     """Return G(n), what is allowed in the first n rounds of an instance; linear in between."""
-    total = min(length, 1.0) * p.bias(0)
+    total = min(length, 1.0) * bias(plan, 0)
     m = 1
     while 2 * m <= length:
-        total += min(2.0 * m, length - 2 * m + 1) * p.bias(m)
+        total += min(2.0 * m, length - 2 * m + 1) * bias(plan, m)
         m *= 2
     # The last partial step: rounds 2m, ... of an epoch that has begun, but not reached 2m.
     if length > 1.0 and 2 * m - 1 < length < 2 * m:
-        total += (length - (2 * m - 1)) * p.bias(m)
+        total += (length - (2 * m - 1)) * bias(plan, m)
     return total

@@ -18,6 +18,6 @@ def norm_name(q: float) -> str:
     return "linf" if q == math.inf else f"l{q:g}"
 
 
-def noise_in_words(noise: str, order: float) -> str:
-    """Return "Gaussian noise" or "generalized Gaussian noise of order r"."""
-    return "Gaussian noise" if noise == "gaussian" else f"generalized Gaussian noise, r = {order:g}"
+def noise_in_words(order: float) -> str:
+    """Return "Gaussian noise" for order 2, or "generalized Gaussian noise, r = 3"."""
+    return "Gaussian noise" if order == 2.0 else f"generalized Gaussian noise, r = {order:g}"

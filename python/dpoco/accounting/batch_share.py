@@ -17,28 +17,35 @@ expert privately", algorithm 3, corrected.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
 
-from dpoco._validation import LARGEST_HORIZON, MissingHorizonError, choice, positive_int
-from dpoco.accounting._share_regret import Noise, Schedule, ShareRegret, plan, regret_of
+from dpoco._validation import (
+    LARGEST_HORIZON,
+    MissingHorizonError,
+    choice,
+    positive_float,
+    positive_int,
+    real_float,
+    whole_number,
+)
+from dpoco.accounting._share_regret import Noise, Schedule, ShareRegret, regret_of, search
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.conditions import CLIPPED_LOSSES
+from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.lattice import LATTICE_NOISES, NUMERICS, batch_grid
 from dpoco.accounting.noisy_max import raised_until
-from dpoco.accounting.parameters import Parameters, at_least, one_of
-from dpoco.accounting.regret_bounds import uniform_is_as_good
+from dpoco.accounting.plan import Forecast, Plan
 from dpoco.accounting.release import DEFAULT_NUMERICS
-from dpoco.accounting.statement import expert_guarantee, expert_mechanism
+from dpoco.accounting.statement import expert_guarantee
 from dpoco.accounting.truncation import charged_gaussian_mu, truncation_mass
 from dpoco.errors import CalibrationError
-from dpoco.privacy.mechanisms.base import Mechanism, Nothing
+from dpoco.privacy.mechanisms.base import Nothing
 from dpoco.privacy.mechanisms.batch_release import BatchRelease, movement
+from dpoco.privacy.records import Description, limits
 
-__all__ = ["BatchShareParameters", "calibrate", "guarantee", "mechanism_of",
-           "noise_scale", "regret", "with_numerics"]  # fmt: skip
+__all__ = ["SharePlan", "ShareTuning", "calibrate", "find_noise", "guarantee", "make_plan",
+           "noise_scale", "regret"]  # fmt: skip
 
-guarantee, mechanism_of = expert_guarantee, expert_mechanism
 ADVERSARIES = ("oblivious", "adaptive")
 # In words, and the norm that a sum moves in.
 LAWS = {
@@ -51,109 +58,51 @@ LAWS = {
 _LARGEST_RESPONSE = 700.0  # epsilon of one randomised response: e^-epsilon must be a double
 
 
-@dataclass(frozen=True, kw_only=True)
-class BatchShareParameters(Parameters):
-    """Parameters of the batched share.
+@dataclass(frozen=True)
+class ShareTuning(Description):
+    """Public numbers of the batched share.
 
     Attributes
     ----------
     experts : int
-        N.
+        N, at most 2^32.
     horizon : int or None
         Rounds T; None for an endless stream.
     switches : int
         S of the sequences of experts that the regret bound compares with.
-    calibration : {"tight", "paper"}
-        "paper": the published update, with weights kept above `floor` instead of shared.
-    noise : {"knorm", "gaussian", "laplace", "coordinate_rr", "none"}
-        What is added to the sum of a batch of losses; "coordinate_rr": randomised response on one
-        coordinate instead; "none": no privacy.
-    noise_scale : float
-        "knorm": k in the density exp(-max |z| / k); standard deviation of "gaussian"; scale of
-        "laplace"; 1 / epsilon of "coordinate_rr"; 0 for "none".
-    learning_rate : float
-        eta, per unit of loss.
+    adversary : {"oblivious", "adaptive"}
+        Streams that the stated bound is for: fixed in advance, or any.
     batch : int
         Rounds B between two updates.
+    learning_rate : float
+        eta, per unit of loss.
     share_rate : float
-        sigma, in [0, 1 - 1/N].
+        sigma, 0 or in [1e-100, 1 - 1/N].
     floor : float
-        Least weight, in [0, 1/N]; 0 but for the paper's update.
-    regret_bound : float or None
-        Bound on the expected regret against at most S switches, in losses of [0, 1]. Derived, as is
-        everything below; None for no claim.
-    regret_terms : dict of str to float
-        Terms that add up to it.
-    regret_scope : {"oblivious", "adaptive"}
-        Streams it holds for: fixed in advance, or any.
-    numerics : {"float", "lattice"}
-        Arithmetic of sums and noise: doubles, whose rounding is not part of the guarantee, or exact
-        integers, for "gaussian" and "laplace".
+        Least weight, 0 or in [1e-100, 1/N]: the published update, which keeps weights above it
+        instead of sharing them.
     """
 
-    kind: ClassVar[str] = "dpoco.batch_share_parameters"
-    version: ClassVar[int] = 2
-
-    experts: int = at_least(1, 2**32)
+    kind = "share_tuning"
+    experts: int
     horizon: int | None
-    switches: int = at_least(0, LARGEST_HORIZON)
-    calibration: str = one_of("tight", "paper", default="tight")
-    noise: str = one_of(*LAWS, default="none")
-    noise_scale: float = at_least(0.0, default=0.0)
-    learning_rate: float
+    adversary: str
     batch: int
-    share_rate: float = at_least(0.0, 1.0)
-    floor: float = at_least(0.0, 1.0, default=0.0)
-    regret_bound: float | None = at_least(0.0, infinite=True, default=None)
-    regret_terms: dict[str, float] = field(default_factory=dict)
-    regret_scope: str = one_of(*ADVERSARIES)
-    numerics: str = one_of(*NUMERICS, default="float")
+    learning_rate: float
+    switches: int = limits(zero=True)
+    share_rate: float = limits(zero=True)
+    floor: float = limits(zero=True)
 
     def __post_init__(self) -> None:
         """Check that the fields fit each other, too."""
         super().__post_init__()
+        self.check_choice("adversary", ADVERSARIES)
         n, share, floor = self.experts, self.share_rate, self.floor
-        if (self.noise_scale == 0.0) != (self.noise == "none"):
-            raise ValueError("noise_scale must be 0 for noise 'none', and for no other")
-        response = self.noise == "coordinate_rr"
-        if response and (self.batch != 1 or self.noise_scale < 1.0 / _LARGEST_RESPONSE):
-            raise ValueError("noise 'coordinate_rr' needs batch 1 and noise_scale >= 1/700")
+        positive_int("experts", n, maximum=2**32)
         if share != 0.0 and not 1e-100 <= share <= 1.0 - 1.0 / n:
             raise ValueError(f"share_rate must be 0 or in [1e-100, 1 - 1/experts]; got {share!r}")
-        if floor != 0.0 and not 1e-100 <= floor <= 1.0 / n:
+        if floor != 0.0 and (share != 0.0 or not 1e-100 <= floor <= 1.0 / n):
             raise ValueError(f"floor must be 0 or in [1e-100, 1/experts]; got {floor!r}")
-        if self.calibration == "tight" and floor != 0.0:
-            raise ValueError("a floor belongs to calibration 'paper'")
-        if self.calibration == "paper" and (self.noise, self.batch, share) != ("laplace", 1, 0.0):
-            raise ValueError("calibration 'paper' has Laplace noise, batch 1 and no sharing")
-        try:
-            _ = self.grid
-        except CalibrationError as error:
-            raise ValueError(str(error)) from None
-
-    @property
-    def grid(self) -> float:
-        """Spacing of the lattice that losses, sums and noise lie on; 0 for doubles."""
-        if self.numerics == "float" or not self.private:
-            return 0.0
-        if self.noise not in LATTICE_NOISES:
-            raise ValueError("numerics 'lattice' is for noise 'gaussian' and 'laplace'")
-        return batch_grid(self.experts, self.noise, self.noise_scale, self.batch)
-
-    @property
-    def private(self) -> bool:
-        """Whether the sums are released with any noise."""
-        return self.noise != "none"
-
-    @property
-    def noise_dominates(self) -> bool:
-        """Whether noise makes the regret bound no better than that of uniform draws."""
-        return self.private and uniform_is_as_good(self.experts, self.horizon, self.regret_bound)
-
-    @property
-    def adversary(self) -> str:
-        """The streams that `regret_bound` holds for: `regret_scope`."""
-        return self.regret_scope
 
     @property
     def releases(self) -> int | None:
@@ -162,55 +111,60 @@ class BatchShareParameters(Parameters):
             return 0
         return None if self.horizon is None else (self.horizon - 1) // self.batch
 
-    def mechanism(self) -> Mechanism:
-        """Return what is released: a noisy sum a batch."""
-        if self.releases == 0:
-            return Nothing("no decision depends on a sum")
-        law = {"coordinate_rr": "response", "none": "knorm"}.get(self.noise, self.noise)
-        return BatchRelease(
-            experts=self.experts,
-            law=law,
-            scale=self.noise_scale,
-            batch=self.batch,
-            grid=self.grid,
-        )
 
-    def stated(self, mechanism: Mechanism) -> dict[str, Any]:
-        """Return further fields of the guarantee."""
-        n, bounds = self.experts, None
-        if self.horizon is not None:
-            bounds = regret(n, self, self.horizon)
-        words = LAWS[self.noise]
-        details: dict[str, float | str | None] = {
-            "learning rate": self.learning_rate,
-            "batch": float(self.batch),
-            "share rate": self.share_rate,
-        }
-        if self.floor:
-            details["least weight"] = self.floor
-        if bounds is not None:
-            details["regret bound, losses fixed in advance"] = bounds.oblivious
-            details["regret bound, all losses"] = bounds.adaptive
-            terms = bounds.terms_for(self.adversary)
-            details.update({f"regret: {name}": value for name, value in terms.items()})
-        conditions: tuple[str, ...] = (CLIPPED_LOSSES, "Each round enters one sum.")
-        claimed = None
-        if self.calibration == "paper" and not isinstance(mechanism, Nothing):
-            claimed = (1.0 / self.noise_scale, 0.0)
-            conditions += (
-                f"AS PRINTED the budget of {claimed[0]:.6g} would be spent {n} times, since every "
-                f"round releases {n} losses, each with noise for one.",
-            )
-        return {
-            "released": f"the decisions among {n} experts by weights on noisy sums of losses "
-            f"({words}, batches of {self.batch})",
-            "reference": "one noisy sum per record; docs/privacy/batch_share.md",
-            "conditions": conditions,
-            "claimed": claimed,
-            "regret_bound": None if bounds is None else bounds.bound(self.adversary),
-            "regret_scope": None if bounds is None or not self.private else self.adversary,
-            "details": details,
-        }
+SharePlan = Plan[BatchRelease | Nothing, ShareTuning, Forecast]
+
+
+def find_noise(plan: SharePlan) -> Noise:
+    """Return what is added to the sums, as the bounds on regret take it."""
+    drawn, n = plan.mechanism.part(BatchRelease), plan.tuning.experts
+    if drawn is None or drawn.scale == 0.0:
+        return Noise("none", 0.0, n)
+    return Noise("coordinate_rr" if drawn.law == "response" else drawn.law, drawn.scale, n)
+
+
+def guarantee(
+    plan: SharePlan, *, budget: Budget | float | None = None, seeded: bool = False
+) -> Guarantee:
+    """Return what any plan guarantees, computed from its mechanism; see `expert_guarantee`."""
+    own, noise = plan.tuning, find_noise(plan)
+    bounds = None if own.horizon is None else regret(plan, own.horizon)
+    details: dict[str, float | str | None] = {
+        "learning rate": own.learning_rate,
+        "batch": float(own.batch),
+        "share rate": own.share_rate,
+    }
+    if own.floor:
+        details["least weight"] = own.floor
+    if bounds is not None:
+        details["regret bound, losses fixed in advance"] = bounds.oblivious
+        details["regret bound, all losses"] = bounds.adaptive
+        terms = bounds.terms_for(own.adversary)
+        details.update({f"regret: {name}": value for name, value in terms.items()})
+    conditions: tuple[str, ...] = (CLIPPED_LOSSES, "Each round enters one sum.")
+    claimed = None
+    if own.floor and noise.scale > 0.0:
+        claimed = (1.0 / noise.scale, 0.0)
+        conditions += (
+            f"AS PRINTED the budget of {claimed[0]:.6g} would be spent {own.experts} times, since "
+            f"every round releases {own.experts} losses, each with noise for one.",
+        )
+    return expert_guarantee(
+        plan.mechanism,
+        own.experts,
+        own.horizon,
+        None if bounds is None else bounds.bound(own.adversary),
+        None if bounds is None or noise.law == "none" else own.adversary,
+        budget=budget,
+        seeded=seeded,
+        details=details,
+        released=f"the decisions among {own.experts} experts by weights on noisy sums of losses "
+        f"({LAWS[noise.law]}, batches of {own.batch})",
+        reference="one noisy sum per record; docs/privacy/batch_share.md",
+        conditions=conditions,
+        claimed=claimed,
+        calibration="paper" if own.floor else "tight",
+    )
 
 
 def calibrate(
@@ -226,7 +180,7 @@ def calibrate(
     share_rate: float | None = None,
     nominal_horizon: int | None = None,
     numerics: str = DEFAULT_NUMERICS,
-) -> BatchShareParameters:
+) -> SharePlan:
     """Return the least noise that meets `budget`, and the schedule of the least regret bound.
 
     Parameters
@@ -276,22 +230,29 @@ def calibrate(
     if noise == "coordinate_rr" and batch not in (None, 1):
         raise ValueError("noise 'coordinate_rr' needs batch 1")
     # What is free is searched for below.
-    given = BatchShareParameters(
+    given = ShareTuning(
         experts=n,
-        horizon=horizon,
-        switches=switches,
-        learning_rate=1.0 if learning_rate is None else learning_rate,
-        batch=1 if batch is None else batch,
-        share_rate=0.0 if share_rate is None else share_rate,
-        regret_scope=adversary,
+        horizon=None if horizon is None else positive_int("horizon", horizon),
+        switches=whole_number("switches", switches, high=LARGEST_HORIZON),
+        adversary=adversary,
+        batch=1 if batch is None else positive_int("batch", batch),
+        learning_rate=1.0
+        if learning_rate is None
+        else positive_float("learning_rate", learning_rate),
+        share_rate=0.0 if share_rate is None else real_float("share_rate", share_rate),
+        floor=0.0,
     )
     rounds = given.horizon
     if nominal_horizon is not None:
         rounds = positive_int("nominal_horizon", nominal_horizon)
     laws = _candidates(n, noise, budget, known=rounds is not None)
     if rounds is not None:
-        free = (batch, learning_rate, share_rate)
-        plans = [(plan(law, rounds, given.switches, adversary, *free), law) for law in laws]
+        free = (
+            None if batch is None else given.batch,
+            None if learning_rate is None else given.learning_rate,
+            None if share_rate is None else given.share_rate,
+        )
+        plans = [(search(law, rounds, given.switches, adversary, *free), law) for law in laws]
         # The first law is purely private: another must be strictly better.
         (_, best), law = min(plans, key=lambda found: found[0][0])
         given = replace(given, **best._asdict())
@@ -303,7 +264,38 @@ def calibrate(
                 "an endless stream (horizon=None) needs batch, learning_rate and, with switches, "
                 "share_rate, or a nominal_horizon to choose them for"
             )
-    return with_numerics(replace(given, noise=law.law, noise_scale=law.scale), numerics)
+    return make_plan(given, law, numerics)
+
+
+def make_plan(tuning: ShareTuning, noise: Noise, numerics: str) -> SharePlan:
+    """Return the plan with this noise, in the arithmetic asked for.
+
+    Raises
+    ------
+    ValueError
+        If "lattice" is asked for with a noise that has none.
+    CalibrationError
+        If no grid suits noise and batch.
+    """
+    law, grid = {"coordinate_rr": "response", "none": "knorm"}.get(noise.law, noise.law), 0.0
+    if numerics == "lattice" and noise.law not in ("none", *LATTICE_NOISES):
+        raise ValueError("numerics 'lattice' is for noise 'gaussian' and 'laplace'")
+    if numerics != "float" and noise.law in LATTICE_NOISES:
+        try:
+            grid = batch_grid(noise.experts, law, noise.scale, tuning.batch)
+        except CalibrationError:
+            if numerics == "lattice":
+                raise
+    drawn: BatchRelease | Nothing = Nothing("no decision depends on a sum")
+    if tuning.releases != 0:
+        drawn = BatchRelease(
+            experts=tuning.experts, law=law, scale=noise.scale, batch=tuning.batch, grid=grid
+        )
+    made = Plan(drawn, tuning, Forecast(None, tuning.adversary))
+    bounds = None if tuning.horizon is None else regret(made, tuning.horizon)
+    if bounds is None:
+        return made
+    return replace(made, forecast=Forecast(bounds.bound(tuning.adversary), tuning.adversary))
 
 
 def noise_scale(experts: int, noise: str, budget: Budget) -> float:
@@ -326,16 +318,16 @@ def noise_scale(experts: int, noise: str, budget: Budget) -> float:
     return raised_until(factor / epsilon, lambda scale: factor / scale <= epsilon)
 
 
-def regret(experts: int, parameters: BatchShareParameters, rounds: int) -> ShareRegret | None:
-    """Return the regret bounds of `plan` after `rounds` rounds; None for the paper's update.
+def regret(plan: SharePlan, rounds: int) -> ShareRegret | None:
+    """Return the regret bounds of a plan after `rounds` rounds; None for the paper's update.
 
     For an endless stream every `rounds` is covered; bounds hold for each of them.
     """
-    p = parameters
-    if p.calibration == "paper":
+    own = plan.tuning
+    if own.floor:
         return None
-    schedule = Schedule(p.batch, p.learning_rate, p.share_rate)
-    return regret_of(Noise(p.noise, p.noise_scale, experts), rounds, p.switches, schedule)
+    schedule = Schedule(own.batch, own.learning_rate, own.share_rate)
+    return regret_of(find_noise(plan), rounds, own.switches, schedule)
 
 
 def _candidates(experts: int, noise: str, budget: Budget | None, *, known: bool) -> list[Noise]:
@@ -354,28 +346,3 @@ def _candidates(experts: int, noise: str, budget: Budget | None, *, known: bool)
             return laws
     # Without a horizon there is no bound to compare by: the smaller variance.
     return laws if known else [min(laws, key=lambda each: each.variance)]
-
-
-def with_numerics(p: BatchShareParameters, numerics: str) -> BatchShareParameters:
-    """Return the parameters in the arithmetic asked for, and with their bound on regret.
-
-    Raises
-    ------
-    ValueError
-        If "lattice" is asked for with a noise that has none.
-    CalibrationError
-        If no grid suits noise and batch.
-    """
-    if numerics == "lattice" or (numerics == "auto" and p.noise in LATTICE_NOISES):
-        try:
-            if p.noise in LATTICE_NOISES:
-                batch_grid(p.experts, p.noise, p.noise_scale, p.batch)
-            p = replace(p, numerics="lattice")
-        except CalibrationError:
-            if numerics == "lattice":
-                raise
-    bounds = None if p.horizon is None else regret(p.experts, p, p.horizon)
-    if bounds is None:
-        return p
-    scope = p.adversary
-    return replace(p, regret_bound=bounds.bound(scope), regret_terms=bounds.terms_for(scope))

@@ -17,22 +17,23 @@ expert privately", algorithm 1 (an argmin where it prints an argmax) and theorem
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, TypeVar
+from typing import Any
 
-from dpoco._validation import choice, positive_int
+from dpoco._validation import choice, positive_int, whole_number
 from dpoco.accounting.budget import Budget
+from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.noisy_max import mean_excess, scale_for, selection_budget
-from dpoco.accounting.parameters import Parameters, at_least, one_of
-from dpoco.accounting.regret_bounds import endless_regret
-from dpoco.accounting.statement import check_experts, expert_guarantee, expert_mechanism
+from dpoco.accounting.plan import Forecast, Plan
+from dpoco.accounting.regret_bounds import RegretBound, endless_regret
+from dpoco.accounting.statement import expert_guarantee
 from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Parts
-from dpoco.privacy.mechanisms.selections import LossSums, Selections
+from dpoco.privacy.mechanisms.selections import LossSums, Selections, ThresholdTests
+from dpoco.privacy.records import Description, limits
 
-__all__ = ["EpochSelectorParameters", "calibrate", "guarantee", "mechanism_of",
-           "regret_bound", "regret_terms"]  # fmt: skip
+__all__ = ["SelectorPlan", "SelectorTuning", "calibrate", "guarantee", "regret", "regret_terms"]
 
-guarantee, mechanism_of = expert_guarantee, expert_mechanism
 SELECTIONS = ("exponential", "gumbel", "laplace")
 # Of losses in [0, 1], to which learners scale what they clip.
 LOSS_SUMS = LossSums(1.0)
@@ -41,103 +42,109 @@ LARGEST_EXPERTS = 2**32
 ROUNDING = 2.0**-45
 
 
-@dataclass(frozen=True, kw_only=True)
-class EpochSelectorParameters(Parameters):
-    """Parameters of the selector on epochs.
+@dataclass(frozen=True)
+class SelectorTuning(Description):
+    """Public numbers of the selector on epochs.
 
     Attributes
     ----------
     experts : int
-        N.
+        N, at most 2^32.
     horizon : int or None
         Rounds T; None is 10^12.
-    calibration : {"tight", "corrected", "paper"}
-        The last two are the published Laplace noise.
-    selection : {"exponential", "gumbel", "laplace"}
-        Law of the noise.
-    scale : float
-        Scale b of one noise variate, in units of losses in [0, 1]; 0 means no noise.
     first : int or None
         Expert of the first round; None draws it uniformly.
-    regret_bound : float or None
-        Bound on the expected regret to the best expert over the horizon, for independent losses of
-        one law in [0, 1]; None without a horizon. Derived, as is what follows.
-    regret_terms : dict of str to float
-        Terms that add up to it, unless the number of rounds is smaller.
-    regret_scope : {"stationary"}
-        Losses it holds for.
     """
 
-    kind: ClassVar[str] = "dpoco.epoch_selector_parameters"
-    pieces: ClassVar[str] = "epochs"
-
-    experts: int = at_least(1, LARGEST_EXPERTS)
+    kind = "selector_tuning"
+    experts: int
     horizon: int | None
-    calibration: str = one_of("tight", "corrected", "paper", default="tight")
-    selection: str = one_of(*SELECTIONS)
-    scale: float = at_least(0.0)
-    first: int | None = at_least(0)
-    regret_bound: float | None = at_least(0.0, default=None)
-    regret_terms: dict[str, float]
-    regret_scope: str = one_of("stationary", default="stationary")
+    first: int | None = limits(zero=True)
 
     def __post_init__(self) -> None:
-        """Check that the fields fit each other, too."""
+        """Refuse a first expert that does not exist."""
         super().__post_init__()
+        positive_int("experts", self.experts, maximum=LARGEST_EXPERTS)
         check_first(self.first, self.experts)
-
-    @property
-    def private(self) -> bool:
-        """Whether there is a guarantee: there is noise, or nothing depends on the data."""
-        return self.scale > 0.0 or self.experts == 1 or self.horizon == 1
-
-    @property
-    def assumed(self) -> dict[str, float]:
-        """What the bound on regret is for, besides its scope."""
-        return {}
-
-    def regret(self, rounds: int | None = None) -> tuple[float, dict[str, float]]:
-        """Return the bound on regret over `rounds` (default: the horizon), and its terms."""
-        length = positive_int("rounds", self.horizon if rounds is None else rounds)
-        terms = self._regret_terms(length)
-        return min(float(length), math.fsum(terms.values())), terms
-
-    def _regret_terms(self, rounds: int) -> dict[str, float]:
-        return regret_terms(self.experts, rounds, self.scale, self.selection)
-
-    def mechanism(self) -> Mechanism:
-        """Return what is drawn: a round's losses enter the selection of one epoch."""
-        if self.experts == 1 or self.horizon == 1:
-            return Nothing("there is nothing to select from, or nothing to select by")
-        each = Selections(
-            law=self.selection, scores=LOSS_SUMS, scale=self.scale, rounds=1, exponent=0.0
-        )
-        return Parts("instances", (each,), "epoch_selector")
-
-    def stated(self, mechanism: Mechanism) -> dict[str, Any]:
-        """Return further fields of the guarantee."""
-        bound, terms = (None, {}) if self.horizon is None else self.regret()
-        among = f"among {self.experts} experts ({self.selection} noise)"
-        return {
-            "released": f"the decisions of selection on {self.pieces} {among}",
-            "reference": f"noisy argmin on disjoint {self.pieces}; docs/privacy/epoch_selector.md",
-            "regret_bound": bound,
-            "regret_scope": self.regret_scope,
-            "details": {
-                **self.assumed,
-                **{f"regret: {name}": value for name, value in terms.items()},
-                **(endless_regret(lambda t: self.regret(t)[0]) if self.horizon is None else {}),
-            },
-        }
-
-
-Selector = TypeVar("Selector", bound=EpochSelectorParameters)
 
 
 def check_first(first: int | None, experts: int) -> None:
     """Raise `ValueError` unless the expert of the first round, if there is one, exists."""
     if first is not None and first >= experts:
         raise ValueError(f"first must be below the number of experts, {experts}; got {first}")
+
+
+SelectorPlan = Plan[Parts | Nothing, SelectorTuning, Forecast]
+
+
+def find_noise(mechanism: Mechanism) -> tuple[str, float]:
+    """Return law and scale of the noise that selects; scale 0 where nothing is selected."""
+    drawn = mechanism.part(Selections)
+    return ("exponential", 0.0) if drawn is None else (drawn.law, drawn.scale)
+
+
+def draw_instances(
+    tuning: Any, law: str, scale: float, tests: ThresholdTests | None, lemma: str
+) -> Parts | Nothing:
+    """Return what a selector draws: instances of which a round belongs to one."""
+    if tuning.experts == 1 or tuning.horizon == 1:
+        return Nothing("there is nothing to select from, or nothing to select by")
+    each = Selections(law=law, scores=LOSS_SUMS, scale=scale, rounds=1, exponent=0.0)
+    return Parts("instances", (each if tests is None else Parts("together", (each, tests)),), lemma)
+
+
+def regret(plan: SelectorPlan, rounds: int | None = None) -> RegretBound:
+    """Return a bound on the expected regret after `rounds` (default: the horizon, if any).
+
+    In expectation over losses that are drawn independently from one law on [0, 1]^N and over the
+    learner's noise; against the expert that turns out best.
+    """
+    length = positive_int("rounds", plan.tuning.horizon if rounds is None else rounds)
+    law, scale = find_noise(plan.mechanism)
+    terms = regret_terms(plan.tuning.experts, length, scale, law)
+    return RegretBound(min(float(length), math.fsum(terms.values())), terms, "stationary")
+
+
+def state_selector(
+    plan: Plan[Any, Any, Any],
+    bound: Callable[[int], RegretBound],
+    pieces: str,
+    assumed: dict[str, float],
+    *,
+    budget: Budget | float | None,
+    seeded: bool,
+) -> Guarantee:
+    """Return the guarantee of a selector on these pieces; `bound` takes a number of rounds."""
+    own, law = plan.tuning, find_noise(plan.mechanism)[0]
+    details: dict[str, Any] = dict(assumed)
+    regret = None if own.horizon is None else bound(own.horizon)
+    if regret is None:
+        details |= endless_regret(lambda rounds: bound(rounds).total)
+    else:
+        details |= {f"regret: {name}": value for name, value in regret.terms.items()}
+    return expert_guarantee(
+        plan.mechanism,
+        own.experts,
+        own.horizon,
+        None if regret is None else regret.total,
+        bound(1).scope,
+        budget=budget,
+        seeded=seeded,
+        details=details,
+        released=f"the decisions of selection on {pieces} among {own.experts} experts "
+        f"({law} noise)",
+        reference=f"noisy argmin on disjoint {pieces}; docs/privacy/epoch_selector.md",
+        calibration="paper" if law == "laplace" else "tight",
+    )
+
+
+def guarantee(
+    plan: SelectorPlan, *, budget: Budget | float | None = None, seeded: bool = False
+) -> Guarantee:
+    """Return what any plan guarantees, computed from its mechanism; see `expert_guarantee`."""
+    return state_selector(
+        plan, lambda rounds: regret(plan, rounds), "epochs", {}, budget=budget, seeded=seeded
+    )
 
 
 def calibrate(
@@ -147,7 +154,7 @@ def calibrate(
     budget: Budget | None,
     selection: str | None = None,
     first: int | None = None,
-) -> EpochSelectorParameters:
+) -> SelectorPlan:
     """Return the least noise that meets `budget`.
 
     Parameters
@@ -168,41 +175,20 @@ def calibrate(
     ValueError, TypeError
         For bad or contradictory arguments.
     """
-    n = positive_int("experts", experts, maximum=LARGEST_EXPERTS)
     law = "exponential" if selection is None else choice("selection", selection, SELECTIONS)
+    tuning = SelectorTuning(
+        positive_int("experts", experts, maximum=LARGEST_EXPERTS),
+        None if horizon is None else positive_int("horizon", horizon),
+        None if first is None else whole_number("first", first),
+    )
     scale = 0.0
     if budget is not None:
         scale = scale_for(LOSS_SUMS.range, selection_budget(budget, law))
-    bare = EpochSelectorParameters(
-        experts=n,
-        horizon=horizon,
-        selection=law,
-        scale=scale,
-        first=first,
-        regret_terms={},
-    )
-    return with_regret(bare)
-
-
-def with_regret(bare: Selector) -> Selector:
-    """Return parameters with the bound over their horizon, if they have one."""
-    if bare.horizon is None:
-        return bare
-    bound, terms = bare.regret()
-    return replace(bare, regret_bound=bound, regret_terms=terms)
-
-
-def regret_bound(
-    experts: int, parameters: EpochSelectorParameters, *, rounds: int | None = None
-) -> float:
-    """Return a bound on the expected regret after `rounds` (default: the horizon, if any).
-
-    In expectation over losses that are drawn independently from one law on [0, 1]^N and over the
-    learner's noise; against the expert that turns out best. Of `WindowSelectorParameters`: from a
-    law that changes, against sequences, as they say.
-    """
-    check_experts(experts, parameters)
-    return parameters.regret(rounds)[0]
+    drawn = draw_instances(tuning, law, scale, None, "epoch_selector")
+    plan = Plan(drawn, tuning, Forecast(None, "stationary"))
+    if tuning.horizon is None:
+        return plan
+    return replace(plan, forecast=Forecast(regret(plan).total, "stationary"))
 
 
 def regret_terms(experts: int, rounds: int, scale: float, selection: str) -> dict[str, float]:

@@ -209,8 +209,12 @@ def memory_rounds(half_life: float | str | None, horizon: int | None) -> float:
     """Return the half-life that the noise is planned for, and that comparisons have."""
     if isinstance(half_life, float):
         return half_life
-    endless = horizon is None or horizon >= UNBOUNDED_HORIZON
-    return MEMORY * float(ENDLESS if endless else horizon or 1)
+    return MEMORY * float(ENDLESS if _is_endless(horizon) else horizon or 1)
+
+
+def _is_endless(horizon: int | None) -> bool:
+    """Return whether a stream has no horizon, or one so long that it is planned without."""
+    return horizon is None or horizon >= UNBOUNDED_HORIZON
 
 
 def plan_batch(hidden: float, memory: float, horizon: int | None, growth: str | None) -> int:
@@ -262,10 +266,10 @@ def plan_candidates(
     dimension, length : int and float
         d, and the bound on the l2 norm of features.
     """
-    rounds = float(ENDLESS if horizon is None else horizon)
     if half_life == "auto":
+        rounds = float(ENDLESS if _is_endless(horizon) else horizon or 1)
         half_lives = tuple(share * rounds for share in SHARES)
-        if horizon is None:
+        if _is_endless(horizon):
             half_lives = half_lives[1:]  # noise of the total grows without end
     else:
         half_lives = (math.inf if half_life is None else float(half_life),)

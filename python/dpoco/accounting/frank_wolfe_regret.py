@@ -38,9 +38,11 @@ from dpoco.losses import MarginLoss
 from dpoco.privacy.mechanisms.banded import Banded
 from dpoco.privacy.mechanisms.factorisations import Normalised
 from dpoco.privacy.mechanisms.norms import smoothness_constant
+from dpoco.privacy.records import Description, limits
 from dpoco.privacy.special import special_functions
 
-__all__ = ["SCOPE", "Descent", "regret_fields", "selection_error", "sum_error", "sum_rounding"]
+__all__ = ["SCOPE", "Descent", "ErrorForecast", "regret_fields", "selection_error", "sum_error",
+           "sum_rounding"]  # fmt: skip
 
 SCOPE = "stochastic"
 IN_WORDS = (
@@ -51,6 +53,33 @@ IN_WORDS = (
 _SINGLE, _RATIO = 4096, 1.0 + 2.0**-7
 # Factor on row norm times root of the updates, above all roundings of draws and buffers.
 _CARRIED = 64.0
+
+
+@dataclass(frozen=True)
+class ErrorForecast(Description):
+    """What noise is expected to cost a Frank-Wolfe learner.
+
+    Attributes
+    ----------
+    predicted_error : float
+        Bound on the excess loss that noise adds to the last decision.
+    loss_range : float
+        L D, more than which no loss can differ between two decisions.
+    """
+
+    kind = "error_forecast"
+    predicted_error: float = limits(zero=True)
+    loss_range: float = limits(zero=True)
+
+    @property
+    def regret_scope(self) -> str:
+        """The records that bounds on regret hold for."""
+        return SCOPE
+
+    @property
+    def noise_dominates(self) -> bool:
+        """Whether the predicted error exceeds the range of the loss."""
+        return self.predicted_error > self.loss_range
 
 
 @dataclass(frozen=True)

@@ -15,33 +15,38 @@ local clocks and zero records for all arms.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, TypeAlias
+from typing import Any
 
 import numpy as np
 
-from dpoco._validation import LARGEST_HORIZON, choice, positive_int
+from dpoco._validation import choice, positive_int
 from dpoco.accounting import continual_sum, polyhedral_frank_wolfe, tree_frank_wolfe
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.conditions import UNPROVED
+from dpoco.accounting.frank_wolfe_regret import ErrorForecast
 from dpoco.accounting.generalized_gaussian import expected_norm_bound
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.leaf_bounds import L1Geometry
-from dpoco.accounting.linucb import NEIGHBOURS, check_sizes
-from dpoco.accounting.parameters import Parameters, at_least, one_of
-from dpoco.accounting.polyhedral_frank_wolfe import PolyhedralFrankWolfeParameters
+from dpoco.accounting.leaf_bounds import L1Geometry, enforced_leaf_bounds
+from dpoco.accounting.linucb import NEIGHBOURS
+from dpoco.accounting.plan import Plan
+from dpoco.accounting.polyhedral_frank_wolfe import PolyhedralTuning
 from dpoco.accounting.regret_bounds import without_regret
 from dpoco.accounting.statement import stated_delta
-from dpoco.accounting.tree_frank_wolfe import TreeFrankWolfeParameters
+from dpoco.accounting.tree_frank_wolfe import TreeTuning
 from dpoco.accounting.truncation import charged_gaussian_mu
-from dpoco.errors import CalibrationError, StateError
-from dpoco.privacy.mechanisms.base import Parts
+from dpoco.errors import CalibrationError
+from dpoco.privacy.mechanisms.base import Mechanism, Parts
+from dpoco.privacy.mechanisms.bounds import GlmGradient
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
+from dpoco.privacy.mechanisms.selections import Selections, VertexScores
 from dpoco.privacy.neighbours import Neighbours
+from dpoco.privacy.records import Description, limits
 
-__all__ = ["HighDimensionalBanditParameters", "calibrate", "guarantee", "mechanism_of"]
+__all__ = ["ArmsForecast", "ArmsTuning", "BanditPlan", "calibrate", "guarantee", "make_plan"]
 
 LINKS = ("identity", "logistic")
+LOGISTIC = ("logistic", 1.0)  # and the bound of rewards
 _DOMINATES = 0.9  # measured: see `noise_dominates`
 _FEWEST_FORCED = 50
 _POINTS = 200  # of a mean over rounds
@@ -54,10 +59,7 @@ _WHY_UNPROVED = (
 # the next; measured regret of both kinds of arms is equal where that bound is 2.5 times larger.
 _SUM_SHARE = 0.4
 
-ArmParameters: TypeAlias = PolyhedralFrankWolfeParameters | TreeFrankWolfeParameters
-_ARM_KINDS: dict[str, type[ArmParameters]] = {
-    each.kind: each for each in (PolyhedralFrankWolfeParameters, TreeFrankWolfeParameters)
-}
+ArmPlan = Plan[Any, Any, ErrorForecast]
 
 
 def loss_of(link: str, context_bound: float, reward_bound: float) -> Any:
@@ -76,112 +78,52 @@ def arm_horizon(arms: int, horizon: int, forced_rounds: int) -> int:
     return min(forced_rounds, horizon) + max(0, horizon - arms * forced_rounds)
 
 
-@dataclass(frozen=True, kw_only=True)
-class HighDimensionalBanditParameters(Parameters):
-    """Parameters of the high-dimensional bandit.
-
-    The value carries no claim of its own: `dpoco.accounting.high_dimensional_bandit.guarantee`
-    recomputes every privacy quantity from noise scales and enforced bounds.
+@dataclass(frozen=True)
+class ArmsTuning(Description):
+    """What is made of the releases of the arms.
 
     Attributes
     ----------
-    arms, dimension, horizon : int
-        K, d and T.
+    horizon : int
+        T.
     link : {"identity", "logistic"}
         Mean reward of an arm: <x, theta>, or 1/(1 + exp(-<x, theta>)).
-    context_bound : float
-        Contexts are clipped to this maximum norm.
     reward_bound : float
         "identity": rewards are clipped to [-reward_bound, reward_bound]. "logistic": to [0, 1].
-    forced_rounds : int
-        Rounds in which each arm is pulled before there is a choice.
+    arm : TreeTuning or PolyhedralTuning
+        Of each arm, whose horizon is `arm_horizon`.
     gap : float
         Arms whose estimates behind the forced rounds trail by half of it are out; infinite: none.
-    arm : PolyhedralFrankWolfeParameters or TreeFrankWolfeParameters
-        Those of each arm's learner, whose horizon is `arm_horizon`.
+    """
+
+    kind = "high_dimensional_bandit_tuning"
+    horizon: int
+    link: str
+    reward_bound: float
+    arm: TreeTuning | PolyhedralTuning
+    gap: float = limits(zero=True, infinite=True)
+
+    def __post_init__(self) -> None:
+        """Refuse bounds that do not fit the link."""
+        super().__post_init__()
+        loss_of(self.link, 1.0, self.reward_bound)
+
+
+@dataclass(frozen=True)
+class ArmsForecast(Description):
+    """What noise is expected to cost.
+
+    Attributes
+    ----------
     predicted_error : float
         What noise is predicted to cost an arm's estimate, in its mean loss over the rounds.
-        Derived, as is `attainable`.
     attainable : float
         What good coefficients gain over none in the same mean loss, if margins are spread evenly.
     """
 
-    kind: ClassVar[str] = "dpoco.high_dimensional_bandit_parameters"
-
-    arms: int = at_least(1, 2**12)
-    dimension: int
-    horizon: int
-    link: str = one_of(*LINKS)
-    context_bound: float
-    reward_bound: float
-    forced_rounds: int = at_least(0, LARGEST_HORIZON)
-    gap: float = at_least(0.0, infinite=True)
-    arm: ArmParameters
-    predicted_error: float = at_least(0.0)
-    attainable: float = at_least(0.0)
-
-    def __post_init__(self) -> None:
-        """Check that the fields fit each other, too."""
-        super().__post_init__()
-        loss_of(self.link, self.context_bound, self.reward_bound)
-        if self.forced_rounds > self.horizon:
-            raise ValueError(f"forced_rounds must be at most the horizon, {self.horizon}")
-        if getattr(self.arm, "numerics", "float") != "float":
-            raise ValueError("the arms' sums are in doubles: arm must have numerics 'float'")
-        if self.arm.horizon != self.arm_horizon:
-            raise ValueError(
-                f"the arms' learners must have horizon {self.arm_horizon}; got {self.arm.horizon}"
-            )
-
-    @property
-    def arm_horizon(self) -> int:
-        """Rounds N of an arm's clock."""
-        return arm_horizon(self.arms, self.horizon, self.forced_rounds)
-
-    @property
-    def arm_learner(self) -> str:
-        """Kind of the arms' learners: "polyhedral" or "tree"."""
-        return "tree" if isinstance(self.arm, TreeFrankWolfeParameters) else "polyhedral"
-
-    @property
-    def calibration(self) -> str:
-        """How the arms' noise scale was found."""
-        return self.arm.calibration
-
-    @property
-    def selector(self) -> str | None:
-        """How polyhedral arms choose a vertex; None for tree arms."""
-        return getattr(self.arm, "selector", None)
-
-    @property
-    def sum_method(self) -> str | None:
-        """Continual sum of tree arms; None for polyhedral ones."""
-        return getattr(self.arm, "sum_method", None)
-
-    @property
-    def batch(self) -> int:
-        """Rounds of an arm's clock per update of its estimate."""
-        return self.arm.batch
-
-    @property
-    def relation(self) -> str:
-        """What happens to one user's record between neighbours: "replace" or "zero_out"."""
-        return self.arm.relation
-
-    @property
-    def private(self) -> bool:
-        """Whether there is a guarantee: there is noise, or nothing depends on the data."""
-        return self.arm.private
-
-    @property
-    def loss(self) -> Any:
-        """The loss each arm's learner minimises, with the bounds on contexts and rewards."""
-        return loss_of(self.link, self.context_bound, self.reward_bound)
-
-    @property
-    def forced_only(self) -> bool:
-        """Whether the horizon ends before there is a choice."""
-        return self.arms * self.forced_rounds >= self.horizon
+    kind = "high_dimensional_bandit_forecast"
+    predicted_error: float = limits(zero=True)
+    attainable: float = limits(zero=True)
 
     @property
     def noise_dominates(self) -> bool:
@@ -190,20 +132,37 @@ class HighDimensionalBanditParameters(Parameters):
         In all worlds of ``docs/bandits.md`` and ``docs/reproduce.md`` where it is, regret is more
         than 85 % of that of uniform play; where it is not, less.
         """
-        return self.arm.private and self.predicted_error > _DOMINATES * self.attainable
+        return self.predicted_error > _DOMINATES * self.attainable
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able dictionary that `from_dict` restores exactly."""
-        return {**super().to_dict(), "arm": self.arm.to_dict()}
 
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> HighDimensionalBanditParameters:
-        """Return the parameters written by `to_dict`; `StateError` if they are not."""
-        own = record.get("arm") if isinstance(record, Mapping) else None
-        kind = str(own.get("kind")) if isinstance(own, Mapping) else ""
-        if not isinstance(own, Mapping) or kind not in _ARM_KINDS:
-            raise StateError(f"malformed record of {cls.__name__}")
-        return super().from_dict({**record, "arm": _ARM_KINDS[kind].from_dict(own)})
+BanditPlan = Plan[Parts, ArmsTuning, ArmsForecast]
+
+
+def record_bound(part: Mechanism) -> float:
+    """Return the bound on contexts, in the maximum norm, that an arm enforces."""
+    if isinstance(part, GaussianSum) and isinstance(part.summand, GlmGradient):
+        return part.summand.features
+    if isinstance(part, Selections) and isinstance(part.scores, VertexScores):
+        return part.scores.leaf
+    raise TypeError("plan must be one of arms that sum gradients or select vertices")
+
+
+def loss_in(plan: BanditPlan) -> Any:
+    """Return the loss each arm's learner minimises, with the bounds on contexts and rewards."""
+    bound = record_bound(plan.mechanism.parts[0])
+    return loss_of(plan.tuning.link, bound, plan.tuning.reward_bound)
+
+
+def make_plan(
+    arms: int, domain: Any, arm: ArmPlan, loss: Any, forced: int, horizon: int, gap: float
+) -> BanditPlan:
+    """Return the plan of arms that all have this one, with what to expect of them."""
+    link, bound = ("identity", loss.label_bound) if hasattr(loss, "label_bound") else LOGISTIC
+    tuning = ArmsTuning(horizon, link, bound, arm.tuning, gap)
+    margin = loss.feature_bound * L1Geometry(domain).max_norm()
+    forecast = ArmsForecast(noise_error(arm, domain), attainable_gain(link, margin, bound, arms))
+    whole = Parts("one_of", (arm.mechanism,) * arms, "high_dimensional_bandit", forced)
+    return Plan(whole, tuning, forecast, arm.calibration)
 
 
 def forced_of(value: int | None, arms: int, horizon: int, batch: int) -> int:
@@ -229,14 +188,14 @@ def planned_arm(
     batch: Any,
     forced_rounds: Any,
     **options: Any,
-) -> tuple[int, ArmParameters]:
-    """Return an arm's forced rounds, and the parameters of its learner of this kind."""
+) -> tuple[int, ArmPlan]:
+    """Return an arm's forced rounds, and the plan of its learner of this kind."""
     budget, size = options["budget"], batch
     if batch in (None, "auto"):
         size = 1
         if learner == "polyhedral":  # what suits one stream, and each arm is forced half as often
             own = polyhedral_frank_wolfe.calibrate(domain, loss, horizon=horizon, **options)
-            size = min(own.batch, max(1, horizon // (2 * arms)))
+            size = min(arm_batch(own.mechanism), max(1, horizon // (2 * arms)))
     forced = forced_of(forced_rounds, arms, horizon, size)
     clock = arm_horizon(arms, horizon, forced)
     if size == batch and size > clock:
@@ -247,36 +206,41 @@ def planned_arm(
     tree = tree_frank_wolfe.calibrate(domain, loss, numerics="float", **options)
     if budget is not None:
         # The truncated tails of all arms' noise are charged, not those of one only.
-        tails = arms * tree_frank_wolfe.mechanism_of(domain, loss, tree).mass
-        mu = charged_gaussian_mu(budget, min(1.0, tails))
-        scale, error = (v * (tree.mu / mu) for v in (tree.noise_scale, tree.predicted_error))
-        tree = replace(tree, mu=mu, noise_scale=scale, predicted_error=error)
+        total = tree.mechanism
+        one, all_arms = (
+            charged_gaussian_mu(budget, tails)
+            for tails in (total.mass, min(1.0, arms * total.mass))
+        )
+        total = replace(total, scale=total.scale * (one / all_arms))
+        tree = tree_frank_wolfe.make_plan(domain, loss, total, tree.tuning)
     return forced, tree
 
 
-def noise_error(own: ArmParameters, domain: Any) -> float:
+def noise_error(arm: ArmPlan, domain: Any) -> float:
     """Return the predicted excess loss that noise causes, as a mean over an arm's clock.
 
     An update costs no more than the range of the loss, however much noise there is.
     """
-    view = L1Geometry(domain)
-    updates = own.horizon // own.batch
+    view, own = L1Geometry(domain), arm.mechanism
+    updates = own.rounds if isinstance(own, Selections) else own.pushes
     at = np.unique(np.geomspace(1.0, updates, _POINTS).astype(np.int64))
-    if isinstance(own, PolyhedralFrankWolfeParameters):
-        errors = view.excess(own.selector) * own.scale * at.astype(np.float64) ** -own.exponent
+    if isinstance(own, Selections):
+        errors = view.excess(own.law) * own.scale * at.astype(np.float64) ** -own.exponent
     else:
-        size = expected_norm_bound(own.norm_order, math.inf, view.dimension)
-        rows = np.asarray(continual_sum.row_norm(own.correlation, at, updates))
-        worst = view.diameter() * own.noise_scale * size * rows / (own.batch * at)
+        size = expected_norm_bound(own.order, math.inf, view.dimension)
+        rows = np.asarray(continual_sum.row_norm(own.factorisation, at, updates))
+        worst = view.diameter() * own.scale * size * rows / (own.batch * at)
         errors = _SUM_SHARE * worst
     widths = np.diff(np.append(at, updates + 1))
-    return float(np.minimum(errors, own.loss_range) @ widths) / updates
+    return float(np.minimum(errors, arm.forecast.loss_range) @ widths) / updates
 
 
-def total_error(own: ArmParameters, domain: Any, loss: Any) -> float:
+def total_error(arm: ArmPlan, domain: Any, loss: Any) -> float:
     """Return the predicted excess loss of noise and of few updates: what learners compete in."""
-    slow = polyhedral_frank_wolfe.slowness(L1Geometry(domain), loss, own.horizon // own.batch)
-    return noise_error(own, domain) + slow
+    own = arm.mechanism
+    updates = own.rounds if isinstance(own, Selections) else own.pushes
+    slow = polyhedral_frank_wolfe.slowness(L1Geometry(domain), loss, updates)
+    return noise_error(arm, domain) + slow
 
 
 def attainable_gain(link: str, margin: float, reward_bound: float, arms: int) -> float:
@@ -310,7 +274,7 @@ def calibrate(
     gap: float = math.inf,
     sum_method: str | None = None,
     relation: str = "replace",
-) -> HighDimensionalBanditParameters:
+) -> BanditPlan:
     """Return the least noise that meets `budget`, and options that suit it.
 
     Parameters
@@ -367,20 +331,7 @@ def calibrate(
             if learner == learners[-1] and not found:
                 raise
     forced, arm = min(found, key=lambda one: total_error(one[1], domain, loss))
-    best = HighDimensionalBanditParameters(
-        arms=k,
-        dimension=view.dimension,
-        horizon=rounds,
-        link=link,
-        context_bound=context_bound,
-        reward_bound=reward_bound,
-        forced_rounds=forced,
-        gap=gap,
-        arm=arm,
-        predicted_error=noise_error(arm, domain),
-        attainable=attainable_gain(link, context_bound * view.max_norm(), reward_bound, k),
-    )
-    return best
+    return make_plan(k, domain, arm, loss, forced, rounds, gap)
 
 
 def _learners(
@@ -406,19 +357,22 @@ def _learners(
 def guarantee(
     arms: int,
     domain: Any,
-    parameters: HighDimensionalBanditParameters,
+    plan: BanditPlan,
     *,
+    relation: str = "replace",
     budget: Budget | float | None = None,
     seeded: bool = False,
 ) -> Guarantee:
-    """Return what any parameters guarantee, recomputed from noise scales and enforced bounds.
+    """Return what any plan guarantees, computed from its mechanism.
 
     Parameters
     ----------
     arms, domain
         K, and where an arm's coefficients lie.
-    parameters : HighDimensionalBanditParameters
-        Calibrated or the user's own; only noise scales, sizes and enforced bounds are trusted.
+    plan : Plan
+        Calibrated or the user's own.
+    relation : {"replace", "zero_out"}
+        What happens to one user's record between neighbours.
     budget : Budget, float or None
         The delta to state epsilon at (a budget's delta); None means 1 / (10 horizon).
     seeded : bool
@@ -426,50 +380,65 @@ def guarantee(
 
     Raises
     ------
-    ValueError
-        If the parameters are for other sizes, or contradict the domain.
+    TypeError, ValueError
+        If the plan is for other sizes, or contradicts the domain.
     CalibrationError
-        If the parameters say "paper" and the published claim is false for them.
+        If the plan says "paper" and the published claim is false for it.
     """
-    p, own, view = parameters, parameters.arm, L1Geometry(domain)
-    check_sizes(p, arms, view.dimension)
-    tree = p.arm_learner == "tree"
+    whole, tuning, view = plan.mechanism, plan.tuning, L1Geometry(domain)
+    n, forced = tuning.horizon, whole.forced or 0
+    part: Any = whole.parts[0]
+    if whole != Parts("one_of", (part,) * arms, "high_dimensional_bandit", forced) or forced > n:
+        raise ValueError(f"the plan is not for {arms} arms that are alike, and such a horizon")
+    clock, bound = arm_horizon(arms, n, forced), record_bound(part)
+    tree = isinstance(part, GaussianSum)
+    if tuning.arm.horizon != clock:
+        raise ValueError(f"arms must have horizon {clock}; got {tuning.arm.horizon}")
     if tree and view.is_box:
         raise ValueError(_NO_BOX)
-    kind = f"{p.sum_method!r} sums" if tree else f"{p.selector!r} selections"
+    if tree and part.grid > 0.0:
+        raise ValueError("the sums of arms must be in doubles")
+    loss, delta = loss_in(plan), stated_delta(budget, n)
+    kind = (
+        f"{continual_sum.name_of(part.factorisation)!r} sums"
+        if tree
+        else (f"{part.law!r} selections")
+    )
     what = (
-        f"to every user the action of the high-dimensional bandit ({p.arms} arms, dimension "
-        f"{p.dimension}, {kind}), to everybody the estimates of all arms"
+        f"to every user the action of the high-dimensional bandit ({arms} arms, dimension "
+        f"{view.dimension}, {kind}), to everybody the estimates of all arms"
     )
     details: dict[str, float | str | None] = {
-        "neighbours": NEIGHBOURS[p.relation],
-        "forced rounds of each arm": float(p.forced_rounds),
-        "rounds of an arm's clock": float(p.arm_horizon),
+        "neighbours": NEIGHBOURS[relation],
+        "forced rounds of each arm": float(forced),
+        "rounds of an arm's clock": float(clock),
         UNPROVED: _WHY_UNPROVED,
     }
-    delta = stated_delta(budget, p.horizon)
-    one: Guarantee = _learner_of(p).guarantee(domain, p.loss, own, budget=delta, seeded=seeded)
-    whole = mechanism_of(arms, domain, p)
-    loss = whole.loss(Neighbours(p.relation, "others"))
-    if loss is None:
-        return replace(Guarantee.none(p.horizon, what), details=details)
-    epsilon = loss.epsilon(one.delta)
-    rewards = "[0, 1]" if p.link == "logistic" else f"[{-p.reward_bound:g}, {p.reward_bound:g}]"
+    alone = Plan(part, tuning.arm, None, plan.calibration)
+    learner: Any = tree_frank_wolfe if tree else polyhedral_frank_wolfe
+    one: Guarantee = learner.guarantee(
+        domain, loss, alone, relation=relation, budget=delta, seeded=seeded
+    )
+    all_arms = whole.loss(Neighbours(relation, "others"))
+    if all_arms is None:
+        return replace(Guarantee.none(n, what), details=details)
+    low, high = reward_range(tuning)
+    largest = enforced_leaf_bounds(domain, loss, part.summand if tree else part.scores).dual
     return replace(
         one,
-        epsilon=epsilon,
-        loss=loss if tree else one.loss,
+        epsilon=all_arms.epsilon(one.delta),
+        loss=all_arms if tree else one.loss,
         description=whole,
-        change=p.relation,
+        change=relation,
         view="others",
         unit="",
-        horizon=p.horizon,
+        horizon=n,
         mechanism=what,
         reference="Han et al., DP-HDB, Theorem 4.1, corrected; "
         "docs/privacy/high_dimensional_bandit.md",
         conditions=(
-            f"The program clips contexts to maximum norm {p.context_bound:g}, rewards to "
-            f"{rewards}, and what a record adds to maximum norm {own.leaf_bound:g}.",
+            f"The program clips contexts to maximum norm {bound:g}, rewards to "
+            f"[{low:g}, {high:g}], and what a record adds to maximum norm {largest:g}.",
             "The program treats a missing record as no data.",
         ),
         regret_bound=None,
@@ -477,17 +446,34 @@ def guarantee(
     )
 
 
-def mechanism_of(arms: int, domain: Any, parameters: HighDimensionalBanditParameters) -> Parts:
-    """Return the arms' mechanisms: a record is data of one of them, and zeros for all others."""
-    one = _learner_of(parameters).mechanism_of(domain, parameters.loss, parameters.arm)
-    return Parts("one_of", (one,) * arms, "high_dimensional_bandit", parameters.forced_rounds)
+def fixed_options(plan: BanditPlan) -> dict[str, Any]:
+    """Return the options that a plan settles, as a constructor takes them."""
+    whole, tuning = plan.mechanism, plan.tuning
+    if not isinstance(whole, Parts) or not isinstance(tuning, ArmsTuning):
+        raise TypeError("plan must be one of a high-dimensional bandit")
+    part: Any = whole.parts[0]
+    tree = isinstance(part, GaussianSum)
+    return {
+        "arms": len(whole.parts),
+        "horizon": tuning.horizon,
+        "link": tuning.link,
+        "context_bound": record_bound(part),
+        "reward_bound": tuning.reward_bound,
+        "arm_learner": "tree" if tree else "polyhedral",
+        "selector": None if tree else part.law,
+        "batch": arm_batch(part),
+        "forced_rounds": whole.forced,
+        "gap": tuning.gap,
+        "sum_method": continual_sum.name_of(part.factorisation) if tree else None,
+    }
 
 
-def tuning_of_arm(p: HighDimensionalBanditParameters) -> dict[str, Any]:
-    """Return what is made of the releases of an arm."""
-    return _learner_of(p).tuning(p.arm)  # type: ignore[no-any-return]
+def arm_batch(part: Any) -> int:
+    """Return the rounds of an arm's clock per update of its estimate."""
+    return int(part.batch if isinstance(part, GaussianSum) else part.scores.batch)
 
 
-def _learner_of(p: HighDimensionalBanditParameters) -> Any:
-    """Return the accountant of an arm's learner."""
-    return tree_frank_wolfe if p.arm_learner == "tree" else polyhedral_frank_wolfe
+def reward_range(tuning: ArmsTuning) -> tuple[float, float]:
+    """Return the interval that rewards are clipped to."""
+    bound = tuning.reward_bound
+    return (0.0, 1.0) if tuning.link == "logistic" else (-bound, bound)

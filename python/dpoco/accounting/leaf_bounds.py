@@ -22,14 +22,16 @@ from typing import Any
 from dpoco import domains
 from dpoco.accounting.noisy_max import mean_excess
 from dpoco.losses import check_undamped
-from dpoco.privacy.mechanisms.bounds import ClippedVector, GlmGradient, SecondMoments
+from dpoco.privacy.mechanisms.bounds import ClippedVector, GlmGradient, SecondMoments, Summand
+from dpoco.privacy.mechanisms.selections import VertexScores
 from dpoco.privacy.neighbours import Neighbours
 
 __all__ = ["WEIGHTS", "L1Geometry", "LeafBounds", "clipped",
            "enforced_leaf_bounds", "lossless_leaf_bounds", "published_leaf_bound",
            "record_length"]  # fmt: skip
 
-WEIGHTS: tuple[str, ...] = ("unbiased", "paper")
+WEIGHTS: tuple[str, ...] = ("unbiased", "paper")  # by the offset of their number
+AnyBounds = Summand | VertexScores
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +61,6 @@ class LeafBounds:
     def l2(self) -> float:
         """Bound on the leaf in l2."""
         return self.bound_l2 if self.slope is None else self.slope * self.bound_l2
-
-    @property
-    def fields(self) -> dict[str, float | None]:
-        """Return the bounds as parameters hold them."""
-        return {
-            "leaf_scalar_bound": self.slope,
-            "leaf_bound": self.dual,
-            "leaf_bound_l2": None if self.l2 == math.inf else self.l2,
-        }
 
     def summand(self, domain: Any) -> ClippedVector | GlmGradient:
         """Return what a round adds: a leaf, bounded as a product or as it is."""
@@ -150,24 +143,26 @@ def lossless_leaf_bounds(domain: Any, loss: Any, weights: str, step_scale: float
     return clipped(loss, None, dual, loss.leaf_bound_l2)
 
 
-def enforced_leaf_bounds(loss: Any, parameters: Any) -> LeafBounds:
-    """Return the bounds that a learner with these parameters enforces.
+def enforced_leaf_bounds(domain: Any, loss: Any, bounds: AnyBounds) -> LeafBounds:
+    """Return the bounds that a mechanism enforces.
 
     Raises
     ------
-    ValueError
-        If they are not the loss's.
+    TypeError, ValueError
+        If they are not for this domain and loss.
     """
-    p = parameters
-    if loss.glm != (p.leaf_scalar_bound is not None):
-        raise ValueError(
-            f"leaf_scalar_bound is {'required by' if loss.glm else 'not for'} this loss"
-        )
-    leaf = clipped(loss, p.leaf_scalar_bound, p.leaf_bound, p.leaf_bound_l2)
-    for name, own in leaf.fields.items():
-        given = getattr(p, name)
-        if (own is None) != (given is None) or not math.isclose(own or 0.0, given or 0.0):
-            raise ValueError(f"{name} must be {own!r} for this loss; got {given!r}")
+    if isinstance(bounds, VertexScores):
+        leaf = LeafBounds(bounds.slope if loss.glm else None, bounds.leaf, bounds.leaf_l2)
+    elif isinstance(bounds, GlmGradient) and loss.glm:
+        leaf = LeafBounds(bounds.slope, bounds.features, bounds.features_l2)
+    elif isinstance(bounds, ClippedVector) and not loss.glm:
+        leaf = LeafBounds(None, bounds.bound, bounds.bound_l2)
+    else:
+        raise TypeError(f"leaves of this loss are no {bounds.kind}")
+    if clipped(loss, leaf.slope, leaf.bound, leaf.bound_l2) != leaf:
+        raise ValueError("the leaf bounds of the plan are not those of this loss")
+    if not isinstance(bounds, VertexScores) and leaf.summand(domain) != bounds:
+        raise ValueError("the plan is for leaves of another dimension, or of another norm")
     return leaf
 
 

@@ -37,34 +37,34 @@ from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.leaf_bounds import clipped, record_length, second_moments
 from dpoco.accounting.noisy_ftrl_regret import (
     STATISTICS,
-    NoisyFTRLParameters,
+    LeaderPlan,
+    LeaderTuning,
     Ridge,
-    played,
-    proved,
-    regret_said,
-    run_of,
+    bound_regret,
+    forecast,
+    make_run,
+    read_run,
+    state_regret,
     updates,
 )
+from dpoco.accounting.plan import Plan
 from dpoco.accounting.release import (
     DEFAULT_NUMERICS,
     Returning,
     candidate_methods,
     people_of,
-    planned_noise,
-    released_sum,
-    sum_fields,
     sum_of,
+    with_noise,
 )
 from dpoco.accounting.statement import stated_delta
 from dpoco.domains import Domain
 from dpoco.losses import CustomLoss, LinearLoss, Loss, MarginLoss, SquaredLoss
 from dpoco.privacy.mechanisms.bounds import ClippedVector, GlmGradient, SecondMoments
 from dpoco.privacy.mechanisms.factorisations import Buffered
-from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import CHANGES, Neighbours
 
-__all__ = ["NoisyFTRLParameters", "best_vector_scale", "calibrate", "guarantee",
-           "mechanism_of", "ridge_of"]  # fmt: skip
+__all__ = ["LeaderPlan", "best_vector_scale", "calibrate", "guarantee", "read_ridge",
+           "read_statistics"]  # fmt: skip
 
 STEPS = ("predicted",)
 
@@ -84,7 +84,7 @@ def calibrate(
     relation: str = "replace",
     numerics: str = DEFAULT_NUMERICS,
     participation: Returning | None = None,
-) -> NoisyFTRLParameters:
+) -> LeaderPlan:
     """Return the least noise that meets `budget`, and the step size of the least regret bound.
 
     Parameters
@@ -164,39 +164,26 @@ def calibrate(
     known = None if horizon is None else pushes
     for method in methods or candidate_methods(sum_method, known, budget, near, batch):
         plain = sum_of(summand, method, pushes, near, batch=batch, growth=growth)
-        noise = planned_noise(plain, near, budget=budget, numerics=numerics)
-        schedule = {"horizon": n, "batch": batch, "noise_scale": noise["noise_scale"]}
-        run = run_of(domain, loss, _slope(domain, loss), method=method, **schedule)
+        total = with_noise(plain, near, budget=budget, numerics=numerics)
+        run = make_run(
+            domain, loss, _slope(domain, loss), method=method, horizon=n, batch=batch,
+            noise_scale=total.scale,
+        )  # fmt: skip
         eta = None
         if scale is None:
             fixed = step_size is not None and not isinstance(step_size, str)
             eta = positive_float("step_size", step_size) if fixed else run.best_step()
-        regret = proved(domain, loss, run, scale, eta, forgets)
+        regret = bound_regret(domain, loss, run, scale, eta, forgets)
         # The first candidate is the default; another must be clearly better.
         if best is None or regret.total < 0.99 * best[-1].total:
-            best = noise, run, eta, regret
+            best = total, run, eta, regret
     assert best is not None
-    noise, run, eta, regret = best
+    total, run, eta, regret = best
     if isinstance(step_size, str):  # of the sum that the default has, too
         eta = run.predicted_step(domain, loss)
         regret = run.regret(eta)
-    return NoisyFTRLParameters(
-        statistics=statistics,
-        **sum_fields(run.method),
-        step_size=eta,
-        vector_scale=scale,
-        batch=batch,
-        pushes=pushes,
-        horizon=n,
-        relation=relation,
-        **{name: getattr(run, name) for name in ("dimension", "lipschitz", "radius", "diameter")},
-        regret_bound=regret.total,
-        regret_terms=regret.terms,
-        regret_scope=regret.scope,
-        half_life=half_life,
-        ridge=ridge,
-        **noise,
-    )
+    tuning = LeaderTuning(n, eta, half_life, ridge)
+    return Plan(total, tuning, forecast(domain, loss, run, total, eta, regret))
 
 
 def _hidden_rounds(domain: Domain, loss: Any, summand: Any, near: Neighbours, budget: Any) -> float:
@@ -208,17 +195,18 @@ def _hidden_rounds(domain: Domain, loss: Any, summand: Any, near: Neighbours, bu
     return float(math.sqrt(2.0 * d) * noise * d / length**2)
 
 
-def read_candidates(domain: Domain, loss: Any, plan: NoisyFTRLParameters) -> Forgetting:
+def read_candidates(domain: Domain, loss: Any, plan: LeaderPlan) -> Forgetting:
     """Return the candidates of a plan with a half-life, and the law of their noise."""
-    total = mechanism_of(domain, loss, plan)
+    total, tuning = plan.mechanism, plan.tuning
     assert isinstance(total.factorisation, Buffered)
+    endless = tuning.horizon == continual_sum.UNBOUNDED_HORIZON
     return plan_candidates(
         total.factorisation,
         total.scale,
-        half_life=plan.half_life,
-        ridge=plan.ridge,
+        half_life=tuning.half_life,
+        ridge=tuning.ridge,
         lengths=batch_lengths(total.batch, total.growth, total.pushes),
-        horizon=None if plan.horizon == continual_sum.UNBOUNDED_HORIZON else plan.horizon,
+        horizon=None if endless else tuning.horizon,
         dimension=domain.dimension,
         length=record_length(domain, loss),
     )
@@ -236,29 +224,32 @@ def _first_batch(
     return int(max(1, min(rounds, most)))
 
 
-def ridge_of(domain: Domain, loss: Any, parameters: NoisyFTRLParameters) -> Ridge:
+def read_ridge(domain: Domain, loss: Any, plan: LeaderPlan) -> Ridge:
     """Return what is added to quadratic statistics."""
-    p = parameters
-    run = played(domain, loss, parameters, _slope(domain, loss))
-    return Ridge(run, domain, loss, positive_float("vector_scale", p.vector_scale))
+    summand, run = plan.mechanism.summand, read_run(domain, loss, plan, _slope(domain, loss))
+    assert isinstance(summand, SecondMoments)
+    return Ridge(run, domain, loss, summand.weight)
 
 
 def guarantee(
     domain: Domain,
     loss: Loss,
-    parameters: NoisyFTRLParameters,
+    plan: LeaderPlan,
     *,
+    relation: str = "replace",
     budget: Budget | float | None = None,
     seeded: bool = False,
 ) -> Guarantee:
-    """Return what any parameters guarantee, recomputed from noise scale and enforced bounds.
+    """Return what any plan guarantees, computed from its mechanism.
 
     Parameters
     ----------
     domain, loss
         The domain and loss the learner runs with.
-    parameters : NoisyFTRLParameters
-        Calibrated or the user's own; sensitivity, column norm, mu and regret are not trusted.
+    plan : Plan
+        Calibrated or the user's own.
+    relation : {"replace", "zero_out"}
+        Neighbouring streams.
     budget : Budget, float or None
         The delta to state epsilon at (a budget's delta); None means 1 / (10 horizon).
     seeded : bool
@@ -267,37 +258,51 @@ def guarantee(
     Raises
     ------
     ValueError, TypeError
-        If the parameters contradict the domain or the loss.
+        If the plan contradicts the domain or the loss.
     """
-    p = parameters
-    _check_statistics(loss, p.statistics)
-    d = domain.dimension
+    total, n, statistics = plan.mechanism, plan.tuning.horizon, read_statistics(plan)
+    _check_statistics(loss, statistics)
+    _check_plan(domain, loss, plan)
+    method = continual_sum.name_of(total.factorisation)
     what = (
-        f"the decisions of the leader on noisy sums (dimension {d}, p = {domain.p:g}; "
-        f"{p.statistics} statistics, {p.sum_method!r} sum, Gaussian noise)"
+        f"the decisions of the leader on noisy sums (dimension {domain.dimension}, "
+        f"p = {domain.p:g}; {statistics} statistics, {method!r} sum, Gaussian noise)"
     )
     return Guarantee.about(
-        mechanism_of(domain, loss, p),
-        Neighbours(p.relation),
+        total,
+        Neighbours(relation),
         released=what,
-        horizon=p.horizon,
-        calibration=p.calibration,
-        delta=stated_delta(budget, p.horizon),
+        horizon=n,
+        calibration=plan.calibration,
+        delta=stated_delta(budget, n),
         reference="adaptive Gaussian composition; docs/privacy/noisy_ftrl.md",
-        conditions=(_clipping_condition(domain, loss, p.statistics),),
+        conditions=(_clipping_condition(domain, loss, statistics),),
         seeded=seeded,
-        **regret_said(domain, loss, p, _slope(domain, loss)),
+        **state_regret(domain, loss, plan, _slope(domain, loss)),
     )
 
 
-def mechanism_of(domain: Domain, loss: Loss, parameters: NoisyFTRLParameters) -> GaussianSum:
-    """Return the one sum through which data reach the decisions.
+def read_statistics(plan: LeaderPlan) -> str:
+    """Return what is summed: "gradient", or "quadratic" statistics."""
+    return "quadratic" if isinstance(plan.mechanism.summand, SecondMoments) else "gradient"
 
-    Nothing here is trusted: its bounds are what the engine clips to.
-    """
-    p = parameters
-    summand = _summand(domain, loss, p.vector_scale)
-    return released_sum(p, summand, p.pushes, batch=p.batch, growth=p.growth)
+
+def _check_plan(domain: Domain, loss: Any, plan: LeaderPlan) -> None:
+    """Raise `ValueError` unless a plan's bounds, sums and steps are those of such a learner."""
+    total, tuning = plan.mechanism, plan.tuning
+    weight = total.summand.weight if isinstance(total.summand, SecondMoments) else None
+    if total.summand != _summand(domain, loss, weight):
+        raise ValueError("the plan's bounds are not those of this domain and loss")
+    growth = None
+    if weight is not None:
+        forgets = tuning.forgets
+        growth = growth_of_batches(tuning.half_life, tuning.horizon) if forgets else "quarter"
+    elif tuning.forgets:
+        raise ValueError("half_life and ridge belong to the quadratic statistics only")
+    if (tuning.step_size is None) != (weight is not None):
+        raise ValueError("step_size belongs to the gradient statistics, and to them only")
+    if (total.growth, total.pushes) != (growth, updates(growth, total.batch, tuning.horizon)):
+        raise ValueError("the plan's sums are not those of so many rounds")
 
 
 def _summand(

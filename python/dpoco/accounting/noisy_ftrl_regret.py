@@ -1,4 +1,4 @@
-"""Parameters of the leader on noisy sums, its regret, and the step size that is best.
+"""What plans of leaders on noisy sums have, their regret, and the step size that is best.
 
 Claim, with A = G^2 times the sum of the squared block lengths, s_k the standard deviation of the
 noise after block k, K blocks, and w the Gaussian width of the centred domain:
@@ -25,28 +25,26 @@ import itertools
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpoco.accounting import continual_sum
 from dpoco.accounting.continual_sum import FALLING, GROWING, Method, name_of
-from dpoco.accounting.forgetting import growth_of_batches
-from dpoco.accounting.lattice import NUMERICS
 from dpoco.accounting.leaf_bounds import record_length
-from dpoco.accounting.parameters import at_least, one_of
+from dpoco.accounting.plan import Plan
 from dpoco.accounting.regret_bounds import (
     RegretBound,
     gaussian_width,
     growing_cost,
     stated_regret,
 )
-from dpoco.accounting.release import SumParameters
 from dpoco.domains import Domain
 from dpoco.losses import MarginLoss
-from dpoco.privacy.mechanisms.gaussian_sum import batch_starts
-from dpoco.privacy.neighbours import CHANGES
+from dpoco.privacy.mechanisms.bounds import SecondMoments
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum, batch_starts
+from dpoco.privacy.records import Description, limits
 
 STATISTICS = ("gradient", "quadratic")
 SCOPES_IN_WORDS = {
@@ -60,146 +58,69 @@ SCOPES_IN_WORDS = {
 _DEPTH, _POINTS = 1e-4, 4001  # steps from this part of the largest candidate, 0.23 % apart
 
 
-@dataclass(frozen=True, kw_only=True)
-class LeaderParameters(SumParameters):
-    """What parameters of leaders on noisy sums of gradients share: see `NoisyFTRLParameters`."""
-
-    batch: int
-    pushes: int
-    relation: str = one_of(*CHANGES)
-    calibration: str = one_of("tight", default="tight")
-    lipschitz: float
-    radius: float = at_least(0.0)
-    diameter: float = at_least(0.0)
-    regret_bound: float = at_least(0.0)
-
-    @property
-    def noise(self) -> str:
-        """Law of the draws: "gaussian"."""
-        return "gaussian"
-
-
-@dataclass(frozen=True, kw_only=True)
-class NoisyFTRLParameters(LeaderParameters):
-    """Parameters of the noisy leader.
+@dataclass(frozen=True)
+class LeaderTuning(Description):
+    """What is made of the sums that the leader on noisy sums releases.
 
     Attributes
     ----------
-    statistics : {"gradient", "quadratic"}
-        What is summed: gradients, or the statistics (x x', y x) of squared losses.
-    sum_method : {"blt", "blt_normalised", "banded", "tree", "toeplitz"}
-        Continual sum.
-    noise_scale : float
-        Scale sigma of one Gaussian draw; 0 means no privacy.
-    step_size : float or None
-        eta (length^2 / loss); None for quadratic statistics, which need none.
-    vector_scale : float or None
-        Factor on y x in the quadratic statistics (length^2 of features / their product with a
-        label); None for gradients.
-    batch : int
-        Rounds per decision; with quadratic statistics at least: see `dpoco.oco.NoisyFTRL`.
-    pushes : int
-        Updates: horizon // batch; of growing blocks, those that end before the horizon.
     horizon : int
         Rounds.
-    relation : {"replace", "zero_out"}
-        Neighbouring streams.
-    calibration : {"tight"}
-        How the noise scale was found: exact Gaussian accounting.
-    dimension : int
-        n of the set of decisions (d; d - 1 for a simplex). Derived, as is everything below.
-    lipschitz : float
-        G, l2 bound on a gradient, enforced by clipping in the gradient statistics.
-    radius, diameter : float
-        R and D: largest l2 distance from the domain's centre and within the domain.
-    sensitivity : float
-        Largest l2 difference of what a round adds to the sum, between neighbours.
-    column_norm : float
-        Factor of the continual sum on the sensitivity.
-    mu : float
-        GDP parameter; infinite without noise.
-    regret_bound : float
-        Bound on the expected regret, in units of loss.
-    regret_terms : dict of str to float
-        Terms that add up to it.
-    regret_scope : {"oblivious", "adaptive", "stochastic"}
-        Streams it holds for: fixed in advance, any, or records of one law.
-    numerics : {"float", "lattice"}
-        Arithmetic of the sum: doubles, or exact integers.
+    step_size : float or None
+        eta (length^2 / loss); None for quadratic statistics, which need none.
     half_life : float, "auto" or None
         Rounds after which a record of quadratic statistics counts half; None: never.
     ridge : float, "auto" or None
         Ridge in spectral edges of the noise, for learners with a half-life; None is 1.
     """
 
-    kind: ClassVar[str] = "dpoco.noisy_ftrl_parameters"
-    version: ClassVar[int] = 2
-    unsaid: ClassVar[tuple[str, ...]] = ("rates", "half_life", "ridge")
-
-    statistics: str = one_of(*STATISTICS)
-    sum_method: str = one_of(*continual_sum.METHODS)
+    kind = "noisy_ftrl_tuning"
+    unsaid = ("half_life", "ridge")
+    horizon: int
     step_size: float | None
-    vector_scale: float | None
-    dimension: int = at_least(0)
-    regret_terms: dict[str, float]
-    regret_scope: str = one_of(*SCOPES_IN_WORDS)
-    numerics: str = one_of(*NUMERICS, default="float")
-    half_life: float | str | None = one_of("auto", default=None)
-    ridge: float | str | None = one_of("auto", default=None)
+    half_life: float | str | None = None
+    ridge: float | str | None = None
 
     def __post_init__(self) -> None:
-        """Check that the fields fit each other, too."""
+        """Refuse other words than "auto"."""
         super().__post_init__()
-        quadratic = self.statistics == "quadratic"
-        if not quadratic and (self.half_life is not None or self.ridge is not None):
-            raise ValueError("half_life and ridge belong to the quadratic statistics only")
-        if (self.vector_scale is not None) != quadratic:
-            raise ValueError("vector_scale belongs to the quadratic statistics, and to them only")
-        if (self.step_size is None) != quadratic:
-            raise ValueError("step_size belongs to the gradient statistics, and to them only")
-        if self.pushes != updates(self.growth, self.batch, self.horizon):
-            raise ValueError("pushes must be the updates of so many rounds in such batches")
+        for name in ("half_life", "ridge"):
+            if isinstance(getattr(self, name), str):
+                self.check_choice(name, ("auto",))
 
     @property
     def forgets(self) -> bool:
         """Whether decisions are made of damped sums."""
         return self.half_life is not None or self.ridge is not None
 
-    @property
-    def growth(self) -> str | None:
-        """How batches grow."""
-        if self.statistics == "gradient":
-            return None
-        if not self.forgets:
-            return "quarter"
-        return growth_of_batches(self.half_life, self.horizon)
 
-    @property
-    def predicted_error(self) -> float:
-        """Loss a round that slow steps and noise are predicted to cost; no bound.
+@dataclass(frozen=True)
+class RegretForecast(Description):
+    """The bound on the expected regret that a plan has, and whether learning is to be expected.
 
-        The terms of the regret for steps without noise, and what a Lipschitz loss sees of the
-        noise in the direction of its gradient. With quadratic statistics the regret bound.
-        """
-        if self.step_size is None:
-            return self.regret_bound / self.horizon
-        eta, slope = self.step_size, self.lipschitz
-        steps = 0.5 * self.radius**2 / (eta * self.horizon) + 0.5 * eta * slope**2 * self.batch
-        noise = self.noise_scale * continual_sum.worst_row_norm(self.correlation, self.pushes)
-        return steps + eta * slope * noise
+    Attributes
+    ----------
+    regret_scope : str
+        Streams it holds for: "oblivious", "adaptive", "stochastic", or "trivial" of any decisions.
+    noise_dominates : bool
+        Whether hardly any learning is to be expected.
+    regret_bound : float
+        Over the horizon, in units of loss.
+    loss_range : float
+        G D, more than which no loss can differ between two decisions.
+    predicted_error : float or None
+        Loss a round that slow steps and noise are predicted to cost; no bound.
+    """
 
-    @property
-    def noise_dominates(self) -> bool:
-        """Whether the predicted error clearly exceeds what leaving the centre can gain, G R.
+    kind = "regret_forecast"
+    regret_scope: str
+    noise_dominates: bool
+    regret_bound: float = limits(zero=True)
+    loss_range: float = limits(zero=True)
+    predicted_error: float | None = limits(zero=True)
 
-        Measured on the easiest stream, a single record, and on hard ones, features in all
-        directions: where it is so, the learner gets less than half of the way from the loss of the
-        centre to that of the best decision; where not, at least 0.15 on the easiest stream. Of
-        quadratic statistics `Ridge` knows.
-        """
-        if self.step_size is None:
-            return False
-        return self.private and self.predicted_error > 1.2 * self.lipschitz * self.radius
+
+LeaderPlan = Plan[GaussianSum, LeaderTuning, RegretForecast]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -366,7 +287,7 @@ class Run:
         return float(eta[int(np.argmin(predicted))])
 
 
-def run_of(domain: Domain, loss: Any, lipschitz: float, **schedule: Any) -> Run:
+def make_run(domain: Domain, loss: Any, lipschitz: float, **schedule: Any) -> Run:
     """Return a run on a domain, of losses with this l2 Lipschitz bound, of a schedule of noise."""
     n, radius = domain.intrinsic_dimension, float(domain.radius_from_center())
     return Run(
@@ -467,14 +388,40 @@ class Ridge:
         return min(trivial, stochastic, key=lambda found: found.total)
 
 
-def played(domain: Domain, loss: Any, parameters: NoisyFTRLParameters, lipschitz: float) -> Run:
-    """Return the run of parameters, for losses with this l2 Lipschitz bound."""
-    p = parameters
-    schedule = {"horizon": p.horizon, "batch": p.batch, "noise_scale": p.noise_scale}
-    return run_of(domain, loss, lipschitz, method=p.correlation, **schedule)
+def read_run(domain: Domain, loss: Any, plan: LeaderPlan, lipschitz: float) -> Run:
+    """Return the run of a plan, for losses with this l2 Lipschitz bound."""
+    total = plan.mechanism
+    return make_run(
+        domain, loss, lipschitz, method=total.factorisation, horizon=plan.tuning.horizon,
+        batch=total.batch, noise_scale=total.scale,
+    )  # fmt: skip
 
 
-def proved(
+def forecast(domain: Domain, loss: Any, run: Run, total: GaussianSum, eta: Any,
+             regret: RegretBound) -> RegretForecast:  # fmt: skip
+    """Return what to expect of a run whose regret is proved to be at most this.
+
+    The predicted error has the terms of the regret for steps without noise, and what a Lipschitz
+    loss sees of the noise in the direction of its gradient; with quadratic statistics it is the
+    regret bound. Noise dominates where it clearly exceeds what leaving the centre can gain, G R.
+    Measured on the easiest stream, a single record, and on hard ones, features in all directions:
+    where it does, the learner gets less than half of the way from the loss of the centre to that
+    of the best decision; where not, at least 0.15 on the easiest stream. Of quadratic statistics
+    `Ridge` knows.
+    """
+    error, dominated = regret.total / run.horizon, False
+    if eta is not None:
+        slope = run.lipschitz
+        steps = 0.5 * run.radius**2 / (eta * run.horizon) + 0.5 * eta * slope**2 * run.batch
+        noise = total.scale * continual_sum.worst_row_norm(total.factorisation, total.pushes)
+        error = steps + eta * slope * noise
+        dominated = total.scale > 0.0 and error > 1.2 * slope * run.radius
+    return RegretForecast(
+        regret.scope, dominated, regret.total, run.lipschitz * run.diameter, error
+    )
+
+
+def bound_regret(
     domain: Domain, loss: Any, run: Run, scale: float | None, eta: Any, forgets: bool
 ) -> RegretBound:
     """Return the least bound of a run with this step size, or of quadratic statistics."""
@@ -483,22 +430,24 @@ def proved(
     return run.regret(eta) if scale is None else Ridge(run, domain, loss, scale).regret()
 
 
-def regret_said(
-    domain: Domain, loss: Any, parameters: NoisyFTRLParameters, lipschitz: float
-) -> dict[str, Any]:
-    """Return what a guarantee says of the regret of any parameters: two of its fields."""
-    p = parameters
-    run = played(domain, loss, p, lipschitz)
-    regret = proved(domain, loss, run, p.vector_scale, p.step_size, p.forgets)
-    still, learned = p.lipschitz * p.radius, ""
+def state_regret(domain: Domain, loss: Any, plan: LeaderPlan, lipschitz: float) -> dict[str, Any]:
+    """Return what a guarantee says of the regret of any plan: two of its fields."""
+    run, tuning, summand = (
+        read_run(domain, loss, plan, lipschitz),
+        plan.tuning,
+        plan.mechanism.summand,
+    )
+    weight = summand.weight if isinstance(summand, SecondMoments) else None
+    regret = bound_regret(domain, loss, run, weight, tuning.step_size, tuning.forgets)
+    still, learned = run.lipschitz * run.radius, ""
     if isinstance(loss, MarginLoss) and loss.reported != loss:
         learned = ", of the loss with bounded slopes, not of the logistic loss"
     elif isinstance(loss, MarginLoss):
         still = min(still, loss.center_regret(domain))
     # The total is at most that of any decisions.
-    stated = stated_regret(regret.total, p.horizon * still)
+    stated = stated_regret(regret.total, run.horizon * still)
     stated["details"] |= {
-        **({} if p.step_size is None else {"step size": p.step_size}),
+        **({} if tuning.step_size is None else {"step size": tuning.step_size}),
         "regret bound holds for": SCOPES_IN_WORDS[regret.scope] + learned,
         **{f"regret: {name}": value for name, value in regret.terms.items()},
     }

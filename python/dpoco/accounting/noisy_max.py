@@ -33,9 +33,9 @@ from dpoco.privacy.neighbours import Neighbours
 from dpoco.privacy.records import Description
 
 __all__ = ["LARGEST_CANDIDATES", "NOISES", "NoisyMaxPlan", "NoisyMaxTuning", "calibrate",
-           "guarantee", "law_of", "mean_excess", "selection_budget"]  # fmt: skip
+           "guarantee", "mean_excess", "selection_budget"]  # fmt: skip
 
-NOISES = ("exponential", "gumbel", "laplace", "permute_and_flip")
+NOISES = ("exponential", "gumbel", "laplace")
 LARGEST_CANDIDATES = 2**32
 # Scales beyond would overflow in sums and products.
 LARGEST_NOISE = 1e200
@@ -69,11 +69,6 @@ class NoisyMaxTuning(Description):
 NoisyMaxPlan = Plan[Selections | Nothing, NoisyMaxTuning, None]
 
 
-def law_of(noise: str) -> str:
-    """Return the law that is drawn for `noise`."""
-    return "exponential" if noise == "permute_and_flip" else choice("noise", noise, NOISES)
-
-
 def mean_excess(candidates: int, noise: str) -> float:
     """Return a bound on how much worse than the best the selected score is on average.
 
@@ -81,7 +76,7 @@ def mean_excess(candidates: int, noise: str) -> float:
     fixed one. Exponential: H_N - 1. Gumbel: log N. Laplace: H_N, by the magnitudes alone.
     """
     n = positive_int("candidates", candidates, maximum=LARGEST_CANDIDATES)
-    law = law_of(noise)
+    law = choice("noise", noise, NOISES)
     if n == 1:
         return 0.0
     if law == "gumbel":
@@ -124,7 +119,7 @@ def selection_budget(budget: Budget, noise: str, count: int = 1) -> float:
     each = budget.epsilon / count
     if budget.delta == 0.0:
         return each
-    if law_of(noise) != "gumbel":
+    if choice("noise", noise, NOISES) != "gumbel":
         if count == 1:  # nothing to compose
             return each
         try:
@@ -169,7 +164,7 @@ def calibrate(
         concentration instead of by adding epsilons, where that is better.
     sensitivity : float
         Largest change of one score.
-    noise : {"exponential", "gumbel", "laplace", "permute_and_flip"}
+    noise : {"exponential", "gumbel", "laplace"}
         "exponential" errs least for one selection; "gumbel" composes best under ``delta > 0``.
     one_directional : bool
         Whether a record moves all scores the same way: half the noise.
@@ -184,7 +179,12 @@ def calibrate(
     scores = PromisedScores(positive_float("sensitivity", sensitivity), one_directional)
     n = positive_int("candidates", candidates, maximum=LARGEST_CANDIDATES)
     tuning = NoisyMaxTuning(n, positive_int("horizon", horizon), largest)
-    reach, selections, law, scale = scores.range, tuning.horizon, law_of(noise), 0.0
+    reach, selections, law, scale = (
+        scores.range,
+        tuning.horizon,
+        choice("noise", noise, NOISES),
+        0.0,
+    )
     if budget is not None:
         each = selection_budget(budget, noise, selections)
         scale = scale_for(reach, each)

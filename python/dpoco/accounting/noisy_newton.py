@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice, takewhile
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -25,25 +25,20 @@ from dpoco.accounting import continual_sum
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.gaussian import gaussian_mu
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.lattice import NUMERICS
 from dpoco.accounting.leaf_bounds import clipped, record_length
-from dpoco.accounting.noisy_ftrl_regret import LeaderParameters
-from dpoco.accounting.parameters import at_least, one_of
+from dpoco.accounting.noisy_ftrl_regret import RegretForecast
+from dpoco.accounting.plan import Plan
 from dpoco.accounting.regret_bounds import stated_regret
-from dpoco.accounting.release import (
-    DEFAULT_NUMERICS,
-    planned_noise,
-    released_sum,
-    sum_of,
-)
+from dpoco.accounting.release import DEFAULT_NUMERICS, sum_of, with_noise
 from dpoco.accounting.statement import stated_delta
 from dpoco.domains import Domain
 from dpoco.losses import GlmLoss, HuberLoss, LogisticLoss, Loss
 from dpoco.privacy.mechanisms.bounds import GradientAndCurvature
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum, batch_starts
 from dpoco.privacy.neighbours import CHANGES, Neighbours
+from dpoco.privacy.records import Description, limits
 
-__all__ = ["NoisyNewtonParameters", "calibrate", "guarantee", "learned_loss", "mechanism_of"]
+__all__ = ["NewtonPlan", "NewtonTuning", "calibrate", "guarantee", "learned_loss"]
 
 GROWTH = "root"
 # Share of the released curvature that enters the metric; (a W B / c)^2, the part of matrices in the
@@ -51,84 +46,41 @@ GROWTH = "root"
 STEP_SHARE, MATRIX_SHARE, PLANNED = 0.3, 0.5, 321
 
 
-@dataclass(frozen=True, kw_only=True)
-class NoisyNewtonParameters(LeaderParameters):
-    """Parameters of private Newton steps.
+@dataclass(frozen=True)
+class NewtonTuning(Description):
+    """What is made of the sums that private Newton steps release.
 
     Attributes
     ----------
-    sum_method : {"toeplitz", "blt"}
-        Continual sum.
-    noise_scale : float
-        Scale sigma of one Gaussian draw; 0 means no privacy.
-    curvature_weight : float
-        a, factor on the matrices of the sum.
+    horizon : int
+        Rounds.
     step_size : float
         eta (length^2 / loss): the metric begins as I / eta.
     shrinkage : float
-        Of decisions towards the centre, in squared deviations of a step.
-    batch : int
-        Rounds of the first decision; batches grow as ``GaussianSum(growth="root")`` says.
-    pushes : int
-        Batches that end before the last round, at least 1.
-    horizon : int
-        Rounds.
-    relation : {"replace", "zero_out"}
-        Neighbouring streams.
-    calibration : {"tight"}
-        How the noise scale was found: exact Gaussian accounting.
-    dimension : int
-        d. Derived, as is everything below.
-    lipschitz : float
-        c B, l2 bound on a gradient in the sum.
-    radius, diameter : float
-        Largest l2 distance from the domain's centre, and within the domain.
-    sensitivity : float
-        Largest l2 difference of what a round adds to the sum, between neighbours.
-    column_norm : float
-        Factor of the continual sum on the sensitivity.
-    mu : float
-        GDP parameter; infinite without noise.
-    regret_bound : float
-        Regret of the worst decisions: nothing better is proved.
-    numerics : {"float", "lattice"}
-        Arithmetic of the sum: doubles, or exact integers.
+        Of decisions towards the centre, in squared deviations of a step; at most 2.
     """
 
-    kind: ClassVar[str] = "dpoco.noisy_newton_parameters"
-
-    sum_method: str = one_of("toeplitz", "blt")
-    curvature_weight: float
+    kind = "noisy_newton_tuning"
+    horizon: int
     step_size: float
-    shrinkage: float = at_least(0.0, 2.0)
-    dimension: int
-    numerics: str = one_of(*NUMERICS)
+    shrinkage: float = limits(zero=True)
 
     def __post_init__(self) -> None:
-        """Check that the fields fit each other, too."""
+        """Refuse to shrink further."""
         super().__post_init__()
-        if self.pushes != _pushes(self.batch, self.horizon):
-            raise ValueError("pushes must be the batches that end before the last round")
+        if self.shrinkage > 2.0:
+            raise ValueError(f"shrinkage must be in [0, 2]; got {self.shrinkage!r}")
 
-    @property
-    def regret_scope(self) -> str:
-        """What the bound holds for, "trivial": any decisions."""
-        return "trivial"
 
-    @property
-    def noise_dominates(self) -> bool:
-        """Whether a first batch in which gradients stand out of the noise is too long to wait for.
+NewtonPlan = Plan[GaussianSum, NewtonTuning, RegretForecast]
 
-        It is longer than a fiftieth of the horizon.
-        """
-        share = self.sensitivity / (self.mu * self.lipschitz)
-        return self.private and _first_batch(self.dimension, share) > self.horizon / 50.0
 
-    @property
-    def deviations(self) -> FloatArray:
-        """Standard deviation of an entry of each released sum, shape (pushes,)."""
-        rows = continual_sum.row_norm(self.correlation, np.arange(1, self.pushes + 1), self.pushes)
-        return np.asarray(self.noise_scale * rows)
+def deviations(total: GaussianSum) -> FloatArray:
+    """Return the standard deviations of an entry of each released sum, shape (pushes,)."""
+    pushes = np.arange(1, total.pushes + 1)
+    return np.asarray(
+        total.scale * continual_sum.row_norm(total.factorisation, pushes, total.pushes)
+    )
 
 
 def calibrate(
@@ -140,7 +92,7 @@ def calibrate(
     shrinkage: float = 1.0,
     relation: str = "replace",
     numerics: str = DEFAULT_NUMERICS,
-) -> NoisyNewtonParameters:
+) -> NewtonPlan:
     """Return the least noise that meets `budget`, and batches and steps that suit it.
 
     Parameters
@@ -180,47 +132,43 @@ def calibrate(
     pushes = _pushes(batch, n)
     method = "toeplitz" if pushes <= continual_sum.TOEPLITZ_LIMIT else "blt"
     plain = sum_of(summand, method, pushes, near, batch=batch, growth=GROWTH)
-    found = NoisyNewtonParameters(
-        sum_method=method,
-        curvature_weight=summand.weight,
-        step_size=1.0,
-        shrinkage=real_float("shrinkage", shrinkage),
-        batch=batch,
-        pushes=pushes,
-        horizon=n,
-        relation=relation,
-        dimension=d,
-        lipschitz=lipschitz,
-        radius=float(domain.radius_from_center()),
-        diameter=float(domain.diameter(2.0)),
-        regret_bound=n * _slope(domain, loss) * float(domain.diameter(2.0)),
-        **planned_noise(plain, near, budget=budget, numerics=numerics),
-    )
+    total = with_noise(plain, near, budget=budget, numerics=numerics)
+    radius, width = float(domain.radius_from_center()), float(domain.diameter(2.0))
     # No longer than what keeps a step without curvature stable, or the noise inside the domain.
-    steps = [1.0 / (summand.curvature * length**2 * batch)]
-    if found.private and found.radius > 0.0:
-        planned = found.deviations[: PLANNED if horizon is None else None]
+    steps, hidden = [1.0 / (summand.curvature * length**2 * batch)], 0.0
+    if total.scale > 0.0:
+        # In the first batch gradients must stand out of the noise.
+        spent = total.reach(near) / total.scale
+        hidden = _first_batch(d, summand.movement(near) / (spent * lipschitz))
+    if total.scale > 0.0 and radius > 0.0:
+        planned = deviations(total)[: PLANNED if horizon is None else None]
         deviation = float(np.sqrt(np.mean(np.square(planned))))
-        steps.append(STEP_SHARE * found.radius / (math.sqrt(d) * deviation))
-    return replace(found, step_size=min(steps))
+        steps.append(STEP_SHARE * radius / (math.sqrt(d) * deviation))
+    forecast = RegretForecast(
+        "trivial", hidden > n / 50.0, n * _slope(domain, loss) * width, lipschitz * width, None
+    )
+    return Plan(total, NewtonTuning(n, min(steps), real_float("shrinkage", shrinkage)), forecast)
 
 
 def guarantee(
     domain: Domain,
     loss: Loss,
-    parameters: NoisyNewtonParameters,
+    plan: NewtonPlan,
     *,
+    relation: str = "replace",
     budget: Budget | float | None = None,
     seeded: bool = False,
 ) -> Guarantee:
-    """Return what any parameters guarantee, recomputed from noise scale and enforced bounds.
+    """Return what any plan guarantees, computed from its mechanism.
 
     Parameters
     ----------
     domain, loss
         The domain and loss the learner runs with.
-    parameters : NoisyNewtonParameters
-        Calibrated or the user's own; sensitivity, column norm, mu and regret are not trusted.
+    plan : Plan
+        Calibrated or the user's own.
+    relation : {"replace", "zero_out"}
+        Neighbouring streams.
     budget : Budget, float or None
         The delta to state epsilon at (a budget's delta); None means 1 / (10 horizon).
     seeded : bool
@@ -229,48 +177,41 @@ def guarantee(
     Raises
     ------
     ValueError, TypeError
-        If the parameters contradict the domain or the loss.
+        If the plan contradicts the domain or the loss.
     """
-    p, total = parameters, mechanism_of(domain, loss, parameters)
-    assert isinstance(total.summand, GradientAndCurvature)
-    slope, clip = _slope(domain, loss), total.summand.slope * record_length(domain, loss)
+    total, tuning, n = plan.mechanism, plan.tuning, plan.tuning.horizon
+    own = total.summand
+    if not isinstance(own, GradientAndCurvature) or own != _summand(domain, loss, own.weight):
+        raise ValueError("the plan's bounds are not those of this domain and loss")
+    if total.growth != GROWTH or total.pushes != _pushes(total.batch, n):
+        raise ValueError("the plan's sums are not those of so many rounds")
+    slope, clip = _slope(domain, loss), own.slope * record_length(domain, loss)
     stated = stated_regret(
-        p.horizon * slope * float(domain.diameter(2.0)),
-        p.horizon * slope * float(domain.radius_from_center()),
+        n * slope * float(domain.diameter(2.0)), n * slope * float(domain.radius_from_center())
     )
     stated["details"] |= {
-        "step size": p.step_size,
-        "shrinkage": p.shrinkage,
+        "step size": tuning.step_size,
+        "shrinkage": tuning.shrinkage,
         "regret bound holds for": "any decisions: nothing better is proved of these",
     }
     return Guarantee.about(
         total,
-        Neighbours(p.relation),
+        Neighbours(relation),
         released=(
-            f"the decisions of private Newton steps (dimension {domain.dimension}, "
-            f"p = {domain.p:g}; {p.sum_method!r} sum, Gaussian noise)"
+            f"the decisions of private Newton steps (dimension {domain.dimension}, p = "
+            f"{domain.p:g}; {continual_sum.name_of(total.factorisation)!r} sum, Gaussian noise)"
         ),
-        horizon=p.horizon,
-        calibration=p.calibration,
-        delta=stated_delta(budget, p.horizon),
+        horizon=n,
+        calibration=plan.calibration,
+        delta=stated_delta(budget, n),
         reference="adaptive Gaussian composition; docs/privacy/noisy_newton.md",
         conditions=(
             f"The program clips gradients to l_2 norm {clip:g}, second derivatives to "
-            f"[0, {total.summand.curvature:g}], and features and labels to their declared bounds.",
+            f"[0, {own.curvature:g}], and features and labels to their declared bounds.",
         ),
         seeded=seeded,
         **stated,
     )
-
-
-def mechanism_of(domain: Domain, loss: Loss, parameters: NoisyNewtonParameters) -> GaussianSum:
-    """Return the one sum through which data reach the decisions.
-
-    Nothing here is trusted: its bounds are what the engine clips to.
-    """
-    p = parameters
-    summand = _summand(domain, loss, p.curvature_weight)
-    return released_sum(p, summand, p.pushes, batch=p.batch, growth=GROWTH)
 
 
 def learned_loss(loss: Loss) -> LogisticLoss | HuberLoss | GlmLoss:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from dpoco._validation import choice
 from dpoco.accounting._records import read_record
 from dpoco.errors import StateError
 from dpoco.privacy.mechanisms import read_mechanism
@@ -21,7 +22,9 @@ __all__ = ["Forecast", "Plan"]
 M = TypeVar("M", bound=Mechanism)
 T = TypeVar("T", bound="Description | None")
 F = TypeVar("F", bound="Description | None")
-_FIELDS = frozenset(("mechanism", "tuning", "forecast"))
+_PARTS = ("forecast", "mechanism", "tuning")
+_FIELDS = frozenset((*_PARTS, "calibration"))
+CALIBRATIONS = ("tight", "corrected", "paper")
 
 
 @dataclass(frozen=True)
@@ -56,15 +59,25 @@ class Plan(Generic[M, T, F]):
     forecast : Description or None
         The bound on the regret that the planner minimised, and its terms. It is for information:
         the guarantee computes its own.
+    calibration : {"tight", "corrected", "paper"}
+        How the noise was found: as little as is proved to be enough, by the corrected theorem of a
+        paper, or as printed. Of the latter two a guarantee says what they claim.
     """
 
     mechanism: M
     tuning: T
     forecast: F
+    calibration: str = "tight"
+
+    def __post_init__(self) -> None:
+        """Refuse other words for how the noise was found."""
+        choice("calibration", self.calibration, CALIBRATIONS)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able dictionary that `from_dict` restores exactly."""
-        parts = {name: written(getattr(self, name)) for name in sorted(_FIELDS)}
+        parts = {name: written(getattr(self, name)) for name in _PARTS}
+        if self.calibration != "tight":
+            parts["calibration"] = self.calibration
         return {"kind": "dpoco.plan", "version": 1, **parts}
 
     @classmethod
@@ -88,6 +101,8 @@ class Plan(Generic[M, T, F]):
         StateError
             If it is anything else.
         """
+        if isinstance(record, Mapping):
+            record = {"calibration": "tight", **record}
         body = read_record(record, kind="dpoco.plan", version=1, fields=_FIELDS)
 
         def part(name: str, kind: type[Description] | None) -> Description | None:
@@ -99,6 +114,7 @@ class Plan(Generic[M, T, F]):
 
         try:
             own = part("tuning", tuning), part("forecast", forecast)
-            return cls(read_mechanism(body["mechanism"]), *own)  # type: ignore[arg-type]
+            mechanism = read_mechanism(body["mechanism"])
+            return cls(mechanism, *own, body["calibration"])  # type: ignore[arg-type]
         except (TypeError, ValueError) as error:
             raise StateError("malformed record of a plan") from error

@@ -30,6 +30,8 @@ from dpoco._validation import choice, positive_int
 from dpoco.accounting import frank_wolfe_regret
 from dpoco.accounting._roots import find_root
 from dpoco.accounting.budget import Budget
+from dpoco.accounting.continual_sum import known_horizon
+from dpoco.accounting.frank_wolfe_regret import ErrorForecast
 from dpoco.accounting.gaussian import rounded_up
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.leaf_bounds import (
@@ -40,21 +42,20 @@ from dpoco.accounting.leaf_bounds import (
     lossless_leaf_bounds,
     published_leaf_bound,
 )
-from dpoco.accounting.parameters import Parameters, at_least, one_of
-from dpoco.accounting.regret_bounds import RegretBound
+from dpoco.accounting.plan import Plan
 from dpoco.accounting.statement import check_claim, stated_delta
 from dpoco.accounting.zcdp import zcdp_epsilon, zcdp_rho
 from dpoco.errors import CalibrationError
 from dpoco.privacy.losses.combined import NOTHING
-from dpoco.privacy.losses.decaying import LARGEST_EXPONENT, LAWS, Decay, Decaying
+from dpoco.privacy.losses.decaying import LAWS, Decay, Decaying
 from dpoco.privacy.mechanisms.selections import Selections, VertexScores
 from dpoco.privacy.neighbours import CHANGES, Neighbours
+from dpoco.privacy.records import Description
 
-__all__ = ["PolyhedralFrankWolfeParameters", "Ranges", "calibrate", "guarantee", "mechanism_of",
-           "published_factor", "ranges_of", "user_rho", "with_scale"]  # fmt: skip
+__all__ = ["PolyhedralPlan", "PolyhedralTuning", "calibrate", "guarantee", "make_plan",
+           "published_factor", "user_rho", "with_least_scale"]  # fmt: skip
 
 SELECTORS = ("gumbel", "laplace")
-_LAW = {"gumbel": "bounded_range", "laplace": "pure"}
 # Of the worst-case curvature in the choice of the batch: it is far too large for records that are
 # not aligned with a pair of vertices.
 _CURVATURE = 0.125
@@ -62,102 +63,21 @@ _FEWEST_UPDATES = 16
 _SUMMED = 2**14
 
 
-@dataclass(frozen=True, kw_only=True)
-class PolyhedralFrankWolfeParameters(Parameters):
-    """Parameters of the polyhedral Frank-Wolfe learner.
+@dataclass(frozen=True)
+class PolyhedralTuning(Description):
+    """What is made of the vertices that polyhedral Frank-Wolfe selects: nothing but steps 1/k.
 
     Attributes
     ----------
-    selector : {"gumbel", "laplace"}
-        Private selection of a vertex: the exponential mechanism, or noisy max with Laplace noise.
-    weights : {"unbiased", "paper"}
-        Weights w_k of the gradient estimate: k or k + 1.
-    exponent : float
-        alpha in [0, 0.9]: update k has noise of scale ``scale * k**-alpha``.
-    scale : float
-        Noise scale b_1 of the first update, in units of the loss; 0 means no noise.
-    leaf_scalar_bound : float or None
-        Bound on the scalar of a generalised linear loss's leaf; None for other losses.
-    leaf_bound : float
-        Bound C on a leaf in the maximum norm, enforced by clipping.
-    leaf_bound_l2 : float or None
-        Bound on a leaf in l2, enforced too; None for none.
-    batch : int
-        Rounds per update.
-    updates : int
-        Updates K = horizon // batch.
     horizon : int
         Rounds.
-    calibration : {"tight", "corrected", "paper"}
-        How the noise scale was found.
-    relation : {"replace", "zero_out"}
-        Neighbouring streams.
-    score_range : float
-        Length of the interval in which one record moves the scores of the sum of leaves, divided
-        by `batch`. Derived, as is all below.
-    rho : float
-        zCDP parameter; infinite without noise.
-    predicted_error : float
-        Bound on the excess loss that noise adds to the last decision.
-    loss_range : float
-        L D, more than which no loss can differ between two decisions.
     """
 
-    kind = "dpoco.polyhedral_frank_wolfe_parameters"
-
-    selector: str = one_of(*SELECTORS)
-    weights: str = one_of(*WEIGHTS)
-    exponent: float = at_least(0.0, LARGEST_EXPONENT)
-    scale: float = at_least(0.0)
-    leaf_scalar_bound: float | None
-    leaf_bound: float
-    leaf_bound_l2: float | None
-    batch: int
-    updates: int
+    kind = "polyhedral_frank_wolfe_tuning"
     horizon: int
-    calibration: str = one_of("tight", "corrected", "paper", default="tight")
-    relation: str = one_of(*CHANGES)
-    score_range: float = at_least(0.0)
-    rho: float = at_least(0.0, infinite=True)
-    predicted_error: float = at_least(0.0)
-    loss_range: float = at_least(0.0)
 
-    def __post_init__(self) -> None:
-        """Check that the fields fit each other, too."""
-        super().__post_init__()
-        if self.updates != self.horizon // self.batch:
-            raise ValueError("updates must be horizon // batch")
-        if (self.rho == math.inf) != (self.scale == 0.0 < self.score_range):
-            raise ValueError("rho must be infinite without noise, and then only")
 
-    @property
-    def private(self) -> bool:
-        """Whether there is a guarantee: there is noise, or nothing depends on the data."""
-        return self.scale > 0.0 or self.score_range == 0.0
-
-    @property
-    def sensitivity(self) -> float:
-        """Largest difference of a leaf between neighbours, in the maximum norm."""
-        return self.leaf_bound * (2.0 if self.relation == "replace" else 1.0)
-
-    @property
-    def regret_scope(self) -> str:
-        """The records that bounds on regret hold for."""
-        return frank_wolfe_regret.SCOPE
-
-    @property
-    def noise_dominates(self) -> bool:
-        """Whether the predicted error exceeds the range of the loss."""
-        return self.predicted_error > self.loss_range
-
-    @property
-    def decay(self) -> Decay:
-        """How the ranges of the selections shrink."""
-        return Decay(self.exponent, 1 if self.weights == "paper" else 0, self.updates)
-
-    def noise_scale_at(self, update: int) -> float:
-        """Return the noise scale b_k of an update k >= 1."""
-        return self.scale * math.pow(positive_int("update", update), -self.exponent)
+PolyhedralPlan = Plan[Selections, PolyhedralTuning, ErrorForecast]
 
 
 def calibrate(
@@ -171,8 +91,8 @@ def calibrate(
     weights: str | None = None,
     batch: int | str | None = "auto",
     relation: str = "replace",
-) -> PolyhedralFrankWolfeParameters:
-    """Return the parameters with the least noise that meets `budget`.
+) -> PolyhedralPlan:
+    """Return the plan with the least noise that meets `budget`.
 
     Parameters
     ----------
@@ -201,78 +121,42 @@ def calibrate(
     if budget is not None and not isinstance(budget, Budget):
         raise TypeError(f"budget must be a Budget or None; got {type(budget).__name__}")
     view = L1Geometry(domain)
-    n, pure = positive_int("horizon", horizon), budget is not None and budget.delta == 0.0
+    n, pure = known_horizon(horizon), budget is not None and budget.delta == 0.0
     if exponent is None:
         exponent = 0.5 if pure else 2.0 / 3.0
-    chosen: dict[str, Any] = {
-        "selector": "gumbel",
-        "weights": "unbiased",
-        "exponent": float(exponent),
-        "relation": choice("relation", relation, CHANGES),
-    }
-    if selector is not None:
-        chosen["selector"] = choice("selector", selector, SELECTORS)
-    if weights is not None:
-        chosen["weights"] = choice("weights", weights, WEIGHTS)
-    leaf = lossless_leaf_bounds(view, loss, chosen["weights"], 1.0)
-    offset = 1 if chosen["weights"] == "paper" else 0
-    sides, point = Neighbours(change=relation).sides, view.diameter() == 0.0
+    near = Neighbours(choice("relation", relation, CHANGES))
+    law = choice("selector", selector or "gumbel", SELECTORS)
+    offset = WEIGHTS.index(choice("weights", weights or "unbiased", WEIGHTS))
+    leaf = lossless_leaf_bounds(view, loss, WEIGHTS[offset], 1.0)
 
-    def ranges(m: int) -> Ranges:
-        reach = scores_of(view, leaf, offset, m).reach(sides)
-        return Ranges(chosen["selector"], *reach, Decay(exponent, offset, n // m))
+    def silent(m: int) -> Selections:
+        scores = vertex_scores(view, leaf, offset, m)
+        return Selections(law, scores, scale=0.0, rounds=n // m, exponent=float(exponent))
 
     if batch not in (None, "auto"):
         batch = positive_int("batch", batch, maximum=n)
     elif budget is None:
         batch = 1
     else:
-        target: Budget = budget
-        batch = best_batch(view, loss, n, chosen, lambda m: ranges(m).closed_scale(target))
+        batch = best_batch(view, loss, n, near, budget, silent)
     assert isinstance(batch, int)
-    chosen["batch"] = batch
-    own = ranges(batch)
-    silent = PolyhedralFrankWolfeParameters(
-        **chosen,
-        **leaf.fields,  # type: ignore[arg-type]
-        scale=0.0,
-        updates=n // batch,
-        horizon=n,
-        score_range=own.range,
-        rho=0.0 if point else math.inf,
-        predicted_error=0.0,
-        loss_range=float(loss.lipschitz(view)) * view.diameter(),
-    )
-    if budget is None or point:
-        return silent
-    return with_scale(domain, silent, own, own.least_scale(budget, tight=True))
+    own = silent(batch)
+    if budget is not None and view.diameter() > 0.0:
+        own = with_least_scale(own, near, budget)
+    return make_plan(domain, loss, own, n)
 
 
-def ranges_of(domain: Any, loss: Any, parameters: PolyhedralFrankWolfeParameters) -> Ranges | None:
-    """Return what one record can do to the selections; None on a single point."""
-    p, own = parameters, mechanism_of(domain, loss, parameters)
-    assert isinstance(own.scores, VertexScores)
-    if own.scores.diameter_l1 == 0.0:
-        return None
-    return Ranges(p.selector, *own.scores.reach(Neighbours(p.relation).sides), p.decay)
+def make_plan(
+    domain: Any, loss: Any, own: Selections, horizon: int, calibration: str = "tight"
+) -> PolyhedralPlan:
+    """Return the plan of selections, with the forecast that follows from them."""
+    view = L1Geometry(domain)
+    error = view.excess(own.law) * own.scale * mean_scale(own.exponent, own.rounds)
+    forecast = ErrorForecast(error, float(loss.lipschitz(view)) * view.diameter())
+    return Plan(own, PolyhedralTuning(horizon), forecast, calibration)
 
 
-def tuning(parameters: PolyhedralFrankWolfeParameters) -> dict[str, Any]:
-    """Return what is made of the vertices that are released."""
-    return {"horizon": parameters.horizon}
-
-
-def with_scale(
-    domain: Any, parameters: PolyhedralFrankWolfeParameters, ranges: Ranges, scale: float
-) -> PolyhedralFrankWolfeParameters:
-    """Return parameters with this noise scale, and what follows from it."""
-    p = parameters
-    excess = L1Geometry(domain).excess(p.selector)
-    error = excess * scale * mean_scale(p.exponent, p.updates)
-    return replace(p, scale=scale, rho=ranges.loss(scale).rho, predicted_error=error)
-
-
-def scores_of(view: L1Geometry, leaf: LeafBounds, offset: int, batch: int) -> VertexScores:
+def vertex_scores(view: L1Geometry, leaf: LeafBounds, offset: int, batch: int) -> VertexScores:
     """Return the scores of selections."""
     return VertexScores(
         slope=1.0 if leaf.slope is None else leaf.slope,
@@ -287,38 +171,25 @@ def scores_of(view: L1Geometry, leaf: LeafBounds, offset: int, batch: int) -> Ve
     )
 
 
-def mechanism_of(domain: Any, loss: Any, parameters: PolyhedralFrankWolfeParameters) -> Selections:
-    """Return what the parameters describe.
-
-    Raises
-    ------
-    ValueError
-        If the parameters contradict the domain or the loss.
-    """
-    p = parameters
-    leaf = enforced_leaf_bounds(loss, p)
-    scores = scores_of(L1Geometry(domain), leaf, p.decay.offset, p.batch)
-    return Selections(
-        law=p.selector, scores=scores, scale=p.scale, rounds=p.updates, exponent=p.exponent
-    )
-
-
 def guarantee(
     domain: Any,
     loss: Any,
-    parameters: PolyhedralFrankWolfeParameters,
+    plan: PolyhedralPlan,
     *,
+    relation: str = "replace",
     budget: Budget | float | None = None,
     seeded: bool = False,
 ) -> Guarantee:
-    """Return what any parameters guarantee, recomputed from noise scale and enforced bounds.
+    """Return what any plan guarantees, computed from its mechanism.
 
     Parameters
     ----------
     domain, loss
         The domain and loss the learner runs with.
-    parameters : PolyhedralFrankWolfeParameters
-        Calibrated or the user's own; score range, rho and predictions in it are not trusted.
+    plan : Plan
+        Calibrated or the user's own.
+    relation : {"replace", "zero_out"}
+        Neighbouring streams.
     budget : Budget, float or None
         The delta to state epsilon at (a budget's delta; 0 is pure privacy); None means
         1 / (10 horizon).
@@ -327,35 +198,40 @@ def guarantee(
 
     Raises
     ------
-    ValueError
-        If the parameters contradict the domain or the loss.
+    TypeError, ValueError
+        If the plan contradicts the domain or the loss.
     CalibrationError
-        If the parameters say "paper" and the published claim is false for them.
+        If the plan says "paper" and the published claim is false for it.
     """
-    p, mechanism = parameters, mechanism_of(domain, loss, parameters)
-    near, delta = Neighbours(change=p.relation), stated_delta(budget, p.horizon)
-    view, leaf = L1Geometry(domain), enforced_leaf_bounds(loss, p)
-    noise = "exponential mechanism" if p.selector == "gumbel" else "Laplace noise"
+    own, near, n = plan.mechanism, Neighbours(relation), plan.tuning.horizon
+    view, scores, delta = L1Geometry(domain), own.scores, stated_delta(budget, n)
+    assert isinstance(scores, VertexScores)
+    leaf = enforced_leaf_bounds(domain, loss, scores)
+    if scores != vertex_scores(view, leaf, scores.offset, scores.batch):
+        raise ValueError("the plan's scores are not those of this domain and loss")
+    if own.rounds != n // scores.batch:
+        raise ValueError("the plan's selections are not those of so many rounds")
+    noise = "exponential mechanism" if own.law == "gumbel" else "Laplace noise"
     shared: dict[str, Any] = {
         "released": "the decisions of polyhedral Frank-Wolfe "
         f"(dimension {view.dimension}, {noise})",
-        "horizon": p.horizon,
+        "horizon": n,
         "delta": delta,
-        "calibration": p.calibration,
+        "calibration": plan.calibration,
         "reference": "Han et al., DP-POFW, Theorem 3.4, corrected; "
         "docs/privacy/polyhedral_frank_wolfe.md",
         "seeded": seeded,
     }
-    known = mechanism.loss(near)
+    known = own.loss(near)
     if not isinstance(known, Decaying):
         nothing = "No release depends on the data: the domain is a single point."
-        return Guarantee.about(mechanism, Neighbours(), conditions=(nothing,), **shared)
+        return Guarantee.about(own, near, conditions=(nothing,), **shared)
     claimed = None
-    if p.calibration == "paper":
+    if plan.calibration == "paper":
         if not delta > 0.0:
             raise ValueError("calibration 'paper' claims nothing at delta = 0")
-        claimed = (published_factor(view, loss, p.horizon, delta) / p.scale, delta)
-    elif p.calibration == "corrected" and delta > 0.0:
+        claimed = (published_factor(view, loss, n, delta) / own.scale, delta)
+    elif plan.calibration == "corrected" and delta > 0.0:
         claimed = (min(zcdp_epsilon(known.rho, delta), known.pure), delta)
     run = frank_wolfe_regret.Descent(
         domain=domain,
@@ -363,22 +239,23 @@ def guarantee(
         loss=loss,
         leaf=leaf,
         step_scale=1.0,
-        offset=p.decay.offset,
-        batch=p.batch,
-        horizon=p.horizon,
+        offset=scores.offset,
+        batch=scores.batch,
+        horizon=n,
     )
-    forecast = frank_wolfe_regret.regret_fields(run, regret(run, p, view.excess(p.selector)))
+    error = frank_wolfe_regret.selection_error(own.scale, own.exponent, view.excess(own.law))
+    forecast = frank_wolfe_regret.regret_fields(run, run.regret(error))
     result = Guarantee.about(
-        mechanism,
+        own,
         near,
         conditions=(leaf.condition(math.inf),),
         claimed=claimed,
         details={
-            "rounds per update": float(p.batch),
-            "updates": float(p.updates),
-            "noise scale of the last update": p.noise_scale_at(p.updates),
+            "rounds per update": float(scores.batch),
+            "updates": float(own.rounds),
+            "noise scale of the last update": own.scale * math.pow(own.rounds, -own.exponent),
             "zCDP rho, a change in the first batch": known.rho,
-            "zCDP rho, a change in the last batch": known.rho_from(p.updates),
+            "zCDP rho, a change in the last batch": known.rho_from(own.rounds),
             **forecast["details"],
         },
         regret_bound=forecast["regret_bound"],
@@ -387,17 +264,7 @@ def guarantee(
     return check_claim(result)
 
 
-def regret(
-    run: frank_wolfe_regret.Descent, parameters: PolyhedralFrankWolfeParameters, excess: float
-) -> RegretBound:
-    """Return the bound on regret of a run whose selections have a mean excess of `excess` b_k."""
-    p = parameters
-    return run.regret(frank_wolfe_regret.selection_error(p.scale, p.exponent, excess))
-
-
-def user_rho(
-    domain: Any, loss: Any, parameters: PolyhedralFrankWolfeParameters, round: int
-) -> float:
+def user_rho(plan: PolyhedralPlan, round: int, relation: str = "replace") -> float:
     """Return the zCDP parameter against a change of one round's data, given the round.
 
     The data of a round are seen by the updates of its own batch and later: the later the round,
@@ -405,65 +272,51 @@ def user_rho(
 
     Parameters
     ----------
-    domain, loss, parameters
+    plan, relation
         As for `guarantee`.
     round : int
         Counted from 0.
     """
-    p = parameters
-    at = positive_int("round + 1", round + 1, maximum=p.horizon) - 1
-    known = mechanism_of(domain, loss, p).loss(Neighbours(change=p.relation))
-    batch = at // p.batch + 1
-    if batch > p.updates or known == NOTHING:
+    own, scores = plan.mechanism, plan.mechanism.scores
+    assert isinstance(scores, VertexScores)
+    at = positive_int("round + 1", round + 1, maximum=plan.tuning.horizon) - 1
+    known, batch = own.loss(Neighbours(relation)), at // scores.batch + 1
+    if batch > own.rounds or known == NOTHING:
         return 0.0
     return known.rho_from(batch) if isinstance(known, Decaying) else math.inf
 
 
-@dataclass(frozen=True)
-class Ranges:
-    """What one record can do to a series of selections whose noise scale is to be found.
+def closed_scale(own: Selections, near: Neighbours, budget: Budget) -> float:
+    """Return the scale that zCDP or pure composition ask for; nothing checks its rounding."""
+    assert isinstance(own.scores, VertexScores)
+    reach, spread = own.scores.reach(near.sides)
+    decay = Decay(own.exponent, own.scores.offset, own.rounds)
+    scale = reach * decay.total() / budget.epsilon
+    if budget.delta > 0.0:
+        try:
+            rho = zcdp_rho(budget.epsilon, budget.delta)
+        except CalibrationError:
+            return scale
+        share = (LAWS["bounded_range"] if own.law == "gumbel" else LAWS["pure"]) / rho
+        scale = min(scale, spread * math.sqrt(share * decay.squares()))
+    return scale
 
-    Attributes
-    ----------
-    selector : {"gumbel", "laplace"}
-        Law of the noise.
-    range, spread : float
-        How far one record moves the scores: within an interval, and in the sense of zCDP.
-    decay : Decay
-        How the noise scales, and with them the ranges, shrink.
-    """
 
-    selector: str
-    range: float
-    spread: float
-    decay: Decay
+def with_least_scale(
+    own: Selections, near: Neighbours, budget: Budget, *, tight: bool = True
+) -> Selections:
+    """Return selections that keep to `budget`; by composition in closed form unless `tight`."""
 
-    def loss(self, scale: float) -> Decaying:
-        """Return the loss of selections whose first noise has this scale."""
-        law = _LAW[self.selector]
-        return Decaying(law, self.range / scale, self.spread / scale, *self.decay)
+    def delta(b: float) -> float:
+        found = replace(own, scale=b).loss(near)
+        return 1.0 if found is None else found.delta(budget.epsilon)
 
-    def closed_scale(self, budget: Budget) -> float:
-        """Return the scale that zCDP or pure composition ask for; nothing checks its rounding."""
-        scale = self.range * self.decay.total() / budget.epsilon
-        if budget.delta > 0.0:
-            try:
-                rho = zcdp_rho(budget.epsilon, budget.delta)
-            except CalibrationError:
-                return scale
-            share = LAWS[_LAW[self.selector]] / rho
-            scale = min(scale, self.spread * math.sqrt(share * self.decay.squares()))
-        return scale
-
-    def least_scale(self, budget: Budget, *, tight: bool) -> float:
-        """Return the least scale that keeps to `budget`; the closed one's least unless `tight`."""
-        scale = self.closed_scale(budget)
-        if tight and budget.delta > 0.0:
-            scale = least_at(scale, lambda b: self.loss(b).delta(budget.epsilon), budget.delta)
-        # rounding, by a few units
-        while not self.loss(scale).delta(budget.epsilon) <= budget.delta:
-            scale *= 1.0 + 1e-12
-        return scale
+    scale = closed_scale(own, near, budget)
+    if tight and budget.delta > 0.0:
+        scale = least_at(scale, delta, budget.delta)
+    while not delta(scale) <= budget.delta:  # rounding, by a few units
+        scale *= 1.0 + 1e-12
+    return replace(own, scale=scale)
 
 
 def least_at(high: float, delta: Callable[[float], float], target: float) -> float:
@@ -487,15 +340,19 @@ def least_at(high: float, delta: Callable[[float], float], target: float) -> flo
 
 
 def best_batch(
-    view: L1Geometry, loss: Any, n: int, chosen: dict[str, Any], scale: Callable[[int], float]
+    view: L1Geometry,
+    loss: Any,
+    n: int,
+    near: Neighbours,
+    budget: Budget,
+    silent: Callable[[int], Selections],
 ) -> int:
     """Return the m that minimises optimisation error plus noise, K = n // m updates."""
-    excess = view.excess(chosen["selector"])
     best, least, m = 1, math.inf, 1
     while m == 1 or m <= n // _FEWEST_UPDATES:
-        updates = n // m
-        slow = slowness(view, loss, updates)
-        error = slow + excess * scale(m) * mean_scale(chosen["exponent"], updates)
+        own, updates = silent(m), n // m
+        noise = view.excess(own.law) * closed_scale(own, near, budget)
+        error = slowness(view, loss, updates) + noise * mean_scale(own.exponent, updates)
         if error < least:
             best, least = m, error
         m = max(m + 1, int(1.15 * m))

@@ -33,23 +33,23 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any
 
 from dpoco._validation import positive_float, positive_int
 from dpoco.accounting import continual_sum, release
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.continual_sum import GROWING, Method, name_of
+from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.nets import NoiseField
 from dpoco.accounting.parameters import at_least, one_of
-from dpoco.accounting.regret_bounds import RegretBound, growing_cost, uniform_is_as_good
-from dpoco.accounting.statement import expert_guarantee, expert_mechanism
+from dpoco.accounting.plan import Forecast, Plan
+from dpoco.accounting.regret_bounds import RegretBound, growing_cost
+from dpoco.accounting.statement import expert_guarantee
 from dpoco.privacy.mechanisms.bounds import CentredLosses
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
-from dpoco.privacy.neighbours import Neighbours
+from dpoco.privacy.records import Description
 
-__all__ = ["PrefixHedgeParameters", "calibrate", "guarantee", "mechanism_of"]
-
-guarantee, mechanism_of = expert_guarantee, expert_mechanism
+__all__ = ["HedgePlan", "HedgeTuning", "calibrate", "guarantee", "regret"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,86 +250,57 @@ def expected_maximum(n: int) -> float:
     return min(turn, (float(upper) - float(lower)) * (1.0 + 1e-9))
 
 
-NEAR = Neighbours()
-
-
-@dataclass(frozen=True, kw_only=True)
-class PrefixHedgeParameters(HedgeParameters):
-    """Parameters of Hedge on noisy sums.
-
-    The value carries no claim of its own: `guarantee` recomputes every privacy and regret quantity
-    from the noise scale, the sum, the learning rate and the sizes.
+@dataclass(frozen=True)
+class HedgeTuning(Description):
+    """What is made of the noisy sums.
 
     Attributes
     ----------
-    experts : int
-        N.
-    horizon : int
-        Rounds T.
-    sum_method : {"blt", "blt_normalised", "banded", "tree", "toeplitz"}
-        Continual sum; it takes T - 1 pushes.
-    noise_scale : float
-        Scale sigma of one Gaussian draw; 0 means no noise.
     learning_rate : float
         eta, per unit of losses in [0, 1].
-    calibration : {"tight"}
-        Exact Gaussian accounting.
-    sensitivity : float
-        Largest l2 difference of what a round adds to the sum, between neighbours. Derived, as is
-        everything below.
-    column_norm : float
-        Factor of the continual sum on the sensitivity.
-    mu : float
-        GDP parameter; infinite without noise, 0 if nothing depends on the data.
-    regret_bound : float
-        Bound on the expected regret to the best expert, for losses in [0, 1].
-    regret_terms : dict of str to float
-        Terms that add up to it.
-    regret_scope : {"oblivious", "adaptive"}
-        Losses it holds for: fixed in advance, or any.
-    numerics : {"float", "lattice"}
-        Arithmetic of the sum: doubles, or exact integers.
     """
 
-    kind: ClassVar[str] = "dpoco.prefix_hedge_parameters"
-    version: ClassVar[int] = 2
+    kind = "hedge_tuning"
+    learning_rate: float
 
-    experts: int = at_least(1, 2**32)
-    calibration: str = one_of("tight", default="tight")
-    numerics: str = "float"
 
-    def __post_init__(self) -> None:
-        """Check that the fields fit each other, too."""
-        super().__post_init__()
-        release.check_numerics(self.numerics, "gaussian")
+HedgePlan = Plan[GaussianSum, HedgeTuning, Forecast]
 
-    @property
-    def noise_dominates(self) -> bool:
-        """Whether noise makes the regret bound no better than that of uniform draws."""
-        return self.private and uniform_is_as_good(self.experts, self.horizon, self.regret_bound)
 
-    def mechanism(self) -> GaussianSum:
-        """Return the one sum through which losses reach the decisions: all rounds but the last."""
-        losses, rounds, noise = CentredLosses(self.experts), self.horizon - 1, self.noise_scale
-        return release.sum_of(
-            losses, self.correlation, rounds, NEAR, scale=noise, numerics=self.numerics
-        )
+def regret(plan: HedgePlan) -> RegretBound:
+    """Return the bound on the expected regret over the horizon, for losses in [0, 1]."""
+    total = plan.mechanism
+    run = HedgeRun(find_experts(plan), total.pushes + 1, total.factorisation, total.scale)
+    return run.regret(plan.tuning.learning_rate)
 
-    def stated(self, mechanism: GaussianSum) -> dict[str, Any]:
-        """Return further fields of the guarantee."""
-        run = HedgeRun(self.experts, self.horizon, self.correlation, self.noise_scale)
-        regret = run.regret(self.learning_rate)
-        sums = f"{self.experts} experts, {self.sum_method!r} sum"
-        return {
-            "released": f"the decisions of Hedge on noisy sums ({sums})",
-            "reference": "adaptive Gaussian composition; docs/privacy/prefix_hedge.md",
-            "regret_bound": regret.total,
-            "regret_scope": regret.scope,
-            "details": {
-                "learning rate": self.learning_rate,
-                **{f"regret: {name}": value for name, value in regret.terms.items()},
-            },
-        }
+
+def find_experts(plan: HedgePlan) -> int:
+    """Return N."""
+    assert isinstance(plan.mechanism.summand, CentredLosses)
+    return plan.mechanism.summand.experts
+
+
+def guarantee(
+    plan: HedgePlan, *, budget: Budget | float | None = None, seeded: bool = False
+) -> Guarantee:
+    """Return what any plan guarantees, computed from its mechanism; see `expert_guarantee`."""
+    total, experts, bound = plan.mechanism, find_experts(plan), regret(plan)
+    sums = f"{experts} experts, {name_of(total.factorisation)!r} sum"
+    return expert_guarantee(
+        total,
+        experts,
+        total.pushes + 1,
+        bound.total,
+        bound.scope,
+        budget=budget,
+        seeded=seeded,
+        details={
+            "learning rate": plan.tuning.learning_rate,
+            **{f"regret: {name}": value for name, value in bound.terms.items()},
+        },
+        released=f"the decisions of Hedge on noisy sums ({sums})",
+        reference="adaptive Gaussian composition; docs/privacy/prefix_hedge.md",
+    )
 
 
 def calibrate(
@@ -341,7 +312,7 @@ def calibrate(
     learning_rate: float | None = None,
     numerics: str = release.DEFAULT_NUMERICS,
     participation: release.Returning | None = None,
-) -> PrefixHedgeParameters:
+) -> HedgePlan:
     """Return the least noise that meets `budget`, and the learning rate of the least regret bound.
 
     Parameters
@@ -374,31 +345,19 @@ def calibrate(
     trivial = n == 1 or rounds == 1
     if budget is not None and not trivial:
         budget.require_delta()
-    best: PrefixHedgeParameters | None = None
+    best: HedgePlan | None = None
     near = release.people_of("replace", None if trivial else participation, rounds, budget)
     for method in release.candidate_methods(sum_method, max(rounds - 1, 1), budget, near):
-        plain = release.sum_of(CentredLosses(n), method, max(rounds - 1, 1), near)
-        noise = release.planned_noise(
+        plain = release.sum_of(CentredLosses(n), method, rounds - 1, near)
+        total = release.with_noise(
             plain, near, budget=None if trivial else budget, numerics=numerics
         )
-        noise["sensitivity"] = math.sqrt(n - (n % 2) / n)
-        if trivial:
-            noise["mu"] = 0.0
-        run = HedgeRun(n, rounds, method, noise["noise_scale"])
+        run = HedgeRun(n, rounds, total.factorisation, total.scale)
         eta = run.best_learning_rate() if learning_rate is None else learning_rate
-        regret = run.regret(positive_float("learning_rate", eta))
-        candidate = PrefixHedgeParameters(
-            experts=n,
-            horizon=rounds,
-            **release.sum_fields(method),
-            learning_rate=eta,
-            regret_bound=regret.total,
-            regret_terms=regret.terms,
-            regret_scope=regret.scope,
-            **noise,
-        )
+        bound = run.regret(positive_float("learning_rate", eta))
+        forecast = Forecast(bound.total, bound.scope)
         # The first candidate is the default; another must be clearly better.
-        if best is None or candidate.regret_bound < 0.99 * best.regret_bound:
-            best = candidate
+        if best is None or bound.total < 0.99 * (best.forecast.regret_bound or 0.0):
+            best = Plan(total, HedgeTuning(positive_float("learning_rate", eta)), forecast)
     assert best is not None
     return best

@@ -25,6 +25,7 @@ from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.lattice import placed
 from dpoco.accounting.noisy_max import scale_for, selection_budget
 from dpoco.accounting.plan import Plan
+from dpoco.accounting.regret_bounds import without_regret
 from dpoco.accounting.statement import stated_delta
 from dpoco.errors import CalibrationError
 from dpoco.privacy.mechanisms.base import Parts
@@ -189,8 +190,7 @@ def behind_ranges(
         reference=f"parallel composition; docs/privacy/ranges.md; {learner.reference}",
         seeded=search.seeded or learner.seeded,
         conditions=tuple(dict.fromkeys((*search.further, *learner.further))),
-        regret_bound=learner.regret_bound,
-        details=learner.details,
+        details=without_regret(learner.details),
     )
 
 

@@ -248,7 +248,9 @@ def with_noise(
     noise: str = "gaussian",
 ) -> GaussianSum:
     """Return a sum with the least noise that meets `budget`; without noise for None."""
-    arithmetic = plain_numerics(numerics, noise)
+    arithmetic, moved = plain_numerics(numerics, noise), plain.summand.movement(near, plain.order)
+    if moved > 0.0:
+        positive_float("sensitivity", moved)
     if budget is None:
         return plain
     wanted = numerics if noise == "gaussian" else arithmetic

@@ -21,8 +21,7 @@ from dpoco.errors import CalibrationError
 from dpoco.privacy.mechanisms.base import Mechanism
 from dpoco.privacy.neighbours import Neighbours
 
-__all__ = ["check_claim", "check_experts", "delayed", "expert_guarantee", "expert_mechanism",
-           "stated_delta"]  # fmt: skip
+__all__ = ["check_claim", "delayed", "expert_guarantee", "stated_delta"]
 
 _LATE = "no bound is proved, because the proofs are for feedback that comes at once"
 
@@ -35,79 +34,57 @@ def stated_delta(budget: Budget | float | None, horizon: int | None) -> float:
     return 1.0 / (10.0 * rounds) if budget is None else float(budget)
 
 
-def check_experts(experts: int, parameters: Any) -> None:
-    """Raise `ValueError` unless the parameters are for this number of experts."""
-    if experts != parameters.experts:
-        raise ValueError(f"parameters are for {parameters.experts} experts; got {experts}")
-
-
-def expert_mechanism(experts: int, parameters: Any) -> Mechanism:
-    """Return what the parameters of a learner of experts describe: how losses reach decisions.
-
-    Raises
-    ------
-    ValueError
-        If the parameters are for another number of experts.
-    """
-    check_experts(experts, parameters)
-    found: Mechanism = parameters.mechanism()
-    return found
-
-
 def expert_guarantee(
+    mechanism: Mechanism,
     experts: int,
-    parameters: Any,
+    horizon: int | None,
+    bound: float | None,
+    scope: str | None,
     *,
-    budget: Budget | float | None = None,
-    seeded: bool = False,
+    budget: Budget | float | None,
+    seeded: bool,
+    details: dict[str, Any],
+    **said: Any,
 ) -> Guarantee:
-    """Return what any parameters of a learner of experts guarantee, for losses in [0, 1].
-
-    It is computed from the mechanism that the parameters describe.
+    """Return what any plan of a learner of experts guarantees, for losses in [0, 1].
 
     Parameters
     ----------
-    experts : int
-        N, as the learner has it.
-    parameters : Parameters
-        Calibrated or the user's own; sensitivity, mu and regret are not trusted. Their ``stated``
-        says the rest: among others the proved ``regret_bound``, None if nothing is (uniform draws
-        have regret at most T (1 - 1/N), and nothing has more than T), and the ``regret_scope`` of
-        `REGRET_SCOPES` that it holds for, or None.
+    mechanism : Mechanism
+        What is enforced and drawn.
+    experts, horizon
+        N and T; None is an endless stream.
+    bound : float or None
+        The proved bound on regret, None if nothing is (uniform draws have regret at most
+        T (1 - 1/N), and nothing has more than T).
+    scope : str or None
+        Of `REGRET_SCOPES`: the losses that it holds for.
     budget : Budget, float or None
         The delta to state epsilon at (a budget's delta; pure privacy is stated at 0 whatever it
         is); None means 1 / (10 horizon).
     seeded : bool
         Whether the noise is reproducible, which voids the guarantee.
-
-    Raises
-    ------
-    ValueError
-        If the parameters are for another number of experts.
+    details : dict
+        Further rows of the report.
+    **said
+        Further fields of the guarantee.
     """
-    p, mechanism = parameters, expert_mechanism(experts, parameters)
-    said: dict[str, Any] = {
-        "conditions": (CLIPPED_LOSSES,),
-        "delta": stated_delta(budget, p.horizon),
-        **p.stated(mechanism),
-    }
-    rows: dict[str, float | str | None] = {}
-    if said["regret_scope"] is not None:
-        rows["regret bound holds for"] = REGRET_SCOPES[said["regret_scope"]]
-    if said["regret_bound"] is not None and p.horizon is not None and p.private:
-        still = p.horizon * (1.0 - 1.0 / p.experts)
-        stated = stated_regret(said["regret_bound"], still, float(p.horizon))
-        said["regret_bound"] = stated["regret_bound"]
+    near = Neighbours()
+    rows: dict[str, Any] = {}
+    if scope is not None:
+        rows["regret bound holds for"] = REGRET_SCOPES[scope]
+    if bound is not None and horizon is not None and mechanism.loss(near) is not None:
+        stated = stated_regret(bound, horizon * (1.0 - 1.0 / experts), float(horizon))
+        bound = stated["regret_bound"]
         rows |= stated["details"]
-    said["details"] = {**rows, **said["details"]}
-    del said["regret_scope"]
     return Guarantee.about(
         mechanism,
-        Neighbours(),
-        horizon=p.horizon,
-        calibration=p.calibration,
+        near,
+        horizon=horizon,
         seeded=seeded,
-        **said,
+        regret_bound=bound,
+        details={**rows, **details},
+        **{"conditions": (CLIPPED_LOSSES,), "delta": stated_delta(budget, horizon), **said},
     )
 
 

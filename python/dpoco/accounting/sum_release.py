@@ -95,7 +95,7 @@ def guarantee(
         Whether the noise is reproducible, which voids the guarantee.
     """
     total, vector = plan.mechanism, plan.mechanism.summand
-    law = noise_in_words("gaussian" if total.order == 2.0 else "generalized_gaussian", total.order)
+    law = noise_in_words(total.order)
     method = continual_sum.name_of(total.factorisation)
     assert isinstance(vector, ClippedVector)
     return Guarantee.about(

@@ -12,7 +12,7 @@ the order of the smooth norm, composition over bit_length(n) nodes, exact Gaussi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from dpoco._validation import choice, positive_float, positive_int
@@ -26,10 +26,12 @@ from dpoco.accounting import (
 )
 from dpoco.accounting._words import noise_in_words
 from dpoco.accounting.budget import Budget
+from dpoco.accounting.frank_wolfe_regret import ErrorForecast
 from dpoco.accounting.gaussian import gaussian_epsilon
 from dpoco.accounting.generalized_gaussian import expected_norm_bound
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.parameters import at_least, one_of
+from dpoco.accounting.leaf_bounds import WEIGHTS, published_leaf_bound
+from dpoco.accounting.plan import Plan
 from dpoco.accounting.regret_bounds import RegretBound
 from dpoco.accounting.statement import check_claim, stated_delta
 from dpoco.domains import Domain
@@ -37,96 +39,32 @@ from dpoco.privacy.losses.gaussian import gaussian_delta
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.mechanisms.norms import smoothness_constant
 from dpoco.privacy.neighbours import CHANGES, Neighbours
+from dpoco.privacy.records import Description, limits
 
-__all__ = ["TreeFrankWolfeParameters", "calibrate", "guarantee", "mechanism_of", "noise_error"]
+__all__ = ["TreePlan", "TreeTuning", "calibrate", "guarantee", "make_plan"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class TreeFrankWolfeParameters(release.SumParameters):
-    """Parameters of the tree Frank-Wolfe learner.
+@dataclass(frozen=True)
+class TreeTuning(Description):
+    """What is made of the sums that tree Frank-Wolfe releases.
 
     Attributes
     ----------
-    noise : {"gaussian", "generalized_gaussian"}
-        Law of the draws.
-    norm_order : float
-        Order r of the noise norm; 2 for Gaussian noise.
-    noise_scale : float
-        Scale sigma of one draw; 0 means no privacy.
-    sum_method : {"blt", "blt_normalised", "banded", "tree", "toeplitz"}
-        Continual sum.
-    weights : {"unbiased", "paper"}
-        Weights w_k of the gradient estimate: k or k + 1.
-    leaf_scalar_bound : float or None
-        Bound on the scalar of a generalised linear loss's leaf; None for other losses.
-    leaf_bound : float
-        Bound C on a leaf in the dual norm, enforced by clipping.
-    leaf_bound_l2 : float or None
-        Bound on a leaf in l2, enforced too; None for none.
-    sensitivity : float
-        Largest difference of a leaf between neighbours, in l2 for Gaussian noise, else in the dual
-        norm. Derived, as are `column_norm` and `mu`: a guarantee recomputes all three.
-    column_norm : float
-        Factor of the continual sum on the sensitivity.
-    mu : float
-        GDP parameter; infinite without noise.
-    step_scale : float
-        s in the steps s / (k + s).
-    batch : int
-        Rounds per update.
-    pushes : int
-        Updates: horizon // batch.
     horizon : int
         Rounds.
-    calibration : {"tight", "corrected", "paper"}
-        How the noise scale was found.
-    relation : {"replace", "zero_out"}
-        Neighbouring streams.
-    predicted_error : float
-        Bound on the excess loss that noise causes in the last update's linear minimisation.
-    loss_range : float
-        L D, more than which no loss can differ between two decisions.
-    numerics : {"float", "lattice"}
-        Arithmetic of the sum: doubles, or exact integers.
+    step_scale : float
+        s in the steps s / (k + s).
+    offset : int
+        0 or 1: the weights of the gradient estimate are k + offset.
     """
 
-    kind = "dpoco.tree_frank_wolfe_parameters"
-    version = 2
-
-    noise: str = one_of(*continual_sum.NOISES)
-    norm_order: float = at_least(2.0)
-    sum_method: str = one_of(*continual_sum.METHODS)
-    weights: str = one_of(*leaf_bounds.WEIGHTS)
-    leaf_scalar_bound: float | None
-    leaf_bound: float
-    leaf_bound_l2: float | None
+    kind = "tree_frank_wolfe_tuning"
+    horizon: int
     step_scale: float
-    batch: int
-    pushes: int
-    calibration: str = one_of("tight", "corrected", "paper", default="tight")
-    relation: str = one_of(*CHANGES)
-    predicted_error: float = at_least(0.0)
-    loss_range: float = at_least(0.0)
-    numerics: str = "float"
+    offset: int = limits(zero=True)
 
-    def __post_init__(self) -> None:
-        """Check that the fields fit each other, too."""
-        super().__post_init__()
-        if self.noise == "gaussian" and self.norm_order != 2.0:
-            raise ValueError(f"norm_order {self.norm_order!r} does not fit noise {self.noise!r}")
-        if self.pushes != self.horizon // self.batch:
-            raise ValueError("pushes must be horizon // batch")
-        release.check_numerics(self.numerics, self.noise, self.calibration)
 
-    @property
-    def regret_scope(self) -> str:
-        """The records that bounds on regret hold for."""
-        return frank_wolfe_regret.SCOPE
-
-    @property
-    def noise_dominates(self) -> bool:
-        """Whether even the last update's predicted error exceeds the range of the loss."""
-        return self.predicted_error > self.loss_range
+TreePlan = Plan[GaussianSum, TreeTuning, ErrorForecast]
 
 
 def calibrate(
@@ -144,8 +82,8 @@ def calibrate(
     relation: str = "replace",
     numerics: str = release.DEFAULT_NUMERICS,
     participation: release.Returning | None = None,
-) -> TreeFrankWolfeParameters:
-    """Return the parameters with the least noise that meets `budget`.
+) -> TreePlan:
+    """Return the plan with the least noise that meets `budget`.
 
     Parameters
     ----------
@@ -190,58 +128,51 @@ def calibrate(
     else:
         name = choice("sum_method", sum_method or "", continual_sum.METHODS)
         method = continual_sum.planned(name, pushes, near, batch)
-    chosen: dict[str, Any] = {
-        "noise": noise,
-        "norm_order": order,
-        **release.sum_fields(method),
-        "weights": choice("weights", weights or "unbiased", leaf_bounds.WEIGHTS),
-        "batch": batch,
-        "relation": relation,
-    }
-    leaf = leaf_bounds.lossless_leaf_bounds(domain, loss, chosen["weights"], step_scale)
-    summand = leaf.summand(domain)
-    plain = release.sum_of(summand, method, pushes, near, batch=batch, order=order)
-    found = release.planned_noise(plain, near, budget=budget, numerics=numerics, noise=noise)
-    parameters = TreeFrankWolfeParameters(
-        **chosen,
-        **leaf.fields,  # type: ignore[arg-type]
-        **found,
-        step_scale=step_scale,
-        pushes=pushes,
-        horizon=n,
-        predicted_error=0.0,
-        loss_range=float(loss.lipschitz(domain)) * domain.diameter(),
-    )
-    return replace(parameters, predicted_error=noise_error(domain, parameters))
+    offset = WEIGHTS.index(choice("weights", weights or "unbiased", WEIGHTS))
+    summand = leaf_bounds.lossless_leaf_bounds(domain, loss, WEIGHTS[offset], step_scale)
+    plain = release.sum_of(summand.summand(domain), method, pushes, near, batch=batch, order=order)
+    total = release.with_noise(plain, near, budget=budget, numerics=numerics, noise=noise)
+    return make_plan(domain, loss, total, TreeTuning(n, step_scale, offset))
 
 
-def noise_error(domain: Domain, parameters: TreeFrankWolfeParameters) -> float:
+def make_plan(
+    domain: Domain, loss: Any, total: GaussianSum, tuning: TreeTuning, calibration: str = "tight"
+) -> TreePlan:
+    """Return the plan of a sum and steps, with the forecast that follows from them."""
+    largest = float(loss.lipschitz(domain)) * domain.diameter()
+    return Plan(total, tuning, ErrorForecast(noise_error(domain, total), largest), calibration)
+
+
+def noise_error(domain: Domain, total: GaussianSum) -> float:
     """Return a bound on what noise costs the last minimisation: D E||noise of its sum||_q / n.
 
     The norm of a sum of independent draws is at most its Gaussian-like size, row * E||Z||_q.
     """
-    p, q = parameters, domain.dual_exponent
-    row = float(continual_sum.row_norm(p.correlation, p.pushes, p.pushes))
-    width, size = float(domain.diameter()), expected_norm_bound(p.norm_order, q, domain.dimension)
-    return width * p.noise_scale * row * size / (p.batch * p.pushes)
+    q, pushes = domain.dual_exponent, total.pushes
+    row = float(continual_sum.row_norm(total.factorisation, pushes, pushes))
+    width, size = float(domain.diameter()), expected_norm_bound(total.order, q, domain.dimension)
+    return width * total.scale * row * size / (total.batch * pushes)
 
 
 def guarantee(
     domain: Domain,
     loss: Any,
-    parameters: TreeFrankWolfeParameters,
+    plan: TreePlan,
     *,
+    relation: str = "replace",
     budget: Budget | float | None = None,
     seeded: bool = False,
 ) -> Guarantee:
-    """Return what any parameters guarantee, recomputed from noise scale and enforced bounds.
+    """Return what any plan guarantees, computed from its mechanism.
 
     Parameters
     ----------
     domain, loss
         The domain and loss the learner runs with.
-    parameters : TreeFrankWolfeParameters
-        Calibrated or the user's own; sensitivity, column norm and mu in it are not trusted.
+    plan : Plan
+        Calibrated or the user's own.
+    relation : {"replace", "zero_out"}
+        Neighbouring streams.
     budget : Budget, float or None
         The delta to state epsilon at (a budget's delta); None means 1 / (10 horizon).
     seeded : bool
@@ -249,90 +180,70 @@ def guarantee(
 
     Raises
     ------
-    ValueError
-        If the parameters contradict the domain or the loss.
+    TypeError, ValueError
+        If the plan contradicts the domain or the loss.
     CalibrationError
-        If the parameters say "paper" and the published claim is false for them.
+        If the plan says "paper" and the published claim is false for it.
     """
-    p = parameters
-    d, q = domain.dimension, domain.dual_exponent
-    release.noise_order(p.noise, p.norm_order, q, d)
-    leaf = leaf_bounds.enforced_leaf_bounds(loss, p)
+    total, tuning, near = plan.mechanism, plan.tuning, Neighbours(relation)
+    d, q, n = domain.dimension, domain.dual_exponent, tuning.horizon
+    leaf = leaf_bounds.enforced_leaf_bounds(domain, loss, total.summand)
+    if total.pushes != n // total.batch or total.growth is not None:
+        raise ValueError("the plan's sums are not those of so many rounds")
+    method = continual_sum.name_of(total.factorisation)
     what = (
         f"the decisions of tree Frank-Wolfe (dimension {d}, p = {domain.p:g}; "
-        f"{p.sum_method!r} sum, {noise_in_words(p.noise, p.norm_order)})"
+        f"{method!r} sum, {noise_in_words(total.order)})"
     )
-    if not p.private:
-        return Guarantee.none(p.horizon, what)
-    delta, near = stated_delta(budget, p.horizon), Neighbours(p.relation)
-    total = mechanism_of(domain, loss, p)
+    if total.loss(near) is None:
+        return Guarantee.none(n, what)
+    delta = stated_delta(budget, n)
     run = frank_wolfe_regret.Descent(
         domain=domain,
         order=domain.p,
         loss=loss,
         leaf=leaf,
-        step_scale=p.step_scale,
-        offset=1 if p.weights == "paper" else 0,
-        batch=p.batch,
-        horizon=p.horizon,
+        step_scale=tuning.step_scale,
+        offset=tuning.offset,
+        batch=total.batch,
+        horizon=n,
     )
-    sides = 1.0 if p.relation == "replace" else 0.5
     paper_epsilon = claims.published_epsilon(
-        claims.tree_equivalent_scale(p.noise_scale, p.correlation, p.pushes),
+        claims.tree_equivalent_scale(total.scale, total.factorisation, total.pushes),
         delta,
-        pushes=p.pushes,
-        kappa=smoothness_constant(p.norm_order, q, d),
-        leaf_bound=sides * leaf_bounds.published_leaf_bound(domain, loss, p.step_scale),
+        pushes=total.pushes,
+        kappa=smoothness_constant(total.order, q, d),
+        leaf_bound=0.5 * near.sides * published_leaf_bound(domain, loss, tuning.step_scale),
     )
-    claimed = (paper_epsilon, delta) if p.calibration == "paper" else None
-    if p.calibration == "corrected":
+    claimed = (paper_epsilon, delta) if plan.calibration == "paper" else None
+    if plan.calibration == "corrected":
         summand, order = total.summand, total.order
-        node_mu = summand.inflation(order) * summand.movement(near, order) / p.noise_scale
-        claimed = (_basic_composition_epsilon(node_mu, p.pushes, delta, total.mass), delta)
+        node_mu = summand.inflation(order) * summand.movement(near, order) / total.scale
+        claimed = (_basic_composition_epsilon(node_mu, total.pushes, delta, total.mass), delta)
     result = Guarantee.about(
         total,
         near,
         released=what,
-        horizon=p.horizon,
-        calibration=p.calibration,
+        horizon=n,
+        calibration=plan.calibration,
         delta=delta,
         reference="Han et al., DP-TOFW, Theorem 3.1, corrected; docs/privacy/tree_frank_wolfe.md",
         conditions=(leaf.condition(q),),
         seeded=seeded,
         claimed=claimed,
         paper_epsilon=paper_epsilon,
-        **frank_wolfe_regret.regret_fields(run, regret(run, p, total)),
+        **frank_wolfe_regret.regret_fields(run, regret(run, total)),
     )
     return check_claim(result)
 
 
-def regret(
-    run: frank_wolfe_regret.Descent, parameters: TreeFrankWolfeParameters, total: GaussianSum
-) -> RegretBound:
+def regret(run: frank_wolfe_regret.Descent, total: GaussianSum) -> RegretBound:
     """Return the bound on regret of a run whose gradients are summed by `total`."""
-    p = parameters
-    noise = frank_wolfe_regret.sum_error(run, p.correlation, p.noise_scale, p.norm_order)
-    rounding = frank_wolfe_regret.sum_rounding(
-        run, p.correlation, p.noise_scale, total.grid, total.mass
+    factor, scale = total.factorisation, total.scale
+    noise = frank_wolfe_regret.sum_error(run, factor, scale, total.order)
+    return run.regret(
+        noise, frank_wolfe_regret.sum_rounding(run, factor, scale, total.grid, total.mass)
     )
-    return run.regret(noise, rounding)
-
-
-def mechanism_of(domain: Domain, loss: Any, parameters: TreeFrankWolfeParameters) -> GaussianSum:
-    """Return the one sum through which data reach the decisions.
-
-    Nothing here is trusted: its bounds are what the engine clips to.
-    """
-    p = parameters
-    summand = leaf_bounds.enforced_leaf_bounds(loss, p).summand(domain)
-    return release.released_sum(p, summand, p.pushes, batch=p.batch, order=p.norm_order)
-
-
-def tuning(parameters: TreeFrankWolfeParameters) -> dict[str, Any]:
-    """Return what is made of the sums that are released."""
-    p = parameters
-    offset = 1 if p.weights == "paper" else 0
-    return {"horizon": p.horizon, "step_scale": p.step_scale, "offset": offset}
 
 
 def _basic_composition_epsilon(node_mu: float, pushes: int, delta: float, mass: float) -> float:

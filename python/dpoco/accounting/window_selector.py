@@ -22,38 +22,31 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 from dpoco._validation import LARGEST_HORIZON, choice, positive_int, real_float, whole_number
 from dpoco.accounting import epoch_selector
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.epoch_selector import (
-    ROUNDING,
-    EpochSelectorParameters,
-    guarantee,
-    mechanism_of,
-    regret_bound,
-)
+from dpoco.accounting.epoch_selector import ROUNDING, SelectorTuning, find_noise
+from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.noisy_max import mean_excess
-from dpoco.accounting.parameters import at_least, one_of
+from dpoco.accounting.plan import Forecast, Plan
+from dpoco.accounting.regret_bounds import RegretBound
+from dpoco.privacy.mechanisms.base import Nothing, Parts
+from dpoco.privacy.records import limits
 
-__all__ = ["WindowSelectorParameters", "calibrate", "guarantee", "mechanism_of", "regret_bound"]
+__all__ = ["WindowPlan", "WindowTuning", "calibrate", "guarantee", "regret"]
 
 SELECTIONS = ("exponential", "gumbel")
 
 
-@dataclass(frozen=True, kw_only=True)
-class WindowSelectorParameters(EpochSelectorParameters):
-    """Parameters of the selector on windows.
+@dataclass(frozen=True)
+class WindowTuning(SelectorTuning):
+    """Public numbers of the selector on windows.
 
     Attributes
     ----------
-    experts, horizon, scale, first
-        As of `EpochSelectorParameters`.
-    calibration : {"tight"}
-        Nothing is published.
-    selection : {"exponential", "gumbel"}
-        Law of the noise.
+    experts, horizon, first
+        As of `SelectorTuning`.
     window : int
         Rounds W of the longest window.
     expected_shifts : int
@@ -61,76 +54,93 @@ class WindowSelectorParameters(EpochSelectorParameters):
     gap : float
         How much worse than the best expert all others are taken to be, in units of losses in
         [0, 1]; 0: nothing is.
-    regret_bound : float or None
-        Bound on the expected regret to the best sequence of experts with S switches over the
-        horizon, for independent losses of a distribution that changes at most S times; None without
-        a horizon. Derived, as is what follows.
-    regret_terms : dict of str to float
-        Terms that add up to it, unless the number of rounds is smaller.
-    regret_scope : {"shifting"}
-        Losses it holds for.
     """
 
-    kind: ClassVar[str] = "dpoco.window_selector_parameters"
-    pieces: ClassVar[str] = "windows"
+    kind = "window_tuning"
+    window: int = limits()
+    expected_shifts: int = limits(zero=True)
+    gap: float = limits(zero=True)
 
-    calibration: str = one_of("tight", default="tight")
-    selection: str = one_of(*SELECTIONS)
-    window: int = at_least(1, LARGEST_HORIZON)
-    expected_shifts: int = at_least(0)
-    gap: float = at_least(0.0, 1.0)
-    regret_scope: str = one_of("shifting", default="shifting")
+    def __post_init__(self) -> None:
+        """Refuse gaps above the range of losses."""
+        super().__post_init__()
+        positive_int("window", self.window, maximum=LARGEST_HORIZON)
+        if not self.gap <= 1.0:
+            raise ValueError(f"gap must be in [0, 1]; got {self.gap!r}")
 
-    @property
-    def assumed(self) -> dict[str, float]:
-        """What the bound on regret is for, besides its scope."""
-        return {
-            "rounds of the longest window": float(self.window),
-            "shifts planned for": float(self.expected_shifts),
-            "gap assumed, as a share of the range": self.gap,
-        }
 
-    def _regret_terms(self, rounds: int) -> dict[str, float]:
-        n, shifts = self.experts, min(self.expected_shifts, rounds - 1)
-        if n == 1:
-            return dict.fromkeys(("first round", "selection", "shifts", "comparator"), 0.0)
-        losses = 0.0
-        spoilt = left = min(rounds, shifts * (2 * self.window - 1))
-        for played, selected_from in reversed(_windows(rounds, self.window)):
-            missed = min(left, played)
-            left -= missed
-            losses += (played - missed) * min(1.0, self._charge(selected_from))
-        # Logarithms of gamma functions, with more than their error.
-        log_places = math.lgamma(rounds) * (1.0 + 2.0**-48) - math.lgamma(shifts + 1)
-        log_paths = (shifts + 1) * math.log(n) + log_places - math.lgamma(rounds - shifts)
-        return {
-            "first round": 1.0,
-            "selection": losses,
-            "shifts": float(spoilt - left),
-            "comparator": math.sqrt(0.5 * rounds * log_paths),
-        }
+WindowPlan = Plan[Parts | Nothing, WindowTuning, Forecast]
 
-    def _pseudo_regret(self, rounds: int) -> float:
-        """Return the bound before the comparator's luck; where it is void, something larger."""
-        terms = self._regret_terms(rounds)
-        lost = terms["selection"] + terms["shifts"]
-        if lost < rounds - 1:
-            return lost
-        return lost + rounds * self._charge(self.window) + 2.0 * self.expected_shifts * self.window
 
-    def _charge(self, selected_from: int) -> float:
-        """Return a bound on what an expert that was selected from m rounds of one law loses."""
-        n, m, b = self.experts, selected_from, self.scale
-        charge = math.sqrt(0.5 * math.log(n) / m) + b * mean_excess(n, self.selection) / m
-        low = self.gap - ROUNDING  # of losses that are rounded
-        if low > 0.0:
-            largest = 0.0
-            for at in (low, 1.0, 1.0 / math.sqrt(m), b / m):  # all extremes of a smooth function
-                gap = min(max(low, at), 1.0)
-                rate = gap if gap * b <= 1.0 else 1.0 / b
-                largest = max(largest, gap * math.exp(-m * rate * (gap - 0.5 * rate)))
-            charge = min(charge, (n - 1) * largest)
-        return charge + ROUNDING
+def regret(plan: WindowPlan, rounds: int | None = None) -> RegretBound:
+    """Return a bound on the expected regret after `rounds` (default: the horizon, if any).
+
+    In expectation over the learner's noise and losses that are drawn independently from a law that
+    changes; against the best sequence of experts with as many switches.
+    """
+    length = positive_int("rounds", plan.tuning.horizon if rounds is None else rounds)
+    terms = _regret_terms(plan.tuning, find_noise(plan.mechanism), length)
+    return RegretBound(min(float(length), math.fsum(terms.values())), terms, "shifting")
+
+
+def guarantee(
+    plan: WindowPlan, *, budget: Budget | float | None = None, seeded: bool = False
+) -> Guarantee:
+    """Return what any plan guarantees, computed from its mechanism; see `expert_guarantee`."""
+    own = plan.tuning
+    assumed = {
+        "rounds of the longest window": float(own.window),
+        "shifts planned for": float(own.expected_shifts),
+        "gap assumed, as a share of the range": own.gap,
+    }
+    return epoch_selector.state_selector(
+        plan, lambda rounds: regret(plan, rounds), "windows", assumed, budget=budget, seeded=seeded
+    )
+
+
+def _regret_terms(own: WindowTuning, noise: tuple[str, float], rounds: int) -> dict[str, float]:
+    n, shifts = own.experts, min(own.expected_shifts, rounds - 1)
+    if n == 1:
+        return dict.fromkeys(("first round", "selection", "shifts", "comparator"), 0.0)
+    losses = 0.0
+    spoilt = left = min(rounds, shifts * (2 * own.window - 1))
+    for played, selected_from in reversed(_windows(rounds, own.window)):
+        missed = min(left, played)
+        left -= missed
+        losses += (played - missed) * min(1.0, _charge(own, noise, selected_from))
+    # Logarithms of gamma functions, with more than their error.
+    log_places = math.lgamma(rounds) * (1.0 + 2.0**-48) - math.lgamma(shifts + 1)
+    log_paths = (shifts + 1) * math.log(n) + log_places - math.lgamma(rounds - shifts)
+    return {
+        "first round": 1.0,
+        "selection": losses,
+        "shifts": float(spoilt - left),
+        "comparator": math.sqrt(0.5 * rounds * log_paths),
+    }
+
+
+def _pseudo_regret(own: WindowTuning, noise: tuple[str, float], rounds: int) -> float:
+    """Return the bound before the comparator's luck; where it is void, something larger."""
+    terms = _regret_terms(own, noise, rounds)
+    lost = terms["selection"] + terms["shifts"]
+    if lost < rounds - 1:
+        return lost
+    return lost + rounds * _charge(own, noise, own.window) + 2.0 * own.expected_shifts * own.window
+
+
+def _charge(own: WindowTuning, noise: tuple[str, float], selected_from: int) -> float:
+    """Return a bound on what an expert that was selected from m rounds of one law loses."""
+    n, m, (law, b) = own.experts, selected_from, noise
+    charge = math.sqrt(0.5 * math.log(n) / m) + b * mean_excess(n, law) / m
+    low = own.gap - ROUNDING  # of losses that are rounded
+    if low > 0.0:
+        largest = 0.0
+        for at in (low, 1.0, 1.0 / math.sqrt(m), b / m):  # all extremes of a smooth function
+            gap = min(max(low, at), 1.0)
+            rate = gap if gap * b <= 1.0 else 1.0 / b
+            largest = max(largest, gap * math.exp(-m * rate * (gap - 0.5 * rate)))
+        charge = min(charge, (n - 1) * largest)
+    return charge + ROUNDING
 
 
 def _windows(rounds: int, longest: int) -> list[tuple[int, int]]:
@@ -153,7 +163,7 @@ def calibrate(
     window: int | None = None,
     selection: str | None = None,
     first: int | None = None,
-) -> WindowSelectorParameters:
+) -> WindowPlan:
     """Return the least noise that meets `budget`, and the window with the least bound on regret.
 
     Parameters
@@ -187,15 +197,18 @@ def calibrate(
     drawn = epoch_selector.calibrate(
         experts, horizon=horizon, budget=budget, selection=selection, first=first
     )
-    bare = WindowSelectorParameters(
-        **{**vars(drawn), "regret_scope": "shifting"},
+    tuning = WindowTuning(
+        **vars(drawn.tuning),
         window=1 if longest is None else longest,
         expected_shifts=whole_number("expected_shifts", expected_shifts, high=LARGEST_HORIZON),
         gap=real_float("gap", gap),
     )
     if longest is None:
-        rounds = LARGEST_HORIZON if bare.horizon is None else bare.horizon
+        noise, rounds = find_noise(drawn.mechanism), tuning.horizon or LARGEST_HORIZON
         lengths = {int(2.0 ** (0.25 * i)) for i in range(int(4.0 * math.log2(rounds)) + 1)}
-        plans = [replace(bare, window=length) for length in sorted({*lengths, rounds})]
-        bare = min(plans, key=lambda plan: plan._pseudo_regret(rounds))
-    return epoch_selector.with_regret(bare)
+        plans = [replace(tuning, window=length) for length in sorted({*lengths, rounds})]
+        tuning = min(plans, key=lambda own: _pseudo_regret(own, noise, rounds))
+    plan = Plan(drawn.mechanism, tuning, Forecast(None, "shifting"))
+    if tuning.horizon is None:
+        return plan
+    return replace(plan, forecast=Forecast(regret(plan).total, "shifting"))

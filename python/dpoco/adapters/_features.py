@@ -51,10 +51,13 @@ class FeatureMap:
     ----------
     features : sequence of str, or int
         Public names, in the order of the vector: names that are not listed are ignored, listed ones
-        that are missing count as 0. Or a number d: every name has a sign and one of d entries, from
-        a fixed hash; a text counts as 1 under ``name=text``; what falls together is added up.
+        that are missing count as `absent`. Or a number d: every name has a sign and one of d
+        entries, from a fixed hash; a text counts as 1 under ``name=text``; what falls together is
+        added up.
     person : str, optional
         Name of what says whose record it is: no feature.
+    absent : float
+        The value of listed names that are missing.
 
     Raises
     ------
@@ -62,9 +65,11 @@ class FeatureMap:
         For names that are no texts, repeated or missing.
     """
 
-    def __init__(self, features: Sequence[str] | int, person: str | None = None) -> None:
+    def __init__(
+        self, features: Sequence[str] | int, person: str | None = None, absent: float = 0.0
+    ) -> None:
         self._order: dict[str, int] | None = None
-        self._person = person
+        self._person, self._absent = person, absent
         if isinstance(features, (int, np.integer)):
             self.dimension = positive_int("features", features, maximum=_LARGEST_DIMENSION)
             return
@@ -100,6 +105,7 @@ class FeatureMap:
         """
         row = np.zeros(self.dimension)
         if self._order is not None:
+            row[:] = self._absent
             for name, index in self._order.items():
                 value = record.get(name)
                 if value is not None:

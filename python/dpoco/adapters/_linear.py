@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
@@ -15,14 +16,16 @@ from dpoco._clipping import Flags, record_flags
 from dpoco._validation import FloatArray, choice, positive_float, positive_int
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting.gaussian import gaussian_epsilon, gaussian_mu
+from dpoco.accounting.ranges import behind_ranges, split
 from dpoco.adapters._arguments import check_options, make_source, read_budget
 from dpoco.domains import LpBall
-from dpoco.errors import CalibrationError, StateError
+from dpoco.errors import CalibrationError, HorizonExceeded, StateError
 from dpoco.learners import LEARNERS, learner_of
 from dpoco.learning.choice import choose
 from dpoco.learning.participation import Participation
 from dpoco.learning.record_learner import RecordLearner
 from dpoco.losses import HuberLoss, LogisticLoss, MarginLoss, SquaredLoss
+from dpoco.ranges import FoundRanges, RangeFinder
 
 _AUTO = "auto"
 _NAMED = {each.snake_name: each for each in LEARNERS if each.ball is not None}
@@ -33,8 +36,13 @@ _SLACK = 1.0 + 1e-12
 
 _TERMS = ("horizon", "options", "seed", "participation")
 _PAGE = "docs/privacy/one_versus_rest.md"
+_FOUND_ELSEWHERE = (
+    "the ranges are with the estimator that found them: unpickle it, and bind() there"
+)
 # Margins of plus and minus 4 are probabilities of 2 and 98 %.
 _REACH = 4.0
+# Half-widths of the quantiles .1 and .9 that labels are clipped to: means depend on tails.
+_LABEL_WIDTHS = 2.0
 _ATTEMPTS = 20  # to share a budget: one or two are enough, a few where losses are no Gaussians'
 
 
@@ -60,6 +68,13 @@ class LinearProblem:
         Whether records get one more feature, the constant `feature_bound`.
     outputs : int
         Number of margins, and of learners: of more than two classes, one for each.
+    drift : bool
+        Whether "auto" takes a learner that forgets.
+    ranges : "private" or None
+        Whether ranges of features are searched in the first rounds; then bounds are about scaled
+        records.
+    labels : bool
+        Whether the range of labels is searched with them.
     """
 
     loss: str
@@ -71,6 +86,9 @@ class LinearProblem:
     radius: float | None = None
     intercept: bool = True
     outputs: int = 1
+    drift: bool = False
+    ranges: str | None = None
+    labels: bool = False
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any], dimension: int) -> LinearProblem:
@@ -79,6 +97,16 @@ class LinearProblem:
         if "loss" in stated:
             choice("loss", stated["loss"], ("squared", "huber"))
         bounds = ("feature_bound", "label_bound")
+        if stated.get("ranges") is not None:
+            choice("ranges", stated["ranges"], ("private",))
+        if stated.get("ranges") is not None and stated.get("feature_bound", 1.0) is not None:
+            raise ValueError(
+                "ranges='private' is for unknown ranges: leave feature_bound out, or declare ranges"
+            )
+        if stated.get("feature_bound", 1.0) is None:
+            labels = stated.get("label_bound", 1.0) is None
+            found = {name: 1.0 for name in bounds if stated.get(name, 1.0) is None}
+            stated |= {"ranges": "private", "labels": labels, **found}
         missing = [name for name in bounds if stated.get(name, 1.0) is None]
         if missing:
             raise TypeError(
@@ -93,6 +121,8 @@ class LinearProblem:
     def __post_init__(self) -> None:
         """Check everything here, before there are data."""
         choice("learner", self.learner, (_AUTO, *_NAMED))
+        if self.drift and self.learner != _AUTO:
+            raise ValueError("drift=True is for learner='auto'; of one learner say options")
         positive_int("dimension", self.dimension)
         for name in ("feature_bound", "label_bound", "threshold", "radius"):
             if name != "radius" or self.radius is not None:
@@ -112,6 +142,8 @@ class LinearProblem:
         if radius is None:
             reach = _REACH if self.loss == "logistic" else float(self.label_bound)
             spread = math.sqrt(self.dimension) if self._p == 2.0 else 1.0
+            if self.ranges is not None and self._p == 2.0:
+                spread *= 0.5  # records are divided by half of the root only
             radius = reach * spread / float(self.feature_bound)
         return LpBall(self.dimension + int(self.intercept), self._p, float(radius))
 
@@ -146,7 +178,7 @@ class LinearProblem:
         if self.learner == _AUTO:
             if more:
                 raise ValueError("options belong to one learner: name it instead of 'auto'")
-            learner = choose(problem, **covered)[0].make(source=source)
+            learner = choose(problem, drift=self.drift, **covered)[0].make(source=source)
         else:
             learner = _NAMED[self.learner].load()(*problem, **covered, source=source, **more)
         return learner
@@ -177,6 +209,29 @@ class LinearProblem:
                 return learner
             share *= (1.0 - 1e-10) * budget.epsilon / together.epsilon
         raise CalibrationError(f"{count} such learners, one for each class, exceed the budget")
+
+    def make_finder(self, budget: Budget | None, terms: Mapping[str, Any]) -> RangeFinder:
+        """Return an unstarted search for the ranges of features, and of labels as a last column."""
+        return RangeFinder(
+            self.dimension + int(self.labels), budget=budget, horizon=terms["horizon"],
+            participation=terms["participation"], source=make_source(terms["seed"]),
+        )  # fmt: skip
+
+    def scale(self, features: FloatArray, found: FoundRanges | None) -> FloatArray:
+        """Return records scaled by ranges, shape (n, d); without any before they are found."""
+        if self.ranges is None:
+            return features
+        if found is None:
+            return np.zeros_like(features)
+        own = FoundRanges(*(part[: self.dimension] for part in found.parts))
+        return own.clip(features) if self._p == 1.0 else own.scale(features)
+
+    def label_scale(self, found: FoundRanges | None) -> tuple[float, float]:
+        """Return the middle and the half-width of labels: 0 and 1 where they are not searched."""
+        if not self.labels or found is None:
+            return 0.0, 1.0
+        middle, half = (part[-1] for part in found.parts)
+        return middle, _LABEL_WIDTHS * half or 1.0
 
     def _multipliers(self, features: FloatArray) -> FloatArray:
         """Return what records are clipped by, shape (n,); 0 for those that are not finite."""
@@ -248,12 +303,15 @@ def guarantee_of_all(parts: Sequence[Guarantee], budget: Budget | None) -> Guara
 class Published(NamedTuple):
     """What learners have published: decisions, rounds learned, and the guarantee of all of it.
 
-    Decisions have shape (outputs, d), with an intercept (outputs, d + 1).
+    Decisions have shape (outputs, d), with an intercept (outputs, d + 1). Ranges are None where
+    they are declared, or not yet found; `search` is the guarantee of the search alone.
     """
 
     thetas: FloatArray
     round: int
     guarantee: Guarantee
+    ranges: FoundRanges | None = None
+    search: Guarantee | None = None
 
 
 class LinearModel:
@@ -273,26 +331,68 @@ class LinearModel:
 
     _learners: tuple[RecordLearner, ...] = ()
     _guarantee: Guarantee
+    _published: Published | None = None
+    _finder: RangeFinder | None = None  # until the ranges are found, and afterwards
+    _search: Guarantee | None = None
+    _ranges: FoundRanges | None = None
 
     def __init__(
         self, problem: LinearProblem, terms: dict[str, Any], published: Published | None = None
     ) -> None:
         self.problem, self._terms, self._published = problem, terms, published
-        if published is None:
+        if published is not None:
+            self._ranges, self._search = published.ranges, published.search
+        elif problem.ranges is None:
             self._hold(problem.make_all(**terms))
+        else:
+            self._begin_search()
+
+    def _begin_search(self) -> None:
+        """Make a search for ranges, and the learners behind, which keep to the budget together."""
+        terms, budget = self._terms, self._terms["budget"]
+        several, share = terms["participation"] is not None, 1.0 - 1e-6
+        for _ in range(_ATTEMPTS):
+            parts: tuple[Budget | None, Budget | None] = (None, None)
+            if isinstance(budget, Budget):
+                budget.require_delta()
+                allowed = Budget._derived(share * budget.epsilon, share * budget.delta)
+                parts = split(allowed, several)
+            self._finder = self.problem.make_finder(parts[0], terms)
+            self._search = self._finder.guarantee
+            whole = terms["horizon"]
+            left = None if whole is None else whole - self._finder.horizon
+            self._hold(self.problem.make_all(**{**terms, "budget": parts[1], "horizon": left}))
+            if not isinstance(budget, Budget) or self._guarantee.epsilon <= budget.epsilon:
+                return
+            share *= (1.0 - 1e-10) * budget.epsilon / self._guarantee.epsilon
+        raise CalibrationError("ranges and learners exceed the budget together")
 
     def _hold(self, learners: tuple[RecordLearner, ...]) -> None:
+        budget, people = self._terms["budget"], self._terms["participation"]
         guarantees = [each.guarantee for each in learners]
         self._learners = learners
-        self._guarantee = guarantee_of_all(guarantees, self._terms["budget"])
+        self._guarantee = guarantee_of_all(guarantees, budget)
+        if self._search is not None:
+            found = behind_ranges(self._search, self._guarantee, budget=budget)
+            self._guarantee = found if people is None else people.of(found)
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any], dimension: int, learner: Any = None) -> LinearModel:
         """Return the model an estimator's arguments state; of loaded learners as `bind` does."""
         problem = LinearProblem.of(arguments, dimension)
+        if problem.ranges is not None and learner is not None:
+            raise ValueError(_FOUND_ELSEWHERE)
         terms = {name: arguments[name] for name in _TERMS} | {"budget": read_budget(arguments)}
         if learner is None:
-            return cls(problem, terms)
+            model = cls(problem, terms)
+            if model._finder is not None and arguments.get("ranges") is None:
+                warnings.warn(
+                    f"no feature_bound: the first {model._finder.horizon:,} rounds are for a "
+                    "private search for ranges, and nothing is predicted in them "
+                    "(ranges='private' asks for this)",
+                    UserWarning, stacklevel=4,
+                )  # fmt: skip
+            return model
         model = cls.__new__(cls)
         model.problem, model._terms = problem, terms
         model.bind(learner)
@@ -320,7 +420,10 @@ class LinearModel:
             assert self._published is not None
             return self._published
         thetas = np.stack([each.last_decision for each in self._learners])
-        return Published(thetas, self._learners[0].round, self._guarantee)
+        rounds = self._learners[0].round
+        if self._search is not None:
+            rounds += self._search.horizon if self._finder is None else self._finder.round
+        return Published(thetas, rounds, self._guarantee, self._ranges, self._search)
 
     @property
     def coefficients(self) -> tuple[FloatArray, FloatArray]:
@@ -336,24 +439,59 @@ class LinearModel:
                 "a call was interrupted when some of this model's learners had its records and "
                 "others had not: it predicts, and can no longer learn"
             )
-        return zip(self.learners, self.problem.targets(labels), strict=True)
+        middle, half = self.problem.label_scale(self._ranges)
+        return zip(self.learners, self.problem.targets((labels - middle) / half), strict=True)
+
+    def _search_in(self, features: FloatArray, labels: FloatArray, persons: Any) -> int:
+        """Give the first rows to a search that has not ended; return how many these are."""
+        finder = self._finder
+        if finder is None or finder.left == 0 or not self._learners:
+            return 0
+        left = finder.left + self._learners[0].horizon - self._learners[0].round
+        if len(features) > left:
+            raise HorizonExceeded(f"rounds asked for: {len(features)}, left: {left}")
+        part = slice(0, min(finder.left, len(features)))
+        rows = np.column_stack([features, labels]) if self.problem.labels else features
+        finder.run(rows[part], persons=None if persons is None else persons[part])
+        if finder.left == 0:
+            self._ranges = finder.ranges
+        return part.stop
 
     def learn_one(self, features: FloatArray, label: float, person: Any = None) -> None:
         """Play one round."""
-        row = self.problem.rows(features[None, :])[0]
-        for learner, target in self._turns(np.array([label])):
+        one, persons = np.array([label]), None if person is None else [person]
+        if self._search_in(features[None, :], one, persons):
+            return
+        row = self.problem.rows(self.problem.scale(features[None, :], self._ranges))[0]
+        for learner, target in self._turns(one):
             learner.decide()
             learner.observe(row, float(target[0]), person=person)
 
     def learn_many(self, features: FloatArray, labels: FloatArray, persons: Any = None) -> None:
         """Play one round a row, with the same decisions; none if the horizon does not allow all."""
-        rows = self.problem.rows(features)
+        first = self._search_in(features, labels, persons)
+        if first:
+            features, labels = features[first:], labels[first:]
+            persons = None if persons is None else persons[first:]
+            if not len(features):
+                return
+        rows = self.problem.rows(self.problem.scale(features, self._ranges))
         for learner, targets in self._turns(labels):
             learner.run(rows, targets, persons=persons, record_decisions=False)
 
     def margins(self, features: FloatArray) -> FloatArray:
         """Return margins of records, shape (n, outputs): post-processing, no round is played."""
-        return self.problem.margins(self.published.thetas, features)
+        published = self.published
+        middle, half = self.problem.label_scale(published.ranges)
+        scaled = self.problem.scale(features, published.ranges)
+        return middle + half * self.problem.margins(published.thetas, scaled)
+
+    def nonprivate_flags(self, features: FloatArray, labels: FloatArray) -> Flags:
+        """Return how records and labels are read, shapes (n,) and (n, d). **Not private**."""
+        middle, half = self.problem.label_scale(self._ranges)
+        scaled = self.problem.scale(features, self._ranges)
+        flags = self.problem.nonprivate_flags(scaled, (labels - middle) / half)
+        return {**flags, "missing": ~np.isfinite(features)}
 
     def bind(self, learner: Any) -> None:
         """Go on with learners that were saved and loaded, or unpickled and resumed.
@@ -367,6 +505,8 @@ class LinearModel:
         """
         if self._learners and not self._is_fresh:
             raise StateError("this model has started to learn already")
+        if self.problem.ranges is not None and self._ranges is None:
+            raise StateError(_FOUND_ELSEWHERE)
         given = tuple(learner) if isinstance(learner, (list, tuple)) else (learner,)
         for each in given:
             self._check_bound(each)
@@ -395,7 +535,9 @@ class LinearModel:
 
     @property
     def _is_fresh(self) -> bool:
-        return bool(self._learners) and not any(each._is_started() for each in self._learners)
+        begun = self._finder is not None and self._finder.round > 0
+        started = begun or any(each._is_started() for each in self._learners)
+        return bool(self._learners) and not started
 
     def __reduce__(self) -> tuple[Any, ...]:
         kept = () if self._is_fresh else (self.published,)

@@ -2,7 +2,8 @@
 
 A round is reserved, durably, before its noise is released. After a crash all reserved rounds are
 skipped: their noise is never released again, whatever was released of it. The file holds counts
-only, no data and no noise.
+only, no data and no noise. Rounds to come are reserved while others are played, so that a step
+hardly waits for the disk.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import hmac
 import os
 import struct
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from dpoco.errors import StateError
@@ -33,7 +35,8 @@ class Reservation:
     secret : bytes
         32 bytes that a checkpoint holds, under which counts are authenticated.
     ahead : int
-        Rounds that are reserved at once; as many are skipped after a crash, at most.
+        Rounds that are reserved and not played, at most: as many are skipped after a crash. With 1
+        every round waits for the disk.
     new : bool
         Whether the training is new.
 
@@ -44,6 +47,8 @@ class Reservation:
     """
 
     _handle = -1
+    _coming: Future[int] | None = None
+    _writer: ThreadPoolExecutor | None = None
 
     def __init__(self, path: str | os.PathLike[str], secret: bytes, ahead: int, new: bool) -> None:
         self._secret, self._ahead, self._slot = secret, ahead, 0
@@ -62,8 +67,7 @@ class Reservation:
         try:
             self._lock(path)
             if new:
-                self.rounds = 0
-                self._write(0)
+                self.rounds = self._write(0)
                 synchronise(Path(path).absolute().parent)
             else:
                 self.rounds = self._read(path)
@@ -99,21 +103,31 @@ class Reservation:
             raise StateError(f"{Path(path).name} reserves no rounds of this training")
         return max(known)
 
-    def _write(self, rounds: int) -> None:
+    def _write(self, rounds: int) -> int:
         entry = _SLOT.pack(rounds, self._digest(rounds))
         os.pwrite(self._handle, entry, self._slot * _SLOT.size)
         os.fsync(self._handle)
         self._slot = (self._slot + 1) % _SLOTS
+        return rounds
 
     def reserve(self, round_: int) -> None:
-        """Return once `round_` is reserved on the disk."""
+        """Return once `round_` is reserved on the disk, and let a thread reserve the next ones."""
+        if self._coming is not None and (self._coming.done() or round_ > self.rounds):
+            coming, self._coming = self._coming, None
+            self.rounds = coming.result()
+        half = self._ahead // 2
         if round_ > self.rounds:
-            wanted = round_ - 1 + self._ahead
-            self._write(wanted)
-            self.rounds = wanted
+            self.rounds = self._write(round_ - 1 + max(half, 1))
+        if half > 0 and self._coming is None and self.rounds + half < round_ + self._ahead:
+            if self._writer is None:
+                self._writer = ThreadPoolExecutor(1, "dpoco-reservations")
+            self._coming = self._writer.submit(self._write, self.rounds + half)
 
     def close(self) -> None:
         """Give the file free for another process."""
+        if self._writer is not None:
+            self._writer.shutdown()
+            self._writer = None
         if self._handle >= 0:
             os.close(self._handle)
             self._handle = -1

@@ -219,7 +219,8 @@ class NoisyGradients:
         path : path-like
             A file that no other training has. It stays locked until this object is closed.
         ahead : int, default 16
-            Steps that are reserved at once. After a crash at most so many are skipped.
+            Steps that are reserved and not released, at most: so many are skipped after a crash.
+            They are reserved meanwhile; with 1 every step waits for the disk.
 
         Notes
         -----

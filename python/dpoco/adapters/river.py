@@ -11,6 +11,7 @@ published.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NoReturn
@@ -44,6 +45,7 @@ from dpoco.domains import LpBall
 from dpoco.errors import RoundOrderError, StateError
 from dpoco.learners import learner_named
 from dpoco.learning.participation import Participation
+from dpoco.ranges import FoundRanges
 from dpoco.trace import RecordShares
 
 __all__ = ["PrivateBandit", "PrivateClassifier", "PrivateContextualBandit",
@@ -134,7 +136,8 @@ class _LinearEstimator:
         person, rule = arguments["person"], arguments["participation"]
         if (person is not None) != (rule is not None and rule.enforced):
             raise ValueError("person belongs to a participation that is enforced, which needs it")
-        self._features = FeatureMap(arguments["features"], person)
+        absent = math.nan if arguments["feature_bound"] is None else 0.0
+        self._features = FeatureMap(arguments["features"], person, absent)
         self._made_with = own_arguments(arguments)
         self._model = LinearModel.of(arguments, self._features.dimension)
 
@@ -151,6 +154,15 @@ class _LinearEstimator:
             published.
         """
         return self._model.learner
+
+    @property
+    def ranges_(self) -> FoundRanges | None:
+        """The ranges that were found, free to publish; None before, or if they are declared.
+
+        Coefficients are those of records scaled by them. Where the range of labels was searched it
+        is the last one.
+        """
+        return self._model.published.ranges
 
     @property
     def guarantee(self) -> Guarantee:
@@ -272,7 +284,7 @@ class _LinearEstimator:
         labels, rows = list(y), self._features.rows(X)
         return RecordShares.of(
             {
-                **self._model.problem.nonprivate_flags(rows, self._targets(labels)),
+                **self._model.nonprivate_flags(rows, self._targets(labels)),
                 **self._label_flags(labels),
             },
             self._features.nonprivate_flags(X),
@@ -338,9 +350,16 @@ class PrivateClassifier(_LinearEstimator, base.MiniBatchClassifier):
         tells it from all others, and they share the budget. A record with another label silently
         counts as an empty one. A label of another type is an error: texts for numbers, and bools
         for numbers other than 0 and 1.
-    feature_bound : float
-        Required. Records are clipped to this l2 norm; for "polyhedral_frank_wolfe" to this
-        maximum norm. After `PublicScaler` it is 1.
+    feature_bound : float, optional
+        Records are clipped to this l2 norm; for "polyhedral_frank_wolfe" to this maximum norm.
+        After `PublicScaler` it is 1. None: ranges are searched privately.
+    ranges : "private", optional
+        In place of `feature_bound`: the first rounds, at least 500 and at most a tenth of the
+        horizon, are for a private search for the features' ranges, and the learner gets all others,
+        scaled by them (`dpoco.ranges`). One guarantee covers both. Missing values are then 0.
+    drift : bool, default False
+        Whether the truth moves: "auto" then prefers a learner that forgets, if there is one for the
+        loss.
     radius : float, optional
         Largest l2 norm of the coefficients, including the intercept in units of `feature_bound`;
         for "polyhedral_frank_wolfe" the l1 norm. A larger value fits better and needs more noise.
@@ -392,6 +411,8 @@ class PrivateClassifier(_LinearEstimator, base.MiniBatchClassifier):
         learner: literals.LinearLearner = "auto",
         classes: Sequence[Any] = (False, True),
         feature_bound: float | None = None,
+        ranges: literals.Ranges | None = None,
+        drift: bool = False,
         radius: float | None = None,
         intercept: bool = True,
         participation: Participation | None = None,
@@ -443,12 +464,13 @@ class PrivateRegressor(_LinearEstimator, base.MiniBatchRegressor):
 
     Parameters
     ----------
-    features, horizon, epsilon, delta, budget, learner, feature_bound, intercept
+    features, horizon, epsilon, delta, budget, learner, feature_bound, ranges, drift, intercept
         As for `PrivateClassifier`.
     loss : {"squared", "huber"}
         The loss to minimise.
-    label_bound : float
-        Required. Labels are clipped to [-label_bound, label_bound].
+    label_bound : float, optional
+        Labels are clipped to [-label_bound, label_bound]. Required with `feature_bound`; without
+        both, the range of labels is searched with those of features.
     threshold : float, default 1.0
         Residual beyond which the Huber loss grows linearly.
     radius : float, optional
@@ -484,6 +506,8 @@ class PrivateRegressor(_LinearEstimator, base.MiniBatchRegressor):
         loss: literals.RegressionLoss = "squared",
         learner: literals.LinearLearner = "auto",
         feature_bound: float | None = None,
+        ranges: literals.Ranges | None = None,
+        drift: bool = False,
         label_bound: float | None = None,
         threshold: float = 1.0,
         radius: float | None = None,

@@ -63,6 +63,7 @@ from dpoco.adapters._linear import LinearModel, most_probable, probabilities
 from dpoco.adapters._searches import warn_of_search
 from dpoco.errors import HorizonExceeded
 from dpoco.learning.participation import Participation
+from dpoco.ranges import FoundRanges
 from dpoco.trace import RecordShares
 
 __all__ = ["PrivateOnlineClassifier", "PrivateOnlineRegressor", "PublicScaler",
@@ -336,7 +337,7 @@ class _LinearEstimator(BaseEstimator):
         check_is_fitted(self)
         features = _matrix(self, X, reset=False)
         targets = self._targets(y, features.shape[0], getattr(self, "classes_", None))
-        flags = self._model.problem.nonprivate_flags(features, targets)
+        flags = self._model.nonprivate_flags(features, targets)
         return RecordShares.of(
             {**flags, **self._label_flags(y)},
             names=getattr(self, "feature_names_in_", ()),
@@ -371,6 +372,16 @@ class _LinearEstimator(BaseEstimator):
         """
         check_is_fitted(self)
         return self._model.learner
+
+    @property
+    def ranges_(self) -> FoundRanges | None:
+        """The ranges that were found, free to publish; None before, or if they are declared.
+
+        Coefficients are those of rows scaled by them, ``ranges_.scale(X)``. Where the range of
+        targets was searched it is the last one.
+        """
+        check_is_fitted(self)
+        return self._model.published.ranges
 
     @property
     def guarantee_(self) -> Guarantee:
@@ -464,9 +475,16 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
 "coupled_regularized_leader"}
         The learner. "auto" takes the one with the least expected regret (`dpoco.choose`).
         "polyhedral_frank_wolfe" is for many bounded features.
-    feature_bound : float
-        Required. Rows are clipped to this l2 norm; for "polyhedral_frank_wolfe" maximum norm.
-        Public: never take it from the data. After `PublicScaler` it is 1.
+    feature_bound : float, optional
+        Rows are clipped to this l2 norm; for "polyhedral_frank_wolfe" maximum norm. Public: never
+        take it from the data. After `PublicScaler` it is 1. None: ranges are searched privately.
+    ranges : "private", optional
+        In place of `feature_bound`: the first rounds, at least 500 and at most a tenth of the
+        horizon, are for a private search for the features' ranges, and the learner gets all others,
+        scaled by them (`dpoco.ranges`). One guarantee covers both. Missing values are then 0.
+    drift : bool, default False
+        Whether the truth moves: "auto" then prefers a learner that forgets, if there is one for the
+        loss.
     radius : float, optional
         Largest l2 norm of the coefficients, including the intercept in units of `feature_bound`;
         for "polyhedral_frank_wolfe" the l1 norm. A larger value fits better and needs more noise.
@@ -536,6 +554,8 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
         horizon: int | None = None,
         learner: literals.LinearLearner = "auto",
         feature_bound: float | None = None,
+        ranges: literals.Ranges | None = None,
+        drift: bool = False,
         radius: float | None = None,
         fit_intercept: bool = True,
         participation: Participation | None = None,
@@ -665,12 +685,13 @@ class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
 
     Parameters
     ----------
-    epsilon, delta, budget, horizon, learner, feature_bound, fit_intercept
+    epsilon, delta, budget, horizon, learner, feature_bound, ranges, drift, fit_intercept
         As for `PrivateOnlineClassifier`.
     loss : {"squared", "huber"}
         The loss to minimise.
-    label_bound : float
-        Required. Targets are clipped to [-label_bound, label_bound]. Public, too.
+    label_bound : float, optional
+        Targets are clipped to [-label_bound, label_bound]. Public, too. Required with
+        `feature_bound`; without both, the range of targets is searched with those of features.
     threshold : float, default 1.0
         Residual beyond which the Huber loss grows linearly.
     radius : float, optional
@@ -724,6 +745,8 @@ class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
         loss: literals.RegressionLoss = "squared",
         learner: literals.LinearLearner = "auto",
         feature_bound: float | None = None,
+        ranges: literals.Ranges | None = None,
+        drift: bool = False,
         label_bound: float | None = None,
         threshold: float = 1.0,
         radius: float | None = None,

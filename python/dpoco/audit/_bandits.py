@@ -22,6 +22,7 @@ from dpoco.audit._sum_noise import (
     sum_noise,
 )
 from dpoco.audit._sums import ROUNDING, Sums, clip_vector, quadratic_statistics
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.mechanisms.residuals import ResidualStatistics
 from dpoco.random import Source
 
@@ -91,10 +92,6 @@ class Arms(Statistics):
     astray = "what enters an arm's sum is not a function of its records and estimates alone"
 
     @property
-    def plan(self) -> Any:
-        return self.learner.plan.arm
-
-    @property
     def mechanism(self) -> Any:
         return super().mechanism.parts[0]
 
@@ -105,7 +102,7 @@ class Arms(Statistics):
         leaf: FloatArray = np.zeros((learner.arms, learner.dimension))
         context, reward = record[0], record[1][decision]
         if np.all(np.isfinite(context)) and np.isfinite(reward):
-            bound = learner.plan.context_bound
+            bound = learner._context_bound()
             largest = float(np.abs(context).max(initial=0.0))
             own = context if largest <= bound else (context / largest) * bound
             row = np.ascontiguousarray(np.clip(own, -bound, bound))
@@ -137,21 +134,21 @@ class Arms(Statistics):
     def _sizes(
         self, base: Play, other: Play, at: int, name: str, when: int, rest: float
     ) -> Iterator[Change]:
-        own, gap = self.plan, base.notes[name][when] - other.notes[name][when]
+        gap, moved = base.notes[name][when] - other.notes[name][when], self.sensitivity
         arms = {base.published[at][0], other.published[at][0]}
-        tree = self.learner.plan.arm_learner == "tree"
+        tree = isinstance(self.mechanism, GaussianSum)
         sizes = np.linalg.norm(gap, axis=1) if tree else np.abs(gap).max(axis=1)
         if len(arms) == 1:
-            yield "the sum of one arm", float(sizes.max()), own.sensitivity + rest
+            yield "the sum of one arm", float(sizes.max()), moved + rest
         else:
             # One arm loses the record and another gets one: half of a replacement each.
-            single = own.sensitivity * (0.5 if own.relation == "replace" else 1.0)
+            single = moved * (0.5 if self.relation == "replace" else 1.0)
             yield "the sums of two arms, each", float(sizes.max()), single + rest
         untouched = [k for k in range(len(sizes)) if k not in arms]
         if untouched:
             # What two batches add up to differs by roundings alone.
             most = float(sizes[untouched].max())
-            yield "the sums of other arms", most, ROUNDING * own.sensitivity + rest
+            yield "the sums of other arms", most, ROUNDING * moved + rest
         if tree:
             yield from self.spend_mu(float(np.linalg.norm(gap)))
 
@@ -188,20 +185,21 @@ class ArmReleases(ReleasedSums):
     astray = "estimates do not follow from releases of the declared law"
 
     def __init__(self, family: Arms, stream: Any, neighbour: Any) -> None:
-        p = family.learner.plan
-        self._tree = p.arm_learner == "tree"
-        self._forced = min(p.arms * p.forced_rounds, p.horizon)
+        learner = family.learner
+        self._tree = isinstance(family.mechanism, GaussianSum)
+        self._forced = min(learner.arms * learner._mechanism.forced, learner.horizon)
         if self._tree:
             super().__init__(family, stream, neighbour)
         else:
             Pushes.__init__(self, family, stream, neighbour)
-            self._vertices = VertexChoices(p.arm, self.learner.domain)
+            self._vertices = VertexChoices(family.mechanism, learner.domain)
 
     def _releases(self) -> dict[Any, int]:
-        p, rounds = self.learner.plan, len(self.streams[0])
-        own = (min(max(rounds - k * p.forced_rounds, 0), p.forced_rounds) for k in range(p.arms))
+        each, rounds = self.learner._mechanism.forced, len(self.streams[0])
+        own = (min(max(rounds - k * each, 0), each) for k in range(self.learner.arms))
         later = max(rounds - self._forced, 0)  # in which all clocks count
-        return {arm: (forced + later) // p.batch for arm, forced in enumerate(own)}
+        batch = self.family.batch
+        return {arm: (forced + later) // batch for arm, forced in enumerate(own)}
 
     def _decisions(self, learner: Any, records: list[tuple[Any, ...]], run: Run) -> list[Any]:
         forced = learner.round < self._forced
@@ -214,7 +212,7 @@ class ArmReleases(ReleasedSums):
         return np.array(learner.coefficients)
 
     def _due(self, t: int, decision: Any, run: Run) -> list[tuple[Any, int]]:
-        due, batch = [], self.learner.plan.batch
+        due, batch = [], self.family.batch
         for arm in [decision] if t < self._forced else range(self.learner.arms):
             run.clocks[arm] += 1
             if run.clocks[arm] % batch == 0:
@@ -243,7 +241,7 @@ class ArmReleases(ReleasedSums):
         return released + drawn
 
     def _follows(self, learner: Any, push: Push, released: FloatArray) -> bool:
-        return self._moves_to_best(push, learner.plan.arm.step_scale, released)
+        return self._moves_to_best(push, learner.plan.tuning.arm.step_scale, released)
 
     def score(self, runs: list[Any], world: int) -> Scores:
         return super().score(runs, world) if self._tree else score_choices(runs, world, self.astray)

@@ -111,7 +111,9 @@ class TrackedPaths(FiniteScorer):
                 "stream must have all of the horizon's rounds, of at least two experts"
             )
         self._losses = [admit(family.learner, each.parts[0]) for each in self.streams]
-        self._levels = min(learner.plan.switches, m.horizon - 1) + 1 if m.prior == "at_most" else 1
+        self._levels = (
+            min(learner.plan.tuning.switches, m.horizon - 1) + 1 if m.prior == "at_most" else 1
+        )
         # Laws of a fresh draw for every round, of (switches so far, expert).
         self._laws = [self._fresh(each) for each in self._losses]
         # Chance to switch in the step after a round, by switches so far.
@@ -206,7 +208,7 @@ class Batches(Family):
         return decision, learner.weights.tobytes()
 
     def look(self, learner: Any, t: int, answer: Any, play: Play) -> int:
-        p, (release, left) = learner.plan, divmod(t + 1, self.mechanism.batch)
+        p, (release, left) = learner.plan.tuning, divmod(t + 1, self.mechanism.batch)
         if left or (p.releases is not None and release > p.releases):
             return 0
         play.note(input=np.array(learner._engine.nonprivate_input()))
@@ -255,7 +257,7 @@ class Batches(Family):
             yield "the log odds of a release", ratio(moved, m.scale), pure
 
     def facts(self) -> dict[str, bool]:
-        return {"shared weights": self.learner.plan.share_rate > 0.0}
+        return {"shared weights": self.learner.plan.tuning.share_rate > 0.0}
 
 
 def _raise_floor(weights: FloatArray, floor: float) -> FloatArray:
@@ -277,7 +279,7 @@ class ReleasedBatches(Scorer):
 
     def __init__(self, family: Batches, stream: Any, neighbour: Any) -> None:
         super().__init__(family, stream, neighbour)
-        p = self.learner.plan
+        p = self.learner.plan.tuning
         releases = len(self.streams[0]) // self.mechanism.batch
         self._releases = releases if p.releases is None else min(releases, p.releases)
         if self._releases < 1 or self.learner.experts < 2:
@@ -320,7 +322,7 @@ class ReleasedBatches(Scorer):
     def _update(self, state: FloatArray, released: FloatArray) -> FloatArray:
         from scipy.special import softmax
 
-        p, n = self.learner.plan, self.learner.experts
+        p, n = self.learner.plan.tuning, self.learner.experts
         state = state - p.learning_rate * (released - released.min())
         if p.share_rate > 0.0:
             shared = (1.0 - p.share_rate - p.share_rate / (n - 1)) * softmax(state)

@@ -267,7 +267,11 @@ def calibrate_once(
                 raise
             first = cls(*arguments, budget=None, **planned, **options)
         if changes:
-            plan = replace(first.plan, **changes)
+            plan = first.plan
+            if isinstance(plan, Plan):
+                plan = replace(plan, mechanism=replace(plan.mechanism, **changes))
+            else:
+                plan = replace(plan, **changes)
             first = cls(*arguments, budget=None, plan=plan, **options)
 
     def promise(*_: Any, **__: Any) -> Guarantee:

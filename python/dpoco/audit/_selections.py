@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._validation import FloatArray
+from dpoco.accounting._shift_regret import bias
 from dpoco.audit._family import (
     Change,
     Family,
@@ -161,7 +162,7 @@ class Epochs(Family):
         memory = engine.nonprivate_memory(), engine.variates_drawn()
         play.note(state=memory, sums=engine.nonprivate_sums())
         noisy = learner.guarantee.private and learner.experts > 1
-        ended = _ends_epoch(t + 1, learner.plan)
+        ended = _ends_epoch(t + 1, learner.plan.tuning)
         return int(noisy and ended and learner.round < learner.horizon)
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
@@ -178,7 +179,7 @@ class Epochs(Family):
                 )
 
     def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
-        p = self.learner.plan
+        p = self.learner.plan.tuning
         for t, (a, b) in enumerate(zip(base.notes["state"], other.notes["state"], strict=True)):
             over = _count_selections(t + 1, p) > _count_selections(at, p)
             if t < at and a != b:
@@ -344,7 +345,7 @@ class EpochTranscripts(FiniteScorer):
 
     def cells(self, transcript: Any, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
         # The next round's expert, and the answer of the test, of every round.
-        (decisions, alarms), losses, p = transcript, self._losses[world], self.learner.plan
+        (decisions, alarms), losses, p = transcript, self._losses[world], self.learner.plan.tuning
         cells = np.zeros((2, self._rounds, losses.shape[1]))
         cells[1, :, 0] = 1.0
         chosen = np.zeros(cells.shape[:2], dtype=np.int64)
@@ -372,10 +373,10 @@ class EpochTranscripts(FiniteScorer):
         return cells.reshape(-1, cells.shape[2]), chosen.ravel()
 
     def _excess(self, owners: NDArray[np.int64], rows: FloatArray) -> float:
-        p = self.learner.plan
+        plan, p = self.learner.plan, self.learner.plan.tuning
         gaps = rows[np.arange(len(rows)), owners][:, None] - rows
         # Of the rounds that the expert of the instance's k-th round was selected from.
-        allowances = [p.bias((1 << k.bit_length() - 1) // 2) for k in range(1, len(rows) + 1)]
+        allowances = [bias(plan, (1 << k.bit_length() - 1) // 2) for k in range(1, len(rows) + 1)]
         offsets, slopes = p.window_lines()
         found = _window_statistic(gaps, np.array(allowances), np.array(offsets), np.array(slopes))
         return found - float(p.threshold * p.threshold_scale)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections import Counter
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,7 @@ from dpoco.audit._family import Scorer, Scores, place_draws, score_draws
 from dpoco.audit._laws import selection_law
 from dpoco.audit._sums import Records, Sums, noise_map, triangle, whitening_matrix
 from dpoco.domains import Box, LpBall, Simplex
-from dpoco.privacy.mechanisms.bounds import ClippedVector
+from dpoco.privacy.mechanisms.bounds import ClippedVector, GradientAndCurvature, SecondMoments
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.mechanisms.residuals import ResidualStatistics
 from dpoco.random import Source
@@ -244,14 +245,14 @@ class LedByVectors(ReleasedSums):
             self._decisions(learner, [()], run)
 
     def _follows(self, learner: Any, push: Push, released: FloatArray) -> bool:
-        p = learner.plan
-        solved = getattr(p, "statistics", "") == "quadratic" or hasattr(p, "curvature_weight")
+        own = learner.plan.tuning
+        solved = isinstance(learner._mechanism.summand, SecondMoments | GradientAndCurvature)
         if learner.round >= learner.horizon or solved:
             return True
-        if not hasattr(p, "step_size"):
-            return self._moves_to_best(push, p.step_scale, released)
-        expected = learner.domain.project(learner.domain.center - p.step_size * released)
-        return bool(np.abs(push.step[1] - expected).max() <= 4 * p.step_size * self._grid + 1e-9)
+        if not hasattr(own, "step_size"):
+            return self._moves_to_best(push, own.step_scale, released)
+        expected = learner.domain.project(learner.domain.center - own.step_size * released)
+        return bool(np.abs(push.step[1] - expected).max() <= 4 * own.step_size * self._grid + 1e-9)
 
 
 class LedByWeights(LedByVectors):
@@ -338,12 +339,12 @@ class VertexChoices:
 
     Parameters
     ----------
-    parameters : PolyhedralFrankWolfeParameters
+    selections : Selections
     domain : Domain
     """
 
-    def __init__(self, parameters: Any, domain: Any) -> None:
-        self._plan = parameters
+    def __init__(self, selections: Any, domain: Any) -> None:
+        self._selections = selections
         # Entries that are chosen independently, and their values, one choice a row.
         self.choices: list[tuple[Any, FloatArray]]
         d = domain.dimension
@@ -360,15 +361,15 @@ class VertexChoices:
 
     def note(self, run: Run, push: Push) -> bool:
         """Note laws given either sum and what an update chose; return whether it is a vertex."""
-        p, k, (before, after) = self._plan, push.number, push.step
-        vertex = before + (after - before) * (k + 1)
-        rate = 1.0 / (p.batch * (k + (p.weights == "paper")) * p.noise_scale_at(k))
-        noise, found = "gumbel" if p.selector == "gumbel" else "laplace", True
+        own, k, (before, after) = self._selections, push.number, push.step
+        vertex, scores = before + (after - before) * (k + 1), own.scores
+        noise_scale = own.scale * math.pow(k, -own.exponent)
+        rate, found = 1.0 / (scores.batch * (k + scores.offset) * noise_scale), True
         for entries, table in self.choices:
             gap = np.abs(table - vertex[entries]).sum(axis=1)
             chosen = int(np.argmin(gap))
             found = found and bool(gap[chosen] <= 1e-6 * (1.0 + np.abs(table).max()))
-            laws = (selection_law(noise, -(table @ x[entries]) * rate, 1.0) for x in push.sums)
+            laws = (selection_law(own.law, -(table @ x[entries]) * rate, 1.0) for x in push.sums)
             run.choices.append((*laws, chosen))
         return found
 
@@ -380,7 +381,7 @@ class Vertices(Pushes):
 
     def __init__(self, family: Records, stream: Any, neighbour: Any) -> None:
         super().__init__(family, stream, neighbour)
-        self._vertices = VertexChoices(self.learner.plan, self.learner.domain)
+        self._vertices = VertexChoices(self.learner._mechanism, self.learner.domain)
 
     def _releases(self) -> dict[Any, int]:
         return {...: len(self.streams[0]) // self.family.batch}

@@ -19,8 +19,10 @@ from dpoco.accounting.plan import Plan
 from dpoco.audit._family import Change, Family, Play
 from dpoco.losses import LinearLoss
 from dpoco.privacy.mechanisms.banded import Banded
+from dpoco.privacy.mechanisms.bounds import SecondMoments
 from dpoco.privacy.mechanisms.factorisations import Buffered, Factorisation, Normalised, Tree
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum, batch_starts
+from dpoco.privacy.mechanisms.selections import Selections, VertexScores
 from dpoco.privacy.neighbours import Neighbours
 
 # Rounding of a leaf's own arithmetic, relative to the bound.
@@ -83,13 +85,15 @@ class Sums(Family):
         m = self.mechanism
         if isinstance(m, GaussianSum):
             return m.summand.movement(Neighbours(self.relation), m.order)
+        if isinstance(m, Selections) and isinstance(m.scores, VertexScores):
+            return Neighbours(self.relation).sides * m.scores.slope * m.scores.leaf
         return float(self.plan.sensitivity)
 
     @property
     def batch(self) -> int:
         """Records of a push, or of the first one."""
         if isinstance(self.learner.plan, Plan):
-            return int(self.mechanism.batch)
+            return int(getattr(self.mechanism, "scores", self.mechanism).batch)
         return int(getattr(self.learner.plan, "batch", 1))
 
     @property
@@ -260,11 +264,11 @@ class Records(Sums):
         label = np.clip(record[1], -loss.label_bound, loss.label_bound)
         if not np.isfinite(record[1]):
             own, label = np.zeros_like(row), 0.0
-        return quadratic_statistics(own, learner.plan.vector_scale * label)
+        return quadratic_statistics(own, self.mechanism.summand.weight * label)
 
     @property
     def _is_quadratic(self) -> bool:
-        return getattr(self.learner.plan, "statistics", "gradient") == "quadratic"
+        return isinstance(getattr(self.mechanism, "summand", None), SecondMoments)
 
     def find_rounds_apart(self, base: Play, other: Play, at: int) -> Iterator[int]:
         if self.batch > 1 or self.growth is not None:
@@ -313,7 +317,7 @@ class Losses(Sums):
     def _enters(self, rounds: int) -> bool:
         """Whether so many rounds are followed by another: the last one decides nothing."""
         learner = self.learner
-        return bool(rounds < learner.horizon and learner.plan.experts > 1)
+        return bool(rounds < learner.horizon and learner._engine.experts > 1)
 
     def count_fresh(self, learner: Any, ended: bool) -> int:
         # The next decision's variate is no noise.

@@ -414,9 +414,10 @@ def _above_threshold(asked: Asked) -> Problem:
     make = asked.maker(sensitivity=1.0)
     # One record may move all queries, and the last the other way: silence says that the threshold
     # is high, and an alarm after it that the noise of its own query is.
-    p = make(Source.seeded(0)).plan
-    stream = np.full(asked.horizon, p.margin + p.query_noise_scale)
-    stream[-1] = p.margin - 2.0 * p.query_noise_scale
+    plan = make(Source.seeded(0)).plan
+    margin, scale = plan.tuning.margin, plan.mechanism.query_scale
+    stream = np.full(asked.horizon, margin + scale)
+    stream[-1] = margin - 2.0 * scale
     moved = np.full(asked.horizon, -1.0)
     moved[-1] = 1.0
     return Problem(

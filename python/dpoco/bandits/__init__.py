@@ -7,11 +7,10 @@ context.
 
 from __future__ import annotations
 
-from dpoco.accounting.high_dimensional_bandit import HighDimensionalBanditParameters
 from dpoco.accounting.linucb import LinUCBParameters
 from dpoco.bandits._bandit import BanditTrace
 from dpoco.bandits._learners import HighDimensionalBandit, LinUCB
 from dpoco.bandits._residual_phases import ResidualPhases
 
-__all__ = ["BanditTrace", "HighDimensionalBandit", "HighDimensionalBanditParameters",
-           "LinUCB", "LinUCBParameters", "ResidualPhases"]  # fmt: skip
+__all__ = ["BanditTrace", "HighDimensionalBandit", "LinUCB", "LinUCBParameters",
+           "ResidualPhases"]  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, overload
 
@@ -17,6 +18,8 @@ from dpoco.errors import HorizonExceeded, RoundOrderError
 from dpoco.learning.learner import OnlineLearner, Progress, emptied
 from dpoco.learning.tickets import Ticket
 from dpoco.trace import NO_STREAM, ReadRecords
+
+UNITS = {"context_bound": 1.0, "reward_bound": 1.0}  # in which `choose` compares bandits
 
 
 def _norms(contexts: FloatArray, bound: float, exponent: float) -> FloatArray:
@@ -192,11 +195,11 @@ class BanditLearner(OnlineLearner):
     def _set_up(
         self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: _core.Claim
     ) -> None:
-        self._arms, self._dimension = self._sizes(parameters)
+        self._arms, self._dimension = self._sizes(arguments, parameters)
         super()._set_up(arguments, parameters, seeded, claim)
 
     @staticmethod
-    def _sizes(plan: Any) -> tuple[int, int]:
+    def _sizes(arguments: Mapping[str, Any], plan: Any) -> tuple[int, int]:
         """Return the numbers of arms and of entries of a context that a plan is for."""
         return plan.arms, plan.dimension
 

@@ -13,12 +13,12 @@ import numpy as np
 
 from dpoco import _core, domains
 from dpoco import _literals as literals
-from dpoco._validation import positive_int
-from dpoco.accounting import Budget, high_dimensional_bandit, linucb
-from dpoco.accounting.high_dimensional_bandit import HighDimensionalBanditParameters
+from dpoco._validation import positive_int, whole_if_float
+from dpoco.accounting import Budget, Guarantee, high_dimensional_bandit, linucb
+from dpoco.accounting.high_dimensional_bandit import ArmsForecast, ArmsTuning, BanditPlan
 from dpoco.accounting.linucb import EXPLORATION, LinUCBParameters, confidence_of
 from dpoco.accounting.release import DEFAULT_NUMERICS
-from dpoco.bandits._bandit import BanditLearner
+from dpoco.bandits._bandit import UNITS, BanditLearner
 from dpoco.learning.choice import Candidate, Problem
 from dpoco.learning.participation import Participation
 from dpoco.learning.state import stated_dimension
@@ -28,7 +28,6 @@ from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.random import Source
 
 _LARGEST_CHOSEN = 4096  # dimensions of LinUCB, arms of HighDimensionalBandit, for `choose`
-_UNITS = {"context_bound": 1.0, "reward_bound": 1.0}
 
 
 class LinUCB(BanditLearner):
@@ -194,7 +193,7 @@ class LinUCB(BanditLearner):
     @classmethod
     def _candidates(cls, problem: Problem) -> Iterator[Candidate]:
         if problem.arguments[1] <= _LARGEST_CHOSEN:
-            yield replace(problem.candidate(cls), units=_UNITS)
+            yield replace(problem.candidate(cls), units=UNITS)
 
 
 class HighDimensionalBandit(BanditLearner):
@@ -218,8 +217,8 @@ class HighDimensionalBandit(BanditLearner):
         Number of rounds T. This and all following arguments are keyword-only.
     budget : Budget or None
         The target guarantee; None: no privacy (a baseline).
-    plan : HighDimensionalBanditParameters, optional
-        Plan to use instead of calibration; the guarantee is computed from them. They must
+    plan : Plan, optional
+        Plan to use instead of calibration; the guarantee is computed from it. It must
         agree with `budget` and with every other argument that you pass.
     link : {"identity", "logistic"}
         The mean reward of an arm: <x, theta>, learned with half the squared loss, or 1/(1 +
@@ -295,9 +294,9 @@ class HighDimensionalBandit(BanditLearner):
     (2, 3)
     """
 
-    plan: HighDimensionalBanditParameters
+    plan: BanditPlan
     _mechanism: Parts
-    _accountant: ClassVar[ModuleType] = high_dimensional_bandit
+    _tuning, _forecast = ArmsTuning, ArmsForecast
     _norm = np.inf
 
     def __init__(
@@ -307,7 +306,7 @@ class HighDimensionalBandit(BanditLearner):
         *,
         horizon: int,
         budget: Budget | None,
-        plan: HighDimensionalBanditParameters | None = None,
+        plan: BanditPlan | None = None,
         link: literals.Link = "identity",
         context_bound: float,
         reward_bound: float | None = None,
@@ -324,18 +323,36 @@ class HighDimensionalBandit(BanditLearner):
     ) -> None:
         if reward_bound is None and plan is None and link != "logistic":
             raise TypeError("reward_bound must be given: rewards are clipped to it")
-        self._begin(
-            HighDimensionalBandit, arms=arms, domain=domain, horizon=horizon, budget=budget,
-            plan=plan, link=link, context_bound=context_bound,
-            reward_bound=reward_bound, arm_learner=arm_learner, selector=selector, batch=batch,
-            forced_rounds=forced_rounds, gap=gap, sum_method=sum_method, relation=relation,
-            participation=participation, on_violation=on_violation, source=source,
-        )  # fmt: skip
+        horizon = whole_if_float(horizon)
+        given = {
+            "arms": arms, "domain": domain, "horizon": horizon, "budget": budget, "plan": plan,
+            "link": link, "context_bound": context_bound, "reward_bound": reward_bound,
+            "arm_learner": arm_learner, "selector": selector, "batch": batch,
+            "forced_rounds": forced_rounds, "gap": gap, "sum_method": sum_method,
+            "relation": relation, "participation": participation, "on_violation": on_violation,
+            "source": source,
+        }  # fmt: skip
 
-    def _noise_note(self) -> str | None:
-        if self.plan.forced_only:
-            return "all rounds are forced: there is no choice before the horizon"
-        return super()._noise_note()
+        def calibrate(allowed: Budget | None) -> BanditPlan:
+            return high_dimensional_bandit.calibrate(
+                arms, domain, horizon=horizon, budget=allowed, link=link,
+                context_bound=context_bound, reward_bound=reward_bound, arm_learner=arm_learner,
+                selector=selector, batch=batch, forced_rounds=forced_rounds, gap=gap,
+                sum_method=sum_method, relation=relation,
+            )  # fmt: skip
+
+        self._build(given, calibrate)
+
+    @staticmethod
+    def _fixed(plan: BanditPlan) -> dict[str, Any]:
+        return high_dimensional_bandit.fixed_options(plan)
+
+    def _certify(self, plan: BanditPlan, seeded: bool = False) -> Guarantee:
+        own = self._arguments
+        return high_dimensional_bandit.guarantee(
+            own["arms"], own["domain"], plan, relation=own["relation"], budget=own["budget"],
+            seeded=seeded,
+        )  # fmt: skip
 
     @classmethod
     def _problem(cls, arguments: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -344,26 +361,23 @@ class HighDimensionalBandit(BanditLearner):
             raise TypeError(f"domain must be a dpoco domain; got {type(domain).__name__}")
         return positive_int("arms", arguments["arms"]), domain
 
+    def _noise_note(self) -> str | None:
+        if self._arms * (self._mechanism.forced or 0) >= self._horizon:
+            return "all rounds are forced: there is no choice before the horizon"
+        return super()._noise_note()
+
     def _entries(self) -> dict[str, float]:
         return {"decisions and gradients of the arms": 4.0 * self._arms * self._dimension}
 
     def _build_engine(self, claim: _core.Claim) -> _core.HighDimensionalBandit:
-        p, domain = self.plan, self.domain
         # One key for this learner alone; the arms' generators are its streams.
         message = b"dpoco arms of a bandit" + claim["key"] + claim["stream"].to_bytes(8, "little")
-        key = hashlib.sha256(message).digest()
-        tuning = {
-            "horizon": self._horizon,
-            "link": p.link,
-            "reward_bound": p.reward_bound,
-            "gap": p.gap,
-            "arm": high_dimensional_bandit.tuning_of_arm(p),
-        }
-        arms = range(self._arms)
+        key, arms = hashlib.sha256(message).digest(), range(self._arms)
         claims: list[_core.Claim] = [{**claim, "key": key, "stream": arm} for arm in arms]
+        loss = high_dimensional_bandit.loss_in(self._plan)
         return _core.HighDimensionalBandit(
-            domain._engine, p.loss._glm_engine, self._mechanism, tuning, claims,
-            np.array(domain.center),
+            self.domain._engine, loss._glm_engine, self._mechanism, self._plan.tuning, claims,
+            np.array(self.domain.center),
         )  # fmt: skip
 
     @classmethod
@@ -372,7 +386,14 @@ class HighDimensionalBandit(BanditLearner):
         return int(arguments["arms"]) * stated_dimension(arguments["domain"])
 
     def _reward_range(self) -> tuple[float, float]:
-        return (0.0, 1.0) if self.plan.link == "logistic" else super()._reward_range()
+        return high_dimensional_bandit.reward_range(self._plan.tuning)
+
+    @staticmethod
+    def _sizes(arguments: Mapping[str, Any], plan: Any) -> tuple[int, int]:
+        return len(plan.mechanism.parts), arguments["domain"].dimension
+
+    def _context_bound(self) -> float:
+        return high_dimensional_bandit.record_bound(self._mechanism.parts[0])
 
     @property
     def domain(self) -> domains.Domain:
@@ -385,4 +406,4 @@ class HighDimensionalBandit(BanditLearner):
         arms, dimension = problem.arguments
         if arms <= _LARGEST_CHOSEN:
             sparse = arms, domains.LpBall(dimension, 1.0, 1.0)
-            yield replace(problem.candidate(cls), arguments=sparse, units=_UNITS)
+            yield replace(problem.candidate(cls), arguments=sparse, units=UNITS)

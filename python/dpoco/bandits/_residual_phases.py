@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import islice, takewhile
 from typing import Any, ClassVar
 
 from dpoco import _core
 from dpoco import _literals as literals
-from dpoco._validation import choice, positive_int, real_in, whole_if_float
+from dpoco._validation import choice, positive_int, real_in, whole_if_float, whole_number
 from dpoco.accounting import Budget, Guarantee, continual_sum, release
 from dpoco.accounting.gaussian import gaussian_mu
 from dpoco.accounting.linucb import NEIGHBOURS
 from dpoco.accounting.plan import Plan
 from dpoco.accounting.regret_bounds import stated_regret
 from dpoco.accounting.statement import stated_delta
-from dpoco.bandits._bandit import BanditLearner
+from dpoco.bandits._bandit import UNITS, BanditLearner
+from dpoco.learning.choice import ArmProblem, Candidate
 from dpoco.learning.participation import Participation
 from dpoco.mechanisms import sum_entries
 from dpoco.privacy.mechanisms.factorisations import Normalised
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum, batch_starts
 from dpoco.privacy.mechanisms.residuals import ResidualStatistics
 from dpoco.privacy.neighbours import CHANGES, Neighbours
-from dpoco.privacy.records import Description
+from dpoco.privacy.records import Description, limits
 from dpoco.random import Source
 
 GROWTH = "three_tenths"  # of phases
@@ -51,6 +53,8 @@ class PhaseTuning(Description):
         Largest l2 norm of an arm's coefficients.
     reward_noise : float or None
         Bound on how far a reward is from its mean; None: unknown.
+    one_hot : int
+        Entries in front of which one is not zero; 0: they are like the others.
     intercept : float or None
         Last entry of every context, above 0; None: it is no constant, or unknown.
     """
@@ -60,7 +64,8 @@ class PhaseTuning(Description):
     reward_bound: float
     parameter_bound: float
     reward_noise: float | None
-    intercept: float | None
+    one_hot: int = limits(zero=True)
+    intercept: float | None = None
 
 
 PhasesPlan = Plan[GaussianSum, PhaseTuning, None]
@@ -76,6 +81,7 @@ def calibrate(
     reward_bound: float,
     parameter_bound: float = 1.0,
     reward_noise: float | None = None,
+    one_hot: int = 0,
     intercept: float | None = None,
     relation: str = "replace",
     numerics: str = release.DEFAULT_NUMERICS,
@@ -98,11 +104,14 @@ def calibrate(
         intercept = real_in("intercept", intercept, _UNITS)
         if d == 1 or intercept >= unit:
             raise ValueError("intercept must be an entry of a context that has others")
+    if whole_number("one_hot", one_hot, high=d - (intercept is not None)) == 1:
+        raise ValueError("one_hot must be 0, or entries from 2 on")
     tuning = PhaseTuning(
         rounds,
         real_in("reward_bound", reward_bound, _UNITS),
         real_in("parameter_bound", parameter_bound, _UNITS),
         None if reward_noise is None else real_in("reward_noise", reward_noise, _UNITS),
+        int(one_hot),
         intercept,
     )
     summand = ResidualStatistics(d, unit, arms, _BINS, _WEIGHT, _MARK)
@@ -216,6 +225,9 @@ class ResidualPhases(BanditLearner):
     reward_noise : float, optional
         Bound on |reward - mean|, if it is public knowledge; residuals are never clipped below it.
         With rewards of 0 and 1 give `reward_bound`: else arms may not be learned. Default: unknown.
+    one_hot : int, default 0
+        Number of entries in front that are one-hot: in every context one of them is not zero, and
+        that has always the same positive value. Without it, one-hot contexts are learned badly.
     intercept : float, optional
         Value of the last entry of every context, if that is a public constant above 0. Without
         it, a constant entry makes the learner lose to `LinUCB`.
@@ -285,6 +297,7 @@ class ResidualPhases(BanditLearner):
         reward_bound: float,
         parameter_bound: float = 1.0,
         reward_noise: float | None = None,
+        one_hot: int = 0,
         intercept: float | None = None,
         relation: literals.Relation = "replace",
         numerics: literals.Numerics = release.DEFAULT_NUMERICS,
@@ -297,7 +310,7 @@ class ResidualPhases(BanditLearner):
             "arms": arms, "dimension": dimension, "horizon": horizon, "budget": budget,
             "plan": plan, "context_bound": context_bound, "reward_bound": reward_bound,
             "parameter_bound": parameter_bound, "reward_noise": reward_noise,
-            "intercept": intercept, "relation": relation, "numerics": numerics,
+            "one_hot": one_hot, "intercept": intercept, "relation": relation, "numerics": numerics,
             "participation": participation, "on_violation": on_violation, "source": source,
         }  # fmt: skip
 
@@ -305,14 +318,14 @@ class ResidualPhases(BanditLearner):
             return calibrate(
                 arms, dimension, horizon=horizon, budget=allowed, context_bound=context_bound,
                 reward_bound=reward_bound, parameter_bound=parameter_bound,
-                reward_noise=reward_noise, intercept=intercept, relation=relation,
+                reward_noise=reward_noise, one_hot=one_hot, intercept=intercept, relation=relation,
                 numerics=numerics,
             )  # fmt: skip
 
         self._build(given, make_plan)
 
     @staticmethod
-    def _sizes(plan: PhasesPlan) -> tuple[int, int]:
+    def _sizes(arguments: Mapping[str, Any], plan: PhasesPlan) -> tuple[int, int]:
         summand = _summand(plan)
         return summand.arms, summand.dimension
 
@@ -334,6 +347,7 @@ class ResidualPhases(BanditLearner):
             "reward_bound": tuning.reward_bound,
             "parameter_bound": tuning.parameter_bound,
             "reward_noise": tuning.reward_noise,
+            "one_hot": tuning.one_hot,
             "intercept": tuning.intercept,
         }
         total = plan.mechanism
@@ -364,6 +378,11 @@ class ResidualPhases(BanditLearner):
         summand = header["plan"]["mechanism"]["summand"]
         arms, d = int(summand["arms"]), int(summand["dimension"])
         return arms * d + d * (d + 1) // 2 + int(summand["bins"])
+
+    @classmethod
+    def _candidates(cls, problem: ArmProblem) -> Iterator[Candidate]:
+        if problem.continuous and problem.arguments[1] <= _LARGEST_CHOSEN:
+            yield replace(problem.candidate(cls), units=UNITS)
 
     @property
     def clip(self) -> float:

@@ -27,6 +27,7 @@ from dpoco.learners import Learner
 from dpoco.learning.participation import Participation, for_people
 from dpoco.losses import CustomLoss, HuberLoss, LinearLoss, LogisticLoss, Loss, SquaredLoss
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
+from dpoco.privacy.mechanisms.selections import Selections
 
 PLAN_SCHEMA = "dpoco.plan/1"
 TARGET = 0.1  # regret a round, as a share of the largest, at which a horizon is useful
@@ -78,8 +79,12 @@ def plan_records(
     problem = standard_problem(dimension, loss, domain)
     if entry.name.endswith("frank-wolfe"):
         return Problem(
-            problem, lambda p: (p.predicted_error * p.horizon, p.loss_range), "predicted"
+            problem,
+            lambda p: (p.forecast.predicted_error * p.tuning.horizon, p.forecast.loss_range),
+            "predicted",
         )
+    if entry.name.startswith("noisy-"):
+        return Problem(problem, lambda p: (p.forecast.regret_bound, p.forecast.loss_range))
     return Problem(problem, lambda p: (p.regret_bound, p.lipschitz * p.diameter))
 
 
@@ -102,7 +107,8 @@ def plan_experts(
     experts: Annotated[int, "Number of experts."],
 ) -> Problem:
     """Return losses of experts in [0, 1]."""
-    return Problem((experts,), lambda p: (p.regret_bound, 1.0), unit="of the losses' range")
+    bound = "of the losses' range"
+    return Problem((experts,), lambda plan: (plan.forecast.regret_bound, 1.0), unit=bound)
 
 
 def plan_arms(
@@ -120,7 +126,7 @@ def plan_arms(
         return Problem((arms, dimension), lambda p: (math.inf, 2.0), kind=None)
     return Problem(
         (arms, LpBall(dimension, 1.0, 1.0)),
-        lambda p: (p.predicted_error * p.horizon, p.attainable),
+        lambda p: (p.forecast.predicted_error * p.tuning.horizon, p.forecast.attainable),
         "predicted",
         "of what can be attained",
     )
@@ -253,12 +259,21 @@ def plan_report(
         stated = partial(cls._state, problem.arguments, budget=given)
         return for_people(lambda one: single(budget=one), stated, rule, given)
 
+    def make(rounds: int) -> Any:
+        if build is not None:
+            return build(rounds, budget(rounds), options)
+        covered = {"records" if entry.plays == "batch" else "horizon": rounds}
+        people = {} if rule is None else {"participation": rule}
+        return cls(*problem.arguments, **covered, budget=budget(rounds), **people, **options)
+
     def share_at(rounds: int) -> float:
         try:
-            if build is not None:
-                parameters = build(rounds, budget(rounds), options).plan
-            else:
+            if hasattr(cls, "_accountant"):
                 parameters = calibrate(rounds)
+            else:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    parameters = make(rounds).plan
         except CalibrationError:  # no noise meets the budget on so short a stream
             return math.inf
         return share(parameters, rounds)
@@ -267,23 +282,19 @@ def plan_report(
     with warnings.catch_warnings(record=True) as caught:
         for category in SHOWN:
             warnings.simplefilter("always", category)
-        if build is not None:
-            learner = build(horizon, asked, options)
-        else:
-            covered = {"records" if entry.plays == "batch" else "horizon": horizon}
-            people = {} if rule is None else {"participation": rule}
-            learner = cls(*problem.arguments, **covered, budget=asked, **people, **options)
+        learner = make(horizon)
     parameters, guarantee = learner.plan, learner.guarantee
     regret: dict[str, Any] = {"kind": problem.kind, "unit": problem.unit}
     useful = None
     if problem.kind is not None:
+        forecast = parameters.forecast if isinstance(parameters, Plan) else parameters
         total, own = problem.bound(parameters)[0], share(parameters, horizon)
         proved = own if problem.kind == "proven" else None
         if proved is None and guarantee.regret_bound is not None:
             proved = guarantee.regret_bound / (horizon * problem.bound(parameters)[1])
         regret.update(
             bound=_finite(total), per_round=_finite(total / horizon), share=_finite(own),
-            scope=getattr(parameters, "regret_scope", None), proved=_finite(proved),
+            scope=getattr(forecast, "regret_scope", None), proved=_finite(proved),
             unproved=guarantee.details.get(UNPROVED),
         )  # fmt: skip
         useful = _smallest_useful(share_at, TARGET, (horizon, own))
@@ -347,8 +358,10 @@ def _noise(parameters: Any, guarantee: Guarantee) -> dict[str, Any]:
     """Scale of the noise and its ratio to the sensitivity, where there are such numbers."""
     scale = None
     if isinstance(parameters, Plan):
-        scale = getattr(parameters.mechanism, "scale", None)
-    for holder in (parameters, getattr(parameters, "arm", None)):
+        own = parameters.mechanism
+        drawn = own.part(Selections) or own.part(GaussianSum) or own
+        scale = getattr(drawn, "scale", None)
+    for holder in (parameters,):
         for name in ("noise_scale", "scale", "first_scale", "selection_scale"):
             if scale is None:
                 scale = getattr(holder, name, None)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -29,7 +30,8 @@ from dpoco._validation import (
     positive_float,
     positive_int,
 )
-from dpoco.accounting import Budget
+from dpoco.accounting import Budget, Guarantee
+from dpoco.accounting.ranges import split
 from dpoco.cli._options import (
     parse_range,
     read_options,
@@ -37,6 +39,7 @@ from dpoco.cli._options import (
     refuse_useless,
 )
 from dpoco.cli._settings import Settings
+from dpoco.cli._shell import Note
 from dpoco.cli._tables import (
     Declaration,
     Saved,
@@ -46,6 +49,7 @@ from dpoco.cli._tables import (
     feature_columns,
     load_stream,
     open_table,
+    unknown_columns,
 )
 from dpoco.datasets import Schema, Stream, Table
 from dpoco.domains import Box, LpBall
@@ -53,6 +57,8 @@ from dpoco.evaluation import games
 from dpoco.learners import Learner, learner_named
 from dpoco.learning.choice import UNKNOWN, UPDATES, choose
 from dpoco.losses import HuberLoss, LogisticLoss, SquaredLoss
+from dpoco.random import Source
+from dpoco.ranges import RangeFinder
 
 FAMILIES = ("records", "experts", "arms", "surface", "batch")
 STREAMS_OF_LOSSES = ("pollsters", "stocks")
@@ -67,6 +73,7 @@ _OF_A_FILE = (
     "features", "range", "loss_range", "header", "person", "positive", "categories",
     "missing", "anonymous", "format", "encoding", "separator", "decimal", "skip_lines", "intercept",
 )  # fmt: skip
+_OFF = 2.0**80  # half-width of a column that is off
 _MOST_CLASSES = 4096  # rewards are a table of rounds x classes
 
 
@@ -86,6 +93,12 @@ class Task:
         The saved learner that goes on, or None.
     saved : Saved or None
         How it read its records.
+    people : sequence or None
+        The persons behind the rows of the table.
+    searches : bool
+        Whether ranges that nothing says are searched privately in the first rows.
+    search : Guarantee or None
+        Of the search that was made.
     """
 
     asked: Settings
@@ -93,6 +106,9 @@ class Task:
     table: Table | None = None
     resumed: Any = None
     saved: Saved | None = None
+    people: Sequence[Any] | None = None
+    searches: bool = False
+    search: Guarantee | None = None
 
     def covered_rounds(self, rounds: int) -> int:
         """Return how many rounds the guarantee covers; `rounds` unless it was asked for."""
@@ -101,7 +117,7 @@ class Task:
 
     def describe(self, family: str, schema: Schema) -> dict[str, Any]:
         """Return what a state keeps of how records were read."""
-        return describe_records(family, schema, self.asked.person, self.saved)
+        return describe_records(family, schema, self.asked.person, self.saved, self.search)
 
 
 def bundled_name(asked: Settings) -> str | None:
@@ -121,7 +137,12 @@ def find_learners(
 
 
 def make_games(
-    entries: Sequence[Learner], asked: Settings, resumed: Any = None, saved: Saved | None = None
+    entries: Sequence[Learner],
+    asked: Settings,
+    resumed: Any = None,
+    saved: Saved | None = None,
+    *,
+    searches: bool = False,
 ) -> list[games.Game]:
     """Return the games of learners on the same stream, which is loaded once.
 
@@ -135,6 +156,8 @@ def make_games(
         The saved learner that goes on.
     saved : Saved, optional
         How it read its records.
+    searches : bool
+        Whether ranges of records that nothing says are searched privately in the first rows.
     """
     families = {"records" if entry.plays == "batch" else entry.plays for entry in entries}
     if len(families) > 1:
@@ -156,7 +179,7 @@ def make_games(
     if not of_file and any(getattr(asked, name) != getattr(_USUAL, name) for name in _OF_A_FILE):
         raise ValueError("settings that describe a file need a FILE")
     family, people = families.pop(), None
-    task = Task(asked, Declaration.of(asked), resumed=resumed, saved=saved)
+    task = Task(asked, Declaration.of(asked), resumed=resumed, saved=saved, searches=searches)
     if of_file:
         declared = task.declared
         if saved is not None:
@@ -165,11 +188,14 @@ def make_games(
         task = replace(task, declared=declared, table=open_table(asked))
         if asked.person is not None and task.table is not None:
             people = datasets.read_people(task.table, asked.person, alone=asked.anonymous)
+        task = replace(task, people=people)
     found = _GAMES[family](entries, task)
     for game in found:
         if not game.counted.any():
             raise ValueError(_nothing_known(game))
-    return found if people is None else [replace(game, persons=people) for game in found]
+    if people is None:
+        return found
+    return [replace(game, persons=people[len(people) - len(game.data[0]) :]) for game in found]
 
 
 def _nothing_known(game: games.Game) -> str:
@@ -243,7 +269,7 @@ def _load_stream(family: str, task: Task) -> Stream:
         return _load_bundled(asked, "squared" if family == "arms" else loss)
     kinds = table.kinds()
     columns = feature_columns(table, declared, kinds)
-    ask(table, declared, columns, kinds, family, loss)
+    ask(table, declared, columns, kinds, family, loss, _no_search(task, columns, kinds))
     task_name = "classification" if family == "arms" or loss == "logistic" else "regression"
     told = declared.label_range or declared.positive or declared.label in declared.categories
     if family == "arms":  # labels as they are
@@ -252,6 +278,71 @@ def _load_stream(family: str, task: Task) -> Stream:
     if task_name == "classification" and not told:
         check_binary(stream.labels, table.title, str(declared.label))
     return stream
+
+
+def _finder(task: Task, columns: int, rounds: int) -> RangeFinder:
+    """Return what searches ranges in the first rows; `ValueError` if there are too few rows."""
+    asked, covered = task.asked, task.covered_rounds(rounds)
+    rule = read_participation(asked)
+    budget, _ = split_budget(Budget._over(asked.epsilon, asked.delta, covered), rule is not None)
+    source = None if asked.seed is None else Source.seeded(asked.seed)
+    finder = RangeFinder(columns, budget=budget, horizon=covered, participation=rule, source=source)
+    if finder.horizon >= rounds:
+        raise ValueError(f"private ranges take {finder.horizon:,} rows, and there are {rounds:,}")
+    return finder
+
+
+def split_budget(budget: Budget, several: bool) -> tuple[Budget, Budget]:
+    """Return the budgets of a search and of the learner behind, with room for last digits."""
+    room = 1.0 - 1e-6
+    return split(Budget._derived(room * budget.epsilon, room * budget.delta), several)
+
+
+def _no_search(task: Task, columns: Sequence[str], kinds: dict[str, str]) -> str:
+    """Return why the ranges of columns cannot be searched: a function of public sizes."""
+    unknown = unknown_columns(task.declared, columns, kinds)
+    if not task.searches or not unknown or task.table is None:
+        return ""
+    try:
+        _finder(task, len(unknown), len(task.table.entries(unknown[0])))
+    except ValueError as error:
+        return f"; {error}"
+    return ""
+
+
+def _search_ranges(task: Task) -> tuple[Task, int]:
+    """Return the task with ranges that were searched, and how many rows these took."""
+    table, saved, asked = task.table, task.saved, task.asked
+    if saved is not None and saved.search is not None:
+        skipped = saved.search.horizon if asked.skip_played else 0
+        return replace(task, search=saved.search), skipped
+    if table is None or saved is not None or not task.searches:
+        return task, 0
+    kinds = table.kinds()
+    columns = feature_columns(table, task.declared, kinds)
+    declared = replace(task.declared, features=columns)
+    unknown = unknown_columns(declared, columns, kinds)
+    if not unknown or _no_search(task, columns, kinds):
+        return replace(task, declared=declared), 0
+    ask(table, replace(declared, general=(-1.0, 1.0)), columns, kinds, "records", asked.loss)
+    rows = table.select(unknown)
+    finder = _finder(task, len(unknown), len(rows))
+    first = finder.horizon
+    finder.run(rows[:first], persons=None if task.people is None else task.people[:first])
+    warnings.warn(
+        f"no --range of {', '.join(unknown)}: a private search for ranges takes the first "
+        f"{first:,} rows, and the learner all others",
+        Note, stacklevel=1,
+    )  # fmt: skip
+    pairs = zip(*finder.ranges.parts, strict=True)
+    # A column that is off has a range in which all its values are next to the middle.
+    found = [(middle - (half or _OFF), middle + (half or _OFF)) for middle, half in pairs]
+    declared = replace(
+        declared,
+        ranges={**declared.ranges, **dict(zip(unknown, found, strict=True))},
+        missing={**dict.fromkeys(unknown, "middle"), **declared.missing},
+    )
+    return replace(task, declared=declared, search=finder.guarantee), first
 
 
 def _schema(stream: Stream, task: Task, label_range: tuple[float, float] | None = None) -> Schema:
@@ -298,9 +389,14 @@ def _typical_length(stream: Stream) -> float:
 
 def _records(entries: Sequence[Learner], task: Task) -> list[games.Game]:
     choice("loss", task.asked.loss, _LOSSES)
-    stream = _load_stream("records", task)
+    if any(entry.plays != "records" for entry in entries):  # a fit has no first rows
+        task = replace(task, searches=False)
+    task, searched = _search_ranges(task)
+    stream = _load_stream("records", task).drop(searched)
     kept = task.describe("records", _schema(stream, task))
-    covered = task.covered_rounds(len(stream))
+    covered = task.covered_rounds(len(stream) + searched)
+    if task.saved is None and searched:
+        covered -= searched
     found = []
     for entry in entries:
         domain, loss = _linear_problem(task.asked, stream, entry.ball or 2.0)
@@ -314,7 +410,7 @@ def _records(entries: Sequence[Learner], task: Task) -> list[games.Game]:
             options = {"step_size": "predicted", **options}
         horizon = min(covered, len(stream)) if entry.plays == "batch" else covered
         game = games.game_of_records(entry.load(), stream, domain, loss, horizon=horizon, **options)
-        found.append(replace(game, chosen=why, described=kept))
+        found.append(replace(game, chosen=why, described=kept, search=task.search))
     return found
 
 

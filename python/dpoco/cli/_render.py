@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -60,6 +61,23 @@ def print_report(report: RunReport, files: Sequence[str], *, full: bool) -> None
     _say_files(files, full=full)
 
 
+def describe_drift(choices: Sequence[Any]) -> str:
+    """Return what the candidates of a learner that forgets say of drift; "" without candidates.
+
+    Their estimated losses are made of releases alone, so the sentence may be published.
+    """
+    forgetful = [each for each in choices if each.half_life not in (None, math.inf)]
+    if not forgetful:
+        return ""
+    best = min(forgetful, key=lambda each: float(each.excess + 2.0 * each.deviation))
+    if best.excess + 2.0 * best.deviation < 0.0:
+        return (
+            f"Drift was seen: with a half-life of {best.half_life:,.0f} rounds the estimated loss "
+            f"was {-best.excess:.2g} less a round than without forgetting."
+        )
+    return "No drift was seen: the estimated losses of forgetting are not clearly smaller."
+
+
 def _say_outcome(report: RunReport) -> None:
     """Say who is protected, what privacy costs, and what was left out and why."""
     read = report.nonprivate_records
@@ -67,6 +85,8 @@ def _say_outcome(report: RunReport) -> None:
     say(_protection(report))
     _say_people(report.settings)
     say(_cost(report))
+    if report.settings.get("drift"):
+        say(report.settings["drift"])
     for line in _left_out_lines(report):
         say(line)
 

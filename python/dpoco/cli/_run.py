@@ -13,7 +13,8 @@ import numpy as np
 import typer
 
 import dpoco
-from dpoco.accounting import Budget
+from dpoco.accounting import Budget, Guarantee
+from dpoco.accounting.ranges import behind_ranges
 from dpoco.cli import _shell as shell
 from dpoco.cli._key import state_key
 from dpoco.cli._options import read_participation
@@ -22,8 +23,9 @@ from dpoco.cli._problem import (
     STREAMS_OF_LOSSES,
     find_learners,
     make_games,
+    split_budget,
 )
-from dpoco.cli._render import describe_shares, print_comparison, print_report
+from dpoco.cli._render import describe_drift, describe_shares, print_comparison, print_report
 from dpoco.cli._settings import LEARNER, Asked, Settings, settings_command
 from dpoco.cli._tables import read_saved
 from dpoco.evaluation import Game, compare_private
@@ -125,7 +127,7 @@ def run(asked: Asked, _: dict[str, Any]) -> None:
             raise ValueError(f"{entry.name} makes one fit: there is nothing to --resume")
         if settings.horizon is None and resumed is not None:
             settings = replace(settings, horizon=resumed.horizon)
-        (game,) = make_games([entry], settings, resumed, saved)
+        (game,) = make_games([entry], settings, resumed, saved, searches=True)
         if not (settings.force or settings.resume):
             shell.check_new(out / "report.json", settings.output, settings.decision)
         report, models = _play(game, settings, checkpoint, resumed)
@@ -159,16 +161,35 @@ def _play(
     if game.described is not None:
         game = replace(game, described={**game.described, "command": settings.to_report()})
     models: list[dpoco.Model] = []
+    drift: list[str] = []
+    covered = game.horizon if settings.horizon is None else settings.horizon
+    if game.search is not None:  # of which the first rounds were not the learner's
+        covered = game.horizon + game.search.horizon
+    whole, people = (
+        Budget._over(settings.epsilon, settings.delta, covered), read_participation(settings)
+    )  # fmt: skip
+
+    def with_search(guarantee: Guarantee) -> Guarantee:
+        """Return the guarantee of the learner, and of the search in front of it."""
+        if game.search is None:
+            return guarantee
+        both = behind_ranges(game.search, guarantee, budget=whole)
+        both = both if people is None else people.of(both)
+        both.require(whole)
+        return both
 
     def release(player: Any) -> None:
+        drift.append(describe_drift(getattr(player, "choices", ())))
         if settings.decision is not None and game.records is not None:
-            models.append(dpoco.Model.of(player, game.records, settings.label or "label"))
+            model = dpoco.Model.of(player, game.records, settings.label or "label")
+            models.append(replace(model, guarantee=with_search(model.guarantee)))
 
     alone = checkpoint is not None or settings.decision is not None
     usual = 1 if alone else 10
     count = usual if settings.repeats is None else settings.repeats
-    covered = game.horizon if settings.horizon is None else settings.horizon
-    budget = Budget._over(settings.epsilon, settings.delta, covered)
+    budget = whole
+    if game.search is not None:
+        budget = split_budget(whole, people is not None)[1]
     silent = settings.quiet or settings.json
     lines = settings.progress is not False and not silent
     with shell.progress(silent, lines=settings.progress, table=lines) as (show, snapshot):
@@ -177,6 +198,11 @@ def _play(
             snapshot=snapshot, checkpoint=checkpoint, resume=resumed,
             key=None if checkpoint is None else state_key(), skip_played=settings.skip_played,
         )  # fmt: skip
+    if any(drift):
+        report = replace(report, settings={**report.settings, "drift": drift[0]})
+    if game.search is not None:
+        both = with_search(Guarantee.from_dict(report.guarantee))
+        report = replace(report, guarantee=both.to_dict(), guarantee_text=str(both))
     return report, models
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from dpoco import datasets
 from dpoco._validation import FloatArray, MalformedError
+from dpoco.accounting import Guarantee
 from dpoco.cli._options import parse_range
 from dpoco.cli._settings import Settings
 from dpoco.cli._shell import Note
@@ -99,6 +100,7 @@ class Saved:
     schema: Schema
     person: str | None
     command: dict[str, Any]
+    search: Guarantee | None = None
 
     @classmethod
     def of(cls, learner: Any) -> Saved | None:
@@ -107,8 +109,10 @@ class Saved:
         if record is None:
             return None
         try:
+            search = record.get("search")
             return cls(record["family"], Schema.from_dict(record["schema"]), record["person"],
-                       dict(record["command"]))  # fmt: skip
+                       dict(record["command"]),
+                       None if search is None else Guarantee.from_dict(search))  # fmt: skip
         except (LookupError, TypeError, ValueError, AttributeError):
             raise StateError("state is corrupt: it describes no records") from None
 
@@ -151,12 +155,17 @@ def read_saved(learner: Any, trusted: bool) -> Saved | None:
 
 
 def describe_records(
-    family: str, schema: Schema, person: str | None, saved: Saved | None
+    family: str,
+    schema: Schema,
+    person: str | None,
+    saved: Saved | None,
+    search: Guarantee | None = None,
 ) -> dict[str, Any]:
     """Return what a state keeps of how records were read; `ValueError` if a saved one differs."""
     if saved is not None:
         saved.check(schema)
-    return {"family": family, "schema": schema.to_dict(), "person": person}
+    described = {"family": family, "schema": schema.to_dict(), "person": person}
+    return described if search is None else {**described, "search": search.to_dict()}
 
 
 def _column(option: str, name: str) -> str:
@@ -227,22 +236,30 @@ def feature_columns(table: Table, declared: Declaration, kinds: Mapping[str, str
     return given
 
 
-def ask(
-    table: Table, declared: Declaration, columns: Sequence[str], kinds: Mapping[str, str],
-    family: str, loss: str,
-) -> None:  # fmt: skip
-    """Ask for all that is missing at once; `ValueError` says what the columns are.
-
-    Names and kinds of columns are read from the files; their ranges are not, ever.
-    """
-    texts = [each for each in columns if kinds[each] == "text" and each not in declared.categories]
-    for name in texts:
-        _check_cells(table, name)
-    numbers = [
+def unknown_columns(
+    declared: Declaration, columns: Sequence[str], kinds: Mapping[str, str]
+) -> list[str]:
+    """Return the columns of numbers whose ranges nothing says."""
+    return [
         name for name in columns
         if kinds[name] in ("numbers", "0 or 1", "nothing") and declared.general is None
         and name not in declared.ranges and name not in declared.categories
     ]  # fmt: skip
+
+
+def ask(
+    table: Table, declared: Declaration, columns: Sequence[str], kinds: Mapping[str, str],
+    family: str, loss: str, unsearched: str = "",
+) -> None:  # fmt: skip
+    """Ask for all that is missing at once; `ValueError` says what the columns are.
+
+    Names and kinds of columns are read from the files; their ranges are not, ever. `unsearched`
+    says why ranges cannot be searched.
+    """
+    texts = [each for each in columns if kinds[each] == "text" and each not in declared.categories]
+    for name in texts:
+        _check_cells(table, name)
+    numbers = unknown_columns(declared, columns, kinds)
     missing = []
     if declared.label is None:
         missing.append("--label COLUMN, what is to be predicted")
@@ -256,7 +273,7 @@ def ask(
     if numbers:
         missing.append(
             f"--range COLUMN=LOW:HIGH for {', '.join(numbers)} (or --range LOW:HIGH for all): "
-            "public ranges, from knowledge, never from the records"
+            f"public ranges, from knowledge, never from the records{unsearched}"
         )
     if missing:
         shown = ", ".join(f"{name} ({kind})" for name, kind in kinds.items())

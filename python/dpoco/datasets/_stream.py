@@ -199,6 +199,15 @@ class Stream:
         """Number of features d."""
         return int(self.features.shape[1])
 
+    def drop(self, rounds: int) -> Stream:
+        """Return the rounds behind the first `rounds`."""
+        return replace(
+            self,
+            features=self.features[rounds:],
+            labels=self.labels[rounds:],
+            nonprivate_flags={k: flags[rounds:] for k, flags in self.nonprivate_flags.items()},
+        )
+
     def take(self, rounds: int) -> Stream:
         """Return the first `rounds` rounds, or the whole stream if it is shorter."""
         count = positive_int("rounds", rounds)

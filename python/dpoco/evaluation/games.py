@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dpoco._clipping import Flags, admitted_losses, checked_range
 from dpoco._validation import FloatArray, float_array, positive_int, whole_number
-from dpoco.accounting import Budget
+from dpoco.accounting import Budget, Guarantee
 from dpoco.bandits import HighDimensionalBandit
 from dpoco.datasets import Stream
 from dpoco.domains import Domain
@@ -81,6 +81,8 @@ class Game:
         How the records were read, to be kept with the learner's state.
     counted : ndarray of bool, shape (T,)
         The rounds whose data are not missing: those that averages of losses are over.
+    search : Guarantee, optional
+        Of a search for ranges in earlier rounds of the same stream.
     """
 
     learner: Callable[..., Any]
@@ -98,6 +100,7 @@ class Game:
     records: Stream | None = None
     described: dict[str, Any] | None = None
     counted: NDArray[np.bool_] = field(default_factory=lambda: np.ones(0, dtype=bool))
+    search: Guarantee | None = None
     _known: dict[Budget | None, Any] = field(default_factory=dict, init=False, repr=False)
 
     @property

@@ -19,7 +19,6 @@ from dpoco._encryption import EncryptionKey, given_key
 from dpoco._validation import FloatArray, positive_int
 from dpoco.accounting import Budget, continual_sum
 from dpoco.accounting.generalized_gaussian import coordinate_variance
-from dpoco.accounting.tree_frank_wolfe import TreeFrankWolfeParameters
 from dpoco.bandits import BanditTrace
 from dpoco.errors import CalibrationError
 from dpoco.evaluation import _runs as running
@@ -29,6 +28,7 @@ from dpoco.evaluation.reports import Curves, PlayedRuns, RunReport
 from dpoco.frank_wolfe import TreeFrankWolfe
 from dpoco.learning.learner import Progress
 from dpoco.learning.participation import Participation
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.published import han_frank_wolfe
 from dpoco.random import Source
 from dpoco.trace import RecordShares, average_over, beyond_flags
@@ -54,33 +54,32 @@ def describe_noise(game: Game, parameters: Any, budget: Budget) -> dict[str, Any
     """Return the noise of a run, and of the published constants where they are compared."""
     names = ("paper_scale", "paper_released", "scale_ratio", "released_ratio")
     # Of a bandit with a learner an arm, of every arm's.
-    holder = getattr(parameters, "arm", parameters)
+    holder = getattr(parameters, "mechanism", parameters)
+    holder = getattr(holder, "parts", (holder,))[0]
     scale: Any = getattr(holder, "noise_scale", getattr(holder, "scale", None))
     record: dict[str, Any] = {"scale": scale, "released": None, **dict.fromkeys(names)}
     if game.learner is not TreeFrankWolfe:
         return record
-    record["released"] = released_deviations(parameters, game.problem[0].dimension)[1]
+    record["released"] = released_deviations(holder, game.problem[0].dimension)[1]
     if "participation" in game.options:  # the published constants are for single rounds
         return record
     try:  # the published algorithm updates every round
         paper = han_frank_wolfe.tree_frank_wolfe(
-            *game.problem, horizon=parameters.horizon, budget=budget,
-            step_scale=parameters.step_scale,
+            *game.problem, horizon=parameters.tuning.horizon, budget=budget,
+            step_scale=parameters.tuning.step_scale,
         )  # fmt: skip
     except CalibrationError:  # the published constants miss this budget: nothing to compare
         return record
-    released = released_deviations(paper, game.problem[0].dimension)[1]
-    ratios = paper.noise_scale / scale, released / record["released"]
-    return record | dict(zip(names, (paper.noise_scale, released, *ratios), strict=True))
+    released = released_deviations(paper.mechanism, game.problem[0].dimension)[1]
+    theirs = paper.mechanism.scale
+    ratios = theirs / scale, released / record["released"]
+    return record | dict(zip(names, (theirs, released, *ratios), strict=True))
 
 
-def released_deviations(
-    parameters: TreeFrankWolfeParameters, dimension: int
-) -> tuple[float, float]:
+def released_deviations(total: GaussianSum, dimension: int) -> tuple[float, float]:
     """Return the standard deviations of a coordinate of a draw, and of the noisiest sum."""
-    variance = coordinate_variance(parameters.norm_order, dimension)
-    one = float(parameters.noise_scale * np.sqrt(variance))
-    return one, one * continual_sum.worst_row_norm(parameters.correlation, parameters.pushes)
+    one = float(total.scale * np.sqrt(coordinate_variance(total.order, dimension)))
+    return one, one * continual_sum.worst_row_norm(total.factorisation, total.pushes)
 
 
 def versions() -> dict[str, str]:

@@ -7,25 +7,9 @@ them. The whole sequence of indices is differentially private.
 from __future__ import annotations
 
 from dpoco.experts._expert_learner import ExpertTrace
-from dpoco.experts._selectors import (
-    EpochSelector,
-    EpochSelectorParameters,
-    ShiftDetector,
-    ShiftDetectorParameters,
-    WindowSelector,
-    WindowSelectorParameters,
-)
-from dpoco.experts._weights import (
-    BatchShare,
-    BatchShareParameters,
-    ObliviousTracker,
-    ObliviousTrackerParameters,
-    PrefixHedge,
-    PrefixHedgeParameters,
-)
+from dpoco.experts._selectors import EpochSelector, ShiftDetector, WindowSelector
+from dpoco.experts._weights import BatchShare, ObliviousTracker, PrefixHedge
 from dpoco.learning.choice import ADVERSARIES as ADVERSARIES
 
-__all__ = ["BatchShare", "BatchShareParameters", "EpochSelector", "EpochSelectorParameters",
-           "ExpertTrace", "ObliviousTracker", "ObliviousTrackerParameters", "PrefixHedge",
-           "PrefixHedgeParameters", "ShiftDetector", "ShiftDetectorParameters", "WindowSelector",
-           "WindowSelectorParameters"]  # fmt: skip
+__all__ = ["BatchShare", "EpochSelector", "ExpertTrace", "ObliviousTracker", "PrefixHedge",
+           "ShiftDetector", "WindowSelector"]  # fmt: skip

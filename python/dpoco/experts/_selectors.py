@@ -13,16 +13,17 @@ from numpy.typing import NDArray
 from dpoco import _core
 from dpoco import _literals as literals
 from dpoco.accounting import Budget, epoch_selector, shift_detector, window_selector
-from dpoco.accounting.epoch_selector import EpochSelectorParameters
-from dpoco.accounting.shift_detector import ShiftDetectorParameters
-from dpoco.accounting.window_selector import WindowSelectorParameters
+from dpoco.accounting._shift_regret import bias, bias_noise
+from dpoco.accounting.epoch_selector import SelectorPlan, SelectorTuning, find_noise
+from dpoco.accounting.plan import Forecast
+from dpoco.accounting.shift_detector import DetectorPlan, DetectorTuning
+from dpoco.accounting.window_selector import WindowPlan, WindowTuning
 from dpoco.experts._expert_learner import ExpertLearner
 from dpoco.learning.choice import Candidate, ExpertProblem
 from dpoco.learning.participation import Participation
 from dpoco.random import Source
 
-__all__ = ["EpochSelector", "EpochSelectorParameters", "ShiftDetector", "ShiftDetectorParameters",
-           "WindowSelector", "WindowSelectorParameters"]  # fmt: skip
+__all__ = ["EpochSelector", "ShiftDetector", "WindowSelector"]
 
 # Windows that double forever: none becomes as long.
 DOUBLING = 2**62
@@ -31,10 +32,22 @@ DOUBLING = 2**62
 class Selector(ExpertLearner):
     """Base of the learners that play noisy argmins of sums of losses."""
 
+    _forecast = Forecast
+
+    @classmethod
+    def _fixed(cls, plan: Any) -> dict[str, Any]:
+        own = plan.tuning
+        if type(own) is not cls._tuning:
+            raise TypeError(f"plan must be one of a {cls.__name__}")
+        law, scale = find_noise(plan.mechanism)
+        fixed = {name: value for name, value in vars(own).items() if name in cls._options}
+        chosen = scale > 0.0 and "selection" in cls._options
+        return {**fixed, "selection": law} if chosen else fixed
+
     def _build_engine(self, claim: _core.Claim) -> Any:
-        p: EpochSelectorParameters = self._plan
-        longest = p.window if isinstance(p, WindowSelectorParameters) else DOUBLING
-        return _core.EpochSelector(self._mechanism, self._sizes(), p.first, longest, claim)
+        own = self._plan.tuning
+        longest = own.window if isinstance(own, WindowTuning) else DOUBLING
+        return _core.EpochSelector(self._mechanism, self._sizes(), own.first, longest, claim)
 
 
 class EpochSelector(Selector):
@@ -53,7 +66,7 @@ class EpochSelector(Selector):
         arguments are keyword-only.
     budget : Budget or None
         The target guarantee; its delta may be 0. None: no privacy (for baselines).
-    plan : EpochSelectorParameters, optional
+    plan : Plan, optional
         Plan to use instead of calibration; the guarantee is computed from them. They must
         agree with `budget` and with every other argument that you pass.
     selection : {"exponential", "gumbel", "laplace"}, optional
@@ -81,9 +94,9 @@ class EpochSelector(Selector):
     -----
     Source: Asi, Raman and Saha, "Tracking the best expert privately", algorithm 1. O(N) time per
     round and O(N) memory; log2 T draws of N variates in total. If an epoch is not complete at the
-    end, its losses are never used. `plan.regret_bound` holds in expectation, against the best
-    expert in hindsight, for losses drawn independently from one distribution. If the distribution
-    changes, see `ShiftDetector`. Proofs: ``docs/privacy/epoch_selector.md``.
+    end, its losses are never used. `plan.forecast.regret_bound` holds in expectation, against the
+    best expert in hindsight, for losses drawn independently from one distribution. If the
+    distribution changes, see `ShiftDetector`. Proofs: ``docs/privacy/epoch_selector.md``.
 
     Examples
     --------
@@ -97,7 +110,8 @@ class EpochSelector(Selector):
     1.0
     """
 
-    plan: EpochSelectorParameters
+    plan: SelectorPlan
+    _tuning = SelectorTuning
     _accountant: ClassVar[ModuleType] = epoch_selector
     _noise: ClassVar[str] = "fresh"
 
@@ -107,7 +121,7 @@ class EpochSelector(Selector):
         *,
         horizon: int | None,
         budget: Budget | None,
-        plan: EpochSelectorParameters | None = None,
+        plan: SelectorPlan | None = None,
         selection: literals.Selection | None = None,
         first: int | None = None,
         loss_range: tuple[float, float] = (0.0, 1.0),
@@ -146,7 +160,7 @@ class WindowSelector(Selector):
         keyword-only.
     budget : Budget or None
         The target guarantee; its delta may be 0. None: no privacy (for baselines).
-    plan : WindowSelectorParameters, optional
+    plan : Plan, optional
         Plan to use instead of calibration; the guarantee is computed from them. They must
         agree with `budget` and with every other argument that you pass.
     expected_shifts : int, default 0
@@ -184,8 +198,8 @@ class WindowSelector(Selector):
     -----
     Source: Asi, Raman and Saha, "Tracking the best expert privately", algorithm 1, with epochs that
     stop growing. O(N) time per round and O(N) memory; T/W draws of N variates in total.
-    `plan.regret_bound` is for losses drawn independently from a distribution that changes at
-    most S times. It is a worst case over such distributions: for most of them the regret is many
+    `plan.forecast.regret_bound` is for losses drawn independently from a distribution that changes
+    at most S times. It is a worst case over such distributions: for most of them the regret is many
     times smaller. Against losses that know the windows, such as blocks of W rounds that each punish
     the best expert of the block before, the regret is linear: see `ObliviousTracker` and
     `BatchShare`. Proofs: ``docs/privacy/epoch_selector.md``, section "Windows".
@@ -196,11 +210,12 @@ class WindowSelector(Selector):
     >>> learner = dpoco.experts.WindowSelector(
     ...     10, horizon=100_000, budget=dpoco.Budget(epsilon=1.0, delta=0.0),
     ...     expected_shifts=5, gap=0.4)
-    >>> learner.plan.window, round(learner.plan.regret_bound)
+    >>> learner.plan.tuning.window, round(learner.plan.forecast.regret_bound)
     (107, 3024)
     """
 
-    plan: WindowSelectorParameters
+    plan: WindowPlan
+    _tuning = WindowTuning
     _accountant: ClassVar[ModuleType] = window_selector
     _noise: ClassVar[str] = "fresh"
 
@@ -210,7 +225,7 @@ class WindowSelector(Selector):
         *,
         horizon: int | None,
         budget: Budget | None,
-        plan: WindowSelectorParameters | None = None,
+        plan: WindowPlan | None = None,
         expected_shifts: int = 0,
         gap: float = 0.0,
         window: int | None = None,
@@ -257,7 +272,7 @@ class ShiftDetector(Selector):
         `nominal_horizon` rounds. This and all following arguments are keyword-only.
     budget : Budget or None
         The target guarantee; its delta may be 0. None: no privacy (for baselines).
-    plan : ShiftDetectorParameters, optional
+    plan : Plan, optional
         Plan to use instead of calibration; the guarantee is computed from them. They must
         agree with `budget` and with every other argument that you pass.
     false_alarm : float, default 0.05
@@ -270,7 +285,7 @@ class ShiftDetector(Selector):
         blocks of 2^k rounds, which is cheaper and later; all of them, by brute force (up to 4096
         rounds).
     expected_shifts : int, optional
-        Number S of changes to plan for; `plan.regret_bound` is then against sequences of
+        Number S of changes to plan for; `plan.forecast.regret_bound` is then against sequences of
         experts with S switches. None: unknown; the bound is for no change.
     threshold_scale : float, default 1.0
         Factor in (0, 1]: smaller thresholds mean earlier alarms and more false ones. Privacy is the
@@ -302,7 +317,7 @@ class ShiftDetector(Selector):
     Source: Asi, Raman and Saha, "Tracking the best expert privately", algorithm 2, with the
     sensitivity, the restart and the thresholds corrected. K = ceil(log4 T) + 1 tangents: O(N K)
     time per round and memory ("dyadic": O(N) and O(N log T)). With fewer than four rounds there is
-    no detector, and the whole budget goes into selection. `plan.regret_bound` holds in
+    no detector, and the whole budget goes into selection. `plan.forecast.regret_bound` holds in
     expectation, for losses drawn independently from a distribution that changes at most S times.
     Proofs: ``docs/privacy/shift_detector.md``.
 
@@ -319,7 +334,8 @@ class ShiftDetector(Selector):
     (1, True)
     """
 
-    plan: ShiftDetectorParameters
+    plan: DetectorPlan
+    _tuning = DetectorTuning
     _accountant: ClassVar[ModuleType] = shift_detector
 
     def __init__(
@@ -328,7 +344,7 @@ class ShiftDetector(Selector):
         *,
         horizon: int | None,
         budget: Budget | None,
-        plan: ShiftDetectorParameters | None = None,
+        plan: DetectorPlan | None = None,
         false_alarm: float = 0.05,
         select_share: float = 0.5,
         windows: literals.Windows = "tangent",
@@ -350,15 +366,15 @@ class ShiftDetector(Selector):
         )  # fmt: skip
 
     def _build_engine(self, claim: _core.Claim) -> _core.ShiftDetector:
-        p = self.plan
-        bias: _core.BiasSettings = {
-            "log_union": p.log_selection or 0.0,
-            "noise": 0.0 if p.log_selection is None else p.bias_noise(),
-            "unselected": p.bias(0),
+        own, plan = self.plan.tuning, self.plan
+        allowed: _core.BiasSettings = {
+            "log_union": own.log_selection or 0.0,
+            "noise": 0.0 if own.log_selection is None else bias_noise(plan),
+            "unselected": bias(plan, 0),
         }
-        threshold, statistic = p.threshold * p.threshold_scale, statistic_settings(p)
+        threshold, statistic = own.threshold * own.threshold_scale, statistic_settings(own)
         return _core.ShiftDetector(
-            self._mechanism, self._sizes(), p.first, threshold, bias, statistic, claim
+            self._mechanism, self._sizes(), own.first, threshold, allowed, statistic, claim
         )
 
     @property
@@ -375,17 +391,17 @@ class ShiftDetector(Selector):
         yield problem.candidate(cls, {"expected_shifts": problem.switches})
 
 
-def statistic_settings(parameters: ShiftDetectorParameters) -> _core.StatisticSettings:
+def statistic_settings(own: DetectorTuning) -> _core.StatisticSettings:
     """Return what the compiled test statistic is built from."""
-    offsets, slopes = parameters.window_lines()
+    offsets, slopes = own.window_lines()
     # The engine rounds losses, allowances and lines: that must not look like a change.
-    spare = parameters.rounding()
-    dyadic = parameters.windows == "dyadic"
+    spare = own.rounding()
+    dyadic = own.windows == "dyadic"
     per_round = [4.0 * spare * (2.0**k if dyadic else 0.0) for k in range(len(offsets))]
     return {
-        "experts": parameters.experts,
-        "windows": parameters.windows,
+        "experts": own.experts,
+        "windows": own.windows,
         "offsets": [a + more + spare for a, more in zip(offsets, per_round, strict=True)],
         "slopes": [s + 4.0 * spare for s in slopes],
-        "reach": parameters.reach(),
+        "reach": own.reach(),
     }

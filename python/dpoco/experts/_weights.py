@@ -2,33 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any, ClassVar
 
 from dpoco import _core
 from dpoco import _literals as literals
-from dpoco._validation import FloatArray
+from dpoco._validation import LARGEST_HORIZON, FloatArray
 from dpoco.accounting import Budget, batch_share, oblivious_tracker, prefix_hedge
-from dpoco.accounting.batch_share import BatchShareParameters
-from dpoco.accounting.oblivious_tracker import ObliviousTrackerParameters
-from dpoco.accounting.prefix_hedge import PrefixHedgeParameters
-from dpoco.accounting.release import DEFAULT_NUMERICS
+from dpoco.accounting.batch_share import SharePlan, ShareTuning
+from dpoco.accounting.continual_sum import name_of
+from dpoco.accounting.oblivious_tracker import TrackerPlan, TrackerTuning
+from dpoco.accounting.plan import Forecast
+from dpoco.accounting.prefix_hedge import HedgePlan, HedgeTuning
+from dpoco.accounting.regret_bounds import uniform_is_as_good
+from dpoco.accounting.release import DEFAULT_NUMERICS, numerics_of
 from dpoco.experts._expert_learner import ExpertLearner
 from dpoco.learning.choice import Candidate, ExpertProblem
 from dpoco.learning.participation import Participation
+from dpoco.learning.planning import noise_note
 from dpoco.mechanisms import sum_entries
+from dpoco.privacy.mechanisms.batch_release import BatchRelease
+from dpoco.privacy.mechanisms.bounds import CentredLosses
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
+from dpoco.privacy.mechanisms.tracker_draws import TrackerDraws
 from dpoco.random import Source
 
-__all__ = ["BatchShare", "BatchShareParameters", "ObliviousTracker",
-           "ObliviousTrackerParameters", "PrefixHedge", "PrefixHedgeParameters"]  # fmt: skip
+__all__ = ["BatchShare", "ObliviousTracker", "PrefixHedge"]
 
 # Doubles that the prior "at_most" may hold, S + 1 rows of N.
 _LARGEST_STATE = 2**33
 
 
-class Weighted(ExpertLearner):
+class Drawn(ExpertLearner):
+    """Base of the learners that warn of regret no better than that of uniform draws."""
+
+    _forecast = Forecast
+
+    def _noise_note(self) -> str | None:
+        bound = self._plan.forecast.regret_bound
+        vain = uniform_is_as_good(self._experts, self._horizon, bound)
+        return noise_note(f"regret bound {bound:.3g}") if vain and self._guarantee.private else None
+
+
+class Weighted(Drawn):
     """Base of the learners that draw decisions from weights that may be published."""
 
     _noise: ClassVar[str] = "fresh"
@@ -63,7 +80,7 @@ class PrefixHedge(Weighted):
         Number of rounds T, at most 1e12. This and all following arguments are keyword-only.
     budget : Budget or None
         The target guarantee; None: no privacy (for baselines).
-    plan : PrefixHedgeParameters, optional
+    plan : Plan, optional
         Plan to use instead of calibration; the guarantee is computed from them. They must
         agree with `budget` and with every other argument that you pass.
     sum_method : {"auto", "blt", "blt_normalised", "banded", "tree", "toeplitz"}, optional
@@ -103,7 +120,7 @@ class PrefixHedge(Weighted):
     Source: Agarwal and Singh, "The price of differential privacy for online learning" (2017), with
     noise from a factorised sum instead of a tree and a sensitivity without the common shift.
     Per round: one noise vector and O(N) time; O(N) memory with "blt", O(N log T) with trees.
-    Proof of privacy and of `plan.regret_bound`: ``docs/privacy/prefix_hedge.md``.
+    Proof of privacy and of `plan.forecast.regret_bound`: ``docs/privacy/prefix_hedge.md``.
 
     Examples
     --------
@@ -115,11 +132,12 @@ class PrefixHedge(Weighted):
     >>> learner.observe([0.0] + [1.0] * 9)
     >>> learner.weights.shape
     (10,)
-    >>> round(learner.plan.regret_bound)
+    >>> round(learner.plan.forecast.regret_bound)
     364
     """
 
-    plan: PrefixHedgeParameters
+    plan: HedgePlan
+    _tuning = HedgeTuning
     _mechanism: GaussianSum
     _accountant: ClassVar[ModuleType] = prefix_hedge
 
@@ -129,7 +147,7 @@ class PrefixHedge(Weighted):
         *,
         horizon: int,
         budget: Budget | None,
-        plan: PrefixHedgeParameters | None = None,
+        plan: HedgePlan | None = None,
         sum_method: literals.SumMethod | None = None,
         learning_rate: float | None = None,
         numerics: literals.Numerics = DEFAULT_NUMERICS,
@@ -148,11 +166,28 @@ class PrefixHedge(Weighted):
     def _entries(self) -> dict[str, float]:
         return super()._entries() | sum_entries(self._mechanism)
 
+    @staticmethod
+    def _fixed(plan: HedgePlan) -> dict[str, Any]:
+        total, own = plan.mechanism, plan.tuning
+        if not isinstance(own, HedgeTuning) or not isinstance(total.summand, CentredLosses):
+            raise TypeError("plan must be one of a PrefixHedge")
+        fixed = {
+            "experts": total.summand.experts,
+            "horizon": total.pushes + 1,
+            "sum_method": name_of(total.factorisation),
+            "learning_rate": own.learning_rate,
+        }
+        return {**fixed, "numerics": numerics_of(total)} if total.scale > 0.0 else fixed
+
+    @staticmethod
+    def _covered(plan: HedgePlan) -> int:
+        return plan.mechanism.pushes + 1
+
     def _build_engine(self, claim: _core.Claim) -> _core.PrefixHedge:
         low, high = self._loss_range
         tuning: _core.HedgeTuning = {
             "rounds": self._horizon, "low": low, "high": high,
-            "learning_rate": self.plan.learning_rate,
+            "learning_rate": self.plan.tuning.learning_rate,
         }  # fmt: skip
         return _core.PrefixHedge(self._mechanism, tuning, claim)
 
@@ -181,7 +216,7 @@ class BatchShare(Weighted):
         following arguments are keyword-only.
     budget : Budget or None
         The target guarantee; ``delta=0`` asks for pure privacy. None: no privacy (for baselines).
-    plan : BatchShareParameters, optional
+    plan : Plan, optional
         Plan to use instead of calibration; the guarantee is computed from them. They must
         agree with `budget` and with every other argument that you pass.
     switches : int, default 0
@@ -231,7 +266,7 @@ class BatchShare(Weighted):
     Time O(N) a round, memory about 7 N doubles.
     Source: Asi, Raman and Saha, "Tracking the best expert privately", algorithm 3,
     corrected.
-    Proof of privacy and of `plan.regret_bound`: ``docs/privacy/batch_share.md``.
+    Proof of privacy and of `plan.forecast.regret_bound`: ``docs/privacy/batch_share.md``.
 
     Examples
     --------
@@ -247,7 +282,8 @@ class BatchShare(Weighted):
     1
     """
 
-    plan: BatchShareParameters
+    plan: SharePlan
+    _tuning = ShareTuning
     _accountant: ClassVar[ModuleType] = batch_share
 
     def __init__(
@@ -256,7 +292,7 @@ class BatchShare(Weighted):
         *,
         horizon: int | None,
         budget: Budget | None,
-        plan: BatchShareParameters | None = None,
+        plan: SharePlan | None = None,
         switches: int = 0,
         noise: literals.ShareNoise = "auto",
         adversary: literals.Reacting = "oblivious",
@@ -278,15 +314,19 @@ class BatchShare(Weighted):
             participation=participation, on_violation=on_violation, source=source,
         )  # fmt: skip
 
-    @classmethod
-    def _restated(cls, arguments: Mapping[str, Any], parameters: Any) -> dict[str, Any]:
-        said = super()._restated(arguments, parameters)
-        if parameters.noise == "none":  # without a budget, whatever law was asked for
-            del said["noise"]
-        return said
+    @staticmethod
+    def _fixed(plan: SharePlan) -> dict[str, Any]:
+        own, drawn = plan.tuning, plan.mechanism.part(BatchRelease)
+        if not isinstance(own, ShareTuning):
+            raise TypeError("plan must be one of a BatchShare")
+        fixed = {name: value for name, value in vars(own).items() if name != "floor"}
+        if drawn is None or drawn.scale == 0.0:
+            return fixed
+        law = "coordinate_rr" if drawn.law == "response" else drawn.law
+        return {**fixed, "noise": law, "numerics": "lattice" if drawn.grid > 0.0 else "float"}
 
     def _build_engine(self, claim: _core.Claim) -> _core.BatchShare:
-        p = self.plan
+        p = self.plan.tuning
         own = p.batch, p.learning_rate, p.share_rate, p.floor
         return _core.BatchShare(self._mechanism, self._sizes(), *own, claim)
 
@@ -300,7 +340,7 @@ class BatchShare(Weighted):
             yield problem.candidate(cls, options, variant=f"/{noise}")
 
 
-class ObliviousTracker(ExpertLearner):
+class ObliviousTracker(Drawn):
     """Follow the best sequence of experts with few switches, for losses fixed in advance.
 
     The learner holds one sequence of experts and plays it. After every `batch` rounds it keeps the
@@ -320,7 +360,7 @@ class ObliviousTracker(ExpertLearner):
         are keyword-only.
     budget : Budget or None
         The target guarantee, pure for delta = 0. None: no privacy (for baselines).
-    plan : ObliviousTrackerParameters, optional
+    plan : Plan, optional
         Plan to use instead of calibration; the guarantee is computed from them. They must
         agree with `budget` and with every other argument that you pass.
     switches : int, default 0
@@ -372,7 +412,7 @@ class ObliviousTracker(ExpertLearner):
     uses one meta-expert per sequence; the distribution of the decisions is the same here. Per
     round: one exponential per expert and O(N) time (S + 1 times that with "at_most", and a
     logarithm); O(N) memory (times S + 1). A fresh draw costs N exponential variates. Exactness:
-    ``docs/privacy/oblivious_tracker.md``; privacy and `plan.regret_bound`:
+    ``docs/privacy/oblivious_tracker.md``; privacy and `plan.forecast.regret_bound`:
     ``docs/privacy/tracker_accounting.md``.
 
     Examples
@@ -387,7 +427,9 @@ class ObliviousTracker(ExpertLearner):
     1
     """
 
-    plan: ObliviousTrackerParameters
+    plan: TrackerPlan
+    _mechanism: TrackerDraws
+    _tuning = TrackerTuning
     _accountant: ClassVar[ModuleType] = oblivious_tracker
 
     def __init__(
@@ -396,7 +438,7 @@ class ObliviousTracker(ExpertLearner):
         *,
         horizon: int | None,
         budget: Budget | None,
-        plan: ObliviousTrackerParameters | None = None,
+        plan: TrackerPlan | None = None,
         switches: int = 0,
         prior: literals.Prior = "share",
         learning_rate: float | None = None,
@@ -417,20 +459,40 @@ class ObliviousTracker(ExpertLearner):
             participation=participation, on_violation=on_violation, source=source,
         )  # fmt: skip
 
+    @staticmethod
+    def _fixed(plan: TrackerPlan) -> dict[str, Any]:
+        drawn, own = plan.mechanism, plan.tuning
+        if not isinstance(drawn, TrackerDraws) or not isinstance(own, TrackerTuning):
+            raise TypeError("plan must be one of an ObliviousTracker")
+        return {
+            "experts": drawn.experts,
+            "horizon": drawn.horizon,
+            "switches": own.switches,
+            "prior": drawn.prior,
+            "learning_rate": drawn.learning_rate,
+            "forced_switch": drawn.forced,
+            "batch": drawn.batch,
+            "share_rate": drawn.share_rate,
+            "max_resamples": drawn.cap,
+        }
+
+    @staticmethod
+    def _covered(plan: TrackerPlan) -> int:
+        return LARGEST_HORIZON if plan.mechanism.horizon is None else plan.mechanism.horizon
+
     def _build_engine(self, claim: _core.Claim) -> _core.ObliviousTracker:
-        p = self.plan
-        switches = min(p.switches, self._horizon - 1)
-        if p.prior == "at_most" and (switches + 1) * self._experts > _LARGEST_STATE:
+        switches = min(self.plan.tuning.switches, self._horizon - 1)
+        if self._mechanism.prior == "at_most" and (switches + 1) * self._experts > _LARGEST_STATE:
             raise ValueError("(switches + 1) * experts is too large for the prior 'at_most'")
         return _core.ObliviousTracker(self._mechanism, self._sizes(), switches, claim)
 
     @classmethod
     def _header_dimension(cls, header: dict[str, Any]) -> int:
         experts = super()._header_dimension(header)
-        parameters = header["plan"]
-        if experts == 1 or parameters["prior"] != "at_most":
+        drawn, switches = header["plan"]["mechanism"], int(header["plan"]["tuning"]["switches"])
+        if experts == 1 or drawn["prior"] != "at_most":
             return experts
-        return experts * (min(int(parameters["switches"]), int(parameters["horizon"]) - 1) + 1)
+        return experts * (min(switches, int(drawn["horizon"]) - 1) + 1)
 
     @property
     def resamples(self) -> int:

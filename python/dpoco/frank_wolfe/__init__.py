@@ -10,12 +10,9 @@ losses.
 
 from __future__ import annotations
 
-from dpoco.accounting.polyhedral_frank_wolfe import PolyhedralFrankWolfeParameters
 from dpoco.accounting.sufficient_statistics import SufficientStatisticsParameters
-from dpoco.accounting.tree_frank_wolfe import TreeFrankWolfeParameters
 from dpoco.frank_wolfe._online import PolyhedralFrankWolfe, TreeFrankWolfe
 from dpoco.frank_wolfe._sufficient_statistics import SufficientStatistics
 
-__all__ = ["PolyhedralFrankWolfe", "PolyhedralFrankWolfeParameters", "SufficientStatistics",
-           "SufficientStatisticsParameters", "TreeFrankWolfe",
-           "TreeFrankWolfeParameters"]  # fmt: skip
+__all__ = ["PolyhedralFrankWolfe", "SufficientStatistics", "SufficientStatisticsParameters",
+           "TreeFrankWolfe"]  # fmt: skip

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import ModuleType
 from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from dpoco import _core, domains, losses
 from dpoco import _literals as literals
-from dpoco._validation import FloatArray, float_array
-from dpoco.accounting import Budget, polyhedral_frank_wolfe, tree_frank_wolfe
-from dpoco.accounting.leaf_bounds import L1Geometry
-from dpoco.accounting.polyhedral_frank_wolfe import PolyhedralFrankWolfeParameters
-from dpoco.accounting.release import DEFAULT_NUMERICS
-from dpoco.accounting.tree_frank_wolfe import TreeFrankWolfeParameters
+from dpoco._validation import FloatArray, float_array, whole_if_float
+from dpoco.accounting import Budget, Guarantee, polyhedral_frank_wolfe, tree_frank_wolfe
+from dpoco.accounting.continual_sum import name_of
+from dpoco.accounting.frank_wolfe_regret import ErrorForecast
+from dpoco.accounting.leaf_bounds import WEIGHTS, L1Geometry
+from dpoco.accounting.polyhedral_frank_wolfe import PolyhedralPlan, PolyhedralTuning
+from dpoco.accounting.release import DEFAULT_NUMERICS, numerics_of
+from dpoco.accounting.tree_frank_wolfe import TreePlan, TreeTuning
 from dpoco.domains import Domain
 from dpoco.learning.choice import UPDATES, Candidate, RecordProblem
 from dpoco.learning.participation import Participation
 from dpoco.learning.record_learner import RecordLearner
 from dpoco.mechanisms import sum_entries
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
+from dpoco.privacy.mechanisms.selections import Selections, VertexScores
 from dpoco.random import Source
 
 
@@ -59,7 +61,7 @@ class LeafLearner(RecordLearner):
             self._arguments["domain"]._engine,
             self._loss._glm_engine,
             self._mechanism,
-            self._accountant.tuning(self._plan),
+            self._plan.tuning,
             claim,
             np.array(self._start),
         )
@@ -88,8 +90,8 @@ class TreeFrankWolfe(LeafLearner):
         that is 1.1 to 1.6 times larger. This and all following arguments are keyword-only.
     budget : Budget or None
         The target guarantee; None: no privacy (for baselines).
-    plan : TreeFrankWolfeParameters, optional
-        Plan to use instead of calibration; the guarantee is computed from them. They must
+    plan : Plan, optional
+        Plan to use instead of calibration; the guarantee is computed from it. It must
         agree with `budget` and with every other argument that you pass.
     noise : {"gaussian", "generalized_gaussian"}, optional
         Distribution of the noise; default: Gaussian.
@@ -127,7 +129,7 @@ class TreeFrankWolfe(LeafLearner):
     CalibrationError
         If no noise scale meets the budget.
     BudgetExceeded
-        If `plan` give less than `budget` asks for.
+        If `plan` gives less than `budget` asks for.
 
     Notes
     -----
@@ -150,9 +152,9 @@ class TreeFrankWolfe(LeafLearner):
     1
     """
 
-    plan: TreeFrankWolfeParameters
+    plan: TreePlan
     _mechanism: GaussianSum
-    _accountant: ClassVar[ModuleType] = tree_frank_wolfe
+    _tuning, _forecast = TreeTuning, ErrorForecast
 
     def __init__(
         self,
@@ -161,7 +163,7 @@ class TreeFrankWolfe(LeafLearner):
         *,
         horizon: int | None,
         budget: Budget | None,
-        plan: TreeFrankWolfeParameters | None = None,
+        plan: TreePlan | None = None,
         noise: literals.SumNoise | None = None,
         norm_order: float | None = None,
         sum_method: literals.SumMethod | None = None,
@@ -175,12 +177,44 @@ class TreeFrankWolfe(LeafLearner):
         on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(
-            TreeFrankWolfe, domain=domain, loss=loss, horizon=horizon, budget=budget,
-            plan=plan, noise=noise, norm_order=norm_order,
-            sum_method=sum_method, weights=weights, step_scale=step_scale, batch=batch,
-            relation=relation, numerics=numerics, start=start, participation=participation,
-            on_violation=on_violation, source=source,
+        horizon = whole_if_float(horizon)
+        given = {
+            "domain": domain, "loss": loss, "horizon": horizon, "budget": budget, "plan": plan,
+            "noise": noise, "norm_order": norm_order, "sum_method": sum_method, "weights": weights,
+            "step_scale": step_scale, "batch": batch, "relation": relation, "numerics": numerics,
+            "start": start, "participation": participation, "on_violation": on_violation,
+            "source": source,
+        }  # fmt: skip
+
+        def calibrate(allowed: Budget | None) -> TreePlan:
+            return tree_frank_wolfe.calibrate(
+                domain, loss, horizon=horizon, budget=allowed, noise=noise, norm_order=norm_order,
+                sum_method=sum_method, weights=weights, step_scale=step_scale, batch=batch,
+                relation=relation, numerics=numerics, participation=participation,
+            )  # fmt: skip
+
+        self._build(given, calibrate)
+
+    @staticmethod
+    def _fixed(plan: TreePlan) -> dict[str, Any]:
+        total, tuning = plan.mechanism, plan.tuning
+        if not isinstance(total, GaussianSum) or not isinstance(tuning, TreeTuning):
+            raise TypeError("plan must be one of tree Frank-Wolfe")
+        fixed = {
+            "horizon": tuning.horizon,
+            "norm_order": total.order,
+            "sum_method": name_of(total.factorisation),
+            "weights": WEIGHTS[tuning.offset],
+            "step_scale": tuning.step_scale,
+            "batch": total.batch,
+        }
+        return {**fixed, "numerics": numerics_of(total)} if total.scale > 0.0 else fixed
+
+    def _certify(self, plan: TreePlan, seeded: bool = False) -> Guarantee:
+        own = self._arguments
+        return tree_frank_wolfe.guarantee(
+            own["domain"], own["loss"], plan, relation=own["relation"], budget=own["budget"],
+            seeded=seeded,
         )  # fmt: skip
 
     def _entries(self) -> dict[str, float]:
@@ -214,8 +248,8 @@ class PolyhedralFrankWolfe(LeafLearner):
         Number of rounds. This and all following arguments are keyword-only.
     budget : Budget or None
         The target guarantee; delta = 0 is allowed. None: no privacy (for baselines).
-    plan : PolyhedralFrankWolfeParameters, optional
-        Plan to use instead of calibration; the guarantee is computed from them. They must
+    plan : Plan, optional
+        Plan to use instead of calibration; the guarantee is computed from it. It must
         agree with `budget` and with every other argument that you pass.
     selector : {"gumbel", "laplace"}, optional
         How a vertex is chosen. "gumbel" (default) is the exponential mechanism. "laplace" (the
@@ -248,7 +282,7 @@ class PolyhedralFrankWolfe(LeafLearner):
     CalibrationError
         If no noise scale meets the budget.
     BudgetExceeded
-        If `plan` give less than `budget` asks for.
+        If `plan` gives less than `budget` asks for.
 
     Notes
     -----
@@ -271,8 +305,9 @@ class PolyhedralFrankWolfe(LeafLearner):
     1
     """
 
-    plan: PolyhedralFrankWolfeParameters
-    _accountant: ClassVar[ModuleType] = polyhedral_frank_wolfe
+    plan: PolyhedralPlan
+    _mechanism: Selections
+    _tuning, _forecast = PolyhedralTuning, ErrorForecast
 
     def __init__(
         self,
@@ -281,7 +316,7 @@ class PolyhedralFrankWolfe(LeafLearner):
         *,
         horizon: int,
         budget: Budget | None,
-        plan: PolyhedralFrankWolfeParameters | None = None,
+        plan: PolyhedralPlan | None = None,
         selector: literals.Selector | None = None,
         exponent: float | None = None,
         weights: literals.Weights | None = None,
@@ -292,11 +327,40 @@ class PolyhedralFrankWolfe(LeafLearner):
         on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(
-            PolyhedralFrankWolfe, domain=domain, loss=loss, horizon=horizon, budget=budget,
-            plan=plan, selector=selector, exponent=exponent,
-            weights=weights, batch=batch, relation=relation, start=start,
-            participation=participation, on_violation=on_violation, source=source,
+        horizon = whole_if_float(horizon)
+        given = {
+            "domain": domain, "loss": loss, "horizon": horizon, "budget": budget, "plan": plan,
+            "selector": selector, "exponent": exponent, "weights": weights, "batch": batch,
+            "relation": relation, "start": start, "participation": participation,
+            "on_violation": on_violation, "source": source,
+        }  # fmt: skip
+
+        def calibrate(allowed: Budget | None) -> PolyhedralPlan:
+            return polyhedral_frank_wolfe.calibrate(
+                domain, loss, horizon=horizon, budget=allowed, selector=selector,
+                exponent=exponent, weights=weights, batch=batch, relation=relation,
+            )  # fmt: skip
+
+        self._build(given, calibrate)
+
+    @staticmethod
+    def _fixed(plan: PolyhedralPlan) -> dict[str, Any]:
+        own = plan.mechanism
+        if not isinstance(own, Selections) or not isinstance(own.scores, VertexScores):
+            raise TypeError("plan must be one of polyhedral Frank-Wolfe")
+        return {
+            "horizon": plan.tuning.horizon,
+            "selector": own.law,
+            "exponent": own.exponent,
+            "weights": WEIGHTS[own.scores.offset],
+            "batch": own.scores.batch,
+        }
+
+    def _certify(self, plan: PolyhedralPlan, seeded: bool = False) -> Guarantee:
+        own = self._arguments
+        return polyhedral_frank_wolfe.guarantee(
+            own["domain"], own["loss"], plan, relation=own["relation"], budget=own["budget"],
+            seeded=seeded,
         )  # fmt: skip
 
     def _set_up(
@@ -320,7 +384,7 @@ class PolyhedralFrankWolfe(LeafLearner):
         round : int
             Round, counted from 0, below the horizon.
         """
-        return polyhedral_frank_wolfe.user_rho(self.domain, self._loss, self.plan, round)
+        return polyhedral_frank_wolfe.user_rho(self.plan, round, self._arguments["relation"])
 
     @classmethod
     def _candidates(cls, problem: RecordProblem) -> Iterator[Candidate]:

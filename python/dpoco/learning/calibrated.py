@@ -65,6 +65,7 @@ class Certified(Calibrated, Stateful):
         `given` are the constructor's arguments by name; `calibrate` makes a plan of a budget for
         single rounds.
         """
+        self._problem(given)
         self._check_common(given)
         self._arguments = given
         plan, budget, people = given["plan"], given["budget"], given.get("participation")
@@ -139,6 +140,13 @@ class Certified(Calibrated, Stateful):
             return super()._check_given(constructed, arguments)
         cls._check_fixed(arguments["plan"], arguments)
         return arguments["plan"]
+
+    def _certify_round(self, problem: tuple[Any, ...]) -> Guarantee:
+        """Return the guarantee for single rounds, whoever may come several times."""
+        if isinstance(self._plan, Plan):
+            return self._certify(self._plan)
+        found: Guarantee = self._accountant.guarantee(*problem, self._plan)
+        return found
 
     def _begin(self, constructed: type, /, **arguments: Any) -> None:
         """Check a constructor's arguments, calibrate unless they bring parameters, and build.

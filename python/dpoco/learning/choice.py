@@ -197,6 +197,19 @@ class RecordProblem(Problem):
 
 
 @dataclass(frozen=True)
+class ArmProblem(Problem):
+    """Arms of a contextual bandit.
+
+    Attributes
+    ----------
+    continuous : bool
+        Whether contexts are drawn independently from a continuous distribution.
+    """
+
+    continuous: bool = False
+
+
+@dataclass(frozen=True)
 class ExpertProblem(Problem):
     """Losses of experts, compared with a sequence of few switches.
 
@@ -332,6 +345,7 @@ def choose(
     adversary: literals.Adversary = "stationary",
     gap: float = 0.0,
     drift: bool = False,
+    continuous: bool = False,
     by: literals.Ranking = "expected",
 ) -> tuple[Choice, ...]:
     """Return all learners that fit a problem, sorted by expected regret.
@@ -362,6 +376,10 @@ def choose(
     drift : bool, default False
         For decisions in a convex set: whether the truth moves. Learners that forget then come
         first, if there are any: for squared losses. For experts say ``adversary="shifting"``.
+    continuous : bool, default False
+        For bandits: whether contexts are drawn independently from a continuous distribution. Then
+        ``ResidualPhases`` is ranked as well: tell it an entry that is constant
+        (``make(intercept=...)``), or it loses.
     by : {"expected", "bound"}
         "expected": sort by expected regret. "bound": by the proved bound, which holds for the worst
         losses of the learner's `scope`.
@@ -402,7 +420,8 @@ def choose(
     if participation is not None:
         covered["participation"] = participation
     found, refusals = [], []
-    for candidate in candidates(problem, horizon, budget, switches, adversary, gap, drift):
+    told = switches, adversary, gap, drift, continuous
+    for candidate in candidates(problem, horizon, budget, *told):
         try:
             found.append(_judged(candidate, covered))
         except CalibrationError as error:
@@ -437,7 +456,7 @@ def _judged(candidate: Candidate, covered: Mapping[str, Any]) -> Choice:
     forecast = parameters.forecast if isinstance(parameters, Plan) else parameters
     if "participation" in covered and budget is not None:
         # What single rounds get, of which regret is known.
-        single = learner._state(candidate.arguments, parameters)
+        single = learner._certify_round(candidate.arguments)
         delta = _delta(budget, horizon)
         log_noise = -math.log(gaussian_mu(single.epsilon_at(delta), delta))
     predicted, cost, bound = None, None, None
@@ -478,6 +497,7 @@ def candidates(
     adversary: str = "stationary",
     gap: float = 0.0,
     drift: bool = False,
+    continuous: bool = False,
 ) -> Iterator[Candidate]:
     """Yield all learners for a problem; arguments are those of `choose`.
 
@@ -506,7 +526,7 @@ def candidates(
     elif (switches, adversary, gap) != (0, "stationary", 0.0):
         raise ValueError("switches, adversary and gap are for experts: problem is their number")
     elif counts == [True, True]:
-        played, asked = "arms", _arm_problem(parts[0], parts[1], horizon, budget)
+        played, asked = "arms", _arm_problem(parts[0], parts[1], horizon, budget, continuous)
     elif len(parts) == 2 and isinstance(parts[0], Domain) and isinstance(parts[1], Loss):
         played, asked = "records", _record_problem(parts[0], parts[1], horizon, budget, drift)
     else:
@@ -518,6 +538,8 @@ def candidates(
         raise ValueError(
             "drift=True is for a domain and a loss; for experts take adversary='shifting'"
         )
+    if continuous and played != "arms":
+        raise ValueError("continuous=True is for bandits: problem is (arms, dimension)")
     for entry in LEARNERS:
         if entry.plays == played:
             yield from entry.load()._candidates(asked)
@@ -552,11 +574,13 @@ def _expert_problem(
     )
 
 
-def _arm_problem(arms: int, dimension: int, horizon: int | None, budget: Budget | None) -> Problem:
+def _arm_problem(
+    arms: int, dimension: int, horizon: int | None, budget: Budget | None, continuous: bool
+) -> ArmProblem:
     positive_int("arms", arms)
     positive_int("dimension", dimension)
     if horizon is None:
         raise ValueError("bandits need a horizon: noise depends on the number of rounds")
     require_memory({"coefficients of all arms": 4.0 * arms * dimension})
     sizes = math.log(dimension), math.log(arms)
-    return Problem((arms, dimension), horizon, budget, "arms", sizes, 2.0)
+    return ArmProblem((arms, dimension), horizon, budget, "arms", sizes, 2.0, bool(continuous))

@@ -47,6 +47,13 @@ def explained(constructed: type) -> Iterator[None]:
         ) from None
 
 
+def noise_note(numbers: str) -> str:
+    """Return the words of a warning that noise dominates, with what was computed."""
+    return (
+        f"noise dominates: at this budget and horizon hardly any learning is expected ({numbers})"
+    )
+
+
 class Planned:
     """Base of objects that are built from parameters, calibrated or given.
 
@@ -162,12 +169,14 @@ class Planned:
 
     def _noise_note(self) -> str | None:
         """Return why hardly any learning is to be expected, from public numbers only; or None."""
-        p = self._plan
-        if isinstance(p, Plan) or not p.noise_dominates:
+        p = self._plan.forecast if isinstance(self._plan, Plan) else self._plan
+        if not getattr(p, "noise_dominates", False):
             return None
-        found = (name for name in ("predicted_error", "regret_bound") if hasattr(p, name))
-        numbers = ", ".join(f"{name.replace('_', ' ')} {getattr(p, name):.3g}" for name in found)
-        return (
-            "noise dominates: at this budget and horizon hardly any learning is expected "
-            f"({numbers})"
+        known = {name: getattr(p, name, None) for name in ("predicted_error", "regret_bound")}
+        return noise_note(
+            ", ".join(
+                f"{name.replace('_', ' ')} {value:.3g}"
+                for name, value in known.items()
+                if value is not None
+            )
         )

@@ -106,7 +106,8 @@ class RecordLearner(OnlineLearner):
         self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: _core.Claim
     ) -> None:
         self._domain, self._loss = arguments["domain"], arguments["loss"]
-        self._batch = getattr(parameters, "batch", 1)
+        planned = getattr(parameters, "mechanism", parameters)
+        self._batch = getattr(getattr(planned, "scores", planned), "batch", 1)
         super()._set_up(arguments, parameters, seeded, claim)
 
     def _entries(self) -> dict[str, float]:

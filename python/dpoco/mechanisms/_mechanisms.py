@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -301,7 +300,7 @@ class NoisyMax(Mechanism):
         Guarantee of all selections together; None adds no noise and gives no guarantee.
     sensitivity : float
         Required. Largest change of one score when one record is replaced; the caller promises this.
-    noise : {"exponential", "gumbel", "laplace", "permute_and_flip"}
+    noise : {"exponential", "gumbel", "laplace"}
         "exponential" (default): one-sided noise with the smallest error for one selection; it has
         the same distribution as permute-and-flip. "gumbel": the exponential mechanism, which
         composes best over many selections with ``delta > 0``. "laplace": the classical noise.
@@ -370,10 +369,6 @@ class NoisyMax(Mechanism):
         assert isinstance(drawn.scores, PromisedScores)
         scores = {"sensitivity": drawn.scores.sensitivity, "one_directional": drawn.scores.one_way}
         return {**fixed, **scores, "noise": drawn.law} if drawn.scale > 0.0 else {**fixed, **scores}
-
-    @classmethod
-    def _check_fixed(cls, plan: Any, given: Mapping[str, Any]) -> None:
-        super()._check_fixed(plan, {**given, "noise": noisy_max.law_of(given["noise"])})
 
     def _build_engine(self, claim: _core.Claim) -> _core.NoisyMax:
         own = self.plan.tuning

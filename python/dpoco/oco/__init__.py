@@ -19,14 +19,11 @@ from dpoco.oco._coupled import ContinuousMultiplicativeWeights, CoupledRegulariz
 from dpoco.oco._lipschitz import LipschitzLearner, LipschitzParameters
 from dpoco.oco._noisy_ftrl import (
     NoisyFTRL,
-    NoisyFTRLParameters,
     NoisyNewton,
-    NoisyNewtonParameters,
     OptionWeight,
 )
 
 __all__ = ["ContinuousMultiplicativeWeights",
            "ContinuousMultiplicativeWeightsParameters", "CoupledRegularizedLeader",
            "CoupledRegularizedLeaderParameters", "LipschitzLearner",
-           "LipschitzParameters", "NoisyFTRL", "NoisyFTRLParameters", "NoisyNewton",
-           "NoisyNewtonParameters", "OptionWeight"]  # fmt: skip
+           "LipschitzParameters", "NoisyFTRL", "NoisyNewton", "OptionWeight"]  # fmt: skip

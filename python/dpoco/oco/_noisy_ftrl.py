@@ -6,19 +6,19 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from types import ModuleType
 from typing import Any, ClassVar, Literal
 
 from dpoco import _core, domains, losses
 from dpoco import _literals as literals
-from dpoco._validation import FloatArray, positive_int
-from dpoco.accounting import Budget, noisy_newton
+from dpoco._validation import FloatArray, positive_int, whole_if_float
+from dpoco.accounting import Budget, Guarantee, noisy_newton
 from dpoco.accounting import noisy_ftrl as accountant
+from dpoco.accounting.continual_sum import name_of
 from dpoco.accounting.forgetting import Forgetting, batch_lengths
 from dpoco.accounting.leaf_bounds import record_length
-from dpoco.accounting.noisy_ftrl import NoisyFTRLParameters
-from dpoco.accounting.noisy_newton import STEP_SHARE, NoisyNewtonParameters, learned_loss
-from dpoco.accounting.release import DEFAULT_NUMERICS
+from dpoco.accounting.noisy_ftrl_regret import LeaderPlan, LeaderTuning, RegretForecast
+from dpoco.accounting.noisy_newton import STEP_SHARE, NewtonPlan, NewtonTuning, learned_loss
+from dpoco.accounting.release import DEFAULT_NUMERICS, numerics_of
 from dpoco.learning.choice import Candidate, RecordProblem
 from dpoco.learning.participation import Participation
 from dpoco.learning.record_learner import RecordLearner
@@ -28,8 +28,7 @@ from dpoco.privacy.mechanisms.bounds import SecondMoments
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.random import Source
 
-__all__ = ["NoisyFTRL", "NoisyFTRLParameters", "NoisyNewton", "NoisyNewtonParameters",
-           "OptionWeight"]  # fmt: skip
+__all__ = ["NoisyFTRL", "NoisyNewton", "OptionWeight"]
 
 
 @dataclass(frozen=True)
@@ -80,8 +79,8 @@ class NoisyFTRL(RecordLearner):
         that is 1.1 to 1.6 times larger. This and all following arguments are keyword-only.
     budget : Budget or None
         The target guarantee; None: no privacy (for baselines).
-    plan : NoisyFTRLParameters, optional
-        Plan to use instead of calibration; the guarantee is computed from them. They must
+    plan : Plan, optional
+        Plan to use instead of calibration; the guarantee is computed from it. It must
         agree with `budget` and with every other argument that you pass.
     statistics : {"gradient", "quadratic"}
         "gradient" (default): the gradient at the round's decision. "quadratic", for `SquaredLoss`:
@@ -129,7 +128,7 @@ class NoisyFTRL(RecordLearner):
     CalibrationError
         If no noise scale meets the budget.
     BudgetExceeded
-        If `plan` give less than `budget` asks for.
+        If `plan` gives less than `budget` asks for.
 
     Notes
     -----
@@ -140,7 +139,7 @@ class NoisyFTRL(RecordLearner):
     Time O(d) per round and one projection (O(d) for Euclidean balls and boxes); memory about 12 d
     doubles with the default sum. Quadratic statistics take O(d^2) per round, for sums of length d(d
     + 1)/2 + d of which all pushes are kept (some 40 in 10^5 rounds), and one eigendecomposition,
-    O(d^3), per decision. Proof of privacy and of `plan.regret_bound`:
+    O(d^3), per decision. Proof of privacy and of `plan.forecast.regret_bound`:
     ``docs/privacy/noisy_ftrl.md``.
 
     Examples
@@ -157,9 +156,9 @@ class NoisyFTRL(RecordLearner):
     1
     """
 
-    plan: NoisyFTRLParameters
+    plan: LeaderPlan
     _mechanism: GaussianSum
-    _accountant: ClassVar[ModuleType] = accountant
+    _tuning, _forecast = LeaderTuning, RegretForecast
     _noise: ClassVar[str] = "fresh"
     _looks_back = False
 
@@ -170,7 +169,7 @@ class NoisyFTRL(RecordLearner):
         *,
         horizon: int | None,
         budget: Budget | None,
-        plan: NoisyFTRLParameters | None = None,
+        plan: LeaderPlan | None = None,
         statistics: literals.Statistics = "gradient",
         sum_method: literals.SumMethod | None = None,
         step_size: float | Literal["predicted"] | None = None,
@@ -183,13 +182,45 @@ class NoisyFTRL(RecordLearner):
         on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(
-            NoisyFTRL, domain=domain, loss=loss, horizon=horizon, budget=budget,
-            plan=plan, statistics=statistics,
-            sum_method=sum_method, step_size=step_size, batch=batch,
-            half_life=half_life, ridge=ridge, relation=relation,
-            numerics=numerics, participation=participation, on_violation=on_violation,
-            source=source,
+        horizon = whole_if_float(horizon)
+        given = {
+            "domain": domain, "loss": loss, "horizon": horizon, "budget": budget, "plan": plan,
+            "statistics": statistics, "sum_method": sum_method, "step_size": step_size,
+            "batch": batch, "half_life": half_life, "ridge": ridge, "relation": relation,
+            "numerics": numerics, "participation": participation, "on_violation": on_violation,
+            "source": source,
+        }  # fmt: skip
+
+        def calibrate(allowed: Budget | None) -> LeaderPlan:
+            return accountant.calibrate(
+                domain, loss, horizon=horizon, budget=allowed, statistics=statistics,
+                sum_method=sum_method, step_size=step_size, batch=batch, half_life=half_life,
+                ridge=ridge, relation=relation, numerics=numerics, participation=participation,
+            )  # fmt: skip
+
+        self._build(given, calibrate)
+
+    @staticmethod
+    def _fixed(plan: LeaderPlan) -> dict[str, Any]:
+        total, tuning = plan.mechanism, plan.tuning
+        if not isinstance(total, GaussianSum) or not isinstance(tuning, LeaderTuning):
+            raise TypeError("plan must be one of a leader on noisy sums")
+        fixed = {
+            "horizon": tuning.horizon,
+            "statistics": accountant.read_statistics(plan),
+            "sum_method": name_of(total.factorisation),
+            "step_size": tuning.step_size,
+            "batch": total.batch,
+            "half_life": tuning.half_life,
+            "ridge": tuning.ridge,
+        }
+        return {**fixed, "numerics": numerics_of(total)} if total.scale > 0.0 else fixed
+
+    def _certify(self, plan: LeaderPlan, seeded: bool = False) -> Guarantee:
+        own = self._arguments
+        return accountant.guarantee(
+            own["domain"], own["loss"], plan, relation=own["relation"], budget=own["budget"],
+            seeded=seeded,
         )  # fmt: skip
 
     def _saved_arguments(self) -> dict[str, Any]:
@@ -199,11 +230,11 @@ class NoisyFTRL(RecordLearner):
         return {k: v for k, v in saved.items() if v is not None or k not in later}
 
     def _noise_note(self) -> str | None:
-        if self.plan.statistics == "gradient":
+        if accountant.read_statistics(self.plan) == "gradient":
             return super()._noise_note()
-        if self.plan.forgets:
+        if self.plan.tuning.forgets:
             return self._forgetting_note()
-        ridge = accountant.ridge_of(self._domain, self._loss, self.plan)
+        ridge = accountant.read_ridge(self._domain, self._loss, self.plan)
         why = f"it hides records of all directions for {ridge.hidden_rounds:.3g} rounds"
         return f"noise dominates: {why}" if ridge.shrinkage > 0.0 else None
 
@@ -258,23 +289,23 @@ class NoisyFTRL(RecordLearner):
 
     def _build_engine(self, claim: _core.Claim) -> _core.NoisyFtrl:
         """Return a compiled learner in round 0 on the stream of `claim`."""
-        p, domain, loss = self.plan, self._domain, self._loss
-        tuning: _core.LeaderTuning = {"rounds": p.horizon}
+        own, domain, loss = self.plan.tuning, self._domain, self._loss
+        tuning: _core.LeaderTuning = {"rounds": own.horizon}
         if isinstance(self._mechanism.summand, SecondMoments):
             tuning["domain_radius"] = domain.radius_from_center()
-            if p.forgets:
+            if own.forgets:
                 tuning["forgetting"] = self._forgetting
             else:
-                ridge = accountant.ridge_of(domain, loss, p)
+                ridge = accountant.read_ridge(domain, loss, self.plan)
                 tuning |= {"ridges": ridge.ridges.tolist(), "shrinkage": ridge.shrinkage}
         else:
-            tuning["step_size"] = p.step_size
+            tuning["step_size"] = own.step_size
         return _core.NoisyFtrl(domain._engine, loss._glm_engine, self._mechanism, tuning, claim)
 
     @classmethod
     def _header_dimension(cls, header: dict[str, Any]) -> int:
         dimension = stated_dimension(header["arguments"]["domain"])
-        quadratic = header["plan"]["statistics"] == "quadratic"
+        quadratic = header["plan"]["mechanism"]["summand"]["kind"] == "second_moments"
         return dimension + dimension * (dimension + 1) // 2 if quadratic else dimension
 
     @classmethod
@@ -311,8 +342,8 @@ class NoisyNewton(RecordLearner):
         that is about a quarter larger. This and all following arguments are keyword-only.
     budget : Budget or None
         The target guarantee; None: no privacy (for baselines).
-    plan : NoisyNewtonParameters, optional
-        Plan to use instead of calibration; the guarantee is computed from them. They must
+    plan : Plan, optional
+        Plan to use instead of calibration; the guarantee is computed from it. It must
         agree with `budget` and with every other argument that you pass.
     shrinkage : float, default 1.0
         How far decisions are shrunk, in [0, 2]. 0 is up to 14 % better where much can be learned,
@@ -340,7 +371,7 @@ class NoisyNewton(RecordLearner):
     CalibrationError
         If no noise scale meets the budget.
     BudgetExceeded
-        If `plan` give less than `budget` asks for.
+        If `plan` gives less than `budget` asks for.
 
     Notes
     -----
@@ -367,9 +398,9 @@ class NoisyNewton(RecordLearner):
     1
     """
 
-    plan: NoisyNewtonParameters
+    plan: NewtonPlan
     _mechanism: GaussianSum
-    _accountant: ClassVar[ModuleType] = noisy_newton
+    _tuning, _forecast = NewtonTuning, RegretForecast
     _noise: ClassVar[str] = "fresh"
 
     def __init__(
@@ -379,7 +410,7 @@ class NoisyNewton(RecordLearner):
         *,
         horizon: int | None,
         budget: Budget | None,
-        plan: NoisyNewtonParameters | None = None,
+        plan: NewtonPlan | None = None,
         shrinkage: float = 1.0,
         relation: literals.Relation = "replace",
         numerics: literals.Numerics = DEFAULT_NUMERICS,
@@ -388,11 +419,35 @@ class NoisyNewton(RecordLearner):
         on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(
-            NoisyNewton, domain=domain, loss=loss, horizon=horizon, budget=budget,
-            plan=plan, shrinkage=shrinkage, relation=relation,
-            numerics=numerics, participation=participation, max_dimension=max_dimension,
-            on_violation=on_violation, source=source,
+        horizon = whole_if_float(horizon)
+        given = {
+            "domain": domain, "loss": loss, "horizon": horizon, "budget": budget, "plan": plan,
+            "shrinkage": shrinkage, "relation": relation, "numerics": numerics,
+            "participation": participation, "max_dimension": max_dimension,
+            "on_violation": on_violation, "source": source,
+        }  # fmt: skip
+
+        def calibrate(allowed: Budget | None) -> NewtonPlan:
+            return noisy_newton.calibrate(
+                domain, loss, horizon=horizon, budget=allowed, shrinkage=shrinkage,
+                relation=relation, numerics=numerics,
+            )  # fmt: skip
+
+        self._build(given, calibrate)
+
+    @staticmethod
+    def _fixed(plan: NewtonPlan) -> dict[str, Any]:
+        total, tuning = plan.mechanism, plan.tuning
+        if not isinstance(total, GaussianSum) or not isinstance(tuning, NewtonTuning):
+            raise TypeError("plan must be one of private Newton steps")
+        fixed = {"horizon": tuning.horizon, "shrinkage": tuning.shrinkage}
+        return {**fixed, "numerics": numerics_of(total)} if total.scale > 0.0 else fixed
+
+    def _certify(self, plan: NewtonPlan, seeded: bool = False) -> Guarantee:
+        own = self._arguments
+        return noisy_newton.guarantee(
+            own["domain"], own["loss"], plan, relation=own["relation"], budget=own["budget"],
+            seeded=seeded,
         )  # fmt: skip
 
     @classmethod
@@ -415,13 +470,13 @@ class NoisyNewton(RecordLearner):
 
     def _build_engine(self, claim: _core.Claim) -> _core.NoisyNewton:
         """Return a compiled learner in round 0 on the stream of `claim`."""
-        p = self.plan
+        own = self.plan.tuning
         tuning: _core.NewtonTuning = {
-            "rounds": p.horizon,
-            "step_size": p.step_size,
+            "rounds": own.horizon,
+            "step_size": own.step_size,
             "step_share": STEP_SHARE,
-            "shrinkage": p.shrinkage,
-            "deviations": p.deviations.tolist(),
+            "shrinkage": own.shrinkage,
+            "deviations": noisy_newton.deviations(self.plan.mechanism).tolist(),
         }
         loss = learned_loss(self._loss)._glm_engine
         return _core.NoisyNewton(self._domain._engine, loss, self._mechanism, tuning, claim)

@@ -1,6 +1,6 @@
 """Asi, Raman and Saha, "Tracking the best expert privately" (2025).
 
-Parameters of `dpoco.experts`: `EpochSelector` (Algorithm 1), `ShiftDetector` (Algorithm 2),
+Plans of `dpoco.experts`: `EpochSelector` (Algorithm 1), `ShiftDetector` (Algorithm 2),
 `ObliviousTracker` (Section 4) and `BatchShare` (Algorithm 3). What is wrong in print, and what the
 defaults of the learners do otherwise:
 
@@ -29,15 +29,15 @@ from dpoco.accounting import batch_share as share
 from dpoco.accounting import epoch_selector as epochs
 from dpoco.accounting import oblivious_tracker as tracker
 from dpoco.accounting import shift_detector as detector
+from dpoco.accounting._share_regret import Noise
+from dpoco.accounting.batch_share import SharePlan, ShareTuning
 from dpoco.accounting.budget import Budget
+from dpoco.accounting.epoch_selector import SelectorPlan
 from dpoco.accounting.noisy_max import raised_until, scale_for
+from dpoco.accounting.oblivious_tracker import TrackerPlan
 from dpoco.accounting.release import DEFAULT_NUMERICS
-from dpoco.experts import (
-    BatchShareParameters,
-    EpochSelectorParameters,
-    ObliviousTrackerParameters,
-    ShiftDetectorParameters,
-)
+from dpoco.accounting.shift_detector import DetectorPlan
+from dpoco.privacy.mechanisms.selections import ThresholdTests
 
 __all__ = ["batch_share", "dynamic_regret_rate", "epoch_selector", "oblivious_tracker",
            "shift_detector", "static_regret_rate", "static_tracker"]  # fmt: skip
@@ -45,8 +45,8 @@ __all__ = ["batch_share", "dynamic_regret_rate", "epoch_selector", "oblivious_tr
 
 def epoch_selector(
     experts: int, *, horizon: int | None, budget: Budget, first: int | None = None
-) -> EpochSelectorParameters:
-    """Return the parameters of Algorithm 1: Laplace noise of scale 2/epsilon.
+) -> SelectorPlan:
+    """Return the plan of Algorithm 1: Laplace noise of scale 2/epsilon.
 
     Parameters
     ----------
@@ -59,10 +59,9 @@ def epoch_selector(
     first : int, optional
         Expert of the first round; None draws it uniformly.
     """
-    found = epochs.calibrate(
+    return epochs.calibrate(
         experts, horizon=horizon, budget=budget, selection="laplace", first=first
     )
-    return replace(found, calibration="paper")
 
 
 def shift_detector(
@@ -78,8 +77,8 @@ def shift_detector(
     threshold_scale: float = 1.0,
     nominal_horizon: int | None = None,
     first: int | None = None,
-) -> ShiftDetectorParameters:
-    """Return the parameters of Algorithm 2 with Laplace noises.
+) -> DetectorPlan:
+    """Return the plan of Algorithm 2 with Laplace noises.
 
     Parameters
     ----------
@@ -104,40 +103,33 @@ def shift_detector(
         windows=windows, expected_shifts=expected_shifts, threshold_scale=threshold_scale,
         nominal_horizon=nominal_horizon, first=first,
     )  # fmt: skip
-    select = budget.epsilon * silent.select_share if silent.detects else budget.epsilon
-    scale, b1, b2 = scale_for(epochs.LOSS_SUMS.range, select), 0.0, 0.0
-    if silent.detects:
+    own, detects = silent.tuning, silent.mechanism.part(ThresholdTests) is not None
+    select = budget.epsilon * own.select_share if detects else budget.epsilon
+    scale, noises = scale_for(epochs.LOSS_SUMS.range, select), None
+    if detects:
         rest = budget.epsilon - select
         b1, b2 = scale_for(4.0 if corrected else 2.0, rest), scale_for(4.0, rest)
-    if silent.detects and corrected:
-        b2 = raised_until(b2, lambda b: detector.spent(scale, b1, b) <= budget.epsilon)
-    found = replace(
-        silent,
-        calibration="corrected" if corrected else "paper",
-        selection="laplace",
-        selection_scale=scale,
-        noise="laplace",
-        threshold_noise_scale=b1,
-        query_noise_scale=b2,
-    )
+        if corrected:
+            b2 = raised_until(b2, lambda b: detector.spent(scale, b1, b) <= budget.epsilon)
+        noises = b1, b2
+    found = detector.make_plan(own, "laplace", scale, noises)
     if corrected:
         return detector.with_thresholds(found)
     # Reg_w and alpha as printed: no allowance for the bias, and everything in the threshold.
-    log_queries = math.log(found.experts * found.nominal_horizon / false_alarm)
-    alpha = 16.0 * (2.0 * math.log(found.nominal_horizon) + math.log(2.0 / false_alarm))
+    log_queries = math.log(own.experts * own.nominal_horizon / false_alarm)
+    alpha = 16.0 * (2.0 * math.log(own.nominal_horizon) + math.log(2.0 / false_alarm))
     alpha /= budget.epsilon
-    return detector.with_regret(
-        replace(
-            found,
-            threshold=16.0 * log_queries / budget.epsilon + alpha + 1.0,
-            log_windows=40.5 * log_queries,
-            log_selection=None,
-        )
+    printed = replace(
+        own,
+        threshold=16.0 * log_queries / budget.epsilon + alpha + 1.0,
+        log_windows=40.5 * log_queries,
+        log_selection=None,
     )
+    return detector.with_regret(replace(found, tuning=printed))
 
 
-def static_tracker(experts: int, *, horizon: int, budget: Budget) -> ObliviousTrackerParameters:
-    """Return parameters of a learner of Proposition 1: lazy draws, against one fixed expert.
+def static_tracker(experts: int, *, horizon: int, budget: Budget) -> TrackerPlan:
+    """Return the plan of a learner of Proposition 1: lazy draws, against one fixed expert.
 
     Parameters
     ----------
@@ -149,10 +141,8 @@ def static_tracker(experts: int, *, horizon: int, budget: Budget) -> ObliviousTr
     return oblivious_tracker(experts, horizon=horizon, budget=budget, switches=0)
 
 
-def oblivious_tracker(
-    experts: int, *, horizon: int, budget: Budget, switches: int
-) -> ObliviousTrackerParameters:
-    """Return parameters of the learner of Corollary 4.1.1: uniform on sequences of S switches.
+def oblivious_tracker(experts: int, *, horizon: int, budget: Budget, switches: int) -> TrackerPlan:
+    """Return the plan of the learner of Corollary 4.1.1: uniform on sequences of S switches.
 
     The paper prints no constants: those with the least proved bound on regret are searched for.
 
@@ -200,8 +190,8 @@ def batch_share(
     switches: int = 0,
     learning_rate: float | None = None,
     numerics: str = DEFAULT_NUMERICS,
-) -> BatchShareParameters:
-    """Return the parameters of Algorithm 3, which spend N times the budget.
+) -> SharePlan:
+    """Return the plan of Algorithm 3, which spend N times the budget.
 
     Parameters
     ----------
@@ -217,19 +207,15 @@ def batch_share(
     moves = max(1, min(switches, horizon))
     logarithm = max(math.log(float(experts) * horizon), math.log(2.0))
     printed = budget.epsilon * math.sqrt(moves / (horizon * logarithm))
-    return share.with_numerics(
-        BatchShareParameters(
-            experts=experts,
-            horizon=horizon,
-            switches=switches,
-            calibration="paper",
-            noise="laplace",
-            noise_scale=share.noise_scale(experts, "knorm", budget),
-            learning_rate=printed if learning_rate is None else learning_rate,
-            batch=1,
-            share_rate=0.0,
-            floor=moves / (float(experts) * horizon),
-            regret_scope="oblivious",
-        ),
-        numerics,
+    tuning = ShareTuning(
+        experts=experts,
+        horizon=horizon,
+        switches=switches,
+        adversary="oblivious",
+        batch=1,
+        learning_rate=printed if learning_rate is None else learning_rate,
+        share_rate=0.0,
+        floor=moves / (float(experts) * horizon),
     )
+    scale = share.noise_scale(experts, "knorm", budget)
+    return share.make_plan(tuning, Noise("laplace", scale, experts), numerics)

@@ -1,10 +1,10 @@
 """Han, Liang, Liang, Wang, Yao and Zhang, "On Private Online Convex Optimization" (2022).
 
-Parameters of `dpoco.frank_wolfe.TreeFrankWolfe` (DP-TOFW), `PolyhedralFrankWolfe` (DP-POFW) and
+Plans of `dpoco.frank_wolfe.TreeFrankWolfe` (DP-TOFW), `PolyhedralFrankWolfe` (DP-POFW) and
 `dpoco.bandits.HighDimensionalBandit` (DP-HDB). What is wrong in print, and what the defaults of the
 learners do otherwise:
 
-* The order of the noise norm and the law of its radius are misprinted; the parameters here have
+* The order of the noise norm and the law of its radius are misprinted; the plans here have
   those of the proofs.
 * Theorem 3.1 composes by adding epsilons and deltas over one node too many, each by a closed form
   that fails for large epsilon. "Corrected" composes exact nodes; the default composes exactly, with
@@ -37,10 +37,8 @@ from dpoco.accounting.claims import published_sigma
 from dpoco.accounting.gaussian import gaussian_mu
 from dpoco.accounting.generalized_gaussian import paper_order
 from dpoco.accounting.leaf_bounds import L1Geometry, published_leaf_bound
-from dpoco.bandits import HighDimensionalBanditParameters
 from dpoco.domains import Domain
 from dpoco.errors import CalibrationError
-from dpoco.frank_wolfe import PolyhedralFrankWolfeParameters, TreeFrankWolfeParameters
 from dpoco.privacy.mechanisms.norms import smoothness_constant
 from dpoco.privacy.neighbours import Neighbours
 
@@ -56,8 +54,8 @@ def tree_frank_wolfe(
     budget: Budget,
     corrected: bool = False,
     step_scale: float = 1.0,
-) -> TreeFrankWolfeParameters:
-    """Return the parameters of Theorem 3.1: noise of the smooth norm on a binary tree.
+) -> tree.TreePlan:
+    """Return the plan of Theorem 3.1: noise of the smooth norm on a binary tree.
 
     Parameters
     ----------
@@ -86,20 +84,22 @@ def tree_frank_wolfe(
         norm_order=paper_order(q, d) if smooth else None,
         sum_method="tree", weights="paper", step_scale=step_scale, numerics="float",
     )  # fmt: skip
-    order, near = silent.norm_order, Neighbours(silent.relation)
-    total = tree.mechanism_of(domain, loss, silent)
+    total, near = silent.mechanism, Neighbours()
     if corrected:
-        unit = total.summand.inflation(order) * total.summand.movement(near, order)
-        scale = unit / _node_mu(budget, silent.pushes, total.mass)
+        unit = total.summand.inflation(total.order) * total.summand.movement(near, total.order)
+        scale = unit / _node_mu(budget, total.pushes, total.mass)
     else:
-        kappa = smoothness_constant(order, q, d)
-        bound = published_leaf_bound(domain, loss, silent.step_scale)
-        scale = published_sigma(budget, pushes=silent.pushes, kappa=kappa, leaf_bound=bound)
+        kappa = smoothness_constant(total.order, q, d)
+        bound = published_leaf_bound(domain, loss, step_scale)
+        scale = published_sigma(budget, pushes=total.pushes, kappa=kappa, leaf_bound=bound)
     mu = total.reach(near) / scale
     _require(truncation.charged_gaussian_delta(budget.epsilon, mu, total.mass), budget)
-    calibration = "corrected" if corrected else "paper"
-    found = replace(silent, noise_scale=scale, mu=mu, calibration=calibration)
-    return replace(found, predicted_error=tree.noise_error(domain, found))
+    noisy = replace(total, scale=scale)
+    return tree.make_plan(domain, loss, noisy, silent.tuning, _calibration(corrected))
+
+
+def _calibration(corrected: bool) -> str:
+    return "corrected" if corrected else "paper"
 
 
 def _node_mu(budget: Budget, pushes: int, mass: float) -> float:
@@ -111,8 +111,8 @@ def _node_mu(budget: Budget, pushes: int, mass: float) -> float:
 
 def polyhedral_frank_wolfe(
     domain: Any, loss: Any, *, horizon: int, budget: Budget, corrected: bool = False
-) -> PolyhedralFrankWolfeParameters:
-    """Return the parameters of Theorem 3.4: Laplace noise that shrinks as k^(-1/2), every round.
+) -> polyhedral.PolyhedralPlan:
+    """Return the plan of Theorem 3.4: Laplace noise that shrinks as k^(-1/2), every round.
 
     Parameters
     ----------
@@ -134,20 +134,16 @@ def polyhedral_frank_wolfe(
         domain, loss, horizon=horizon, budget=None, selector="laplace", exponent=0.5,
         weights="paper", batch=1,
     )  # fmt: skip
-    silent = replace(silent, calibration="corrected" if corrected else "paper")
-    ranges = polyhedral.ranges_of(domain, loss, silent)
-    if ranges is None:  # the domain is a single point
-        return silent
-    if corrected:
-        scale = ranges.least_scale(budget, tight=False)
-    else:
+    own, near, view = silent.mechanism, Neighbours(), L1Geometry(domain)
+    if view.diameter() > 0.0 and corrected:
+        own = polyhedral.with_least_scale(own, near, budget, tight=False)
+    elif view.diameter() > 0.0:
         budget.require_delta()
-        view = L1Geometry(domain)
-        scale = polyhedral.published_factor(view, loss, silent.horizon, budget.delta)
-        scale /= budget.epsilon
-        exact = ranges.loss(scale).delta(budget.epsilon) if scale > 0.0 else 1.0
-        _require(exact, budget)
-    return polyhedral.with_scale(domain, silent, ranges, scale)
+        factor = polyhedral.published_factor(view, loss, horizon, budget.delta)
+        own = replace(own, scale=factor / budget.epsilon)
+        known = own.loss(near)
+        _require(1.0 if known is None else known.delta(budget.epsilon), budget)
+    return polyhedral.make_plan(domain, loss, own, horizon, _calibration(corrected))
 
 
 def forced_rounds(dimension: int, horizon: int, epsilon: float) -> int:
@@ -168,8 +164,8 @@ def high_dimensional_bandit(
     reward_bound: float = 1.0,
     arm_learner: str = "polyhedral",
     forced: int | None = None,
-) -> HighDimensionalBanditParameters:
-    """Return the parameters of Algorithm 3 with the published learner for every arm.
+) -> bandit.BanditPlan:
+    """Return the plan of Algorithm 3 with the published learner for every arm.
 
     Parameters
     ----------
@@ -195,9 +191,10 @@ def high_dimensional_bandit(
         arms, domain, horizon=horizon, budget=None, link=link, context_bound=context_bound,
         reward_bound=reward_bound, arm_learner=arm_learner, batch=1, forced_rounds=forced,
     )  # fmt: skip
-    plan = tree_frank_wolfe if silent.arm_learner == "tree" else polyhedral_frank_wolfe
-    arm = plan(domain, silent.loss, horizon=silent.arm_horizon, budget=budget, corrected=corrected)
-    found = replace(silent, arm=arm, predicted_error=bandit.noise_error(arm, domain))
+    own, rounds = bandit.loss_in(silent), silent.tuning.arm.horizon
+    plan: Any = tree_frank_wolfe if arm_learner == "tree" else polyhedral_frank_wolfe
+    arm = plan(domain, own, horizon=rounds, budget=budget, corrected=corrected)
+    found = bandit.make_plan(arms, domain, arm, own, forced, horizon, silent.tuning.gap)
     exact = bandit.guarantee(arms, domain, found, budget=budget).delta_at(budget.epsilon)
     _require(exact, budget)
     return found

@@ -235,7 +235,7 @@ def _regret_entry(horizon: int, dimension: int, budget: Budget) -> RegretTableEn
     return RegretTableEntry(
         horizon=horizon,
         dimension=dimension,
-        ftrl=noisy_ftrl.calibrate(ball, linear, **options).regret_bound / horizon,
+        ftrl=noisy_ftrl.calibrate(ball, linear, **options).forecast.regret_bound / horizon,
         leader=leader(ball, smooth, **options).regret_bound / horizon,
         leader_glm=leader(ball, logistic, **options).regret_bound / (slope * horizon),
         weights=weights(ball, linear, **options).regret_bound / horizon,
@@ -249,7 +249,7 @@ def _expert_entry(experts: int, horizon: int, switches: int, budget: Budget) -> 
 
     def bound(accountant: Any, budget: Budget | None = budget, **options: Any) -> float:
         found = accountant.calibrate(experts, horizon=horizon, budget=budget, **options)
-        return float(found.regret_bound)
+        return float(found.forecast.regret_bound)
 
     compared: dict[str, Any] = {"switches": switches}
     return ExpertTableEntry(

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from tests.descriptions import changed
 
 import dpoco
 from dpoco.bandits import HighDimensionalBandit, LinUCB
@@ -58,9 +59,9 @@ def slower_promise(factor: float) -> Any:
     def plant(subject: Any) -> Any:
         def make(source: Any) -> Any:
             learner = subject.make(source)
-            p = replace(learner.plan, learning_rate=factor * learner.plan.learning_rate)
-            problem = learner._problem(learner._arguments)
-            learner._guarantee = ObliviousTracker._accountant.guarantee(*problem, p)
+            rate = factor * learner.plan.mechanism.learning_rate
+            promised = changed(learner.plan, learning_rate=rate)
+            learner._guarantee = ObliviousTracker._accountant.guarantee(promised)
             return learner
 
         return other(subject, make=make)
@@ -137,7 +138,7 @@ def the_tracker() -> Any:
 
 def faster(factor: float) -> Any:
     def plant(subject: Any) -> Any:
-        rate = subject.make.honest().plan.learning_rate
+        rate = subject.make.honest().plan.mechanism.learning_rate
         return remade(learning_rate=factor * rate)(subject)
 
     return plant

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from tests.descriptions import tuned
 
 import dpoco
 from dpoco.experts import BatchShare, EpochSelector, PrefixHedge, ShiftDetector
@@ -80,7 +81,7 @@ negated = remade(engine=lambda learner, _: Negated(learner._engine))
 def detectors() -> Any:
     budget = dpoco.Budget(400.0, 0.0)
     p = ShiftDetector(2, horizon=40, budget=budget, first=0).plan
-    p = replace(p, threshold=3.0, log_windows=0.0, log_selection=None)
+    p = tuned(p, threshold=3.0, log_windows=0.0, log_selection=None)
 
     def make(source: Any, kind: Any = None) -> Any:
         return (kind or ShiftDetector)(2, horizon=40, budget=None, plan=p, source=source)
@@ -141,8 +142,7 @@ def the_share() -> Any:
 
 
 def a_quarter(subject: Any) -> Any:
-    scale = SHARE.honest().plan.noise_scale
-    return remade(noise_scale=0.25 * scale)(subject)
+    return remade(scale=0.25 * SHARE.honest().plan.mechanism.scale)(subject)
 
 
 def quiet(learner: Any, source: Any) -> Any:

@@ -20,7 +20,8 @@ struct ResidualPhasesSettings {
   mechanisms::BltParameters factor;    // of the sum: one buffer
   double parameter_bound = 1.0;        // of every arm's coefficients, in l2
   std::optional<double> reward_noise;  // bound on |reward - mean|; none: unknown
-  std::optional<double> intercept;     // last entry of every context; none: it is no constant
+  std::uint64_t one_hot = 0;  // entries in front of which one is not zero, of one positive value
+  std::optional<double> intercept;  // last entry of every context; none: it is no constant
 };
 
 // A linear bandit that learns from clipped residuals in phases. In a phase the policy is fixed. A
@@ -74,6 +75,11 @@ class ResidualPhases final : public BanditLearner {
     double past;   // of what is kept of earlier ones
     double keep;   // of that, from phase to phase
   };
+  struct Constants {
+    double width;  // of the policy's optimism, in deviations of the belief
+    double first;  // clip, in bounds on rewards
+    double clips;  // later on, in expected scales of residuals
+  };
   struct Arm {
     Vector coefficients;         // mean of the belief
     RowMatrix covariance;        // of the belief
@@ -82,6 +88,7 @@ class ResidualPhases final : public BanditLearner {
     Vector kept_targets = {};
   };
 
+  Constants choose_constants() const;
   template <class Add>
   void add_record(std::uint64_t arm, std::span<const double> context, double reward, Add add) const;
   std::uint64_t coin(std::uint64_t round) const;
@@ -102,6 +109,7 @@ class ResidualPhases final : public BanditLearner {
   std::uint64_t pushes_ = 0;  // phases that end before the last round
   double reach_;              // of coefficients in units
   double reward_bound_;
+  Constants constants_;
   double clip_;
   std::vector<Arm> arms_;
   Vector kept_moments_;       // packed, of earlier phases

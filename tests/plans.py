@@ -1,0 +1,41 @@
+"""Plans with other numbers than a planner's, and what tests read off them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+from dpoco.accounting.high_dimensional_bandit import arm_batch, fixed_options
+from dpoco.accounting.leaf_bounds import LeafBounds
+from dpoco.privacy.mechanisms.bounds import ClippedVector, GlmGradient
+from dpoco.privacy.mechanisms.selections import VertexScores
+
+
+def changed(plan: Any, **fields: Any) -> Any:
+    """Return a plan whose mechanism has other fields."""
+    return replace(plan, mechanism=replace(plan.mechanism, **fields))
+
+
+def leaf(plan: Any) -> LeafBounds:
+    """Return the bounds on what a round adds to a sum of gradients."""
+    mechanism = plan.mechanism
+    bounds = mechanism.summand if hasattr(mechanism, "summand") else mechanism.scores
+    if isinstance(bounds, VertexScores):
+        return LeafBounds(bounds.slope, bounds.leaf, bounds.leaf_l2)
+    if isinstance(bounds, GlmGradient):
+        return LeafBounds(bounds.slope, bounds.features, bounds.features_l2)
+    assert isinstance(bounds, ClippedVector)
+    return LeafBounds(None, bounds.bound, bounds.bound_l2)
+
+
+def arms(plan: Any) -> SimpleNamespace:
+    """Return the numbers that a plan of a high-dimensional bandit settles, and those of an arm."""
+    part, tuning = plan.mechanism.parts[0], plan.tuning
+    bounds = leaf(SimpleNamespace(mechanism=part))
+    scores = getattr(part, "scores", None)
+    offset = tuning.arm.offset if scores is None else scores.offset
+    own = {"mechanism": part, "offset": offset, "slope": bounds.slope, "dual": bounds.dual}
+    arm = SimpleNamespace(batch=arm_batch(part), **own)
+    arm.noise_scale_at = lambda k: part.scale * k**-part.exponent
+    return SimpleNamespace(**fixed_options(plan), arm=arm)
