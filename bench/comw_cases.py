@@ -16,22 +16,27 @@ from scipy import special
 
 import dpoco
 from dpoco import _core
+from dpoco.privacy.mechanisms.coupled_draws import (
+    Always,
+    Anchored,
+    CoupledDraws,
+    Dartboard,
+    GibbsDraw,
+    SmoothLosses,
+    Window,
+)
 
 FloatArray = NDArray[np.float64]
 
 BETA, LAM = 0.002, 500.0  # about those of 1e5 rounds at (epsilon, delta) = (1, 1e-6)
 WIDTH = 0.02  # of density_ratio
-COUPLINGS: dict[str, dict[str, Any]] = {
-    "scheduled": {"block": 16, "forced_switch": 1.0},
-    "dartboard": {"block": 4, "forced_switch": 0.05, "factor_range": 8.0},
-    "density_ratio": {
-        "block": 4, "forced_switch": 0.05, "clip_high": WIDTH, "clip_low": WIDTH,
-    },
-    "anchored": {
-        "block": 4, "forced_switch": 0.05, "clip_high": 0.05, "clip_low": 0.05, "anchors": 16,
-        "lipschitz": 1.0, "clip_error": 1e-7,
-    },
-}  # fmt: skip
+KEEPS: dict[str, Always | Dartboard | Window | Anchored] = {
+    "scheduled": Always(),
+    "dartboard": Dartboard(0.05, 8.0),
+    "density_ratio": Window(0.05, WIDTH, WIDTH),
+    "anchored": Anchored(0.05, 0.05),
+}
+BLOCKS = {"scheduled": 16, "dartboard": 4, "density_ratio": 4, "anchored": 4}
 
 
 class BoxWeights:
@@ -43,8 +48,7 @@ class BoxWeights:
 
     def __init__(self, coupling: str, *, seed: int = 1) -> None:
         self._coupling = coupling
-        self._block = int(COUPLINGS[coupling]["block"])
-        self._forced = float(COUPLINGS[coupling]["forced_switch"])
+        self._block, self._forced = BLOCKS[coupling], KEEPS[coupling].forced
         self._generator = np.random.default_rng(seed)
         self._scale = 1.0 / math.sqrt(BETA * LAM)
 
@@ -85,7 +89,7 @@ class BoxWeights:
         # log factor = min(max(slope part + constant, low), 0)
         if self._coupling == "dartboard":
             constants = -BETA * np.abs(v).sum(axis=1)
-            low = -BETA * float(COUPLINGS["dartboard"]["factor_range"])
+            low = -BETA * 8.0
         else:
             squares = np.einsum("ij,ij->i", v, v)
             changes = -BETA * np.einsum("ij,ij->i", v, means[:-1]) + BETA / (2.0 * LAM) * squares
@@ -115,18 +119,20 @@ class BoxWeights:
 def engine(
     domain: _core.Domain, d: int, coupling: str, rounds: int, kind: str = "linear"
 ) -> _core.ContinuousMultiplicativeWeights:
-    settings = {
-        "rounds": rounds, "max_switches": None, "coupling": coupling, "exact_only": True,
-        "inverse_temperature": BETA, "regularization": LAM, "sampler_tolerance": 1e-12,
-        "clip_high": 0.0, "clip_low": 0.0, "factor_range": 0.0, "anchors": 0, "lipschitz": 1.0,
-        "clip_error": 0.0, "smoothness": 0.25, "key": os.urandom(32), "stream": 0,
-        **COUPLINGS[coupling],
+    drawn = CoupledDraws(
+        SmoothLosses(d, 1.0, 0.25, 1), GibbsDraw(BETA, LAM, 1.0, 0.0), KEEPS[coupling], rounds,
+        BLOCKS[coupling], None,
+    )  # fmt: skip
+    tuning = {
+        "anchors": 16 if coupling == "anchored" else 0, "clip_error": 1e-7, "chain": "automatic",
+        "most_planes": 2000, "most_proposals": 2**64 - 1,
     }  # fmt: skip
     clipper = _core.RecordClipper(d, 1.0, 2.0, math.inf)
     losses: dict[str, Any] = {"kind": kind, "unbounded": False, "clipper": clipper}
     if kind == "glm":
         losses["glm"] = _core.GlmLoss("logistic", 1.0, 1.0, 0.0, 1.0)
-    return _core.ContinuousMultiplicativeWeights(domain, losses, settings)
+    claim: _core.Claim = {"key": os.urandom(32), "stream": 0}
+    return _core.ContinuousMultiplicativeWeights(domain, losses, drawn, tuning, claim)
 
 
 def play(
@@ -169,7 +175,7 @@ def rows(pairs: int, shrink: int) -> Iterator[Row]:
     title = "Continuous multiplicative weights: rounds per second of CPU time"
     gradients = records(100_000 // shrink, d)
     for shape, domain in domains(d).items():
-        for coupling in COUPLINGS:
+        for coupling in KEEPS:
             yield rate(
                 title,
                 f"linear losses, {shape}, {coupling}, d = {d}",

@@ -18,6 +18,12 @@ from numpy.typing import NDArray
 
 import dpoco
 from dpoco import _core
+from dpoco.privacy.mechanisms.coupled_draws import (
+    CoupledDraws,
+    SmoothLosses,
+    TiltedMinimum,
+    Window,
+)
 
 try:
     from numba import njit
@@ -53,15 +59,14 @@ def ours(rows: FloatArray, labels: FloatArray) -> int:
         "glm": _core.GlmLoss("logistic", 1.0, 1.0, 0.0, 1.0),
         "clipper": _core.RecordClipper(DIMENSION, 1.0, 2.0, np.inf),
     }
-    settings = {
-        "rounds": rounds, "block": BLOCK, "forced_switch": FORCED, "max_switches": CAP,
-        "coupling": "density_ratio", "step_size": ETA, "noise_scale": SIGMA, "noise_growth": False,
-        "barrier_weight": weight(rounds), "clip_high": CLIP, "clip_low": CLIP, "lipschitz": 1.0,
-        "smoothness": 0.25, "strong_convexity": 0.0,
-    }  # fmt: skip
+    drawn = CoupledDraws(
+        SmoothLosses(DIMENSION, 1.0, 0.25, 1), TiltedMinimum(SIGMA, ETA),
+        Window(FORCED, CLIP, CLIP), rounds, BLOCK, CAP,
+    )  # fmt: skip
+    tuning = {"barrier_weight": weight(rounds), "strong_convexity": 0.0}
     claim = dpoco.random.Source.seeded(1)._claim()
     domain = _core.LpBall(DIMENSION, 2.0, 1.0)
-    learner = _core.CoupledRegularizedLeader(domain, losses, settings | claim)
+    learner = _core.CoupledRegularizedLeader(domain, losses, drawn, tuning, claim)
     values, changed = np.empty(rounds), np.empty(rounds, dtype=np.uint8)
     for start in range(0, rounds, 10_000):
         part = slice(start, start + 10_000)

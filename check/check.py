@@ -486,8 +486,16 @@ def least_of(record: Record) -> Known:
     return Known(lambda e: reduce(arb.min, (part.curve(e) for part in parts)), *numbers)
 
 
+def worst(record: Record) -> Known:
+    """Return what parts tell of which a record meets one (composition.md, Theorem 2)."""
+    parts = [known(part) for part in record["parts"]]
+    numbers = [reduce(arb.max, (part[i] for part in parts)) for i in (1, 2, 3)]
+    return Known(lambda e: reduce(arb.max, (part.curve(e) for part in parts)), *numbers)
+
+
 LOSSES: dict[str, Callable[[Record], Known]] = {
-    "gdp": bell, "zcdp": concentrated, "pure": sure, "gaussian": coupled, "renyi": tilted,
+    "either": worst, "gdp": bell, "zcdp": concentrated, "pure": sure, "gaussian": coupled,
+    "renyi": tilted,
     "renyi_of_person": tilted, "bounded_range": ranged, "selections": decaying,
     "selections_of_person": decaying, "tracker": tracker,
     "local_reports": reports, "group": grouped, "together": together, "least": least_of,
@@ -737,11 +745,14 @@ def extent(own: Any) -> tuple[int, int]:
     first, pushes, starts = own.batch, max(own.pushes, 1), [0]
     if own.growth is None:
         return first, (own.pushes + 1) * first
-    covered(own.growth in ("root", "quarter") and pushes <= FOLLOWED, "such batches that grow")
+    grows = own.growth in ("root", "quarter", "three_tenths")
+    covered(grows and pushes <= FOLLOWED, "such batches that grow")
+    length = float(first)
     while len(starts) < pushes + 2:
         covered((e := starts[-1]) < 2**42, "growing batches that are too long")
         grown = e // 4 if own.growth == "quarter" else min(e // 10, math.isqrt(4 * e))
-        starts.append(e + max(first, grown))
+        starts.append(e + (int(length) if own.growth == "three_tenths" else max(first, grown)))
+        length *= 1.3
     return starts[pushes] - starts[pushes - 1], starts[pushes + 1]
 
 
@@ -767,6 +778,8 @@ def entries(summand: Any) -> int:
     if summand.kind == "interval_totals":
         return sum(summand.cells)
     d, matrix = summand.dimension, summand.kind in ("second_moments", "gradient_and_curvature")
+    if summand.kind == "residual_statistics":
+        return summand.arms * d + d * (d + 1) // 2 + summand.bins
     return getattr(summand, "arms", 1) * (d * (d + 1) // 2 + d) if matrix else d
 
 
@@ -774,7 +787,7 @@ def movement(summand: Any, near: Near, order: arb) -> arb:
     """Return how far apart two rounds can be, times what noise of an order inflates it by.
 
     continual_sum.md, generalized_gaussian.md, noisy_ftrl.md, linucb.md, noisy_newton.md,
-    prefix_hedge.md, lipschitz.md, statistics.md, deep_learning.md.
+    prefix_hedge.md, lipschitz.md, statistics.md, deep_learning.md, residual_phases.md.
     """
     kind, sides, up = summand.kind, near.sides, 1 + arb(10) ** -12  # of means in doubles
     shaped = kind in ("clipped_vector", "glm_gradient")
@@ -785,6 +798,11 @@ def movement(summand: Any, near: Near, order: arb) -> arb:
         return (n - arb(n % 2) / n).sqrt() * (up + max(0, n - 4096) * arb(2) ** -52)
     if kind == "net_differences":
         return sides * summand.lipschitz * net_reach(summand) * up
+    if kind == "residual_statistics":
+        z, m = summand.weight**2, summand.mark**2
+        covered(z <= 2, "such a weight of residuals")
+        two = arb(4) if z <= arb(0.5) else 2 + 2 * z + 1 / (2 * z)
+        return (1 + z + m if sides == 1 else two + 2 * m).sqrt() * up
     if kind == "clipped_vectors":
         covered(summand.count <= 2**20, "more vectors than rounding is bounded for")
         return summand.bound * (sides + summand.count**2 * arb(2) ** -51) * up
@@ -837,6 +855,16 @@ def require_grid(grid: arb, scale: arb) -> None:
     covered(mantissa == 0.5 and 16 <= bits <= 28 and exponent > -900, "a lattice of such spacing")
 
 
+def rounding(own: Any) -> arb:
+    """Return what rounded draws of a coordinate add on a lattice, over all pushes (lattice.md)."""
+    factor, pushes = own.factorisation, own.pushes
+    if factor.kind in ("tree", "square_root"):
+        return 8 * own.grid * arb(pushes).sqrt() * (factor.kind == "square_root")
+    buffers = Buffers(factor, pushes)
+    buffers.require_lattice(pushes)
+    return buffers.path(pushes, own.grid, own.scale)
+
+
 def sum_loss(own: Any, near: Near) -> Loss | None:
     """Return the loss of running sums (continual_sum.md, generalized_gaussian.md, lattice.md)."""
     summand, pushes, scale, grid = own.summand, own.pushes, own.scale, own.grid
@@ -846,7 +874,7 @@ def sum_loss(own: Any, near: Near) -> Loss | None:
         return NOTHING
     if scale == 0:
         return None
-    held, factor = sum_column(own, near), own.factorisation
+    held = sum_column(own, near)
     if grid == 0:
         mass = pushes * (size if own.order == 2 else 8 * (size + 1)) * TAIL
         return loss_of("gdp", mass, mu=moved * held / scale)
@@ -856,16 +884,10 @@ def sum_loss(own: Any, near: Near) -> Loss | None:
     kept = movement(summand, near._replace(change="zero_out"), own.order) * length
     covered(kept <= own.limit * grid * (1 + arb(DIGITS)), "a limit that does not hold a push")
     covered(own.limit <= 2**50 and own.limit * pushes <= 2**61, "sums can overflow")
-    leaf, path = getattr(summand, "records", 1) * arb(size).sqrt() * grid, arb(0)
+    leaf = getattr(summand, "records", 1) * arb(size).sqrt() * grid
     if length > 1:
         leaf += moved * arb(2) ** -53 * length * (length + 1 if own.growth is None else 5)
-    if factor.kind == "square_root":
-        path = 8 * grid * arb(pushes).sqrt()
-    elif factor.kind != "tree":
-        buffers = Buffers(factor, pushes)
-        buffers.require_lattice(pushes)
-        path = buffers.path(pushes, grid, scale)
-    mu = (held * (moved + leaf) + arb(size).sqrt() * path) / scale
+    mu = (held * (moved + leaf) + arb(size).sqrt() * rounding(own)) / scale
     return loss_of("gdp", pushes * size * 6 * EXACT_TAIL, mu=mu)
 
 
@@ -973,6 +995,9 @@ def coupled_loss(own: Any, near: Near) -> Loss | None:
 def selections_loss(own: Any, near: Near, arms: int = 1, forced: int = 0) -> Loss:
     """Return the loss of noisy selections (noisy_max.md, polyhedral_frank_wolfe.md)."""
     scores, gumbel = own.scores, own.law == "gumbel"
+    if scores.kind == "vertex_scores" and scores.diameter_l1 == 0:
+        return NOTHING
+    covered(own.scale > 0, "selections without noise")
     if scores.kind == "vertex_scores":
         return vertices_loss(own, near, arms, forced)
     covered(own.law in ("gumbel", "laplace", "exponential") and own.exponent == 0, "such a law")
@@ -1064,8 +1089,59 @@ def declared_loss(own: Any, near: Near) -> Loss:
 
 LEMMAS = {"": ("together", "server"), "epoch_selector": ("instances", "everyone"),
           "shift_detector": ("instances", "everyone"),
-          "high_dimensional_bandit": ("one_of", "others")}  # fmt: skip
+          "high_dimensional_bandit": ("one_of", "others"),
+          "ranges": ("one_of", "everyone")}  # fmt: skip
 FRESH = ("gaussian_sum", "batch_release", "selections", "local_report", "nothing")
+
+
+def joint(parts: list[Loss]) -> Loss:
+    """Return the loss of all parts together, of which none is nothing (composition.md)."""
+    mass, records = total_of(each.mass for each in parts), [each.record for each in parts]
+    joined = loss_of("together", mass, parts=records) if parts else NOTHING
+    return parts[0] if len(parts) == 1 else joined
+
+
+def either(parts: list[Loss]) -> Loss:
+    """Return the loss of one of the parts, of Gaussian ones the largest (composition.md)."""
+    mass = total_of(each.mass for each in parts)
+    apart = [
+        x
+        for each in parts
+        for x in (each.record["parts"] if each.record["kind"] == "either" else [each.record])
+    ]
+    bells = [x for x in apart if x["kind"] == "gdp"]
+    others = [x for i, x in enumerate(apart) if x["kind"] != "gdp" and x not in apart[:i]]
+    if bells:
+        others.append({"kind": "gdp", "mu": reduce(arb.max, (x["mu"] for x in bells))})
+    return Loss(others[0], mass) if len(others) == 1 else loss_of("either", mass, parts=others)
+
+
+def search_loss(own: Any, near: Near) -> Loss | None:
+    """Return the loss of a search for ranges (ranges.md)."""
+    counts, vector = own.counts, own.counts.summand
+    fits = vector.kind == "clipped_vector" and bool(arb(vector.norm) == NEVER)
+    fits = fits and bool(vector.bound == own.second) and own.medians <= vector.dimension
+    fits = fits and (own.first == 0) == (own.medians == 0) and counts.pushes > 0
+    covered(fits and counts.batch == 1 and counts.growth is None, "such counts")
+    covered(counts.order == 2 and counts.grid <= 1, "counts off their grid")
+    if counts.scale == 0 or (own.medians and own.scale == 0):
+        return None
+    # A record is in one bin of every column: the sum moves by less than columns in all of them.
+    alone = sum_loss(counts, near._replace(rounds=1, separation=1))
+    mass = alone.mass if alone is not None else arb(1)  # refuses what no lattice has a proof of
+    moved = near.among(own.second) * arb(near.sides * vector.dimension).sqrt()
+    reach = column(counts.factorisation, counts.pushes, 1, 1, 1) * moved
+    if counts.grid > 0:
+        reach += arb(vector.dimension).sqrt() * rounding(counts)
+    widths = loss_of("gdp", mass, mu=reach / counts.scale)
+    if own.medians == 0:
+        return widths
+    each = near.sides * near.among(own.first) / own.scale
+    if near.rounds == 1:
+        return either([loss_of("bounded_range", range=each, count=own.medians), widths])
+    mu = arb(own.medians).sqrt() * 2 * arb(2).sqrt() * (each / 4).tanh().erfinv()
+    joined = either if near.among(own.first + own.second) == 1 else joint
+    return joined([loss_of("gdp", mu=mu), widths])
 
 
 def parts_loss(own: Any, near: Near) -> Loss | None:
@@ -1073,12 +1149,11 @@ def parts_loss(own: Any, near: Near) -> Loss | None:
     how, widest = LEMMAS.get(own.lemma, ("", ""))
     covered(own.parts and own.how == how, "parts without the lemma that is about them")
     seen_by(near, widest)
-    if how == "together":
+    if how == "together" or own.lemma == "ranges":
         losses = [derived(part, near) for part in own.parts]
         told = [each for each in losses if each is not None and each.record != NOTHING.record]
-        mass, records = total_of(each.mass for each in told), [each.record for each in told]
-        joint = loss_of("together", mass, parts=records) if told else NOTHING
-        return None if None in losses else told[0] if len(told) == 1 else joint
+        joined = joint if how == "together" or near.rounds > 1 else either
+        return None if None in losses else joined(told)
     part, alone = own.parts[0], near._replace(rounds=1, separation=1)
     covered(all(each == part for each in own.parts), "several unlike parts")
     one = derived(part, alone)
@@ -1098,7 +1173,8 @@ MECHANISMS: dict[str, Callable[[Any, Near], Loss | None]] = {
     "gaussian_sum": sum_loss, "batch_release": batch_loss,
     "coupled_draws": coupled_loss, "selections": selections_loss,
     "threshold_tests": tests_loss, "tracker_draws": tracker_loss, "local_report": reports_loss,
-    "declared": declared_loss, "nothing": lambda own, near: NOTHING, "parts": parts_loss,
+    "range_search": search_loss, "declared": declared_loss, "parts": parts_loss,
+    "nothing": lambda own, near: NOTHING,
     "open": lambda own, near: None,
 }  # fmt: skip
 
@@ -1123,6 +1199,8 @@ def longest(own: Any) -> float:
         return (len(own.parts) - 1) * own.forced + max(map(longest, own.parts))
     if own.kind == "selections" and own.scores.kind != "promised_scores":
         return (own.rounds + 1) * getattr(own.scores, "batch", math.inf)  # sums: of any number
+    if own.kind == "range_search":
+        return own.first + own.second
     return getattr(own, "rounds", None) or getattr(own, "horizon", None) or math.inf
 
 
@@ -1140,6 +1218,7 @@ s-?, view s?, description d-?, person N-?; clipped_vector: dimension n, norm xi,
 glm_gradient: dimension n, norm xi, features, features_l2 xi, slope; gradient_and_curvature:
 dimension n, norm xi, features, features_l2 xi, slope, curvature, weight; second_moments: dimension
 n, norm xi, features, features_l2 xi, label, weight, arms n, rounding; centred_losses: experts n;
+residual_statistics: dimension n, features, arms n, bins n, weight, mark;
 clipped_vectors: dimension n, bound, count n;
 interval_totals: cells N, units X, records n;
 net_differences: sides X, counts N, transform s, lipschitz, enforced b; blt: decay X, weights X;
@@ -1150,13 +1229,15 @@ smoothness x0i, rank n0, enforced b; scheduled:; density_ratio: forced x0, high 
 dartboard: forced x0, span; anchored: forced x0, width; maximal: forced x0; tilted_minimum: noise,
 step xi; gibbs_draw: inverse_temperature, regularization, half_width x0i, tolerance x0;
 coupled_draws: losses d, draw d, keep d, rounds n, block n, cap n0-; loss_sums: width;
-promised_scores: sensitivity, one_way b; vertex_scores: slope, leaf, diameter_l1, diameter_l2,
-diameter_max, product b, batch n, leaf_l2 xi, offset n0; selections: law s, scores d, scale, rounds
-n, exponent x0; threshold_tests: law s, threshold_scale, query_scale, sensitivity, spread, alarms n;
+promised_scores: sensitivity, one_way b; vertex_scores: slope, leaf, diameter_l1 x0,
+diameter_l2 x0, diameter_max x0, product b, batch n, leaf_l2 xi, offset n0; selections: law s,
+scores d, scale x0, rounds n, exponent x0; threshold_tests: law s, threshold_scale, query_scale,
+sensitivity, spread, alarms n;
 tracker_draws: experts n, prior s, learning_rate, forced, batch n, horizon n-, share_rate x0-, cap
 n0-; bits: low n, high n, count n; subset: labels n, size n, inside n0; local_report: epsilon,
-reports n, laws D; declared: change s, l2 b, sensitivity, scale; nothing: reason s; open: reason s;
-parts: how s, parts D, lemma s, forced n0-?"""
+reports n, laws D; range_search: second n, counts d, medians n0, first n0, scale x0; declared:
+change s, l2 b, sensitivity, scale; nothing: reason s; open: reason s; parts: how s, parts D,
+lemma s, forced n0-?"""
 ROWS = (each.partition(":") for each in " ".join(TABLE.split()).split(";"))
 FIELDS = {kind.strip(): fields.strip() for kind, _, fields in ROWS}
 
@@ -1245,7 +1326,8 @@ def concluded(stated: Any) -> tuple[set[str], str | None, list[str]]:
         allowed = {"nothing": UNITS, "open": UNITS, "declared": possible}
         possible &= allowed.get(one.kind, {unit, "one record" if single else unit})
         if one.kind not in SILENT:
-            exact.add(getattr(one, "grid", 0) > 0)
+            total = one.counts if one.kind == "range_search" and not one.medians else one
+            exact.add(getattr(total, "grid", 0) > 0)
         bounds = [getattr(one, name, one) for name in ("summand", "losses", "draw")]
         loose = [
             x

@@ -87,6 +87,10 @@ def certificates() -> dict[str, Guarantee]:
             ),
             "hedge, claimed": replace(learned(experts.PrefixHedge, 10), claimed=(0.01, 0.0)),
             "linucb": learned(bandits.LinUCB, 3, 4, context_bound=1.0, reward_bound=1.0),
+            "phases": learned(bandits.ResidualPhases, 3, 4, context_bound=2.0, reward_bound=1.0),
+            "phases of people": learned(
+                bandits.ResidualPhases, 3, 4, context_bound=2.0, reward_bound=1.0
+            ).for_person(3, 40),
             "arms": learned(
                 bandits.HighDimensionalBandit,
                 3,

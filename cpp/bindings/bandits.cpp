@@ -1,8 +1,10 @@
 #include "dpoco/bandits/bandit_learner.hpp"
 
+#include <optional>
 #include <vector>
 
 #include "dpoco/bandits/linucb.hpp"
+#include "dpoco/bandits/residual_phases.hpp"
 #include "keyed_runs.hpp"
 #include "registrars.hpp"
 #include "rounds.hpp"
@@ -12,6 +14,7 @@ namespace dpoco::bindings {
 
 using bandits::BanditLearner;
 using bandits::LinUcb;
+using bandits::ResidualPhases;
 using Arms = py::array_t<std::int64_t, py::array::c_style>;
 
 namespace {
@@ -47,6 +50,37 @@ std::unique_ptr<LinUcb> make_linucb(const py::object& mechanism, const py::objec
   // What a round adds is bounded by the learner itself, so the sum needs no clipper of its own.
   return std::make_unique<LinUcb>(shared, clipper, own,
                                   mechanisms::make_sum(total.settings, read_claim(claim)));
+}
+
+std::unique_ptr<ResidualPhases> make_residual_phases(const py::object& mechanism,
+                                                     const py::object& tuning,
+                                                     const py::object& claim) {
+  bandits::BanditSettings shared;
+  bandits::ResidualPhasesSettings own;
+  auto [total, clipper] = read_gaussian_sum(mechanism, [&](Fields& summand) {
+    summand.expect_kind("residual_statistics");
+    summand.read("arms", shared.arms);
+    summand.read("weight", own.weight);
+    summand.read("mark", own.mark);
+    if (summand.read<std::size_t>("bins") != ResidualPhases::kBins) {
+      throw std::invalid_argument("residuals are counted in another number of bins");
+    }
+    const auto dimension = summand.read<Index>("dimension");
+    return losses::RecordClipper(dimension, summand.read<double>("features"), 2.0);
+  });
+  own.phases = total.batches;
+  own.factor = total.settings.blt;
+  read_whole({tuning, "the tuning of a bandit in phases"}, [&](Fields& from) {
+    from.read("horizon", shared.horizon);
+    from.read("reward_bound", shared.reward_high);
+    from.read("parameter_bound", own.parameter_bound);
+    from.read("reward_noise", own.reward_noise);
+    from.read("intercept", own.intercept);
+    return shared.horizon;
+  });
+  shared.reward_low = -shared.reward_high;
+  return std::make_unique<ResidualPhases>(shared, std::move(clipper), own,
+                                          mechanisms::make_sum(total.settings, read_claim(claim)));
 }
 
 void expect_arms(const Arms& array, std::size_t size, const char* name) {
@@ -197,6 +231,45 @@ void register_bandits(py::module_& m) {
         const std::vector<double>& sum = self.sum().nonprivate_sum();
         return read_only(self.sum().dimension(),
                          [&](double* out) { std::copy(sum.begin(), sum.end(), out); });
+      });
+  py::class_<ResidualPhases, BanditLearner>(m, "ResidualPhases")
+      .def(py::init(&make_residual_phases), "mechanism"_a, "tuning"_a, "claim"_a)
+      .def("coefficients",
+           [](const ResidualPhases& self) {
+             const auto entries = static_cast<std::size_t>(self.arms()) * self.dimension();
+             return read_only(static_cast<py::ssize_t>(entries),
+                              [&](double* out) { self.coefficients({out, entries}); });
+           })
+      .def("released",
+           [](const ResidualPhases& self) {
+             const auto entries = static_cast<std::size_t>(self.sum().dimension());
+             return read_only(self.sum().dimension(),
+                              [&](double* out) { self.last_sums({out, entries}); });
+           })
+      .def("clip", &ResidualPhases::clip)
+      .def(
+          "leaf",
+          [](const ResidualPhases& self, std::uint64_t arm, const Array& context, double reward) {
+            expect_size(context, self.dimension(), "context");
+            if (arm >= self.arms()) throw std::invalid_argument("arm does not exist");
+            Array out(self.sum().dimension());
+            self.leaf(arm, {data(context), self.dimension()}, reward,
+                      {out.mutable_data(), static_cast<std::size_t>(out.size())});
+            return out;
+          },
+          "arm"_a, "context"_a.noconvert(), "reward"_a)
+      .def("nonprivate_sum",
+           [](const ResidualPhases& self) {
+             const auto entered = self.enter();
+             const std::vector<double>& sum = self.sum().nonprivate_sum();
+             return read_only(self.sum().dimension(),
+                              [&](double* out) { std::copy(sum.begin(), sum.end(), out); });
+           })
+      .def_static("public_draws", [](std::size_t dimension) {
+        const auto draws = ResidualPhases::public_draws(dimension);
+        return read_only(static_cast<py::ssize_t>(draws->size()), [&](double* out) {
+          std::copy(draws->data(), draws->data() + draws->size(), out);
+        });
       });
 }
 

@@ -9,21 +9,41 @@ using bandits::HighDimensionalBandit;
 
 namespace {
 
+using Models = std::vector<std::unique_ptr<frank_wolfe::FrankWolfe>>;
+
+// claims: one an arm.
 std::unique_ptr<HighDimensionalBandit> make_bandit(
     const std::shared_ptr<const domains::Domain>& domain, const losses::GlmLoss& loss,
-    const losses::RecordClipper& clipper, const py::object& settings, const Array& start) {
-  return read_whole({settings, "a bandit"}, [&](Fields& from) {
-    const bandits::BanditSettings shared = read_bandit(from);
-    const bandits::HighDimensionalBanditSettings own{.forced = from.read<std::uint64_t>("forced"),
-                                                     .batch = from.read<std::uint64_t>("batch"),
-                                                     .gap = from.read<double>("gap"),
-                                                     .logistic = from.read<bool>("logistic")};
-    std::vector<std::unique_ptr<frank_wolfe::FrankWolfe>> models;
-    for (const py::handle model : from.read<py::list>("models")) {
-      models.push_back(make_frank_wolfe(domain, loss, clipper, {model, "an arm's model"}, start));
-    }
-    return std::make_unique<HighDimensionalBandit>(shared, clipper, own, domain, std::move(models));
+    const py::object& mechanism, const py::object& tuning, const py::list& claims,
+    const Array& start) {
+  bandits::HighDimensionalBanditSettings own;
+  bandits::BanditSettings shared;
+  Models models;
+  read_whole({tuning, "the tuning of a bandit"}, [&](Fields& from) {
+    from.read("horizon", shared.horizon);
+    from.read("gap", own.gap);
+    own.logistic = from.read_name<bool>("link", {{"identity", false}, {"logistic", true}});
+    from.read("reward_bound", shared.reward_high);
+    shared.reward_low = own.logistic ? 0.0 : -shared.reward_high;
+    const auto arm = from.read<py::object>("arm");
+    return read_whole({mechanism, "arms"}, [&](Fields& arms) {
+      arms.expect_kind("parts");
+      for (const char* name : {"how", "lemma"}) arms.skip(name);
+      arms.read("forced", own.forced);
+      for (const py::handle part : arms.read<py::tuple>("parts")) {
+        if (models.size() == claims.size()) throw std::invalid_argument("an arm has no stream");
+        models.push_back(make_frank_wolfe(domain, loss, py::reinterpret_borrow<py::object>(part),
+                                          {arm, "the tuning of an arm"}, claims[models.size()],
+                                          start));
+      }
+      return models.size();
+    });
   });
+  if (models.empty()) throw std::invalid_argument("a bandit has arms");
+  shared.arms = models.size();
+  own.batch = models.front()->batch();
+  const losses::RecordClipper clipper = models.front()->leaves().clipper();
+  return std::make_unique<HighDimensionalBandit>(shared, clipper, own, domain, std::move(models));
 }
 
 template <class Fill>
@@ -68,7 +88,7 @@ std::vector<std::uint64_t> clocks(const HighDimensionalBandit& self) {
 
 void register_high_dimensional_bandit(py::module_& m) {
   py::class_<HighDimensionalBandit, BanditLearner>(m, "HighDimensionalBandit")
-      .def(py::init(&make_bandit), "domain"_a, "loss"_a, "clipper"_a, "settings"_a,
+      .def(py::init(&make_bandit), "domain"_a, "loss"_a, "mechanism"_a, "tuning"_a, "claims"_a,
            "start"_a.noconvert())
       .def("coefficients",
            [](const HighDimensionalBandit& self) {

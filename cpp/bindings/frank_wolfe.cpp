@@ -11,6 +11,7 @@
 namespace dpoco::bindings {
 
 using frank_wolfe::FrankWolfe;
+using frank_wolfe::FrankWolfeSettings;
 using frank_wolfe::SufficientStatistics;
 using frank_wolfe::VertexRule;
 using mechanisms::SelectionNoise;
@@ -37,41 +38,78 @@ std::shared_ptr<domains::VertexSet> make_vertex_set(const Array& vertices) {
       Eigen::Map<const RowMatrix>(data(vertices), vertices.shape(0), vertices.shape(1)));
 }
 
-std::unique_ptr<VertexRule> make_rule(std::shared_ptr<const domains::Domain> domain, Fields& from) {
-  if (from.has("sum")) {
-    // The leaves are bounded by the learner itself, so the sum needs no clipper of its own.
-    return frank_wolfe::make_sum_rule(
-        std::move(domain), make_continual_sum(from.open("sum", "a continual sum"), std::nullopt));
-  }
-  return read_whole(from.open("selection", "a selection of vertices"), [&](Fields& own) {
-    const frank_wolfe::SelectionRuleSettings settings{
-        .noise = vertex_noise(own.read<std::string>("selector")),
-        .scale = own.read<double>("scale"),
-        .exponent = own.read<double>("exponent"),
-        .diameters = {own.read<double>("diameter_l1"), own.read<double>("diameter_l2"),
-                      own.read<double>("diameter_linf")}};
-    return frank_wolfe::make_selection_rule(std::move(domain), settings, read_source(own));
-  });
+// What the mechanism of a learner says.
+struct Steps {
+  Leaf leaf;
+  FrankWolfeSettings settings;
+  std::unique_ptr<VertexRule> rule;
+};
+
+Steps read_sum(std::shared_ptr<const domains::Domain> domain, const py::object& mechanism,
+               const py::object& claim) {
+  const auto [sum, leaf] = read_gaussian_sum(mechanism, read_leaf);
+  if (sum.batches.growth != Growth::none) throw std::invalid_argument("batches must not grow");
+  // The learner itself bounds leaves, so the sum needs no clipper.
+  auto released = mechanisms::make_sum(sum.settings, read_claim(claim));
+  return {.leaf = leaf,
+          .settings = {.batch = sum.batches.first},
+          .rule = frank_wolfe::make_sum_rule(std::move(domain), std::move(released))};
+}
+
+Steps read_selections(std::shared_ptr<const domains::Domain> domain, Fields from,
+                      const py::object& claim) {
+  from.expect_kind("selections");
+  frank_wolfe::SelectionRuleSettings own{.noise = vertex_noise(from.read<std::string>("law")),
+                                         .scale = from.read<double>("scale"),
+                                         .exponent = from.read<double>("exponent"),
+                                         .diameters = {}};
+  FrankWolfeSettings settings;
+  const Leaf leaf =
+      read_whole(from.open("scores", "scores of vertices"), [&](Fields& scores) -> Leaf {
+        scores.expect_kind("vertex_scores");
+        const bool box = dynamic_cast<const domains::Box*>(domain.get()) != nullptr;
+        if (scores.read<bool>("product") && !box) throw std::invalid_argument("not a box");
+        own.diameters = {scores.read<double>("diameter_l1"), scores.read<double>("diameter_l2"),
+                         scores.read<double>("diameter_max")};
+        scores.read("batch", settings.batch);
+        settings.published_weights = scores.read<std::uint64_t>("offset") == 1;
+        const auto bound = scores.read<double>("leaf");
+        return {.clipper = {domain->dimension(), bound, std::numeric_limits<double>::infinity(),
+                            scores.read<double>("leaf_l2")},
+                .slope = scores.read<double>("slope")};
+      });
+  settings.horizon = from.read<std::uint64_t>("rounds") * settings.batch;  // at least
+  from.finish();
+  return {.leaf = leaf,
+          .settings = settings,
+          .rule = frank_wolfe::make_selection_rule(std::move(domain), own, read_claim(claim))};
 }
 
 }  // namespace
 
 std::unique_ptr<FrankWolfe> make_frank_wolfe(std::shared_ptr<const domains::Domain> domain,
                                              const losses::GlmLoss& loss,
-                                             const losses::RecordClipper& clipper, Fields from,
-                                             const Array& start) {
+                                             const py::object& mechanism, Fields tuning,
+                                             const py::object& claim, const Array& start) {
   expect_size(start, static_cast<std::size_t>(domain->dimension()), "start");
-  return read_whole(std::move(from), [&](Fields& own) {
-    const frank_wolfe::FrankWolfeSettings settings{
-        .horizon = own.read<std::uint64_t>("rounds"),
-        .batch = own.read<std::uint64_t>("batch"),
-        .step_scale = own.read<double>("step_scale"),
-        .published_weights = own.read<bool>("published_weights")};
-    frank_wolfe::LeafRule leaves(loss, clipper, own.read<double>("leaf_scalar_bound"));
-    auto rule = make_rule(domain, own);
-    return std::make_unique<FrankWolfe>(std::move(domain), std::move(leaves), settings,
-                                        std::move(rule), data(start));
-  });
+  Fields from(mechanism, "a mechanism");
+  const bool selects = from.has("scores");
+  Steps steps = selects ? read_selections(domain, std::move(from), claim)
+                        : read_sum(domain, mechanism, claim);
+  FrankWolfeSettings& own = steps.settings;
+  const std::uint64_t selected = own.horizon;
+  tuning.read("horizon", own.horizon);
+  if (own.batch < 1) throw std::invalid_argument("batch must be at least 1");
+  if (!selects) {
+    tuning.read("step_scale", own.step_scale);
+    own.published_weights = tuning.read<std::uint64_t>("offset") == 1;
+  } else if (own.horizon / own.batch != selected / own.batch) {
+    throw std::invalid_argument("the selections are not those of so many rounds");
+  }
+  tuning.finish();
+  frank_wolfe::LeafRule leaves(loss, steps.leaf.clipper, steps.leaf.slope);
+  return std::make_unique<FrankWolfe>(std::move(domain), std::move(leaves), own,
+                                      std::move(steps.rule), data(start));
 }
 
 namespace {
@@ -109,14 +147,16 @@ void register_statistics(py::module_& m) {
       .def("release",
            [](SufficientStatistics& self) {
              const std::size_t n = self.size();
-             return read_only(static_cast<py::ssize_t>(n),
-                              [&](double* out) { self.release({out, n}); });
+             return read_only(static_cast<py::ssize_t>(n), [&](double* out) {
+               self.release({out, n});
+             });
            })
       .def("nonprivate_sum",
            [](const SufficientStatistics& self) {
              const std::size_t n = self.size();
-             return read_only(static_cast<py::ssize_t>(n),
-                              [&](double* out) { self.nonprivate_sum({out, n}); });
+             return read_only(static_cast<py::ssize_t>(n), [&](double* out) {
+               self.nonprivate_sum({out, n});
+             });
            })
       .def("variates_drawn", [](const SufficientStatistics& self) {
         std::vector<std::uint64_t> positions;
@@ -142,12 +182,12 @@ void register_frank_wolfe(py::module_& m) {
       .def("select", &select, "direction"_a.noconvert(), "rate"_a, "source"_a);
   py::class_<FrankWolfe, oco::RecordLearner>(m, "FrankWolfe")
       .def(py::init([](std::shared_ptr<const domains::Domain> domain, const losses::GlmLoss& loss,
-                       const losses::RecordClipper& clipper, const py::object& settings,
-                       const Array& start) {
-             return make_frank_wolfe(std::move(domain), loss, clipper,
-                                     {settings, "a Frank-Wolfe learner"}, start);
+                       const py::object& mechanism, const py::object& tuning,
+                       const py::object& claim, const Array& start) {
+             return make_frank_wolfe(std::move(domain), loss, mechanism,
+                                     {tuning, "the tuning of a Frank-Wolfe learner"}, claim, start);
            }),
-           "domain"_a, "loss"_a, "clipper"_a, "settings"_a, "start"_a.noconvert())
+           "domain"_a, "loss"_a, "mechanism"_a, "tuning"_a, "claim"_a, "start"_a.noconvert())
       .def("previous_decision",
            [](const FrankWolfe& self) {
              return read_only(self.dimension(), [&](double* out) { self.previous_decision(out); });

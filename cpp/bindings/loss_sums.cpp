@@ -196,6 +196,12 @@ std::unique_ptr<LossSum> make_loss_sum(std::shared_ptr<const domains::Domain> do
   });
 }
 
+void expect_dimension(const CoupledDraws& drawn, const LossSum& sum) {
+  if (drawn.dimension != sum.dimension()) {
+    throw std::invalid_argument("losses are stated to have another dimension");
+  }
+}
+
 void stage_object(LossSum& sum, const py::object& loss) {
   auto* objects = dynamic_cast<ObjectSum*>(&sum);
   if (objects == nullptr) throw std::invalid_argument("this sum takes no loss objects");

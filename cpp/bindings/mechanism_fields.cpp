@@ -23,6 +23,7 @@ Batches read_batches(Fields& from) {
   if (!growth) return {.first = first};
   if (*growth == "root") return {.first = first, .growth = Growth::root};
   if (*growth == "quarter") return {.first = first, .growth = Growth::quarter};
+  if (*growth == "three_tenths") return {.first = first, .growth = Growth::three_tenths};
   throw std::invalid_argument("unknown growth of batches");
 }
 
@@ -38,6 +39,12 @@ losses::RecordClipper read_features(Fields& summand) {
   const auto norm = summand.read<double>("norm");
   const auto bound = summand.read<double>("features");
   return {dimension, bound, norm, summand.read<double>("features_l2")};
+}
+
+Leaf read_leaf(Fields& summand) {
+  if (summand.kind() == "clipped_vector") return {.clipper = read_vector(summand)};
+  summand.expect_kind("glm_gradient");
+  return {.clipper = read_features(summand), .slope = summand.read<double>("slope")};
 }
 
 namespace {
@@ -81,6 +88,46 @@ GaussianSum read_gaussian_sum(Fields& from) {
   sum.batches = read_batches(from);
   read_factorisation(from.open("factorisation", "a factorisation"), sum.settings);
   return sum;
+}
+
+namespace {
+
+void read_losses(Fields from, CoupledDraws& draws) {
+  from.expect_kind("smooth_losses");
+  from.read("dimension", draws.dimension);
+  from.read("lipschitz", draws.lipschitz);
+  from.read("smoothness", draws.smoothness);
+  from.skip("rank");  // of one loss's second derivatives: the sum of losses has its own
+  from.skip("enforced");
+  from.finish();
+}
+
+void read_keep(Fields from, CoupledDraws& draws) {
+  draws.keep = from.kind();
+  if (draws.keep != "scheduled") from.read("forced", draws.rule.forced);
+  if (draws.keep == "density_ratio") {
+    from.read("high", draws.high);
+    from.read("low", draws.low);
+  } else if (draws.keep == "anchored") {
+    from.read("width", draws.high);
+    draws.low = draws.high;
+  } else if (draws.keep == "dartboard") {
+    from.read("span", draws.span);
+  }
+  from.finish();
+}
+
+}  // namespace
+
+CoupledDraws read_coupled_draws(Fields& from) {
+  CoupledDraws draws;
+  read_losses(from.open("losses", "smooth losses"), draws);
+  read_keep(from.open("keep", "a coupling"), draws);
+  from.read("rounds", draws.rule.horizon);
+  from.read("block", draws.rule.block);
+  const auto most = from.read<std::optional<std::uint64_t>>("cap");
+  draws.rule.max_switches = most.value_or(mechanisms::SwitchSettings::kNoCap);
+  return draws;
 }
 
 }  // namespace dpoco::bindings

@@ -12,46 +12,54 @@ using Engine = ContinuousMultiplicativeWeights;
 
 namespace {
 
-// smoothness may be infinite.
+Coupling coupling_named(const std::string& keep) {
+  if (keep == "density_ratio") return Coupling::density_ratio;
+  if (keep == "dartboard") return Coupling::dartboard;
+  if (keep == "anchored") return Coupling::anchored;
+  if (keep == "scheduled") return Coupling::scheduled;
+  if (keep == "maximal") return Coupling::maximal;
+  throw std::invalid_argument("unknown coupling");
+}
+
 std::unique_ptr<Engine> make_engine(std::shared_ptr<const domains::Domain> domain,
-                                    const py::object& losses, const py::object& settings) {
-  return read_whole({settings, "continuous multiplicative weights"}, [&](Fields& from) {
-    const auto rounds = from.read<std::uint64_t>("rounds");
-    ContinuousMultiplicativeWeightsSettings own{
-        .rule = read_switches(from, rounds, "max_switches"),
-        .coupling =
-            from.read_name<Coupling>("coupling", {{"density_ratio", Coupling::density_ratio},
-                                                  {"dartboard", Coupling::dartboard},
-                                                  {"anchored", Coupling::anchored},
-                                                  {"scheduled", Coupling::scheduled},
-                                                  {"maximal", Coupling::maximal}}),
-        .gibbs = {.inverse_temperature = from.read<double>("inverse_temperature"),
-                  .regularization = from.read<double>("regularization"),
-                  .exact_only = from.read<bool>("exact_only"),
-                  .tolerance = from.read<double>("sampler_tolerance")},
-        .clip_high = from.read<double>("clip_high"),
-        .clip_low = from.read<double>("clip_low"),
-        .factor_range = from.read<double>("factor_range"),
-        .anchors = from.read<std::uint64_t>("anchors"),
-        .lipschitz = from.read<double>("lipschitz"),
-        .clip_error = from.read<double>("clip_error"),
-        .smoothness = from.read<double>("smoothness")};
-    if (from.has("chain")) own.gibbs.chain = chain_named(from.read<std::string>("chain"));
-    own.gibbs.lipschitz = own.lipschitz * static_cast<double>(rounds);
-    for (const auto& [name, limit] : {std::pair{"most_planes", &own.gibbs.most_planes},
-                                      {"most_proposals", &own.gibbs.most_proposals}}) {
-      if (from.has(name)) from.read(name, *limit);
-    }
-    return std::make_unique<Engine>(make_loss_sum(std::move(domain), {losses, "a sum of losses"}),
-                                    own, read_source(from));
+                                    const py::object& losses, const py::object& mechanism,
+                                    const py::object& tuning, const py::object& claim) {
+  ContinuousMultiplicativeWeightsSettings own;
+  const CoupledDraws drawn = read_coupled_draws(mechanism, [&](Fields& draw) {
+    draw.expect_kind("gibbs_draw");
+    draw.read("inverse_temperature", own.gibbs.inverse_temperature);
+    draw.read("regularization", own.gibbs.regularization);
+    const auto tolerance = draw.read<double>("tolerance");
+    own.gibbs.exact_only = tolerance == 0.0;
+    if (tolerance > 0.0) own.gibbs.tolerance = tolerance;
+    draw.skip("half_width");  // the body's own
   });
+  own.rule = drawn.rule;
+  own.coupling = coupling_named(drawn.keep);
+  own.clip_high = drawn.high;
+  own.clip_low = drawn.low;
+  own.factor_range = drawn.span;
+  own.lipschitz = drawn.lipschitz;
+  own.smoothness = drawn.smoothness;
+  own.gibbs.lipschitz = own.lipschitz * static_cast<double>(own.rule.horizon);
+  read_whole({tuning, "the tuning of continuous multiplicative weights"}, [&](Fields& from) {
+    from.read("anchors", own.anchors);
+    from.read("clip_error", own.clip_error);
+    own.gibbs.chain = chain_named(from.read<std::string>("chain"));
+    from.read("most_planes", own.gibbs.most_planes);
+    from.read("most_proposals", own.gibbs.most_proposals);
+    return true;
+  });
+  auto sum = make_loss_sum(std::move(domain), {losses, "a sum of losses"});
+  expect_dimension(drawn, *sum);
+  return std::make_unique<Engine>(std::move(sum), own, read_claim(claim));
 }
 
 }  // namespace
 
 void register_continuous_multiplicative_weights(py::module_& m) {
   py::class_<Engine, oco::CoupledLearner>(m, "ContinuousMultiplicativeWeights")
-      .def(py::init(&make_engine), "domain"_a, "losses"_a, "settings"_a)
+      .def(py::init(&make_engine), "domain"_a, "losses"_a, "mechanism"_a, "tuning"_a, "claim"_a)
       .def("nonprivate_log_factor", &Engine::nonprivate_log_factor)
       .def("nonprivate_log_change", &Engine::nonprivate_log_change)
       .def("nonprivate_anchor_mean", [](const Engine& self) {

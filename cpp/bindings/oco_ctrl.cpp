@@ -1,4 +1,7 @@
 #include "dpoco/oco/coupled_regularized_leader.hpp"
+
+#include <cmath>
+
 #include "registrars.hpp"
 #include "settings.hpp"
 
@@ -10,29 +13,37 @@ using Engine = oco::CoupledRegularizedLeader;
 
 namespace {
 
-// step_size may be infinite.
+LeaderCoupling coupling_named(const std::string& keep) {
+  if (keep == "density_ratio") return LeaderCoupling::density_ratio;
+  if (keep == "scheduled") return LeaderCoupling::scheduled;
+  if (keep == "maximal") return LeaderCoupling::maximal;
+  throw std::invalid_argument("a leader has no such coupling");
+}
+
 std::unique_ptr<Engine> make_engine(std::shared_ptr<const domains::Domain> domain,
-                                    const py::object& losses, const py::object& settings) {
-  return read_whole({settings, "a coupled leader"}, [&](Fields& from) {
-    const auto rounds = from.read<std::uint64_t>("rounds");
-    const CoupledRegularizedLeaderSettings own{
-        .rule = read_switches(from, rounds, "max_switches"),
-        .coupling = from.read_name<LeaderCoupling>(
-            "coupling", {{"density_ratio", LeaderCoupling::density_ratio},
-                         {"scheduled", LeaderCoupling::scheduled},
-                         {"maximal", LeaderCoupling::maximal}}),
-        .step_size = from.read<double>("step_size"),
-        .noise_scale = from.read<double>("noise_scale"),
-        .noise_growth = from.read<bool>("noise_growth"),
-        .barrier_weight = from.read<double>("barrier_weight"),
-        .clip_high = from.read<double>("clip_high"),
-        .clip_low = from.read<double>("clip_low"),
-        .lipschitz = from.read<double>("lipschitz"),
-        .smoothness = from.read<double>("smoothness"),
-        .strong_convexity = from.read<double>("strong_convexity")};
-    return std::make_unique<Engine>(make_loss_sum(std::move(domain), {losses, "a sum of losses"}),
-                                    own, read_source(from));
+                                    const py::object& losses, const py::object& mechanism,
+                                    const py::object& tuning, const py::object& claim) {
+  CoupledRegularizedLeaderSettings own;
+  const CoupledDraws drawn = read_coupled_draws(mechanism, [&](Fields& draw) {
+    draw.expect_kind("tilted_minimum");
+    draw.read("noise", own.noise_scale);
+    draw.read("step", own.step_size);
   });
+  own.rule = drawn.rule;
+  own.coupling = coupling_named(drawn.keep);
+  own.noise_growth = std::isinf(own.step_size);
+  own.clip_high = drawn.high;
+  own.clip_low = drawn.low;
+  own.lipschitz = drawn.lipschitz;
+  own.smoothness = drawn.smoothness;
+  read_whole({tuning, "the tuning of a leader"}, [&](Fields& from) {
+    from.read("barrier_weight", own.barrier_weight);
+    from.read("strong_convexity", own.strong_convexity);
+    return true;
+  });
+  auto sum = make_loss_sum(std::move(domain), {losses, "a sum of losses"});
+  expect_dimension(drawn, *sum);
+  return std::make_unique<Engine>(std::move(sum), own, read_claim(claim));
 }
 
 // Reads u, intrinsic_dimension() entries.
@@ -45,7 +56,7 @@ const double* coordinates(const Engine& self, const Array& u) {
 
 void register_coupled_regularized_leader(py::module_& m) {
   py::class_<Engine, oco::CoupledLearner>(m, "CoupledRegularizedLeader")
-      .def(py::init(&make_engine), "domain"_a, "losses"_a, "settings"_a)
+      .def(py::init(&make_engine), "domain"_a, "losses"_a, "mechanism"_a, "tuning"_a, "claim"_a)
       .def_property_readonly("grid", &Engine::grid)
       .def("clip_width", &Engine::clip_width, "round"_a)
       .def("nonprivate_log_ratio", &Engine::nonprivate_log_ratio)

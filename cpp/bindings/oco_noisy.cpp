@@ -40,24 +40,18 @@ mechanisms::ContinualSum make_sum(const GaussianSum& sum, const py::object& clai
   return mechanisms::make_sum(sum.settings, read_claim(claim));
 }
 
-// Bounds on what a round adds, by what it adds.
-struct Leaf {
-  losses::RecordClipper clipper;
-  double slope = 0.0;
+// Bounds on what a round adds: a gradient's, or those of second moments.
+struct Addition {
+  Leaf leaf;
   double label = 0.0;
   double weight = 0.0;
 };
 
-Leaf read_leaf(Fields& summand) {
-  const std::string kind = summand.kind();
-  if (kind == "clipped_vector") return {.clipper = read_vector(summand)};
-  if (kind == "glm_gradient") {
-    return {.clipper = read_features(summand), .slope = summand.read<double>("slope")};
-  }
-  summand.expect_kind("second_moments");
+Addition read_addition(Fields& summand) {
+  if (summand.kind() != "second_moments") return {.leaf = read_leaf(summand)};
   if (summand.read<std::uint64_t>("arms") != 1) throw std::invalid_argument("a leader has no arms");
   summand.skip("rounding");  // a factor of the proof, for products in doubles
-  return {.clipper = read_features(summand),
+  return {.leaf = {.clipper = read_features(summand)},
           .label = summand.read<double>("label"),
           .weight = summand.read<double>("weight")};
 }
@@ -65,20 +59,20 @@ Leaf read_leaf(Fields& summand) {
 std::unique_ptr<NoisyFtrl> make_noisy_ftrl(std::shared_ptr<const domains::Domain> domain,
                                            losses::GlmLoss loss, const py::object& mechanism,
                                            const py::object& tuning, const py::object& claim) {
-  const std::pair<GaussianSum, Leaf> read = read_gaussian_sum(mechanism, read_leaf);
+  const std::pair<GaussianSum, Addition> read = read_gaussian_sum(mechanism, read_addition);
   const GaussianSum& sum = read.first;
-  const Leaf& leaf = read.second;
-  NoisyFtrlSettings own{.batches = sum.batches, .scalar_bound = leaf.slope};
+  const Addition& added = read.second;
+  NoisyFtrlSettings own{.batches = sum.batches, .scalar_bound = added.leaf.slope};
   read_whole({tuning, "the tuning of a leader"}, [&](Fields& from) {
     from.read("rounds", own.horizon);
-    if (leaf.weight == 0.0) {
+    if (added.weight == 0.0) {
       from.read("step_size", own.step_size);
       return own.horizon;
     }
     own.statistics = Statistics::quadratic;
-    own.vector_scale = leaf.weight;
-    loss.label_low = -leaf.label;
-    loss.label_high = leaf.label;
+    own.vector_scale = added.weight;
+    loss.label_low = -added.label;
+    loss.label_high = added.label;
     from.read("domain_radius", own.domain_radius);
     if (from.has("forgetting")) {
       own.forgetting = std::make_shared<const oco::ForgettingSettings>(
@@ -89,7 +83,7 @@ std::unique_ptr<NoisyFtrl> make_noisy_ftrl(std::shared_ptr<const domains::Domain
     }
     return own.horizon;
   });
-  return std::make_unique<NoisyFtrl>(std::move(domain), loss, leaf.clipper, own,
+  return std::make_unique<NoisyFtrl>(std::move(domain), loss, added.leaf.clipper, own,
                                      make_sum(sum, claim));
 }
 

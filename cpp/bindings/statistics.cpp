@@ -1,6 +1,12 @@
+#include <cmath>
+#include <cstdint>
+#include <limits>
 #include <optional>
 #include <tuple>
+#include <utility>
+#include <vector>
 
+#include "dpoco/random/source.hpp"
 #include "dpoco/statistics/tally.hpp"
 #include "registrars.hpp"
 
@@ -43,6 +49,114 @@ Block block_of(const Row& row) {
   return block;
 }
 
+// The columns of single records, until they are added up: of dictionaries with plain numbers and
+// texts, which are most. All others are read by dpoco.statistics._columns and handed on.
+class Recorder {
+ public:
+  // Columns, and columns to group by, each with its codes by value; none: a column of numbers.
+  using Names = std::vector<std::pair<py::object, std::optional<py::dict>>>;
+
+  Recorder(Names columns, Names by, std::size_t room)
+      : columns_(std::move(columns)), by_(std::move(by)), room_(room), row_(columns_.size()) {
+    numbers_.resize(columns_.size());
+    adopt();
+  }
+
+  void adopt() { generation_ = random::fork_generation(); }
+  void close() { room_ = 0; }
+  [[nodiscard]] std::size_t size() const { return groups_.size(); }
+
+  // Returns whether the record was taken; if not, nothing has changed.
+  bool take(const py::handle& record) {
+    if (groups_.size() >= room_ || !PyDict_CheckExact(record.ptr()) ||
+        generation_ != random::fork_generation()) {
+      return false;
+    }
+    std::size_t at = 0;
+    for (const auto& column : columns_) {
+      if (!read(record, column, row_[at++])) return false;
+    }
+    std::int32_t group = 0;
+    for (const auto& column : by_) {
+      const auto others = static_cast<std::int32_t>(column.second->size());
+      double code = 0.0;
+      if (!read(record, column, code)) return false;
+      group = group * (others + 1) + (std::isnan(code) ? others : static_cast<std::int32_t>(code));
+    }
+    append(group);
+    return true;
+  }
+
+  // Enters a record that was read elsewhere.
+  void enter(const std::vector<double>& row, std::int32_t group) {
+    if (row.size() != row_.size()) throw std::invalid_argument("a record of another shape");
+    row_ = row;
+    append(group);
+  }
+
+  // Returns the columns and groups of all records, and begins with the next.
+  py::tuple flush() {
+    py::list columns;
+    for (auto& numbers : numbers_) {
+      columns.append(Array(static_cast<py::ssize_t>(numbers.size()), numbers.data()));
+      numbers.clear();
+    }
+    py::object groups = py::none();
+    if (!by_.empty()) {
+      groups = Codes(static_cast<py::ssize_t>(groups_.size()), groups_.data());
+    }
+    groups_.clear();
+    return py::make_tuple(columns, groups);
+  }
+
+ private:
+  using Name = Names::value_type;
+
+  void append(std::int32_t group) {
+    for (std::size_t i = 0; i < row_.size(); ++i) numbers_[i].push_back(row_[i]);
+    groups_.push_back(group);
+  }
+
+  static PyObject* find(PyObject* dict, PyObject* key) {
+    PyObject* found = PyDict_GetItemWithError(dict, key);
+    if (found == nullptr) PyErr_Clear();
+    return found;
+  }
+
+  static bool read(const py::handle& record, const Name& column, double& number) {
+    PyObject* value = find(record.ptr(), column.first.ptr());
+    if (value == nullptr) return false;
+    if (value == Py_None) {
+      number = std::numeric_limits<double>::quiet_NaN();
+      return true;
+    }
+    if (!column.second) {
+      if (PyFloat_CheckExact(value)) {
+        number = PyFloat_AS_DOUBLE(value);
+        return true;
+      }
+      if (!PyLong_CheckExact(value) && !PyBool_Check(value)) return false;
+      number = PyLong_AsDouble(value);
+      const bool fits = number != -1.0 || PyErr_Occurred() == nullptr;
+      if (!fits) PyErr_Clear();
+      return fits;
+    }
+    if (!PyUnicode_CheckExact(value) && !PyLong_CheckExact(value) && !PyBool_Check(value)) {
+      return false;
+    }
+    PyObject* code = find(column.second->ptr(), value);
+    number = code == nullptr ? static_cast<double>(column.second->size()) : PyLong_AsDouble(code);
+    return true;
+  }
+
+  Names columns_, by_;
+  std::size_t room_;
+  std::uint64_t generation_ = 0;
+  std::vector<double> row_;
+  std::vector<std::vector<double>> numbers_;
+  std::vector<std::int32_t> groups_;
+};
+
 }  // namespace
 
 void register_tally(py::module_& m) {
@@ -77,7 +191,24 @@ void register_tally(py::module_& m) {
             const py::gil_scoped_release nogil;
             self.add(read, to);
           },
-          "columns"_a, "group"_a, "passed"_a, "records"_a, "cells"_a.noconvert());
+          "columns"_a, "group"_a, "passed"_a, "records"_a, "cells"_a.noconvert())
+      .def(
+          "take",
+          [](const Tally& self, Cells& cells, std::int64_t limit, double grid) {
+            Array out(static_cast<py::ssize_t>(self.size()));
+            const auto size = static_cast<std::size_t>(cells.size());
+            self.take({cells.mutable_data(), size}, limit, grid, {out.mutable_data(), self.size()});
+            return out;
+          },
+          "cells"_a.noconvert(), "limit"_a, "grid"_a);
+  py::class_<Recorder>(m, "Recorder")
+      .def(py::init<Recorder::Names, Recorder::Names, std::size_t>(), "columns"_a, "by"_a, "room"_a)
+      .def_property_readonly("size", &Recorder::size)
+      .def("adopt", &Recorder::adopt)
+      .def("close", &Recorder::close)
+      .def("take", &Recorder::take, "record"_a)
+      .def("enter", &Recorder::enter, "row"_a, "group"_a)
+      .def("flush", &Recorder::flush);
 }
 
 }  // namespace dpoco::bindings

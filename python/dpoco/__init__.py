@@ -101,6 +101,7 @@ __all__ = [
     "plotting",
     "published",
     "random",
+    "ranges",
     "samplers",
     "scale",
     "statistics",

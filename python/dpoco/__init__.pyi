@@ -21,6 +21,7 @@ from dpoco import oco as oco
 from dpoco import plotting as plotting
 from dpoco import published as published
 from dpoco import random as random
+from dpoco import ranges as ranges
 from dpoco import samplers as samplers
 from dpoco import scale as scale
 from dpoco import statistics as statistics

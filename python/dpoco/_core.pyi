@@ -8,7 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco.learning.tickets import Ticket
+from dpoco.privacy.mechanisms.base import Mechanism
+from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
+from dpoco.privacy.records import Description
 
 FloatArray = NDArray[np.float64]
 
@@ -213,19 +216,6 @@ class Claim(TypedDict):
     key: bytes
     stream: int
 
-class SumSettings(Claim):
-    dimension: int
-    horizon: int
-    order: float
-    scale: float
-    grid: float
-    limit: float
-    method: str
-    omega: NotRequired[list[float]]
-    decay: NotRequired[list[float]]
-    ends: NotRequired[list[int]]
-    levels: NotRequired[list[float]]
-
 class NoisyMaxSettings(Claim):
     candidates: int
     largest: bool
@@ -242,37 +232,6 @@ class ThresholdSettings(TypedDict):
 class AboveThresholdSettings(ThresholdSettings, Claim):
     horizon: int
 
-class CoupledSettings(Claim):
-    rounds: int
-    lipschitz: float
-    smoothness: float
-    block: int
-    forced_switch: float
-    max_switches: int | None
-    coupling: str
-    clip_high: float
-    clip_low: float
-
-class GibbsSettings(CoupledSettings):
-    inverse_temperature: float
-    regularization: float
-    exact_only: bool
-    sampler_tolerance: float
-    chain: NotRequired[str]
-    most_planes: NotRequired[int]
-    most_proposals: NotRequired[int]
-    factor_range: float
-    anchors: int
-    clip_error: float
-
-class LeaderSettings(CoupledSettings):
-    step_size: float
-    noise_scale: float
-    noise_growth: bool
-    barrier_weight: float
-    strong_convexity: float
-
-# What engines need for post-processing, besides a description.
 class LeaderTuning(TypedDict):
     rounds: int
     step_size: NotRequired[float | None]
@@ -496,8 +455,9 @@ class FrankWolfe(RecordLearner):
         self,
         domain: Domain,
         loss: GlmLoss,
-        clipper: RecordClipper,
-        settings: dict[str, Any],
+        mechanism: Mechanism,
+        tuning: object,
+        claim: Claim,
         start: FloatArray,
     ) -> None: ...
     def previous_decision(self) -> FloatArray: ...
@@ -543,14 +503,26 @@ class NoisyNewton(RecordLearner):
     def nonprivate_sum(self) -> FloatArray: ...
 
 class ContinuousMultiplicativeWeights(CoupledLearner):
-    def __init__(self, domain: Domain, losses: dict[str, Any], settings: GibbsSettings) -> None: ...
+    def __init__(
+        self,
+        domain: Domain,
+        losses: dict[str, Any],
+        mechanism: CoupledDraws,
+        tuning: object,
+        claim: Claim,
+    ) -> None: ...
     def nonprivate_log_factor(self) -> float: ...
     def nonprivate_log_change(self) -> float: ...
     def nonprivate_anchor_mean(self) -> FloatArray: ...
 
 class CoupledRegularizedLeader(CoupledLearner):
     def __init__(
-        self, domain: Domain, losses: dict[str, Any], settings: LeaderSettings
+        self,
+        domain: Domain,
+        losses: dict[str, Any],
+        mechanism: CoupledDraws,
+        tuning: object,
+        claim: Claim,
     ) -> None: ...
     @property
     def grid(self) -> float: ...
@@ -706,8 +678,9 @@ class HighDimensionalBandit(BanditLearner):
         self,
         domain: Domain,
         loss: GlmLoss,
-        clipper: RecordClipper,
-        settings: dict[str, Any],
+        mechanism: Mechanism,
+        tuning: object,
+        claims: list[Claim],
         start: FloatArray,
     ) -> None: ...
     def coefficients(self) -> FloatArray: ...
@@ -722,6 +695,16 @@ class LinUcb(BanditLearner):
     def released(self) -> FloatArray: ...
     def leaf(self, arm: int, context: FloatArray, reward: float) -> FloatArray: ...
     def nonprivate_sum(self) -> FloatArray: ...
+
+class ResidualPhases(BanditLearner):
+    def __init__(self, mechanism: GaussianSum, tuning: Description, claim: Claim) -> None: ...
+    def coefficients(self) -> FloatArray: ...
+    def released(self) -> FloatArray: ...
+    def clip(self) -> float: ...
+    def leaf(self, arm: int, context: FloatArray, reward: float) -> FloatArray: ...
+    def nonprivate_sum(self) -> FloatArray: ...
+    @staticmethod
+    def public_draws(dimension: int) -> FloatArray: ...
 
 class PublicCoins:
     def __init__(self, seed: int, round: int, slot: int) -> None: ...
@@ -864,6 +847,22 @@ class Tally:
         records: int,
         cells: NDArray[np.int64],
     ) -> None: ...
+    def take(self, cells: NDArray[np.int64], limit: int, grid: float) -> FloatArray: ...
+
+class Recorder:
+    def __init__(
+        self,
+        columns: list[tuple[str, dict[Any, int] | None]],
+        by: list[tuple[str, dict[Any, int]]],
+        room: int,
+    ) -> None: ...
+    @property
+    def size(self) -> int: ...
+    def adopt(self) -> None: ...
+    def close(self) -> None: ...
+    def take(self, record: object) -> bool: ...
+    def enter(self, row: list[float], group: int) -> None: ...
+    def flush(self) -> tuple[list[FloatArray], NDArray[np.int32] | None]: ...
 
 class Participants:
     def __init__(self, rounds: int, separation: int, largest: int) -> None: ...

@@ -14,6 +14,15 @@ def plain_float(value: float) -> float | str:
     return float(value) if math.isfinite(value) else repr(float(value))
 
 
+def plain(value: Any) -> Any:
+    """Return a value as JSON can carry it: sequences as lists, infinite floats as text."""
+    if isinstance(value, dict):
+        return {name: plain(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(each) for each in value]
+    return plain_float(value) if isinstance(value, float) else value
+
+
 def of_json(text: str | bytes) -> Any:
     """Return what a JSON text holds; `StateError` if it is none, or if a name is there twice."""
     try:

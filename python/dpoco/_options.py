@@ -38,6 +38,7 @@ SENTENCES = {
     "forced_switch": "Probability of a fresh draw whatever the losses are.",
     "gap": "Lead of the best expert or arm over all others, as far as it is known.",
     "half_life": "Rounds after which a record counts half; auto chooses at no cost of privacy.",
+    "intercept": "Last entry of every context, if that is a public constant above 0.",
     "largest": "Whether the largest score is sought, or the smallest.",
     "learning_rate": "Step per unit of loss; by default the one with the least regret bound.",
     "link": "How rewards depend on contexts.",

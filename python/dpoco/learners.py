@@ -135,6 +135,10 @@ LEARNERS = (
         "contextual linear bandit (DP-LinUCB), a few dimensions",
     ),
     Learner(
+        "residual-phases", "bandits.ResidualPhases", "arms",
+        "contextual linear bandit on clipped residuals, continuous and stochastic contexts",
+    ),
+    Learner(
         "high-dimensional-bandit", "bandits.HighDimensionalBandit", "arms",
         "contextual bandit with sparse coefficients (DP-HDB), many dimensions",
     ),
@@ -165,12 +169,16 @@ LEARNERS = (
     ),
 )  # fmt: skip
 
-# Objects with states that are no learners: they publish more than one answer a record.
+# Objects with states that are no learners: they publish more or less than one answer a record.
 MONITORS = (
     Learner(
         "monitor", "statistics.Monitor", "intervals",
         "statistics of a stream, interval by interval: counts, means, histograms, quantiles",
         endless=True,
+    ),
+    Learner(
+        "range-finder", "ranges.RangeFinder", "ranges",
+        "ranges of columns, from the first records of a stream",
     ),
 )  # fmt: skip
 

@@ -87,7 +87,8 @@ def test_no_example_is_longer_than_the_bound_not_even_by_rounding():
         x, y = examples(64, seed=3)
         own = training(model, None, batch_size=1)
         for row, label in zip(x * scale, y, strict=True):
-            total = own._clipped_sum(row[None], label[None], 1)
+            total = torch.zeros(own._size, dtype=torch.float64)
+            own._gradients.add((row[None], label[None]), 1, 2**28, total)
             exact = math.sqrt(math.fsum(v * v for v in total.tolist()))
             assert exact <= 0.5
             assert exact >= 0.5 * (1 - 1e-12) or scale < 1.0
@@ -184,12 +185,10 @@ def test_replayed_releases_show_no_more_than_is_promised():
 class ClipsTheBatch(PrivateTraining):
     """A planted bug: the gradient of the batch is clipped, to what its examples may have."""
 
-    def _clipped_sum(self, inputs, targets, size):
-        clip, self._clip = self._clip, 1e9
-        total = super()._clipped_sum(inputs, targets, size)
-        self._clip = clip
-        bound = clip * self._batch_size
-        return total * min(1.0, bound / np.linalg.norm(total))
+    def accumulate(self, batch):
+        self._gradients._clip = 1e9
+        super().accumulate(batch)
+        self._total *= min(1.0, 0.5 * self._batch_size / np.linalg.norm(self._total))
 
 
 def test_clipping_the_batch_instead_of_the_example_is_refuted():

@@ -237,7 +237,11 @@ def arms(budget, **options):
     return make, (FEW, PAID), (FEW, UNPAID), 200
 
 
+PHASES = prepared(
+    bandits.ResidualPhases, 2, 2, horizon=T + 1, budget=GAUSS, context_bound=1.0, reward_bound=1.0
+)
 ARMS = {
+    "ResidualPhases": (PHASES, (G, PAID), (G, UNPAID), 150),
     "LinUCB": linear_bandit("float", 1),
     "LinUCB, lattice": linear_bandit("lattice", 2),
     "HighDimensionalBandit": arms(

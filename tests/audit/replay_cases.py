@@ -185,6 +185,11 @@ CASES = {
     "BatchShare, response": (of(experts.BatchShare, N, noise="coordinate_rr"), LOSSES, EXPERTS),
     "LinUCB": (of(bandits.LinUCB, 2, D, batch=1, **BOUNDED), BANDIT, USERS),
     "LinUCB, batches": (of(bandits.LinUCB, 2, D, batch=5, **BOUNDED), BANDIT, USERS),
+    "ResidualPhases": (of(bandits.ResidualPhases, 2, D, **BOUNDED), BANDIT, USERS),
+    "ResidualPhases, scale known": (
+        of(bandits.ResidualPhases, 2, D, reward_noise=0.4, intercept=0.1, **BOUNDED),
+        BANDIT, USERS,
+    ),
     "HighDimensionalBandit": (
         arms(arm_learner="polyhedral", batch=1, forced_rounds=2), BANDIT, PATIENTS
     ),

@@ -67,11 +67,9 @@ def test_arms_that_share_their_noise_are_caught(name):
 
     honest = _core.HighDimensionalBandit
 
-    def shared(domain, loss, clipper, settings, start):
-        for model in settings["models"]:
-            for noise in (model[rule] for rule in ("sum", "selection") if rule in model):
-                noise["stream"] = 0
-        return honest(domain, loss, clipper, settings, start)
+    def shared(domain, loss, mechanism, tuning, claims, start):
+        same = [{**claim, "stream": 0} for claim in claims]
+        return honest(domain, loss, mechanism, tuning, same, start)
 
     def liar(source):
         learner = make(source)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -14,7 +16,8 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from dpoco.cli import _monitor as command
+from dpoco.cli import _growing as growing
+from dpoco.cli import _sink as sinks
 from dpoco.cli._app import app
 from dpoco.statistics import Monitor
 
@@ -57,10 +60,38 @@ def truth(table):
     return table.groupby(table["at"].dt.floor("h")).size().to_list()
 
 
-def test_without_files_it_prints_the_plan():
-    text = run("--count", "--mean", "latency=0:1000", "--view", "last 24", "--by", "a=b,c")
-    assert "useful from" in text
-    assert "latency mean" in text
+PLANNED = ["--count", "--mean", "latency=0:1000", "--view", "last 24", "--by", "a=b,c"]
+
+
+def test_the_plan_is_shown_without_data():
+    done = CliRunner().invoke(app, ["plan", "statistics", *PLANNED])
+    assert done.exit_code == 0
+    assert "useful from" in done.output
+    assert "latency mean" in done.output
+    assert "epsilon = 1" in done.output
+    done = CliRunner().invoke(app, ["plan", "statistics", *PLANNED, "--json"])
+    record = json.loads(done.output)
+    assert record["schema"] == "dpoco.plan-statistics/1"
+    assert [row["statistic"] for row in record["rows"]] == ["count", "latency mean"]
+    assert record["guarantee"]["epsilon"] == pytest.approx(1.0)
+    done = CliRunner().invoke(app, ["plan", "statistics"])
+    assert (done.exit_code, done.output.count("\n")) == (2, 1)
+    assert "no statistic is asked for" in done.output
+
+
+def test_a_terminal_shows_the_latest_release(log, monkeypatch):
+    from rich.console import Console
+
+    path, _ = log
+    screen = io.StringIO()
+    monkeypatch.setattr(
+        sinks.shell, "console", lambda: Console(file=screen, force_terminal=True, width=90)
+    )
+    run(path, *TIME, "--count", "--quantiles", "latency=0.5@0:1000", "--epsilon", 100)
+    text = screen.getvalue()
+    assert "2026-01-01 10:00" in text or "2026-01-01T10:00" in text
+    assert "latency quantiles 0.5" in text
+    assert "\x1b[" in text  # the table is drawn over the one before
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "stdin"])
@@ -95,7 +126,6 @@ def test_output_of_all_kinds(log, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--count"], "--time COLUMN is needed"),
         ([*TIME], "no statistic is asked for"),
         ([*TIME, "--mean", "latency"], "expected COLUMN="),
         ([*TIME, "--mean", "latency=5"], "expected LOW:HIGH"),
@@ -107,6 +137,14 @@ def test_output_of_all_kinds(log, tmp_path):
         ([*TIME, "--count", "--person", "user=x"], "whole numbers"),
         ([*TIME, "--count", "--output", "out.txt"], "--output must end"),
         ([*TIME, "--count", "--state", "s.dpoco"], "--state needs --output"),
+        ([*TIME, "--count", "--resume"], "--resume needs --state"),
+        ([*TIME, "--count", "--clock"], "--clock needs --follow"),
+        ([*TIME, "--count", "--every", "soon"], "length of time"),
+        ([*TIME, "--count", "--every", "400YS"], "longer than"),
+        ([*TIME, "--count", "--view", "last 24", "--releases", "12"], "longer than"),
+        ([*TIME, "--count", "--by", "nosuch=a"], "no column 'nosuch'"),
+        ([*TIME, "--count", "--person", "nosuch=1"], "no column 'nosuch'"),
+        ([*TIME, "--histogram", "latency=2,1"], "increasing"),
         ([*TIME, "--share", "nosuch"], "no column 'nosuch'"),
         (["--time", "nosuch", "--count"], "no column 'nosuch'"),
         ([*TIME, "--count", "--releases", "3"], "all 3 intervals"),
@@ -130,16 +168,12 @@ def test_files_that_exist_are_kept(log, tmp_path):
         assert (tmp_path / name).read_text() == "mine"
 
 
-class CrashError(Exception):
-    """As if the process had been killed."""
-
-
 class Killer:
-    """Ends a run at its n-th step: around saving, and in the middle of writing."""
+    """Kills the process at its n-th step: around saving, and in the middle of writing."""
 
-    def __init__(self, monkeypatch, steps):
+    def __init__(self, steps):
         self.left = steps
-        save, append = Monitor.save, command._Sink._append
+        save, append = Monitor.save, sinks.Sink._append
 
         def saved(monitor, *args, **options):
             self.step()
@@ -152,29 +186,38 @@ class Killer:
                     out.write("".join(lines).encode()[: len(lines[0]) // 2])
             self.step()
             append(sink, lines)
+            self.step()
 
-        monkeypatch.setattr(Monitor, "save", saved)
-        monkeypatch.setattr(command._Sink, "_append", appended)
+        Monitor.save, sinks.Sink._append = saved, appended
 
     def step(self):
         if self.left == 0:
-            raise CrashError
+            os.kill(os.getpid(), signal.SIGKILL)
         self.left -= 1
 
 
-def test_a_run_that_is_killed_anywhere_loses_and_doubles_nothing(log, tmp_path, monkeypatch):
-    """Over a second of CPU: a run from every one of 100 places where it can end."""
+def killed_at(steps, words):
+    """Run in a child that is killed at a step; whether there was such a step."""
+    child = os.fork()
+    if child == 0:  # pragma: no cover
+        try:
+            Killer(steps)
+            CliRunner().invoke(app, ["monitor", *map(str, words)])
+        finally:
+            os._exit(0)
+    return os.waitpid(child, 0)[1] == signal.SIGKILL
+
+
+def check_kills(log, tmp_path, monkeypatch, points):
+    """Kill a run at each of these points, continue it, and compare it with the truth."""
     path, table = log
-    monkeypatch.setattr(command, "_BLOCK", 2**14)
+    monkeypatch.setattr(growing, "_BLOCK", 2**13)
     words = [path, *TIME, "--count", "--epsilon", 100]
     places = 0
-    for steps in range(100):
+    for steps in points:
         out, state = tmp_path / f"{steps}.jsonl", tmp_path / f"{steps}.dpoco"
-        kept = ["--output", out, "--state", state]
-        with pytest.MonkeyPatch.context() as patch:
-            Killer(patch, steps)
-            done = CliRunner().invoke(app, ["monitor", *map(str, [*words, *kept])])
-        if not isinstance(done.exception, CrashError):
+        kept = ["--output", out, "--state", state, "--resume"]
+        if not killed_at(steps, [*words, *kept]):
             break
         places += 1
         before = out.read_bytes().rpartition(b"\n")[0] if out.exists() else b""
@@ -183,9 +226,20 @@ def test_a_run_that_is_killed_anywhere_loses_and_doubles_nothing(log, tmp_path, 
         found = read(out)
         assert [r["interval"] for r in found] == list(range(HOURS - 1))  # one is running
         assert np.abs(np.array(counts(found)) - truth(table)[:-1]).max() < 2.0
-        if state.exists():
-            state.unlink()
-    assert places > 20
+    return places
+
+
+def test_a_run_that_is_killed_loses_and_doubles_nothing(log, tmp_path, monkeypatch):
+    """Over a second of CPU: fourteen runs in children that are killed."""
+    assert check_kills(log, tmp_path, monkeypatch, [0, 1, 2, 3, 4, 5, 7, 9, 11, 19, 28, 40]) == 12
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_at_a_hundred_points_loses_and_doubles_nothing(
+    log, tmp_path, monkeypatch
+):
+    """A minute: a hundred runs in children that are killed."""
+    assert check_kills(log, tmp_path, monkeypatch, range(100)) == 100
 
 
 def test_another_file_goes_on(log, tmp_path):
@@ -196,6 +250,15 @@ def test_another_file_goes_on(log, tmp_path):
     kept = ["--output", tmp_path / "out.jsonl", "--state", tmp_path / "s.dpoco"]
     words = [*TIME, "--count", "--epsilon", 100, "--page", tmp_path / "out.html", *kept]
     run(first, *words)
+    for option in ("s.dpoco", "out.html", "out.jsonl"):
+        text = run(first, *words, code=2)
+        assert "exists" in text
+        assert text.count("\n") == 1
+        (tmp_path / "other").mkdir(exist_ok=True)
+        (tmp_path / option).rename(tmp_path / "other" / option)
+    for option in ("s.dpoco", "out.html", "out.jsonl"):
+        (tmp_path / "other" / option).rename(tmp_path / option)
+    words, kept = [*words, "--resume"], [*kept, "--resume"]
     run(first, second, *words)
     run(second, *words)
     found = read(tmp_path / "out.jsonl")
@@ -203,9 +266,69 @@ def test_another_file_goes_on(log, tmp_path):
     assert (tmp_path / "out.html").read_text().count("<tr>") == HOURS  # and a heading
     text = run(second, *TIME, "--share", "failed", *kept, code=2)
     assert "other options" in text
-    lacking = tmp_path / "3.csv"
-    table.drop(columns="at").to_csv(lacking, index=False)
-    assert "no column 'at'" in run(lacking, *words, code=2)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_columns_that_vanish_in_a_later_file_are_seen_before_anything_is_counted(
+    log, tmp_path, kind
+):
+    path, table = log
+    for column in ("at", "latency", "country", "user"):
+        lacking = tmp_path / f"later.{kind}"
+        short = table.drop(columns=column)
+        short.to_csv(lacking, index=False) if kind == "csv" else short.to_parquet(lacking)
+        text = run(
+            path, lacking, *TIME, "--mean", "latency=0:1000", "--by", "country=DE", "--person",
+            "user=3", "--output", tmp_path / "out.jsonl", "--state", tmp_path / "s.dpoco", code=2,
+        )  # fmt: skip
+        assert text == f"error: {lacking} has no column {column!r}\n"
+        assert not (tmp_path / "out.jsonl").exists()
+        assert not (tmp_path / "s.dpoco").exists()
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_files_that_became_shorter_are_refused(log, tmp_path, kind):
+    _, table = log
+    path = tmp_path / f"short.{kind}"
+    kept = ["--output", tmp_path / "out.jsonl", "--state", tmp_path / "s.dpoco", "--resume"]
+    for rows, code in ((400, 0), (200, 2)):
+        short = table[:rows]
+        short.to_csv(path, index=False) if kind == "csv" else short.to_parquet(path)
+        text = run(path, *TIME, "--count", *kept, code=code)
+    assert "read of it" in text
+
+
+def test_an_output_that_became_shorter_is_refused(log, tmp_path, monkeypatch):
+    path, _ = log
+    monkeypatch.setattr(growing, "_BLOCK", 2**14)
+    kept = ["--output", tmp_path / "out.jsonl", "--state", tmp_path / "s.dpoco", "--resume"]
+    run(path, *TIME, "--count", *kept)
+    with (tmp_path / "out.jsonl").open("r+b") as out:
+        out.truncate(3)
+    assert "shorter than what was written" in run(path, *TIME, "--count", *kept, code=2)
+
+
+def test_names_are_texts_whatever_they_look_like(tmp_path, monkeypatch):
+    # Whole numbers first, then words and holes: no type may change between parts.
+    monkeypatch.setattr(growing, "_BLOCK", 2**10)
+    users = [str(i) for i in range(100)] * 3 + ["anna"] * 20 + [""] * 20
+    table = pd.DataFrame({
+        "at": pd.date_range("2026-01-01", periods=340, freq="s"), "user": users,
+        "code": ["7"] * 100 + ["8"] * 100 + ["7"] * 100 + ["x", ""] * 20,
+    })  # fmt: skip
+    table.to_csv(tmp_path / "log.csv", index=False)
+    table["code"] = [int(code) if code.isdigit() else None for code in table["code"]]
+    table.astype({"code": "Int64"}).to_parquet(tmp_path / "log.parquet")
+    for kind in ("csv", "parquet"):
+        out = tmp_path / f"{kind}.jsonl"
+        run(tmp_path / f"log.{kind}", *TIME, "--count", "--categories", "code=7,8", "--person",
+            "user=1,1,2", "--epsilon", 10**6, "--output", out)  # fmt: skip
+        (release,) = read(out)
+        found = {c["label"]: c["value"] for c in release["cells"]}
+        # Two records each of a hundred people, anna, and of all that have no name.
+        others = 2 if kind == "csv" else 0
+        expected = {"": 204, "7": 100, "8": 100, "other": others}
+        assert found == pytest.approx(expected, abs=4.0)
 
 
 def test_a_growing_file_is_followed(log, tmp_path):
@@ -236,6 +359,6 @@ def test_a_growing_file_is_followed(log, tmp_path):
 
 def test_lines_end_where_quotes_are_closed():
     text = b'a,"b\nc"\nd,"e\n'
-    assert command._complete(text) == len(b'a,"b\nc"\n')
-    assert command._complete(b'"a\nb') == 0
-    assert pd.read_csv(io.BytesIO(b"x,y\n" + text[: command._complete(text)])).shape == (1, 2)
+    assert growing._complete(text) == len(b'a,"b\nc"\n')
+    assert growing._complete(b'"a\nb') == 0
+    assert pd.read_csv(io.BytesIO(b"x,y\n" + text[: growing._complete(text)])).shape == (1, 2)

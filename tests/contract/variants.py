@@ -171,6 +171,15 @@ VARIANTS = {
         bandits.LinUCB, 3, D, batch=1, numerics="lattice", relation="zero_out", **BOUNDED
     ),
     "linucb, free": of(bandits.LinUCB, 3, D, batch=1, budget=None, **BOUNDED),
+    "phases, lattice": of(
+        bandits.ResidualPhases, 3, D, numerics="lattice", relation="zero_out", reward_noise=0.3,
+        **BOUNDED,
+    ),
+    "phases, intercept": of(
+        bandits.ResidualPhases, 3, D, numerics="float", intercept=0.25, **BOUNDED
+    ),
+    "phases, free": of(bandits.ResidualPhases, 2, D, budget=None, **BOUNDED),
+    "phases, one arm": of(bandits.ResidualPhases, 1, D, parameter_bound=3.0, **BOUNDED),
     "bandit, polyhedral": of(
         HDB, 3, L1, arm_learner="polyhedral", batch=2, forced_rounds=3, gap=0.3, **BOUNDED
     ),

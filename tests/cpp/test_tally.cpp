@@ -43,6 +43,20 @@ TEST_CASE("each record changes one cell of a block, in its group") {
   CHECK(cells == std::vector<std::int64_t>{4, 0, 0, 0, 4, 4, -5, 12});
 }
 
+TEST_CASE("totals are kept within a limit, and begin with 0 again") {
+  Block block;
+  block.cells = 3;
+  block.entry = Entry::code;
+  const Tally tally({block}, 1);
+  std::vector<std::int64_t> cells{-9, 4, 9};
+  std::vector<double> total(3);
+  tally.take(cells, 5, 0.5, total);
+  CHECK(total == std::vector<double>{-2.5, 2.0, 2.5});
+  CHECK(cells == std::vector<std::int64_t>{0, 0, 0});
+  std::vector<double> short_total(2);
+  CHECK_THROWS_AS(tally.take(cells, 5, 0.5, short_total), std::invalid_argument);
+}
+
 TEST_CASE("totals saturate") {
   Block block;
   block.unit = 0x1p50;

@@ -119,6 +119,8 @@ BANDITS = {
     "linucb, batches": of("bandits", "LinUCB", K, D, batch=4, numerics="float", **BOUNDED),
     "linucb, exact": of("bandits", "LinUCB", K, D, batch=1, budget=None, **BOUNDED),
     "linucb, lattice": of("bandits", "LinUCB", K, D, numerics="lattice", **BOUNDED),
+    "phases": of("bandits", "ResidualPhases", K, D, numerics="float", **BOUNDED),
+    "phases, lattice": of("bandits", "ResidualPhases", K, D, numerics="lattice", **BOUNDED),
     "polyhedral": of("bandits", "HighDimensionalBandit", K, CORNERS, forced_rounds=4, **BOUNDED),
     "tree": of(
         "bandits", "HighDimensionalBandit", K, CORNERS, forced_rounds=3,

@@ -10,11 +10,12 @@ import pytest
 import dpoco
 from dpoco.domains import LpBall
 from dpoco.evaluation import (
-    FitReport,
+    RunReport,
     best_fixed_decision,
     compare,
-    compare_private_fit,
+    compare_private,
     game_of_records,
+    play,
 )
 from dpoco.frank_wolfe import SufficientStatistics
 from dpoco.losses import SquaredLoss
@@ -28,47 +29,50 @@ def fit(**options):
     how = {"repeats": 1, "progress": None, "seed": 3}
     how.update({name: options.pop(name) for name in how if name in options})
     game = game_of_records(SufficientStatistics, STREAM, *PROBLEM, **options)
-    return compare_private_fit(game, BUDGET, **how)
+    return compare_private(game, BUDGET, **how)
 
 
 def test_losses_are_of_the_released_decision_on_all_records():
     report = fit(repeats=3)
-    source = dpoco.random.Source.seeded(3)
-    for average in report.private:
+    source, found = dpoco.random.Source.seeded(3), report.private.average_losses
+    for average in found:
         model = SufficientStatistics(*PROBLEM, budget=BUDGET, records=400, source=source)
-        model.fit(STREAM.features, STREAM.labels)
+        trace = play(model, STREAM.features, STREAM.labels)
         margins = STREAM.features @ model.theta
         clipped = np.clip(STREAM.labels, -1.0, 1.0)
         assert average == pytest.approx(np.mean((margins - clipped) ** 2), rel=1e-6)
-    assert len(set(report.private)) == 3
-    clipped = np.clip(STREAM.labels, -1.0, 1.0)
-    assert report.zero["average_loss"] == pytest.approx(np.mean(clipped**2), rel=1e-6)
+        assert trace.average_loss == average
+        assert np.array_equal(trace.decisions, np.tile(model.theta, (400, 1)))
+        assert len(trace.switches) == 0
+    assert len(set(found)) == 3
     best = best_fixed_decision(*PROBLEM, STREAM.features, STREAM.labels)
     assert report.best_fixed["average_loss"] == best.average_loss
+    assert report.private.regrets[0] == pytest.approx(400 * (found[0] - best.average_loss))
+    assert report.private.switches == (0, 0, 0)
 
 
 def test_a_fit_is_between_the_best_and_nothing_without_noise():
-    heard = []
+    heard, seen = [], []
     report = fit(progress=lambda *step: heard.append(step))
-    best = report.best_fixed["average_loss"]
-    assert best <= report.nonprivate[0] + 1e-12 < report.zero["average_loss"]
-    assert best < report.private[0]
+    best, nothing = report.best_fixed["average_loss"], np.mean(np.clip(STREAM.labels, -1, 1) ** 2)
+    assert best <= report.nonprivate.average_loss + 1e-12 < nothing
+    assert best < report.private.average_loss
     assert report.guarantee["epsilon"] <= 4.0
-    assert {step[0] for step in heard} == {"private", "without noise"}
+    assert {step[0] for step in heard} == {"comparators", "private", "without noise"}
     assert all(done <= total for _, done, total in heard)
+    assert 0.0 < report.accuracy["private"]["r2"] < report.accuracy["best fixed decision"]["r2"]
+    assert report.settings["records"] == 400
+    assert "horizon" not in report.settings
+    game = game_of_records(SufficientStatistics, STREAM, *PROBLEM)
+    assert compare_private(game, BUDGET, seed=3, snapshot=seen.append).private == report.private
+    assert seen == []  # there are no rounds to tell of
 
 
 def test_reports_are_read_back_and_hang_on_the_seed():
     report, again = fit(), fit()
-    record = json.loads(report.to_json())
-    assert FitReport.from_dict(record) == report
+    assert RunReport.from_dict(json.loads(report.to_json())) == report
     assert again.private == report.private
     assert fit(seed=4).private != report.private
-    assert report.summary()["price_of_privacy"] == report.private[0] - report.nonprivate[0]
-    assert "not private" in repr(report)
-    for broken in ({}, {**record, "schema": "dpoco.fit-report/2"}, {**record, "more": 1}):
-        with pytest.raises(ValueError, match=r"schema|fields"):
-            FitReport.from_dict(broken)
 
 
 def test_records_past_the_number_are_left_out():

@@ -143,7 +143,7 @@ def test_reports_count_the_rows_that_were_played():
     game = evaluation.game_of_records(
         dpoco.frank_wolfe.SufficientStatistics, stream, domain, squared, horizon=200
     )
-    fit = evaluation.compare_private_fit(game, budget, seed=1)
+    fit = evaluation.compare_private(game, budget, seed=1)
     for read in (report.nonprivate_records, fit.nonprivate_records):
         assert read["records"] == 200
         assert read["shares"] == {

@@ -48,7 +48,7 @@ def test_scales_of_zcdp_composition(n, m, budget, radius, labels, alpha, leaf, f
     loss = SquaredLoss(1.0, labels, weight=0.5)
     bounds = lossless_leaf_bounds(view, loss, "unbiased", 1.0)
     assert bounds.dual == pytest.approx(leaf, rel=1e-12)
-    reach = replace(scores_of(view, bounds, 0), batch=m).reach(2.0)
+    reach = scores_of(view, bounds, 0, m).reach(2.0)
     decay = Decay(alpha, 0, n // m)
     gumbel = Ranges("gumbel", *reach, decay)
     scale = gumbel.least_scale(budget, tight=False)

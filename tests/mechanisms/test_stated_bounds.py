@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -98,16 +99,20 @@ def test_a_lipschitz_constant_one_percent_too_small_is_refused(learner, loss, na
             source=Source.seeded(1),
         )  # fmt: skip
 
-    domain, losses, settings = told(engine, make, monkeypatch)
-    build = getattr(_core, engine)
-    build(domain, losses, settings)
-    stated = settings["lipschitz"]
-    build(domain, losses, {**settings, "lipschitz": stated * (1.0 - 5e-13)})
+    domain, losses, drawn, *rest = told(engine, make, monkeypatch)
+
+    def build(**factors: float) -> None:
+        changed = {name: getattr(drawn.losses, name) * factor for name, factor in factors.items()}
+        stated = replace(drawn, losses=replace(drawn.losses, **changed))
+        getattr(_core, engine)(domain, losses, stated, *rest)
+
+    build()
+    build(lipschitz=1.0 - 5e-13)
     with pytest.raises(ValueError, match="lipschitz is stated smaller than it is"):
-        build(domain, losses, {**settings, "lipschitz": 0.99 * stated})
+        build(lipschitz=0.99)
     if curved:
         with pytest.raises(ValueError, match="smoothness is stated smaller than it is"):
-            build(domain, losses, {**settings, "smoothness": 0.99 * settings["smoothness"]})
+            build(smoothness=0.99)
 
 
 @pytest.mark.parametrize("name", ["l1.0", "box", "simplex", "points"])
@@ -119,17 +124,18 @@ def test_a_diameter_one_percent_too_small_is_refused(loss, name, monkeypatch):
             source=Source.seeded(1),
         )  # fmt: skip
 
-    *before, settings, start = told("FrankWolfe", make, monkeypatch)
-    _core.FrankWolfe(*before, settings, start)
-    own, refused = settings["selection"], 0
-    for field in ("diameter_l1", "diameter_l2", "diameter_linf"):
-        if own[field] == INF:
-            continue
-        less = {**settings, "selection": {**own, field: 0.99 * own[field]}}
+    place, glm, own, *rest = told("FrankWolfe", make, monkeypatch)
+    _core.FrankWolfe(place, glm, own, *rest)
+    for field in ("diameter_l1", "diameter_l2", "diameter_max"):
+        smaller = replace(own.scores, **{field: 0.99 * getattr(own.scores, field)})
         with pytest.raises(ValueError, match="diameter of the domain is stated smaller"):
-            _core.FrankWolfe(*before, less, start)
-        refused += 1
-    assert refused == 3
+            _core.FrankWolfe(place, glm, replace(own, scores=smaller), *rest)
+    if name != "box":
+        boxed = replace(own, scores=replace(own.scores, product=True))
+        with pytest.raises(ValueError, match="not a box"):
+            _core.FrankWolfe(place, glm, boxed, *rest)
+    with pytest.raises(ValueError, match="not those of so many rounds"):
+        _core.FrankWolfe(place, glm, replace(own, rounds=own.rounds - 1), *rest)
 
 
 def test_arms_of_a_bandit_state_their_diameters(monkeypatch):
@@ -139,8 +145,10 @@ def test_arms_of_a_bandit_state_their_diameters(monkeypatch):
             source=Source.seeded(1), context_bound=1.0, reward_bound=1.0
         )  # fmt: skip
 
-    *before, settings, start = told("HighDimensionalBandit", make, monkeypatch)
-    _core.HighDimensionalBandit(*before, settings, start)
-    settings["models"][1]["selection"]["diameter_l1"] *= 0.99
+    place, glm, arms, *rest = told("HighDimensionalBandit", make, monkeypatch)
+    _core.HighDimensionalBandit(place, glm, arms, *rest)
+    one, other = arms.parts
+    smaller = replace(other.scores, diameter_l1=0.99 * other.scores.diameter_l1)
+    lie = replace(arms, parts=(one, replace(other, scores=smaller)))
     with pytest.raises(ValueError, match="diameter of the domain is stated smaller"):
-        _core.HighDimensionalBandit(*before, settings, start)
+        _core.HighDimensionalBandit(place, glm, lie, *rest)

@@ -28,7 +28,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -36,7 +36,7 @@ from typing import Any
 
 from scipy.stats import hypergeom
 from tests.mutation.operators import mutants
-from tests.mutation.survivors import excused, stale
+from tests.mutation.survivors import excused, number_repeats, stale
 from tests.mutation.targets import ROOMS, record, recorded
 from tests.mutation.transfer import caches, transferred
 from tests.mutation.warm import Lines, Verdict, Warm, Watch, collected
@@ -57,11 +57,11 @@ _PINNED = {
 
 @dataclass(frozen=True)
 class Drawn:
-    """A mutant: its file, line and text, and what puts it in."""
+    """A mutant: its file, symbol, line and text, and what puts it in."""
 
     file: str
+    symbol: str
     line: int
-    code: str
     text: str
     change: Any
 
@@ -77,7 +77,7 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = _chosen(options)
     room = ROOMS[options.room]
     if not (options.sample or options.again or options.module):
-        wrong = stale((each.file, each.code, each.text) for each in chosen)
+        wrong = stale((each.file, each.symbol, each.text) for each in chosen)
         if wrong:
             print("\n".join(["survivors.txt names what is not there:", *wrong]), file=sys.stderr)
             return 2
@@ -109,7 +109,7 @@ def _run(options: argparse.Namespace, warm: Warm, candidates: list[Ready], watch
     for each, put, places in candidates:
         if time.monotonic() - begun > 60.0 * options.minutes:
             break
-        reason = excused(each.file, each.code, each.text)
+        reason = excused(each.file, each.symbol, each.text)
         if reason and not options.harmless:
             counted["harmless"] += 1
             continue
@@ -118,7 +118,7 @@ def _run(options: argparse.Namespace, warm: Warm, candidates: list[Ready], watch
             tests = _reaching(warm, each.file)
         verdict, killer = warm.judged(put, tests)
         counted[verdict.value] += 1
-        row = {"mutant": f"{each.file}: {each.text}", "line": each.line, "code": each.code}
+        row = {"mutant": f"{each.file}: {each.text}", "line": each.line, "symbol": each.symbol}
         row |= {"tests": len(tests), "killer": killer, "verdict": verdict.value}
         results.append({**row, "reason": reason})
         if verdict is Verdict.SURVIVED:
@@ -192,16 +192,19 @@ def _all_of(room: str) -> list[Drawn]:
     found = []
     for path in sorted(path for pattern in modules for path in _PACKAGE.glob(pattern)):
         file, source = path.relative_to(_PACKAGE).as_posix(), path.read_text(encoding="utf-8")
-        lines = [line.strip() for line in source.splitlines()]
-        found += [Drawn(file, m.line, lines[m.line - 1], f"{m.before} -> {m.after}", m)
-                  for m in mutants(source)]  # fmt: skip
+        found += _drawn(file, mutants(source))
     for path in sorted(path for pattern in sources for path in _SOURCES.glob(pattern)):
         from tests.mutation.compiled import changes
 
         file, source = path.relative_to(_SOURCES).as_posix(), path.read_text(encoding="utf-8")
-        lines = [line.strip() for line in source.split("\n")]
-        found += [Drawn(file, c.line, lines[c.line - 1], str(c), c) for c in changes(source)]
+        found += _drawn(file, changes(source))
     return found
+
+
+def _drawn(file: str, changes: Sequence[Any]) -> list[Drawn]:
+    """Return the mutants of a file with these changes."""
+    texts = number_repeats((each.symbol, str(each)) for each in changes)
+    return [Drawn(file, c.symbol, c.line, text, c) for c, text in zip(changes, texts, strict=True)]
 
 
 def _chosen(options: argparse.Namespace) -> list[Drawn]:

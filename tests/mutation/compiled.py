@@ -80,8 +80,12 @@ _LEFT_ALONE = {
 
 @dataclass(frozen=True)
 class Change:
-    """One change: text that replaces an expression; for a statement, None takes it out."""
+    """One change: text that replaces an expression; for a statement, None takes it out.
 
+    `symbol` is the function that it is in; outside of functions, the variable or the field.
+    """
+
+    symbol: str
     line: int
     start: int
     end: int
@@ -103,7 +107,8 @@ def changes(source: str) -> list[Change]:
         for after in _others(data, node):
             if after != text:
                 line = node.start_point[0] + 1
-                found.append(Change(line, node.start_byte, node.end_byte, text, after))
+                symbol = _symbol(data, node)
+                found.append(Change(symbol, line, node.start_byte, node.end_byte, text, after))
     return found
 
 
@@ -250,6 +255,22 @@ class Page:
 
 def _text(data: bytes, node: tree_sitter.Node) -> str:
     return data[node.start_byte : node.end_byte].decode()
+
+
+def _symbol(data: bytes, node: tree_sitter.Node) -> str:
+    """Return the name of the innermost function, or else of the variable, around a node."""
+    variable, at = "", node.parent
+    while at is not None:
+        if at.type in ("function_definition", "init_declarator", "field_declaration"):
+            named = at.child_by_field_name("declarator")
+            while named is not None and (inner := named.child_by_field_name("declarator")):
+                named = inner
+            name = "" if named is None else _text(data, named)
+            if at.type == "function_definition":
+                return name
+            variable = variable or name
+        at = at.parent
+    return variable
 
 
 def _walk(node: tree_sitter.Node) -> Iterator[tree_sitter.Node]:

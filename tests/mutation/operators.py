@@ -42,9 +42,12 @@ _UNSEEN = ("strict", "repr", "compare", "init")
 class Mutant:
     """One change: where it is and what it does.
 
-    `lines` are those of the simple statement, or of the head of the compound one, that it is in.
+    `symbol` is the innermost function or class around it, the constant of a module that it is in,
+    or a function with the parameter whose default it is in: ``Class.method(parameter)``. `lines`
+    are those of the simple statement, or of the head of the compound one, that it is in.
     """
 
+    symbol: str
     index: int
     line: int
     column: int
@@ -53,19 +56,42 @@ class Mutant:
     lines: range
 
     def __str__(self) -> str:
-        """Return "12: a + b -> a - b"."""
-        return f"{self.line}: {self.before} -> {self.after}"
+        """Return "a + b -> a - b"."""
+        return f"{self.before} -> {self.after}"
 
 
 def mutants(source: str) -> list[Mutant]:
     """Return all mutants of a module's source, in the order of its text."""
     found, tree = [], ast.parse(source)
-    heads = _heads(tree)
+    heads, symbols = _heads(tree), dict(_symbols(tree, ""))
     for index, (node, build) in enumerate(_sites(tree)):
         before, after = ast.unparse(node), ast.unparse(ast.fix_missing_locations(build()))
-        lines = heads[node.lineno]
-        found.append(Mutant(index, node.lineno, node.col_offset, before, after, lines))
+        symbol, lines = symbols.get(node, ""), heads[node.lineno]
+        found.append(Mutant(symbol, index, node.lineno, node.col_offset, before, after, lines))
     return found
+
+
+def _symbols(node: ast.AST, around: str) -> Iterator[tuple[ast.AST, str]]:
+    """Yield all that is below a node, with its symbol."""
+    for child in ast.iter_child_nodes(node):
+        own = around
+        if isinstance(child, ast.FunctionDef | ast.ClassDef):
+            own = f"{around}.{child.name}" if around else child.name
+        elif isinstance(child, ast.Assign | ast.AnnAssign) and not around:
+            target = child.targets[0] if isinstance(child, ast.Assign) else child.target
+            own = ast.unparse(target)
+        elif isinstance(child, ast.arguments):
+            ends = zip([*child.posonlyargs, *child.args][::-1], child.defaults[::-1], strict=False)
+            for argument, default in [
+                *ends,
+                *zip(child.kwonlyargs, child.kw_defaults, strict=True),
+            ]:
+                if default is not None:
+                    yield default, f"{around}({argument.arg})"
+                    yield from _symbols(default, f"{around}({argument.arg})")
+            continue
+        yield child, own
+        yield from _symbols(child, own)
 
 
 def _heads(tree: ast.Module) -> dict[int, range]:

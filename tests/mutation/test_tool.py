@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from tests.mutation import survivors, targets
 from tests.mutation.__main__ import worse
+from tests.mutation.operators import mutants
 
 import dpoco
 
@@ -35,17 +37,34 @@ def test_a_sample_fails_if_more_survive_than_chance_explains():
     assert worse(was, 0, 8)
 
 
-def test_lines_of_harmless_survivors_are_there_and_have_reasons():
+def test_harmless_survivors_are_of_symbols_that_are_there_and_have_reasons():
     rows = survivors._rows()
-    for (file, code, change), reason in rows.items():
+    for (file, symbol, change), reason in rows.items():
         root = SOURCES if file.endswith(".cpp") else PACKAGE
-        assert code in map(str.strip, (root / file).read_text(encoding="utf-8").split("\n")), code
+        source = (root / file).read_text(encoding="utf-8")
+        for name in re.findall(r"\w+", symbol.replace("operator", "")):
+            assert re.search(rf"\b{name}\b", source), (file, symbol)
         assert reason
-        assert survivors.excused(file, code, change) == reason
-    file, code, change = next(iter(rows))
-    assert survivors.excused(file, code, "1 -> 7") is None
-    assert survivors.stale([(file, code, "1 -> 7")])
-    assert survivors.stale([("another.py", code, change)]) == []
+        assert survivors.excused(file, symbol, change) == reason
+    file, symbol, change = next(iter(rows))
+    assert survivors.excused(file, symbol, "1 -> 7") is None
+    assert survivors.stale([(file, symbol, "1 -> 7")])
+    assert survivors.stale([("another.py", symbol, change)]) == []
+
+
+def test_changes_are_known_by_their_symbol():
+    source = (
+        "LIMIT = 3\nclass A:\n    def f(self, x, k=1, *, m=2):\n"
+        "        return x + LIMIT if x < 0 else x + 5 + 5\n"
+    )
+    found = mutants(source)
+    assert {each.symbol for each in found} == {"LIMIT", "A.f", "A.f(k)", "A.f(m)"}
+    assert {str(each) for each in found if each.symbol == "A.f(m)"} == {"2 -> 3", "2 -> 1"}
+    fives = [each for each in found if each.before == "5"]
+    texts = survivors.number_repeats((each.symbol, str(each)) for each in fives)
+    assert texts == ["5 -> 6", "5 -> 4", "5 -> 6 #2", "5 -> 4 #2"]
+    longer = "import os\n" + source.replace("x < 0", "self.few < 0")  # says the same of the fives
+    assert [str(each) for each in mutants(longer) if each.before == "5"] == list(map(str, fives))
 
 
 def test_changes_of_compiled_sources():
@@ -57,6 +76,9 @@ def test_changes_of_compiled_sources():
                  "a + 1.0 -> a", "2.5 -> 0.5 * 2.5", "0 -> 0 + 1"):  # fmt: skip
         assert text in texts, text
     assert not any("Error" in text or "kMost = " in text for text in texts)
+    assert {each.symbol for each in found} == {"f"}
+    outside = compiled.changes("class A { double grid_ = 0.5; int g() const { return 2; } };")
+    assert {each.symbol for each in outside} == {"grid_", "g"}
     text, places = compiled.instrumented(SOURCE, dict(enumerate(found)))
     lines = text.split("\n")
     assert sorted(places) == list(range(len(found)))

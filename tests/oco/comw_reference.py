@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from tests.coupled_engines import weights
 
 from dpoco import _core
 
@@ -86,7 +87,7 @@ def engine(
 ) -> _core.ContinuousMultiplicativeWeights:
     unknown = set(settings) - set(DEFAULTS)
     assert not unknown, unknown
-    return _core.ContinuousMultiplicativeWeights(domain, losses, {**DEFAULTS, **settings})
+    return weights(domain, losses, {**DEFAULTS, **settings})
 
 
 @dataclass

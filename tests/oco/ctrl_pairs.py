@@ -7,6 +7,7 @@ import math
 import ctrl_reference as ref
 import numpy as np
 import pytest
+from tests.coupled_engines import leader
 
 from dpoco import _core
 
@@ -86,7 +87,7 @@ def pair(kind, where, *, rounds=20, d=3, seed=1, **changes):
         **({"horizon": rounds, "barrier_weight": 0.3 if needs_barrier else 0.0} | changes)
     )
     stream = Stream(kind, d, rounds, seed)
-    engine = _core.CoupledRegularizedLeader(
+    engine = leader(
         domain, stream.sum(d, unbounded), ref.engine_settings(settings, ref.claim(seed))
     )
     if settings.noise_growth:

@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 from comw_reference import glm, interval, linear
 from scipy import special
+from tests.coupled_engines import weights
 from tests.samples import bound
-
-from dpoco import _core
 
 T, BETA, LAM, FORCED, CLIP = 60, 0.09, 25.0, 0.02, 0.04
 ROUNDS = (10, 32, 55)  # rounds over when the compared decisions were released
@@ -54,7 +53,7 @@ def many(coupling, losses, x, y, runs, settings):
     loss, decisions = np.empty(rounds), np.empty((runs, rounds, 1))
     for i in range(runs):
         own["stream"] = i
-        learner = _core.ContinuousMultiplicativeWeights(domain, losses, own)
+        learner = weights(domain, losses, own)
         learner.run(x, y, loss, decisions[i], changed[i])
     return decisions[:, list(ROUNDS), 0], changed
 

@@ -80,7 +80,6 @@ def test_released_points_lie_in_the_domain(domain):
 @pytest.mark.parametrize(
     ("settings", "losses"),
     [
-        ({"coupling": "scheduled", "forced_switch": 0.5}, linear()),
         ({"coupling": "maximal", "forced_switch": 0.5}, linear()),
         ({"coupling": "maximal", "forced_switch": 0.0, "block": 2}, linear()),
         ({"coupling": "dartboard"}, linear()),
@@ -89,7 +88,6 @@ def test_released_points_lie_in_the_domain(domain):
         ({"coupling": "density_ratio", "clip_high": -1.0}, linear()),
         ({"coupling": "density_ratio"}, quadratic(1, unbounded=False)),
         (anchored(10, anchors=0), linear()),
-        (anchored(10, clip_low=0.1), linear()),
         (anchored(10, lipschitz=0.0), linear()),
         (anchored(10, clip_error=0.0), linear()),
         ({"factor_range": 1.0, "inverse_temperature": 0.0}, linear()),

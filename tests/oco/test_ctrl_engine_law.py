@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from ctrl_pairs import ref
 from scipy import stats
+from tests.coupled_engines import leader
 
 from dpoco import _core
 
@@ -18,9 +19,7 @@ FALSE_ALARM = 1e-6
 
 def engine(domain, losses, *, key=1, **changes):
     settings = ref.Settings(**({"horizon": 1000, "forced_switch": 1e-9} | changes))
-    return _core.CoupledRegularizedLeader(
-        domain, losses, ref.engine_settings(settings, ref.claim(key))
-    )
+    return leader(domain, losses, ref.engine_settings(settings, ref.claim(key)))
 
 
 def logistic(d, *, unbounded=False):

@@ -54,12 +54,10 @@ def test_impossible_states_are_refused():
     "changes",
     [
         {"step_size": 0.0},
-        {"step_size": math.inf},
         {"noise_scale": 0.0},
         {"noise_scale": math.nan},
         {"barrier_weight": 0.0},
         {"clip_high": -0.1},
-        {"coupling": "scheduled"},
         {"coupling": "maximal"},
         {"coupling": "maximal", "forced_switch": 0.0, "block": 2},
         {"coupling": "dartboard"},

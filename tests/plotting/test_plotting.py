@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,15 +13,14 @@ from dpoco.evaluation import (
     best_fixed_decision,
     class_rewards,
     compare_private,
-    compare_private_fit,
     game_of_arms,
     game_of_experts,
     game_of_records,
     repeat,
 )
 from dpoco.frank_wolfe import TreeFrankWolfe
-from dpoco.losses import LogisticLoss, SquaredLoss
-from dpoco.plotting import plot_fit_report, plot_loss, plot_regret, plot_run_report
+from dpoco.losses import LogisticLoss
+from dpoco.plotting import plot_loss, plot_regret, plot_run_report
 
 matplotlib = pytest.importorskip("matplotlib")
 figure_module = pytest.importorskip("matplotlib.figure")
@@ -239,23 +237,3 @@ def test_losses_of_a_bandit_are_what_its_rewards_miss():
     assert left.get_ylabel() == "average of 1 - reward so far"
     said = " ".join(right.get_ylabel().split())
     assert said == "regret against the least-squares linear policy"
-
-
-def test_fits_are_marks_in_a_row_of_their_own():
-    game = game_of_records(
-        dpoco.frank_wolfe.SufficientStatistics, STREAM, DOMAIN, SquaredLoss(1.0, 1.0)
-    )
-    played = compare_private_fit(game, BUDGET, repeats=3, seed=3)
-    axes = plot_fit_report(replace(played, private=(1.25, 2.25)))
-    assert axes.texts[0].get_text() == "1.75"  # the median, as in the table
-    axes = plot_fit_report(played)
-    rows = [item.get_xdata() for item in axes.get_lines()[:4]]
-    assert [len(row) for row in rows] == [3, 1, 1, 1]
-    np.testing.assert_array_equal(rows[0], played.private)
-    assert rows[3][0] == played.zero["average_loss"]
-    names = [text.get_text() for text in axes.get_yticklabels()]
-    assert names == ["private", "same method without noise", "best fixed decision",
-                     "predicting zero"]  # fmt: skip
-    assert "3 fits" in axes.get_title(loc="left")
-    own = figure_module.Figure().subplots()
-    assert plot_fit_report(played, ax=own) is own

@@ -111,7 +111,7 @@ def test_every_field_counts(values, free):
 @pytest.mark.parametrize(
     ("value", "wrong"),
     [
-        (SUMS, {"scale": 0.0}),
+        (SUMS, {"scale": -1.0}),
         (SUMS, {"scale": math.inf}),
         (SUMS, {"rounds": 0}),
         (SUMS, {"rounds": 2.0}),
@@ -153,6 +153,15 @@ def test_every_field_counts(values, free):
 def test_what_no_proof_is_about_is_refused(value, wrong):
     with pytest.raises((TypeError, ValueError)):
         replace(value, **wrong)
+
+
+def test_selections_without_noise_promise_nothing_and_those_of_a_point_tell_nothing():
+    for value in (SUMS, CHOSEN):
+        assert replace(value, scale=0.0).loss(NEAR) is None
+    sizes = dict.fromkeys(("diameter_l1", "diameter_l2", "diameter_max"), 0.0)
+    point = replace(CHOSEN, scores=replace(VERTICES, **sizes))
+    for scale in (0.0, 2.0):
+        assert replace(point, scale=scale).loss(NEAR) == Pure(0.0)
 
 
 def test_numbers_by_hand():

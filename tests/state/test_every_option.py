@@ -28,6 +28,7 @@ PROBLEMS = {
     "ContinualSum": [(2,)],
     "HighDimensionalBandit": [(2, BALL)],
     "LinUCB": [(2, 2)],
+    "ResidualPhases": [(2, 2)],
     "PolyhedralFrankWolfe": [(BALL, SquaredLoss(1.0, 1.0))],
     "TreeFrankWolfe": [(BALL, SquaredLoss(1.0, 1.0))],
     "NoisyNewton": [(LpBall(2), LogisticLoss(1.0))],

@@ -38,6 +38,7 @@ LARGE = {
     "hedge": lambda: experts.PrefixHedge(200_000, horizon=9, budget=BUDGET),
     "detector": lambda: experts.ShiftDetector(200_000, horizon=9, budget=BUDGET),
     "linucb": lambda: bandits.LinUCB(3, 400, horizon=9, budget=BUDGET, **BOUNDED),
+    "phases": lambda: bandits.ResidualPhases(3, 400, horizon=9, budget=BUDGET, **BOUNDED),
     "arms": lambda: bandits.HighDimensionalBandit(
         9, LpBall(9000, 1.0), horizon=90, budget=BUDGET, **BOUNDED
     ),

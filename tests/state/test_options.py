@@ -16,7 +16,10 @@ KINDS = [each.load() for each in LEARNERS]
 PROBLEM = {
     "domain", "loss", "lipschitz", "experts", "arms", "dimension", "horizon", "records", "budget",
 }  # fmt: skip
-SUM = {"bound", "norm", "method", "noise", "norm_order", "relation", "numerics"}
+SUM = {
+    "bound", "norm", "method", "noise", "norm_order", "relation", "numerics", "context_bound",
+    "reward_bound", "parameter_bound", "reward_noise", "intercept",
+}  # fmt: skip
 # Those whose constructor does not name every option to its planner.
 CALIBRATED = [kind for kind in KINDS if hasattr(kind, "_accountant")]
 

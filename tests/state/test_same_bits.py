@@ -19,14 +19,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tests.bits import spoiled_states
+from tests.coupled_engines import leader, weights
 from tests.pins import files
 
 import dpoco
 from dpoco import _core
+from dpoco.bandits import ResidualPhases
 from dpoco.errors import StateError
 from dpoco.privacy.mechanisms.bounds import GlmGradient, GradientAndCurvature, SecondMoments
-from dpoco.privacy.mechanisms.factorisations import Tree
+from dpoco.privacy.mechanisms.factorisations import Normalised, Tree
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
+from dpoco.privacy.mechanisms.residuals import ResidualStatistics
 from dpoco.random import Source
 
 FloatArray = NDArray[np.float64]
@@ -154,7 +157,8 @@ def coupled(
             own |= {"coupling": "dartboard", "factor_range": 4.0}
     elif loss == "linear":
         own["barrier_weight"] = 0.0
-    engine = kind(domain(where, d), loss_sum(loss, d), own)
+    build = weights if kind is _core.ContinuousMultiplicativeWeights else leader
+    engine = build(domain(where, d), loss_sum(loss, d), own)
     rows, labels = records(d, rounds)
     if loss == "quadratic":
         matrices = numbers(rounds, d, d, of=3) / d
@@ -173,7 +177,7 @@ def solved(loss: str, where: str, d: int, **changes: Any) -> str:
     own: dict[str, Any] = {**LEADER, "rounds": 33, **CLAIM, **changes}
     losses = loss_sum(loss, d) | {"unbounded": where == "space"}
     place = domain("l2" if where == "space" else where, d)
-    engine = _core.CoupledRegularizedLeader(place, losses, own)
+    engine = leader(place, losses, own)
     n, last = len(engine.nonprivate_point()), own["rounds"] - 1
     ways = [np.eye(n)[0], -np.ones(n), numbers(n, of=5), np.zeros(n)]
     row, square = np.full(d, 1.0 / d), np.diag(np.arange(d) / d)
@@ -213,7 +217,7 @@ def weighed(loss: str, where: str, d: int, rounds: int, **changes: Any) -> str:
     own = {**WEIGHTS, "rounds": rounds, **CLAIM, **changes}
     losses = loss_sum(loss, d) | {"unbounded": where == "space"}
     place = domain("l2" if where == "space" else where, d)
-    engine = _core.ContinuousMultiplicativeWeights(place, losses, own)
+    engine = weights(place, losses, own)
     rows, labels = records(d, rounds)
     found: list[Any] = []
     for t in range(rounds):
@@ -294,6 +298,18 @@ def linucb(arms: int, d: int) -> str:
     return hash_of(chosen, own, engine.coefficients(), engine.state())
 
 
+def residual_phases(arms: int, d: int) -> str:
+    rounds = 400
+    tuning = ResidualPhases._tuning(rounds, 1.0, 1.0, None, None)
+    summand = ResidualStatistics(d, 1.5, arms, 10, 0.7, 0.3)
+    factor = Normalised((0.5999999999,), (0.4,), 5)
+    total = GaussianSum(summand, factor, pushes=5, batch=40, growth="three_tenths", scale=2.0)
+    engine = _core.ResidualPhases(total, tuning, CLAIM)
+    chosen, own = np.empty(rounds, dtype=np.int64), np.empty(rounds)
+    engine.run(numbers(rounds, d, of=4), numbers(rounds, arms, of=5), chosen, own)
+    return hash_of(chosen, own, engine.coefficients(), engine.state())
+
+
 def noise(law: str) -> str:
     return hash_of(getattr(dpoco.noise, law)(Source.seeded(1), 3001))
 
@@ -361,6 +377,7 @@ def _cases() -> dict[str, Callable[[], str]]:
         add(noisy_newton, loss, where, d)
     for d in (3, 10, 33):
         add(linucb, 3, d)
+        add(residual_phases, 3, d)
     for law in ("gaussian", "laplace", "exponential", "gumbel"):
         add(noise, law)
     for where, d in (("l2", 17), ("simplex", 17)):

@@ -462,3 +462,93 @@ def test_many_records_saturate_and_do_not_wrap():
     cells = np.array([2**61 - 2**50 - 1], dtype=np.int64)
     tally.add([], None, None, 5, cells)
     assert cells[0] == 2**61
+
+
+class Slow(dict):
+    """A mapping that the compiled reader of dictionaries leaves to Python."""
+
+
+PLAIN = [3, -2, 2.5, True, False, None, math.nan, math.inf, 10**400, "12", [1.0]]
+NAMES = ["a", "b", "c", 7, True, None, 2.0, ("a",)]
+
+
+def test_plain_records_are_read_as_all_others():
+    statistics = {
+        "n": Count(), "x": Mean(-5.0, 5.0), "y": Share(column="x"), "z": Categories(("a", 7)),
+    }  # fmt: skip
+    by = {"g": ["a", 7]}
+    for value in PLAIN:
+        for name in NAMES:
+            record, seen = {"x": value, "z": name, "g": name}, []
+            for kind in (dict, Slow):
+                monitor = exact(statistics, by=by)
+                try:
+                    monitor.add(kind(record))
+                except (TypeError, ValueError) as error:
+                    seen.append((type(error), str(error)))
+                else:
+                    seen.append(monitor.release().vectors["interval"].tolist())
+            assert seen[0] == seen[1], (value, name)
+    for kind in (dict, Slow):
+        with pytest.raises(ValueError, match="no column 'g'"):
+            exact(statistics, by=by).add(kind(x=1.0, z="a"))
+
+
+def test_ten_thousand_plain_records_are_counted_in_order():
+    one, other = noisy({"x": Mean(0.0, 1.0)}, releases=2), noisy({"x": Mean(0.0, 1.0)}, releases=2)
+    values = np.random.default_rng(2).random(10_000).tolist()
+    for value in values:
+        assert one.add({"x": value}) == []
+    other.add_many({"x": values})
+    assert np.array_equal(one.release().vectors["interval"], other.release().vectors["interval"])
+    one.release()
+    with pytest.raises(HorizonExceeded):
+        one.add({"x": 0.5})
+
+
+@pytest.mark.parametrize("kind", [dt.datetime, pd.Timestamp])
+def test_times_are_seen_to_lie_in_the_running_interval_or_not(kind):
+    rng = np.random.default_rng(4)
+    seconds = np.sort(rng.uniform(0.0, 5 * 3600.0, 300)) - rng.exponential(300.0, 300)
+    begin = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)
+    times = [begin + dt.timedelta(seconds=s) for s in seconds.tolist()]
+    start = pd.Timestamp(begin)
+    one = noisy({"n": Count()}, every="1h", start=start)
+    many = noisy({"n": Count()}, every="1h", start=start)
+    ended = []
+    for time in times:
+        ended += one.add({}, time=time if kind is dt.datetime else pd.Timestamp(time))
+    for left, right in zip(ended, many.add_many({}, time=times), strict=True):
+        assert np.array_equal(left.vectors["interval"], right.vectors["interval"])
+    for wrong in (dt.datetime(2026, 1, 1, 5), pd.NaT, None, 3.5):
+        with pytest.raises((ValueError, TypeError), match="time"):
+            one.add({}, time=wrong)
+    edge = begin + dt.timedelta(hours=one.round + 1)  # belongs to the next interval
+    assert len(one.add({}, time=edge)) == 1
+
+
+def test_a_view_is_not_longer_than_the_stream():
+    with pytest.raises(ValueError, match="'last 51' is longer than all 50 intervals"):
+        exact(views=[Last(51)])
+    with pytest.raises(ValueError, match="calendar"):
+        exact({"n": Count()}, every="400YS")
+
+
+def test_late_records_are_counted_and_their_number_is_not_published():
+    monitor = exact({"n": Count()}, every="1h", start="2026-01-01T00:00")
+    monitor.add({}, time="2026-01-01T02:10")
+    monitor.add_many({}, time=["2026-01-01T00:30", "2026-01-01T02:20", "2026-01-01T01:59"])
+    (found,) = monitor.advance("2026-01-01T03:00")
+    assert found.value("n") == pytest.approx(4.0)
+    assert "late" not in found.to_json()
+    assert set(json.loads(found.to_json())) == {
+        "kind", "interval", "begin", "end", "level", "cells",
+    }  # fmt: skip
+
+
+def test_unknown_groups_are_other():
+    monitor = exact({"n": Count()}, by={"country": ["DE"]})
+    monitor.add_many({"country": ["DE", "XX", None, "de"]})
+    found = monitor.release()
+    assert found.value("n", group="DE") == pytest.approx(1.0)
+    assert found.value("n", group="other") == pytest.approx(3.0)

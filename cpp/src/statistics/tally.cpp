@@ -102,4 +102,15 @@ void Tally::add(const Columns& records, std::span<std::int64_t> cells) const {
   }
 }
 
+void Tally::take(std::span<std::int64_t> cells, std::int64_t limit, double grid,
+                 std::span<double> out) const {
+  if (cells.size() != size_ || out.size() != size_ || limit < 0) {
+    throw std::invalid_argument("cells of another shape");
+  }
+  for (std::size_t i = 0; i < size_; ++i) {
+    out[i] = static_cast<double>(std::clamp(cells[i], -limit, limit)) * grid;
+    cells[i] = 0;
+  }
+}
+
 }  // namespace dpoco::statistics

@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, TypeVar
 
-from dpoco.accounting._records import check_types, of_version_1, plain_float, read_record
+from dpoco._json import plain
+from dpoco.accounting._records import check_types, of_version_1, read_record
 from dpoco.accounting._terms import Terms
 from dpoco.errors import StateError
 from dpoco.privacy.losses.bounded_range import BoundedRange
-from dpoco.privacy.losses.combined import Group, Together, Unknown, least, with_tails
+from dpoco.privacy.losses.combined import Either, Group, Together, Unknown, least, with_tails
 from dpoco.privacy.losses.coupled_bits import CoupledBits
 from dpoco.privacy.losses.decaying import Decaying, Returning
 from dpoco.privacy.losses.flagged_draws import FlaggedDraws
@@ -61,8 +62,8 @@ _LATER: dict[str, Any] = {"profile": None, "regret_bound": None, "details": {},
                           **dict.fromkeys(_REPEATED)}  # fmt: skip
 _REPRODUCIBLE = ("SEEDED SOURCE", "SIMULATED REPORTS")  # words of conditions
 _NUMBERS = ("mu", "rho", "profile", "truncation_mass")  # of the loss
-_LOSSES: tuple[type[Loss], ...] = (BoundedRange, CoupledBits, Decaying, FlaggedDraws, Group,
-                                   Pure, Responses, Returning, ReturningDraws, TiltedDraws,
+_LOSSES: tuple[type[Loss], ...] = (BoundedRange, CoupledBits, Decaying, Either, FlaggedDraws,
+                                   Group, Pure, Responses, Returning, ReturningDraws, TiltedDraws,
                                    Together)  # fmt: skip
 _PARTS = (*_LOSSES, Gaussian, Zcdp)  # which records of guarantees hold as mu and rho
 
@@ -74,13 +75,8 @@ def to_record(guarantee: Terms) -> dict[str, Any]:
         value = getattr(guarantee, name)
         if name in _LATER and value == _LATER[name]:
             continue  # as written before the field existed
-        if isinstance(value, Description):
-            value = description_record(value)
-        elif isinstance(value, dict):
-            value = {k: plain_float(v) if isinstance(v, float) else v for k, v in value.items()}
-        elif isinstance(value, tuple):
-            value = [plain_float(v) if isinstance(v, float) else v for v in value]
-        record[name] = plain_float(value) if isinstance(value, float) else value
+        described = isinstance(value, Description)
+        record[name] = description_record(value) if described else plain(value)
     return record
 
 
@@ -233,7 +229,7 @@ def read_loss(record: Mapping[str, Any], known: tuple[type[Loss], ...] = _LOSSES
     numbers = {name: record[stored] for name, stored in names.items()}
     if loss is Group:
         numbers["one"] = read_loss(numbers["one"])
-    if loss is Together:
+    if loss in (Either, Together):
         numbers["parts"] = tuple(read_loss(part, _PARTS) for part in numbers["parts"])
     if any(isinstance(value, bool) for value in numbers.values()):
         raise ValueError(f"a loss of kind {loss.kind!r} holds numbers, not bools")
@@ -325,7 +321,7 @@ def _one_of(part: Loss, ideal: Loss) -> bool:
 
 def _same(one: Loss, other: Loss) -> bool:
     """Return whether two losses have the same parameters, to the last digits."""
-    if isinstance(one, Together) and isinstance(other, Together):
+    if isinstance(one, Either | Together) and type(one) is type(other):
         return len(one.parts) == len(other.parts) and all(map(_same, one.parts, other.parts))
     pairs = zip(one.to_dict().values(), other.to_dict().values(), strict=False)
     return type(one) is type(other) and all(

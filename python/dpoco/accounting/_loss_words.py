@@ -8,10 +8,11 @@ from functools import singledispatch
 import numpy as np
 
 from dpoco.privacy.losses.bounded_range import BoundedRange
-from dpoco.privacy.losses.combined import Group, Together
+from dpoco.privacy.losses.combined import Either, Group, Together
 from dpoco.privacy.losses.coupled_bits import Bits, CoupledBits
 from dpoco.privacy.losses.decaying import Decaying, Returning
 from dpoco.privacy.losses.flagged_draws import FlaggedDraws
+from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.loss import Loss, Pure
 from dpoco.privacy.losses.responses import Responses
 from dpoco.privacy.losses.tilted_draws import ReturningDraws, TiltedDraws
@@ -31,6 +32,16 @@ def _(loss: Pure) -> str:
 @in_words.register
 def _(loss: Together) -> str:
     return "; and ".join(in_words(part) for part in loss.parts)
+
+
+@in_words.register
+def _(loss: Either) -> str:
+    return "for each record one of: " + "; or ".join(in_words(part) for part in loss.parts)
+
+
+@in_words.register
+def _(loss: Gaussian) -> str:
+    return f"mu = {loss.mu:.6g} (GDP)"
 
 
 @in_words.register

@@ -160,7 +160,7 @@ def numbers(mechanism: Mechanism, near: Neighbours) -> Numbers:
     """Return the numbers of the noise; of several unlike mechanisms there are none."""
     if isinstance(mechanism, Parts):
         one = next(_single(mechanism))[0]
-        if mechanism.how == "together" and len(set(mechanism.parts)) > 1:
+        if len(set(mechanism.parts)) > 1:
             return Numbers()
         arms = mechanism.how == "one_of" and near.rounds > 1
         found = numbers(one, Neighbours(near.change, near.view) if arms else near)

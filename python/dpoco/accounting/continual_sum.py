@@ -533,8 +533,8 @@ def _build(factor: Buffered, horizon: int) -> BLTParameters:
 
 
 def _geometric(x: float, m: Any) -> Any:
-    """Return sum_{t < m} (1 - x)^t for x in (0, 1), any shape of m."""
-    return -np.expm1(m * math.log1p(-x)) / x
+    """Return sum_{t < m} (1 - x)^t for x in (0, 1], any shape of m."""
+    return -np.expm1(m * math.log1p(-min(x, 1.0 - 2.0**-53))) / x
 
 
 def _geometric_sum(x: float, n: int) -> float:

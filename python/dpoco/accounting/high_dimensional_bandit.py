@@ -483,6 +483,11 @@ def mechanism_of(arms: int, domain: Any, parameters: HighDimensionalBanditParame
     return Parts("one_of", (one,) * arms, "high_dimensional_bandit", parameters.forced_rounds)
 
 
+def tuning_of_arm(p: HighDimensionalBanditParameters) -> dict[str, Any]:
+    """Return what is made of the releases of an arm."""
+    return _learner_of(p).tuning(p.arm)  # type: ignore[no-any-return]
+
+
 def _learner_of(p: HighDimensionalBanditParameters) -> Any:
     """Return the accountant of an arm's learner."""
     return tree_frank_wolfe if p.arm_learner == "tree" else polyhedral_frank_wolfe

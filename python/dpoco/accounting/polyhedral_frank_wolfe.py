@@ -46,7 +46,6 @@ from dpoco.accounting.zcdp import zcdp_epsilon, zcdp_rho
 from dpoco.errors import CalibrationError
 from dpoco.privacy.losses.combined import NOTHING
 from dpoco.privacy.losses.decaying import LARGEST_EXPONENT, LAWS, Decay, Decaying
-from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open
 from dpoco.privacy.mechanisms.selections import Selections, VertexScores
 from dpoco.privacy.neighbours import CHANGES, Neighbours
 
@@ -216,10 +215,10 @@ def calibrate(
         chosen["weights"] = choice("weights", weights, WEIGHTS)
     leaf = lossless_leaf_bounds(view, loss, chosen["weights"], 1.0)
     offset = 1 if chosen["weights"] == "paper" else 0
-    scores, sides = scores_of(view, leaf, offset), Neighbours(change=relation).sides
+    sides, point = Neighbours(change=relation).sides, view.diameter() == 0.0
 
     def ranges(m: int) -> Ranges:
-        reach = (0.0, 0.0) if scores is None else replace(scores, batch=m).reach(sides)
+        reach = scores_of(view, leaf, offset, m).reach(sides)
         return Ranges(chosen["selector"], *reach, Decay(exponent, offset, n // m))
 
     if batch not in (None, "auto"):
@@ -239,23 +238,27 @@ def calibrate(
         updates=n // batch,
         horizon=n,
         score_range=own.range,
-        rho=0.0 if scores is None else math.inf,
+        rho=0.0 if point else math.inf,
         predicted_error=0.0,
         loss_range=float(loss.lipschitz(view)) * view.diameter(),
     )
-    if budget is None or scores is None:
+    if budget is None or point:
         return silent
     return with_scale(domain, silent, own, own.least_scale(budget, tight=True))
 
 
 def ranges_of(domain: Any, loss: Any, parameters: PolyhedralFrankWolfeParameters) -> Ranges | None:
     """Return what one record can do to the selections; None on a single point."""
-    p = parameters
-    scores = scores_of(L1Geometry(domain), enforced_leaf_bounds(loss, p), p.decay.offset)
-    if scores is None:
+    p, own = parameters, mechanism_of(domain, loss, parameters)
+    assert isinstance(own.scores, VertexScores)
+    if own.scores.diameter_l1 == 0.0:
         return None
-    reach = replace(scores, batch=p.batch).reach(Neighbours(p.relation).sides)
-    return Ranges(p.selector, *reach, p.decay)
+    return Ranges(p.selector, *own.scores.reach(Neighbours(p.relation).sides), p.decay)
+
+
+def tuning(parameters: PolyhedralFrankWolfeParameters) -> dict[str, Any]:
+    """Return what is made of the vertices that are released."""
+    return {"horizon": parameters.horizon}
 
 
 def with_scale(
@@ -268,10 +271,8 @@ def with_scale(
     return replace(p, scale=scale, rho=ranges.loss(scale).rho, predicted_error=error)
 
 
-def scores_of(view: L1Geometry, leaf: LeafBounds, offset: int) -> VertexScores | None:
-    """Return the scores of selections from batches of one round; None for a single point."""
-    if view.diameter(1.0) == 0.0:
-        return None
+def scores_of(view: L1Geometry, leaf: LeafBounds, offset: int, batch: int) -> VertexScores:
+    """Return the scores of selections."""
     return VertexScores(
         slope=1.0 if leaf.slope is None else leaf.slope,
         leaf=leaf.bound,
@@ -280,12 +281,12 @@ def scores_of(view: L1Geometry, leaf: LeafBounds, offset: int) -> VertexScores |
         diameter_l2=view.diameter(2.0),
         diameter_max=view.diameter(math.inf),
         product=view.is_box,
-        batch=1,
+        batch=batch,
         offset=offset,
     )
 
 
-def mechanism_of(domain: Any, loss: Any, parameters: PolyhedralFrankWolfeParameters) -> Mechanism:
+def mechanism_of(domain: Any, loss: Any, parameters: PolyhedralFrankWolfeParameters) -> Selections:
     """Return what the parameters describe.
 
     Raises
@@ -294,12 +295,8 @@ def mechanism_of(domain: Any, loss: Any, parameters: PolyhedralFrankWolfeParamet
         If the parameters contradict the domain or the loss.
     """
     p = parameters
-    scores = scores_of(L1Geometry(domain), enforced_leaf_bounds(loss, p), p.decay.offset)
-    if scores is None:
-        return Nothing("the domain is a single point")
-    if p.scale == 0.0:
-        return Open("no noise is added")
-    scores = replace(scores, batch=p.batch)
+    leaf = enforced_leaf_bounds(loss, p)
+    scores = scores_of(L1Geometry(domain), leaf, p.decay.offset, p.batch)
     return Selections(
         law=p.selector, scores=scores, scale=p.scale, rounds=p.updates, exponent=p.exponent
     )

@@ -20,9 +20,8 @@ from dpoco.accounting.lattice import LARGEST_INFLATION, NUMERICS, noisy_on_latti
 from dpoco.accounting.parameters import Parameters, at_least
 from dpoco.accounting.truncation import charged_gaussian_mu
 from dpoco.errors import CalibrationError
-from dpoco.privacy.mechanisms.bounds import AnySummand
 from dpoco.privacy.mechanisms.factorisations import Buffered
-from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
+from dpoco.privacy.mechanisms.gaussian_sum import AnySummand, GaussianSum
 from dpoco.privacy.mechanisms.norms import smoothness_constant
 from dpoco.privacy.neighbours import ONE, Neighbours
 

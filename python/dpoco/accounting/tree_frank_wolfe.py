@@ -328,6 +328,13 @@ def mechanism_of(domain: Domain, loss: Any, parameters: TreeFrankWolfeParameters
     return release.released_sum(p, summand, p.pushes, batch=p.batch, order=p.norm_order)
 
 
+def tuning(parameters: TreeFrankWolfeParameters) -> dict[str, Any]:
+    """Return what is made of the sums that are released."""
+    p = parameters
+    offset = 1 if p.weights == "paper" else 0
+    return {"horizon": p.horizon, "step_scale": p.step_scale, "offset": offset}
+
+
 def _basic_composition_epsilon(node_mu: float, pushes: int, delta: float, mass: float) -> float:
     """Return the epsilon that basic composition of exact nodes proves at `delta`."""
     nodes = pushes.bit_length()

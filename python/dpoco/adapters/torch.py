@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ import numpy as np
 
 try:
     import torch
-    from torch.func import functional_call, grad, vmap
 except ImportError:
     raise ImportError(
         'dpoco.adapters.torch needs PyTorch: pip install "dpoco[torch]"', name="torch"
@@ -30,6 +29,7 @@ from dpoco._encryption import EncryptionKey, given_key, refuse_readable
 from dpoco._literals import Relation
 from dpoco._validation import FloatArray, positive_float, positive_int
 from dpoco.accounting import Budget
+from dpoco.adapters._clipped_gradients import Batch, ClippedGradients
 from dpoco.adapters.gradients import NoisyGradients
 from dpoco.errors import StateError
 from dpoco.learning.participation import Participation
@@ -38,8 +38,7 @@ from dpoco.random import Source
 
 __all__ = ["PrivateLoader", "PrivateTraining"]
 
-Batch = tuple[torch.Tensor, torch.Tensor]
-_MEMORY = 2**28
+_MEMORY = 2**26
 # What a guarantee rests on, besides the engine.
 _IN_PYTHON = (
     "dpoco.adapters.torch clips every example's gradient, in Python, and empties those that are "
@@ -104,11 +103,6 @@ class PrivateLoader:
         return (self.batch(step) for step in range(len(self)))
 
 
-def _pad(values: torch.Tensor, size: int) -> torch.Tensor:
-    """Return `size` rows: those given, and the first one again and again."""
-    return torch.cat([values, values[:1].expand(size - len(values), *values.shape[1:])])
-
-
 def _stack(values: Any) -> torch.Tensor:
     return torch.stack([torch.as_tensor(value) for value in values])
 
@@ -139,7 +133,7 @@ class PrivateTraining:
         learning rate; a half-life in steps is for weight decay or a decaying rate that forgets.
     relation : {"zero_out", "replace"}
         Neighbouring data differ in one person, who does not take part, or has other examples.
-    memory : int, default 2^28
+    memory : int, default 2^26
         Bytes for gradients of single examples: a batch is worked on in pieces of this size.
     source : Source, optional
         Source of randomness; None: the operating system.
@@ -187,7 +181,7 @@ class PrivateTraining:
         source: Source | None = None,
     ) -> None:
         _refuse_mixing(model)
-        self.model, self._loss = model, loss
+        self.model = model
         self._trained = {n: p for n, p in model.named_parameters() if p.requires_grad}
         if not self._trained:
             raise ValueError("the model has no parameter that requires a gradient")
@@ -199,7 +193,7 @@ class PrivateTraining:
                 )
         self._shapes = {name: p.shape for name, p in self._trained.items()}
         self._size = sum(p.numel() for p in self._trained.values())
-        self._clip = positive_float("clip", clip)
+        self._gradients = ClippedGradients(model, loss, self._trained, positive_float("clip", clip))
         self._batch_size = positive_int("batch_size", batch_size)
         self._memory = positive_int("memory", memory)
         self._optimizer: torch.optim.Optimizer | None = None
@@ -257,10 +251,7 @@ class PrivateTraining:
                 f"{self._count + examples}"
             )
         self._check_model()
-        piece = min(self._batch_size, max(1, self._memory // (16 * self._size)))
-        for start in range(0, examples, piece):
-            part = slice(start, start + piece)
-            self._total += self._clipped_sum(inputs[part], targets[part], piece)
+        self._gradients.add(batch, self._batch_size, self._memory, torch.from_numpy(self._total))
         self._count += examples
 
     def step(self, batch: Batch | None = None) -> None:
@@ -313,48 +304,6 @@ class PrivateTraining:
         for name, parameter in self._trained.items():
             if parameter.shape != self._shapes[name]:
                 raise ValueError(f"parameter {name!r} has changed its shape")
-
-    def _clipped_sum(self, inputs: torch.Tensor, targets: torch.Tensor, size: int) -> FloatArray:
-        """Return the sum of the examples' gradients, each clipped, in doubles.
-
-        PyTorch always sees `size` examples, so that the gradient of one does not depend on how many
-        others there are: those that are missing count as empty. Norms are computed in doubles; what
-        doubles round is paid for by a shorter norm (Lemma 1 of the proof).
-        """
-        count = len(inputs)
-        inputs, targets = _pad(inputs, size), _pad(targets, size)
-        held = dict(self._trained)
-        constant: dict[str, torch.Tensor] = {
-            n: p for n, p in self.model.named_parameters() if not p.requires_grad
-        }
-        constant.update(self.model.named_buffers())
-
-        def example_loss(
-            trained: Mapping[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor
-        ) -> torch.Tensor:
-            outputs = functional_call(
-                self.model, ({**trained, **constant},), (x.unsqueeze(0),), strict=True
-            )
-            found = self._loss(outputs, y.unsqueeze(0))
-            if found.numel() != 1:
-                raise ValueError("the loss of one example must be one number: a mean or a sum")
-            return found.reshape(())
-
-        each = vmap(grad(example_loss), in_dims=(None, 0, 0), randomness="different")
-        gradients = [g.detach().flatten(1).cpu() for g in each(held, inputs, targets).values()]
-        norms = torch.stack(
-            [torch.linalg.vector_norm(g, dim=1, dtype=torch.float64) for g in gradients]
-        )
-        norm = torch.linalg.vector_norm(norms, dim=0)
-        empty = ~torch.isfinite(norm)
-        empty[count:] = True
-        room = self._clip * (1.0 - (self._size + 64.0) * 2.0**-51)
-        factor = torch.clamp(room / norm, max=1.0)  # 1 for a gradient of zeros
-        factor = torch.where(empty, torch.zeros_like(factor), factor)
-        if bool(empty.any()):
-            for g in gradients:
-                g[empty] = 0.0
-        return np.concatenate([(factor @ g.double()).numpy() for g in gradients])
 
     def _set_gradients(self, noisy: FloatArray) -> None:
         start = 0

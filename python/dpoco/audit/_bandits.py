@@ -22,6 +22,7 @@ from dpoco.audit._sum_noise import (
     sum_noise,
 )
 from dpoco.audit._sums import ROUNDING, Sums, clip_vector, quadratic_statistics
+from dpoco.privacy.mechanisms.residuals import ResidualStatistics
 from dpoco.random import Source
 
 
@@ -35,12 +36,15 @@ class Statistics(Sums):
         return decision, learner._engine.released().tobytes()
 
     def leaf(self, learner: Any, decision: Any, record: tuple[Any, ...]) -> FloatArray:
-        (context, rewards), p, d = record, learner.plan, learner.dimension
-        leaf: FloatArray = np.zeros((learner.arms, d * (d + 1) // 2 + d))
-        if np.all(np.isfinite(context)) and np.isfinite(rewards[decision]):
-            own = clip_vector(context, p.context_bound, 2.0, None)
-            reward = np.clip(rewards[decision], -p.reward_bound, p.reward_bound)
-            leaf[decision] = quadratic_statistics(own, p.reward_weight * reward)
+        (context, rewards), summand = record, self.mechanism.summand
+        if not np.all(np.isfinite(context)) or not np.isfinite(rewards[decision]):
+            return np.zeros(summand.size)
+        own = clip_vector(context, learner._context_bound(), 2.0, None)
+        reward = float(np.clip(rewards[decision], *learner._reward_range()))
+        if isinstance(summand, ResidualStatistics):
+            return residual_statistics(learner, summand, decision, own, reward)
+        leaf: FloatArray = np.zeros((summand.arms, summand.size // summand.arms))
+        leaf[decision] = quadratic_statistics(own, summand.weight * reward)
         return leaf.ravel()
 
     def find_complete(self, learner: Any, t: int, play: Play) -> Any:
@@ -54,7 +58,8 @@ class Statistics(Sums):
 
     def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
         # Within its batch a record is released to nobody.
-        end = min(at + self.batch - at % self.batch, len(base.published))
+        rounds = len(base.published)
+        end = next((end for end in self.ends(rounds) if end > at), rounds)
         for t in range(at, end):
             if base.published[t][1] != other.published[t][1]:
                 yield "an estimate depends on a record before it was released"
@@ -62,6 +67,20 @@ class Statistics(Sums):
             if t not in self.person_rounds and base.published[t] != other.published[t]:
                 yield "an action depends on a record of its batch"
                 return
+
+
+def residual_statistics(
+    learner: Any, summand: ResidualStatistics, arm: int, context: FloatArray, reward: float
+) -> FloatArray:
+    """Return what a bounded record adds to sums of residuals, by definition: `clip` is released."""
+    units = context / summand.features
+    residual = (reward - learner.coefficients[arm] @ context) / learner.clip
+    vectors, bins = np.zeros((summand.arms, len(units))), np.zeros(summand.bins)
+    vectors[arm] = np.clip(residual, -1.0, 1.0) * units
+    edges = 2.0 ** (0.5 * np.arange(summand.bins - 1) - 3.0)
+    bins[np.count_nonzero(abs(residual) > edges)] = summand.mark
+    moments = quadratic_statistics(units, 0.0)[: len(units) * (len(units) + 1) // 2]
+    return np.concatenate([vectors.ravel(), summand.weight * moments, bins])
 
 
 class Arms(Statistics):

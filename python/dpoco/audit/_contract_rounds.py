@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import pickle
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -130,7 +131,8 @@ def _short(s: Subject) -> dict[str, Any]:
     """Return options that fit any horizon: what was planned for a longer one may not."""
     planned = getattr(s.first, "plan", None)
     planned = getattr(planned, "mechanism", planned)
-    return {"batch": 1} if getattr(planned, "batch", None) not in (None, 1) else {}
+    longer = getattr(planned, "batch", None) not in (None, 1)
+    return {"batch": 1} if longer and "batch" in signature(type(s.first)).parameters else {}
 
 
 @check(*EVERY, "intervals")

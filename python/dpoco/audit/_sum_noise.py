@@ -18,6 +18,7 @@ from dpoco.audit._sums import Records, Sums, noise_map, triangle, whitening_matr
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.privacy.mechanisms.bounds import ClippedVector
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
+from dpoco.privacy.mechanisms.residuals import ResidualStatistics
 from dpoco.random import Source
 
 SILENT = "a release has no noise at all"
@@ -275,7 +276,7 @@ class LedByWeights(LedByVectors):
 
 
 class ReleasedStatistics(ReleasedSums):
-    """LinUCB: the noisy statistics of all arms, and the estimates that follow from them.
+    """LinUCB, ResidualPhases: noisy statistics of all arms, and estimates that follow from them.
 
     Privacy is joint: all actions but the own one follow from what is released, so that is what is
     scored. The changed record may get another action on the other stream; given equal releases,
@@ -284,12 +285,16 @@ class ReleasedStatistics(ReleasedSums):
 
     astray = "estimates do not follow from the released statistics"
 
-    def _releases(self) -> dict[Any, int]:
-        most = int(self.learner.horizon - 1) // self.family.batch
-        return {part: min(count, most) for part, count in super()._releases().items()}
+    def __init__(self, family: Sums, stream: Any, neighbour: Any) -> None:
+        super().__init__(family, stream, neighbour)
+        total = family.mechanism
+        self._of_residuals = isinstance(total.summand, ResidualStatistics)
+        # In which coins choose, whatever the context.
+        self._first = total.batch if self._of_residuals else 0
 
     def _decisions(self, learner: Any, records: list[tuple[Any, ...]], run: Run) -> list[Any]:
-        arms, heeded = pick_actions(learner, [context for context, _ in records], forced=False)
+        forced = learner.round < self._first
+        arms, heeded = pick_actions(learner, [context for context, _ in records], forced)
         if not heeded:
             run.findings.append("an action is not the one that is recommended")
         return arms
@@ -298,7 +303,9 @@ class ReleasedStatistics(ReleasedSums):
         return np.array(learner._engine.released())
 
     def _follows(self, learner: Any, push: Push, released: FloatArray) -> bool:
-        """Whether every arm's estimate solves its released equations."""
+        """Whether every arm's estimate solves its released equations, where it has some."""
+        if self._of_residuals:
+            return True
         p, d, arms = learner.plan, learner.dimension, learner.arms
         own = released.reshape(arms, -1)
         first, second, factors = triangle(d)

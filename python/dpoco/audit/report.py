@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
+from dpoco._json import plain
 from dpoco.accounting import Guarantee
 
 Point = tuple[float, float]
@@ -349,9 +350,7 @@ def _plain(value: Any) -> Any:
         return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, tuple):
         return [_plain(each) for each in value]
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else repr(float(value))
-    return value
+    return plain(value)
 
 
 def _percentage(measured: float, claimed: float) -> str:

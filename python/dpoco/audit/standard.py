@@ -436,6 +436,11 @@ def _linucb(asked: Asked) -> Problem:
     return _bandit(asked, make, _axis(asked.size), trials=800)
 
 
+def _residual_phases(asked: Asked) -> Problem:
+    make = asked.maker(2, asked.size, **_UNIT)
+    return _bandit(asked, make, _axis(asked.size), trials=800)
+
+
 def _high_dimensional(asked: Asked) -> Problem:
     make = asked.maker(2, LpBall(asked.size, 1.0), batch=1, **_UNIT)
     return _bandit(asked, make, np.ones(asked.size))
@@ -477,6 +482,7 @@ CASES = {
     "comw": Kind(_build_coupled(coupling="scheduled"), (64, 3), (1, 1)),
     "sufficient-statistics": Kind(_fit, (8, 3), (2, 1)),
     "linucb": Kind(_linucb, (4, 3), (2, 1)),
+    "residual-phases": Kind(_residual_phases, (4, 3), (2, 1)),
     "high-dimensional-bandit": Kind(_high_dimensional, (4, 3), (2, 1)),
     "continual-sum": Kind(_continual_sum, (6, 3), (2, 1)),
     "noisy-max": Kind(_noisy_max, (2, 1), (10, 2), 0.0),

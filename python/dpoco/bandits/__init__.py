@@ -11,6 +11,7 @@ from dpoco.accounting.high_dimensional_bandit import HighDimensionalBanditParame
 from dpoco.accounting.linucb import LinUCBParameters
 from dpoco.bandits._bandit import BanditTrace
 from dpoco.bandits._learners import HighDimensionalBandit, LinUCB
+from dpoco.bandits._residual_phases import ResidualPhases
 
 __all__ = ["BanditTrace", "HighDimensionalBandit", "HighDimensionalBanditParameters",
-           "LinUCB", "LinUCBParameters"]  # fmt: skip
+           "LinUCB", "LinUCBParameters", "ResidualPhases"]  # fmt: skip

@@ -192,8 +192,13 @@ class BanditLearner(OnlineLearner):
     def _set_up(
         self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: _core.Claim
     ) -> None:
-        self._arms, self._dimension = parameters.arms, parameters.dimension
+        self._arms, self._dimension = self._sizes(parameters)
         super()._set_up(arguments, parameters, seeded, claim)
+
+    @staticmethod
+    def _sizes(plan: Any) -> tuple[int, int]:
+        """Return the numbers of arms and of entries of a context that a plan is for."""
+        return plan.arms, plan.dimension
 
     def _plain_parts(self) -> int:
         return 1
@@ -202,9 +207,14 @@ class BanditLearner(OnlineLearner):
         """Return the range that rewards are clipped to."""
         return -self._plan.reward_bound, self._plan.reward_bound
 
+    def _context_bound(self) -> float:
+        """Return the norm that contexts are clipped to."""
+        bound: float = self._plan.context_bound
+        return bound
+
     def _context_norms(self, rows: FloatArray) -> FloatArray:
         """Return the norms of contexts in units of their bound, shape (T,)."""
-        return _norms(rows, self._plan.context_bound, self._norm)
+        return _norms(rows, self._context_bound(), self._norm)
 
     @property
     def arms(self) -> int:
@@ -457,7 +467,7 @@ class BanditLearner(OnlineLearner):
                     own[left] = np.clip(table[left, actions[left]], *self._reward_range())
         for array in (actions, own):
             array.flags.writeable = False
-        bound = self._plan.context_bound, self._norm
+        bound = self._context_bound(), self._norm
         return BanditTrace(
             actions, own, first_round, rows, table, self._reward_range(), bound, beyond
         )

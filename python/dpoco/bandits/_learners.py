@@ -19,7 +19,6 @@ from dpoco.accounting.high_dimensional_bandit import HighDimensionalBanditParame
 from dpoco.accounting.linucb import EXPLORATION, LinUCBParameters, confidence_of
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.bandits._bandit import BanditLearner
-from dpoco.frank_wolfe import model_settings
 from dpoco.learning.choice import Candidate, Problem
 from dpoco.learning.participation import Participation
 from dpoco.learning.state import stated_dimension
@@ -350,31 +349,22 @@ class HighDimensionalBandit(BanditLearner):
 
     def _build_engine(self, claim: _core.Claim) -> _core.HighDimensionalBandit:
         p, domain = self.plan, self.domain
-        low, high = self._reward_range()
-        one = self._mechanism.parts[0]
-        clipper, model, noise = model_settings(domain, p.loss, one, p.arm, claim)
         # One key for this learner alone; the arms' generators are its streams.
         message = b"dpoco arms of a bandit" + claim["key"] + claim["stream"].to_bytes(8, "little")
         key = hashlib.sha256(message).digest()
-        rule = "sum" if p.arm_learner == "tree" else "selection"
-        streams = [{"key": key, "stream": arm} for arm in range(self._arms)]
+        tuning = {
+            "horizon": self._horizon,
+            "link": p.link,
+            "reward_bound": p.reward_bound,
+            "gap": p.gap,
+            "arm": high_dimensional_bandit.tuning_of_arm(p),
+        }
+        arms = range(self._arms)
+        claims: list[_core.Claim] = [{**claim, "key": key, "stream": arm} for arm in arms]
         return _core.HighDimensionalBandit(
-            domain._engine,
-            p.loss._glm_engine,
-            clipper,
-            {
-                "arms": self._arms,
-                "rounds": self._horizon,
-                "reward_low": low,
-                "reward_high": high,
-                "forced": self._mechanism.forced,
-                "batch": model["batch"],
-                "gap": p.gap,
-                "logistic": p.link == "logistic",
-                "models": [{**model, rule: {**noise, **stream}} for stream in streams],
-            },
+            domain._engine, p.loss._glm_engine, self._mechanism, tuning, claims,
             np.array(domain.center),
-        )
+        )  # fmt: skip
 
     @classmethod
     def _header_dimension(cls, header: dict[str, Any]) -> int:

@@ -15,11 +15,11 @@ import typer
 import dpoco
 from dpoco import evaluation
 from dpoco._encryption import UnreadableError, is_encrypted
-from dpoco._json import of_json, plain_float
+from dpoco._json import of_json, plain, plain_float
 from dpoco.accounting import Guarantee
 from dpoco.accounting.explanation import explain, facts
 from dpoco.accounting.ledger import Ledger
-from dpoco.accounting.signatures import PublicKey, SignatureError, is_signed
+from dpoco.accounting.signatures import PublicKey, SignatureError, SignedCertificate, is_signed
 from dpoco.accounting.verdict import ISSUER, Verdict, issuer_says, scope, verdict, worst
 from dpoco.cli import _shell as shell
 from dpoco.cli._journal_files import is_journal, opened_copy
@@ -208,19 +208,9 @@ def explain_command(
     dpoco explain plan.json --plain --people 5000
     """
     with shell.errors_in_one_line():
-        try:
-            record: Any = of_json(file.read_bytes())
-        except StateError:
-            raise ValueError(f"{file} is not a JSON text, or says something twice") from None
-        record, signed = open_envelope(record)
-        if certificate_kind(record) is None:
-            try:
-                record = find_certificate(record)
-            except NotOneError as error:
-                raise ValueError(f"{file}: {error}") from None
-        ledger = Ledger.from_dict(record) if certificate_kind(record) == "dpoco.ledger" else None
-        held = record if isinstance(record, Guarantee) else None
-        guarantee = held or (Guarantee.from_dict(record) if ledger is None else ledger.guarantee)
+        _, stated, signed = read_certificate(file)
+        ledger = stated if isinstance(stated, Ledger) else None
+        guarantee = stated.guarantee if isinstance(stated, Ledger) else stated
         if as_json:
             shown = {"schema": "dpoco.explanation/1", **facts(guarantee)}
             if ledger is not None:
@@ -292,7 +282,7 @@ class _Statement(NamedTuple):
             "change": g.change, "view": g.view, "horizon": g.horizon,
             "person": None if g.person is None else list(g.person),
             "conditions": list(g.derived),
-            "stated_by_the_issuer": {**_configured(g), **_plain(issuer_says(g))},
+            "stated_by_the_issuer": {**_configured(g), **plain(issuer_says(g))},
         }  # fmt: skip
 
 
@@ -429,19 +419,6 @@ def _configured(g: Guarantee) -> dict[str, str]:
     return {} if g.seeded else {"configuration": _CONFIGURED}
 
 
-def _plain(said: dict[str, Any]) -> dict[str, Any]:
-    """Return what the issuer says as JSON carries it."""
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: plain(each) for name, each in value.items()}
-        if isinstance(value, list):
-            return [plain(each) for each in value]
-        return plain_float(value) if isinstance(value, float) else value
-
-    return {name: plain(value) for name, value in said.items()}
-
-
 def _in_line(value: Any) -> str:
     if isinstance(value, dict):
         return "; ".join(f"{name}: {_in_line(each)}" for name, each in value.items())
@@ -514,6 +491,30 @@ def _statements(file: Path, judge: _Judge) -> Iterator[_Statement]:
         yield from _of_record(record, judge)
 
 
+def read_certificate(
+    file: Path,
+) -> tuple[dict[str, Any], Guarantee | Ledger, SignedCertificate | None]:
+    """Return the record of what a file of JSON states, the guarantee or ledger, and its signature.
+
+    `ValueError` if it states nothing, `StateError` if that does not follow.
+    """
+    try:
+        record: Any = of_json(file.read_bytes())
+    except StateError:
+        raise ValueError(f"{file} is not a JSON text, or says something twice") from None
+    record, signed = open_envelope(record)
+    if certificate_kind(record) is None:
+        try:
+            record = find_certificate(record)
+        except NotOneError as error:
+            raise ValueError(f"{file}: {error}") from None
+    if isinstance(record, Guarantee):
+        return record.to_dict(), record, signed
+    if certificate_kind(record) == "dpoco.ledger":
+        return record, Ledger.from_dict(record), signed
+    return record, Guarantee.from_dict(record), signed
+
+
 def certificate_kind(record: Any) -> Any:
     return record.get("kind") if isinstance(record, dict) else None
 
@@ -537,10 +538,9 @@ def find_certificate(record: Any) -> Any:
     schema = str(record.get("schema")) if isinstance(record, dict) else ""
     if schema.startswith("dpoco.model/"):
         return Model.from_dict(record).guarantee
-    reports = {each.schema: each for each in (evaluation.RunReport, evaluation.FitReport)}
     try:
-        if schema in reports:
-            reports[schema].from_dict(record)
+        if schema == evaluation.RunReport.schema:
+            evaluation.RunReport.from_dict(record)
         elif schema != PLAN_SCHEMA or not {*record} <= _PLAN:
             raise ValueError("no guarantee, state, ledger or journal")
     except ValueError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, field, make_dataclass
 from typing import Annotated, Any
 
@@ -17,9 +17,10 @@ from dpoco.accounting import Budget, Guarantee
 from dpoco.cli import _plan_report as plans
 from dpoco.cli import _shell as shell
 from dpoco.cli._options import make_participation, own_options, takes_people
+from dpoco.cli._statistics import plan_statistics_command
 from dpoco.learners import LEARNERS, Learner
 
-SCHEMA = "dpoco.plan-experts/1"
+SCHEMA = "dpoco.plan-auto/1"
 
 
 def experts_command(
@@ -48,36 +49,13 @@ def experts_command(
     dpoco plan experts --experts 10 --horizon 100000 --switches 5
     """
     with shell.errors_in_one_line():
-        budget = Budget._over(epsilon, delta, max(1, horizon))
-        plans = dpoco.choose(
-            experts, horizon=horizon, budget=budget, switches=switches,
+        choices = dpoco.choose(
+            experts, horizon=horizon, budget=Budget._over(epsilon, delta, max(1, horizon)),
+            switches=switches,
             adversary=adversary,  # type: ignore[arg-type]  # checked there
             gap=gap, by="bound",
         )  # fmt: skip
-    if as_json:
-        records = [
-            {
-                "learner": plan.name, "regret_bound": plan.plan.regret_bound, "scope": plan.scope,
-                "useful": plan.useful, "parameters": plan.plan.to_dict(),
-                "guarantee": plan.guarantee.to_dict(),
-            }
-            for plan in plans
-        ]  # fmt: skip
-        shell.print_json({"schema": SCHEMA, "plans": records})
-        return
-    shown = shell.table(
-        ("learner", "worst-case regret", "a round", "holds for", "epsilon", "delta", "noise")
-    )
-    for plan in plans:
-        shown.add_row(
-            plan.name, f"{plan.plan.regret_bound:.6g}{'' if plan.useful else ' (says nothing)'}",
-            f"{plan.plan.regret_bound / horizon:.4g}", f"{plan.scope} losses",
-            f"{plan.guarantee.epsilon:.4g}", f"{plan.guarantee.delta:.4g}",
-            str(getattr(plan.plan, "noise", "")),
-        )  # fmt: skip
-    shell.console().print(shown)
-    shell.say()
-    shell.say(str(plans[0].guarantee))
+    _print_choices(choices, as_json)
 
 
 def auto_command(
@@ -107,10 +85,22 @@ def auto_command(
             budget=Budget._over(epsilon, delta, max(1, horizon)),
             participation=make_participation(rounds_per_person, separation),
         )  # fmt: skip
-    facts = ("learner", "options", "predicted_regret", "privacy_cost", "regret_bound", "scope")
+    _print_choices(choices, as_json)
+
+
+def _print_choices(choices: Sequence[dpoco.Choice], as_json: bool) -> None:
+    """Print learners with what is expected of them, what is proved, and the first one's guarantee.
+
+    Of the guarantees of the others, JSON tells.
+    """
     if as_json:
-        records = [{name: getattr(each, name) for name in facts} for each in choices]
-        shell.print_json({"schema": "dpoco.plan-auto/1", "choices": records})
+        facts = ("learner", "options", "predicted_regret", "privacy_cost", "regret_bound", "scope",
+                 "useful")  # fmt: skip
+        records = [
+            {name: getattr(each, name) for name in facts} | {"guarantee": each.guarantee.to_dict()}
+            for each in choices
+        ]
+        shell.print_json({"schema": SCHEMA, "choices": records})
         return
     shown = shell.table(("learner", "expected", "of it privacy", "proved", "holds for"))
     for each in choices:
@@ -226,10 +216,16 @@ class _Plans(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of the commands."""
-        return [*super().list_commands(ctx), *(e.name for e in LEARNERS if e.plays in _PLANNED)]
+        return [
+            *super().list_commands(ctx),
+            "statistics",
+            *(e.name for e in LEARNERS if e.plays in _PLANNED),
+        ]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a command, or None."""
+        if cmd_name == "statistics":
+            return plan_statistics_command
         known = {each.name: each for each in LEARNERS if each.plays in _PLANNED}
         if cmd_name not in known:
             return super().get_command(ctx, cmd_name)

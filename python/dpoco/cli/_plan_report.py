@@ -116,6 +116,8 @@ def plan_arms(
             (arms, dimension), lambda p: (p.regret_bound, 2.0 * p.reward_bound),
             unit="of the rewards' range",
         )  # fmt: skip
+    if entry.name == "residual-phases":  # nothing is proved of its regret
+        return Problem((arms, dimension), lambda p: (math.inf, 2.0), kind=None)
     return Problem(
         (arms, LpBall(dimension, 1.0, 1.0)),
         lambda p: (p.predicted_error * p.horizon, p.attainable),

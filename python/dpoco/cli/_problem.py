@@ -389,8 +389,9 @@ def _classes(declared: Declaration) -> tuple[int, int]:
 
 def _arms(entries: Sequence[Learner], task: Task) -> list[games.Game]:
     asked, declared = task.asked, task.declared
-    if asked.radius is not None and all(entry.name == "linucb" for entry in entries):
-        raise ValueError("linucb has no radius: its coefficients are not bounded")
+    sparse = [entry.name == "high-dimensional-bandit" for entry in entries]
+    if asked.radius is not None and not any(sparse):
+        raise ValueError(f"{entries[0].name} has no radius: its coefficients are not in a ball")
     low, high = _classes(declared)
     stream = _load_stream("arms", task)
     classes = None if stream.coding.positive else (float(low), float(high))
@@ -409,9 +410,9 @@ def _arms(entries: Sequence[Learner], task: Task) -> list[games.Game]:
         "rewards": "1 for the arm of the label's class, 0 for the others; 1/2 if it is missing",
     }
     found = []
-    for entry in entries:
+    for entry, in_ball in zip(entries, sparse, strict=True):
         options = read_options(entry, asked)
-        if entry.name == "linucb":
+        if not in_ball:
             bound = _typical_length(stream)
         else:
             bound = 1.0  # of every entry

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from dpoco.cli._shell import console, say, table
-from dpoco.evaluation import FitReport
 
 if TYPE_CHECKING:
     from dpoco.evaluation import Comparison, ComparisonRow, RunReport
@@ -61,38 +60,7 @@ def print_report(report: RunReport, files: Sequence[str], *, full: bool) -> None
     _say_files(files, full=full)
 
 
-def print_fit(report: FitReport, files: Sequence[str], *, full: bool) -> None:
-    """Print what one-time fits reached, the guarantee and where the files are."""
-    stream, best = report.stream, report.best_fixed["average_loss"]
-    size = f"{stream['rounds']:,} records x {stream['dimension']} features"
-    say(f"{stream['name']}: one fit to {size}")
-    if full:
-        _say_stream(report)
-    say()
-    count = len(report.private)
-    spread = [f"range of {count} fits"] if count > 1 else []
-    shown = table([""], ["average loss", *spread, "above the best"])
-    rows = {
-        "private": report.private,
-        "without noise": report.nonprivate,
-        "best decision": (best,),
-        "predicting zero": (report.zero["average_loss"],),
-    }
-    for name, values in rows.items():
-        middle = statistics.median(values)
-        ranges = [_range(values)] if spread else []
-        shown.add_row(name, _decimal(middle), *ranges, _decimal(middle - best))
-    console().print(shown)
-    say()
-    _say_outcome(report)
-    if full:
-        say("Losses of the released decision on the records of the fit: no rounds, so no regret.")
-        say(f"Time: {statistics.mean(report.timing['private_seconds']):.2g} s a fit.")
-        _say_details(report)
-    _say_files(files, full=full)
-
-
-def _say_outcome(report: RunReport | FitReport) -> None:
+def _say_outcome(report: RunReport) -> None:
     """Say who is protected, what privacy costs, and what was left out and why."""
     read = report.nonprivate_records
     _say_counted(read["records"], read["counted"])
@@ -103,9 +71,16 @@ def _say_outcome(report: RunReport | FitReport) -> None:
         say(line)
 
 
+def is_fit(report: RunReport) -> bool:
+    """Whether a report is of one-time fits."""
+    return "records" in report.settings
+
+
 def _shape(report: RunReport) -> str:
     """Return the size of a stream."""
     stream, arms = report.stream, report.domain.get("arms")
+    if is_fit(report):
+        return f"one fit to {report.rounds:,} records x {stream['dimension']} features"
     shape = f"{report.rounds:,} rounds"
     if "loss" in stream:  # of values that decisions should be near
         shape += f", {stream['loss']}"
@@ -123,17 +98,19 @@ def _learner(report: RunReport) -> str:
     return f"auto: {chosen.partition(':')[0]}" if chosen else command.get("learner", "")
 
 
-def _protection(report: RunReport | FitReport) -> str:
+def _protection(report: RunReport) -> str:
     """Return the first line of the guarantee, its verdict, as a sentence."""
     line = report.guarantee_text.partition("\n")[0]
     return f"{line[0].upper()}{line[1:]}."
 
 
-def _cost(report: RunReport | FitReport) -> str:
+def _cost(report: RunReport) -> str:
     """Return what privacy costs, in words."""
-    price, unit = report.price_of_privacy, "loss a record"
-    if not isinstance(report, FitReport):
-        unit = "reward a round" if report.domain.get("arms") else "loss a round"
+    price, unit = report.price_of_privacy, "loss a round"
+    if is_fit(report):
+        unit = "loss a record"
+    elif report.domain.get("arms"):
+        unit = "reward a round"
     if round(price, 4) > 0.0:
         return f"Privacy costs {price:.4f} {unit}."
     if round(price, 4) == 0.0:
@@ -144,7 +121,7 @@ def _cost(report: RunReport | FitReport) -> str:
     )
 
 
-def _dropped(report: RunReport | FitReport) -> list[str]:
+def _dropped(report: RunReport) -> list[str]:
     """Return which rows taught nothing or were changed, and why."""
     read, rows = report.nonprivate_records, report.rows
     found = []
@@ -216,6 +193,8 @@ def _decimal(value: float) -> str:
 
 def _say_comparators(report: RunReport) -> None:
     """Say what regret is against, if it needs words, and where the learner without noise starts."""
+    if is_fit(report):
+        say("Losses of the released decision on the records of the fit, which saw all of them.")
     if report.first_round and not report.rows["skipped"]:
         say("Without noise: a learner that starts with these rows.")
     if report.domain.get("arms") is not None:
@@ -250,7 +229,7 @@ def _range(values: Sequence[float]) -> str:
     return f"{_decimal(low)}-{_decimal(high)}" if low < high else ""
 
 
-def _say_stream(report: RunReport | FitReport) -> None:
+def _say_stream(report: RunReport) -> None:
     stream = report.stream
     say(f"  {stream['description']}; scaling: {stream['scaling']}")
     if "rewards" in stream:
@@ -259,7 +238,7 @@ def _say_stream(report: RunReport | FitReport) -> None:
         say(f"  auto: {report.settings['chosen']}")
 
 
-def _say_details(report: RunReport | FitReport) -> None:
+def _say_details(report: RunReport) -> None:
     """Say how columns were read, with shares above 0, and the rest of the guarantee."""
     ranges = report.stream.get("ranges", {})
     odd = [

@@ -23,10 +23,10 @@ from dpoco.cli._problem import (
     find_learners,
     make_games,
 )
-from dpoco.cli._render import describe_shares, print_comparison, print_fit, print_report
+from dpoco.cli._render import describe_shares, print_comparison, print_report
 from dpoco.cli._settings import LEARNER, Asked, Settings, settings_command
 from dpoco.cli._tables import read_saved
-from dpoco.evaluation import FitReport, Game, compare_private, compare_private_fit
+from dpoco.evaluation import Game, compare_private
 
 _ROWS_LEFT = 4  # exit code: a learner that is kept has not got all rows
 _MOST = 0.5  # share of rows that teach nothing from which on a note says so
@@ -128,8 +128,7 @@ def run(asked: Asked, _: dict[str, Any]) -> None:
         (game,) = make_games([entry], settings, resumed, saved)
         if not (settings.force or settings.resume):
             shell.check_new(out / "report.json", settings.output, settings.decision)
-        once = entry.plays == "batch"
-        report, models = _play(game, settings, once, checkpoint, resumed)
+        report, models = _play(game, settings, checkpoint, resumed)
         check_learned(report)
         _note_stream(settings, report)
         report = replace(report, settings={**report.settings, "command": settings.to_report()})
@@ -140,8 +139,7 @@ def run(asked: Asked, _: dict[str, Any]) -> None:
         if settings.json:
             typer.echo(report.to_json())
         elif not settings.quiet:
-            tell = print_fit if once else print_report
-            tell(report, files, full=settings.full)
+            print_report(report, files, full=settings.full)
         left = report.rows["beyond_horizon"]
         if checkpoint is not None and left:
             typer.echo(
@@ -153,12 +151,9 @@ def run(asked: Asked, _: dict[str, Any]) -> None:
 
 
 def _play(
-    game: Game, settings: Settings, once: bool, checkpoint: Path | None, resumed: Any
+    game: Game, settings: Settings, checkpoint: Path | None, resumed: Any
 ) -> tuple[Any, list[dpoco.Model]]:
-    """Return the report of a game, and the model that it released, if one is wanted.
-
-    `once` says whether the learner makes one fit to all records.
-    """
+    """Return the report of a game, and the model that it released, if one is wanted."""
     if settings.decision is not None and game.records is None:
         raise ValueError("--decision is for learners of records, whose decision predicts")
     if game.described is not None:
@@ -175,19 +170,13 @@ def _play(
     covered = game.horizon if settings.horizon is None else settings.horizon
     budget = Budget._over(settings.epsilon, settings.delta, covered)
     silent = settings.quiet or settings.json
-    lines = settings.progress is not False and not (silent or once)
+    lines = settings.progress is not False and not silent
     with shell.progress(silent, lines=settings.progress, table=lines) as (show, snapshot):
-        if once:
-            report: Any = compare_private_fit(
-                game, budget, repeats=count, seed=settings.seed, progress=show, released=release
-            )
-        else:
-            report = compare_private(
-                game, budget, repeats=count, seed=settings.seed, progress=show, released=release,
-                snapshot=snapshot, checkpoint=checkpoint, resume=resumed,
-                key=None if checkpoint is None else state_key(),
-                skip_played=settings.skip_played,
-            )  # fmt: skip
+        report = compare_private(
+            game, budget, repeats=count, seed=settings.seed, progress=show, released=release,
+            snapshot=snapshot, checkpoint=checkpoint, resume=resumed,
+            key=None if checkpoint is None else state_key(), skip_played=settings.skip_played,
+        )  # fmt: skip
     return report, models
 
 
@@ -203,7 +192,7 @@ def _note_stream(settings: Settings, report: Any) -> None:
 
 def _write(report: Any, settings: Settings) -> list[str]:
     """Write a report and its figure; return the files' names."""
-    draw = _draw if settings.figure else None
+    draw = dpoco.plotting.plot_run_report if settings.figure else None
     files = shell.write_report(report, Path(settings.out) / "report.json", draw)
     if settings.output is not None:
         Path(settings.output).write_text(report.to_json() + "\n", encoding="utf-8")
@@ -242,12 +231,6 @@ def check_learned(report: Any) -> None:
             f"learned: {reasons}{hint}",
             shell.Note, stacklevel=1,
         )  # fmt: skip
-
-
-def _draw(report: Any) -> Any:
-    if isinstance(report, FitReport):
-        return dpoco.plotting.plot_fit_report(report).figure.get_figure(root=True)
-    return dpoco.plotting.plot_run_report(report)
 
 
 _COMPARED = ("records", "batch", "experts", "arms")

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from dpoco._json import of_json
-from dpoco.accounting import Guarantee
 from dpoco.accounting.ledger import Ledger
-from dpoco.accounting.signatures import PublicKey, SignedCertificate, SigningKey, is_signed
+from dpoco.accounting.signatures import PublicKey, SignedCertificate, SigningKey
 from dpoco.accounting.verdict import verdict
 from dpoco.cli import _shell as shell
-from dpoco.cli._checks import NotOneError, certificate_kind, find_certificate
-from dpoco.errors import StateError
+from dpoco.cli._checks import read_certificate
 
 SCHEMA = "dpoco.signature/1"
 
@@ -85,8 +82,10 @@ def sign_command(
         ]  # fmt: skip
         if file is None or key is None or title is None or operator is None or data_set is None:
             raise ValueError(f"still needed: {', '.join(missing)}")
-        record = _certificate(file)
-        stated = _guarantee(record)
+        record, stated, before = read_certificate(file)
+        if before is not None:
+            raise ValueError(f"{file} is signed: sign the certificate that it was made from")
+        guarantee = stated.guarantee if isinstance(stated, Ledger) else stated
         signed = SignedCertificate.sign(
             record, SigningKey.from_file(key), title=title, operator=operator, data_set=data_set,
             date=date,
@@ -96,33 +95,10 @@ def sign_command(
             out.write(signed.to_json() + "\n")
         if as_json:
             about = {"file": str(place), "signer": str(signed.signer), "date": signed.date}
-            shell.print_json({"schema": SCHEMA, **about, "verdict": verdict(stated).kind})
+            shell.print_json({"schema": SCHEMA, **about, "verdict": verdict(guarantee).kind})
             return
         typer.echo(f"{place}: signed by key {signed.signer.fingerprint} on {signed.date}")
-        typer.echo(verdict(stated).sentence)
-
-
-def _certificate(file: Path) -> Any:
-    """Return the record of a guarantee or ledger that a file holds; `ValueError` for another."""
-    try:
-        record = of_json(file.read_bytes())
-    except StateError:
-        raise ValueError(f"{file} is not a JSON text, or says something twice") from None
-    if is_signed(record):
-        raise ValueError(f"{file} is signed: sign the certificate that it was made from")
-    if certificate_kind(record) is None:
-        try:
-            record = find_certificate(record)
-        except NotOneError as error:
-            raise ValueError(f"{file}: {error}") from None
-    return record.to_dict() if isinstance(record, Guarantee) else record
-
-
-def _guarantee(record: Any) -> Guarantee:
-    """Return the guarantee of a certificate; `StateError` for one that does not follow."""
-    if certificate_kind(record) == "dpoco.ledger":
-        return Ledger.from_dict(record).guarantee
-    return Guarantee.from_dict(record)
+        typer.echo(verdict(guarantee).sentence)
 
 
 def _tell_key(public: PublicKey, place: Path, as_json: bool) -> None:

@@ -53,16 +53,15 @@ from dpoco.evaluation.games import (
     game_of_functions,
     game_of_records,
 )
-from dpoco.evaluation.playing import compare_private, compare_private_fit
-from dpoco.evaluation.reports import FIT_SCHEMA, SCHEMA, Curves, FitReport, PlayedRuns, RunReport
+from dpoco.evaluation.playing import compare_private
+from dpoco.evaluation.reports import SCHEMA, Curves, PlayedRuns, RunReport
 
-__all__ = ["COMPARISON_SCHEMA", "FIT_SCHEMA", "SCHEMA", "BestSequence", "Comparators",
-           "Comparison", "ComparisonRow", "ConstantPrediction", "Curves", "FitReport",
-           "FixedDecision", "FixedExpert", "Game", "Learner", "LoggedBandit", "OffPolicyEstimate",
-           "PlayedRuns", "PrequentialResult", "ProgressBar", "ReplayResult", "RunReport",
-           "SavedTrace", "SeedTree", "Snapshot", "best_constant_prediction", "best_expert",
-           "best_fixed_decision", "best_switching_sequence", "class_rewards", "compare",
-           "compare_private", "compare_private_fit", "game_of_arms", "game_of_experts",
-           "game_of_functions", "game_of_records", "interval_regret", "kl_divergence", "load",
-           "load_logged_bandit", "off_policy_value", "play", "prequential", "repeat", "replay_log",
-           "save", "suboptimality", "total_variation"]  # fmt: skip
+__all__ = ["COMPARISON_SCHEMA", "SCHEMA", "BestSequence", "Comparators", "Comparison",
+           "ComparisonRow", "ConstantPrediction", "Curves", "FixedDecision", "FixedExpert", "Game",
+           "Learner", "LoggedBandit", "OffPolicyEstimate", "PlayedRuns", "PrequentialResult",
+           "ProgressBar", "ReplayResult", "RunReport", "SavedTrace", "SeedTree", "Snapshot",
+           "best_constant_prediction", "best_expert", "best_fixed_decision",
+           "best_switching_sequence", "class_rewards", "compare", "compare_private", "game_of_arms",
+           "game_of_experts", "game_of_functions", "game_of_records", "interval_regret",
+           "kl_divergence", "load", "load_logged_bandit", "off_policy_value", "play", "prequential",
+           "repeat", "replay_log", "save", "suboptimality", "total_variation"]  # fmt: skip

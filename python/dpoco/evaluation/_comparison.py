@@ -361,21 +361,18 @@ def compare(
         sources = noise_sources(root, range(1 if budget is None else count))
         tell = None if progress is None else partial(progress, name)
         seeded = partial(learners[name], budget)
-        if row.access == "offline":
-            _, fits, _ = playing.fit_each(seeded, sources, data, tell)
-            rows.append(replace(row, average_losses=fits))
-            continue
-        played = traces[name, index] = play_all(seeded, sources, data, tell, persons=persons)
+        played = play_all(seeded, sources, data, tell, persons=persons)
         losses = [playing.run_losses(trace) for trace in played]
         counted = counted_rounds(*data, experts=isinstance(played[0], ExpertTrace))
-        rows.append(
-            replace(
+        row = replace(row, average_losses=tuple(average_over(each, counted) for each in losses))
+        if row.access == "online":
+            traces[name, index] = played
+            row = replace(
                 row,
-                average_losses=tuple(average_over(each, counted) for each in losses),
                 regrets=tuple(float(np.sum(each)) - total for each in losses),
                 switches=tuple(len(playing.run_switches(trace)) for trace in played),
             )
-        )
+        rows.append(row)
     return Comparison(
         stream=dict(stream or {}),
         settings={

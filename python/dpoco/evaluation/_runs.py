@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from dpoco._clipping import admitted_losses
+from dpoco._clipping import Flags, admitted_losses
 from dpoco._validation import (
     FloatArray,
     IntArray,
@@ -311,9 +311,12 @@ def play(
 ) -> Any:
     """Play a learner over a stream: with its ``run`` if it has one, otherwise round by round.
 
+    A one-time fit is fitted to the stream, and its one decision is evaluated on every record: it
+    saw them beforehand, so these are not the losses of an online learner.
+
     Parameters
     ----------
-    learner : Learner
+    learner : Learner, or a one-time fit
         Continued from its current round.
     *data
         The stream, one part for each argument of ``observe``: features and labels, gradients, or
@@ -340,6 +343,8 @@ def play(
     """
     if plays(learner) == "experts" and len(data) != 1:
         raise TypeError("learners of experts take losses, and no labels")
+    if plays(learner) == "batch":
+        return _play_fit(learner, data, options.get("progress"), record_decisions)
     if persons is not None:
         options["persons"] = persons
     if hasattr(learner, "run"):
@@ -360,6 +365,12 @@ def play(
     return _make_trace(learner, data, np.array(played), first, record_decisions)
 
 
+def _play_fit(learner: Any, data: tuple[Any, ...], progress: Progress | None, keep: bool) -> Trace:
+    """Fit a learner, and return the trace of its one decision."""
+    learner.fit(*data, progress=progress)
+    return _make_trace(learner, data, learner.theta, 0, keep)
+
+
 def _make_trace(
     learner: Any, data: tuple[Any, ...], decisions: Any, first: int, keep: bool
 ) -> Trace:
@@ -375,9 +386,14 @@ def _make_trace(
     def loss_of(theta: FloatArray) -> FloatArray:
         return np.asarray(loss.batch_values(domain, theta, rows, labels))
 
-    table = decisions.reshape(len(rows), domain.dimension)
-    changed = np.any(table[1:] != table[:-1], axis=1)
-    return Trace(loss_of(table), np.flatnonzero(changed), first, table if keep else None, loss_of)
+    def flags_of(part: slice) -> Flags:
+        own = None if labels is None else labels[part]
+        return {**loss._flags(domain, rows[part], own), "missing": ~np.isfinite(rows[part])}
+
+    table = np.broadcast_to(decisions, (len(rows), domain.dimension))
+    changed = np.flatnonzero(np.any(table[1:] != table[:-1], axis=1))
+    known = flags_of if plays(learner) == "batch" else None
+    return Trace(loss_of(table), changed, first, table if keep else None, loss_of, known)
 
 
 def root_source(seed: int | None) -> Source:

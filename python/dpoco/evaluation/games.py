@@ -170,7 +170,7 @@ def game_of_records(
     Returns
     -------
     Game
-        For `compare_private`, or `compare_private_fit`. Its comparators are the best fixed decision
+        For `compare_private`. Its comparators are the best fixed decision
         and the best constant prediction.
 
     Raises

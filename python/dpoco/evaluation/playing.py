@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
@@ -23,15 +24,14 @@ from dpoco.bandits import BanditTrace
 from dpoco.errors import CalibrationError
 from dpoco.evaluation import _runs as running
 from dpoco.evaluation._accuracy import measure_run, middle
-from dpoco.evaluation._comparators import constant_losses, present_labels
-from dpoco.evaluation.games import Game, totals
-from dpoco.evaluation.reports import Curves, FitReport, PlayedRuns, RunReport
+from dpoco.evaluation.games import Game
+from dpoco.evaluation.reports import Curves, PlayedRuns, RunReport
 from dpoco.frank_wolfe import TreeFrankWolfe
 from dpoco.learning.learner import Progress
 from dpoco.learning.participation import Participation
 from dpoco.published import han_frank_wolfe
 from dpoco.random import Source
-from dpoco.trace import RecordShares, average_over, beyond_flags, counted_rounds
+from dpoco.trace import RecordShares, average_over, beyond_flags
 
 Step = Callable[[str, int, int], None]
 
@@ -113,13 +113,16 @@ def compare_private(
     The comparators are the same learner without noise, and those of the game: what is best in
     hindsight. The report is for evaluation: it is **not private**.
 
+    A one-time fit has no rounds: its decision is evaluated on the records of its fit, all of which
+    it saw beforehand. Its regret is how much it loses above the best decision for these.
+
     Parameters
     ----------
     game : Game
         From `game_of_records`, `game_of_experts`, `game_of_arms` or `game_of_functions`.
     budget : Budget
-        Budget of one run. Each repetition spends it again. With a participation the budget covers
-        all rounds of a person.
+        Budget of one run, or fit. Each repetition spends it again. With a participation the budget
+        covers all rounds of a person.
     repeats : int, default 1
         Number of private runs, with independent noise.
     seed : int, optional
@@ -161,13 +164,17 @@ def compare_private(
     count = positive_int("repeats", repeats, maximum=10**6)
     if count > 1 and (checkpoint is not None or resume is not None):
         raise ValueError("a checkpoint is of one private run: repeats must be 1")
-    root = running.root_source(seed)
+    root, given = running.root_source(seed), len(game.data[0])
+    once = "records" in inspect.signature(game.learner).parameters
+    if once:
+        game = replace(game, horizon=min(given, game.horizon))
     learner = game.build(budget, root) if resume is None else resume
-    learner._key = given_key("key", key, learner._key)
-    learner._described = game.described or learner._described
+    if not once:
+        learner._key = given_key("key", key, learner._key)
+        learner._described = game.described or learner._described
     if resume is not None:
         _check_same_problem(resume, game.build(budget), game)
-    first, given = learner.round, len(game.data[0])
+    first = 0 if once else learner.round
     rows = _played_rows(first, given, game.horizon, skip_played)
     data = tuple(column[rows] for column in game.data)
     length, counted = len(data[0]), game.counted[rows]
@@ -187,7 +194,7 @@ def compare_private(
         player = learner if index == 0 else game.build(budget, root)
         begun = time.perf_counter()
         told = running.share_progress(partial(tell, "private"), index, count)
-        shown = snapshot if index == 0 else None
+        shown = snapshot if index == 0 and not once else None
         runs.append(_play(player, data, told, checkpoint, shown, fixed, counted, own))
         seconds.append(time.perf_counter() - begun)
     if released is not None:
@@ -223,8 +230,20 @@ def compare_private(
     records = _records(game, counted, free._flags(rows), beyond_flags(runs[0][2]), read)
     return RunReport(
         stream={**game.stream, "rounds": rows.stop},
-        settings=_settings(game, budget, count, seed, horizon=game.horizon),
-        **_stated(game, learner),
+        settings={
+            **budget.to_dict(),
+            "records" if once else "horizon": game.horizon,
+            "repeats": count,
+            "seed": seed,
+            **{name: _plain(value) for name, value in game.options.items()},
+            **({"chosen": game.chosen} if game.chosen else {}),
+        },
+        domain=game.domain,
+        loss=game.loss,
+        parameters={name: _plain(value) for name, value in learner.plan.to_dict().items()},
+        guarantee=learner.guarantee.to_dict(),
+        guarantee_text=str(learner.guarantee),
+        versions=versions(),
         noise=describe_noise(game, learner.plan, budget),
         private=played([run[0] for run in runs], private, [run[1] for run in runs]),
         nonprivate=played([free_losses], nonprivate[None, :], [free_switches]),
@@ -265,29 +284,6 @@ def _records(game: Game, counted: NDArray[np.bool_], *flags: Flags) -> dict[str,
     }
 
 
-def _settings(
-    game: Game, budget: Budget, repeats: int, seed: int | None, **covered: int
-) -> dict[str, Any]:
-    return {
-        **budget.to_dict(), **covered, "repeats": repeats, "seed": seed,
-        **{name: _plain(value) for name, value in game.options.items()},
-        **({"chosen": game.chosen} if game.chosen else {}),
-    }  # fmt: skip
-
-
-def _stated(game: Game, learner: Any) -> dict[str, Any]:
-    """Return what both kinds of reports hold of the problem and of the private learner."""
-    guarantee = learner.guarantee
-    return {
-        "domain": game.domain,
-        "loss": game.loss,
-        "parameters": {k: _plain(v) for k, v in learner.plan.to_dict().items()},
-        "guarantee": guarantee.to_dict(),
-        "guarantee_text": str(guarantee),
-        "versions": versions(),
-    }
-
-
 def _without_noise(seed: int | None) -> Source | None:
     """Return a source for runs without privacy: some learners draw their decisions."""
     return None if seed is None else running.SeedTree(seed).child("without noise").source()
@@ -317,7 +313,7 @@ def _play(
 
     `compared` are sums of losses; averages are over the rounds that are `counted`.
     """
-    first, rounds = learner.round, len(data[0])
+    first, rounds = getattr(learner, "round", 0), len(data[0])
     beyond = np.zeros(rounds, dtype=bool)
     parts = [slice(0, rounds)] if snapshot is None else running.doubling_parts(first, rounds)
     losses = np.empty(0)
@@ -379,101 +375,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Participation):
         return value.to_dict()
     return value.tolist() if isinstance(value, np.ndarray) else value
-
-
-def fit_each(
-    build: Callable[[Source | None], Any],
-    sources: Sequence[Source | None],
-    data: tuple[Any, ...],
-    progress: Progress | None,
-) -> tuple[list[Any], tuple[float, ...], list[float]]:
-    """Fit a one-time fit for every source; return models, average losses and seconds."""
-    models, losses, seconds = [], [], []
-    for number, source in enumerate(sources):
-        begun = time.perf_counter()
-        model = build(source)
-        model.fit(*data, progress=running.share_progress(progress, number, len(sources)))
-        seconds.append(time.perf_counter() - begun)
-        models.append(model)
-        values = model.loss.batch_values(model.domain, model.theta, *data)
-        losses.append(average_over(values, counted_rounds(*data)))
-    return models, tuple(losses), seconds
-
-
-def compare_private_fit(
-    game: Game,
-    budget: Budget,
-    *,
-    repeats: int = 1,
-    seed: int | None = None,
-    progress: Step | None = None,
-    released: Callable[[Any], None] | None = None,
-) -> FitReport:
-    """Fit a one-time fit to a whole stream, and evaluate the decision that it releases.
-
-    The comparators are the same method without noise, the best possible decision, and predicting
-    zero. There are no rounds: every decision is evaluated on the records of its fit, all of which
-    it saw beforehand, so it has no regret. The report is for evaluation: it is **not private**.
-
-    Parameters
-    ----------
-    game : Game
-        From `game_of_records`; its horizon is the number of records to fit.
-    budget : Budget
-        Budget of one fit. Each repetition spends it again.
-    repeats, seed, progress, released
-        As for `compare_private`; progress is in gradients.
-
-    Returns
-    -------
-    FitReport
-
-    Raises
-    ------
-    ValueError, TypeError
-        For bad arguments.
-    CalibrationError
-        If no noise scale meets the budget.
-    """
-    started = time.perf_counter()
-    fits = positive_int("repeats", repeats, maximum=10**6)
-    root = running.root_source(seed)
-    domain, loss = game.problem
-    given = len(game.data[0])
-    count = min(given, game.horizon)
-    game, rows = replace(game, horizon=count), slice(count)
-    features, labels = (column[rows] for column in game.data)
-    tell = (lambda *_: None) if progress is None else progress
-
-    def fitted(phase: str, spent: Budget | None, *sources: Source | None) -> Any:
-        data = features, labels
-        return fit_each(partial(game.build, spent), sources, data, partial(tell, phase))
-
-    models, private, seconds = fitted("private", budget, *[root] * fits)
-    if released is not None:
-        released(models[0])
-    (free,), nonprivate, free_seconds = fitted("without noise", None, _without_noise(seed))
-    present, counted = present_labels(features, labels), game.counted[rows]
-    records = _records(
-        game,
-        counted,
-        loss._flags(domain, features, labels),
-        {"missing": ~np.isfinite(features)},
-        {key: flags[rows] for key, flags in game.nonprivate_flags.items()},
-    )
-    return FitReport(
-        stream={**game.stream, "rounds": count},
-        settings=_settings(game, budget, fits, seed, records=count),
-        **_stated(game, models[0]),
-        private=private,
-        nonprivate=nonprivate,
-        best_fixed=game.comparators(rows, free).fixed,
-        zero=totals(constant_losses(loss, 0.0, present), counted),
-        timing={
-            "private_seconds": seconds,
-            "nonprivate_seconds": free_seconds[0],
-            "total_seconds": time.perf_counter() - started,
-        },
-        rows={"skipped": 0, "played": count, "beyond_horizon": given - count},
-        nonprivate_records=records,
-    )

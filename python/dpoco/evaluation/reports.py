@@ -14,7 +14,7 @@ import numpy as np
 
 __all__ = ["Report", "summarise"]
 
-SCHEMA, FIT_SCHEMA = "dpoco.run-report/1", "dpoco.fit-report/1"
+SCHEMA = "dpoco.run-report/1"
 Self = TypeVar("Self", bound="Report")
 
 
@@ -189,29 +189,7 @@ class Curves:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class PlayedReport(Report):
-    """Base of reports on a private learner: see `RunReport`."""
-
-    _beside: ClassVar[tuple[str, ...]] = ("summary",)
-    stream: dict[str, Any]
-    settings: dict[str, Any]
-    domain: dict[str, Any]
-    loss: dict[str, Any]
-    parameters: dict[str, Any]
-    guarantee: dict[str, Any]
-    guarantee_text: str
-    best_fixed: dict[str, Any]
-    versions: dict[str, str]
-    timing: dict[str, Any]
-    rows: dict[str, int] = field(default_factory=dict)
-    nonprivate_records: dict[str, Any] = field(default_factory=dict)
-
-    def _about(self) -> str:
-        return f"on {self.stream.get('name')!r}, {self.stream.get('rounds')} rounds"
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class RunReport(PlayedReport):
+class RunReport(Report):
     """A private learner and its comparators on one stream; not private.
 
     Every field except `timing` is a function of the stream, the settings and the seed.
@@ -221,7 +199,8 @@ class RunReport(PlayedReport):
     stream : dict
         Public facts: name, rounds, dimension, names, source, scaling.
     settings : dict
-        Every argument as passed; ``seed`` is None for operating-system entropy.
+        Every argument as passed; ``seed`` is None for operating-system entropy. A one-time fit has
+        ``records`` in place of ``horizon``.
     domain, loss, parameters, guarantee : dict
         As written by their ``to_dict``; ``from_dict`` of each restores them.
     guarantee_text : str
@@ -261,6 +240,19 @@ class RunReport(PlayedReport):
     """
 
     schema: ClassVar[str] = SCHEMA
+    _beside: ClassVar[tuple[str, ...]] = ("summary",)
+    stream: dict[str, Any]
+    settings: dict[str, Any]
+    domain: dict[str, Any]
+    loss: dict[str, Any]
+    parameters: dict[str, Any]
+    guarantee: dict[str, Any]
+    guarantee_text: str
+    best_fixed: dict[str, Any]
+    versions: dict[str, str]
+    timing: dict[str, Any]
+    rows: dict[str, int] = field(default_factory=dict)
+    nonprivate_records: dict[str, Any] = field(default_factory=dict)
     noise: dict[str, Any]
     private: PlayedRuns
     nonprivate: PlayedRuns
@@ -269,6 +261,9 @@ class RunReport(PlayedReport):
     first_round: int = 0
     others: tuple[dict[str, Any], ...] = ()
     accuracy: dict[str, Any] = field(default_factory=dict)
+
+    def _about(self) -> str:
+        return f"on {self.stream.get('name')!r}, {self.stream.get('rounds')} rounds"
 
     @property
     def rounds(self) -> int:
@@ -288,63 +283,5 @@ class RunReport(PlayedReport):
             "nonprivate": self.nonprivate.summary(),
             "best_fixed_average_loss": self.best_fixed["average_loss"],
             "best_constant_average_loss": self.best_constant["average_loss"],
-            "price_of_privacy": self.price_of_privacy,
-        }
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class FitReport(PlayedReport):
-    """Private fits to a whole data set and their comparators; not private.
-
-    Every loss is the average over the records of the fit, clipped as a learner clips them. The
-    report does not measure how a decision performs on new records. Every field except `timing` is a
-    function of the stream, the settings and the seed.
-
-    Attributes
-    ----------
-    stream : dict
-        Public facts: name, rounds (here records), dimension, names, source, scaling.
-    settings : dict
-        Every argument as passed; ``seed`` is None for operating-system entropy.
-    domain, loss, parameters, guarantee : dict
-        As written by their ``to_dict``; ``from_dict`` of each restores them.
-    guarantee_text : str
-        The guarantee of one fit in words, with its conditions and proof.
-    private, nonprivate : tuple of float
-        Average loss of every fit, with and without noise.
-    best_fixed : dict
-        The best decision: ``average_loss``, ``total_loss``, the solution and its certificate.
-    zero : dict
-        ``average_loss`` and ``total_loss`` of predicting zero for every record.
-    versions : dict
-        Versions of this library, NumPy and Python.
-    timing : dict
-        Seconds.
-    rows, nonprivate_records : dict
-        As in `RunReport`.
-    """
-
-    schema: ClassVar[str] = FIT_SCHEMA
-    private: tuple[float, ...]
-    nonprivate: tuple[float, ...]
-    zero: dict[str, Any]
-
-    def __post_init__(self) -> None:
-        if not (self.private and self.nonprivate):
-            raise ValueError("private and nonprivate need one entry a fit, at least one")
-
-    @property
-    def price_of_privacy(self) -> float:
-        """Median average loss of the private fits minus that of the same without noise."""
-        return statistics.median(self.private) - statistics.median(self.nonprivate)
-
-    def summary(self) -> dict[str, Any]:
-        """Return the main numbers: average losses of all players."""
-        return {
-            "records": self.stream["rounds"],
-            "private": summarise(self.private),
-            "nonprivate_average_loss": statistics.median(self.nonprivate),
-            "best_fixed_average_loss": self.best_fixed["average_loss"],
-            "zero_average_loss": self.zero["average_loss"],
             "price_of_privacy": self.price_of_privacy,
         }

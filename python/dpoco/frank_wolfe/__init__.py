@@ -13,9 +13,9 @@ from __future__ import annotations
 from dpoco.accounting.polyhedral_frank_wolfe import PolyhedralFrankWolfeParameters
 from dpoco.accounting.sufficient_statistics import SufficientStatisticsParameters
 from dpoco.accounting.tree_frank_wolfe import TreeFrankWolfeParameters
-from dpoco.frank_wolfe._online import PolyhedralFrankWolfe, TreeFrankWolfe, model_settings
+from dpoco.frank_wolfe._online import PolyhedralFrankWolfe, TreeFrankWolfe
 from dpoco.frank_wolfe._sufficient_statistics import SufficientStatistics
 
 __all__ = ["PolyhedralFrankWolfe", "PolyhedralFrankWolfeParameters", "SufficientStatistics",
-           "SufficientStatisticsParameters", "TreeFrankWolfe", "TreeFrankWolfeParameters",
-           "model_settings"]  # fmt: skip
+           "SufficientStatisticsParameters", "TreeFrankWolfe",
+           "TreeFrankWolfeParameters"]  # fmt: skip

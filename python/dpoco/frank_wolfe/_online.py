@@ -12,7 +12,7 @@ from dpoco import _core, domains, losses
 from dpoco import _literals as literals
 from dpoco._validation import FloatArray, float_array
 from dpoco.accounting import Budget, polyhedral_frank_wolfe, tree_frank_wolfe
-from dpoco.accounting.leaf_bounds import L1Geometry, enforced_leaf_bounds
+from dpoco.accounting.leaf_bounds import L1Geometry
 from dpoco.accounting.polyhedral_frank_wolfe import PolyhedralFrankWolfeParameters
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.accounting.tree_frank_wolfe import TreeFrankWolfeParameters
@@ -20,11 +20,8 @@ from dpoco.domains import Domain
 from dpoco.learning.choice import UPDATES, Candidate, RecordProblem
 from dpoco.learning.participation import Participation
 from dpoco.learning.record_learner import RecordLearner
-from dpoco.mechanisms import clipper_of, continual_sum_settings, sum_entries
-from dpoco.privacy.mechanisms.base import Mechanism, Nothing
-from dpoco.privacy.mechanisms.bounds import GlmGradient
+from dpoco.mechanisms import sum_entries
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
-from dpoco.privacy.mechanisms.selections import Selections, VertexScores
 from dpoco.random import Source
 
 
@@ -38,53 +35,10 @@ def start_in(domain: Domain, start: Any) -> FloatArray:
     return point
 
 
-def model_settings(
-    domain: Domain,
-    loss: losses.Loss,
-    mechanism: Mechanism,
-    parameters: Any,
-    claim: _core.Claim,
-) -> tuple[_core.RecordClipper, dict[str, Any], Any]:
-    """Return the clipper of records, and what a compiled model and its noise are built from.
-
-    `claim` is the stream of the noise. Privacy relies on the mechanism, which without noise states
-    nothing about the domain except whether it is a single point.
-    """
-    p, leaf = parameters, enforced_leaf_bounds(loss, parameters)
-    model = {
-        "rounds": p.horizon,
-        "batch": p.batch,
-        "leaf_scalar_bound": leaf.slope or 0.0,
-        "step_scale": getattr(p, "step_scale", 1.0),
-        "published_weights": p.weights == "paper",
-    }
-    if isinstance(mechanism, GaussianSum):
-        summand = mechanism.summand
-        slope = summand.slope if isinstance(summand, GlmGradient) else 0.0
-        model |= {"batch": mechanism.batch, "leaf_scalar_bound": slope}
-        return clipper_of(summand), model, continual_sum_settings(mechanism, claim)
-    bounds = leaf.bound, leaf.bound_l2
-    noise = {"selector": p.selector, "scale": 0.0, "exponent": p.exponent}
-    sizes = [0.0 if isinstance(mechanism, Nothing) else np.inf] * 3
-    if isinstance(mechanism, Selections):
-        scores = mechanism.scores
-        assert isinstance(scores, VertexScores)
-        bounds = scores.leaf, scores.leaf_l2
-        model |= {"batch": scores.batch, "published_weights": scores.offset == 1}
-        model["leaf_scalar_bound"] = scores.slope if loss.glm else 0.0
-        noise = {name: getattr(mechanism, name) for name in ("scale", "exponent")}
-        noise["selector"] = mechanism.law
-        sizes = [scores.diameter_l1, scores.diameter_l2, scores.diameter_max]
-    noise |= dict(zip(("diameter_l1", "diameter_l2", "diameter_linf"), sizes, strict=True))
-    clipper = _core.RecordClipper(domain.dimension, bounds[0], np.inf, bounds[1])
-    return clipper, model, {**noise, **claim}
-
-
 class LeafLearner(RecordLearner):
     """Base of the learners that step towards vertices, along clipped gradients."""
 
     _noise: ClassVar[str] = "fresh"
-    _rule: ClassVar[str]  # how data reach decisions: by a "sum", or by a "selection"
 
     def _set_up(
         self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: _core.Claim
@@ -101,14 +55,12 @@ class LeafLearner(RecordLearner):
 
     def _build_engine(self, claim: _core.Claim) -> _core.FrankWolfe:
         """Return a compiled learner in round 0 on the stream of `claim`."""
-        clipper, model, noise = model_settings(
-            self._domain, self._loss, self._mechanism, self._plan, claim
-        )
         return _core.FrankWolfe(
             self._arguments["domain"]._engine,
             self._loss._glm_engine,
-            clipper,
-            {**model, self._rule: noise},
+            self._mechanism,
+            self._accountant.tuning(self._plan),
+            claim,
             np.array(self._start),
         )
 
@@ -201,7 +153,6 @@ class TreeFrankWolfe(LeafLearner):
     plan: TreeFrankWolfeParameters
     _mechanism: GaussianSum
     _accountant: ClassVar[ModuleType] = tree_frank_wolfe
-    _rule = "sum"
 
     def __init__(
         self,
@@ -322,7 +273,6 @@ class PolyhedralFrankWolfe(LeafLearner):
 
     plan: PolyhedralFrankWolfeParameters
     _accountant: ClassVar[ModuleType] = polyhedral_frank_wolfe
-    _rule = "selection"
 
     def __init__(
         self,

@@ -19,7 +19,11 @@ from dpoco.privacy.records import Description
 from dpoco.random import Source
 
 # Engines that read their description: nothing is left to compare.
-_READERS = (_core.NoisyFtrl, _core.NoisyNewton, _core.PrefixHedge, _core.LinUcb)
+_READERS = (
+    _core.NoisyFtrl, _core.NoisyNewton, _core.PrefixHedge, _core.LinUcb, _core.FrankWolfe,
+    _core.HighDimensionalBandit, _core.CoupledRegularizedLeader,
+    _core.ContinuousMultiplicativeWeights,
+)  # fmt: skip
 
 
 def _check_held(what: str, said: Any, held: Any) -> None:

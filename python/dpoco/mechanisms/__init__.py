@@ -9,10 +9,9 @@ from dpoco.mechanisms._mechanisms import (
     ContinualSum,
     NoisyMax,
     clipper_of,
-    continual_sum_settings,
     sum_entries,
 )
 
 __all__ = ["AboveThreshold", "AboveThresholdParameters", "ContinualSum",
            "NoisyMax", "NoisyMaxParameters", "clipper_of",
-           "continual_sum_settings", "sum_entries"]  # fmt: skip
+           "sum_entries"]  # fmt: skip

@@ -30,7 +30,7 @@ from dpoco.learning.calibrated import Certified
 from dpoco.learning.participation import Participation
 from dpoco.learning.state import is_own
 from dpoco.privacy.mechanisms.bounds import ClippedVector, FeatureSummand, Summand
-from dpoco.privacy.mechanisms.factorisations import Buffered, Normalised, SquareRoot
+from dpoco.privacy.mechanisms.factorisations import Buffered, SquareRoot
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.mechanisms.selections import Selections, ThresholdTests
 from dpoco.random import Source
@@ -53,31 +53,6 @@ class Mechanism(Certified):
         facts = self._fixed(plan) if isinstance(plan, Plan) else vars(plan)
         shown = ", ".join(f"{name}={facts[name]!r}" for name in self._shown)
         return f"{type(self).__name__}({shown})\n  {self._guarantee!r}"
-
-
-def continual_sum_settings(total: GaussianSum, claim: _core.Claim) -> _core.SumSettings:
-    """Return the arguments of a compiled continual sum (for mechanisms and learners)."""
-    factor = total.factorisation
-    settings: _core.SumSettings = {
-        "dimension": max(total.summand.size, 1),
-        "horizon": max(total.pushes, 1),
-        "order": total.order,
-        "scale": total.scale,
-        "grid": total.grid,
-        "limit": float(total.limit),
-        "method": "toeplitz" if isinstance(factor, SquareRoot) else "tree",
-        "key": claim["key"],
-        "stream": claim["stream"],
-    }
-    if isinstance(factor, Buffered):
-        settings |= {
-            "method": "blt", "omega": list(factor.weights), "decay": list(factor.decay)
-        }  # fmt: skip
-    if isinstance(factor, Normalised):
-        settings |= {
-            "method": "blt_normalised", "ends": list(factor.ends), "levels": list(factor.levels)
-        }  # fmt: skip
-    return settings
 
 
 def sum_entries(total: GaussianSum) -> dict[str, float]:

@@ -23,14 +23,7 @@ from dpoco.accounting.coupled_regularized_leader import CoupledRegularizedLeader
 from dpoco.learning.participation import Participation
 from dpoco.learning.record_learner import Asks, RecordLearner
 from dpoco.learning.tickets import Ticket
-from dpoco.privacy.mechanisms.coupled_draws import (
-    Anchored,
-    CoupledDraws,
-    Dartboard,
-    GibbsDraw,
-    TiltedMinimum,
-    Window,
-)
+from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws, GibbsDraw
 from dpoco.random import Source
 
 
@@ -88,23 +81,6 @@ class CoupledLearner(RecordLearner):
         if isinstance(self._loss, losses.LinearLoss):
             return super()._entries()
         return super()._entries() | {"second derivatives": float(self._domain.dimension) ** 2}
-
-    def _rule_settings(self, claim: _core.Claim) -> _core.CoupledSettings:
-        """Return what both engines are built from."""
-        drawn, keep = self._mechanism, self._mechanism.keep
-        width = keep.width if isinstance(keep, Anchored) else 0.0
-        return {
-            "rounds": drawn.rounds,
-            "lipschitz": drawn.losses.lipschitz,
-            "smoothness": drawn.losses.smoothness,
-            "block": drawn.block,
-            "forced_switch": keep.forced,
-            "max_switches": drawn.cap,
-            "coupling": keep.kind,
-            "clip_high": keep.high if isinstance(keep, Window) else width,
-            "clip_low": keep.low if isinstance(keep, Window) else width,
-            **claim,
-        }
 
     def _loss_settings(self) -> dict[str, Any]:
         """Return what the compiled sum of losses is built from."""
@@ -346,24 +322,17 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
         )  # fmt: skip
 
     def _build_engine(self, claim: _core.Claim) -> _core.ContinuousMultiplicativeWeights:
-        p, draw, keep = self.plan, self._mechanism.draw, self._mechanism.keep
-        assert isinstance(draw, GibbsDraw)
+        p = self.plan
         planes, proposals = continuous_multiplicative_weights.exact_work(p)
-        settings: _core.GibbsSettings = {
-            **self._rule_settings(claim),
-            "inverse_temperature": draw.inverse_temperature,
-            "regularization": draw.regularization,
-            "exact_only": draw.tolerance == 0.0,
-            "sampler_tolerance": draw.tolerance or 1e-12,
+        tuning = {
+            "anchors": p.anchors,
+            "clip_error": _clip_error(p),
             "chain": p.sampler if p.sampler in CHAINS else "automatic",
             "most_planes": planes,
             "most_proposals": proposals,
-            "factor_range": keep.span if isinstance(keep, Dartboard) else 0.0,
-            "anchors": p.anchors,
-            "clip_error": _clip_error(p),
         }
         return _core.ContinuousMultiplicativeWeights(
-            self._domain._engine, self._loss_settings(), settings
+            self._domain._engine, self._loss_settings(), self._mechanism, tuning, claim
         )
 
 
@@ -475,17 +444,11 @@ class CoupledRegularizedLeader(CoupledLearner):
         )  # fmt: skip
 
     def _build_engine(self, claim: _core.Claim) -> _core.CoupledRegularizedLeader:
-        p, draw = self.plan, self._mechanism.draw
-        assert isinstance(draw, TiltedMinimum)
-        settings: _core.LeaderSettings = {
-            **self._rule_settings(claim),
-            "step_size": draw.step,
-            "noise_scale": draw.noise,
-            "noise_growth": draw.step == math.inf,
-            "barrier_weight": p.barrier_weight,
-            "strong_convexity": p.strong_convexity,
-        }
-        return _core.CoupledRegularizedLeader(self._domain._engine, self._loss_settings(), settings)
+        p = self.plan
+        tuning = {"barrier_weight": p.barrier_weight, "strong_convexity": p.strong_convexity}
+        return _core.CoupledRegularizedLeader(
+            self._domain._engine, self._loss_settings(), self._mechanism, tuning, claim
+        )
 
 
 def _clip_error(p: ContinuousMultiplicativeWeightsParameters) -> float:

@@ -9,7 +9,7 @@ round that they are for.
 
 from __future__ import annotations
 
-from dpoco.plotting._comparison import plot_comparison, plot_fit_report
+from dpoco.plotting._comparison import plot_comparison
 from dpoco.plotting._drawing import STYLE, new_figure
 from dpoco.plotting._privacy import plot_audit, plot_noise, plot_privacy
 from dpoco.plotting._runs import (
@@ -21,6 +21,6 @@ from dpoco.plotting._runs import (
     plot_switches,
 )
 
-__all__ = ["STYLE", "new_figure", "plot_audit", "plot_comparison", "plot_decisions",
-           "plot_fit_report", "plot_loss", "plot_noise", "plot_prequential", "plot_privacy",
-           "plot_regret", "plot_run_report", "plot_switches"]  # fmt: skip
+__all__ = ["STYLE", "new_figure", "plot_audit", "plot_comparison", "plot_decisions", "plot_loss",
+           "plot_noise", "plot_prequential", "plot_privacy", "plot_regret", "plot_run_report",
+           "plot_switches"]  # fmt: skip

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import statistics
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpoco._validation import choice
-from dpoco.evaluation import Comparison, FitReport
+from dpoco.evaluation import Comparison
 from dpoco.plotting import _drawing as drawing
 
 if TYPE_CHECKING:
@@ -155,50 +154,3 @@ def _draw_bounds(
             label=label,
         )  # fmt: skip
         label = None
-
-
-def plot_fit_report(report: FitReport, *, ax: Axes | None = None) -> Axes:
-    """Draw the average loss of every private fit, beside its comparators.
-
-    Parameters
-    ----------
-    report : FitReport
-        From `dpoco.evaluation.compare_private_fit`.
-    ax : matplotlib Axes, optional
-        Default: axes of a new figure.
-
-    Returns
-    -------
-    Axes
-        There is one row per player, with a mark for each fit and their median in figures.
-
-    Raises
-    ------
-    ImportError
-        Without matplotlib.
-    """
-    rows = {
-        drawing.PRIVATE: report.private,
-        f"same method {drawing.NONPRIVATE}": report.nonprivate,
-        drawing.BEST_FIXED: (report.best_fixed["average_loss"],),
-        "predicting zero": (report.zero["average_loss"],),
-    }
-    axes = drawing.axes_for(ax, 3.2)
-    for index, values in enumerate(rows.values()):
-        axes.plot(
-            values, [index] * len(values), color=drawing.look(index)[0], linestyle="none",
-            marker=drawing.MARKERS[index], markersize=7, alpha=0.6 if len(values) > 1 else 1.0,
-        )  # fmt: skip
-        axes.annotate(
-            drawing.short(statistics.median(values)), (max(values), index), xytext=(9, 0),
-            textcoords="offset points", va="center", fontsize="small",
-        )  # fmt: skip
-    axes.axvline(report.best_fixed["average_loss"], color=drawing.GREY, linewidth=0.8, zorder=1)
-    axes.set_yticks(range(len(rows)), list(rows))
-    axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.margins(x=0.15)
-    axes.set_xlabel("average loss on the records of the fit")
-    promised, fits = report.guarantee, len(report.private)
-    title = f"{drawing.plain(report.stream['name'])}: {report.stream['rounds']:,} records, "
-    title += f"epsilon = {promised['epsilon']:.3g}" + (f", {fits} fits" if fits > 1 else "")
-    return drawing.finish(axes, "", title)

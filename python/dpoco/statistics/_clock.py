@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,10 @@ class Clock:
             self.every = None
         if self.every is None:
             raise ValueError(f"every must be a length of time such as '1h'; got {every!r}")
+        try:
+            self._pandas.Timestamp(0) + self.every
+        except (OverflowError, self._pandas.errors.OutOfBoundsDatetime):
+            raise ValueError(f"every is longer than pandas' calendar; got {every!r}") from None
         self._bounds = np.empty(0, dtype=np.int64)
         self._first = 0  # number of the interval that begins at the first of these bounds
         self._zone: Any = None
@@ -115,6 +120,18 @@ class Clock:
             self.intervals(self._bounds[-1:])
         begin, end = (self._stamp(int(bound)) for bound in self._bounds[at : at + 2])
         return begin.isoformat(), end.isoformat()
+
+    def end(self, interval: int, time: Any) -> tuple[tuple[type, ...], Any]:
+        """Return the end of an interval, and the types of times that are compared with it as such.
+
+        They are the type of `time` if that is a datetime; there are none for texts.
+        """
+        if not isinstance(time, datetime) or (time.tzinfo is None) != (self._zone is None):
+            return (), None
+        end = self._pandas.Timestamp(self.bounds(interval)[1])
+        if type(time) is datetime:
+            end = end.floor("us").to_pydatetime(warn=False)
+        return (type(time),), end
 
     def forget(self, interval: int) -> None:
         """Drop the boundaries before an interval: they are not asked for again."""

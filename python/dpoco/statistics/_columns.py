@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco import _core
 from dpoco._validation import FloatArray, is_missing, number
 from dpoco.statistics._layout import Column, Layout
 from dpoco.statistics._statistics import Name
@@ -28,6 +29,14 @@ class Reader:
         self._columns = layout.columns
         self._codes = [_codes_by_value(column.values) for column in layout.columns]
         self._by = [(name, _codes_by_value(values), len(values) + 1) for name, values in layout.by]
+
+    def recorder(self, room: int) -> _core.Recorder:
+        """Return what takes single records of the usual types, at most `room` at once."""
+        columns = [
+            (column.name, None if column.values is None else codes)
+            for column, codes in zip(self._columns, self._codes, strict=True)
+        ]
+        return _core.Recorder(columns, [(name, codes) for name, codes, _ in self._by], room)
 
     def record(self, record: Mapping[str, Any]) -> tuple[list[float], int]:
         """Return the numbers of a record, and the code of its group.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import struct
-from array import array
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -225,8 +224,12 @@ class Monitor(Stateful):
         widths = [view.intervals for view in self._views if isinstance(view, Last)]
         self._past: deque[FloatArray] = deque(maxlen=max(widths, default=1))
         self._faded = {v: np.zeros(size) for v in self._views if isinstance(v, HalfLife)}
-        self._numbers = array("d")
-        self._codes: list[int] = []
+        quick = self._every is None and self._part.limiter is None
+        self._recorder = self._part.reader.recorder(_BUFFERED if quick else 0)
+        self._take = self._recorder.take
+        self._untimed = self._clock is None
+        self._stamps: tuple[type, ...] = ()  # types of times that `_ending` is compared with
+        self._ending: Any = None
         self._people: list[Person] = []
         self.position: Any = None
 
@@ -267,19 +270,28 @@ class Monitor(Stateful):
         HorizonExceeded
             If the record lies behind the last interval; nothing is counted or drawn.
         """
+        # Most records: of plain types, in the running interval, of nobody who is limited.
+        if (
+            person is None
+            and (self._untimed if time is None else self._is_running(time))
+            and not self._suspended
+            and self._take(record)
+        ):
+            return []
         numbers, code = self._part.reader.record(record)
         self._part.check_person(person is not None)
         if self._part.limiter is not None:
             self._part.limiter.check(person)
         interval = self._find_interval(time)
         ended = self._close(interval)
-        self._numbers.extend(numbers)
-        self._codes.append(code)
+        if self._recorder.size >= _BUFFERED:
+            self._flush()
+        self._recorder.enter(numbers, code)
+        if self._clock is not None and not self._stamps:
+            self._stamps, self._ending = self._clock.end(self.round, time)
         if person is not None:
             self._people.append(person)
-        if len(self._codes) >= _BUFFERED:
-            self._flush()
-        if self._every is not None and self._part.records + len(self._codes) >= self._every:
+        if self._every is not None and self._part.records + self._recorder.size >= self._every:
             ended.append(self._end())
         return ended
 
@@ -404,11 +416,18 @@ class Monitor(Stateful):
         if (time is None) != (self._clock is None):
             raise TypeError("time is for intervals by the clock, which need it")
         interval = self.round
-        if self._clock is not None:
+        if self._clock is not None and not self._is_running(time):
             found = int(self._clock.intervals(self._clock.times([time]))[0])
             interval = max(interval, found)
         self._check_left(interval)
         return interval
+
+    def _is_running(self, time: Any) -> bool:
+        """Return whether a time is seen at a glance to lie in the running interval, or before."""
+        try:
+            return time.__class__ in self._stamps and bool(time < self._ending)
+        except TypeError:  # times with a zone among times without: refused elsewhere
+            return False
 
     def _find_intervals(self, records: Any, time: Any, count: int) -> NDArray[np.int64]:
         """Return the interval of each record, not decreasing, shape (count,)."""
@@ -422,7 +441,7 @@ class Monitor(Stateful):
                 raise ValueError(f"time must have shape ({count},); got {times.shape}")
             found = np.maximum.accumulate(np.maximum(self._clock.intervals(times), first))
         elif self._every is not None:
-            done = self._part.records + len(self._codes)
+            done = self._part.records + self._recorder.size
             found = first + (done + np.arange(count)) // self._every
         if count:
             self._check_left(int(found[-1]))
@@ -445,17 +464,15 @@ class Monitor(Stateful):
 
     def _flush(self) -> None:
         """Add up the records that `add` has taken."""
-        count = len(self._codes)
+        count = self._recorder.size
         if count == 0:
             return
         digests = b""
         if self._part.limiter is not None:
             digests = self._part.limiter.digests(self._people, count)
-        rows = np.frombuffer(self._numbers, dtype=np.float64).reshape(count, -1)
-        columns = [np.ascontiguousarray(column) for column in rows.T]
-        codes = np.array(self._codes, dtype=np.int32) if self._layout.by else None
+        columns, codes = self._recorder.flush()
         self._part.add(self.round, columns, codes, digests, count)
-        self._numbers, self._codes, self._people = array("d"), [], []
+        self._people = []
 
     def _sibling(self, claim: _core.Claim) -> Monitor:
         sibling = type(self).__new__(type(self))
@@ -494,9 +511,10 @@ class Monitor(Stateful):
         self._check_left(self.round)
         self._flush()
         interval = self.round
-        cells = self._part.tally(interval).cells
-        np.clip(cells, -self._limit, self._limit, out=cells)
-        total: FloatArray = self._engine.push(cells * self._layout.grid)
+        total: FloatArray = self._engine.push(self._part.end(interval, self._limit))
+        self._stamps = ()
+        if interval + 1 >= self._horizon:
+            self._recorder.close()
         vectors = {view_name(view): self._compute_view(view, total) for view in self._views}
         self._past.append(total)
         begin, end = (None, None) if self._clock is None else self._clock.bounds(interval)
@@ -552,12 +570,17 @@ class Monitor(Stateful):
 
     # -- state ------------------------------------------------------------------------------------
 
+    def resume(self) -> None:
+        """Activate an unpickled copy, or one inherited through fork: see `Stateful.resume`."""
+        super().resume()
+        self._recorder.adopt()
+
     def clone(self) -> Monitor:
         """Return an unstarted monitor with the same arguments and its own noise."""
         return type(self)(**self._arguments)
 
     def _is_started(self) -> bool:
-        return self.round > 0 or self._part.records > 0 or bool(self._codes)
+        return self.round > 0 or self._part.records > 0 or self._recorder.size > 0
 
     def _header(self) -> dict[str, Any]:
         a = self._arguments
@@ -639,6 +662,8 @@ class Monitor(Stateful):
             rows = faded.view(np.float64).reshape(len(self._faded), size)
             self._faded = dict(zip(self._faded, rows, strict=True))
             self.position = words["position"]
+            if self.round >= self._horizon:
+                self._recorder.close()
         except StateError:
             raise
         except Exception as error:
@@ -652,6 +677,9 @@ def _checked_views(views: Sequence[View], releases: int | None) -> tuple[View, .
     )
     if not found or not known or len(set(found)) < len(found):
         raise ValueError("views must be 'interval', 'total', Last(n) or HalfLife(n), each once")
+    longest = max((view.intervals for view in found if isinstance(view, Last)), default=0)
+    if releases is not None and longest > releases:
+        raise ValueError(f"the view 'last {longest}' is longer than all {releases} intervals")
     if releases is None and "total" in found:
         raise ValueError("the noise of totals grows without end: pass releases, or another view")
     return found  # type: ignore[return-value]

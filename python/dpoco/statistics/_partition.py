@@ -157,6 +157,19 @@ class Partition:
         found = Tally(tally.interval, self.cells, self.records).merge(tally)
         self.cells, self.records = found.cells, found.records
 
+    def end(self, interval: int, limit: int) -> FloatArray:
+        """Return the sums of an interval, each kept within `limit` grids, and begin with the next.
+
+        Parameters
+        ----------
+        interval : int
+            Number of the interval that ends.
+        limit : int
+            What noise is planned for, in multiples of the grid.
+        """
+        self.records, self._interval = 0, interval + 1
+        return self._tally.take(self.cells, limit, self._made_of[0].grid)
+
     def tally(self, interval: int | None = None) -> Tally:
         """Return the sums of the running interval, and begin with the next.
 

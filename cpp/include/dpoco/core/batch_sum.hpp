@@ -15,7 +15,7 @@
 namespace dpoco {
 
 // Public lengths of batches: constant, or growing with the rounds before.
-enum class Growth : std::uint8_t { none, root, quarter };
+enum class Growth : std::uint8_t { none, root, quarter, three_tenths };
 struct Batches {
   std::uint64_t first = 1;
   Growth growth = Growth::none;
@@ -27,6 +27,8 @@ struct Batches {
         return std::max(first, std::min(start / 10, root(4 * start)));
       case Growth::quarter:
         return std::max(first, start / 4);
+      case Growth::three_tenths:
+        return longer(start);
       case Growth::none:
         break;
     }
@@ -35,6 +37,14 @@ struct Batches {
   bool single() const noexcept { return first == 1 && growth == Growth::none; }
 
  private:
+  // Each batch is 1.3 times as long as the one before, rounded down: that after `start` rounds.
+  std::uint64_t longer(std::uint64_t start) const noexcept {
+    auto length = static_cast<double>(first);
+    for (std::uint64_t end = 0; end < start; length *= 1.3) {
+      end += static_cast<std::uint64_t>(length);
+    }
+    return static_cast<std::uint64_t>(length);
+  }
   static std::uint64_t root(std::uint64_t n) noexcept {  // rounded down
     auto r = static_cast<std::uint64_t>(std::sqrt(static_cast<double>(n)));
     while (r * r > n) --r;

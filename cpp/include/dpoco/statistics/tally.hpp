@@ -51,6 +51,9 @@ class Tally {
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] std::size_t columns() const noexcept { return columns_; }
   void add(const Columns& records, std::span<std::int64_t> cells) const;
+  // Moves what was added to `out`, every cell kept within +-limit and times `grid`; cells become 0.
+  void take(std::span<std::int64_t> cells, std::int64_t limit, double grid,
+            std::span<double> out) const;
 
  private:
   std::vector<Block> blocks_;

@@ -177,10 +177,16 @@ def either(*parts: Loss) -> Loss:
     """Return what parts cost of which a record meets one; the tails of all are charged.
 
     The caller must know that which part it is was fixed in advance, or that every part's curve
-    holds given any past.
+    holds given any past. Of Gaussian losses the largest is the worst, and of either of either the
+    worst of all.
     """
-    bare = tuple(p.bare for p in parts)
-    ideal = bare[0] if len(set(bare)) == 1 else Either(bare)
+    apart = [
+        one for p in parts for one in (p.bare.parts if isinstance(p.bare, Either) else [p.bare])
+    ]
+    bells = [one for one in apart if isinstance(one, Gaussian)]
+    others = dict.fromkeys(one for one in apart if not isinstance(one, Gaussian))
+    bare = (*others, *([max(bells, key=lambda one: one.mu)] if bells else []))
+    ideal = bare[0] if len(bare) == 1 else Either(bare)
     return with_tails(ideal, _added(p.mass for p in parts))
 
 

@@ -21,11 +21,13 @@ def kinds() -> tuple[type[Mechanism], ...]:
     from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws
     from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
     from dpoco.privacy.mechanisms.local_report import LocalReport
+    from dpoco.privacy.mechanisms.range_search import RangeSearch
     from dpoco.privacy.mechanisms.selections import Selections, ThresholdTests
     from dpoco.privacy.mechanisms.tracker_draws import TrackerDraws
 
     return (Declared, Nothing, Open, BatchRelease, Selections,
-            ThresholdTests, LocalReport, TrackerDraws, CoupledDraws, GaussianSum)  # fmt: skip
+            ThresholdTests, LocalReport, TrackerDraws, CoupledDraws, GaussianSum,
+            RangeSearch)  # fmt: skip
 
 
 def read_mechanism(record: Any) -> Mechanism:

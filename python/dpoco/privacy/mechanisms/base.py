@@ -23,6 +23,7 @@ __all__ = ["LEMMAS", "Declared", "Mechanism", "Nothing", "Open", "Parts", "centr
 LEMMAS = {
     "epoch_selector": ("instances", "everyone"),
     "high_dimensional_bandit": ("one_of", "others"),
+    "ranges": ("one_of", "everyone"),
     "shift_detector": ("instances", "everyone"),
 }
 
@@ -181,8 +182,9 @@ class Parts(Mechanism):
 
     @property
     def reacting(self) -> bool:
-        """Whether they are arms, of whom this is proved."""
-        return self.forced is not None and all(part.reacting for part in self.parts)
+        """Whether they are arms or parts of a stream, of which this is proved."""
+        proved = self.forced is not None or self.lemma == "ranges"
+        return proved and all(part.reacting for part in self.parts)
 
     @property
     def promised(self) -> bool:
@@ -208,13 +210,15 @@ class Parts(Mechanism):
         Raises
         ------
         ValueError
-            For several rounds of a person, which may meet several parts, unless these are arms.
+            For several rounds of a person, which may meet several parts, unless these are arms, or
+            parts of a stream one after the other.
         """
         if self.lemma:
             check_view(near, LEMMAS[self.lemma][1])
         if self.how == "instances":
             return self._of_instances(near)
-        if self.how == "one_of" and near.rounds > 1:
+        several = self.how == "one_of" and near.rounds > 1
+        if several and self.lemma != "ranges":
             if self.forced is None or len(set(self.parts)) > 1:
                 raise ValueError("several rounds in several parts: nothing is proved of these")
             one = self.parts[0].loss(replace(near, rounds=1, separation=1))
@@ -225,7 +229,7 @@ class Parts(Mechanism):
         known = [each for each in losses if each is not None]
         if len(known) < len(losses):
             return None
-        return together(*known) if self.how == "together" else either(*known)
+        return together(*known) if several or self.how == "together" else either(*known)
 
     def _of_instances(self, near: Neighbours) -> Loss | None:
         """Return the loss of one instance, for each round of a person once more."""

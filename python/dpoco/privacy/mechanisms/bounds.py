@@ -18,12 +18,12 @@ from dpoco.privacy.neighbours import Neighbours
 from dpoco.privacy.records import Description, limits
 
 # fmt: off
-__all__ = ["AnySummand", "CentredLosses", "ClippedVector", "ClippedVectors", "GlmGradient",
+__all__ = ["ROUNDING", "CentredLosses", "ClippedVector", "ClippedVectors", "GlmGradient",
            "GradientAndCurvature", "IntervalTotals", "NetDifferences", "SecondMoments", "Summand"]
 # fmt: on
 
 # Where means or transforms are taken in double precision: more than what that adds to a distance.
-_ROUNDING = 1.0 + 1e-12
+ROUNDING = 1.0 + 1e-12
 _NO_LIMIT = 1e140  # more than any difference of finite losses that a learner can use
 
 
@@ -125,7 +125,7 @@ class ClippedVectors(Summand):
 
     def movement(self, near: Neighbours, order: float = 2.0) -> float:
         """Return `near.sides` times the bound, and what rounding adds in both of two sums."""
-        return self.bound * (near.sides + self.count**2 * 2.0**-51) * _ROUNDING
+        return self.bound * (near.sides + self.count**2 * 2.0**-51) * ROUNDING
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ class GradientAndCurvature(FeatureSummand):
         z = self._share**2  # features of two may point into opposite directions, or be at an angle
         two = 4.0 + z if z <= 1.0 + math.sqrt(0.5) else 2.0 + 2.0 * z + 0.5 / z
         squared = 1.0 + z if near.change == "zero_out" else two
-        return self.slope * self._length * math.sqrt(squared) * _ROUNDING
+        return self.slope * self._length * math.sqrt(squared) * ROUNDING
 
 
 @dataclass(frozen=True)
@@ -251,7 +251,7 @@ class CentredLosses(Summand):
     def movement(self, near: Neighbours, order: float = 2.0) -> float:
         """Return the diameter of the centred cube, which an empty round lies in, too."""
         n = self.experts
-        return math.sqrt(n - (n % 2) / n) * (_ROUNDING + max(0.0, n - 4096.0) * 2.0**-52)
+        return math.sqrt(n - (n % 2) / n) * (ROUNDING + max(0.0, n - 4096.0) * 2.0**-52)
 
 
 @dataclass(frozen=True)
@@ -289,7 +289,7 @@ class IntervalTotals(Summand):
 
     def movement(self, near: Neighbours, order: float = 2.0) -> float:
         """Return `near.sides` times the longest total of one person's records."""
-        return near.sides * self.records * math.hypot(*self.units) * _ROUNDING
+        return near.sides * self.records * math.hypot(*self.units) * ROUNDING
 
 
 @dataclass(frozen=True)
@@ -353,8 +353,4 @@ class NetDifferences(Summand):
             reach = math.hypot(
                 h[0] * math.sqrt((down - 1) * across), h[1] * math.sqrt(down * (across - 1))
             )
-        return near.sides * self.lipschitz * reach * _ROUNDING
-
-
-AnySummand = (ClippedVector | ClippedVectors | GlmGradient | GradientAndCurvature | SecondMoments
-              | CentredLosses | IntervalTotals | NetDifferences)  # fmt: skip
+        return near.sides * self.lipschitz * reach * ROUNDING

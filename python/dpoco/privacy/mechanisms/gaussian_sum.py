@@ -10,7 +10,7 @@ variation of the draws' tails. In integers, rounding is part of mu.
 
 Proof: ``docs/privacy/continual_sum.md``, ``docs/privacy/generalized_gaussian.md``,
 ``docs/privacy/lattice.md``, ``docs/privacy/noise.md``, ``docs/privacy/statistics.md``,
-``docs/privacy/deep_learning.md``.
+``docs/privacy/deep_learning.md``, ``docs/privacy/residual_phases.md``.
 """
 
 from __future__ import annotations
@@ -25,14 +25,27 @@ from dpoco.privacy.losses.combined import NOTHING, with_tails
 from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.loss import Loss
 from dpoco.privacy.mechanisms.base import Mechanism, check_view
-from dpoco.privacy.mechanisms.bounds import AnySummand, ClippedVector, GlmGradient
+from dpoco.privacy.mechanisms.bounds import (
+    CentredLosses,
+    ClippedVector,
+    ClippedVectors,
+    GlmGradient,
+    GradientAndCurvature,
+    IntervalTotals,
+    NetDifferences,
+    SecondMoments,
+)
 from dpoco.privacy.mechanisms.factorisations import AnyFactorisation, Buffered
 from dpoco.privacy.mechanisms.lattice import LARGEST_LIMIT, LARGEST_SUM, grid_bits
 from dpoco.privacy.mechanisms.participation import arms_column, most_rounds
+from dpoco.privacy.mechanisms.residuals import ResidualStatistics
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.privacy.records import limits
 
-__all__ = ["EXACT_TAIL", "TAIL", "GaussianSum", "batch_starts"]
+__all__ = ["EXACT_TAIL", "TAIL", "AnySummand", "GaussianSum", "batch_starts"]
+
+AnySummand = (ClippedVector | ClippedVectors | GlmGradient | GradientAndCurvature | SecondMoments
+              | ResidualStatistics | CentredLosses | IntervalTotals | NetDifferences)  # fmt: skip
 
 # Total variation of one variate in doubles, and of one draw or buffer of exact integers, of which
 # the true figure is below 2^-280.
@@ -41,9 +54,12 @@ TAIL, EXACT_TAIL = 2.0**-64, 2.0**-100
 
 def batch_starts(first: int, growth: str) -> Iterator[int]:
     """Yield how many rounds are over when growing batches begin, in 2^42; see `GaussianSum`."""
-    start = 0
+    start, length = 0, float(first)
     while start < 2**42:
         yield start
+        if growth == "three_tenths":
+            start, length = start + int(length), 1.3 * length
+            continue
         grown = start // 4 if growth == "quarter" else min(start // 10, math.isqrt(4 * start))
         start += max(first, grown)
 
@@ -73,9 +89,10 @@ class GaussianSum(Mechanism):
         Sums released; 0 is none.
     batch : int
         Rounds added up before each; before the first, where batches grow.
-    growth : {"root", "quarter"} or None
+    growth : {"root", "quarter", "three_tenths"} or None
         How batches grow. After e rounds comes one of max(batch, g) rounds, where g is
-        min(e // 10, isqrt(4 e)) or e // 4. None: they do not.
+        min(e // 10, isqrt(4 e)) or e // 4; or each is 1.3 times as long as the one before, in
+        doubles, rounded down. None: they do not.
     scale : float
         Of one draw, the first, in units of the summand; 0 is no noise.
     order : float
@@ -92,7 +109,7 @@ class GaussianSum(Mechanism):
     one_round = True
     reacting = True
     proofs = ("continual_sum", "participation", "generalized_gaussian", "lattice", "noise",
-              "statistics", "deep_learning")  # fmt: skip
+              "statistics", "deep_learning", "residual_phases")  # fmt: skip
     summand: AnySummand
     factorisation: AnyFactorisation
     pushes: int = limits(zero=True)
@@ -108,7 +125,7 @@ class GaussianSum(Mechanism):
         super().__post_init__()
         if self.pushes > self.factorisation.longest:
             raise ValueError(f"{self.factorisation.kind} is not for {self.pushes} pushes")
-        self.check_choice("growth", (None, "root", "quarter"))
+        self.check_choice("growth", (None, "root", "quarter", "three_tenths"))
         _extent(self.batch, self.growth, max(self.pushes, 1))  # refuses what is too long
         shaped = isinstance(self.summand, (ClippedVector, GlmGradient))
         if self.order != 2.0 and not (shaped and 2.0 < self.order <= self.summand.norm):

@@ -150,8 +150,8 @@ def _added(coefficients: FloatArray, k: int, b: int) -> float:
 
 
 def geometric(x: FloatArray, terms: NDArray[Any] | float) -> FloatArray:
-    """Return the sum of (1 - x)^i over i < terms."""
-    return np.asarray(-np.expm1(terms * np.log1p(-x)) / x)
+    """Return the sum of (1 - x)^i over i < terms, for x in (0, 1]."""
+    return np.asarray(-np.expm1(terms * np.log1p(-np.minimum(x, 1.0 - 2.0**-53))) / x)
 
 
 def spaced_column(s: FloatArray, w: FloatArray, n: int, k: int, b: int) -> FloatArray:

@@ -27,7 +27,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dpoco.privacy.losses.bounded_range import BoundedRange
-from dpoco.privacy.losses.combined import Least, group
+from dpoco.privacy.losses.combined import NOTHING, Least, group
 from dpoco.privacy.losses.decaying import LARGEST_EXPONENT, Decaying, Returning
 from dpoco.privacy.losses.loss import Loss, Pure, Zcdp, sum_up
 from dpoco.privacy.mechanisms.base import Mechanism, central
@@ -81,7 +81,7 @@ class VertexScores(Description):
     leaf, leaf_l2 : float
         Bounds on that vector in the maximum norm and in l2; enforced. The second may be infinite.
     diameter_l1, diameter_l2, diameter_max : float
-        Diameters of the polytope.
+        Diameters of the polytope; 0 of a single point.
     product : bool
         Whether it is a box, whose coordinates are chosen independently.
     batch : int
@@ -93,11 +93,11 @@ class VertexScores(Description):
     kind = "vertex_scores"
     slope: float
     leaf: float
-    diameter_l1: float
-    diameter_l2: float
-    diameter_max: float
-    product: bool
-    batch: int
+    diameter_l1: float = limits(zero=True)
+    diameter_l2: float = limits(zero=True)
+    diameter_max: float = limits(zero=True)
+    product: bool = limits()
+    batch: int = limits()
     leaf_l2: float = limits(infinite=True)
     offset: int = limits(zero=True)
 
@@ -106,7 +106,8 @@ class VertexScores(Description):
         super().__post_init__()
         if self.offset > 1:
             raise ValueError(f"offset of {self.kind} must be 0 or 1; got {self.offset!r}")
-        if not all(1e-140 <= self.reach(sides)[0] <= 1e140 for sides in (1.0, 2.0)):
+        reaches = [self.reach(sides)[0] for sides in (1.0, 2.0)]
+        if self.diameter_l1 > 0.0 and not all(1e-140 <= reach <= 1e140 for reach in reaches):
             raise ValueError("the domain's size times the loss's bounds must be in [1e-140, 1e140]")
 
     def reach(self, sides: float) -> tuple[float, float]:
@@ -136,7 +137,7 @@ class Selections(Mechanism):
     scores
         What is selected by.
     scale : float
-        Scale of the noise of the first selection, in units of the scores.
+        Scale of the noise of the first selection, in units of the scores; 0 is no noise.
     exponent : float
         Selection k has noise of scale ``scale k^-exponent``; 0 unless vertices are selected.
     rounds : int
@@ -148,8 +149,8 @@ class Selections(Mechanism):
     proofs = ("noisy_max", "bounded_range", "polyhedral_frank_wolfe", "participation")
     law: str
     scores: LossSums | PromisedScores | VertexScores
-    scale: float
-    rounds: int
+    scale: float = limits(zero=True)
+    rounds: int = limits()
     exponent: float = limits(zero=True)
 
     def __post_init__(self) -> None:
@@ -172,9 +173,13 @@ class Selections(Mechanism):
             return (self.rounds + 1) * self.scores.batch
         return self.rounds if isinstance(self.scores, PromisedScores) else None
 
-    def loss(self, near: Neighbours) -> Loss:
-        """Return the loss of all selections together."""
+    def loss(self, near: Neighbours) -> Loss | None:
+        """Return the loss of all selections together; None where there is no noise."""
         central(near)
+        if isinstance(self.scores, VertexScores) and self.scores.diameter_l1 == 0.0:
+            return NOTHING
+        if self.scale == 0.0:
+            return None
         if isinstance(self.scores, VertexScores):
             return self.loss_in_arms(near, 1, 0)
         each = sum_up((1, self.scores.range, self.scale))

@@ -1,0 +1,202 @@
+"""Regret of ResidualPhases and of LinUCB, where the former is at home and where it is not.
+
+Usage: python bench/phases.py [--write] [--seeds N]
+
+With --write the tables of docs/residual_phases.md are written again. About two minutes of one
+core with five seeds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from compare import THREADS
+from numpy.typing import NDArray
+from pages import replaced
+
+FloatArray = NDArray[np.float64]
+
+PAGE = Path(__file__).parents[1] / "docs" / "residual_phases.md"
+ROUNDS = 100_000
+
+
+class World(NamedTuple):
+    """Contexts, mean and actual rewards of all arms, and what is public of them."""
+
+    contexts: FloatArray
+    means: FloatArray
+    rewards: FloatArray
+    bound: float  # on rewards
+    noise: float  # on how far they are from their means
+
+
+def directions(rng: np.random.Generator, rows: int, d: int) -> FloatArray:
+    found = rng.normal(size=(rows, d))
+    return np.asarray(found / np.linalg.norm(found, axis=1)[:, None])
+
+
+def clip(contexts: FloatArray) -> FloatArray:
+    """Contexts within the unit ball."""
+    return np.asarray(contexts * np.minimum(1.0, 1.0 / np.linalg.norm(contexts, axis=1))[:, None])
+
+
+def of_means(rng: np.random.Generator, contexts: FloatArray, means: FloatArray) -> World:
+    noise = rng.uniform(-0.1, 0.1, means.shape)
+    return World(contexts, means, means + noise, 1.1, 0.1)
+
+
+def sphere(arms: int, d: int, seed: int, rounds: int = ROUNDS) -> World:
+    rng = np.random.default_rng(seed)
+    contexts = directions(rng, rounds, d)
+    return of_means(rng, contexts, contexts @ directions(rng, arms, d).T)
+
+
+def anisotropic(arms: int, d: int, seed: int) -> World:
+    """Normal contexts with a spectrum from 1 to .1."""
+    rng = np.random.default_rng(seed)
+    spread = np.geomspace(1.0, 0.1, d)
+    turn, _ = np.linalg.qr(rng.normal(size=(d, d)))
+    rows = rng.normal(size=(ROUNDS, d)) * spread * (0.7 / np.linalg.norm(spread))
+    contexts = clip(rows @ turn.T)
+    return of_means(rng, contexts, contexts @ directions(rng, arms, d).T)
+
+
+def clicks(arms: int, d: int, level: float, seed: int) -> World:
+    """Rewards of 0 and 1 whose chances are linear in the context, which has a constant entry."""
+    rng = np.random.default_rng(seed)
+    constant = 0.6
+    contexts = np.full((ROUNDS, d), constant)
+    contexts[:, :-1] = 0.8 * directions(rng, ROUNDS, d - 1)
+    theta = np.full((arms, d), level / constant)
+    theta[:, :-1] = 0.9 * min(level, 1.0 - level) / 0.8 * directions(rng, arms, d - 1)
+    means = contexts @ theta.T
+    rewards = (rng.random(means.shape) < means).astype(float)
+    return World(contexts, means, rewards, 1.0, 1.0)
+
+
+def offsets(arms: int, d: int, seed: int) -> World:
+    """A constant entry of .866 on which the arms differ most."""
+    rng = np.random.default_rng(seed)
+    contexts = np.full((ROUNDS, d), 0.866)
+    contexts[:, :-1] = 0.5 * directions(rng, ROUNDS, d - 1)
+    return of_means(rng, contexts, contexts @ directions(rng, arms, d).T)
+
+
+def one_hot(arms: int, d: int, seed: int) -> World:
+    """One of d categories of uneven frequency."""
+    rng = np.random.default_rng(seed)
+    weights = 1.0 / np.arange(1, d + 1)
+    contexts = np.eye(d)[rng.choice(d, ROUNDS, p=weights / weights.sum())]
+    return of_means(rng, contexts, contexts @ rng.uniform(-0.9, 0.9, (arms, d)).T)
+
+
+def reversed_arms(arms: int, d: int, seed: int) -> World:
+    """All coefficients change their sign at half of the horizon."""
+    world = sphere(arms, d, seed)
+    sign = np.where(np.arange(ROUNDS) < ROUNDS // 2, 1.0, -1.0)[:, None]
+    moved = world.rewards - world.means
+    return world._replace(means=sign * world.means, rewards=sign * world.means + moved)
+
+
+def labels(name: str, seed: int) -> World:
+    """A classification as a two-armed bandit: 1 for the right label. Shuffled but for seed 0."""
+    import dpoco
+
+    stream = dpoco.datasets.load(name)
+    features, label = np.asarray(stream.features), np.asarray(stream.labels).astype(int)
+    order = np.random.default_rng(seed).permutation(len(label)) if seed else np.arange(len(label))
+    rewards = np.eye(2)[label[order]]
+    return World(clip(features[order]), rewards, rewards, 1.0, 1.0)
+
+
+HOME: dict[str, tuple[Callable[[int], World], dict[str, Any]]] = {
+    "sphere, K = 5, d = 10": (partial(sphere, 5, 10), {}),
+    "... T = 1e4": (partial(sphere, 5, 10, rounds=10_000), {}),
+    "sphere, 2, 10": (partial(sphere, 2, 10), {}),
+    "sphere, 10, 20": (partial(sphere, 10, 20), {}),
+    "spectrum from 1 to .1, 5, 10": (partial(anisotropic, 5, 10), {}),
+    "0/1 rewards of mean .25, 3, 6": (partial(clicks, 3, 6, 0.25), {"intercept": 0.6}),
+    "0/1 rewards of mean .5, 3, 6": (partial(clicks, 3, 6, 0.5), {"intercept": 0.6}),
+    "arms with offsets, 5, 10": (partial(offsets, 5, 10), {"intercept": 0.866}),
+}
+AWAY: dict[str, tuple[Callable[[int], World], dict[str, Any]]] = {
+    "arms with offsets, constant not told": (partial(offsets, 5, 10), {}),
+    "one-hot, uneven, 5, 10": (partial(one_hot, 5, 10), {}),
+    "arms reversed at T/2, 5, 10": (partial(reversed_arms, 5, 10), {}),
+    "`parameter_bound` 0.5, truth 1": (partial(sphere, 5, 10), {"parameter_bound": 0.5}),
+    "shuttle, T = 49,097": (partial(labels, "shuttle"), {}),
+    "phishing, T = 1,250": (partial(labels, "phishing"), {}),
+}
+
+
+def regrets(world: World, seed: int, options: dict[str, Any]) -> tuple[float, float, float]:
+    """Regret of LinUCB, and of ResidualPhases without and with the rewards' noise told."""
+    import dpoco
+
+    rounds, arms = world.means.shape
+    terms = {
+        "horizon": rounds, "budget": dpoco.Budget(1.0, 0.1 / rounds), "context_bound": 1.0,
+        "reward_bound": world.bound,
+    }  # fmt: skip
+    best = world.means.max(axis=1)
+
+    def play(kind: Any, **own: Any) -> float:
+        learner = kind(
+            arms, world.contexts.shape[1], source=dpoco.random.Source.seeded(seed), **terms, **own
+        )
+        actions = learner.run(world.contexts, world.rewards).actions
+        return float((best - world.means[np.arange(rounds), actions]).sum())
+
+    bounds = {name: x for name, x in options.items() if name == "parameter_bound"}
+    return (
+        play(dpoco.bandits.LinUCB, reward_noise=world.noise, **bounds),
+        play(dpoco.bandits.ResidualPhases, **options),
+        play(dpoco.bandits.ResidualPhases, reward_noise=world.noise, **options),
+    )
+
+
+def table(worlds: dict[str, tuple[Callable[[int], World], dict[str, Any]]], seeds: int) -> str:
+    rows = [
+        "| world | uniform play | `LinUCB` | noise unknown | noise told |",
+        "|---|--:|--:|--:|--:|",
+    ]
+    for title, (make, options) in worlds.items():
+        found, blind = [], []
+        for seed in range(seeds):
+            world = make(seed)
+            blind.append(float((world.means.max(axis=1) - world.means.mean(axis=1)).sum()))
+            found.append(regrets(world, seed, options))
+        cells = [
+            f"{np.median(own):,.0f} [{min(own):,.0f}, {max(own):,.0f}]"
+            for own in zip(*found, strict=True)
+        ]
+        rows.append(f"| {title} | {np.median(blind):,.0f} | {' | '.join(cells)} |")
+        print(rows[-1], flush=True)
+    return "\n".join(rows)
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--write", action="store_true", help="replace the tables of the page")
+    parser.add_argument("--seeds", type=int, default=5, help="worlds of a kind")
+    options = parser.parse_args(arguments)
+    os.environ.update(dict.fromkeys(THREADS, "1"))
+    warnings.simplefilter("ignore")
+    text = PAGE.read_text()
+    for key, worlds in (("home", HOME), ("away", AWAY)):
+        text = replaced(text, key, table(worlds, options.seeds))
+    if options.write:
+        PAGE.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

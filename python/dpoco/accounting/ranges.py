@@ -1,0 +1,287 @@
+"""Planning and accounting of private ranges of columns: of the search, and of what learns behind.
+
+Claim: medians by Gumbel noise and prefix sums of bins with correlated Gaussian noise see disjoint
+rounds, and so does the learner that gets all later rounds. For single rounds the guarantee is the
+worst of the three, and for all rounds of a person their sum.
+
+Proof: ``docs/privacy/ranges.md``. The bins, their edges and all constants here are public and the
+same for everybody: none of them may be chosen after a look at the data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+
+from dpoco._validation import FloatArray, choice, positive_int
+from dpoco.accounting import release
+from dpoco.accounting.budget import Budget
+from dpoco.accounting.gaussian import gaussian_epsilon, gaussian_mu
+from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.lattice import placed
+from dpoco.accounting.noisy_max import scale_for, selection_budget
+from dpoco.accounting.plan import Plan
+from dpoco.accounting.statement import stated_delta
+from dpoco.errors import CalibrationError
+from dpoco.privacy.mechanisms.base import Parts
+from dpoco.privacy.mechanisms.bounds import ClippedVector
+from dpoco.privacy.mechanisms.factorisations import (
+    SquareRoot,
+    square_root_norms,
+    square_roots,
+)
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
+from dpoco.privacy.mechanisms.participation import most_rounds
+from dpoco.privacy.mechanisms.range_search import RangeSearch, gaussian_range
+from dpoco.privacy.neighbours import CHANGES, Neighbours
+
+__all__ = ["BINS", "RangePlan", "behind_ranges", "calibrate", "deviations", "guarantee",
+           "needed_records", "split"]  # fmt: skip
+
+RangePlan = Plan[RangeSearch, None, None]
+
+BINS = 259  # of the 258 edges +-2^(j/2), j = -48..80
+FEWEST = 500  # records of a search
+MEDIAN_SHARE = 0.4  # of them, for medians
+FINDER_SHARE = 0.1  # of mu^2, where people come back: half of it for medians
+_HORIZON_SHARE = 0.1  # of the rounds, at most
+_MEDIAN_RANKS = 44.0  # scales of one-directional noise that a median's rank is off, at most
+_SPREADS = 8.0  # deviations of a cumulative count that records for counts must be
+# What is left of a budget for tails and last digits.
+_SLACK = 1.0 - 1e-9
+
+
+def _records(medians: bool, records: int) -> tuple[int, int]:
+    """Return how many records are for medians, and how many for counts."""
+    first = int(MEDIAN_SHARE * records) if medians else 0
+    return first, records - first
+
+
+def calibrate(
+    columns: int,
+    *,
+    medians: int,
+    records: int,
+    budget: Budget | None,
+    horizon: int | None = None,
+    relation: str = "replace",
+    participation: release.Returning | None = None,
+    numerics: str = release.DEFAULT_NUMERICS,
+) -> RangePlan:
+    """Return the plan of a search with the least noise that keeps to `budget`.
+
+    Parameters
+    ----------
+    columns, medians : int
+        Columns whose ranges are searched, and those of them whose median is drawn first.
+    records : int
+        Of the search.
+    budget : Budget or None
+        Of the search alone. None adds no noise.
+    horizon : int, optional
+        Rounds of the whole stream, in which people may come; default: those of the search.
+    relation : {"replace", "zero_out"}
+        Neighbouring streams.
+    participation : Participation, optional
+        How often one person may come; medians and counts then have half of mu^2 each, if a
+        person's rounds may be in both.
+    numerics : {"auto", "float", "lattice"}
+        Arithmetic of the counts.
+
+    Raises
+    ------
+    CalibrationError
+        If no noise scale meets the budget.
+    """
+    columns = positive_int("columns", columns)
+    choice("relation", relation, CHANGES)
+    if isinstance(budget, Budget):
+        budget.require_delta()
+    first, second = _records(medians > 0, positive_int("records", records))
+    near = release.people_of(relation, participation, horizon or records, budget)
+    vector = ClippedVector(columns, math.inf, float(second), math.inf)
+    plain = GaussianSum(vector, SquareRoot(), pushes=BINS)
+    if budget is None:
+        return Plan(RangeSearch(second, plain, medians, first), None, None)
+    allowed = Budget._derived(_SLACK * budget.epsilon, _SLACK * budget.delta)
+    mu = gaussian_mu(allowed.epsilon, allowed.delta)
+    if medians and most_rounds(near.rounds, near.separation, records) > 1:
+        mu *= math.sqrt(0.5)
+    scale = _median_scale(medians, first, near, allowed, mu)
+
+    def search_by(counts: GaussianSum) -> RangeSearch:
+        return RangeSearch(second, counts, medians, first, scale)
+
+    counts = _with_noise(plain, lambda own: search_by(own)._counts_loss(near).bare.mu, mu, numerics)
+    return Plan(search_by(counts), None, None)
+
+
+def _median_scale(medians: int, first: int, near: Neighbours, budget: Budget, mu: float) -> float:
+    """Return the scale of the medians' noise: all of `budget` for a single round, else mu."""
+    if medians == 0:
+        return 0.0
+    length = selection_budget(budget, "gumbel", medians)
+    if near.rounds > 1:
+        length = _longest_range(mu / math.sqrt(medians) * _SLACK)
+    return scale_for(near.sides * most_rounds(near.rounds, near.separation, first), length)
+
+
+def _longest_range(mu: float) -> float:
+    """Return the longest range that is mu-GDP."""
+    low, high = 0.0, 1.0
+    while gaussian_range(high) < mu:
+        high *= 2.0
+    for _ in range(100):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if gaussian_range(middle) <= mu else (low, middle)
+    if low == 0.0:
+        raise CalibrationError("the budget is too small for medians of so many columns")
+    return low
+
+
+def _with_noise(
+    plain: GaussianSum, reached: Callable[[GaussianSum], float], mu: float, numerics: str
+) -> GaussianSum:
+    """Return the counts with the least noise of which mu is `reached`."""
+    choice("numerics", numerics, ("auto", "float", "lattice"))
+    scale = reached(replace(plain, scale=1.0)) / mu
+    if numerics == "float":
+        return replace(plain, scale=scale)
+    for _ in range(100):
+        found = placed(plain, Neighbours(), scale)
+        needed = scale * reached(found) / mu
+        if needed <= scale:
+            return found
+        scale = needed * (1.0 + 2.0**-50)
+    raise CalibrationError("rounding costs more than this budget has; use numerics='float'")
+
+
+def behind_ranges(
+    search: Guarantee,
+    learner: Guarantee,
+    *,
+    budget: Budget | None,
+) -> Guarantee:
+    """Return the guarantee of a search for ranges, and of a learner that has all later rounds.
+
+    It is about single rounds. Where people come back, `for_person` is about all of a person's.
+
+    Parameters
+    ----------
+    search, learner : Guarantee
+        Of each, about the same change.
+    budget : Budget or None
+        Its delta is the one epsilon is stated at.
+    """
+    if search.description is None or learner.description is None:
+        rounds = search.horizon + learner.horizon
+        return Guarantee.none(rounds, f"ranges of columns, and {learner.mechanism}")
+    return Guarantee.about(
+        Parts("one_of", (search.description, learner.description), "ranges"),
+        Neighbours(search.change),
+        released=f"{search.mechanism}; from the next {learner.horizon} rounds {learner.mechanism}",
+        horizon=search.horizon + learner.horizon,
+        delta=max(search.delta, learner.delta) if budget is None else budget.delta,
+        reference=f"parallel composition; docs/privacy/ranges.md; {learner.reference}",
+        seeded=search.seeded or learner.seeded,
+        conditions=tuple(dict.fromkeys((*search.further, *learner.further))),
+        regret_bound=learner.regret_bound,
+        details=learner.details,
+    )
+
+
+def split(budget: Budget, people: bool) -> tuple[Budget, Budget]:
+    """Return the budgets of a search and of the learner behind: all of it, or shares of mu^2.
+
+    Of single rounds each is data of one of them; people who come back meet both.
+    """
+    if not people:
+        return budget, budget
+    mu, delta = gaussian_mu(budget.epsilon, budget.delta), budget.delta
+    shares = FINDER_SHARE, 1.0 - FINDER_SHARE
+    found = [gaussian_epsilon(math.sqrt(share) * mu, delta) for share in shares]
+    return Budget._derived(found[0], delta), Budget._derived(found[1], delta)
+
+
+def guarantee(
+    plan: RangePlan,
+    *,
+    relation: str = "replace",
+    budget: Budget | None = None,
+    seeded: bool = False,
+) -> Guarantee:
+    """Return what a search guarantees for single rounds, computed from its mechanism."""
+    search = plan.mechanism
+    columns = search.counts.summand.size
+    return Guarantee.about(
+        search,
+        Neighbours(relation),
+        released=f"ranges of {columns} columns from the first {search.longest} rounds",
+        horizon=search.longest,
+        delta=stated_delta(budget, search.longest),
+        reference="medians by noisy max, quantiles from noisy counts; docs/privacy/ranges.md",
+        seeded=seeded,
+    )
+
+
+def deviations(counts: GaussianSum) -> tuple[FloatArray, FloatArray]:
+    """Return the deviations of the count up to each edge, and beyond it, both of shape (258,)."""
+    norms = square_root_norms()[:BINS]
+    return counts.scale * norms[:-1], counts.scale * _norms_beyond()
+
+
+@lru_cache(maxsize=1)
+def _norms_beyond() -> FloatArray:
+    """Return the norms of the last row less each row before it."""
+    rows = square_roots()[:BINS]
+    last = rows[::-1]
+    norms = [np.linalg.norm(last - np.concatenate([rows[k::-1], np.zeros(BINS - 1 - k)]))
+             for k in range(BINS - 1)]  # fmt: skip
+    found = np.array(norms)
+    found.setflags(write=False)
+    return found
+
+
+def needed_records(
+    columns: int,
+    *,
+    medians: int,
+    budget: Budget | None,
+    horizon: int | None = None,
+    relation: str = "replace",
+    participation: release.Returning | None = None,
+) -> int:
+    """Return how many records a search needs: a function of public sizes.
+
+    The rank of a median must be off by less than half of its records, and the noise of a count
+    must be an eighth of the records that are counted.
+
+    Raises
+    ------
+    CalibrationError
+        If no number of records is enough.
+    """
+    if budget is None:
+        return FEWEST
+    records = FEWEST
+    for _ in range(200):
+        plan = calibrate(
+            columns, medians=medians, records=records, budget=budget, horizon=horizon,
+            relation=relation, participation=participation, numerics="float",
+        )  # fmt: skip
+        search = plan.mechanism
+        one_way = search.scale / 2.0
+        share = 1.0 - MEDIAN_SHARE if medians else 1.0
+        spread = float(deviations(search.counts)[0][-1])
+        needed = max(
+            math.ceil(2.0 * _MEDIAN_RANKS / MEDIAN_SHARE * one_way),
+            math.ceil(_SPREADS * spread / share),
+        )
+        if needed <= records:
+            return records
+        records = needed
+    raise CalibrationError("people come so often that no number of records is enough for ranges")

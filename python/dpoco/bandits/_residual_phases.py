@@ -1,0 +1,373 @@
+"""A linear bandit that learns from clipped residuals in phases, and its plan."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import islice, takewhile
+from typing import Any, ClassVar
+
+from dpoco import _core
+from dpoco import _literals as literals
+from dpoco._validation import choice, positive_int, real_in, whole_if_float
+from dpoco.accounting import Budget, Guarantee, continual_sum, release
+from dpoco.accounting.gaussian import gaussian_mu
+from dpoco.accounting.linucb import NEIGHBOURS
+from dpoco.accounting.plan import Plan
+from dpoco.accounting.regret_bounds import stated_regret
+from dpoco.accounting.statement import stated_delta
+from dpoco.bandits._bandit import BanditLearner
+from dpoco.learning.participation import Participation
+from dpoco.mechanisms import sum_entries
+from dpoco.privacy.mechanisms.factorisations import Normalised
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum, batch_starts
+from dpoco.privacy.mechanisms.residuals import ResidualStatistics
+from dpoco.privacy.neighbours import CHANGES, Neighbours
+from dpoco.privacy.records import Description
+from dpoco.random import Source
+
+GROWTH = "three_tenths"  # of phases
+_BINS, _WEIGHT, _MARK = 10, math.sqrt(0.5), 0.3
+# One buffer whose coefficients fall by .4: C_kj = .4^(k - j), columns normalised. A rate of .6
+# itself would not leave the room that the proof of the worst pattern needs.
+_DECAY, _SHARE = 0.5999999999, 0.4
+# Rounds of the first phase, in deviations of the noise for every coefficient.
+_FIRST = 0.9 * math.sqrt(4.68 / 4.18)
+_UNITS = "[1e-30, 1e30]"  # bounds whose squares and ratios stay far from over- and underflow
+_LARGEST_CHOSEN = 300  # dimensions, for `choose`: the end of a phase costs O(K d^3)
+
+
+@dataclass(frozen=True)
+class PhaseTuning(Description):
+    """What `ResidualPhases` needs besides its sum.
+
+    Attributes
+    ----------
+    horizon : int
+        Rounds.
+    reward_bound : float
+        Rewards are clipped to this size before residuals are.
+    parameter_bound : float
+        Largest l2 norm of an arm's coefficients.
+    reward_noise : float or None
+        Bound on how far a reward is from its mean; None: unknown.
+    intercept : float or None
+        Last entry of every context, above 0; None: it is no constant, or unknown.
+    """
+
+    kind = "residual_phases_tuning"
+    horizon: int
+    reward_bound: float
+    parameter_bound: float
+    reward_noise: float | None
+    intercept: float | None
+
+
+PhasesPlan = Plan[GaussianSum, PhaseTuning, None]
+
+
+def calibrate(
+    arms: int,
+    dimension: int,
+    *,
+    horizon: int | None,
+    budget: Budget | None,
+    context_bound: float,
+    reward_bound: float,
+    parameter_bound: float = 1.0,
+    reward_noise: float | None = None,
+    intercept: float | None = None,
+    relation: str = "replace",
+    numerics: str = release.DEFAULT_NUMERICS,
+) -> PhasesPlan:
+    """Return the plan with the least noise that meets `budget`; None adds no noise.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For bad arguments.
+    CalibrationError
+        If no noise meets the budget, for example with delta = 0.
+    """
+    rounds = continual_sum.known_horizon(horizon)
+    near = Neighbours(choice("relation", relation, CHANGES))
+    arms = positive_int("arms", arms, maximum=2**20)
+    d = positive_int("dimension", dimension, maximum=4096)
+    unit = real_in("context_bound", context_bound, _UNITS)
+    if intercept is not None:
+        intercept = real_in("intercept", intercept, _UNITS)
+        if d == 1 or intercept >= unit:
+            raise ValueError("intercept must be an entry of a context that has others")
+    tuning = PhaseTuning(
+        rounds,
+        real_in("reward_bound", reward_bound, _UNITS),
+        real_in("parameter_bound", parameter_bound, _UNITS),
+        None if reward_noise is None else real_in("reward_noise", reward_noise, _UNITS),
+        intercept,
+    )
+    summand = ResidualStatistics(d, unit, arms, _BINS, _WEIGHT, _MARK)
+    first = 2 * arms * d
+    if budget is not None:
+        budget.require_delta()
+        # Of the budget's own mu: that after the lattice's charges depends on the phases.
+        noise = summand.movement(near) / gaussian_mu(budget.epsilon, budget.delta)
+        first = max(first, round(min(_FIRST * arms * d * noise, float(rounds))))
+    first = min(first, max(1, rounds // 10))
+    ends = islice(batch_starts(first, GROWTH), 1, None)
+    pushes = sum(1 for _ in takewhile(lambda end: end < rounds, ends))
+    factor = Normalised((_DECAY,), (_SHARE,), max(pushes, 1))
+    plain = GaussianSum(summand, factor, pushes=pushes, batch=first, growth=GROWTH)
+    if pushes == 0:  # nothing is released
+        return Plan(plain, tuning, None)
+    total = release.with_noise(plain, near, budget=budget, numerics=numerics)
+    return Plan(total, tuning, None)
+
+
+def guarantee(
+    plan: PhasesPlan,
+    *,
+    relation: str = "replace",
+    budget: Budget | None = None,
+    seeded: bool = False,
+) -> Guarantee:
+    """Return what a plan guarantees, computed from its mechanism.
+
+    Parameters
+    ----------
+    plan : Plan
+        Calibrated, or anybody's.
+    relation : {"replace", "zero_out"}
+        Neighbouring streams.
+    budget : Budget, optional
+        Its delta is the one epsilon is stated at; default 1 / (10 horizon).
+    seeded : bool
+        Whether the noise is reproducible, which voids the guarantee.
+    """
+    total, tuning, summand = plan.mechanism, plan.tuning, _summand(plan)
+    one = min(tuning.parameter_bound * summand.features, tuning.reward_bound)
+    worst = 0.0 if summand.arms == 1 else 2.0 * one * tuning.horizon
+    stated = stated_regret(worst, worst)
+    details: dict[str, float | str | None] = stated["details"] | {
+        "regret bound holds for": "any decisions: nothing better is proved of these",
+        "neighbours": NEIGHBOURS[relation],
+        "rounds of the first phase": float(total.batch),
+    }
+    return Guarantee.about(
+        total,
+        Neighbours(relation, "others"),
+        released=(
+            f"to every user the action of a bandit in phases ({summand.arms} arms, dimension "
+            f"{summand.dimension}), to everybody the estimates of all arms"
+        ),
+        horizon=tuning.horizon,
+        delta=stated_delta(budget, tuning.horizon),
+        reference="adaptive Gaussian composition and post-processing; "
+        "docs/privacy/residual_phases.md",
+        seeded=seeded,
+        conditions=(
+            f"The program clips contexts to l2 norm {summand.features:g} and residuals to the "
+            "clip of their phase, and treats a missing reward as no data.",
+        ),
+        regret_bound=stated["regret_bound"],
+        details=details,
+    )
+
+
+def _summand(plan: PhasesPlan) -> ResidualStatistics:
+    summand = plan.mechanism.summand
+    if not isinstance(summand, ResidualStatistics) or not isinstance(plan.tuning, PhaseTuning):
+        raise TypeError("plan must be one of a bandit that learns from residuals")
+    return summand
+
+
+class ResidualPhases(BanditLearner):
+    """A linear bandit that learns from clipped residuals in phases: stochastic contexts.
+
+    The rewards of arm a are modelled as <x, theta_a>. The policy is fixed in each of some twenty
+    phases. At the end of a phase one noisy sum is released: of each arm's clipped residuals times
+    contexts, of x x' over all arms, and a histogram of residuals. From these follow the next policy
+    and where residuals are clipped: the learner finds the scale of the rewards' noise by itself.
+    What all other users see together, and the estimates of all arms, are (epsilon, delta)-private
+    for replacing one user's record.
+
+    It is for contexts drawn independently from a continuous distribution. For one-hot or other
+    discrete contexts, drift, adversaries, or features of unknown shape take `LinUCB`.
+
+    Parameters
+    ----------
+    arms : int
+        Number of arms K.
+    dimension : int
+        Length d of a context.
+    horizon : int
+        Number of rounds T. This and all following arguments are keyword-only.
+    budget : Budget or None
+        The target guarantee; None: no privacy (a baseline).
+    plan : Plan, optional
+        Plan to use instead of calibration; the guarantee is computed from it. It must agree with
+        `budget` and with every other argument that you pass.
+    context_bound : float
+        Required. Contexts are clipped to this l2 norm, silently. Public: never take it from the
+        data.
+    reward_bound : float
+        Required. Rewards are clipped to [-reward_bound, reward_bound]. Public as well.
+    parameter_bound : float, default 1.0
+        Largest l2 norm of an arm's theta: estimates are kept within it.
+    reward_noise : float, optional
+        Bound on |reward - mean|, if it is public knowledge; residuals are never clipped below it.
+        With rewards of 0 and 1 give `reward_bound`: else arms may not be learned. Default: unknown.
+    intercept : float, optional
+        Value of the last entry of every context, if that is a public constant above 0. Without
+        it, a constant entry makes the learner lose to `LinUCB`.
+    relation : {"replace", "zero_out"}
+        Whether neighbouring streams replace or empty one user's record.
+    numerics : {"auto", "float", "lattice"}
+        Arithmetic of the sum: doubles, whose rounding is not part of the proof, or exact integers;
+        see `dpoco.mechanisms.ContinualSum`.
+    participation : Participation, optional
+        How often one person may come. Budget and guarantee then cover all rounds of a person
+        together; those in one phase add up.
+    on_violation : {"clip", "raise"}
+        Treatment of contexts and rewards beyond their bounds: clip them silently, or raise
+        ``ValueError`` (only for trusted data, since the exception depends on them).
+    source : Source, optional
+        Source of randomness; None: the operating system.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For bad or contradictory arguments, including ``horizon=None``.
+    CalibrationError
+        If no noise meets the budget, for example with delta = 0.
+    BudgetExceeded
+        If `plan` spends more than `budget`.
+
+    Warns
+    -----
+    NoiseDominatesWarning
+        If the first phase would have to be longer than a tenth of the horizon.
+
+    Notes
+    -----
+    In the first phase arms are drawn by public coins. No bound on regret is claimed but that of any
+    decisions; ``docs/residual_phases.md`` shows measured regret and where it fails. O(K d^2) time
+    per round; the end of a phase takes O(K d^3) and 2000 K d^2. O((K + 2000) d + K d^2) memory. A
+    state is saved between rounds: after a load, ask again for a decision that waits for its reward.
+    Proof of privacy: ``docs/privacy/residual_phases.md``.
+
+    Examples
+    --------
+    >>> import dpoco
+    >>> learner = dpoco.bandits.ResidualPhases(
+    ...     2, 3, horizon=100_000, budget=dpoco.Budget(epsilon=1.0, delta=1e-6),
+    ...     context_bound=1.0, reward_bound=1.0)
+    >>> arm = learner.decide([0.6, 0.0, 0.8])
+    >>> learner.observe(1.0)
+    >>> learner.coefficients.shape
+    (2, 3)
+    """
+
+    plan: PhasesPlan
+    _mechanism: GaussianSum
+    _noise: ClassVar[str] = "fresh"
+    _norm = 2.0
+    _tuning = PhaseTuning
+
+    def __init__(
+        self,
+        arms: int,
+        dimension: int,
+        *,
+        horizon: int,
+        budget: Budget | None,
+        plan: PhasesPlan | None = None,
+        context_bound: float,
+        reward_bound: float,
+        parameter_bound: float = 1.0,
+        reward_noise: float | None = None,
+        intercept: float | None = None,
+        relation: literals.Relation = "replace",
+        numerics: literals.Numerics = release.DEFAULT_NUMERICS,
+        participation: Participation | None = None,
+        on_violation: literals.Violation = "clip",
+        source: Source | None = None,
+    ) -> None:
+        horizon = whole_if_float(horizon)
+        given = {
+            "arms": arms, "dimension": dimension, "horizon": horizon, "budget": budget,
+            "plan": plan, "context_bound": context_bound, "reward_bound": reward_bound,
+            "parameter_bound": parameter_bound, "reward_noise": reward_noise,
+            "intercept": intercept, "relation": relation, "numerics": numerics,
+            "participation": participation, "on_violation": on_violation, "source": source,
+        }  # fmt: skip
+
+        def make_plan(allowed: Budget | None) -> PhasesPlan:
+            return calibrate(
+                arms, dimension, horizon=horizon, budget=allowed, context_bound=context_bound,
+                reward_bound=reward_bound, parameter_bound=parameter_bound,
+                reward_noise=reward_noise, intercept=intercept, relation=relation,
+                numerics=numerics,
+            )  # fmt: skip
+
+        self._build(given, make_plan)
+
+    @staticmethod
+    def _sizes(plan: PhasesPlan) -> tuple[int, int]:
+        summand = _summand(plan)
+        return summand.arms, summand.dimension
+
+    def _reward_range(self) -> tuple[float, float]:
+        bound: float = self._plan.tuning.reward_bound
+        return -bound, bound
+
+    def _context_bound(self) -> float:
+        return _summand(self._plan).features
+
+    @staticmethod
+    def _fixed(plan: PhasesPlan) -> dict[str, Any]:
+        summand, tuning = _summand(plan), plan.tuning
+        fixed = {
+            "arms": summand.arms,
+            "dimension": summand.dimension,
+            "horizon": tuning.horizon,
+            "context_bound": summand.features,
+            "reward_bound": tuning.reward_bound,
+            "parameter_bound": tuning.parameter_bound,
+            "reward_noise": tuning.reward_noise,
+            "intercept": tuning.intercept,
+        }
+        total = plan.mechanism
+        return {**fixed, "numerics": release.numerics_of(total)} if total.scale > 0.0 else fixed
+
+    def _certify(self, plan: PhasesPlan, seeded: bool = False) -> Guarantee:
+        relation, budget = self._arguments["relation"], self._arguments["budget"]
+        return guarantee(plan, relation=relation, budget=budget, seeded=seeded)
+
+    def _noise_note(self) -> str | None:
+        total, rounds = self._mechanism, self._horizon
+        if total.scale == 0.0 or total.batch < max(1, rounds // 10):
+            return None
+        return (
+            "noise dominates: a first phase in which arms stand out of the noise would be longer "
+            "than a tenth of the horizon"
+        )
+
+    def _entries(self) -> dict[str, float]:
+        beliefs = 4.0 * self._arms * self._dimension**2 + 2000.0 * self._dimension
+        return {"beliefs on the arms, and public draws": beliefs} | sum_entries(self._mechanism)
+
+    def _build_engine(self, claim: _core.Claim) -> _core.ResidualPhases:
+        return _core.ResidualPhases(self._mechanism, self._plan.tuning, claim)
+
+    @classmethod
+    def _header_dimension(cls, header: dict[str, Any]) -> int:
+        summand = header["plan"]["mechanism"]["summand"]
+        arms, d = int(summand["arms"]), int(summand["dimension"])
+        return arms * d + d * (d + 1) // 2 + int(summand["bins"])
+
+    @property
+    def clip(self) -> float:
+        """Where residuals are clipped in the current phase; it follows from what was released."""
+        self._check_active()
+        self._check_alone()
+        return float(self._engine.clip())

@@ -1,0 +1,161 @@
+"""Records of files and streams, part by part, from where an earlier run stopped."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import time as clocks
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dpoco._validation import imported
+
+_BLOCK = 2**22  # bytes that are read at once
+_ROWS = 2**16
+_WAIT = 1.0  # seconds between two looks at a growing file
+
+
+class Part(NamedTuple):
+    """Some records, the file they are of, and how far it has been read behind them.
+
+    Without records: everything that there is now has been read.
+    """
+
+    table: Any
+    file: str
+    position: int
+
+
+def check_columns(files: Collection[str], needed: Collection[str]) -> None:
+    """Raise `ValueError` for the first file that lacks a column, before any record is read.
+
+    Standard input, and a file whose first line is not complete yet, are looked at later.
+    """
+    for name in files:
+        if _is_parquet(name):
+            arrow = imported("pyarrow.parquet", "Parquet files", "files")
+            found = arrow.read_schema(name).names
+        elif name != "-":
+            with Path(name).open("rb") as source:
+                header = source.readline()
+            if not header.endswith(b"\n"):
+                continue
+            pandas = imported("pandas", "CSV files", "files")
+            found = pandas.read_csv(io.BytesIO(header), nrows=0).columns
+        else:
+            continue
+        missing = [column for column in needed if column not in found]
+        if missing:
+            raise ValueError(f"{name} has no column {missing[0]!r}")
+
+
+def read_parts(
+    files: Collection[str],
+    positions: dict[str, int],
+    names: Collection[str],
+    person: str | None,
+    follow: bool,
+) -> Iterator[Part]:
+    """Yield the records of files behind their positions.
+
+    Parameters
+    ----------
+    files : collection of str
+        CSV or Parquet files; "-" is standard input.
+    positions : dict of str to int
+        Bytes, or rows of Parquet files, that have been read.
+    names : collection of str
+        Columns that are read as texts.
+    person : str or None
+        One of them, of whom missing values are all one person, without a name.
+    follow : bool
+        Whether to wait for further lines of the last file.
+    """
+    for at, name in enumerate(files):
+        start = positions.get(name, 0)
+        if _is_parquet(name):
+            parts = _parquet(name, start, names)
+        else:
+            parts = _csv(name, start, names, follow and at == len(files) - 1)
+        for part in parts:
+            if person is not None and part.table is not None:
+                part.table[person] = part.table[person].fillna("")
+            yield part
+
+
+def _is_parquet(name: str) -> bool:
+    return name.endswith((".parquet", ".pq"))
+
+
+def _parquet(name: str, start: int, names: Collection[str]) -> Iterator[Part]:
+    arrow = imported("pyarrow", "Parquet files", "files")
+    parquet = imported("pyarrow.parquet", "Parquet files", "files")
+    position = 0
+    file = parquet.ParquetFile(name)
+    if start > file.metadata.num_rows:
+        raise ValueError(f"{name} has fewer rows than have been read of it")
+    for batch in file.iter_batches(batch_size=_ROWS):
+        begin, position = position, position + batch.num_rows
+        if position > start:
+            table = arrow.Table.from_batches([batch.slice(max(0, start - begin))])
+            for each in names:
+                own = table.column(each).cast(arrow.string())
+                table = table.set_column(table.column_names.index(each), each, own)
+            yield Part(table.to_pandas(ignore_metadata=True), name, position)
+
+
+def _csv(name: str, start: int, names: Collection[str], follow: bool) -> Iterator[Part]:
+    """Yield complete lines, read again from a growing file; positions are bytes."""
+    pandas = imported("pandas", "CSV files", "files")
+    with sys.stdin.buffer if name == "-" else Path(name).open("rb") as source:
+        header = source.readline()
+        while follow and not header.endswith(b"\n"):
+            yield Part(None, name, 0)
+            clocks.sleep(_WAIT)
+            header += source.readline()
+        position = len(header)
+        if start > position:
+            _skip(source, name, start - position)
+            position = start
+        rest = b""
+        while True:
+            block = source.read(_BLOCK)
+            rest += block
+            cut = len(rest) if not block and not follow else _complete(rest)
+            if cut:
+                lines, rest = rest[:cut], rest[cut:]
+                position += cut
+                table = pandas.read_csv(
+                    io.BytesIO(header + lines), dtype=dict.fromkeys(names, "object")
+                )
+                if len(table):
+                    yield Part(table, name, position)
+            if not block:
+                if not follow:
+                    return
+                if name != "-" and os.stat(name).st_size < position:
+                    raise ValueError(f"{name} became shorter than what has been read of it")
+                yield Part(None, name, position)
+                clocks.sleep(_WAIT)
+
+
+def _skip(source: Any, name: str, size: int) -> None:
+    """Skip bytes that have been read before, or raise if they are not there."""
+    if name == "-":
+        found = len(source.read(size))
+    else:
+        left = os.fstat(source.fileno()).st_size - source.tell()
+        source.seek(size, os.SEEK_CUR)
+        found = min(left, size)
+    if found < size:
+        raise ValueError(f"{name} is shorter than what has been read of it")
+
+
+def _complete(text: bytes) -> int:
+    """Return where the last line ends whose quotes are closed; 0 if there is none."""
+    end = text.rfind(b"\n") + 1
+    while end and text.count(b'"', 0, end) % 2:
+        end = text.rfind(b"\n", 0, end - 1) + 1
+    return end

@@ -1,0 +1,441 @@
+"""The search for ranges: what the first records of a stream are for."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from dpoco import _core
+from dpoco import _literals as literals
+from dpoco._validation import (
+    FloatArray,
+    choice,
+    float_array,
+    instance,
+    positive_int,
+    require_memory,
+    whole_if_float,
+)
+from dpoco.accounting import Budget, Guarantee
+from dpoco.accounting import ranges as planning
+from dpoco.accounting.plan import Plan
+from dpoco.accounting.ranges import RangePlan
+from dpoco.errors import HorizonExceeded, StateError
+from dpoco.learning.participation import Limiter, Participation, Person
+from dpoco.learning.state import Stateful
+from dpoco.privacy.mechanisms.range_search import RangeSearch
+from dpoco.random import Source
+from dpoco.ranges._bins import (
+    ABSENT,
+    EDGES,
+    Thresholds,
+    candidate,
+    find_ends,
+    group_candidates,
+    places,
+)
+from dpoco.ranges._found import FoundRanges
+
+__all__ = ["RangeFinder"]
+
+Centre = Literal["median", "zero"] | Sequence[float | None]
+
+_NEVER = -1e300  # the score of an empty run of candidates
+_TENTH = 10  # a search may have one of so many rounds
+
+
+class RangeFinder(Stateful):
+    """Ranges of columns from the first records of a stream, under a guarantee.
+
+    The finder draws a noisy median of every column from four tenths of its records, and noisy
+    quantiles about it from the others. No record of it may reach the learner behind, and none of
+    the learner's may reach it: then single rounds are protected by the larger of both guarantees
+    (`dpoco.accounting.ranges.behind_ranges`).
+
+    Parameters
+    ----------
+    columns : int
+        Number d of columns whose ranges are searched.
+    budget : Budget or None
+        Guarantee of the ranges; None adds no noise and gives no guarantee. This and all following
+        arguments are keyword-only.
+    horizon : int or None
+        Rounds of the whole stream, those of the finder included; at most a tenth of them are for
+        the finder. None: unknown.
+    records : int, optional
+        Rounds of the finder. Default: as few as the noise allows, at least 500. About 2,000 are
+        best for ten columns and up to 100,000 rounds.
+    centre : {"median", "zero"} or sequence of float or None
+        "zero": no column is far from 0 compared with its spread, which must be known in advance;
+        then there is no search for medians, which takes the most records. A sequence has a public
+        centre for each column, and None for those whose median is searched.
+    relation : {"replace", "zero_out"}
+        Neighbouring streams differ in one record, which is replaced or emptied.
+    participation : Participation, optional
+        How often one person may come. The budget then covers all of them; if it is enforced,
+        `observe` and `run` take persons.
+    numerics : {"auto", "float", "lattice"}
+        Arithmetic of the counts.
+    plan : Plan, optional
+        Plan to use instead of calibration.
+    source : Source, optional
+        Source of randomness; None: the operating system.
+
+    Raises
+    ------
+    ValueError
+        If the finder needs more records than it may have: this depends on public sizes only.
+
+    Notes
+    -----
+    A range aims at the quantiles .1 and .9, which noise hides best and with which private linear
+    models learn more than with the full range. A missing value counts nowhere. Memory: 2 d numbers
+    a record of the medians, and 259 d counts. Proof: ``docs/privacy/ranges.md``.
+
+    Examples
+    --------
+    >>> import dpoco
+    >>> import numpy as np
+    >>> records = np.random.default_rng(0).normal([5.0, 1e6], [1.0, 1e3], size=(2000, 2))
+    >>> finder = dpoco.ranges.RangeFinder(
+    ...     2, budget=dpoco.Budget(epsilon=1.0, delta=1e-6), horizon=100_000, records=2000)
+    >>> finder.run(records)
+    >>> 4.0 < finder.ranges.middle[0] < 6.0
+    True
+    >>> bool(np.abs(finder.ranges.scale([[6.0, 1e6]])).max() <= 1.0)
+    True
+    """
+
+    _mechanism: RangeSearch
+    _guarantee: Guarantee
+    _noise: ClassVar[str] = "fresh"
+
+    def __init__(
+        self,
+        columns: int,
+        *,
+        budget: Budget | None,
+        horizon: int | None = None,
+        records: int | None = None,
+        centre: Centre = "median",
+        relation: literals.Relation = "replace",
+        participation: Participation | None = None,
+        numerics: literals.Numerics = "auto",
+        plan: RangePlan | None = None,
+        source: Source | None = None,
+    ) -> None:
+        arguments = {
+            "columns": columns, "budget": budget, "horizon": whole_if_float(horizon),
+            "records": records, "centre": centre, "relation": relation,
+            "participation": participation, "numerics": numerics, "plan": plan, "source": source,
+        }  # fmt: skip
+        origin = Source() if source is None else instance("source", source, Source, "a Source")
+        found = self._calibrate(arguments) if plan is None else plan
+        self._set_up(arguments, found, origin.is_seeded, origin._claim())
+        if budget is not None:
+            self._guarantee.require(budget)
+
+    @staticmethod
+    def _calibrate(given: dict[str, Any]) -> RangePlan:
+        """Return the plan for a constructor's arguments, or refuse by public sizes."""
+        budget, horizon, people = given["budget"], given["horizon"], given["participation"]
+        if budget is not None:
+            instance("budget", budget, Budget, "a dpoco.Budget or None").require_delta()
+        if people is not None:
+            instance("participation", people, Participation, "a dpoco.Participation or None")
+        columns = positive_int("columns", given["columns"])
+        known = _centres(given["centre"], columns)
+        sizes = {
+            "medians": sum(own is None for own in known), "budget": budget, "horizon": horizon,
+            "relation": given["relation"], "participation": people,
+        }  # fmt: skip
+        needed = planning.needed_records(columns, **sizes)
+        records = needed if given["records"] is None else positive_int("records", given["records"])
+        ways = (
+            "state the ranges of some columns, take centre='zero' if no column is far from 0 "
+            "compared with its spread, or a larger epsilon"
+        )
+        what = f"private ranges of {columns} column{'s' * (columns > 1)}"
+        if records < needed:
+            raise ValueError(f"{what} need {needed:,} records, and have {records:,}: {ways}")
+        if horizon is not None:
+            most = positive_int("horizon", horizon) // _TENTH
+            if records > most:
+                raise ValueError(
+                    f"{what} take {records:,} records, and a tenth of {horizon:,} rounds is "
+                    f"{most:,}: {ways}"
+                )
+        return planning.calibrate(columns, records=records, numerics=given["numerics"], **sizes)
+
+    def _set_up(
+        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: _core.Claim
+    ) -> None:
+        if not isinstance(parameters, Plan) or not isinstance(parameters.mechanism, RangeSearch):
+            raise TypeError("plan must be one of a search for ranges")
+        self._arguments, self._plan, self._is_seeded = arguments, parameters, seeded
+        self._mechanism = own = parameters.mechanism
+        people: Participation | None = arguments["participation"]
+        stated = planning.guarantee(
+            parameters, relation=arguments["relation"], budget=arguments["budget"], seeded=seeded
+        )
+        self._guarantee = stated
+        columns = own.counts.summand.size
+        self._known = _centres(arguments["centre"], columns)
+        searched = sum(each is None for each in self._known)
+        if columns != arguments["columns"] or searched != own.medians:
+            raise ValueError("the plan is of other columns than the arguments")
+        if people is not None:
+            people.check(arguments["horizon"] or own.longest)
+            self._guarantee = people.of(stated)
+            if people.enforced:
+                secret = claim["key"] + int(claim["stream"]).to_bytes(32, "little")
+                self._limiter = Limiter(people, own.longest, secret)
+        require_memory({"the search": 2.0 * own.first * columns + 2.0 * len(EDGES) * columns})
+        self._begin(claim)
+
+    def _begin(self, claim: _core.Claim) -> None:
+        """Build everything that records change."""
+        own, columns = self._mechanism, self._mechanism.counts.summand.size
+        self._round = 0
+        self._secret = claim["key"] + int(claim["stream"]).to_bytes(8, "little")
+        self._engine = _core.ContinualSum(own.counts, _derive(self._secret, "counts"))
+        self._values = np.full((own.first, own.medians), ABSENT, dtype=np.int64)
+        self._centre = np.array([np.nan if c is None else c for c in self._known])
+        self._cells = np.zeros((own.counts.pushes, columns))
+        self._ranges: FoundRanges | None = None
+        if own.first == 0:
+            self._begin_counts()
+
+    # -- records ----------------------------------------------------------------------------------
+
+    def observe(self, record: Any, *, person: Person = None) -> None:
+        """Take one record. Nothing is returned, and nothing depends on it but the ranges.
+
+        Parameters
+        ----------
+        record : array_like of shape (d,)
+            Values that are not finite are missing.
+        person : int, str or bytes
+            Whose record it is, if people are limited. Keyword-only.
+
+        Raises
+        ------
+        HorizonExceeded
+            Once all records are taken.
+        """
+        row = float_array("record", record, (self._mechanism.counts.summand.size,))
+        self.run(row[None, :], persons=None if person is None else [person])
+
+    def run(self, records: Any, *, persons: Any = None) -> None:
+        """Take the rows of an array, in their order: the same as `observe` for each.
+
+        Parameters
+        ----------
+        records : array_like of shape (n, d)
+            At most `left` rows.
+        persons : array_like of int, str or bytes with shape (n,), optional
+            Whose they are, if people are limited. Keyword-only.
+
+        Raises
+        ------
+        HorizonExceeded
+            If fewer rounds are left; no row is taken.
+        """
+        rows = float_array("records", records, (None, self._mechanism.counts.summand.size))
+        self._check_active()
+        digests = self._digests(persons, len(rows))
+        with self._alone():
+            self._engine.check_process()
+            if len(rows) > self.left:
+                raise HorizonExceeded(f"records for ranges: {len(rows)}, left: {self.left}")
+            if self._limiter is not None and len(rows):
+                passed = self._limiter.admit(self._round, digests)
+                rows = np.where(passed[:, None], rows, np.nan)
+            first = max(0, min(len(rows), self._mechanism.first - self._round))
+            if first:
+                searched = np.array([each is None for each in self._known])
+                part = slice(self._round, self._round + first)
+                self._values[part] = places(rows[:first, searched])
+                self._round += first
+                if self._round == self._mechanism.first:
+                    self._draw_medians()
+            self._count(rows[first:])
+            if self.left == 0 and self._ranges is None:
+                self._ranges = self._find_ranges()
+
+    def _digests(self, persons: Any, rounds: int | None) -> bytes:
+        if self._limiter is None:
+            return super()._digests(persons, rounds)
+        if persons is None:
+            raise TypeError("persons are needed: the finder enforces a participation")
+        return self._limiter.digests(persons, rounds)
+
+    def _draw_medians(self) -> None:
+        """Select a median of each column that has no known centre, and forget the values.
+
+        Runs of candidates with one score have it once, raised by the logarithm of their length:
+        the law is that of a selection among all candidates. The numbers of draws are public.
+        """
+        own, claim = self._mechanism, _derive(self._secret, "medians")
+        runs = 2 * own.first + 1
+        engine = _core.NoisyMax({
+            "candidates": runs, "largest": True, "horizon": own.medians, "noise": "gumbel",
+            "scale": own.scale, **claim,
+        })  # fmt: skip
+        words = _core.Source(claim["key"], claim["stream"] + 1).words(2 * own.medians)
+        drawn = []
+        for column, pair in zip(self._values.T, words.reshape(-1, 2).tolist(), strict=True):
+            first, sizes, scores = group_candidates(column)
+            lengths = [own.scale * _core.local_log(max(size, 1)) for size in sizes.astype(float)]
+            raised = np.where(sizes > 0, scores + np.array(lengths), _NEVER)
+            run = engine.select(raised)
+            # 128 bits: every candidate of a run is as likely, but for 2^-100.
+            step = (int(sizes[run]) * (pair[0] << 64 | pair[1])) >> 128
+            drawn.append(candidate(int(first[run]) + step))
+        self._centre[np.isnan(self._centre)] = drawn
+        self._values = np.full((own.first, own.medians), ABSENT, dtype=np.int64)
+        self._begin_counts()
+
+    def _begin_counts(self) -> None:
+        """Draw the noise of all prefix sums, so that no state holds a count without it."""
+        self._secret = bytes(len(self._secret))
+        noise = np.empty_like(self._cells)
+        self._engine.run(np.zeros_like(noise), noise)
+        self._cells = np.diff(noise, axis=0, prepend=0.0)
+
+    def _count(self, rows: FloatArray) -> None:
+        """Add each present value to its bin, counted from the column's centre."""
+        self._round += len(rows)
+        with np.errstate(all="ignore"):
+            away = rows - self._centre
+        bins = np.searchsorted(EDGES, away)  # a bin holds its upper edge
+        present = np.isfinite(rows) & np.isfinite(away)
+        for column in range(rows.shape[1]):
+            mine = bins[present[:, column], column]
+            self._cells[:, column] += np.bincount(mine, minlength=len(self._cells))
+
+    def _find_ranges(self) -> FoundRanges:
+        """Return the ranges: a function of the noisy counts and the medians."""
+        own, sums = self._mechanism, np.cumsum(self._cells, axis=0)
+        up_to, beyond = planning.deviations(own.counts)
+        last = own.counts.scale * own.counts.factorisation.column(own.counts.pushes)
+        thresholds = Thresholds.of(own.second, up_to, beyond, last)
+        middles, halves = [], []
+        for centre, column in zip(self._centre.tolist(), sums.T, strict=True):
+            low, high = find_ends(column, thresholds) or (0.0, 0.0)
+            middles.append(centre + 0.5 * (low + high))
+            halves.append(0.5 * (high - low))
+        return FoundRanges(tuple(middles), tuple(halves))
+
+    # -- facts ------------------------------------------------------------------------------------
+
+    @property
+    def round(self) -> int:
+        """Records taken so far."""
+        return self._round
+
+    @property
+    def horizon(self) -> int:
+        """Records of the search."""
+        return self._mechanism.longest
+
+    @property
+    def left(self) -> int:
+        """Records that are still to come."""
+        return self._mechanism.longest - self._round
+
+    @property
+    def plan(self) -> RangePlan:
+        """The plan that the finder is built from."""
+        return self._plan  # type: ignore[no-any-return]
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee of the ranges alone."""
+        return self._guarantee
+
+    @property
+    def ranges(self) -> FoundRanges:
+        """The ranges, which may be published; `StateError` before all records have come."""
+        if self._ranges is None:
+            raise StateError(f"ranges need {self.left} more records")
+        return self._ranges
+
+    def __repr__(self) -> str:
+        own = self._mechanism
+        return (
+            f"RangeFinder({own.counts.summand.size}, records={own.longest})\n  {self._guarantee!r}"
+        )
+
+    # -- state ------------------------------------------------------------------------------------
+
+    def _is_started(self) -> bool:
+        return self._round > 0
+
+    @classmethod
+    def _read_plan(cls, record: Any) -> Any:
+        return Plan.from_dict(record)
+
+    @classmethod
+    def _header_dimension(cls, header: dict[str, Any]) -> int:
+        return int(header["plan"]["mechanism"]["counts"]["summand"]["dimension"])
+
+    def _payload(self) -> bytes:
+        found = self._ranges  # in every state as many bytes
+        shown = np.zeros((2, self._cells.shape[1])) if found is None else np.array(found.parts)
+        people = b"" if self._limiter is None else self._limiter.state()
+        out = io.BytesIO()
+        np.savez(
+            out, engine=np.frombuffer(self._engine.state(), dtype=np.uint8),
+            people=np.frombuffer(people, dtype=np.uint8), values=self._values,
+            centre=self._centre, cells=self._cells, shown=shown,
+            secret=np.frombuffer(self._secret, dtype=np.uint8),
+            round=np.array([self._round]),
+        )  # fmt: skip
+        return out.getvalue()
+
+    def _go_on(self, payload: bytes) -> None:
+        try:
+            with np.load(io.BytesIO(payload), allow_pickle=False) as found:
+                arrays = {name: found[name] for name in found.files}
+            shapes = {
+                name: getattr(self, f"_{name}").shape for name in ("values", "centre", "cells")
+            }
+            if any(arrays[name].shape != shape for name, shape in shapes.items()):
+                raise StateError("state is corrupt: it is of another search")
+            self._engine.restore(arrays["engine"].tobytes())
+            if self._limiter is not None:
+                self._limiter.restore(arrays["people"].tobytes())
+            self._values, self._centre = arrays["values"], arrays["centre"]
+            self._cells, (self._round,) = arrays["cells"], arrays["round"].tolist()
+            self._secret = arrays["secret"].tobytes()
+            middle, half = map(tuple, arrays["shown"].tolist())
+            self._ranges = FoundRanges(middle, half) if self.left == 0 else None
+        except StateError:
+            raise
+        except Exception as error:
+            raise StateError(f"state is corrupt ({type(error).__name__})") from None
+
+
+def _centres(centre: Centre, columns: int) -> tuple[float | None, ...]:
+    """Return the public centre of each column; None where a median is searched."""
+    if isinstance(centre, str):
+        named = choice("centre", centre, ("median", "zero"))
+        return ((None if named == "median" else 0.0),) * columns
+    found = tuple(None if own is None else float(own) for own in centre)
+    if len(found) != columns or not all(own is None or math.isfinite(own) for own in found):
+        raise ValueError(f"centre must be 'median', 'zero', or {columns} finite numbers or None")
+    return found
+
+
+def _derive(secret: bytes, purpose: str) -> _core.Claim:
+    """Return the key and stream of one of the engines."""
+    return {
+        "key": hashlib.sha256(b"dpoco ranges " + purpose.encode() + secret).digest(),
+        "stream": 1,
+    }
