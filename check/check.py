@@ -897,7 +897,8 @@ def sum_loss(own: Any, near: Near) -> Loss | None:
 def batch_loss(own: Any, near: Near) -> Loss:
     """Return the loss of noisy sums of batches of losses (batch_share.md)."""
     n, law, grid, rounds = own.experts, own.law, own.grid, near.rounds
-    covered(n >= 2 and law in ("knorm", "laplace", "gaussian", "response"), "such a batch")
+    known = law in ("knorm", "laplace", "gaussian", "response")
+    covered(n >= 2 and known and own.scale > 0, "such a batch")
     single = own.batch == 1 and own.scale * 700 >= 1
     covered(law != "response" or single, "a response to a batch")
     if grid > 0:
@@ -1037,6 +1038,7 @@ def tests_loss(own: Any, near: Near) -> Loss:
     """Return the loss of tests against a noisy threshold (shift_detector.md)."""
     d, s = own.sensitivity, own.spread
     covered(own.law in ("exponential", "laplace") and d <= s <= 2 * d, "such tests")
+    covered(min(own.threshold_scale, own.query_scale) > 0, "tests without noise")
     each = d / own.threshold_scale + own.alarms * s / own.query_scale
     return group(loss_of("pure", epsilon=each), near.rounds)
 
@@ -1224,20 +1226,19 @@ interval_totals: cells N, units X, records n;
 net_differences: sides X, counts N, transform s, lipschitz, enforced b; blt: decay X, weights X;
 blt_normalised: decay X, weights X, pushes n; tree:; square_root:; gaussian_sum: summand
 d, factorisation d, pushes n0, batch n, scale x0, order, grid x0, limit n0, growth s-?;
-batch_release: experts n, law s, scale, batch n, grid x0; smooth_losses: dimension n, lipschitz,
+batch_release: experts n, law s, scale x0, batch n, grid x0; smooth_losses: dimension n, lipschitz,
 smoothness x0i, rank n0, enforced b; scheduled:; density_ratio: forced x0, high x0, low x0;
 dartboard: forced x0, span; anchored: forced x0, width; maximal: forced x0; tilted_minimum: noise,
 step xi; gibbs_draw: inverse_temperature, regularization, half_width x0i, tolerance x0;
 coupled_draws: losses d, draw d, keep d, rounds n, block n, cap n0-; loss_sums: width;
 promised_scores: sensitivity, one_way b; vertex_scores: slope, leaf, diameter_l1 x0,
 diameter_l2 x0, diameter_max x0, product b, batch n, leaf_l2 xi, offset n0; selections: law s,
-scores d, scale x0, rounds n, exponent x0; threshold_tests: law s, threshold_scale, query_scale,
-sensitivity, spread, alarms n;
-tracker_draws: experts n, prior s, learning_rate, forced, batch n, horizon n-, share_rate x0-, cap
-n0-; bits: low n, high n, count n; subset: labels n, size n, inside n0; local_report: epsilon,
-reports n, laws D; range_search: second n, counts d, medians n0, first n0, scale x0; declared:
-change s, l2 b, sensitivity, scale; nothing: reason s; open: reason s; parts: how s, parts D,
-lemma s, forced n0-?"""
+scores d, scale x0, rounds n, exponent x0; threshold_tests: law s, threshold_scale x0,
+query_scale x0, sensitivity, spread, alarms n; tracker_draws: experts n, prior s, learning_rate,
+forced x0, batch n, horizon n-, share_rate x0-, cap n0-; bits: low n, high n, count n;
+subset: labels n, size n, inside n0; local_report: epsilon, reports n, laws D; range_search:
+second n, counts d, medians n0, first n0, scale x0; declared: change s, l2 b, sensitivity, scale;
+nothing: reason s; open: reason s; parts: how s, parts D, lemma s, forced n0-?"""
 ROWS = (each.partition(":") for each in " ".join(TABLE.split()).split(";"))
 FIELDS = {kind.strip(): fields.strip() for kind, _, fields in ROWS}
 

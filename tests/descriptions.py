@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from collections.abc import Iterator
+from dataclasses import fields, replace
 from typing import Any
+
+from dpoco.privacy.records import Description
 
 
 def unchecked(description: Any, **changes: Any) -> Any:
@@ -14,4 +17,44 @@ def unchecked(description: Any, **changes: Any) -> Any:
     made = object.__new__(kind)
     for name in names:
         object.__setattr__(made, name, changes.get(name, getattr(description, name)))
+    return made
+
+
+def parts(description: Any) -> Iterator[Any]:
+    """Yield a description and all inside it."""
+    if isinstance(description, tuple):
+        for each in description:
+            yield from parts(each)
+    if isinstance(description, Description):
+        yield description
+        for each in fields(description):
+            yield from parts(getattr(description, each.name))
+
+
+def number(plan: Any, name: str) -> Any:
+    """Return what a plan calls `name`: in its mechanism, or else in its tuning."""
+    for part in (*parts(plan.mechanism), *parts(plan.tuning)):
+        if name in {each.name for each in fields(part)}:
+            return getattr(part, name)
+    raise KeyError(name)
+
+
+def changed(plan: Any, **changes: Any) -> Any:
+    """Return a plan with other values of what it calls so, in its mechanism or its tuning."""
+
+    def put(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(put(each) for each in value)
+        if not isinstance(value, Description):
+            return value
+        names = [each.name for each in fields(value)]
+        own = {name: changes[name] for name in names if name in changes}
+        inner = {n: put(getattr(value, n)) for n in names if n not in own}
+        left.difference_update(own)
+        return replace(value, **inner, **own)
+
+    left = set(changes)
+    made = replace(plan, mechanism=put(plan.mechanism), tuning=put(plan.tuning))
+    if left:
+        raise KeyError(*left)
     return made

@@ -119,7 +119,7 @@ def certificates() -> dict[str, Guarantee]:
 def read_by_library(text: str, path: Path) -> tuple[str, str, dict[str, Any] | None]:
     """Return the verdict of ``dpoco verify``, what it says by itself, and what that is about."""
     path.write_text(text)
-    row, found = command._row(path, command._verified)
+    row, found = command._row(path, command._verify)
     lines = list(command._lines(row, found))
     if not found:
         return row["verdict"], row["reason"], None

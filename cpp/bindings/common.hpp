@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <string>
 
 #include "dpoco/core/archive.hpp"
@@ -37,6 +38,11 @@ Array read_only(py::ssize_t n, Fill fill) {
   fill(out.mutable_data());
   py::detail::array_proxy(out.ptr())->flags &= ~py::detail::npy_api::NPY_ARRAY_WRITEABLE_;
   return out;
+}
+
+inline Array make_array(std::span<const double> values) {
+  return read_only(static_cast<py::ssize_t>(values.size()),
+                   [&](double* out) { std::copy(values.begin(), values.end(), out); });
 }
 
 template <class T>

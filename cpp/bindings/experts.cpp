@@ -99,7 +99,9 @@ void register_experts(py::module_& m) {
       .def_static("run_keyed", &run_keyed_losses, "learners"_a, "offsets"_a.noconvert(),
                   "rows"_a.noconvert(), "losses"_a.noconvert(), "own_losses"_a.noconvert(),
                   "decisions"_a.noconvert(), "workers"_a)
-      .def("nonprivate_violations", &ExpertLearner::nonprivate_violations);
+      .def("nonprivate_violations", &ExpertLearner::nonprivate_violations)
+      .def("nonprivate_memory",
+           [](const ExpertLearner& self) { return py::bytes(self.nonprivate_memory()); });
   bind_rounds(learner);
 }
 

@@ -2,8 +2,8 @@
 
 #include "dpoco/domains/floored_simplex.hpp"
 #include "dpoco/mechanisms/coordinate_response.hpp"
+#include "mechanism_fields.hpp"
 #include "registrars.hpp"
-#include "settings.hpp"
 
 namespace dpoco::bindings {
 
@@ -13,56 +13,64 @@ using mechanisms::AdditiveLaw;
 
 namespace {
 
-std::unique_ptr<mechanisms::VectorRelease> make_release(const std::string& noise, double scale,
+// The release of a vector by a law of batch_release; of scale 0, the vector itself.
+std::unique_ptr<mechanisms::VectorRelease> make_release(const std::string& law, double scale,
                                                         std::uint64_t experts, double grid = 0.0) {
   const auto dimension = static_cast<Index>(experts);
-  if (noise == "coordinate_rr") {
-    return mechanisms::make_coordinate_response(1.0 / scale, dimension);
-  }
-  const AdditiveLaw law = noise == "knorm"      ? AdditiveLaw::cube_exponential
-                          : noise == "gaussian" ? AdditiveLaw::gaussian
-                          : noise == "laplace"  ? AdditiveLaw::laplace
+  if (scale == 0.0) return mechanisms::make_additive_noise(AdditiveLaw::none, 0.0, dimension, grid);
+  if (law == "response") return mechanisms::make_coordinate_response(1.0 / scale, dimension);
+  const AdditiveLaw added = law == "knorm"      ? AdditiveLaw::cube_exponential
+                            : law == "gaussian" ? AdditiveLaw::gaussian
+                            : law == "laplace"  ? AdditiveLaw::laplace
                                                 : AdditiveLaw::none;
-  if (law == AdditiveLaw::none && noise != "none") throw std::invalid_argument("unknown noise");
-  return mechanisms::make_additive_noise(law, scale, dimension, grid);
+  if (added == AdditiveLaw::none) throw std::invalid_argument("unknown law");
+  return mechanisms::make_additive_noise(added, scale, dimension, grid);
 }
 
-std::unique_ptr<BatchShare> make_batch_share(const py::object& settings) {
-  return read_whole({settings, "a batched learner of experts"}, [](Fields& from) {
-    const auto noise = from.read<std::string>("noise");
-    const experts::BatchShareSettings own{
-        .problem = read_experts(from),
-        .batch = from.read<std::uint64_t>("batch"),
-        .learning_rate = from.read<double>("learning_rate"),
-        .share_rate = from.read<double>("share_rate"),
-        .floor = from.read<double>("floor"),
-        // The common shift of a sum has no influence: without it, its changes are smaller in l2.
-        .centered = noise == "gaussian",
-        .grid = from.read<double>("grid")};
-    auto release =
-        make_release(noise, from.read<double>("noise_scale"), own.problem.experts, own.grid);
-    return std::make_unique<BatchShare>(own, std::move(release), read_source(from));
-  });
-}
-
-Array vector_of(const std::vector<double>& values) {
-  return read_only(static_cast<py::ssize_t>(values.size()),
-                   [&](double* out) { std::copy(values.begin(), values.end(), out); });
+std::unique_ptr<BatchShare> make_batch_share(const py::object& mechanism, const py::object& problem,
+                                             std::uint64_t batch, double learning_rate,
+                                             double share_rate, double floor,
+                                             const py::object& claim) {
+  experts::BatchShareSettings own{.problem = read_experts(problem),
+                                  .batch = std::max<std::uint64_t>(batch, 1),
+                                  .learning_rate = learning_rate,
+                                  .share_rate = share_rate,
+                                  .floor = floor};
+  std::string law = "knorm";
+  double scale = 0.0;
+  const bool alone = own.problem.experts == 1 || own.problem.horizon <= own.batch;
+  if (!read_nothing(mechanism, alone)) {
+    Fields from(mechanism, "batch_release");
+    from.expect_kind("batch_release");
+    from.read("law", law);
+    from.read("scale", scale);
+    from.read("grid", own.grid);
+    // The common shift of a sum has no influence: without it, its changes are smaller in l2.
+    own.centered = law == "gaussian" && scale > 0.0;
+    if (from.read<std::uint64_t>("experts") != own.problem.experts ||
+        from.read<std::uint64_t>("batch") != batch) {
+      throw std::invalid_argument("the release is of other sums");
+    }
+    from.finish();
+  }
+  auto release = make_release(law, scale, own.problem.experts, own.grid);
+  return std::make_unique<BatchShare>(own, std::move(release), read_claim(claim));
 }
 
 }  // namespace
 
 void register_batch_share(py::module_& m) {
   py::class_<BatchShare, ExpertLearner>(m, "BatchShare")
-      .def(py::init(&make_batch_share), "settings"_a)
+      .def(py::init(&make_batch_share), "mechanism"_a, "problem"_a, "batch"_a, "learning_rate"_a,
+           "share_rate"_a, "floor"_a, "claim"_a)
       .def("weights",
            [](const BatchShare& self) {
              return read_only(static_cast<py::ssize_t>(self.experts()),
                               [&](double* out) { self.weights(out); });
            })
-      .def("released", [](const BatchShare& self) { return vector_of(self.released()); })
+      .def("released", [](const BatchShare& self) { return make_array(self.released()); })
       .def("nonprivate_input",
-           [](const BatchShare& self) { return vector_of(self.nonprivate_input()); });
+           [](const BatchShare& self) { return make_array(self.nonprivate_input()); });
   m.def(
       "project_floored_simplex",
       [](const Array& log_v, double floor) {
@@ -78,14 +86,14 @@ void register_batch_share(py::module_& m) {
       "log_v"_a.noconvert(), "floor"_a);
   m.def(
       "release_vector",
-      [](random::Source& source, const std::string& noise, double scale, const Array& x,
+      [](random::Source& source, const std::string& law, double scale, const Array& x,
          double grid) {
         Array out(x.size());
-        make_release(noise, scale, static_cast<std::uint64_t>(x.size()), grid)
+        make_release(law, scale, static_cast<std::uint64_t>(x.size()), grid)
             ->release(data(x), source, out.mutable_data());
         return out;
       },
-      "source"_a, "noise"_a, "scale"_a, "x"_a.noconvert(), "grid"_a = 0.0);
+      "source"_a, "law"_a, "scale"_a, "x"_a.noconvert(), "grid"_a = 0.0);
 }
 
 }  // namespace dpoco::bindings

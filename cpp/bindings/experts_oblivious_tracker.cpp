@@ -1,7 +1,7 @@
 #include "dpoco/experts/oblivious_tracker.hpp"
 
+#include "mechanism_fields.hpp"
 #include "registrars.hpp"
-#include "settings.hpp"
 
 namespace dpoco::bindings {
 
@@ -12,34 +12,47 @@ using samplers::SwitchingPaths;
 
 namespace {
 
-std::unique_ptr<SwitchingPaths> read_paths(Fields& from, std::uint64_t number, std::uint64_t rounds,
-                                           double rate) {
-  const bool at_most = from.read_name<bool>("prior", {{"at_most", true}, {"share", false}});
-  const auto switches = from.read<std::uint64_t>("switches");
-  const auto share_rate = from.read<double>("share_rate");
-  if (!at_most && number > 1 && share_rate > 0.0) {
-    return samplers::make_share_paths(number, share_rate, rate);
+// What tracker_draws says: sizes, paths, coins.
+struct Draws {
+  std::uint64_t experts = 1;
+  double rate = 1.0;
+  std::unique_ptr<SwitchingPaths> paths;
+  mechanisms::SwitchSettings coins;
+};
+
+// `switches` is the level of the prior "at_most": paths have one more.
+Draws read_draws(const py::object& mechanism, std::uint64_t rounds, std::uint64_t switches) {
+  Fields from(mechanism, "tracker_draws");
+  from.expect_kind("tracker_draws");
+  Draws own{.experts = from.read<std::uint64_t>("experts"),
+            .rate = from.read<double>("learning_rate"),
+            .paths = nullptr,
+            .coins = {.horizon = rounds,
+                      .block = from.read<std::uint64_t>("batch"),
+                      .forced = from.read<double>("forced"),
+                      .max_switches = from.read<std::optional<std::uint64_t>>("cap").value_or(
+                          mechanisms::SwitchSettings::kNoCap)}};
+  if (from.read<std::optional<std::uint64_t>>("horizon").value_or(rounds) < rounds) {
+    throw std::invalid_argument("there are more rounds");
   }
-  return samplers::make_at_most_paths(number, rounds, at_most ? switches : 0, rate);
+  const bool at_most = from.read_name<bool>("prior", {{"at_most", true}, {"share", false}});
+  const double share = from.read<std::optional<double>>("share_rate").value_or(0.0);
+  from.finish();
+  own.paths =
+      !at_most && own.experts > 1 && share > 0.0
+          ? samplers::make_share_paths(own.experts, share, own.rate)
+          : samplers::make_at_most_paths(own.experts, rounds, at_most ? switches : 0, own.rate);
+  return own;
 }
 
-std::unique_ptr<SwitchingPaths> make_paths(const py::object& settings) {
-  return read_whole({settings, "paths of experts"}, [](Fields& from) {
-    const auto number = from.read<std::uint64_t>("experts");
-    const auto rounds = from.read<std::uint64_t>("rounds");
-    return read_paths(from, number, rounds, from.read<double>("learning_rate"));
-  });
-}
-
-std::unique_ptr<ObliviousTracker> make_tracker(const py::object& settings) {
-  return read_whole({settings, "a tracker of experts"}, [](Fields& from) {
-    const experts::ExpertSettings shared = read_experts(from);
-    const auto rate = from.read<double>("learning_rate");
-    auto paths = read_paths(from, shared.experts, shared.horizon, rate);
-    const auto coins = read_switches(from, shared.horizon, "max_resamples");
-    return std::make_unique<ObliviousTracker>(shared, std::move(paths), coins, rate,
-                                              read_source(from));
-  });
+std::unique_ptr<ObliviousTracker> make_tracker(const py::object& mechanism,
+                                               const py::object& problem, std::uint64_t switches,
+                                               const py::object& claim) {
+  const experts::ExpertSettings shared = read_experts(problem);
+  Draws own = read_draws(mechanism, shared.horizon, switches);
+  if (own.experts != shared.experts) throw std::invalid_argument("there are other experts");
+  return std::make_unique<ObliviousTracker>(shared, std::move(own.paths), own.coins, own.rate,
+                                            read_claim(claim));
 }
 
 // Shape (levels, N).
@@ -62,7 +75,10 @@ Array chances_of(const SwitchingPaths& paths) {
 
 void register_oblivious_tracker(py::module_& m) {
   py::class_<SwitchingPaths>(m, "SwitchingPaths")
-      .def(py::init(&make_paths), "settings"_a)
+      .def(py::init([](const py::object& mechanism, std::uint64_t rounds, std::uint64_t switches) {
+             return read_draws(mechanism, rounds, switches).paths;
+           }),
+           "mechanism"_a, "rounds"_a, "switches"_a)
       .def_property_readonly("round", &SwitchingPaths::round)
       .def(
           "learn",
@@ -83,7 +99,7 @@ void register_oblivious_tracker(py::module_& m) {
       .def("restore", &restore<SwitchingPaths>, "state"_a);
 
   py::class_<ObliviousTracker, ExpertLearner>(m, "ObliviousTracker")
-      .def(py::init(&make_tracker), "settings"_a)
+      .def(py::init(&make_tracker), "mechanism"_a, "problem"_a, "switches"_a, "claim"_a)
       .def_property_readonly("resamples", &ObliviousTracker::resamples)
       .def("nonprivate_state",
            [](const ObliviousTracker& self) {

@@ -1,9 +1,13 @@
 #include "dpoco/experts/shift_detector.hpp"
 
+#include <optional>
+#include <vector>
+
+#include "dpoco/core/statements.hpp"
 #include "dpoco/experts/epoch_selector.hpp"
 #include "dpoco/experts/shift_statistic.hpp"
+#include "mechanism_fields.hpp"
 #include "registrars.hpp"
-#include "settings.hpp"
 
 namespace dpoco::bindings {
 
@@ -15,8 +19,29 @@ namespace {
 
 using Expert = std::optional<std::uint64_t>;
 
-mechanisms::NoisyMaxSettings selection_of(Fields& from) {
-  return read_whole(from.open("selection", "a noisy max"), read_noisy_max);
+// What is drawn: selections, and perhaps tests, in instances of which a round belongs to one.
+struct Instance {
+  mechanisms::NoisyMaxSettings selection;
+  std::optional<mechanisms::AboveThresholdSettings> test;
+};
+
+Instance read_instance(const py::object& mechanism, const experts::ExpertSettings& problem,
+                       const char* lemma) {
+  Instance own{.selection = {.candidates = problem.experts, .largest = false}, .test = {}};
+  if (read_nothing(mechanism, problem.experts == 1 || problem.horizon == 1)) return own;
+  std::vector<py::object> parts = read_parts(mechanism, "instances", lemma);
+  if (Fields(parts.at(0), "a part").kind() == "parts") {
+    parts = read_parts(parts.at(0), "together", "");
+    own.test = read_threshold_tests(parts.at(1), 2.0);  // of the test statistic
+  }
+  const Selections selections = read_selections(parts.at(0), [](Fields& scores) {
+    scores.expect_kind("loss_sums");
+    refuse_smaller(scores.read<double>("width"), 1.0, "the width of losses");
+  });
+  if (parts.size() > (own.test ? 2U : 1U)) throw std::invalid_argument("there are more parts");
+  own.selection.noise = selections.noise;
+  own.selection.scale = selections.scale;
+  return own;
 }
 
 experts::ShiftStatisticSettings statistic_of(Fields from) {
@@ -41,40 +66,52 @@ experts::BiasAllowance bias_of(Fields from) {
   });
 }
 
-std::unique_ptr<EpochSelector> make_epoch_selector(const py::object& settings) {
-  return read_whole({settings, "an epoch selector"}, [](Fields& from) {
-    const experts::ExpertSettings shared = read_experts(from);
-    const experts::EpochSelectorSettings own{.selection = selection_of(from),
-                                             .first = from.read<Expert>("first"),
-                                             .longest = from.read<std::uint64_t>("longest")};
-    return std::make_unique<EpochSelector>(shared, own, read_source(from));
-  });
+std::unique_ptr<EpochSelector> make_epoch_selector(const py::object& mechanism,
+                                                   const py::object& problem, Expert first,
+                                                   std::uint64_t longest, const py::object& claim) {
+  const experts::ExpertSettings shared = read_experts(problem);
+  const Instance drawn = read_instance(mechanism, shared, "epoch_selector");
+  if (drawn.test) throw std::invalid_argument("there are no tests");
+  const experts::EpochSelectorSettings own{
+      .selection = drawn.selection, .first = first, .longest = longest};
+  return std::make_unique<EpochSelector>(shared, own, read_claim(claim));
 }
 
-std::unique_ptr<ShiftDetector> make_shift_detector(const py::object& settings) {
-  return read_whole({settings, "a shift detector"}, [](Fields& from) {
-    const experts::ExpertSettings shared = read_experts(from);
-    const experts::ShiftDetectorSettings own{
-        .selection = selection_of(from),
-        .first = from.read<Expert>("first"),
-        .bias = bias_of(from.open("bias", "an allowance for bias")),
-        .detects = from.read<bool>("detects"),
-        .test = read_whole(from.open("test", "a threshold test"), read_above_threshold),
-        .threshold = from.read<double>("threshold"),
-        .statistic = statistic_of(from.open("statistic", "a statistic of shifts"))};
-    return std::make_unique<ShiftDetector>(shared, own, read_source(from));
-  });
+std::unique_ptr<ShiftDetector> make_shift_detector(const py::object& mechanism,
+                                                   const py::object& problem, Expert first,
+                                                   double threshold, const py::object& bias,
+                                                   const py::object& statistic,
+                                                   const py::object& claim) {
+  const experts::ExpertSettings shared = read_experts(problem);
+  const Instance drawn = read_instance(mechanism, shared, "shift_detector");
+  const experts::ShiftDetectorSettings own{
+      .selection = drawn.selection,
+      .first = first,
+      .bias = bias_of({bias, "an allowance for bias"}),
+      .detects = drawn.test.has_value(),
+      .test = drawn.test.value_or(mechanisms::AboveThresholdSettings{}),
+      .threshold = threshold,
+      .statistic = statistic_of({statistic, "a statistic of shifts"})};
+  return std::make_unique<ShiftDetector>(shared, own, read_claim(claim));
 }
 
 }  // namespace
 
 void register_shift_detector(py::module_& m) {
   py::class_<EpochSelector, experts::ExpertLearner>(m, "EpochSelector")
-      .def(py::init(&make_epoch_selector), "settings"_a);
+      .def(py::init(&make_epoch_selector), "mechanism"_a, "problem"_a, "first"_a, "longest"_a,
+           "claim"_a)
+      .def("nonprivate_sums",
+           [](const EpochSelector& self) { return make_array(self.nonprivate_sums()); });
 
   py::class_<ShiftDetector, experts::ExpertLearner>(m, "ShiftDetector")
-      .def(py::init(&make_shift_detector), "settings"_a)
-      .def("alarms", &ShiftDetector::alarms);
+      .def(py::init(&make_shift_detector), "mechanism"_a, "problem"_a, "first"_a, "threshold"_a,
+           "bias"_a, "statistic"_a, "claim"_a)
+      .def("alarms", &ShiftDetector::alarms)
+      .def("nonprivate_sums",
+           [](const ShiftDetector& self) { return make_array(self.nonprivate_sums()); })
+      .def("nonprivate_rows",
+           [](const ShiftDetector& self) { return make_array(self.nonprivate_rows()); });
 
   // For tests: the statistic alone.
   py::class_<ShiftStatistic>(m, "ShiftStatistic")

@@ -115,18 +115,27 @@ std::unique_ptr<FrankWolfe> make_frank_wolfe(std::shared_ptr<const domains::Doma
 namespace {
 
 std::unique_ptr<SufficientStatistics> make_statistics(const losses::GlmLoss& loss,
-                                                      const losses::RecordClipper& clipper,
-                                                      const py::object& from) {
-  return read_whole({from, "a fit"}, [&](Fields& own) {
-    constexpr double kLargest = std::numeric_limits<double>::max();
-    const double label = std::max(loss.clip_label(kLargest), -loss.clip_label(-kLargest));
-    refuse_smaller(own.read<double>("label"), label, "the bound on labels");
-    const frank_wolfe::StatisticsSettings settings{.records = own.read<std::uint64_t>("records"),
-                                                   .size = own.read<std::uint64_t>("size"),
-                                                   .weight = own.read<double>("weight"),
-                                                   .noise_scale = own.read<double>("noise_scale")};
-    return std::make_unique<SufficientStatistics>(clipper, loss, settings, read_source(own));
+                                                      const py::object& mechanism,
+                                                      const py::object& claim) {
+  constexpr double kLargest = std::numeric_limits<double>::max();
+  const double label = std::max(loss.clip_label(kLargest), -loss.clip_label(-kLargest));
+  frank_wolfe::StatisticsSettings settings;
+  const auto [sum, clipper] = read_gaussian_sum(mechanism, [&](Fields& summand) {
+    summand.expect_kind("second_moments");
+    if (summand.read<std::uint64_t>("arms") != 1) throw std::invalid_argument("a fit has no arms");
+    refuse_smaller(summand.read<double>("label"), label, "the bound on labels");
+    summand.read("weight", settings.weight);
+    summand.skip("rounding");  // a factor of the proof, for products in doubles
+    return read_features(summand);
   });
+  if (sum.settings.horizon != 1 || sum.settings.order != 2.0 || sum.settings.lattice.grid != 0.0 ||
+      sum.batches.growth != Growth::none) {
+    throw std::invalid_argument("a fit has one release, with Gaussian noise in doubles");
+  }
+  settings.records = sum.batches.first;
+  settings.size = static_cast<std::uint64_t>(sum.settings.dimension);
+  settings.noise_scale = sum.settings.scale;
+  return std::make_unique<SufficientStatistics>(clipper, loss, settings, read_claim(claim));
 }
 
 std::span<const double> entries(const Array& array) {
@@ -135,7 +144,7 @@ std::span<const double> entries(const Array& array) {
 
 void register_statistics(py::module_& m) {
   py::class_<SufficientStatistics>(m, "SufficientStatistics", py::is_final())
-      .def(py::init(&make_statistics), "loss"_a, "clipper"_a, "settings"_a)
+      .def(py::init(&make_statistics), "loss"_a, "mechanism"_a, "claim"_a)
       .def(
           "add",
           [](SufficientStatistics& self, const Array& features, const Array& labels) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "dpoco/core/statements.hpp"
 #include "registrars.hpp"
 
 namespace dpoco::bindings {
@@ -88,6 +89,53 @@ GaussianSum read_gaussian_sum(Fields& from) {
   sum.batches = read_batches(from);
   read_factorisation(from.open("factorisation", "a factorisation"), sum.settings);
   return sum;
+}
+
+experts::ExpertSettings read_experts(const py::object& problem) {
+  return read_whole({problem, "a problem of experts"}, [](Fields& from) {
+    return experts::ExpertSettings{.experts = from.read<std::uint64_t>("experts"),
+                                   .horizon = from.read<std::uint64_t>("rounds"),
+                                   .range = {from.read<double>("low"), from.read<double>("high")}};
+  });
+}
+
+bool read_nothing(const py::object& description, bool independent) {
+  Fields from(description, "a mechanism");
+  if (from.kind() != "nothing") return false;
+  if (!independent) throw std::invalid_argument("decisions depend on data");
+  from.skip("reason");
+  from.finish();
+  return true;
+}
+
+std::vector<py::object> read_parts(const py::object& description, const char* how,
+                                   const char* lemma) {
+  Fields from(description, "parts");
+  from.expect_kind("parts");
+  if (from.read<std::string>("how") != how || from.read<std::string>("lemma") != lemma ||
+      from.read<std::optional<std::uint64_t>>("forced")) {
+    throw std::invalid_argument("the parts of this engine are related in another way");
+  }
+  auto parts = from.read<std::vector<py::object>>("parts");
+  from.finish();
+  return parts;
+}
+
+mechanisms::AboveThresholdSettings read_threshold_tests(const py::object& description,
+                                                        double moved) {
+  using mechanisms::ThresholdNoise;
+  Fields from(description, "threshold_tests");
+  from.expect_kind("threshold_tests");
+  const mechanisms::AboveThresholdSettings own{
+      .threshold_scale = from.read<double>("threshold_scale"),
+      .query_scale = from.read<double>("query_scale"),
+      .noise = from.read_name<ThresholdNoise>("law", {{"exponential", ThresholdNoise::exponential},
+                                                      {"laplace", ThresholdNoise::laplace}}),
+      .alarms = from.read<std::uint64_t>("alarms")};
+  refuse_smaller(from.read<double>("sensitivity"), moved, "the sensitivity of queries");
+  refuse_smaller(from.read<double>("spread"), moved, "the spread of queries");
+  from.finish();
+  return own;
 }
 
 namespace {

@@ -2,12 +2,17 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "dpoco/core/batch_sum.hpp"
+#include "dpoco/experts/expert_learner.hpp"
 #include "dpoco/losses/record.hpp"
+#include "dpoco/mechanisms/above_threshold.hpp"
 #include "dpoco/mechanisms/continual_sum.hpp"
+#include "dpoco/mechanisms/noisy_max.hpp"
 #include "dpoco/mechanisms/switch_rule.hpp"
 #include "fields.hpp"
 
@@ -54,6 +59,49 @@ auto read_gaussian_sum(const py::object& description, Read read_summand) {
   from.finish();
   return std::pair(std::move(sum), std::move(rest));
 }
+
+// experts, rounds, low, high: the sizes of a problem of experts, no description.
+experts::ExpertSettings read_experts(const py::object& problem);
+
+// Whether this is the description "nothing". Throws std::invalid_argument if it is, but decisions
+// do depend on data.
+bool read_nothing(const py::object& description, bool independent);
+
+// The parts of a description that says `how` and by which lemma.
+std::vector<py::object> read_parts(const py::object& description, const char* how,
+                                   const char* lemma);
+
+// selections without their scores, all with noise of one scale.
+struct Selections {
+  mechanisms::SelectionNoise noise;
+  double scale;
+  std::uint64_t rounds;
+};
+// A whole selections; `read_scores` reads the fields of its scores.
+template <class Read>
+Selections read_selections(const py::object& description, Read read_scores) {
+  using mechanisms::SelectionNoise;
+  Fields from(description, "selections");
+  from.expect_kind("selections");
+  Fields scores = from.open("scores", "the scores of selections");
+  read_scores(scores);
+  scores.finish();
+  const Selections own{
+      .noise = from.read_name<SelectionNoise>("law", {{"exponential", SelectionNoise::exponential},
+                                                      {"gumbel", SelectionNoise::gumbel},
+                                                      {"laplace", SelectionNoise::laplace}}),
+      .scale = from.read<double>("scale"),
+      .rounds = from.read<std::uint64_t>("rounds")};
+  if (from.read<double>("exponent") != 0.0)
+    throw std::invalid_argument("the scale must not change");
+  from.finish();
+  return own;
+}
+
+// A whole threshold_tests, of queries that one record moves by up to `moved`, and any two of them
+// apart by as much; 0 for what the caller promises.
+mechanisms::AboveThresholdSettings read_threshold_tests(const py::object& description,
+                                                        double moved);
 
 // A coupled_draws; `read_draw` reads the law of a fresh decision. How a decision outlives a block
 // has the numbers that its kind is about, and zeros.

@@ -1,9 +1,9 @@
 #include "dpoco/mechanisms/above_threshold.hpp"
 #include "dpoco/mechanisms/answers.hpp"
 #include "dpoco/mechanisms/noisy_max.hpp"
+#include "mechanism_fields.hpp"
 #include "registrars.hpp"
 #include "rounds.hpp"
-#include "settings.hpp"
 
 namespace dpoco::bindings {
 
@@ -15,22 +15,36 @@ namespace {
 using NoisyMaxAnswers = mechanisms::Answers<NoisyMax>;
 using AboveThresholdAnswers = mechanisms::Answers<AboveThreshold>;
 
-template <class Law>
-std::unique_ptr<mechanisms::Answers<Law>> answers_of(Law law, Fields& own) {
-  const auto horizon = own.read<std::uint64_t>("horizon");
-  return std::make_unique<mechanisms::Answers<Law>>(std::move(law), horizon, read_source(own));
+// Selections by scores whose changes the caller promises.
+std::unique_ptr<NoisyMaxAnswers> make_noisy_max(const py::object& mechanism,
+                                                std::uint64_t candidates, std::uint64_t horizon,
+                                                bool largest, const py::object& claim) {
+  mechanisms::NoisyMaxSettings own{.candidates = candidates, .largest = largest};
+  if (!read_nothing(mechanism, candidates == 1)) {
+    const Selections selections = read_selections(mechanism, [](Fields& scores) {
+      scores.expect_kind("promised_scores");
+      for (const char* promise : {"sensitivity", "one_way"}) scores.skip(promise);
+    });
+    if (horizon > selections.rounds) throw std::invalid_argument("there are more selections");
+    own.noise = selections.noise;
+    own.scale = selections.scale;
+  }
+  return std::make_unique<NoisyMaxAnswers>(NoisyMax(own), horizon, read_claim(claim));
+}
+
+std::unique_ptr<AboveThresholdAnswers> make_above_threshold(const py::object& mechanism,
+                                                            std::uint64_t horizon,
+                                                            const py::object& claim) {
+  AboveThreshold tests(read_threshold_tests(mechanism, 0.0));
+  return std::make_unique<AboveThresholdAnswers>(std::move(tests), horizon, read_claim(claim));
 }
 
 }  // namespace
 
 void register_selection(py::module_& m) {
   py::class_<NoisyMaxAnswers> noisy_max(m, "NoisyMax");
-  noisy_max.def(py::init([](const py::object& settings) {
-                  return read_whole({settings, "a noisy max"}, [](Fields& own) {
-                    return answers_of(NoisyMax(read_noisy_max(own)), own);
-                  });
-                }),
-                "settings"_a);
+  noisy_max.def(py::init(&make_noisy_max), "mechanism"_a, "candidates"_a, "horizon"_a, "largest"_a,
+                "claim"_a);
   noisy_max.def(
       "select",
       [](NoisyMaxAnswers& self, const Array& scores) {
@@ -44,12 +58,7 @@ void register_selection(py::module_& m) {
   bind_rounds(noisy_max);
 
   py::class_<AboveThresholdAnswers> above(m, "AboveThreshold");
-  above.def(py::init([](const py::object& settings) {
-              return read_whole({settings, "a threshold test"}, [](Fields& own) {
-                return answers_of(AboveThreshold(read_above_threshold(own)), own);
-              });
-            }),
-            "settings"_a);
+  above.def(py::init(&make_above_threshold), "mechanism"_a, "horizon"_a, "claim"_a);
   above.def(
       "test",
       [](AboveThresholdAnswers& self, double excess) {

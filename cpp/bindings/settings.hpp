@@ -2,29 +2,16 @@
 
 #include <memory>
 
-#include "dpoco/experts/expert_learner.hpp"
 #include "dpoco/frank_wolfe/frank_wolfe.hpp"
 #include "dpoco/losses/loss_sum.hpp"
-#include "dpoco/mechanisms/above_threshold.hpp"
-#include "dpoco/mechanisms/noisy_max.hpp"
-#include "dpoco/mechanisms/switch_rule.hpp"
 #include "dpoco/samplers/gibbs.hpp"
 #include "fields.hpp"
 #include "mechanism_fields.hpp"
 
 namespace dpoco::bindings {
 
-// What several engines are built from: each thing is read in one place. `read_...` takes its fields
-// out of those of an engine, `make_...` what is whole.
+// What several engines are built from, besides descriptions: each thing is made in one place.
 
-std::unique_ptr<random::Source> read_source(Fields& from);  // key, stream
-
-mechanisms::NoisyMaxSettings read_noisy_max(Fields& from);
-mechanisms::AboveThresholdSettings read_above_threshold(Fields& from);
-// cap: the name of the field with the largest number of switches, None for no cap.
-mechanisms::SwitchSettings read_switches(Fields& from, std::uint64_t rounds, const char* cap);
-
-experts::ExpertSettings read_experts(Fields& from);
 // A gaussian_sum of leaves or selections of vertices, and what is made of what they release:
 // horizon, and of sums step_scale and offset.
 std::unique_ptr<frank_wolfe::FrankWolfe> make_frank_wolfe(

@@ -136,7 +136,6 @@ def best_switching_sequence(
     losses: FloatArray, switches: int
 ) -> tuple[FloatArray, NDArray[np.int64]]: ...
 def interval_regret(own_losses: FloatArray, losses: FloatArray, allowance: float) -> float: ...
-def described(engine: object) -> dict[str, Any]: ...
 
 class Source:
     def __init__(self, key: bytes, stream: int) -> None: ...
@@ -216,22 +215,6 @@ class Claim(TypedDict):
     key: bytes
     stream: int
 
-class NoisyMaxSettings(Claim):
-    candidates: int
-    largest: bool
-    horizon: int
-    noise: str
-    scale: float
-
-class ThresholdSettings(TypedDict):
-    threshold_scale: float
-    query_scale: float
-    noise: str
-    alarms: int
-
-class AboveThresholdSettings(ThresholdSettings, Claim):
-    horizon: int
-
 class LeaderTuning(TypedDict):
     rounds: int
     step_size: NotRequired[float | None]
@@ -268,17 +251,6 @@ class ExpertSettings(TypedDict):
     low: float
     high: float
 
-class SelectionSettings(TypedDict):
-    candidates: int
-    noise: str
-    scale: float
-    largest: bool
-
-class EpochSettings(ExpertSettings, Claim):
-    selection: SelectionSettings
-    first: int | None
-    longest: int
-
 class BiasSettings(TypedDict):
     log_union: float
     noise: float
@@ -290,36 +262,6 @@ class StatisticSettings(TypedDict):
     offsets: list[float]
     slopes: list[float]
     reach: int
-
-class ShiftSettings(ExpertSettings, Claim):
-    selection: SelectionSettings
-    first: int | None
-    bias: BiasSettings
-    detects: bool
-    test: ThresholdSettings
-    threshold: float
-    statistic: StatisticSettings
-
-class ShareSettings(ExpertSettings, Claim):
-    batch: int
-    noise: str
-    noise_scale: float
-    grid: float
-    learning_rate: float
-    share_rate: float
-    floor: float
-
-class PathSettings(TypedDict):
-    experts: int
-    prior: str
-    switches: int
-    share_rate: float
-    learning_rate: float
-
-class TrackerSettings(PathSettings, ExpertSettings, Claim):
-    forced_switch: float
-    block: int
-    max_resamples: int | None
 
 class RecordClipper:
     def __init__(self, dimension: int, bound: float, order: float, bound_l2: float) -> None: ...
@@ -375,7 +317,9 @@ class ContinualSum:
     def restore(self, state: bytes) -> None: ...
 
 class NoisyMax:
-    def __init__(self, settings: NoisyMaxSettings) -> None: ...
+    def __init__(
+        self, mechanism: Mechanism, candidates: int, horizon: int, largest: bool, claim: Claim
+    ) -> None: ...
     def select(self, scores: FloatArray) -> int: ...
     def check_process(self) -> None: ...
     @property
@@ -386,7 +330,7 @@ class NoisyMax:
     def restore(self, state: bytes) -> None: ...
 
 class AboveThreshold:
-    def __init__(self, settings: AboveThresholdSettings) -> None: ...
+    def __init__(self, mechanism: Mechanism, horizon: int, claim: Claim) -> None: ...
     def test(self, excess: float) -> bool: ...
     def check_process(self) -> None: ...
     @property
@@ -444,7 +388,7 @@ class CoupledLearner(RecordLearner):
     def nonprivate_point(self) -> FloatArray: ...
 
 class SufficientStatistics:
-    def __init__(self, loss: GlmLoss, clipper: RecordClipper, settings: dict[str, Any]) -> None: ...
+    def __init__(self, loss: GlmLoss, mechanism: Mechanism, claim: Claim) -> None: ...
     def add(self, features: FloatArray, labels: FloatArray) -> None: ...
     def release(self) -> FloatArray: ...
     def nonprivate_sum(self) -> FloatArray: ...
@@ -558,6 +502,7 @@ class ExpertLearner:
         workers: int,
     ) -> None: ...
     def nonprivate_violations(self) -> int: ...
+    def nonprivate_memory(self) -> bytes: ...
     def variates_drawn(self) -> list[int]: ...
     def check_process(self) -> None: ...
     def adopt(self) -> None: ...
@@ -566,7 +511,7 @@ class ExpertLearner:
     def restore(self, state: bytes) -> None: ...
 
 class SwitchingPaths:
-    def __init__(self, settings: dict[str, Any]) -> None: ...
+    def __init__(self, mechanism: Mechanism, rounds: int, switches: int) -> None: ...
     @property
     def round(self) -> int: ...
     def learn(self, losses: FloatArray) -> None: ...
@@ -578,7 +523,9 @@ class SwitchingPaths:
     def restore(self, state: bytes) -> None: ...
 
 class ObliviousTracker(ExpertLearner):
-    def __init__(self, settings: TrackerSettings) -> None: ...
+    def __init__(
+        self, mechanism: Mechanism, problem: ExpertSettings, switches: int, claim: Claim
+    ) -> None: ...
     @property
     def resamples(self) -> int: ...
     def nonprivate_state(self) -> tuple[int, int]: ...
@@ -610,11 +557,30 @@ class PrefixHedge(ExpertLearner):
     def nonprivate_sum(self) -> FloatArray: ...
 
 class EpochSelector(ExpertLearner):
-    def __init__(self, settings: EpochSettings) -> None: ...
+    def __init__(
+        self,
+        mechanism: Mechanism,
+        problem: ExpertSettings,
+        first: int | None,
+        longest: int,
+        claim: Claim,
+    ) -> None: ...
+    def nonprivate_sums(self) -> FloatArray: ...
 
 class ShiftDetector(ExpertLearner):
-    def __init__(self, settings: ShiftSettings) -> None: ...
+    def __init__(
+        self,
+        mechanism: Mechanism,
+        problem: ExpertSettings,
+        first: int | None,
+        threshold: float,
+        bias: BiasSettings,
+        statistic: StatisticSettings,
+        claim: Claim,
+    ) -> None: ...
     def alarms(self) -> list[int]: ...
+    def nonprivate_sums(self) -> FloatArray: ...
+    def nonprivate_rows(self) -> FloatArray: ...
 
 class ShiftStatistic:
     def __init__(self, settings: StatisticSettings) -> None: ...
@@ -622,7 +588,16 @@ class ShiftStatistic:
     def reset(self) -> None: ...
 
 class BatchShare(ExpertLearner):
-    def __init__(self, settings: ShareSettings) -> None: ...
+    def __init__(
+        self,
+        mechanism: Mechanism,
+        problem: ExpertSettings,
+        batch: int,
+        learning_rate: float,
+        share_rate: float,
+        floor: float,
+        claim: Claim,
+    ) -> None: ...
     def weights(self) -> FloatArray: ...
     def released(self) -> FloatArray: ...
     def nonprivate_input(self) -> FloatArray: ...

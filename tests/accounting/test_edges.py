@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 import pytest
 from mpmath import mp, mpf
+from tests.descriptions import changed
 
 import dpoco
 from dpoco.accounting import Budget, Guarantee, above_threshold, noisy_max, truncation
@@ -68,24 +69,25 @@ def test_above_threshold_parameters(alarms, spread):
         alarms=alarms, false_alarm=0.02,
     )  # fmt: skip
     reach = 2.0 * sensitivity if spread is None else spread
-    assert p.spread == reach
-    first, second = p.threshold_noise_scale, p.query_noise_scale
+    assert p.mechanism.spread == reach
+    first, second = p.mechanism.threshold_scale, p.mechanism.query_scale
     spent = sensitivity / first + alarms * reach / second
-    assert p.epsilon == pytest.approx(spent, rel=1e-12)
+    assert above_threshold.guarantee(p).epsilon == pytest.approx(spent, rel=1e-12)
     assert 0.8 * (1 - 1e-9) < spent <= 0.8
     logs = math.log(200 / 0.02)
-    assert p.margin == pytest.approx(second * logs, rel=1e-12)
-    assert p.detection_margin(0.1) == pytest.approx(first * math.log(10.0), rel=1e-12)
+    assert p.tuning.margin == pytest.approx(second * logs, rel=1e-12)
+    assert above_threshold.detection_margin(p, 0.1) == pytest.approx(
+        first * math.log(10.0), rel=1e-12
+    )
     for share in np.linspace(0.01, 0.99, 99):
         other = sensitivity / (share * 0.8) + logs * alarms * reach / ((1 - share) * 0.8)
         assert first + logs * second <= other * (1 + 1e-9)
     assert above_threshold.guarantee(p).horizon == 200
     endless = above_threshold.calibrate(horizon=None, budget=Budget(0.8, 0.0))
     assert above_threshold.guarantee(endless).horizon == 10**12
-    assert endless.margin > p.margin / alarms
-    for name in ("threshold_noise_scale", "query_noise_scale"):
-        open_side = dataclasses.replace(p, **{name: 0.0})
-        assert not open_side.private
+    assert endless.tuning.margin > p.tuning.margin / alarms
+    for name in ("threshold_scale", "query_scale"):
+        open_side = changed(p, **{name: 0.0})
         assert not above_threshold.guarantee(open_side).private
 
 
@@ -111,14 +113,14 @@ def test_noisy_max_spends_its_budget():
             p = noisy_max.calibrate(5, horizon=count, budget=budget, noise=noise)
             g = noisy_max.guarantee(p, budget=budget)
             assert g.epsilon <= 1.0 + 1e-9
-            less = dataclasses.replace(p, scale=p.scale * 0.999)
+            less = changed(p, scale=p.mechanism.scale * 0.999)
             assert noisy_max.guarantee(less, budget=budget).epsilon > 1.0 or count == 1
 
 
 def test_one_candidate_reveals_nothing():
     p = noisy_max.calibrate(1, horizon=4, budget=Budget(1.0, 1e-6))
     assert noisy_max.guarantee(p).epsilon == 0.0
-    assert noisy_max.guarantee(dataclasses.replace(p, scale=0.0)).epsilon == 0.0
+    assert noisy_max.guarantee(noisy_max.calibrate(1, budget=None)).epsilon == 0.0
 
 
 def test_score_range():
@@ -126,8 +128,8 @@ def test_score_range():
         p = noisy_max.calibrate(
             3, budget=Budget(0.5, 0.0), sensitivity=0.3, one_directional=one_way
         )
-        assert p.score_range == pytest.approx(factor * 0.3)
-        assert p.scale == pytest.approx(factor * 0.3 / 0.5)
+        assert p.mechanism.scores.range == pytest.approx(factor * 0.3)
+        assert p.mechanism.scale == pytest.approx(factor * 0.3 / 0.5)
 
 
 # ---- truncated tails -----------------------------------------------------------------------------

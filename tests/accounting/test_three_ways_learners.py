@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.descriptions import changed
 
 from dpoco.accounting import Budget, above_threshold, events, noisy_max, sum_release
 from dpoco.accounting.events import event_loss
@@ -167,7 +167,7 @@ def test_noisy_max_against_two_candidates(noise, count, relation):
         2, horizon=count, budget=Budget(1.0, DELTA), noise=noise, one_directional=one_way
     )
     guarantee = noisy_max.guarantee(parameters, budget=Budget(1.0, DELTA))
-    reach = (1.0 if one_way else 2.0) / parameters.scale
+    reach = (1.0 if one_way else 2.0) / parameters.mechanism.scale
     worst = 0.0
     for start in np.linspace(-2.0 * reach, reach, 13):
         p, q = selection_law(noise, start), selection_law(noise, start + reach)
@@ -182,9 +182,8 @@ def test_noisy_max_against_two_candidates(noise, count, relation):
                 worst = max(worst, delta / max(guarantee.delta_at(e), 1e-300))
     assert worst > 1e-6  # the instance says something
     # Planted: a range that is not doubled, or one selection for all.
-    each = 1.0 / parameters.scale
+    each = 1.0 / parameters.mechanism.scale
     assert reach == pytest.approx(each * (1.0 if one_way else 2.0))
-    assert parameters.epsilon_each == pytest.approx(reach)
 
 
 @pytest.mark.parametrize("law", ["pure", "bounded_range"])
@@ -244,7 +243,7 @@ def test_above_threshold_against_the_integral(count, relation):
     parameters = above_threshold.calibrate(
         horizon=1000, budget=Budget(1.0, 0.0), sensitivity=1.0, spread=spread, alarms=count
     )
-    b1, b2 = parameters.threshold_noise_scale, parameters.query_noise_scale
+    b1, b2 = parameters.mechanism.threshold_scale, parameters.mechanism.query_scale
     claimed = above_threshold.guarantee(parameters).epsilon
     fall = spread - 1.0  # the silent queries rise by 1 where the alarms fall by s - 1
     losses = []
@@ -257,7 +256,7 @@ def test_above_threshold_against_the_integral(count, relation):
     assert max(losses) > 0.8 * claimed
     assert claimed <= 1.0
     # Planted: one alarm for all, or a spread that is not doubled.
-    one = above_threshold.guarantee(replace(parameters, alarms=1)).epsilon
+    one = above_threshold.guarantee(changed(parameters, alarms=1)).epsilon
     assert count == 1 or max(losses) > one
 
 

@@ -7,6 +7,7 @@ from functools import cache, partial
 
 import numpy as np
 import pytest
+from tests.descriptions import changed
 
 import dpoco
 from dpoco.audit import (
@@ -51,7 +52,7 @@ def of(cls, *arguments, **options):
 @cache
 def at_the_margin():
     """Return scores that raise an alarm as often as not."""
-    return np.full(T, AboveThreshold(horizon=T, budget=PURE, sensitivity=1.0).plan.margin)
+    return np.full(T, AboveThreshold(horizon=T, budget=PURE, sensitivity=1.0).plan.tuning.margin)
 
 
 MAKERS = {
@@ -96,7 +97,7 @@ def test_claims_are_not_refuted_and_too_little_noise_is(name):
          {"learning_rate": 20.0, "forced_switch": 0.1, "share_rate": 0.1, "batch": 1,
           "max_resamples": None},
          lambda: (LOSSES, flipped(LOSSES, 1.0 - LOSSES[0]))),
-        (AboveThreshold, (), {"threshold_noise_scale": 0.1, "query_noise_scale": 0.2},
+        (AboveThreshold, (), {"threshold_scale": 0.1, "query_scale": 0.2},
          lambda: (at_the_margin(), at_the_margin() + 1.0)),
     ],
 )  # fmt: skip
@@ -107,8 +108,12 @@ def test_too_little_noise_is_refuted_where_budgets_do_not_show_it(cls, arguments
     make = calibrate_once(cls, *arguments, **options)
     claim = make(Source()).guarantee
     assert not audit(make, records, neighbour, claim).violated
+    plan = make(Source()).plan
+    wrong = (
+        {"plan": changed(plan, **changes)} if isinstance(plan, dpoco.Plan) else {"changes": changes}
+    )
     assert audit(
-        calibrate_once(cls, *arguments, changes=changes, **options), records, neighbour, claim
+        calibrate_once(cls, *arguments, **wrong, **options), records, neighbour, claim
     ).violated
 
 

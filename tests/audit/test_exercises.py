@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from tests.descriptions import changed
 
 import dpoco
 from dpoco.audit import Exercise, audit_learner, replay_audit, standard, standard_case
@@ -66,18 +67,14 @@ def test_every_instruction_set_plays_the_same(cls):
 
 
 def rebuilt(cls, **changes):
-    """A class whose engine was built from other parameters than it shows.
-
-    Constructors compare the two: without that, too, audits find it.
-    """
+    """A class whose engine was built from other parameters than it shows."""
 
     class Wrong(cls):
-        _check_built = staticmethod(lambda mechanism, engine: None)
-
         def _build_engine(self, claim):
             honest = self._plan
-            changed = {name: change(honest) for name, change in changes.items()}
-            tampered(self, replace(honest, **changed))
+            own = {name: change(honest) for name, change in changes.items()}
+            plan = isinstance(honest, dpoco.Plan)
+            tampered(self, changed(honest, **own) if plan else replace(honest, **own))
             try:
                 return super()._build_engine(claim)
             finally:
@@ -112,15 +109,15 @@ class StoppedClock(HighDimensionalBandit):
             super().observe(reward)
 
 
-class OneMoreAlarm(rebuilt(AboveThreshold, alarms=lambda p: p.alarms + 1)):
+class OneMoreAlarm(rebuilt(AboveThreshold, alarms=lambda p: p.mechanism.alarms + 1)):
     """The cap on alarms is compared with one too many."""
 
     @property
     def alarms_left(self):
-        return self._plan.alarms + 1 - self._engine.alarms
+        return self._plan.mechanism.alarms + 1 - self._engine.alarms
 
     def test(self, value, threshold=0.0):
-        return bool(self._engine.test(np.nan_to_num(value, posinf=0.0) - self._plan.margin))
+        return bool(self._engine.test(np.nan_to_num(value, posinf=0.0) - self._plan.tuning.margin))
 
 
 class OtherClip(NoisyFTRL):

@@ -8,6 +8,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
+from tests.descriptions import changed, number
 
 import dpoco
 from dpoco import _core
@@ -32,8 +33,8 @@ OTHER = [
     ("PolyhedralFrankWolfe", {"scale": 0.1}, 700),
     ("EpochSelector, exponential", {"scale": 0.3}, 400),
     ("EpochSelector, laplace", {"scale": 8.0}, 400),
-    ("AboveThreshold", {"threshold_noise_scale": 6.0}, 400),
-    ("AboveThreshold, alarms", {"threshold_noise_scale": 6.0}, 400),
+    ("AboveThreshold", {"threshold_scale": 6.0}, 400),
+    ("AboveThreshold, alarms", {"threshold_scale": 6.0}, 400),
     ("ShiftDetector, early", {"query_noise_scale": 0.2}, 400),
     ("ShiftDetector, early", {"threshold_noise_scale": 0.1}, 400),
     ("ObliviousTracker", {"forced_switch": 0.5}, 400),
@@ -53,8 +54,7 @@ def test_an_engine_of_another_law_is_caught(name, factors, runs):
         if hasattr(p, "arm"):
             return replace(p, arm=change(p.arm))
         if isinstance(p, dpoco.Plan):
-            scale = factors["noise_scale"] * p.mechanism.scale
-            return replace(p, mechanism=replace(p.mechanism, scale=scale))
+            return changed(p, **{key: factor * number(p, key) for key, factor in factors.items()})
         return replace(p, **{key: factor * getattr(p, key) for key, factor in factors.items()})
 
     report = likelihood_audit(cases.rebuilt(make, change), stream, neighbour, runs or trials)

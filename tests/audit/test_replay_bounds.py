@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.descriptions import unchecked
+from tests.descriptions import changed, number, unchecked
 
 import dpoco
 from dpoco.audit import replay_audit
@@ -75,8 +75,13 @@ def halved(name, **changes):
 
     def liar(source):
         learner = make(source)
-        own = {key: factor * getattr(learner.plan, key) for key, factor in changes.items()}
-        p = replace(learner.plan, **own)
+        plan = learner.plan
+        if isinstance(plan, dpoco.Plan):
+            own = {key: factor * number(plan, key) for key, factor in changes.items()}
+            tampered(learner, changed(plan, **own))
+            return learner
+        own = {key: factor * getattr(plan, key) for key, factor in changes.items()}
+        p = replace(plan, **own)
         if isinstance(learner, ObliviousTracker):  # held to what is promised
             problem = learner._problem(learner._arguments)
             learner._guarantee = learner._accountant.guarantee(*problem, p)
@@ -100,8 +105,8 @@ def halved(name, **changes):
         ("NoisyMax", {"scale": 0.5}),
         ("NoisyMax, counts", {"scale": 0.9}),
         ("NoisyMax, counts", {"sensitivity": 2.0}),  # granted: no more than the guarantee was for
-        ("AboveThreshold", {"query_noise_scale": 0.5}),
-        ("AboveThreshold, alarms", {"threshold_noise_scale": 0.5}),
+        ("AboveThreshold", {"query_scale": 0.5}),
+        ("AboveThreshold, alarms", {"threshold_scale": 0.5}),
         ("BatchShare", {"noise_scale": 0.25}),
         ("BatchShare, laplace", {"noise_scale": 0.25}),
         ("BatchShare, gaussian", {"noise_scale": 0.25}),

@@ -104,7 +104,8 @@ class Reference:
         self.inputs.append(x)
         released = x
         if p.noise != "none":
-            released = _core.release_vector(self.source, p.noise, p.noise_scale, x)
+            law = "response" if p.noise == "coordinate_rr" else p.noise
+            released = _core.release_vector(self.source, law, p.noise_scale, x)
         v = self.log_w - p.learning_rate * released
         v -= logsumexp(v)
         if p.calibration == "paper" and p.floor > 0:

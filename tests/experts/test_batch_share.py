@@ -6,12 +6,13 @@ import math
 
 import numpy as np
 import pytest
+from tests.descriptions import unchecked
 from tests.forged import Forged
 
 import dpoco
 from dpoco import _core
 from dpoco.experts import BatchShare
-from dpoco.privacy.mechanisms.batch_release import movement
+from dpoco.privacy.mechanisms.batch_release import BatchRelease, movement
 from dpoco.random import Source
 
 from . import batch_share_reference as reference
@@ -172,13 +173,13 @@ def test_sums_of_long_batches_do_not_drift_apart():
 
 @pytest.mark.parametrize(("exponent", "fine"), [(0, True), (-48, True), (-49, False), (1, False)])
 def test_a_grid_holds_the_sum_of_a_batch(exponent, fine):
-    settings = {
-        "batch": 7, "experts": 4, "floor": 0.0, "grid": 2.0**exponent, "high": 1.0, "low": 0.0,
-        "learning_rate": 0.1, "noise": "laplace", "noise_scale": 1e-6 if exponent < 0 else 99.0,
-        "rounds": 50, "share_rate": 0.0, "key": bytes(32), "stream": 1,
-    }  # fmt: skip
+    plain = BatchRelease(experts=4, law="laplace", scale=1.0, batch=7, grid=0.0)
+    scale = 1e-6 if exponent < 0 else 99.0
+    description = unchecked(plain, scale=scale, grid=2.0**exponent)
+    sizes = {"experts": 4, "rounds": 50, "low": 0.0, "high": 1.0}
+    claim = {"key": bytes(32), "stream": 1}
     if fine:
-        assert _core.BatchShare(settings).round == 0
+        assert _core.BatchShare(description, sizes, 7, 0.1, 0.0, 0.0, claim).round == 0
     else:
         with pytest.raises(ValueError, match="power of two up to 1"):
-            _core.BatchShare(settings)
+            _core.BatchShare(description, sizes, 7, 0.1, 0.0, 0.0, claim)

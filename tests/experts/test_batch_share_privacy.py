@@ -14,6 +14,7 @@ from scipy import integrate, special, stats
 from tests.samples import ALARM, bound, distance
 
 from dpoco import _core
+from dpoco.privacy.mechanisms.batch_release import BatchRelease
 from dpoco.random import Source
 
 N = 10
@@ -22,21 +23,16 @@ N = 10
 # -- laws of the noise, in the production engine --------------------------------------------------
 
 
-def engine(seed, stream, **changes):
-    claim = Source.seeded(seed)._claim()
-    settings = {
-        "experts": N, "rounds": 10_000, "low": 0.0, "high": 1.0, "key": claim["key"],
-        "stream": stream, "batch": 1, "learning_rate": 100.0, "share_rate": 0.0, "floor": 0.0,
-        "noise": "knorm", "noise_scale": 1.0, "grid": 0.0, **changes,
-    }  # fmt: skip
-    return _core.BatchShare(settings)
+def engine(seed, stream, noise="knorm", scale=1.0, rounds=10_000, rate=100.0, share=0.0):
+    claim = {**Source.seeded(seed)._claim(), "stream": stream}
+    description = BatchRelease(experts=N, law=noise, scale=scale, batch=1, grid=0.0)
+    sizes = {"experts": N, "rounds": rounds, "low": 0.0, "high": 1.0}
+    return _core.BatchShare(description, sizes, 1, rate, share, 0.0, claim)
 
 
 def engine_noise(noise, scale, rounds=20_000):
     """What the engine adds to its sums: released minus input, in every round."""
-    learner = engine(
-        5, 1, noise=noise, noise_scale=scale, rounds=rounds + 1, learning_rate=0.01, share_rate=0.1
-    )
+    learner = engine(5, 1, noise, scale, rounds + 1, rate=0.01, share=0.1)
     out = np.empty((rounds, N))
     for t in range(rounds):
         learner.observe(t, np.full(N, 0.5))
@@ -76,7 +72,7 @@ def test_randomised_responses_have_their_odds():
     x = np.array([0.0, 0.25, 1.0, 0.5])
     source = Source.seeded(3)._engine
     released = np.array(
-        [_core.release_vector(source, "coordinate_rr", 1 / epsilon, x) for _ in range(draws)]
+        [_core.release_vector(source, "response", 1 / epsilon, x) for _ in range(draws)]
     )
     amplitude = n / (2 * math.tanh(epsilon / 2))
     assert np.all((released == 0).sum(axis=1) == n - 1)
@@ -96,7 +92,7 @@ def test_randomised_responses_have_their_odds():
 
 def test_released_sums_lie_on_a_coarse_grid():
     for noise, scale in (("knorm", 3.0), ("gaussian", 13.3), ("laplace", 0.7)):
-        learner = engine(1, 1, noise=noise, noise_scale=scale)
+        learner = engine(1, 1, noise, scale)
         for t in range(20):
             learner.observe(t, np.random.default_rng(t).uniform(size=N))
             grid = 2.0 ** (math.floor(math.log2(scale)) - 12)

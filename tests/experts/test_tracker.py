@@ -6,6 +6,7 @@ import threading
 
 import numpy as np
 import pytest
+from tests.descriptions import unchecked
 
 import dpoco
 from dpoco import _core
@@ -94,26 +95,27 @@ def test_fresh_draws_can_be_counted_from_another_thread():
 
 
 def test_the_engine_refuses_what_it_cannot_do():
-    good = {**_settings(make()), "key": bytes(32), "stream": 0}
-    _core.ObliviousTracker(good)
+    learner = make()
+    good, sizes = learner._mechanism, learner._sizes()
+
+    def build(description, problem):
+        claim = {"key": bytes(32), "stream": 0}
+        return _core.ObliviousTracker(description, problem, learner.plan.switches, claim)
+
     for name, value in (
         ("learning_rate", 0.0), ("learning_rate", np.nan), ("share_rate", 0.9),
-        ("share_rate", 1e-101), ("block", 0), ("forced_switch", -0.1), ("rounds", 0),
-        ("experts", 0),
+        ("share_rate", 1e-101), ("batch", 0), ("forced", -0.1), ("horizon", T - 1),
+        ("experts", 0), ("experts", N + 1),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=r".+"):
-            _core.ObliviousTracker({**good, name: value})
-    engine = _core.ObliviousTracker(good)
+            build(unchecked(good, **{name: value}), sizes)
+    for wrong in ({"rounds": 0}, {"rounds": T + 1}, {"experts": 0}):
+        with pytest.raises(ValueError, match=r".+"):
+            build(good, sizes | wrong)
+    engine = build(good, sizes)
     for state in ((1, 0), (0, N)):
         with pytest.raises(ValueError, match="no such state"):
             engine.nonprivate_set_state(*state)
-
-
-def _settings(learner):
-    p = learner.plan
-    shared = learner._shared_settings()
-    own = ("prior", "switches", "share_rate", "learning_rate", "forced_switch", "max_resamples")
-    return {**shared, **{name: getattr(p, name) for name in own}, "block": p.batch}
 
 
 @pytest.mark.parametrize("name", ["share", "static", "at most"])

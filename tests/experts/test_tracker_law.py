@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpoco import _core
-
 from . import tracker_reference as reference
 
 Setting, STREAM = reference.Setting, reference.STREAM
@@ -159,11 +157,7 @@ def sampled(setting, losses, runs):
     own, decisions = np.empty(setting.rounds), np.empty(setting.rounds, dtype=np.int64)
     counts = np.zeros(setting.experts**setting.rounds)
     for stream in range(runs):
-        engine = _core.ObliviousTracker(
-            {**setting.path_settings(), "low": 0.0, "high": 1.0, "key": b"\7" * 32,
-             "stream": stream, "forced_switch": setting.forced, "block": setting.batch,
-             "max_resamples": setting.cap}
-        )  # fmt: skip
+        engine = setting.engine_of({"key": b"\7" * 32, "stream": stream})
         engine.run(losses, own, decisions)
         counts[decisions @ weights] += 1
     return counts

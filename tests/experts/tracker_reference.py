@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpoco import _core
+from dpoco.privacy.mechanisms.tracker_draws import TrackerDraws
 
 # The fixed stream of three experts and six rounds whose law is tabulated in the tests.
 STREAM = np.array(
@@ -41,24 +42,22 @@ class Setting:
         return limit if self.cap is None else min(self.cap, limit)
 
     def engine(self, seed=0):
-        return _core.ObliviousTracker(
-            {**self.path_settings(), "low": 0.0, "high": 1.0, "key": seed.to_bytes(32, "little"),
-             "stream": 0, "forced_switch": self.forced, "block": self.batch,
-             "max_resamples": self.cap}
+        return self.engine_of({"key": seed.to_bytes(32, "little"), "stream": 0})
+
+    def engine_of(self, claim):
+        sizes = {"experts": self.experts, "rounds": self.rounds, "low": 0.0, "high": 1.0}
+        return _core.ObliviousTracker(self.description, sizes, self.switches, claim)
+
+    @property
+    def description(self):
+        share = self.share_rate or 0.0 if self.prior == "share" else None
+        return TrackerDraws(
+            experts=self.experts, prior=self.prior, learning_rate=self.rate, forced=self.forced,
+            batch=self.batch, horizon=self.rounds, share_rate=share, cap=self.cap,
         )  # fmt: skip
 
-    def path_settings(self):
-        return {
-            "experts": self.experts,
-            "rounds": self.rounds,
-            "prior": self.prior,
-            "switches": self.switches,
-            "share_rate": self.share_rate or 0.0,
-            "learning_rate": self.rate,
-        }
-
     def paths(self):
-        return _core.SwitchingPaths(self.path_settings())
+        return _core.SwitchingPaths(self.description, self.rounds, self.switches)
 
     def but(self, **changes):
         return replace(self, **changes)

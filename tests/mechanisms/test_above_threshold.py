@@ -8,10 +8,11 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
+from tests.descriptions import changed
 
 import dpoco
 from dpoco.accounting import above_threshold as accountant
-from dpoco.mechanisms import AboveThreshold, AboveThresholdParameters
+from dpoco.mechanisms import AboveThreshold
 from dpoco.privacy.mechanisms.selections import ThresholdTests
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.random import Source
@@ -94,11 +95,11 @@ def test_the_published_scales_spend_half_as_much_again():
 def test_queries_that_move_either_way():
     """Sensitivity 1 and spread 2, the default; one-directional queries have spread 1."""
     p = accountant.calibrate(horizon=50, budget=PURE)
-    b1, b2 = p.threshold_noise_scale, p.query_noise_scale
+    b1, b2 = p.mechanism.threshold_scale, p.mechanism.query_scale
     moves = (-1.0, 0.0, 1.0)
     assert 0.999 < worst_ratio(b1, b2, "exponential", rises=moves, falls=moves) <= 1.0 + 1e-7
     p = accountant.calibrate(horizon=50, budget=PURE, spread=1.0)
-    b1, b2 = p.threshold_noise_scale, p.query_noise_scale
+    b1, b2 = p.mechanism.threshold_scale, p.mechanism.query_scale
     for way in (1.0, -1.0):
         moves = (0.0, way)
         assert worst_ratio(b1, b2, "exponential", rises=moves, falls=moves) <= 1.0 + 1e-7
@@ -124,7 +125,7 @@ def two_alarm_law(q, b1, b2):
 
 def test_several_alarms_share_one_threshold_noise():
     p = accountant.calibrate(horizon=4, budget=PURE, alarms=2)
-    b1, b2 = p.threshold_noise_scale, p.query_noise_scale
+    b1, b2 = p.mechanism.threshold_scale, p.mechanism.query_scale
     q = np.zeros(4)
     base = two_alarm_law(q, b1, b2)
     worst = 0.0
@@ -149,10 +150,8 @@ def answers(parameters, queries, seed):
 
 
 def test_answers_follow_the_law():
-    p = AboveThresholdParameters(
-        horizon=10, threshold_noise_scale=3.0, query_noise_scale=2.0, sensitivity=1.0, spread=2.0,
-        alarms=1, false_alarm=0.5, margin=1.0, epsilon=1.0,
-    )  # fmt: skip
+    p = accountant.calibrate(horizon=10, budget=PURE, false_alarm=0.5)
+    p = changed(p, threshold_scale=3.0, query_scale=2.0, margin=1.0)
     queries = [0.5, 3.0, -2.0, 4.0]
     counts = np.bincount([answers(p, queries, seed) for seed in range(12_000)], minlength=5)
     want = alarm_time_law(np.array(queries) - 1.0, 3.0, 2.0)
@@ -164,12 +163,16 @@ def test_answers_follow_the_law():
 
 def test_margins():
     p = accountant.calibrate(horizon=100, budget=PURE, false_alarm=0.05)
-    quiet = alarm_time_law(np.full(100, -p.margin), p.threshold_noise_scale, p.query_noise_scale)
+    quiet = alarm_time_law(
+        np.full(100, -p.tuning.margin), p.mechanism.threshold_scale, p.mechanism.query_scale
+    )
     assert 1.0 - quiet[-1] <= 0.05
-    loud = alarm_time_law([p.detection_margin(0.1)], p.threshold_noise_scale, p.query_noise_scale)
+    loud = alarm_time_law(
+        [accountant.detection_margin(p, 0.1)], p.mechanism.threshold_scale, p.mechanism.query_scale
+    )
     assert loud[0] >= 0.9
     watch = AboveThreshold(horizon=100, budget=PURE, source=Source.seeded(3), sensitivity=1.0)
-    reach = p.margin + p.detection_margin(1e-6)
+    reach = p.tuning.margin + accountant.detection_margin(p, 1e-6)
     assert not any(watch.test(0.0) for _ in range(50))
     assert watch.test(reach + 7.0, threshold=7.0)
 
@@ -185,15 +188,15 @@ def test_calibration():
         assert g.delta == 0.0
         assert len(g.doubts) == 1  # the sensitivity is the caller's promise
         assert not g.certified
-        assert AboveThresholdParameters.from_dict(p.to_dict()) == p
+        assert dpoco.Plan.from_dict(p.to_dict(), accountant.ThresholdTuning) == p
         # The split is the best one: no other spends as much with a smaller sum.
         log_queries = math.log(1000 / 0.05)
         reach = (spread or 2.0) * alarms
-        cost = p.threshold_noise_scale + log_queries * p.query_noise_scale
+        cost = p.mechanism.threshold_scale + log_queries * p.mechanism.query_scale
         for share in np.linspace(0.01, 0.99, 99):
             other = 1.0 / (0.3 * share) + log_queries * reach / (0.3 * (1.0 - share))
             assert cost <= other * (1.0 + 1e-9)
-    lying = AboveThresholdParameters(**{**vars(p), "epsilon": 0.1, "query_noise_scale": 1.0})
+    lying = changed(p, query_scale=1.0)
     assert accountant.guarantee(lying).epsilon > 10.0
     with pytest.raises(dpoco.BudgetExceeded):
         AboveThreshold(horizon=1000, budget=PURE, plan=lying, sensitivity=1.0)

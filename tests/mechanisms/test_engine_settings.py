@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.descriptions import unchecked
 
 from dpoco import Budget, _core, bandits, learners, oco
 from dpoco.audit import contract_checks
 from dpoco.audit._contract import _listed
 from dpoco.domains import LpBall
 from dpoco.losses import CustomLoss, LinearLoss, QuadraticLoss, SquaredLoss
+from dpoco.privacy.mechanisms.selections import PromisedScores, Selections
 from dpoco.random import Source
 
 BALL, CROSS, SQUARED = LpBall(2, 2.0), LpBall(2, 1.0), SquaredLoss(1.0, 1.0)
@@ -117,7 +119,7 @@ def test_frozen_descriptions_are_read_like_dicts(name, monkeypatch):
         assert np.array_equal(a.decision(), b.decision())
     elif engine is _core.SufficientStatistics:
         for each in (a, b):
-            records = arguments[-1]["records"]
+            records = arguments[1].batch
             each.add(np.zeros((records, 3)), np.zeros(records))
         assert np.array_equal(a.release(), b.release())
     else:
@@ -129,15 +131,16 @@ def frozen(fields: dict[str, Any]) -> Any:
 
 
 def test_messages_hold_no_values():
-    settings = {"candidates": 3, "scale": "a secret", "noise": "gumbel", "largest": True}
+    scores, claim = PromisedScores(1.0, one_way=False), {"key": bytes(32), "stream": 1}
+    good = Selections(law="gumbel", scores=scores, scale=1.0, rounds=1, exponent=0.0)
     with pytest.raises(TypeError) as caught:
-        _core.NoisyMax(settings)
+        _core.NoisyMax(unchecked(good, scale="a secret"), 3, 1, True, claim)
     assert "secret" not in str(caught.value)
-    with pytest.raises(ValueError, match="unknown noise") as refused:
-        _core.NoisyMax({**settings, "scale": 1.0, "noise": "a secret"})
+    with pytest.raises(ValueError, match="unknown law") as refused:
+        _core.NoisyMax(unchecked(good, law="a secret"), 3, 1, True, claim)
     assert "secret" not in str(refused.value)
     with pytest.raises(TypeError, match="a dict or a dataclass"):
-        _core.NoisyMax(["a secret"])
+        _core.NoisyMax(["a secret"], 3, 1, True, claim)
 
 
 def halved(description: Any) -> Any:

@@ -8,10 +8,12 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
+from tests.descriptions import changed
 
 import dpoco
 from dpoco.accounting import noisy_max as accountant
-from dpoco.mechanisms import NoisyMax, NoisyMaxParameters
+from dpoco.mechanisms import NoisyMax
+from dpoco.privacy.mechanisms.base import Nothing
 from dpoco.random import Source
 
 PURE = dpoco.Budget(1.0, 0.0)
@@ -52,15 +54,13 @@ def test_laws_have_their_closed_forms():
 
 
 def frequencies(noise, scores, scale, draws=100_000, **options):
-    parameters = NoisyMaxParameters(
-        candidates=len(scores), horizon=draws, noise=noise, scale=scale, sensitivity=1.0,
-        one_directional=False, largest=options.pop("largest", True), epsilon_each=1.0,
-    )  # fmt: skip
+    plan = accountant.calibrate(len(scores), horizon=draws, budget=PURE, noise=noise)
+    plan = changed(plan, scale=scale, largest=options.pop("largest", True))
     best = NoisyMax(
         len(scores),
         horizon=draws,
         budget=None,
-        plan=parameters,
+        plan=plan,
         source=Source.seeded(7),
         sensitivity=1.0,
     )
@@ -142,7 +142,7 @@ def test_utility_bounds():
 
 def test_scores_that_move_one_way_need_half_the_noise():
     p = accountant.calibrate(5, budget=PURE, noise="gumbel", one_directional=True)
-    assert math.isclose(p.scale, 1.0, rel_tol=1e-12)
+    assert math.isclose(p.mechanism.scale, 1.0, rel_tol=1e-12)
     result = accountant.guarantee(p, budget=PURE)
     assert 1.0 - 1e-12 < result.epsilon <= 1.0
     assert len(result.doubts) == 1  # the sensitivity is the caller's promise
@@ -155,28 +155,33 @@ def test_scores_that_move_one_way_need_half_the_noise():
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_many_selections_keep_to_the_budget_and_use_it(noise, count, delta):
     budget = dpoco.Budget(1.0, delta)
-    parameters = accountant.calibrate(4, horizon=count, budget=budget, noise=noise)
-    result = accountant.guarantee(parameters, budget=budget)
+    plan = accountant.calibrate(4, horizon=count, budget=budget, noise=noise)
+    result, scale = accountant.guarantee(plan, budget=budget), plan.mechanism.scale
     result.require(budget)
-    less = NoisyMaxParameters(**{**vars(parameters), "scale": parameters.scale * 0.97})
+    less = changed(plan, scale=scale * 0.97)
     assert accountant.guarantee(less, budget=budget).epsilon_at(delta) > 1.0
     if delta == 0.0:
-        assert math.isclose(parameters.scale, 2.0 * count, rel_tol=1e-12)
+        assert math.isclose(scale, 2.0 * count, rel_tol=1e-12)
     elif count >= 100:  # composed by concentration: between the roots of zCDP and a linear sum
-        assert parameters.scale < 2.0 * count
+        assert scale < 2.0 * count
         gumbel = accountant.calibrate(4, horizon=count, budget=budget, noise="gumbel")
-        assert gumbel.scale <= parameters.scale * (1.0 if noise == "gumbel" else 0.6)
+        assert gumbel.mechanism.scale <= scale * (1.0 if noise == "gumbel" else 0.6)
 
 
-def test_the_guarantee_does_not_trust_derived_fields():
-    parameters = accountant.calibrate(4, budget=PURE)
-    lying = NoisyMaxParameters(**{**vars(parameters), "epsilon_each": 0.1, "scale": 1.0})
+def test_the_guarantee_is_that_of_the_mechanism():
+    plan = accountant.calibrate(4, budget=PURE)
+    lying = changed(plan, scale=1.0)
     assert accountant.guarantee(lying).epsilon == 2.0
     with pytest.raises(dpoco.BudgetExceeded):
         NoisyMax(4, budget=PURE, plan=lying, sensitivity=1.0)
-    assert NoisyMaxParameters.from_dict(parameters.to_dict()) == parameters
+    record = plan.to_dict()
+    assert dpoco.Plan.from_dict(record, accountant.NoisyMaxTuning) == plan
+    wrong = {**record, "mechanism": {**record["mechanism"], "law": "none"}}
     with pytest.raises(dpoco.StateError):
-        NoisyMaxParameters.from_dict({**parameters.to_dict(), "noise": "none"})
+        dpoco.Plan.from_dict(wrong, accountant.NoisyMaxTuning)
+    open_side = dpoco.Plan(Nothing("a lie"), plan.tuning, None)
+    with pytest.raises(ValueError, match="decisions depend on data"):
+        NoisyMax(4, budget=PURE, plan=open_side, sensitivity=1.0)
 
 
 def test_without_noise_and_without_choice():

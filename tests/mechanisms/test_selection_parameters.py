@@ -88,8 +88,9 @@ def test_pure_privacy_is_not_forgotten_beside_concentration():
     p = noisy_max.calibrate(5, horizon=200, budget=budget)
     g = noisy_max.guarantee(p, budget=budget)
     assert g.rho is not None
-    assert math.isclose(g.epsilon_at(0.0), 200 * p.epsilon_each)
-    assert g.epsilon_at(1e-60) <= 200 * p.epsilon_each
+    each = 2.0 / p.mechanism.scale
+    assert math.isclose(g.epsilon_at(0.0), 200 * each)
+    assert g.epsilon_at(1e-60) <= 200 * each * (1.0 + 1e-12)
     assert dpoco.Guarantee.from_json(g.to_json()) == g
     NoisyMax(5, horizon=200, budget=dpoco.Budget(3.2, 0.0), plan=p, sensitivity=1.0)
 
@@ -110,15 +111,11 @@ def test_numpy_scalars_are_stored_as_plain_numbers():
     )  # fmt: skip
     for p in every:
         text = json.dumps(p.to_dict())
-        assert type(p).from_dict(json.loads(text)) == p
-        # The user's own parameters, too.
-        odd = {k: i(v) if type(v) is int else v for k, v in vars(p).items()}
-        odd = {k: np.float64(v) if type(v) is float else v for k, v in odd.items()}
-        again = type(p)(**odd)
-        assert again == p
-        assert {k: type(v) for k, v in vars(again).items()} == {
-            k: type(v) for k, v in vars(p).items()
-        }
+        if isinstance(p, dpoco.Plan):
+            kinds = [None if part is None else type(part) for part in (p.tuning, p.forecast)]
+            assert dpoco.Plan.from_dict(json.loads(text), *kinds) == p
+        else:
+            assert type(p).from_dict(json.loads(text)) == p
     for g in (
         noisy_max.guarantee(every[0]),
         above_threshold.guarantee(every[1]),
@@ -155,7 +152,7 @@ def test_extreme_budgets_are_refused_in_words_or_met():
             refused(dpoco.Budget(epsilon, 0.0))
     huge = dpoco.Budget(1e300, 0.0)
     p = noisy_max.calibrate(5, budget=huge, sensitivity=1e-100)  # their quotient is 0
-    assert p.scale > 0.0
+    assert p.mechanism.scale > 0.0
     assert noisy_max.guarantee(p, budget=huge).epsilon <= 1e300
 
 
@@ -168,21 +165,6 @@ def test_probabilities_have_a_smallest_value():
     assert math.isfinite(
         shift_detector.calibrate(5, horizon=10, budget=PURE, false_alarm=1e-100).threshold
     )
-
-
-def test_derived_fields_have_to_be_numbers():
-    for p, name in (
-        (noisy_max.calibrate(5, budget=PURE), "epsilon_each"),
-        (above_threshold.calibrate(horizon=5, budget=PURE), "epsilon"),
-    ):
-        for wrong in ("hello", None, -1.0, math.nan, -math.inf, [1.0]):
-            with pytest.raises(dpoco.StateError):
-                type(p).from_dict({**p.to_dict(), name: wrong})
-    for p in (
-        noisy_max.calibrate(5, budget=None),
-        above_threshold.calibrate(horizon=5, budget=None),
-    ):
-        assert type(p).from_dict(json.loads(json.dumps(p.to_dict()))) == p  # infinite
 
 
 def test_numbers_beyond_floats():

@@ -182,6 +182,7 @@ import dpoco
 from dpoco import _core
 from dpoco.experts import PrefixHedge
 from dpoco.oco import NoisyFTRL
+from dpoco.privacy.mechanisms.selections import ThresholdTests
 
 ball, loss = dpoco.domains.LpBall(3, 2.0, 1.0), dpoco.losses.SquaredLoss(1.0, 1.0)
 budget = dpoco.Budget(1.0, 1e-6)
@@ -202,11 +203,10 @@ NoisyFTRL(ball, loss, horizon=100, budget=budget, statistics="quadratc")  # arg-
 dpoco.mechanisms.ContinualSum(3, horizon=9, budget=budget, bound=1.0, relation="swap")  # arg-type
 NoisyFTRL(ball, loss, horizon=100, budget=budget, seed=1)  # call-arg
 claim: _core.Claim = {"key": b"", "stream": 1}
-test: _core.ThresholdSettings = {
-    "threshold_scale": 1.0, "query_scale": 1.0, "noise": "laplace", "alarms": 1}
-_core.AboveThreshold({**test, **claim, "horizon": 9})
-_core.AboveThreshold({**test, **claim})  # typeddict-item
-_core.AboveThreshold({**test, **claim, "horizon": 9, "horizn": 9})  # typeddict-unknown-key
+tests = ThresholdTests("laplace", 1.0, 1.0, 1.0, 2.0, 1)
+_core.AboveThreshold(tests, 9, claim)
+_core.AboveThreshold(tests, 9, {"key": b""})  # typeddict-item
+_core.AboveThreshold(tests, 9, {**claim, "horizn": 9})  # typeddict-unknown-key
 learner.desice()  # attr-defined
 """
 

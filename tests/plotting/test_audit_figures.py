@@ -7,14 +7,14 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from dpoco.audit import audit_learner
+from dpoco.audit import audit_learner, standard_case
 from dpoco.plotting import plot_audit
 from dpoco.plotting._drawing import new_figure
 
 
 @pytest.fixture(scope="module")
 def printed():
-    return audit_learner("batch-share", published="printed", trials=300)
+    return audit_learner(standard_case("batch-share", published="printed"), trials=300)
 
 
 def lines_of(axes):

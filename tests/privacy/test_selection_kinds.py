@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from dpoco import Budget, BudgetExceeded
+from dpoco import Budget, BudgetExceeded, Plan
 from dpoco.domains import Box, LpBall
 from dpoco.experts import BatchShare, EpochSelector, ObliviousTracker, ShiftDetector
 from dpoco.frank_wolfe import PolyhedralFrankWolfe
@@ -92,6 +92,26 @@ def counting(value):
             yield each.name
 
 
+@pytest.mark.parametrize(
+    ("value", "change"),
+    [
+        (SUMS, {"scale": 0.0}),
+        (CHOSEN, {"scale": 0.0}),
+        (TESTS, {"threshold_scale": 0.0}),
+        (TESTS, {"query_scale": 0.0}),
+        (DRAWS, {"forced": 0.0}),
+        (DRAWS, {"forced": 0.99e-9}),
+        (SUM, {"law": "knorm", "scale": 0.0, "grid": 0.0}),
+    ],
+)
+def test_without_noise_nothing_is_promised(value, change):
+    assert value.loss(NEAR) is not None
+    quiet = replace(value, **change)
+    assert quiet.loss(NEAR) is None
+    assert read_mechanism(written(quiet)) == quiet
+    assert Parts("together", (value, quiet)).loss(NEAR) is None
+
+
 @pytest.mark.parametrize("value", KINDS)
 def test_json_restores_every_bit(value):
     text = json.dumps(written(value), allow_nan=False)
@@ -130,7 +150,7 @@ def test_every_field_counts(values, free):
         (TESTS, {"spread": 0.9}),
         (TESTS, {"query_scale": math.nan}),
         (TESTS, {"law": "gumbel"}),
-        (DRAWS, {"forced": 1e-10}),
+        (DRAWS, {"forced": -1e-10}),
         (DRAWS, {"forced": 1.5}),
         (DRAWS, {"share_rate": 1e-101}),
         (DRAWS, {"share_rate": 0.9}),
@@ -274,8 +294,6 @@ def test_the_engine_and_the_certificate_have_one_mechanism(make, monkeypatch):
     near = Neighbours(change=learner.guarantee.change)
     delta = learner.guarantee.delta
     assert learner.guarantee.epsilon == mechanism.loss(near).epsilon(delta)
-    module = type(learner)._accountant
-    original = module.mechanism_of
 
     def halved(part):
         if isinstance(part, Parts):
@@ -287,6 +305,13 @@ def test_the_engine_and_the_certificate_have_one_mechanism(make, monkeypatch):
             return replace(part, learning_rate=2.0 * part.learning_rate)
         return replace(part, **{name: 0.5 * getattr(part, name) for name in names})
 
+    if isinstance(learner.plan, Plan):
+        louder = replace(learner.plan, mechanism=halved(mechanism))
+        with pytest.raises(BudgetExceeded):
+            type(learner)(**{**learner.get_params(), "plan": louder})
+        return
+    module = type(learner)._accountant
+    original = module.mechanism_of
     monkeypatch.setattr(module, "mechanism_of", lambda *given: halved(original(*given)))
     with pytest.raises(BudgetExceeded):
         make()

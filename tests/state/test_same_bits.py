@@ -20,16 +20,20 @@ import pytest
 from numpy.typing import NDArray
 from tests.bits import spoiled_states
 from tests.coupled_engines import leader, weights
+from tests.descriptions import unchecked
 from tests.pins import files
 
 import dpoco
 from dpoco import _core
 from dpoco.bandits import ResidualPhases
 from dpoco.errors import StateError
+from dpoco.privacy.mechanisms.base import Parts
+from dpoco.privacy.mechanisms.batch_release import BatchRelease
 from dpoco.privacy.mechanisms.bounds import GlmGradient, GradientAndCurvature, SecondMoments
 from dpoco.privacy.mechanisms.factorisations import Normalised, Tree
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.mechanisms.residuals import ResidualStatistics
+from dpoco.privacy.mechanisms.selections import LossSums, Selections, ThresholdTests
 from dpoco.random import Source
 
 FloatArray = NDArray[np.float64]
@@ -47,34 +51,29 @@ ANCHORED = {
     "coupling": "anchored", "anchors": 6, "clip_high": 8.0, "clip_low": 8.0, "lipschitz": 1.5,
     "inverse_temperature": 0.02, "regularization": 30.0, "forced_switch": 0.0, "block": 1,
 }  # fmt: skip
-SELECTION = {"candidates": 4, "largest": False, "noise": "exponential", "scale": 0.5}
 STATISTIC = {
     "experts": 4, "offsets": [2.0, 4.0, 6.0], "reach": 64, "slopes": [0.5, 0.2, 0.05],
     "windows": "tangent",
 }  # fmt: skip
-DETECTOR = {
-    "bias": {"log_union": 0.9, "noise": 0.5, "unselected": 1.0}, "detects": True, "first": None,
-    "selection": SELECTION, "statistic": STATISTIC, "threshold": 1.0,
-    "test": {
-        "alarms": 1, "noise": "exponential", "query_scale": 0.2, "threshold_scale": 0.2,
-    },
-}  # fmt: skip
-SHARE = {
-    "batch": 5, "floor": 0.0, "grid": 0.0, "learning_rate": 0.2, "noise": "knorm",
-    "noise_scale": 0.25, "share_rate": 0.0,
-}  # fmt: skip
-EXPERTS = {
-    "ShiftDetector": DETECTOR,
-    "ShiftDetector, dyadic": {
-        **DETECTOR, "statistic": {**STATISTIC, "windows": "dyadic", "slopes": []},
-    },
-    "ShiftDetector, naive": {**DETECTOR, "statistic": {**STATISTIC, "windows": "naive"}},
-    "EpochSelector": {"first": 2, "longest": 2**62, "selection": SELECTION},
-    "EpochSelector, windows": {"first": None, "longest": 24, "selection": SELECTION},
-    "BatchShare": SHARE,
-    "BatchShare, shared": {**SHARE, "share_rate": 1e-100, "learning_rate": 300.0},
-    "BatchShare, floored": {**SHARE, "floor": 0.05, "learning_rate": 2.0},
-    "BatchShare, on a grid": {**SHARE, "grid": 2.0**-9, "noise": "laplace", "batch": 7},
+BIAS = {"log_union": 0.9, "noise": 0.5, "unselected": 1.0}
+SELECTION = Selections("exponential", LossSums(1.0), 0.5, rounds=1, exponent=0.0)
+TESTS = ThresholdTests("exponential", 0.2, 0.2, sensitivity=2.0, spread=2.0, alarms=1)
+EPOCHS = Parts("instances", (SELECTION,), "epoch_selector")
+DETECTOR = Parts("instances", (Parts("together", (SELECTION, TESTS)),), "shift_detector")
+SHARE = BatchRelease(4, "knorm", 0.25, 5, 0.0)
+ON_A_GRID = unchecked(SHARE, law="laplace", batch=7, grid=2.0**-9)
+EXPERTS: dict[str, tuple[Any, ...]] = {
+    "ShiftDetector": (DETECTOR, None, 1.0, BIAS, STATISTIC),
+    "ShiftDetector, dyadic": (
+        DETECTOR, None, 1.0, BIAS, {**STATISTIC, "windows": "dyadic", "slopes": []},
+    ),
+    "ShiftDetector, naive": (DETECTOR, None, 1.0, BIAS, {**STATISTIC, "windows": "naive"}),
+    "EpochSelector": (EPOCHS, 2, 2**62),
+    "EpochSelector, windows": (EPOCHS, None, 24),
+    "BatchShare": (SHARE, 5, 0.2, 0.0, 0.0),
+    "BatchShare, shared": (SHARE, 5, 300.0, 1e-100, 0.0),
+    "BatchShare, floored": (SHARE, 5, 2.0, 0.0, 0.05),
+    "BatchShare, on a grid": (ON_A_GRID, 7, 0.2, 0.0, 0.0),
 }  # fmt: skip
 
 
@@ -232,10 +231,10 @@ def weighed(loss: str, where: str, d: int, rounds: int, **changes: Any) -> str:
     return hash_of(*map(np.asarray, found), engine.state(), taken(engine, engine.state()))
 
 
-def chosen(name: str, rounds: int, **own: Any) -> str:
+def chosen(mechanism: Any, own: tuple[Any, ...], name: str, rounds: int) -> str:
     """What a learner of four experts chooses, the best of whom changes from time to time."""
-    settings = {"experts": 4, "low": 0.0, "high": 1.0, "rounds": rounds, **CLAIM, **own}
-    engine = getattr(_core, name)(settings)
+    problem = {"experts": 4, "low": 0.0, "high": 1.0, "rounds": rounds}
+    engine = getattr(_core, name)(mechanism, problem, *own, CLAIM)
     losses, own_losses = 0.5 + 0.5 * numbers(rounds, 4, of=7), np.empty(rounds)
     for t in range(rounds):
         losses[t, 3 * t // rounds] *= 0.1
@@ -368,8 +367,9 @@ def _cases() -> dict[str, Callable[[], str]]:
             )
     for loss in ("linear", "huber", "logistic"):
         add(functools.partial(weighed, **ANCHORED), loss, "box", 3, 40, name="weighed, anchored,")
-    for name, own in EXPERTS.items():
-        add(functools.partial(chosen, **own), name.split(",")[0], 400, name=f"chosen, {name},")
+    for name, (mechanism, *own) in EXPERTS.items():
+        engine = functools.partial(chosen, mechanism, tuple(own))
+        add(engine, name.split(",")[0], 400, name=f"chosen, {name},")
     for loss in ("logistic", "squared"):
         for where, d in (("l2", 10), ("box", 33), ("simplex", 6), ("l3", 7)):
             add(noisy_ftrl, loss, where, d)

@@ -46,7 +46,7 @@ void ObliviousTracker::learn(const double* losses) {
 
 void ObliviousTracker::nonprivate_set_state(PathState state) {
   const auto entry = enter();
-  if (state.expert >= experts() || state.level >= levels()) {
+  if (state.expert >= experts() || state.level >= paths_->levels()) {
     throw std::invalid_argument("no such state of a path");
   }
   move_to(state);
@@ -78,7 +78,7 @@ void ObliviousTracker::write_own(Archive& archive) const {
 void ObliviousTracker::read_own(ArchiveReader& archive) {
   coins_.read(archive);
   paths_->read(archive);
-  state_ = {.level = archive.word_below(levels()), .expert = current()};
+  state_ = {.level = archive.word_below(paths_->levels()), .expert = current()};
   const std::uint64_t played = experts() == 1 ? 0 : round();
   if (coins_.round() != played || paths_->round() != played + 1) {
     throw StateError("state holds parts of different rounds");

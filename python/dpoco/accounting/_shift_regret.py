@@ -31,7 +31,7 @@ from dpoco.accounting.epoch_selector import LARGEST_EXPERTS, LOSS_SUMS, check_fi
 from dpoco.accounting.parameters import Parameters, at_least, one_of
 from dpoco.accounting.regret_bounds import endless_regret
 from dpoco.privacy.losses.loss import sum_up
-from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open, Parts
+from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Parts
 from dpoco.privacy.mechanisms.selections import Selections, ThresholdTests
 
 WINDOWS = ("tangent", "dyadic", "naive")
@@ -158,8 +158,6 @@ class ShiftDetectorParameters(Parameters):
         """Return what is drawn: instances, of which a round belongs to one."""
         if self.experts == 1 or self.horizon == 1:
             return Nothing("there is nothing to select from, or nothing to select by")
-        if not self.private:
-            return Open("noise is missing")
         instance: Mechanism = Selections(
             law=self.selection, scores=LOSS_SUMS, scale=self.selection_scale, rounds=1, exponent=0.0
         )

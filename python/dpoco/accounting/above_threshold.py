@@ -7,75 +7,61 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
-from dpoco._validation import LARGEST_HORIZON, SMALLEST_SCALE, positive_float, real_float
+from dpoco._validation import (
+    LARGEST_HORIZON,
+    SMALLEST_SCALE,
+    positive_float,
+    positive_int,
+    real_float,
+)
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.noisy_max import raised_until, scale_for
-from dpoco.accounting.parameters import Parameters, at_least
+from dpoco.accounting.plan import Plan
 from dpoco.privacy.losses.loss import sum_up
-from dpoco.privacy.mechanisms.base import Mechanism, Open
 from dpoco.privacy.mechanisms.selections import ThresholdTests
 from dpoco.privacy.neighbours import Neighbours
+from dpoco.privacy.records import Description, limits
 
-__all__ = ["AboveThresholdParameters", "calibrate", "guarantee", "mechanism_of", "probability",
-           "split_scales"]  # fmt: skip
+__all__ = ["ThresholdPlan", "ThresholdTuning", "calibrate", "detection_margin", "guarantee",
+           "probability", "split_scales"]  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True)
-class AboveThresholdParameters(Parameters):
-    """Parameters of AboveThreshold.
+@dataclass(frozen=True)
+class ThresholdTuning(Description):
+    """Public numbers of AboveThreshold, on which no privacy depends.
 
     Attributes
     ----------
     horizon : int or None
         Number of queries; None is 10^12.
-    threshold_noise_scale, query_noise_scale : float
-        Means of the one-sided exponential noises, in units of the queries; 0 means no noise.
-    sensitivity : float
-        Largest change of one query.
-    spread : float
-        Largest rise of one query plus largest fall of another that one record can cause.
-    alarms : int
-        Alarms answered.
     false_alarm : float
         Probability that any of all queries raises an alarm below its threshold.
     margin : float
-        What is added to every threshold to that end. No privacy depends on it.
-    epsilon : float
-        Pure epsilon; infinite without noise. Derived.
+        What is added to every threshold to that end.
     """
 
-    kind: ClassVar[str] = "dpoco.above_threshold_parameters"
-
+    kind = "threshold_tuning"
     horizon: int | None
-    threshold_noise_scale: float = at_least(0.0)
-    query_noise_scale: float = at_least(0.0)
-    sensitivity: float
-    spread: float
-    alarms: int
-    false_alarm: float = at_least(SMALLEST_SCALE, 1.0 - 2.0**-53)
-    margin: float = at_least(-math.inf)
-    epsilon: float = at_least(0.0, infinite=True)
+    false_alarm: float
+    margin: float = limits(zero=True)
 
     def __post_init__(self) -> None:
-        """Check that the fields fit each other, too."""
+        """Refuse what is no probability."""
         super().__post_init__()
-        if not self.sensitivity <= self.spread <= 2.0 * self.sensitivity:
-            raise ValueError("spread must lie between the sensitivity and twice the sensitivity")
+        probability("false_alarm", self.false_alarm)
 
-    @property
-    def private(self) -> bool:
-        """Whether both noises are there."""
-        return self.threshold_noise_scale > 0.0 and self.query_noise_scale > 0.0
 
-    def detection_margin(self, beta: float) -> float:
-        """Return how far above threshold and margin a query must lie to be found for sure.
+ThresholdPlan = Plan[ThresholdTests, ThresholdTuning, None]
 
-        It then raises an alarm with probability at least ``1 - beta``.
-        """
-        return self.threshold_noise_scale * -math.log(probability("beta", beta))
+
+def detection_margin(plan: ThresholdPlan, beta: float) -> float:
+    """Return how far above threshold and margin a query must lie to be found for sure.
+
+    It then raises an alarm with probability at least ``1 - beta``.
+    """
+    return plan.mechanism.threshold_scale * -math.log(probability("beta", beta))
 
 
 def probability(name: str, value: float) -> float:
@@ -114,7 +100,7 @@ def calibrate(
     spread: float | None = None,
     alarms: int = 1,
     false_alarm: float = 0.05,
-) -> AboveThresholdParameters:
+) -> ThresholdPlan:
     """Return the noises that spend `budget.epsilon` best; its delta is not needed.
 
     Parameters
@@ -139,81 +125,55 @@ def calibrate(
     ValueError, TypeError
         For bad arguments.
     """
-    plain = AboveThresholdParameters(
-        horizon=horizon,
-        threshold_noise_scale=0.0,
-        query_noise_scale=0.0,
-        sensitivity=sensitivity,
-        spread=2.0 * positive_float("sensitivity", sensitivity) if spread is None else spread,
-        alarms=alarms,
-        false_alarm=false_alarm,
-        margin=0.0,
-        epsilon=math.inf,
-    )
-    if budget is None:
-        return plain
-    log_queries = math.log((plain.horizon or LARGEST_HORIZON) / plain.false_alarm)
-    first, second = split_scales(
-        budget.epsilon,
-        sensitivity=plain.sensitivity,
-        spread=plain.spread,
-        alarms=plain.alarms,
-        log_queries=log_queries,
-    )
-    return replace(
-        plain,
-        threshold_noise_scale=first,
-        query_noise_scale=second,
-        margin=second * log_queries,
-        epsilon=plain.sensitivity / first + plain.alarms * plain.spread / second,
-    )
-
-
-def mechanism_of(parameters: AboveThresholdParameters) -> Mechanism:
-    """Return what the parameters describe."""
-    p = parameters
-    if not p.private:
-        return Open("no noise is added")
-    return ThresholdTests(
+    moved = positive_float("sensitivity", sensitivity)
+    apart = 2.0 * moved if spread is None else positive_float("spread", spread)
+    count, rare = positive_int("alarms", alarms), probability("false_alarm", false_alarm)
+    n = None if horizon is None else positive_int("horizon", horizon)
+    first = second = 0.0
+    log_queries = math.log((n or LARGEST_HORIZON) / rare)
+    quiet = ThresholdTests(
         law="exponential",
-        threshold_scale=p.threshold_noise_scale,
-        query_scale=p.query_noise_scale,
-        sensitivity=p.sensitivity,
-        spread=p.spread,
-        alarms=p.alarms,
+        threshold_scale=first,
+        query_scale=second,
+        sensitivity=moved,
+        spread=apart,
+        alarms=count,
     )
+    if budget is not None:
+        first, second = split_scales(
+            budget.epsilon, sensitivity=moved, spread=apart, alarms=count, log_queries=log_queries
+        )
+    drawn = replace(quiet, threshold_scale=first, query_scale=second)
+    return Plan(drawn, ThresholdTuning(n, rare, second * log_queries), None)
 
 
 def guarantee(
-    parameters: AboveThresholdParameters,
-    *,
-    budget: Budget | float | None = None,
-    seeded: bool = False,
+    plan: ThresholdPlan, *, budget: Budget | float | None = None, seeded: bool = False
 ) -> Guarantee:
-    """Return what any parameters guarantee, recomputed from the scales.
+    """Return what any plan guarantees, computed from its mechanism.
 
     Parameters
     ----------
-    parameters : AboveThresholdParameters
+    plan : Plan
         Calibrated or the user's own.
     budget : Budget, float or None
         Ignored: the guarantee is pure.
     seeded : bool
         Whether the noise is reproducible, which voids the guarantee.
     """
-    p = parameters
+    drawn = plan.mechanism
     return Guarantee.about(
-        mechanism_of(p),
+        drawn,
         Neighbours(),
-        released=f"the answers of AboveThreshold up to its alarm number {p.alarms}",
-        horizon=p.horizon,
+        released=f"the answers of AboveThreshold up to its alarm number {drawn.alarms}",
+        horizon=plan.tuning.horizon,
         delta=0.0,
         reference="sparse vector technique, one-sided noise; docs/privacy/shift_detector.md",
         seeded=seeded,
         conditions=("Thresholds are public.",),
         details={
-            "threshold noise scale": p.threshold_noise_scale,
-            "query noise scale": p.query_noise_scale,
-            "margin above thresholds": p.margin,
+            "threshold noise scale": drawn.threshold_scale,
+            "query noise scale": drawn.query_scale,
+            "margin above thresholds": plan.tuning.margin,
         },
     )

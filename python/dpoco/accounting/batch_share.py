@@ -32,7 +32,7 @@ from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.accounting.statement import expert_guarantee, expert_mechanism
 from dpoco.accounting.truncation import charged_gaussian_mu, truncation_mass
 from dpoco.errors import CalibrationError
-from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open
+from dpoco.privacy.mechanisms.base import Mechanism, Nothing
 from dpoco.privacy.mechanisms.batch_release import BatchRelease, movement
 
 __all__ = ["BatchShareParameters", "calibrate", "guarantee", "mechanism_of",
@@ -164,11 +164,9 @@ class BatchShareParameters(Parameters):
 
     def mechanism(self) -> Mechanism:
         """Return what is released: a noisy sum a batch."""
-        if not self.private:
-            return Open("no noise is added")
         if self.releases == 0:
             return Nothing("no decision depends on a sum")
-        law = "response" if self.noise == "coordinate_rr" else self.noise
+        law = {"coordinate_rr": "response", "none": "knorm"}.get(self.noise, self.noise)
         return BatchRelease(
             experts=self.experts,
             law=law,

@@ -26,7 +26,7 @@ from dpoco.accounting.noisy_max import mean_excess, scale_for, selection_budget
 from dpoco.accounting.parameters import Parameters, at_least, one_of
 from dpoco.accounting.regret_bounds import endless_regret
 from dpoco.accounting.statement import check_experts, expert_guarantee, expert_mechanism
-from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open, Parts
+from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Parts
 from dpoco.privacy.mechanisms.selections import LossSums, Selections
 
 __all__ = ["EpochSelectorParameters", "calibrate", "guarantee", "mechanism_of",
@@ -109,8 +109,6 @@ class EpochSelectorParameters(Parameters):
         """Return what is drawn: a round's losses enter the selection of one epoch."""
         if self.experts == 1 or self.horizon == 1:
             return Nothing("there is nothing to select from, or nothing to select by")
-        if not self.private:
-            return Open("no noise is added")
         each = Selections(
             law=self.selection, scores=LOSS_SUMS, scale=self.scale, rounds=1, exponent=0.0
         )

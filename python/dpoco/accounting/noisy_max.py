@@ -16,24 +16,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import dataclass
 
-from dpoco._validation import choice, positive_int
+from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.parameters import Parameters, at_least, one_of
+from dpoco.accounting.plan import Plan
 from dpoco.accounting.statement import stated_delta
 from dpoco.accounting.zcdp import zcdp_rho
 from dpoco.errors import CalibrationError
 from dpoco.privacy.losses.bounded_range import BoundedRange
 from dpoco.privacy.losses.loss import sum_up
-from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open
+from dpoco.privacy.mechanisms.base import Nothing
 from dpoco.privacy.mechanisms.selections import PromisedScores, Selections
 from dpoco.privacy.neighbours import Neighbours
+from dpoco.privacy.records import Description
 
-__all__ = ["LARGEST_CANDIDATES", "NOISES", "NoisyMaxParameters", "calibrate", "guarantee",
-           "law_of", "mean_excess", "mechanism_of", "selection_budget"]  # fmt: skip
+__all__ = ["LARGEST_CANDIDATES", "NOISES", "NoisyMaxPlan", "NoisyMaxTuning", "calibrate",
+           "guarantee", "law_of", "mean_excess", "selection_budget"]  # fmt: skip
 
 NOISES = ("exponential", "gumbel", "laplace", "permute_and_flip")
 LARGEST_CANDIDATES = 2**32
@@ -41,50 +41,32 @@ LARGEST_CANDIDATES = 2**32
 LARGEST_NOISE = 1e200
 
 
-@dataclass(frozen=True, kw_only=True)
-class NoisyMaxParameters(Parameters):
-    """Parameters of report noisy max.
+@dataclass(frozen=True)
+class NoisyMaxTuning(Description):
+    """Among how many scores is selected, how often, and which one is sought.
 
     Attributes
     ----------
     candidates : int
-        Number of scores.
+        Number of scores, at most 2^32.
     horizon : int
         Number of selections.
-    noise : {"exponential", "gumbel", "laplace", "permute_and_flip"}
-        Law of the noise; permute-and-flip is that of "exponential".
-    scale : float
-        Scale of one noise variate, in units of the scores; 0 means no noise.
-    sensitivity : float
-        Largest change of one score.
-    one_directional : bool
-        Whether all scores move the same way.
     largest : bool
         Whether the largest or the smallest score is sought.
-    epsilon_each : float
-        Pure epsilon of one selection; infinite without noise. Derived.
     """
 
-    kind: ClassVar[str] = "dpoco.noisy_max_parameters"
-
-    candidates: int = at_least(1, LARGEST_CANDIDATES)
+    kind = "noisy_max_tuning"
+    candidates: int
     horizon: int
-    noise: str = one_of(*NOISES)
-    scale: float = at_least(0.0)
-    sensitivity: float
-    one_directional: bool
     largest: bool
-    epsilon_each: float = at_least(0.0, infinite=True)
 
-    @property
-    def private(self) -> bool:
-        """Whether any noise is added."""
-        return self.scale > 0.0
+    def __post_init__(self) -> None:
+        """Refuse more candidates than fit."""
+        super().__post_init__()
+        positive_int("candidates", self.candidates, maximum=LARGEST_CANDIDATES)
 
-    @property
-    def score_range(self) -> float:
-        """Length r of the interval that one record's changes of the scores lie in."""
-        return self.sensitivity * (1.0 if self.one_directional else 2.0)
+
+NoisyMaxPlan = Plan[Selections | Nothing, NoisyMaxTuning, None]
 
 
 def law_of(noise: str) -> str:
@@ -173,7 +155,7 @@ def calibrate(
     noise: str = "exponential",
     one_directional: bool = False,
     largest: bool = True,
-) -> NoisyMaxParameters:
+) -> NoisyMaxPlan:
     """Return the least noise with which `horizon` selections together keep to `budget`.
 
     Parameters
@@ -199,67 +181,50 @@ def calibrate(
     ValueError, TypeError
         For bad arguments.
     """
-    parameters = NoisyMaxParameters(
-        candidates=candidates,
-        horizon=horizon,
-        noise=noise,
-        scale=0.0,
-        sensitivity=sensitivity,
-        one_directional=one_directional,
-        largest=largest,
-        epsilon_each=math.inf,
-    )
-    if budget is None:
-        return parameters
-    reach, selections = parameters.score_range, parameters.horizon
-    each = selection_budget(budget, noise, selections)
-    scale = scale_for(reach, each)
-    if each == budget.epsilon / selections:  # epsilons add up: their sum has to keep to the budget
+    scores = PromisedScores(positive_float("sensitivity", sensitivity), one_directional)
+    n = positive_int("candidates", candidates, maximum=LARGEST_CANDIDATES)
+    tuning = NoisyMaxTuning(n, positive_int("horizon", horizon), largest)
+    reach, selections, law, scale = scores.range, tuning.horizon, law_of(noise), 0.0
+    if budget is not None:
+        each = selection_budget(budget, noise, selections)
+        scale = scale_for(reach, each)
+        if each == budget.epsilon / selections:  # epsilons add up: their sum keeps to the budget
 
-        def spent(scale: float) -> float:
-            if law_of(noise) == "gumbel":
-                return BoundedRange(sum_up((1, reach, scale)), selections).pure
-            return sum_up((selections, reach, scale))
+            def spent(scale: float) -> float:
+                if law == "gumbel":
+                    return BoundedRange(sum_up((1, reach, scale)), selections).pure
+                return sum_up((selections, reach, scale))
 
-        scale = raised_until(scale, lambda b: spent(b) <= budget.epsilon)
-    return replace(parameters, scale=scale, epsilon_each=reach / scale)
-
-
-def mechanism_of(parameters: NoisyMaxParameters) -> Mechanism:
-    """Return what the parameters describe."""
-    p = parameters
-    if p.candidates == 1:
-        return Nothing("there is one candidate")
-    if not p.private:
-        return Open("no noise is added")
-    scores = PromisedScores(p.sensitivity, p.one_directional)
-    return Selections(
-        law=law_of(p.noise), scores=scores, scale=p.scale, rounds=p.horizon, exponent=0.0
-    )
+            scale = raised_until(scale, lambda b: spent(b) <= budget.epsilon)
+    if n == 1:
+        return Plan(Nothing("there is one candidate"), tuning, None)
+    drawn = Selections(law=law, scores=scores, scale=scale, rounds=selections, exponent=0.0)
+    return Plan(drawn, tuning, None)
 
 
 def guarantee(
-    parameters: NoisyMaxParameters, *, budget: Budget | float | None = None, seeded: bool = False
+    plan: NoisyMaxPlan, *, budget: Budget | float | None = None, seeded: bool = False
 ) -> Guarantee:
-    """Return what any parameters guarantee, recomputed from scale and sensitivity.
+    """Return what any plan guarantees, computed from its mechanism.
 
     Parameters
     ----------
-    parameters : NoisyMaxParameters
+    plan : Plan
         Calibrated or the user's own.
     budget : Budget, float or None
         The delta to state epsilon at (a budget's delta); None means 1 / (10 horizon).
     seeded : bool
         Whether the noise is reproducible, which voids the guarantee.
     """
-    p = parameters
+    own, drawn = plan.tuning, plan.mechanism
+    law = f" ({drawn.law} noise)" if isinstance(drawn, Selections) else ""
     return Guarantee.about(
-        mechanism_of(p),
+        drawn,
         Neighbours(),
-        released=f"the {'largest' if p.largest else 'smallest'} of {p.candidates} scores by noisy "
-        f"max ({p.noise} noise), {p.horizon} selections",
-        horizon=p.horizon,
-        delta=stated_delta(budget, p.horizon),
+        released=f"the {'largest' if own.largest else 'smallest'} of {own.candidates} scores by "
+        f"noisy max{law}, {own.horizon} selections",
+        horizon=own.horizon,
+        delta=stated_delta(budget, own.horizon),
         reference="report noisy max; docs/privacy/noisy_max.md",
         seeded=seeded,
     )

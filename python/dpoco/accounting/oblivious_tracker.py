@@ -26,7 +26,6 @@ from dpoco.accounting.parameters import Parameters, at_least, one_of
 from dpoco.accounting.regret_bounds import uniform_is_as_good
 from dpoco.accounting.statement import expert_guarantee, expert_mechanism
 from dpoco.privacy.losses.flagged_draws import PRIORS, FlaggedDraws
-from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open
 from dpoco.privacy.mechanisms.tracker_draws import (
     SMALLEST_FORCED,
     SMALLEST_SHARE_RATE,
@@ -125,12 +124,8 @@ class ObliviousTrackerParameters(Parameters):
         """Whether noise makes the regret bound no better than that of uniform draws."""
         return self.private and uniform_is_as_good(self.experts, self.horizon, self.regret_bound)
 
-    def mechanism(self) -> Mechanism:
+    def mechanism(self) -> TrackerDraws:
         """Return what is drawn."""
-        if not self.private:
-            return Open("nothing is promised")
-        if _draws(self).constant:
-            return Nothing("there is nothing to learn from")
         return TrackerDraws(
             experts=self.experts,
             prior=self.prior,
@@ -142,7 +137,7 @@ class ObliviousTrackerParameters(Parameters):
             cap=self.max_resamples,
         )
 
-    def stated(self, mechanism: Mechanism) -> dict[str, Any]:
+    def stated(self, mechanism: TrackerDraws) -> dict[str, Any]:
         """Return further fields of the guarantee."""
         bound, terms = _regret(self)
         details: dict[str, float | str | None] = {
@@ -160,7 +155,7 @@ class ObliviousTrackerParameters(Parameters):
             "Fresh draws have exact tails (races of exponential variates), and the grid of the "
             "coins' uniform variates is accounted for.",
         )
-        if isinstance(mechanism, Nothing):
+        if mechanism.draws.constant:
             conditions = ("No release depends on the losses: there is nothing to learn from.",)
         return {
             "released": f"the played experts of the oblivious tracker (N = {self.experts}, prior "

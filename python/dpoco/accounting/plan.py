@@ -14,14 +14,31 @@ from dpoco.accounting._records import read_record
 from dpoco.errors import StateError
 from dpoco.privacy.mechanisms import read_mechanism
 from dpoco.privacy.mechanisms.base import Mechanism
-from dpoco.privacy.records import Description, read, written
+from dpoco.privacy.records import Description, limits, read, written
 
-__all__ = ["Plan"]
+__all__ = ["Forecast", "Plan"]
 
 M = TypeVar("M", bound=Mechanism)
 T = TypeVar("T", bound="Description | None")
 F = TypeVar("F", bound="Description | None")
 _FIELDS = frozenset(("mechanism", "tuning", "forecast"))
+
+
+@dataclass(frozen=True)
+class Forecast(Description):
+    """What a planner expects of a learner.
+
+    Attributes
+    ----------
+    regret_bound : float or None
+        Bound on the expected regret over the horizon; infinite or None where nothing is claimed.
+    regret_scope : str
+        The losses that it holds for.
+    """
+
+    kind = "forecast"
+    regret_bound: float | None = limits(zero=True, infinite=True)
+    regret_scope: str = limits()
 
 
 @dataclass(frozen=True)

@@ -325,9 +325,7 @@ def _random_stream(learner: Any, plays: str) -> tuple[Any, ...]:
     if plays == "intervals":
         ((_, shape),) = Playing(learner).shapes().items()
         return (rng.uniform(-0.5, 0.9, (n, *shape)),)
-    p = learner.plan
+    drawn, own = learner.plan.mechanism, learner.plan.tuning
     if plays == "queries":  # near the threshold, so that noise decides
-        return (p.margin + p.query_noise_scale * rng.normal(size=n),)
-    return (
-        rng.uniform(-0.5, 0.5, (n, p.mechanism.summand.size if plays == "sums" else p.candidates)),
-    )
+        return (own.margin + drawn.query_scale * rng.normal(size=n),)
+    return (rng.uniform(-0.5, 0.5, (n, drawn.summand.size if plays == "sums" else own.candidates)),)

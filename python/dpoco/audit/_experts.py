@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,11 +18,10 @@ from dpoco.audit._family import (
     Scorer,
     Scores,
     admit,
-    place_draws,
     ratio,
     score_draws,
 )
-from dpoco.audit._sum_noise import SILENT
+from dpoco.audit._sum_noise import SILENT, Run, score_decisions
 from dpoco.privacy.mechanisms.batch_release import movement
 from dpoco.random import Source
 
@@ -260,17 +258,6 @@ class Batches(Family):
         return {"shared weights": self.learner.plan.share_rate > 0.0}
 
 
-@dataclass
-class _Run:
-    """What one run released, and what its decisions were drawn from."""
-
-    released: list[FloatArray] = field(default_factory=list)
-    chances: list[FloatArray] = field(default_factory=list)
-    chosen: list[int] = field(default_factory=list)
-    exact: list[FloatArray] = field(default_factory=list)
-    stray: bool = False
-
-
 def _raise_floor(weights: FloatArray, floor: float) -> FloatArray:
     """Return the law nearest to one in relative entropy whose entries are at least `floor`."""
     low = np.zeros(len(weights), dtype=bool)
@@ -312,15 +299,15 @@ class ReleasedBatches(Scorer):
 
         batch, rows = self.mechanism.batch, self.streams[world].parts[0]
         # The rule: logarithms of weights, up to a constant.
-        run, state, exact = _Run(), np.zeros(learner.experts), np.zeros(learner.experts)
+        run, state, exact = Run(), np.zeros(learner.experts), np.zeros(learner.experts)
         for t in range(self._releases * batch + 1):
             if learner.round == learner.horizon:
                 break
             run.chances.append(np.array(learner.weights))
             run.chosen.append(self.family.decide(learner, ()))
             run.exact.append(exact)
-            follows = np.allclose(run.chances[-1], softmax(state), rtol=1e-6, atol=1e-12)
-            run.stray = run.stray or not follows
+            if not np.allclose(run.chances[-1], softmax(state), rtol=1e-6, atol=1e-12):
+                run.findings.append("weights do not follow from what is released")
             if t == self._releases * batch:
                 break
             learner.observe(rows[t])
@@ -344,17 +331,9 @@ class ReleasedBatches(Scorer):
 
     def score(self, runs: list[Any], world: int) -> Scores:
         released = np.array([run.released for run in runs])  # (trials, releases, N)
-        chances, chosen, exact = (
-            np.array([getattr(run, name) for run in runs])
-            for name in ("chances", "chosen", "exact")
-        )
-        found = self._releases_scored(released, world)
-        findings = found.findings
-        if any(run.stray for run in runs):
-            findings += ("weights do not follow from what is released",)
-        return replace(found, findings=findings, draws=place_draws(chances, chosen, exact, world))
+        return score_decisions(self._score_releases(released, world), runs, world)
 
-    def _releases_scored(self, released: FloatArray, world: int) -> Scores:
+    def _score_releases(self, released: FloatArray, world: int) -> Scores:
         law, scale = self.mechanism.law, self.mechanism.scale
         if law == "response":
             return self._responses(released, world)

@@ -16,9 +16,10 @@ from dpoco._validation import FloatArray
 from dpoco.audit._family import Change, Family, Play
 from dpoco.audit._playing import VERBS, Rounds, find_plays, finite
 from dpoco.audit._sums import clip_vector
-from dpoco.privacy.mechanisms.base import Mechanism, Parts
+from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Parts
 from dpoco.privacy.mechanisms.bounds import ClippedVector
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
+from dpoco.privacy.mechanisms.selections import PromisedScores
 
 KINDS = (mechanisms.ContinualSum, mechanisms.NoisyMax, mechanisms.AboveThreshold)
 
@@ -127,9 +128,11 @@ def _compare(name: str, mechanism: Any, pair: list[FloatArray], own: bool) -> It
         moved = _core.norm(np.ascontiguousarray(first - second), norm)
         yield f"what enters {name}", moved, vector.movement(near, total.order)
         return
-    p = mechanism.plan
-    change = pair[0] - pair[1]
-    yield f"what {name} is asked", float(np.abs(change).max()), p.sensitivity
-    if isinstance(mechanism, mechanisms.NoisyMax):
+    asked = mechanism._mechanism
+    if isinstance(asked, Nothing):
+        return
+    change, scores = pair[0] - pair[1], getattr(asked, "scores", asked)
+    yield f"what {name} is asked", float(np.abs(change).max()), scores.sensitivity
+    if isinstance(scores, PromisedScores):
         reach = float(max(change.max(), 0.0) - min(change.min(), 0.0))
-        yield f"what {name} is asked, range of changes", reach, p.score_range
+        yield f"what {name} is asked, range of changes", reach, scores.range

@@ -125,7 +125,7 @@ class Playing:
         if self.plays == "sums":
             return {"vectors": (learner.plan.mechanism.summand.size,)}
         if self.plays == "scores":
-            return {"scores": (learner.plan.candidates,)}
+            return {"scores": (learner.plan.tuning.candidates,)}
         if self.plays == "queries":
             return {"excesses": ()}
         if self.plays == "intervals":

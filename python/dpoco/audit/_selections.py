@@ -22,8 +22,6 @@ from dpoco.audit._playing import Rounds, finite
 from dpoco.privacy.mechanisms.selections import Selections, ThresholdTests
 from dpoco.random import Source
 
-# Words of an expert learner's state: round, decision, count of clipped losses, then the source's.
-_DECISION, _VIOLATIONS, _OWN = 1, 2, 14
 _GRID = 1e-12  # losses are rounded to multiples of 2^-46
 
 
@@ -140,33 +138,6 @@ class Tested(_Answers):
 # ---- selections of experts on epochs, with and without alarms ------------------------------------
 
 
-class _State:
-    """What a learner by epochs holds: everything but the count of clipped losses."""
-
-    def __init__(self, learner: Any) -> None:
-        words = np.frombuffer(learner._engine.state(), dtype="<u8").copy()
-        words[_VIOLATIONS] = 0  # of raw data, and read by nobody
-        self.whole = words.tobytes()
-        words[_DECISION] = 0
-        self.but_decision = words.tobytes()
-        self._words, self._at = words, _OWN
-
-    def word(self) -> int:
-        self._at += 1
-        return int(self._words[self._at - 1])
-
-    def reals(self) -> FloatArray:
-        n = self.word()
-        self._at += n
-        return self._words[self._at - n : self._at].view(np.float64)
-
-    def sums(self) -> FloatArray:
-        """Return the losses of an instance's epoch: rounds, rounds since a carry, two parts."""
-        self.word()
-        self.word()
-        return self.reals() + self.reals()
-
-
 def _count_selections(rounds: int, parameters: Any) -> int:
     """Return how many windows are complete after so many rounds of an instance."""
     window: int = getattr(parameters, "window", rounds + 1)
@@ -186,8 +157,9 @@ class Epochs(Family):
     """Selections of experts: losses of an epoch enter the one selection at its end."""
 
     def look(self, learner: Any, t: int, answer: Any, play: Play) -> int:
-        state = _State(learner)
-        play.note(state=state.but_decision, sums=state.sums())
+        engine = learner._engine
+        memory = engine.nonprivate_memory(), engine.variates_drawn()
+        play.note(state=memory, sums=engine.nonprivate_sums())
         noisy = learner.guarantee.private and learner.experts > 1
         ended = _ends_epoch(t + 1, learner.plan)
         return int(noisy and ended and learner.round < learner.horizon)
@@ -227,15 +199,12 @@ class EpochsWithAlarms(Epochs):
 
     def look(self, learner: Any, t: int, answer: Any, play: Play) -> int:
         detects = learner.experts > 1 and learner.horizon > 3
-        state = _State(learner)
-        for _ in range(state.word()):
-            state.word()
-        sums = state.sums()
-        rows = np.zeros(1)
-        if detects:
-            state.word()
-            rows = state.reals().copy()
-        play.note(state=state.whole, sums=sums, rows=rows, alarms=tuple(learner.alarms))
+        engine = learner._engine
+        memory = engine.decision(), engine.nonprivate_memory(), engine.variates_drawn()
+        rows = engine.nonprivate_rows() if detects else np.zeros(1)
+        play.note(
+            state=memory, sums=engine.nonprivate_sums(), rows=rows, alarms=tuple(learner.alarms)
+        )
         return int(detects and learner.round < learner.horizon and learner.guarantee.private)
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
@@ -288,7 +257,7 @@ class DrawnSelections(FiniteScorer):
 
     def cells(self, transcript: Any, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
         m, scores = self.mechanism, finite(self.streams[world].parts[0])
-        law = selection_law(m.law, scores if self.learner.plan.largest else -scores, m.scale)
+        law = selection_law(m.law, scores if self.learner.plan.tuning.largest else -scores, m.scale)
         return law, np.array(transcript)
 
 
@@ -312,7 +281,7 @@ class ThresholdAnswers(FiniteScorer):
     def cells(self, transcript: Any, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
         m, rows = self.mechanism, self.streams[world].parts[0]
         asked = [answer for answer in transcript if answer >= 0]
-        excesses = finite(rows[: len(asked)]) - self.learner.plan.margin
+        excesses = finite(rows[: len(asked)]) - self.learner.plan.tuning.margin
         scales = m.threshold_scale, m.query_scale
         cells = np.tile([1.0, 0.0], (len(transcript), 1))  # silence after the last alarm
         cells[: len(asked)] = answer_cells(excesses, asked, scales, m.law)

@@ -78,6 +78,7 @@ class Run:
     chances: list[FloatArray] = field(default_factory=list)  # laws of decisions that are drawn
     chosen: list[int] = field(default_factory=list)  # and what was drawn
     exact: list[FloatArray] = field(default_factory=list)  # what would be known without noise
+    released: list[FloatArray] = field(default_factory=list)  # of batches, each by itself
 
 
 class Push(NamedTuple):
@@ -201,11 +202,18 @@ class ReleasedSums(Pushes):
             losses += change
             residuals.append(own)
         uniforms = ndtr(np.concatenate(residuals, axis=1))
-        found = tuple(dict.fromkeys(text for run in runs for text in run.findings))
-        if not runs[0].chosen:
-            return Scores(losses, uniforms, found)
-        chances, chosen, exact = (np.array([getattr(run, name) for run in runs]) for name in _DRAWN)
-        return Scores(losses, uniforms, found, place_draws(chances, chosen, exact, world))
+        return score_decisions(Scores(losses, uniforms), runs, world)
+
+
+def score_decisions(scores: Scores, runs: list[Run], world: int) -> Scores:
+    """Return scores with the findings of the runs, and decisions that were drawn by weights."""
+    own = (text for run in runs for text in run.findings)
+    findings = (*scores.findings, *dict.fromkeys(own))
+    if not runs[0].chosen:
+        return replace(scores, findings=findings)
+    chances, chosen, exact = (np.array([getattr(run, name) for run in runs]) for name in _DRAWN)
+    draws = place_draws(chances, chosen, exact, world)
+    return replace(scores, findings=findings, draws=draws)
 
 
 class LedByVectors(ReleasedSums):

@@ -252,7 +252,7 @@ class LearnerRuns:
         if rounds < 1:
             raise ValueError("stream must have at least one round")
         if kind == "tests":  # what the mechanism compares with zero
-            first = np.where(np.isfinite(first), first, 0.0) - learner.plan.margin
+            first = np.where(np.isfinite(first), first, 0.0) - learner.plan.tuning.margin
 
         def build(key: bytes) -> Any:
             return learner._build_engine({"key": key, "stream": 1})

@@ -131,7 +131,7 @@ def exact_audit(randomizer: Any) -> ExactReport:
             findings.append("the listed law has another largest ratio than its structure")
         if power == 1 and not holds:
             delta = _excess(laws, claimed)
-    if isinstance(randomizer, BitRandomizer) and not _drawn_as_tabled(randomizer):
+    if isinstance(randomizer, BitRandomizer) and not _draws_by_table(randomizer):
         findings.append("reports are not drawn with the tabled probabilities")
     if not holds:
         findings.append(f"the largest ratio is above e^{claimed:.6g}")
@@ -202,7 +202,7 @@ def _excess(laws: list[Law], epsilon: float) -> float:
     return value if Fraction(value) >= excess else math.nextafter(value, math.inf)
 
 
-def _drawn_as_tabled(randomizer: BitRandomizer) -> bool:
+def _draws_by_table(randomizer: BitRandomizer) -> bool:
     """Whether bits are ``[U < k]`` for the upper 53 bits of the tape's words, and k as tabled."""
     for seed, phi in enumerate((-1.0, 0.0, 0.3, 1.0, math.nan)):
         ours, theirs = Source.seeded(seed), Source.seeded(seed)

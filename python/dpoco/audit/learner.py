@@ -28,7 +28,6 @@ from dpoco.audit.report import (
     judge,
 )
 from dpoco.audit.standard import StandardCase, standard_case
-from dpoco.learning.participation import Participation
 from dpoco.privacy.losses.gaussian import gaussian_delta
 
 _CONFIDENCE = 1.0 - 1e-6
@@ -42,12 +41,6 @@ _BAD_CASES = ("no neighbour", "stream must", "make_learner must", "a replacement
 def audit_learner(
     case: str | type | StandardCase,
     *,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    horizon: int | None = None,
-    dimension: int | None = None,
-    published: str | None = None,
-    participation: Participation | None = None,
     trials: int | None = None,
     seed: int = 0,
     confidence: float = _CONFIDENCE,
@@ -57,10 +50,8 @@ def audit_learner(
     Parameters
     ----------
     case : str, type or StandardCase
-        A name or a class for `standard_case`, with the options below, or your own case, without
-        these options.
-    epsilon, delta, horizon, dimension, published, participation : optional
-        As for `standard_case`.
+        A case of `standard_case` or of yours; or a name or a class, for the standard case of
+        epsilon 1.
     trials : int, optional
         Number of runs on each of the two streams, for the likelihood audit and the black-box audit
         each. Default: enough to give the audits of this case power.
@@ -88,19 +79,8 @@ def audit_learner(
     """
     level = real_in("confidence", confidence, "(0, 1)")
     root = positive_int("seed", seed + 1) - 1
-    options = {
-        name: value
-        for name, value in (
-            ("epsilon", epsilon), ("delta", delta), ("horizon", horizon), ("dimension", dimension),
-            ("published", published), ("participation", participation),
-        )
-        if value is not None
-    }  # fmt: skip
-    if isinstance(case, StandardCase):
-        if options:
-            raise ValueError(f"a case is complete: leave out {', '.join(options)}")
-    else:
-        case = standard_case(case, **options)  # type: ignore[arg-type]
+    if not isinstance(case, StandardCase):
+        case = standard_case(case)
     count = None if trials is None else positive_int("trials", trials)
     least = fewest_trials((1.0 - level) / 12.0)
     if count is not None and count < least:
@@ -203,7 +183,7 @@ def _likelihood_attack(case: StandardCase, trials: int, seed: int, confidence: f
     claim = case.claim
     findings = list(report.findings)
     if claim.published:
-        findings += _against_published(report, claim)
+        findings += _compare_with_published(report, claim)
     points = tuple((row[0], row[2]) for row in report.curve)
     bound = max(epsilon_of_point(*point, claim.delta) for point in points)
     if claim.delta == 0.0:
@@ -221,7 +201,7 @@ def _likelihood_attack(case: StandardCase, trials: int, seed: int, confidence: f
     )
 
 
-def _against_published(report: LikelihoodReport, claim: Claim) -> list[str]:
+def _compare_with_published(report: LikelihoodReport, claim: Claim) -> list[str]:
     """Return where a curve is above a claim that the library does not share."""
     findings = above(report.curve, claim, "published")[:1]
     if claim.delta == 0.0 and report.largest_loss > claim.epsilon * (1.0 + ROUNDING):

@@ -136,7 +136,7 @@ def _refutes(curve: Curve, canaries: int, guesses: int, correct: int, error: flo
     return not _possible(curve, canaries, guesses, correct, np.array([error]))[0]
 
 
-def _needed(curve: Curve, canaries: int, guesses: int, error: float) -> int:
+def _fewest_right(curve: Curve, canaries: int, guesses: int, error: float) -> int:
     """Return the least number of right guesses that refutes; one more than all if none does."""
 
     def refuted(correct: int) -> bool:
@@ -321,10 +321,10 @@ class OneRunAudit:
         self._kept = np.setdiff1d(kept, self._rounds) if family.joint else kept
         self._weights: FloatArray = np.empty(0)
         count = positive_int("rehearsals", rehearsals)
-        self.power = self._rehearsed(max(count, 2))
+        self.power = self._rehearse(max(count, 2))
         if self.power.probability < 0.5:
             raise NoPowerError(f"an audit without power: {self.power}; take more canaries")
-        self._coins, self.commitment = self._sealed(None if sealed is None else Path(sealed))
+        self._coins, self.commitment = self._seal_coins(None if sealed is None else Path(sealed))
 
     def _check(self, family: Any) -> None:
         m, ours, theirs = len(self._rounds), *self._pairs
@@ -337,7 +337,7 @@ class OneRunAudit:
         for i in range(m):
             family.check_records(ours.record(i), theirs.record(i))
 
-    def _sealed(self, path: Path | None) -> tuple[NDArray[np.bool_], str]:
+    def _seal_coins(self, path: Path | None) -> tuple[NDArray[np.bool_], str]:
         """Return coins and the digest that binds them, and the canaries, without telling them."""
         m = len(self._rounds)
         size = (m + 7) // 8
@@ -370,9 +370,9 @@ class OneRunAudit:
 
     def records(self, stream: Any) -> tuple[Any, ...]:
         """Return the parts of a stream with the canaries in their rounds, as ``run`` takes them."""
-        return self._planted(split_parts(stream), self._coins)
+        return self._plant(split_parts(stream), self._coins)
 
-    def _planted(self, parts: tuple[Any, ...], coins: NDArray[np.bool_]) -> tuple[Any, ...]:
+    def _plant(self, parts: tuple[Any, ...], coins: NDArray[np.bool_]) -> tuple[Any, ...]:
         out = []
         for part, ours, theirs in zip(parts, *(each.parts for each in self._pairs), strict=True):
             mixed = np.array(part, dtype=np.float64)
@@ -387,7 +387,7 @@ class OneRunAudit:
         return self._run(learner, self._coins)
 
     def _run(self, learner: Any, coins: NDArray[np.bool_]) -> NDArray[Any]:
-        stream = Rounds(self._planted(self._stream.parts, coins)).stream
+        stream = Rounds(self._plant(self._stream.parts, coins)).stream
         return np.array(played(learner, stream, False))
 
     # -- guessing ----------------------------------------------------------------------------------
@@ -429,7 +429,7 @@ class OneRunAudit:
             raise ValueError("scores must be finite, one for each canary")
         return scores
 
-    def _rehearsed(self, count: int) -> OneRunPower:
+    def _rehearse(self, count: int) -> OneRunPower:
         from scipy.stats import binom
 
         runs = []
@@ -453,7 +453,7 @@ class OneRunAudit:
         best = OneRunPower(self._factor, 0.0, m, 1, 2, 0.0)
         for guesses in np.unique(np.maximum(1, (m * _SHARES).astype(int))).tolist():
             accuracy = float(right[guesses - 1] / (guesses * len(signed) + 1))
-            needed = _needed(self._curve, m, guesses, self._error)
+            needed = _fewest_right(self._curve, m, guesses, self._error)
             power = float(binom.sf(needed - 1, guesses, accuracy))
             if power > best.probability:
                 best = OneRunPower(self._factor, power, m, guesses, needed, accuracy)

@@ -126,19 +126,15 @@ def audit_command(
             raise ValueError(f"--seed must be at least 0; got {seed}")
         if canaries is not None and not one_run:
             raise ValueError("--canaries is for --one-run")
-        if one_run:
-            if figure is not None or trials is not None or rounds_per_person is not None:
-                raise ValueError("--one-run takes no --trials, --figure and --rounds-per-person")
-            case = audit.standard_case(
-                learner, epsilon=epsilon, delta=delta, horizon=horizon, dimension=dimension,
-                published=published,
-            )  # fmt: skip
-            raise typer.Exit(_one_run(case, canaries, seed, as_json))
-        report = audit.audit_learner(
+        if one_run and (figure, trials, rounds_per_person) != (None, None, None):
+            raise ValueError("--one-run takes no --trials, --figure and --rounds-per-person")
+        case = audit.standard_case(
             learner, epsilon=epsilon, delta=delta, horizon=horizon, dimension=dimension,
-            published=published, trials=trials, seed=seed,
-            participation=make_participation(rounds_per_person, separation),
+            published=published, participation=make_participation(rounds_per_person, separation),
         )  # fmt: skip
+        if one_run:
+            raise typer.Exit(_one_run(case, canaries, seed, as_json))
+        report = audit.audit_learner(case, trials=trials, seed=seed)
         if as_json:
             shell.print_json({"schema": SCHEMA, **report.to_dict()})
         else:
@@ -214,7 +210,7 @@ def explain_command(
         if as_json:
             shown = {"schema": "dpoco.explanation/1", **facts(guarantee)}
             if ledger is not None:
-                *_, total = _of_ledger(ledger, _verified)
+                *_, total = _of_ledger(ledger, _verify)
                 own = total.verdict
                 shown |= {"verdict": own.kind, "sentence": own.sentence}
                 left = ledger.remaining
@@ -234,7 +230,7 @@ def explain_command(
             typer.echo("\n".join(f"{name}: {value}" for name, value in about.items()) + "\n")
         text = explain(guarantee, plain=plain, people=people, about=about)
         if ledger is not None:  # whose charges say what the sum alone does not
-            *_, total = _of_ledger(ledger, _verified)
+            *_, total = _of_ledger(ledger, _verify)
             typer.echo(total.verdict.sentence)
             if not plain:
                 typer.echo(f"\n{ledger.report()}\n")
@@ -250,7 +246,7 @@ _EXIT = {"signature refuted": 7, "refuted": 1, "not covered": 1, "not verified":
 # What else a plan holds than its guarantee; other documents of dpoco are read by themselves.
 _PLAN = {"schema", "learner", "class", "problem", "budget", "regret", "regret_bound_per_round",
          "useful", "noise", "memory", "notes", "parameters", "guarantee"}  # fmt: skip
-_CONFIGURED = (
+_SETUP = (
     "this ran as it is described here: the noise was fresh and secret, the settings were fixed "
     "beforehand"
 )
@@ -282,7 +278,7 @@ class _Statement(NamedTuple):
             "change": g.change, "view": g.view, "horizon": g.horizon,
             "person": None if g.person is None else list(g.person),
             "conditions": list(g.derived),
-            "stated_by_the_issuer": {**_configured(g), **plain(issuer_says(g))},
+            "stated_by_the_issuer": {**_state_setup(g), **plain(issuer_says(g))},
         }  # fmt: skip
 
 
@@ -338,7 +334,7 @@ def verify_command(
 
     dpoco verify --independent plan.json
     """
-    judge = _independent_judge() if independent else _verified
+    judge = _independent_judge() if independent else _verify
     with shell.errors_in_one_line():
         public = None if signer is None else read_public_key(signer)
         rows = [_row(file, judge, public) for file in files]
@@ -410,13 +406,13 @@ def _lines(row: dict[str, Any], found: list[_Statement]) -> Iterator[str]:
         for each in held
         for name, value in each["stated_by_the_issuer"].items()
     )
-    yield from (f"    - {text}" for text in said or (f"configuration: {_CONFIGURED}",))
+    yield from (f"    - {text}" for text in said or (f"configuration: {_SETUP}",))
     yield f"  Origin: {row['origin']}"
 
 
-def _configured(g: Guarantee) -> dict[str, str]:
+def _state_setup(g: Guarantee) -> dict[str, str]:
     """Return the issuer's word on the set-up; what says of itself that it is seeded gives none."""
-    return {} if g.seeded else {"configuration": _CONFIGURED}
+    return {} if g.seeded else {"configuration": _SETUP}
 
 
 def _in_line(value: Any) -> str:
@@ -427,7 +423,7 @@ def _in_line(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _verified(stated: Any) -> _Statement:
+def _verify(stated: Any) -> _Statement:
     """Return the statement of a certificate; `StateError` if it does not follow."""
     g = stated if isinstance(stated, Guarantee) else Guarantee.from_dict(stated)
     found = verdict(g)
@@ -466,7 +462,7 @@ def _independent_judge() -> _Judge:
             raise StateError(f"{result}: {found}")
         if result == "not covered":
             raise _NotCoveredError(found)
-        own = _verified(stated if given is None else given)
+        own = _verify(stated if given is None else given)
         if own.verdict.kind != _KINDS[result]:
             raise StateError(f"dpoco says {own.verdict.kind!r}, the independent checker {result!r}")
         return own._replace(words=own.words + ", proved" * (result != "NOT PROTECTED"))
@@ -555,17 +551,17 @@ def _of_ledger(ledger: Ledger, judge: _Judge) -> Iterator[_Statement]:
     charged = []
     for number, entry in enumerate(ledger.entries, 1):
         if entry.guarantee is None:
-            if judge is not _verified:
+            if judge is not _verify:
                 raise _NotCoveredError(f"a charge without a certificate: {entry.label}")
             why = f"only if what charge {number} is for costs what was charged ({ISSUER})"
             charged.append(Verdict("only if", why))
         else:
             found = judge(entry.guarantee)
             charged.append(found.verdict)
-            if judge is not _verified:
+            if judge is not _verify:
                 yield found
     total = f"epsilon {ledger.guarantee.epsilon:.6g} at delta {ledger.budget.delta:.3g}"
-    by = "all charges" if judge is _verified else "the sum of charges, by dpoco"
+    by = "all charges" if judge is _verify else "the sum of charges, by dpoco"
     yield _Statement(f"{total}, {by}", _of_sum(ledger, charged), ledger.guarantee)
 
 

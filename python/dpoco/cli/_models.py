@@ -70,7 +70,7 @@ def publish_command(
         if as_json:
             shell.print_json(model.to_dict())
         else:
-            typer.echo(f"Written: {to}: {_said(model)}; it may be published")
+            typer.echo(f"Written: {to}: {_describe(model)}; it may be published")
 
 
 def predict_command(
@@ -148,7 +148,7 @@ def predict_command(
             with to.open("w", encoding="utf-8", newline="") as file:
                 csv.writer(file, lineterminator="\n").writerows(lines)
             if not as_json:
-                typer.echo(f"Written: {to}: {len(cells):,} predictions of {_said(found)}")
+                typer.echo(f"Written: {to}: {len(cells):,} predictions of {_describe(found)}")
         elif not as_json:
             csv.writer(sys.stdout, lineterminator="\n").writerows(lines)
 
@@ -157,6 +157,6 @@ def _text(entry: Any) -> str:
     return "" if entry is None else str(entry)
 
 
-def _said(model: dpoco.Model) -> str:
+def _describe(model: dpoco.Model) -> str:
     g = model.guarantee
     return f"{model.learner} after {model.round:,} rounds, epsilon {g.epsilon:.6g}"

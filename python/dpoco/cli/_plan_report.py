@@ -250,7 +250,7 @@ def plan_report(
             return single(budget=given)
         if cls._plans_people:
             single = partial(single, participation=rule)
-        stated = partial(accountant.guarantee, *problem.arguments, budget=given)
+        stated = partial(cls._state, problem.arguments, budget=given)
         return for_people(lambda one: single(budget=one), stated, rule, given)
 
     def share_at(rounds: int) -> float:

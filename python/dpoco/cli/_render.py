@@ -67,7 +67,7 @@ def _say_outcome(report: RunReport) -> None:
     say(_protection(report))
     _say_people(report.settings)
     say(_cost(report))
-    for line in _dropped(report):
+    for line in _left_out_lines(report):
         say(line)
 
 
@@ -121,7 +121,7 @@ def _cost(report: RunReport) -> str:
     )
 
 
-def _dropped(report: RunReport) -> list[str]:
+def _left_out_lines(report: RunReport) -> list[str]:
     """Return which rows taught nothing or were changed, and why."""
     read, rows = report.nonprivate_records, report.rows
     found = []

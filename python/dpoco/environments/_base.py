@@ -134,7 +134,7 @@ class Oblivious(Environment):
     def _build(self) -> tuple[FloatArray, IntArray]:
         """Return the losses, shape (T, N), and the sequence they were made for, shape (T,)."""
 
-    def _built(self) -> tuple[FloatArray, IntArray]:
+    def _build_once(self) -> tuple[FloatArray, IntArray]:
         if self._matrix is None or self._best is None:
             self._matrix, self._best = self._build()
             for array in (self._matrix, self._best):
@@ -143,11 +143,11 @@ class Oblivious(Environment):
 
     def matrix(self) -> FloatArray:
         """Return the losses of all rounds, shape (T, N), read-only; T N doubles of memory."""
-        return self._built()[0]
+        return self._build_once()[0]
 
     def comparator(self) -> IntArray:
         """Return the sequence of experts for which the world was made, shape (T,), read-only."""
-        return self._built()[1]
+        return self._build_once()[1]
 
     def _draw(self) -> FloatArray:
         row: FloatArray = self.matrix()[self.round]

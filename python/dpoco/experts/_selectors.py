@@ -19,8 +19,6 @@ from dpoco.accounting.window_selector import WindowSelectorParameters
 from dpoco.experts._expert_learner import ExpertLearner
 from dpoco.learning.choice import Candidate, ExpertProblem
 from dpoco.learning.participation import Participation
-from dpoco.privacy.mechanisms.base import Parts
-from dpoco.privacy.mechanisms.selections import Selections, ThresholdTests
 from dpoco.random import Source
 
 __all__ = ["EpochSelector", "EpochSelectorParameters", "ShiftDetector", "ShiftDetectorParameters",
@@ -33,27 +31,10 @@ DOUBLING = 2**62
 class Selector(ExpertLearner):
     """Base of the learners that play noisy argmins of sums of losses."""
 
-    def _selection(self, noise: str, scale: float) -> _core.SelectionSettings:
-        """Return what the compiled noisy argmin is built from.
-
-        Law and scale are as described; `noise` and `scale` where no claim rests on any.
-        """
-        drawn = self._mechanism.part(Selections)
-        if drawn is not None:
-            noise, scale = drawn.law, drawn.scale
-        return {"candidates": self._experts, "noise": noise, "scale": scale, "largest": False}
-
     def _build_engine(self, claim: _core.Claim) -> Any:
         p: EpochSelectorParameters = self._plan
-        return _core.EpochSelector(
-            {
-                **claim,
-                **self._shared_settings(),
-                "selection": self._selection(p.selection, p.scale),
-                "first": p.first,
-                "longest": p.window if isinstance(p, WindowSelectorParameters) else DOUBLING,
-            }
-        )
+        longest = p.window if isinstance(p, WindowSelectorParameters) else DOUBLING
+        return _core.EpochSelector(self._mechanism, self._sizes(), p.first, longest, claim)
 
 
 class EpochSelector(Selector):
@@ -370,30 +351,14 @@ class ShiftDetector(Selector):
 
     def _build_engine(self, claim: _core.Claim) -> _core.ShiftDetector:
         p = self.plan
-        drawn = self._mechanism.part(ThresholdTests)
-        # Without noise, or with nothing to learn from, no claim rests on what is drawn.
-        detects = drawn is not None if isinstance(self._mechanism, Parts) else p.detects
+        bias: _core.BiasSettings = {
+            "log_union": p.log_selection or 0.0,
+            "noise": 0.0 if p.log_selection is None else p.bias_noise(),
+            "unselected": p.bias(0),
+        }
+        threshold, statistic = p.threshold * p.threshold_scale, statistic_settings(p)
         return _core.ShiftDetector(
-            {
-                **claim,
-                **self._shared_settings(),
-                "selection": self._selection(p.selection, p.selection_scale),
-                "first": p.first,
-                "bias": {
-                    "log_union": p.log_selection or 0.0,
-                    "noise": 0.0 if p.log_selection is None else p.bias_noise(),
-                    "unselected": p.bias(0),
-                },
-                "detects": detects,
-                "test": {
-                    "threshold_scale": drawn.threshold_scale if drawn else p.threshold_noise_scale,
-                    "query_scale": drawn.query_scale if drawn else p.query_noise_scale,
-                    "noise": drawn.law if drawn else p.noise,
-                    "alarms": drawn.alarms if drawn else 1,
-                },
-                "threshold": p.threshold * p.threshold_scale,
-                "statistic": statistic_settings(p),
-            }
+            self._mechanism, self._sizes(), p.first, threshold, bias, statistic, claim
         )
 
     @property

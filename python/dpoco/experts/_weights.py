@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from dpoco import _core
 from dpoco import _literals as literals
-from dpoco._validation import LARGEST_HORIZON, FloatArray
+from dpoco._validation import FloatArray
 from dpoco.accounting import Budget, batch_share, oblivious_tracker, prefix_hedge
 from dpoco.accounting.batch_share import BatchShareParameters
 from dpoco.accounting.oblivious_tracker import ObliviousTrackerParameters
@@ -18,9 +18,7 @@ from dpoco.experts._expert_learner import ExpertLearner
 from dpoco.learning.choice import Candidate, ExpertProblem
 from dpoco.learning.participation import Participation
 from dpoco.mechanisms import sum_entries
-from dpoco.privacy.mechanisms.batch_release import BatchRelease
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
-from dpoco.privacy.mechanisms.tracker_draws import TrackerDraws
 from dpoco.random import Source
 
 __all__ = ["BatchShare", "BatchShareParameters", "ObliviousTracker",
@@ -288,25 +286,9 @@ class BatchShare(Weighted):
         return said
 
     def _build_engine(self, claim: _core.Claim) -> _core.BatchShare:
-        """Return a compiled learner in round 0 on the stream of `claim`."""
-        p, drawn = self.plan, self._mechanism.part(BatchRelease)
-        # Without noise, or without a release, no claim rests on what is drawn.
-        said = p if drawn is None else drawn
-        law = p.noise if drawn is None else drawn.law
-        return _core.BatchShare(
-            {
-                **claim,
-                **self._shared_settings(),
-                "experts": said.experts,
-                "batch": said.batch,
-                "noise": "coordinate_rr" if law == "response" else law,
-                "noise_scale": p.noise_scale if drawn is None else drawn.scale,
-                "grid": said.grid,
-                "learning_rate": p.learning_rate,
-                "share_rate": p.share_rate,
-                "floor": p.floor,
-            }
-        )
+        p = self.plan
+        own = p.batch, p.learning_rate, p.share_rate, p.floor
+        return _core.BatchShare(self._mechanism, self._sizes(), *own, claim)
 
     @classmethod
     def _candidates(cls, problem: ExpertProblem) -> Iterator[Candidate]:
@@ -436,27 +418,11 @@ class ObliviousTracker(ExpertLearner):
         )  # fmt: skip
 
     def _build_engine(self, claim: _core.Claim) -> _core.ObliviousTracker:
-        p, drawn = self.plan, self._mechanism.part(TrackerDraws)
+        p = self.plan
         switches = min(p.switches, self._horizon - 1)
         if p.prior == "at_most" and (switches + 1) * self._experts > _LARGEST_STATE:
             raise ValueError("(switches + 1) * experts is too large for the prior 'at_most'")
-        # Without noise, or with nothing to learn from, no claim rests on what is drawn.
-        said = p if drawn is None else drawn
-        return _core.ObliviousTracker(
-            {
-                **claim,
-                **self._shared_settings(),
-                "experts": said.experts,
-                "rounds": said.horizon or LARGEST_HORIZON,
-                "prior": said.prior,
-                "switches": switches,
-                "share_rate": said.share_rate or 0.0,
-                "learning_rate": said.learning_rate,
-                "forced_switch": p.forced_switch if drawn is None else drawn.forced,
-                "block": said.batch,
-                "max_resamples": p.max_resamples if drawn is None else drawn.cap,
-            }
-        )
+        return _core.ObliviousTracker(self._mechanism, self._sizes(), switches, claim)
 
     @classmethod
     def _header_dimension(cls, header: dict[str, Any]) -> int:

@@ -17,9 +17,6 @@ from dpoco.accounting.sufficient_statistics import SufficientStatisticsParameter
 from dpoco.errors import BudgetExceeded, RoundOrderError
 from dpoco.learning.calibrated import Calibrated
 from dpoco.learning.learner import Progress
-from dpoco.mechanisms import clipper_of
-from dpoco.privacy.mechanisms.bounds import SecondMoments
-from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.random import Source
 
 Self = TypeVar("Self", bound="SufficientStatistics")
@@ -233,7 +230,6 @@ class SufficientStatistics(Calibrated):
             if row is not None:
                 raise ValueError(f"record {row} is outside the declared bounds or not finite")
         engine = self._engine()
-        self._check_built(self._mechanism, engine)
         chunk = max(1, _CHUNK_ENTRIES // max(16, d * d))
         for first in range(0, n, chunk):
             part = slice(first, first + chunk)
@@ -246,20 +242,8 @@ class SufficientStatistics(Calibrated):
 
     def _engine(self) -> _core.SufficientStatistics:
         """Return an empty compiled sum on a stream of the source that nothing else gets."""
-        m: GaussianSum = self._mechanism
-        moments = m.summand
-        assert isinstance(moments, SecondMoments)
-        if (m.order, m.grid, m.limit) != (2.0, 0.0, 0):
-            raise ValueError("the compiled sum has Gaussian noise, in doubles")
-        settings = {
-            "records": m.batch * m.pushes,
-            "size": moments.size,
-            "label": moments.label,
-            "weight": moments.weight,
-            "noise_scale": m.scale,
-            **(Source() if self._source is None else self._source)._claim(),
-        }
-        return _core.SufficientStatistics(self._loss._glm_engine, clipper_of(moments), settings)
+        claim = (Source() if self._source is None else self._source)._claim()
+        return _core.SufficientStatistics(self._loss._glm_engine, self._mechanism, claim)
 
     def _model(self, released: FloatArray) -> FloatArray:
         """Return the minimiser of x'Ax - 2 b'x in the domain, with A of eigenvalues above 0."""

@@ -31,6 +31,7 @@ from dpoco.accounting import Budget
 from dpoco.accounting.conditions import UNPROVED
 from dpoco.accounting.epoch_selector import LARGEST_EXPERTS
 from dpoco.accounting.gaussian import gaussian_mu
+from dpoco.accounting.plan import Plan
 from dpoco.domains import Domain, VertexSet
 from dpoco.errors import CalibrationError
 from dpoco.learners import LEARNERS
@@ -433,9 +434,10 @@ def _judged(candidate: Candidate, covered: Mapping[str, Any]) -> Choice:
         learner = candidate.make(**candidate.units, **covered)
     horizon, budget = covered["horizon"], covered["budget"]
     parameters, log_noise = learner.plan, candidate.log_noise
+    forecast = parameters.forecast if isinstance(parameters, Plan) else parameters
     if "participation" in covered and budget is not None:
         # What single rounds get, of which regret is known.
-        single = learner._accountant.guarantee(*candidate.arguments, parameters)
+        single = learner._state(candidate.arguments, parameters)
         delta = _delta(budget, horizon)
         log_noise = -math.log(gaussian_mu(single.epsilon_at(delta), delta))
     predicted, cost, bound = None, None, None
@@ -450,7 +452,7 @@ def _judged(candidate: Candidate, covered: Mapping[str, Any]) -> Choice:
         predicted_regret=predicted,
         privacy_cost=cost,
         regret_bound=bound,
-        scope=getattr(parameters, "regret_scope", None),
+        scope=getattr(forecast, "regret_scope", None),
         useful=bound is not None and bound < candidate.largest,
         plan=parameters,
         guarantee=learner.guarantee,

@@ -209,7 +209,7 @@ class Intervals(Family):
         return state
 
 
-_SCORES = Answers(lambda learner: int(learner.plan.candidates))
+_SCORES = Answers(lambda learner: int(learner.plan.tuning.candidates))
 _QUERIES = Answers(lambda learner: None)
 _FAMILIES: dict[str, Family] = {
     "records": Vectors(),

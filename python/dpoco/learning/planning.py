@@ -16,6 +16,8 @@ from typing import Any, ClassVar
 
 from dpoco._options import constructor_options
 from dpoco._validation import MissingHorizonError
+from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.plan import Plan
 from dpoco.accounting.truncation import unspent_note
 from dpoco.errors import CalibrationError, NoiseDominatesWarning, UnspentBudgetWarning
 from dpoco.learners import LEARNERS, learner_of
@@ -64,7 +66,9 @@ class Planned:
         calibrate = getattr(vars(cls).get("_accountant"), "calibrate", None)
         if calibrate is not None:
             signature = inspect.signature(calibrate)
-            cls._plan_class = getattr(cls._accountant, signature.return_annotation)
+            returned = getattr(cls._accountant, signature.return_annotation)
+            if isinstance(returned, type):  # parameters; all other plans are of one class
+                cls._plan_class = returned
             taken = signature.parameters
             own = (name for name in inspect.signature(cls.__init__).parameters if name in taken)
             cls._options = tuple(name for name in own if name != "participation")
@@ -94,10 +98,17 @@ class Planned:
             options["participation"] = participation
         return for_people(
             lambda single: cls._accountant.calibrate(*problem, **{**options, "budget": single}),
-            lambda found: cls._accountant.guarantee(*problem, found, budget=budget),
+            lambda found: cls._state(problem, found, budget=budget),
             participation,
             budget,
         )
+
+    @classmethod
+    def _state(cls, problem: tuple[Any, ...], plan: Any, **said: Any) -> Guarantee:
+        """Return the guarantee of a plan, or of parameters for a problem."""
+        given = () if isinstance(plan, Plan) else problem
+        guarantee: Guarantee = cls._accountant.guarantee(*given, plan, **said)
+        return guarantee
 
     @classmethod
     def _check_given(cls, constructed: type, arguments: Mapping[str, Any]) -> Any:
@@ -152,7 +163,7 @@ class Planned:
     def _noise_note(self) -> str | None:
         """Return why hardly any learning is to be expected, from public numbers only; or None."""
         p = self._plan
-        if not p.noise_dominates:
+        if isinstance(p, Plan) or not p.noise_dominates:
             return None
         found = (name for name in ("predicted_error", "regret_bound") if hasattr(p, name))
         numbers = ", ".join(f"{name.replace('_', ' ')} {getattr(p, name):.3g}" for name in found)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dpoco.accounting.above_threshold import AboveThresholdParameters
-from dpoco.accounting.noisy_max import NoisyMaxParameters
 from dpoco.mechanisms._mechanisms import (
     AboveThreshold,
     ContinualSum,
@@ -12,6 +10,5 @@ from dpoco.mechanisms._mechanisms import (
     sum_entries,
 )
 
-__all__ = ["AboveThreshold", "AboveThresholdParameters", "ContinualSum",
-           "NoisyMax", "NoisyMaxParameters", "clipper_of",
+__all__ = ["AboveThreshold", "ContinualSum", "NoisyMax", "clipper_of",
            "sum_entries"]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -19,20 +20,20 @@ from dpoco._validation import (
     whole_if_float,
 )
 from dpoco.accounting import Budget, Guarantee, above_threshold, noisy_max, sum_release
-from dpoco.accounting.above_threshold import AboveThresholdParameters
+from dpoco.accounting.above_threshold import ThresholdPlan, ThresholdTuning
 from dpoco.accounting.continual_sum import name_of
-from dpoco.accounting.noisy_max import NoisyMaxParameters
-from dpoco.accounting.plan import Plan
+from dpoco.accounting.noisy_max import NoisyMaxPlan, NoisyMaxTuning
 from dpoco.accounting.release import DEFAULT_NUMERICS, numerics_of
 from dpoco.accounting.sum_release import SumPlan
 from dpoco.errors import HorizonExceeded
 from dpoco.learning.calibrated import Certified
 from dpoco.learning.participation import Participation
 from dpoco.learning.state import is_own
+from dpoco.privacy.mechanisms.base import Nothing
 from dpoco.privacy.mechanisms.bounds import ClippedVector, FeatureSummand, Summand
 from dpoco.privacy.mechanisms.factorisations import Buffered, SquareRoot
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
-from dpoco.privacy.mechanisms.selections import Selections, ThresholdTests
+from dpoco.privacy.mechanisms.selections import PromisedScores, ThresholdTests
 from dpoco.random import Source
 
 # Rounds per compiled call of `run`, so that Ctrl-C is answered between them.
@@ -49,8 +50,7 @@ class Mechanism(Certified):
         return 1  # nothing is allocated before the caller brings scores or queries
 
     def __repr__(self) -> str:
-        plan = self._plan
-        facts = self._fixed(plan) if isinstance(plan, Plan) else vars(plan)
+        facts = {**self._arguments, **self._fixed(self._plan)}
         shown = ", ".join(f"{name}={facts[name]!r}" for name in self._shown)
         return f"{type(self).__name__}({shown})\n  {self._guarantee!r}"
 
@@ -305,7 +305,7 @@ class NoisyMax(Mechanism):
         record does with counts. This halves the noise.
     largest : bool, default True
         Whether the largest or the smallest score is sought.
-    plan : NoisyMaxParameters, optional
+    plan : Plan, optional
         Plan to use instead of calibration. They must agree with `budget` and with every other
         argument that you pass.
     source : Source, optional
@@ -314,7 +314,7 @@ class NoisyMax(Mechanism):
     Notes
     -----
     The selected score falls short of the best by x or more with probability at most ``candidates *
-    exp(-x / parameters.scale)`` (Laplace: x / 2 instead of x). Scores may depend on earlier
+    exp(-x / plan.mechanism.scale)`` (Laplace: x / 2 instead of x). Scores may depend on earlier
     selections. O(candidates) time and memory per selection. Proof: ``docs/privacy/noisy_max.md``.
 
     Examples
@@ -328,8 +328,9 @@ class NoisyMax(Mechanism):
     1.0
     """
 
-    plan: NoisyMaxParameters
+    plan: NoisyMaxPlan
     _accountant: ClassVar[ModuleType] = noisy_max
+    _tuning = NoisyMaxTuning
     _noise: ClassVar[str] = "fresh"
     _one_round: ClassVar[bool] = False  # the same data answer every query
     _shown = ("candidates", "horizon", "noise", "sensitivity")
@@ -344,7 +345,7 @@ class NoisyMax(Mechanism):
         noise: literals.ScoreNoise = "exponential",
         one_directional: bool = False,
         largest: bool = True,
-        plan: NoisyMaxParameters | None = None,
+        plan: NoisyMaxPlan | None = None,
         source: Source | None = None,
     ) -> None:
         self._begin(
@@ -353,16 +354,25 @@ class NoisyMax(Mechanism):
             plan=plan, source=source,
         )  # fmt: skip
 
+    @staticmethod
+    def _fixed(plan: NoisyMaxPlan) -> dict[str, Any]:
+        own, drawn = plan.tuning, plan.mechanism
+        if not isinstance(own, NoisyMaxTuning):
+            raise TypeError("plan must be one of noisy max")
+        fixed = {"candidates": own.candidates, "horizon": own.horizon, "largest": own.largest}
+        if isinstance(drawn, Nothing):
+            return fixed
+        assert isinstance(drawn.scores, PromisedScores)
+        scores = {"sensitivity": drawn.scores.sensitivity, "one_directional": drawn.scores.one_way}
+        return {**fixed, **scores, "noise": drawn.law} if drawn.scale > 0.0 else {**fixed, **scores}
+
+    @classmethod
+    def _check_fixed(cls, plan: Any, given: Mapping[str, Any]) -> None:
+        super()._check_fixed(plan, {**given, "noise": noisy_max.law_of(given["noise"])})
+
     def _build_engine(self, claim: _core.Claim) -> _core.NoisyMax:
-        p, drawn = self.plan, self._mechanism.part(Selections)
-        # No claim rests on the parameters' numbers.
-        law, scale, horizon = noisy_max.law_of(p.noise), p.scale, p.horizon
-        if drawn is not None:
-            law, scale, horizon = drawn.law, drawn.scale, drawn.rounds
-        return _core.NoisyMax({
-            "candidates": p.candidates, "largest": p.largest, "horizon": horizon, "noise": law,
-            "scale": scale, **claim,
-        })  # fmt: skip
+        own = self.plan.tuning
+        return _core.NoisyMax(self._mechanism, own.candidates, own.horizon, own.largest, claim)
 
     def select(self, scores: Any) -> int:
         """Return the index of a score that is close to the best.
@@ -379,7 +389,7 @@ class NoisyMax(Mechanism):
         ValueError, TypeError
             Wrong shape or dtype.
         """
-        row = float_array("scores", scores, (self.plan.candidates,))
+        row = float_array("scores", scores, (self.plan.tuning.candidates,))
         self._check_active()
         return int(self._engine.select(row))
 
@@ -408,8 +418,8 @@ class AboveThreshold(Mechanism):
         more.
     false_alarm : float, default 0.05
         Probability, over all queries together, of an alarm for a query below its threshold. To
-        ensure it, a margin, `plan.margin`, is added to the thresholds.
-    plan : AboveThresholdParameters, optional
+        ensure it, a margin, `plan.tuning.margin`, is added to the thresholds.
+    plan : Plan, optional
         Plan to use instead of calibration. They must agree with `budget` and with every other
         argument that you pass.
     source : Source, optional
@@ -420,7 +430,7 @@ class AboveThreshold(Mechanism):
     Queries and thresholds may depend on all earlier answers. There is one noise variate per query
     and one for the threshold, which is never drawn again. This variant of the sparse vector
     technique has a proof (Lyu, Su and Li, 2017, algorithm 1); here the noises are one-sided. A
-    query more than ``plan.margin + parameters.detection_margin(beta)`` above its threshold
+    query that exceeds its threshold and margin by ``above_threshold.detection_margin(plan, beta)``
     raises an alarm with probability at least 1 - beta. Proof: ``docs/privacy/shift_detector.md``.
 
     Examples
@@ -432,8 +442,9 @@ class AboveThreshold(Mechanism):
     (False, True)
     """
 
-    plan: AboveThresholdParameters
+    plan: ThresholdPlan
     _accountant: ClassVar[ModuleType] = above_threshold
+    _tuning = ThresholdTuning
     _shown = ("horizon", "alarms", "sensitivity", "spread")
 
     def __init__(
@@ -445,7 +456,7 @@ class AboveThreshold(Mechanism):
         spread: float | None = None,
         alarms: int = 1,
         false_alarm: float = 0.05,
-        plan: AboveThresholdParameters | None = None,
+        plan: ThresholdPlan | None = None,
         source: Source | None = None,
     ) -> None:
         self._begin(
@@ -453,24 +464,26 @@ class AboveThreshold(Mechanism):
             alarms=alarms, false_alarm=false_alarm, plan=plan, source=source,
         )  # fmt: skip
 
+    @staticmethod
+    def _fixed(plan: ThresholdPlan) -> dict[str, Any]:
+        tests, own = plan.mechanism, plan.tuning
+        if not isinstance(tests, ThresholdTests) or not isinstance(own, ThresholdTuning):
+            raise TypeError("plan must be one of threshold tests")
+        return {
+            "horizon": own.horizon,
+            "sensitivity": tests.sensitivity,
+            "spread": tests.spread,
+            "alarms": tests.alarms,
+            "false_alarm": own.false_alarm,
+        }
+
     def _build_engine(self, claim: _core.Claim) -> _core.AboveThreshold:
-        p, drawn = self.plan, self._mechanism.part(ThresholdTests)
-        # Without noise no claim rests on the parameters' numbers.
-        return _core.AboveThreshold(
-            {
-                "noise": drawn.law if drawn else "exponential",
-                "threshold_scale": drawn.threshold_scale if drawn else p.threshold_noise_scale,
-                "query_scale": drawn.query_scale if drawn else p.query_noise_scale,
-                "alarms": drawn.alarms if drawn else p.alarms,
-                "horizon": self.horizon,
-                **claim,
-            }
-        )
+        return _core.AboveThreshold(self._mechanism, self.horizon, claim)
 
     @property
     def alarms_left(self) -> int:
         """Number of alarms left; without any, `test` raises `HorizonExceeded`."""
-        return self.plan.alarms - int(self._engine.alarms)
+        return self.plan.mechanism.alarms - int(self._engine.alarms)
 
     def test(self, value: Any, threshold: float = 0.0) -> bool:
         """Return whether a query seems to exceed a threshold.
@@ -492,5 +505,5 @@ class AboveThreshold(Mechanism):
         answer = number("value", value)
         level = real_float("threshold", threshold)
         self._check_active()
-        excess = (answer if math.isfinite(answer) else 0.0) - level - self.plan.margin
+        excess = (answer if math.isfinite(answer) else 0.0) - level - self.plan.tuning.margin
         return bool(self._engine.test(excess))

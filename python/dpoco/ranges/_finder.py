@@ -29,6 +29,7 @@ from dpoco.errors import HorizonExceeded, StateError
 from dpoco.learning.participation import Limiter, Participation, Person
 from dpoco.learning.state import Stateful
 from dpoco.privacy.mechanisms.range_search import RangeSearch
+from dpoco.privacy.mechanisms.selections import PromisedScores, Selections
 from dpoco.random import Source
 from dpoco.ranges._bins import (
     ABSENT,
@@ -283,10 +284,9 @@ class RangeFinder(Stateful):
         """
         own, claim = self._mechanism, _derive(self._secret, "medians")
         runs = 2 * own.first + 1
-        engine = _core.NoisyMax({
-            "candidates": runs, "largest": True, "horizon": own.medians, "noise": "gumbel",
-            "scale": own.scale, **claim,
-        })  # fmt: skip
+        # A value moves all ranks of candidates on one side of it, by 1.
+        chosen = Selections("gumbel", PromisedScores(1.0, False), own.scale, own.medians, 0.0)
+        engine = _core.NoisyMax(chosen, runs, own.medians, True, claim)
         words = _core.Source(claim["key"], claim["stream"] + 1).words(2 * own.medians)
         drawn = []
         for column, pair in zip(self._values.T, words.reshape(-1, 2).tolist(), strict=True):

@@ -11,7 +11,6 @@ import numpy as np
 
 import dpoco
 from dpoco.experts import BatchShare, EpochSelector, PrefixHedge, ShiftDetector
-from dpoco.privacy.mechanisms.base import Open
 
 from .checks import likelihood, replay, utility
 from .kit import Bug, maker, remade
@@ -147,13 +146,12 @@ def a_quarter(subject: Any) -> Any:
 
 
 def quiet(learner: Any, source: Any) -> Any:
-    honest, mechanism = learner._plan, learner._mechanism
-    learner._plan = replace(honest, noise="none", noise_scale=0.0)
-    learner._mechanism = Open("a bug")
+    honest = learner._mechanism
+    learner._mechanism = replace(honest, scale=0.0)
     try:
         return learner._build_engine({"key": source._key, "stream": 1})
     finally:
-        learner._plan, learner._mechanism = honest, mechanism
+        learner._mechanism = honest
 
 
 BUGS = [

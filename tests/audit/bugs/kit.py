@@ -13,6 +13,8 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+from tests.descriptions import changed as changed_plan
+
 import dpoco
 
 __all__ = ["Bug", "Check", "Patch", "from_tests", "maker", "noticed", "other", "remade", "silent"]
@@ -104,7 +106,7 @@ def from_tests(path: str) -> ModuleType:
 
 
 # Constructors would refuse the engines that are planted: checks have to find them without that.
-UNGUARDED = dict.fromkeys(("_check_described", "_check_built"), staticmethod(lambda *_: None))
+UNGUARDED = {"_check_described": staticmethod(lambda *_: None)}
 
 
 def maker(cls: Any, *problem: Any, **options: Any) -> Any:
@@ -143,7 +145,7 @@ def changed(plan: Any, **changes: Any) -> Any:
     """Return a plan with other numbers in its mechanism, or parameters with others."""
     if not isinstance(plan, dpoco.Plan):
         return replace(plan, **changes)
-    return replace(plan, mechanism=replace(plan.mechanism, **changes))
+    return changed_plan(plan, **changes)
 
 
 def other(subject: Any, **changes: Any) -> Any:

@@ -60,7 +60,7 @@ def the_counter() -> Any:
 
 
 def halved(subject: Any) -> Any:
-    return remade(scale=0.5 * MAX.honest().plan.scale)(subject)
+    return remade(scale=0.5 * MAX.honest().plan.mechanism.scale)(subject)
 
 
 class Stuck(NoisyMax):
@@ -152,7 +152,7 @@ RISEN[-1] = 5.0
 @functools.cache
 def the_heard_threshold() -> Any:
     """Queries that move by 1, the silent ones up and the last one down."""
-    margin = ALARM.honest().plan.margin
+    margin = ALARM.honest().plan.tuning.margin
     return SimpleNamespace(
         make=ALARM, run=tests(ALARM), stream=QUIET + margin, neighbour=RISEN + margin,
         epsilon=1.0, runs=1600,
@@ -193,13 +193,13 @@ BUGS = [
     Bug("scores-that-remember", the_loud_maximum, remade(Remembering), (replay,)),
     Bug("argmin-for-argmax", the_useful_maximum, remade(largest=False), (utility,)),
     Bug(
-        "queries-without-noise", the_heard_threshold, heard(remade(query_noise_scale=1e-3)),
+        "queries-without-noise", the_heard_threshold, heard(remade(query_scale=1e-3)),
         (black_box,),
     ),
     Bug(
         "threshold-noise-too-small", the_threshold,
         lambda subject: remade(
-            threshold_noise_scale=0.5 * ALARM.honest().plan.threshold_noise_scale
+            threshold_scale=0.5 * ALARM.honest().plan.mechanism.threshold_scale
         )(subject),
         (replay,),
     ),

@@ -54,6 +54,11 @@ class ExactSums {
     count();
   }
 
+  std::vector<double> values() const {
+    std::vector<double> out(whole_);
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] += recent_[i];
+    return out;
+  }
   // Sums less the whole number `offset`.
   double offset() const noexcept { return offset_; }
   void relative(double* out) const {

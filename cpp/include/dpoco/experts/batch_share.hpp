@@ -37,8 +37,6 @@ class BatchShare final : public ExpertLearner {
   BatchShare(BatchShareSettings settings, std::unique_ptr<mechanisms::VectorRelease> release,
              std::unique_ptr<random::Source> source);
 
-  const BatchShareSettings& settings() const noexcept { return settings_; }
-  const mechanisms::VectorRelease& release() const noexcept { return *release_; }
   // The current round's law of the decision, `experts` entries: post-processing of releases.
   void weights(double* out) const;
   // The last release (zeros before the first) and what went into it: raw data, for audits only.

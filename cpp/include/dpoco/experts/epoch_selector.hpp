@@ -35,11 +35,11 @@ class EpochInstance {
 
   // Forgets everything: the next round has local time 1.
   void restart() noexcept;
-  const mechanisms::NoisyMaxSettings& selection() const noexcept { return selector_.settings(); }
   std::uint64_t rounds() const noexcept { return rounds_; }  // learned since the restart
   // Rounds the expert of the current round was selected from; 0 before the first selection. Of
   // windows that always double.
   std::uint64_t selected_from() const noexcept;
+  std::vector<double> sums() const { return sums_.values(); }  // since the last selection
   // An expert drawn uniformly, without data.
   std::uint64_t uniform(random::Source& source) { return selector_.uniform(source); }
 
@@ -82,7 +82,8 @@ class EpochSelector final : public ExpertLearner {
   EpochSelector(ExpertSettings settings, const EpochSelectorSettings& own,
                 std::unique_ptr<random::Source> source);
 
-  const mechanisms::NoisyMaxSettings& selection() const noexcept { return instance_.selection(); }
+  // Of the losses that wait for the next selection: raw data, for audits.
+  std::vector<double> nonprivate_sums() const { return instance_.sums(); }
 
  protected:
   void learn(const double* losses) override;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "dpoco/core/rounds.hpp"
@@ -49,6 +50,12 @@ class ExpertLearner : public Rounds {
 
   // Entries clipped or replaced so far: depends on raw data, not private.
   std::uint64_t nonprivate_violations() const noexcept { return violations_; }
+  // All that `write_own` writes: raw data, for audits.
+  std::string nonprivate_memory() const {
+    Archive archive;
+    write_own(archive);
+    return archive.take();
+  }
 
  protected:
   // Throws std::invalid_argument for settings out of range. The subclass's constructor draws the

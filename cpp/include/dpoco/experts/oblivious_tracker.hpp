@@ -28,10 +28,6 @@ class ObliviousTracker final : public ExpertLearner {
                    std::unique_ptr<random::Source> source);
 
   std::uint64_t resamples() const noexcept { return resamples_; }  // any thread may ask
-  std::size_t levels() const noexcept { return paths_->levels(); }
-  const samplers::SwitchingPaths& paths() const noexcept { return *paths_; }
-  const mechanisms::SwitchSettings& coins() const noexcept { return coins_.settings(); }
-  double learning_rate() const noexcept { return rate_; }
 
   samplers::PathState nonprivate_state() const noexcept { return state_; }
   // Puts the path elsewhere, for tests. Throws std::invalid_argument for no state.

@@ -32,9 +32,10 @@ class ShiftDetector final : public ExpertLearner {
   ShiftDetector(ExpertSettings settings, const ShiftDetectorSettings& own,
                 std::unique_ptr<random::Source> source);
 
-  bool detects() const noexcept { return detects_; }
-  const mechanisms::NoisyMaxSettings& selection() const noexcept { return instance_.selection(); }
-  const mechanisms::AboveThresholdSettings& test() const noexcept { return test_.settings(); }
+  // Losses that wait for the next selection, summed, and what the test statistic keeps of windows:
+  // raw data, for audits.
+  std::vector<double> nonprivate_sums() const { return instance_.sums(); }
+  const std::vector<double>& nonprivate_rows() const noexcept { return statistic_.rows(); }
 
   // Rounds (0-based) that ended with an alarm. Throws RoundOrderError while another thread plays.
   std::vector<std::uint64_t> alarms() const;

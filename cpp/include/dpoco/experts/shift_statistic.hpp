@@ -40,6 +40,7 @@ class ShiftStatistic {
 
   std::uint64_t experts() const noexcept { return settings_.experts; }
   std::uint64_t round() const noexcept { return round_; }  // rounds since the last reset
+  const std::vector<double>& rows() const noexcept { return rows_; }
   void reset() noexcept;
   // Ends a round: losses in [0, 1] of all experts, `own` the index played, `allowance` its public
   // allowance. Returns the statistic.

@@ -38,11 +38,7 @@ class SufficientStatistics {
 
   std::size_t dimension() const noexcept { return row_.size(); }
   std::size_t size() const noexcept { return sum_.size(); }
-  const losses::RecordClipper& clipper() const noexcept { return clipper_; }
-  const losses::GlmLoss& loss() const noexcept { return loss_; }
   const random::Source& source() const noexcept { return *source_; }
-  const StatisticsSettings& settings() const noexcept { return settings_; }
-  const mechanisms::VectorRelease& noise() const noexcept { return *noise_; }
 
  private:
   losses::RecordClipper clipper_;

@@ -46,7 +46,7 @@ class BatchRelease(Mechanism):
     law : {"knorm", "laplace", "gaussian", "response"}
         What is added to a sum; "response" is released instead of one round's losses.
     scale : float
-        k, b or s, in units of the losses; 1 / epsilon of a response.
+        k, b or s, in units of the losses; 1 / epsilon of a response; 0 for no noise.
     batch : int
         Rounds in a sum.
     grid : float
@@ -61,8 +61,8 @@ class BatchRelease(Mechanism):
     proofs = ("batch_share", "participation", "lattice")
     experts: int
     law: str
-    scale: float
-    batch: int
+    scale: float = limits(zero=True)
+    batch: int = limits()
     grid: float = limits(zero=True)
 
     def __post_init__(self) -> None:
@@ -81,13 +81,15 @@ class BatchRelease(Mechanism):
         """Of a response."""
         return 1.0 / self.scale
 
-    def loss(self, near: Neighbours) -> Loss:
-        """Return the loss of the releases that a person's rounds enter; others have one law.
+    def loss(self, near: Neighbours) -> Loss | None:
+        """Return the loss of the releases that a person's rounds enter; None without noise.
 
         So many of her rounds crowd into one sum as her separation lets them, and squares add up.
         """
         if self.law != "response":
             central(near)
+        if self.scale == 0.0:
+            return None
         moved = movement(self.law, self.experts)
         if self.law == "gaussian":
             tail = EXACT_TAIL if self.grid > 0.0 else TAIL

@@ -211,7 +211,7 @@ class ThresholdTests(Mechanism):
     law : {"exponential", "laplace"}
         Law of both noises.
     threshold_scale, query_scale : float
-        Their scales, in units of the queries.
+        Their scales, in units of the queries; 0 for none.
     sensitivity, spread : float
         Largest change of one query; largest rise of one plus largest fall of another.
     alarms : int
@@ -221,11 +221,11 @@ class ThresholdTests(Mechanism):
     kind = "threshold_tests"
     proofs = ("shift_detector",)
     law: str
-    threshold_scale: float
-    query_scale: float
-    sensitivity: float
-    spread: float
-    alarms: int
+    threshold_scale: float = limits(zero=True)
+    query_scale: float = limits(zero=True)
+    sensitivity: float = limits()
+    spread: float = limits()
+    alarms: int = limits()
 
     def __post_init__(self) -> None:
         """Refuse other laws, and spreads that no sensitivity has."""
@@ -234,9 +234,11 @@ class ThresholdTests(Mechanism):
         if not self.sensitivity <= self.spread <= 2.0 * self.sensitivity:
             raise ValueError("spread must lie between the sensitivity and twice the sensitivity")
 
-    def loss(self, near: Neighbours) -> Loss:
-        """Return the pure loss of all answers together."""
+    def loss(self, near: Neighbours) -> Loss | None:
+        """Return the pure loss of all answers together; None if a noise is missing."""
         central(near)
+        if 0.0 in (self.threshold_scale, self.query_scale):
+            return None
         first = (1, self.sensitivity, self.threshold_scale)
         pure = sum_up(first, (self.alarms, self.spread, self.query_scale))
         return group(Pure(pure), near.rounds)

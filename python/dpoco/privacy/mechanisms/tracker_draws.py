@@ -32,8 +32,8 @@ SMALLEST_SHARE_RATE = 1e-100
 class TrackerDraws(Mechanism):
     """The played experts and which of them are fresh draws; losses are clipped to [0, 1].
 
-    Fields as of `dpoco.privacy.losses.flagged_draws.FlaggedDraws`; `forced` is p, at least 1e-9,
-    and `cap` the most fresh draws. An emptied round is a replaced one.
+    Fields as of `dpoco.privacy.losses.flagged_draws.FlaggedDraws`; `forced` is p, of which nothing
+    is proved below 1e-9, and `cap` the most fresh draws. An emptied round is a replaced one.
     """
 
     kind = "tracker_draws"
@@ -41,9 +41,9 @@ class TrackerDraws(Mechanism):
     experts: int
     prior: str
     learning_rate: float
-    forced: float
-    batch: int
-    horizon: int | None
+    forced: float = limits(zero=True)
+    batch: int = limits()
+    horizon: int | None = limits()
     share_rate: float | None = limits(zero=True)
     cap: int | None = limits(zero=True)
 
@@ -51,22 +51,22 @@ class TrackerDraws(Mechanism):
         """Refuse what no proof is about; `FlaggedDraws` refuses the rest."""
         super().__post_init__()
         self.check_choice("prior", PRIORS)
-        if not SMALLEST_FORCED <= self.forced <= 1.0:
-            raise ValueError(f"forced of {self.kind} must be in [{SMALLEST_FORCED:g}, 1]")
         if self.share_rate and self.share_rate < SMALLEST_SHARE_RATE:
             raise ValueError(f"share_rate of {self.kind} must be 0 or at least 1e-100")
-        self._draws()
+        _ = self.draws
 
     @property
     def longest(self) -> int | None:
         """The horizon, if there is one."""
         return self.horizon
 
-    def loss(self, near: Neighbours) -> Loss:
-        """Return the loss of the whole path."""
+    def loss(self, near: Neighbours) -> Loss | None:
+        """Return the loss of the whole path; None where nothing is proved."""
         central(near)
-        return group(self._draws(), near.rounds)
+        return group(self.draws, near.rounds) if self.forced >= SMALLEST_FORCED else None
 
-    def _draws(self) -> FlaggedDraws:
+    @property
+    def draws(self) -> FlaggedDraws:
+        """What the path is made of, private or not."""
         return FlaggedDraws(self.learning_rate, self.forced, self.batch, self.horizon,
                             self.share_rate, self.experts, self.prior, self.cap)  # fmt: skip
