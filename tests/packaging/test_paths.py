@@ -2,8 +2,8 @@
 
 The engineer follows ``docs/five_minutes.md``, the researcher ``docs/own_learner.md``; the backend
 developer copies an example and tries it as its page says; the estimator user has pipelines of
-scikit-learn and river; the lawyer has a file and three commands. Run with ``-s`` to see how long
-each path took.
+scikit-learn and river; the lawyer has a file and three commands; the newcomer knows another
+library; the owner of a stream wants a dashboard. Run with ``-s`` to see how long each path took.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import dpoco
 
 MINUTES = {
     "engineer": 5.0, "researcher": 10.0, "backend": 15.0, "estimator": 2.0, "lawyer": 1.0,
+    "newcomer": 5.0, "owner": 5.0,
 }  # fmt: skip
 
 
@@ -42,7 +43,9 @@ def run(tmp_path, request):
 
     assert not any(tmp_path.iterdir())
     yield program
-    name = request.node.name.removeprefix("test_the_").partition("_")[0]
+    own = getattr(request.node, "callspec", None)
+    named = request.node.name.removeprefix("test_the_").partition("_")[0]
+    name = named if own is None else own.params["reader"]
     seconds = time.monotonic() - started
     print(f"\n{name}: {seconds:.1f} s of {MINUTES[name]:g} min")
     assert seconds < 60.0 * MINUTES[name]
@@ -232,3 +235,13 @@ def test_another_type_checker_reports_the_same_lines(tmp_path):
     found = [each["range"]["start"]["line"] + 1 for each in given if each["severity"] == "error"]
     lines = enumerate(MISTAKES.splitlines(), 1)
     assert found == [number for number, text in lines if "  # " in text]
+
+
+@pytest.mark.parametrize(
+    ("reader", "page"), [("newcomer", "recipes/coming_from.md"), ("owner", "guide/statistics.md")]
+)
+def test_the_reader_of_a_page_sees_what_it_shows(run, tmp_path, reader, page):
+    """Over a second: a process that plays a whole page."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    (tmp_path / "mine.py").write_text("\n".join(each.code for each in snippets(text)))
+    assert run("mine.py") == "".join(each.shown or "" for each in snippets(text))
