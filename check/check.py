@@ -722,7 +722,7 @@ def root_column(pushes: int, rounds: int, separation: int) -> arb:
     return total_of(x * x for x in column).sqrt()
 
 
-def banded(factor: Any) -> tuple[list[arb], list[arb]]:
+def band_norms(factor: Any) -> tuple[list[arb], list[arb]]:
     """Return norms of columns in window j, w_j = max(K - j, 1)^eta, and draws (banded.md).
 
     Column t has the norm of its first coefficients over its level, which is that norm over w_j.
@@ -740,15 +740,15 @@ def banded(factor: Any) -> tuple[list[arb], list[arb]]:
 
 def banded_column(factor: Any, batch: int, rounds: int, separation: int) -> arb:
     """Return the norm of a person's rounds in a band, from those that share no row."""
-    weights, draws = banded(factor)
+    weights, draws = band_norms(factor)
 
-    def spaced(k: int, b: int) -> arb:
+    def pattern_norm(k: int, b: int) -> arb:
         k = min(k, -(-factor.pushes // b))
         ways = min(k, -(-factor.band // b))
         own = [weights[x * ways * b // factor.band] for x in range(-(-k // ways))]
         return ways * dot(own, own).sqrt()
 
-    return reduce(arb.max, draws) * placed(spaced, batch, rounds, separation)
+    return reduce(arb.max, draws) * placed(pattern_norm, batch, rounds, separation)
 
 
 def column(factor: Any, pushes: int, batch: int, rounds: int, separation: int) -> arb:
@@ -893,7 +893,7 @@ def rounding(own: Any) -> arb:
     if factor.kind in ("tree", "square_root"):
         return 8 * own.grid * arb(pushes).sqrt() * (factor.kind == "square_root")
     if factor.kind == "banded":
-        draws = banded(factor)[1]
+        draws = band_norms(factor)[1]
         return 2 * own.grid * reduce(arb.max, draws) * total_of(1 / x**2 for x in draws).sqrt()
     buffers = Buffers(factor, pushes)
     buffers.require_lattice(pushes)

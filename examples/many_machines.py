@@ -1,6 +1,6 @@
 """One monitor, many machines: the same bits from Ray, from Spark and from one process.
 
-Usage: python examples/many_machines.py [--engine processes|ray|spark] [--records N] [--parts P]
+Usage: python examples/many_machines.py [--engine processes|ray|spark] [--records N] [--quick]
 
 Visits of a site are counted by the hour, privately for each visitor. Workers add up the visits of
 their visitors in exact integers; the coordinator, which alone holds the noise, merges their tallies
@@ -133,8 +133,9 @@ def main(arguments=None):
     parser.add_argument("--engine", choices=ENGINES, default="processes")
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--parts", type=int, default=2)
+    parser.add_argument("--quick", action="store_true", help="5,000 records")
     options = parser.parse_args(arguments)
-    visits = draw_visits(options.records)
+    visits = draw_visits(5_000 if options.quick else options.records)
     alone, together = make_monitor(), make_monitor()
     equal = 0
     tallies = ENGINES[options.engine](together, visits, options.parts)

@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 PYTHON, CPP = ROOT / "python", ROOT / "cpp"
-PLANNING = ("planning", "words", "explain", "cli", "journal", "scale", "audit", "evaluation")
+PLANNING = ("words", "explain", "cli", "journal", "scale", "audit", "evaluation")
 PLANS = ("calibrate", "plan", "for_people", "noise_dominates")  # the last only warns
 # The problem that a learner is followed with, besides what its constructor names itself.
 PROBLEM = ("domains.LpBall", "losses.LogisticLoss", "accounting.Budget")

@@ -228,7 +228,7 @@ def best(cases: dict[str, Any] | None) -> dict[str, float] | None:
     return {measure: min(case[measure] for case in found) for measure in ("max", "rms")}
 
 
-def offered(own: dict[str, Any]) -> dict[str, float]:
+def read_offers(own: dict[str, Any]) -> dict[str, float]:
     """Return our sum of least root mean square noise."""
     found: dict[str, float] = own.get("banded", own["blt_normalised"])
     return found
@@ -242,7 +242,7 @@ def noise_table(report: Report, times: int) -> list[str]:
         key = f"{rounds} {times}"
         own = report["ours"]["sums"][key]
         theirs = (best(report["blt"].get(key)), report["banded"].get(key))
-        cells = [offered(own), *theirs, own["tree"]]
+        cells = [read_offers(own), *theirs, own["tree"]]
         least = own["least"]
         shown = [
             "-"
@@ -327,7 +327,7 @@ def headline(report: Report) -> str:
         for rounds in ROUNDS:
             key = f"{rounds} {times}"
             own = report["ours"]["sums"][key]
-            ours.append(offered(own)["rms"] / own["least"])
+            ours.append(read_offers(own)["rms"] / own["least"])
             cases = (best(report["blt"].get(key)), report["banded"].get(key))
             found = [case["rms"] for case in cases if case]
             theirs += [f"{min(found) / own['least']:.2f} at T = {rounds:,}"] if found else []

@@ -156,16 +156,14 @@ void register_statistics(py::module_& m) {
       .def("release",
            [](SufficientStatistics& self) {
              const std::size_t n = self.size();
-             return read_only(static_cast<py::ssize_t>(n), [&](double* out) {
-               self.release({out, n});
-             });
+             return read_only(static_cast<py::ssize_t>(n),
+                              [&](double* out) { self.release({out, n}); });
            })
       .def("nonprivate_sum",
            [](const SufficientStatistics& self) {
              const std::size_t n = self.size();
-             return read_only(static_cast<py::ssize_t>(n), [&](double* out) {
-               self.nonprivate_sum({out, n});
-             });
+             return read_only(static_cast<py::ssize_t>(n),
+                              [&](double* out) { self.nonprivate_sum({out, n}); });
            })
       .def("variates_drawn", [](const SufficientStatistics& self) {
         std::vector<std::uint64_t> positions;

@@ -51,10 +51,10 @@ def test_a_first_decision_imports_little_and_has_the_same_numbers():
 @pytest.fixture
 def fresh():
     own.special_functions.cache_clear()
-    _roots._compiled.cache_clear()
+    _roots._compiled_roots.cache_clear()
     yield
     own.special_functions.cache_clear()
-    _roots._compiled.cache_clear()
+    _roots._compiled_roots.cache_clear()
 
 
 def test_values_are_those_of_scipy():
@@ -85,7 +85,7 @@ def test_roots_are_those_of_scipy(rtol):
 def test_scipy_is_imported_as_a_whole_where_its_parts_are_elsewhere(fresh, monkeypatch):
     """Another layout, a module that gives other values, and imports in other threads."""
     monkeypatch.setattr(_roots, "EXTENSION_SUFFIXES", [".none"])
-    assert _roots._compiled() is None
+    assert _roots._compiled_roots() is None
     assert _roots.find_root(lambda x: x - 0.25, 0.0, 1.0, xtol=1e-12) == pytest.approx(0.25)
     monkeypatch.setattr(own.importlib.util, "find_spec", lambda name: None)
     assert own._load_alone() is None

@@ -78,7 +78,7 @@ def test_without_noise_it_is_the_reference(index):
         added = learner._engine.nonprivate_sums().reshape(K, D) - before
         for other in range(K):
             # An arm that is not chosen gets exactly nothing, and its clock runs.
-            if learner._fixed(learner.plan)["batch"] == 1:
+            if learner._plan_arguments(learner.plan)["batch"] == 1:
                 np.testing.assert_allclose(added[other], leaves.get(other, 0.0), atol=1e-9)
                 assert other == arm or not added[other].any()
     if reference.frozen is not None:

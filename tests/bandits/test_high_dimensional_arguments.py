@@ -95,7 +95,7 @@ def test_parameters_are_reused_and_contradictions_refused():
 def test_a_single_round_takes_every_batch_there_is():
     for options in ({}, {"batch": 1}, {"batch": "auto"}, {"forced_rounds": 1, "batch": 1}):
         learner = make(horizon=1, **options)
-        assert learner._fixed(learner.plan)["batch"] == 1
+        assert learner._plan_arguments(learner.plan)["batch"] == 1
         assert type(learner)._from_bytes(learner._to_bytes()).plan == learner.plan
     with pytest.raises(ValueError, match="batch"):
         make(horizon=1, batch=2)

@@ -89,7 +89,7 @@ def test_noise_and_privacy_are_those_of_the_default(case):
     # The bound is the proved one, for this step.
     given = NoisyFTRL(
         domain, loss, horizon=T, budget=BUDGET, step_size=longer.plan.tuning.step_size,
-        sum_method=longer._fixed(longer.plan)["sum_method"],
+        sum_method=longer._plan_arguments(longer.plan)["sum_method"],
     )  # fmt: skip
     assert given.plan == longer.plan
     assert longer.guarantee.regret_bound == given.guarantee.regret_bound

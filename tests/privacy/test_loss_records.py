@@ -47,6 +47,13 @@ RECORDS = [
         {"parts": ([{"kind": "gdp", "mu": -1.0}], [{"kind": "other"}], ["pure"])},
     ),
     (
+        Either((Gaussian(0.5), Pure(0.25))),
+        {"kind": "either", "parts": [{"kind": "gdp", "mu": 0.5},
+                                     {"kind": "pure", "epsilon": 0.25}]},
+        "ratios of at most e^0.25",
+        {"parts": ([{"kind": "gdp", "mu": -1.0}], [{"kind": "other"}], ["pure"])},
+    ),
+    (
         CoupledBits(**BITS, draws=0.3),
         {"kind": "gaussian", "mu": 0.3, **BITS},
         "mu = 0.3 (GDP) together",

@@ -34,7 +34,7 @@ def find_root(
     RuntimeError
         If it has not been found after so many steps.
     """
-    compiled = _compiled()
+    compiled = _compiled_roots()
     if compiled is not None:
         return float(compiled(function, low, high, xtol, rtol, maxiter, (), False, True))
     from scipy.optimize import brentq
@@ -43,7 +43,7 @@ def find_root(
 
 
 @cache
-def _compiled() -> Callable[..., Any] | None:
+def _compiled_roots() -> Callable[..., Any] | None:
     home = importlib.util.find_spec("scipy")
     if home is None or not home.submodule_search_locations:
         return None

@@ -28,7 +28,8 @@ from dpoco._validation import (
     real_float,
     whole_number,
 )
-from dpoco.accounting._share_regret import Noise, Schedule, ShareRegret, regret_of, search
+from dpoco.accounting._share_regret import Noise as Noise
+from dpoco.accounting._share_regret import Schedule, ShareRegret, regret_of, search
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.conditions import CLIPPED_LOSSES
 from dpoco.accounting.guarantee import Guarantee

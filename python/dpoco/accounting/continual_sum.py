@@ -100,7 +100,7 @@ def factorisation(method: Method, pushes: int) -> AnyFactorisation:
         plain = SHIPPED[shipped(n)]
         return plain if method == "blt" else Normalised(plain.decay, plain.weights, n)
     if method == "banded":
-        return _banded(n, n, 1)
+        return _make_banded(n, n, 1)
     return SquareRoot() if method == "toeplitz" else Tree()
 
 
@@ -136,14 +136,14 @@ def planned(method: str, pushes: int, near: Neighbours, batch: int = 1) -> Metho
     crowd = min(near.rounds, -(-batch // near.separation))  # of hers in one push
     times, apart = -(-near.rounds // crowd), max(1, near.separation // batch)
     if method == "banded":
-        return _banded(pushes, min(apart, pushes), min(times, -(-pushes // apart)))
+        return _make_banded(pushes, min(apart, pushes), min(times, -(-pushes // apart)))
     if method not in _BUFFERED:
         return method
     found = searched(pushes, times, apart)
     return rated(method, found.decay + found.weights, pushes)
 
 
-def _banded(pushes: int, band: int, windows: int) -> Banded:
+def _make_banded(pushes: int, band: int, windows: int) -> Banded:
     if pushes > LONGEST_BANDED or (min(band, pushes) > WIDEST_BAND and windows > 1):
         raise ValueError(
             f"method 'banded' is for at most {LONGEST_BANDED} sums, a person's at most "

@@ -150,7 +150,7 @@ def view_noise(
     rates, pulls = _decoder(factor)
     inverse = np.concatenate([[1.0], -(pulls @ rates[:, None] ** np.arange(m))])  # c^-1_0..c^-1_m
     if (kept == kept[0]).all():
-        coefficients = _damped(inverse[:m], float(kept[0]))
+        coefficients = _damp_values(inverse[:m], float(kept[0]))
         if width is not None:
             coefficients[width:] -= coefficients[:-width].copy()
         squares, products = np.square(coefficients), coefficients * inverse[1:]
@@ -165,7 +165,7 @@ def view_noise(
     return deviations, covariances
 
 
-def _damped(values: FloatArray, kept: float) -> FloatArray:
+def _damp_values(values: FloatArray, kept: float) -> FloatArray:
     """Return y_i = kept y_(i-1) + values_i."""
     if kept in (0.0, 1.0):
         return np.cumsum(values) if kept else values.copy()

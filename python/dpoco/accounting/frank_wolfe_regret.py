@@ -57,7 +57,7 @@ _CARRIED = 64.0
 
 @dataclass(frozen=True)
 class ErrorForecast(Description):
-    """What noise is expected to cost a Frank-Wolfe learner.
+    """The cost of noise that is expected of a Frank-Wolfe learner.
 
     Attributes
     ----------

@@ -111,14 +111,14 @@ class ArmsTuning(Description):
 
 @dataclass(frozen=True)
 class ArmsForecast(Description):
-    """What noise is expected to cost.
+    """The cost of noise that is expected.
 
     Attributes
     ----------
     predicted_error : float
-        What noise is predicted to cost an arm's estimate, in its mean loss over the rounds.
+        Predicted cost of noise to an estimate of an arm, in its mean loss over the rounds.
     attainable : float
-        What good coefficients gain over none in the same mean loss, if margins are spread evenly.
+        Gain of good coefficients over none in the same mean loss, if margins are spread evenly.
     """
 
     kind = "high_dimensional_bandit_forecast"

@@ -1,4 +1,4 @@
-"""What plans of leaders on noisy sums have, their regret, and the step size that is best.
+"""Plans of leaders on noisy sums: their regret, and the best step size.
 
 Claim, with A = G^2 times the sum of the squared block lengths, s_k the standard deviation of the
 noise after block k, K blocks, and w the Gaussian width of the centred domain:

@@ -31,6 +31,12 @@ from dpoco.accounting._shift_regret import (
     false_alarm_probability,
     spent,
 )
+from dpoco.accounting._shift_regret import (
+    bias as bias,  # for the selectors
+)
+from dpoco.accounting._shift_regret import (
+    bias_noise as bias_noise,
+)
 from dpoco.accounting.above_threshold import probability, split_scales
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.conditions import CLIPPED_LOSSES

@@ -123,7 +123,7 @@ def parameters_may_be_restated(s: Subject) -> None:
 def _settle(kind: Any, plan: Any) -> dict[str, Any]:
     """Return the arguments of a constructor that a plan settles."""
     if isinstance(plan, Plan):
-        fixed: dict[str, Any] = kind._fixed(plan)
+        fixed: dict[str, Any] = kind._plan_arguments(plan)
         return fixed
     return {name: getattr(plan, name) for name in arguments_of(kind) if hasattr(plan, name)}
 

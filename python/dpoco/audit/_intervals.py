@@ -13,8 +13,7 @@ import numpy as np
 from dpoco._validation import FloatArray
 from dpoco.audit._interval_records import present
 from dpoco.audit._sums import Vectors
-from dpoco.statistics._layout import Layout
-from dpoco.statistics._statistics import Block
+from dpoco.statistics import Block, Layout
 
 
 class Intervals(Vectors):

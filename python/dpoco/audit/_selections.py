@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._validation import FloatArray
-from dpoco.accounting._shift_regret import bias
+from dpoco.accounting.shift_detector import bias
 from dpoco.audit._family import (
     Change,
     Family,

@@ -344,7 +344,7 @@ class HighDimensionalBandit(BanditLearner):
         self._build(given, calibrate)
 
     @staticmethod
-    def _fixed(plan: BanditPlan) -> dict[str, Any]:
+    def _plan_arguments(plan: BanditPlan) -> dict[str, Any]:
         return high_dimensional_bandit.fixed_options(plan)
 
     def _certify(self, plan: BanditPlan, seeded: bool = False) -> Guarantee:

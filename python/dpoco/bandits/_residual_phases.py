@@ -337,7 +337,7 @@ class ResidualPhases(BanditLearner):
         return _summand(self._plan).features
 
     @staticmethod
-    def _fixed(plan: PhasesPlan) -> dict[str, Any]:
+    def _plan_arguments(plan: PhasesPlan) -> dict[str, Any]:
         summand, tuning = _summand(plan), plan.tuning
         fixed = {
             "arms": summand.arms,

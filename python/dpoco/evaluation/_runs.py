@@ -386,13 +386,13 @@ def _make_trace(
     def loss_of(theta: FloatArray) -> FloatArray:
         return np.asarray(loss.batch_values(domain, theta, rows, labels))
 
-    def flags_of(part: slice) -> Flags:
+    def read_flags(part: slice) -> Flags:
         own = None if labels is None else labels[part]
         return {**loss._flags(domain, rows[part], own), "missing": ~np.isfinite(rows[part])}
 
     table = np.broadcast_to(decisions, (len(rows), domain.dimension))
     changed = np.flatnonzero(np.any(table[1:] != table[:-1], axis=1))
-    known = flags_of if plays(learner) == "batch" else None
+    known = read_flags if plays(learner) == "batch" else None
     return Trace(loss_of(table), changed, first, table if keep else None, loss_of, known)
 
 

@@ -121,13 +121,13 @@ class ExpertTrace(Trace):
         if switches is None:
             switches = (decisions[1:] != decisions[:-1]).nonzero()[0]
 
-        def flags_of(part: slice) -> Flags:
+        def read_flags(part: slice) -> Flags:
             missing = ~np.isfinite(rows[part])
             outside = (rows[part] < low) | (rows[part] > high)
             return {"missing": missing, "out_of_range": outside & ~missing}
 
         return cls(
-            losses, switches, first_round, decisions, loss_of, flags_of, beyond  # type: ignore[arg-type]
+            losses, switches, first_round, decisions, loss_of, read_flags, beyond  # type: ignore[arg-type]
         )  # fmt: skip
 
 

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from dpoco import _core
 from dpoco import _literals as literals
 from dpoco.accounting import Budget, epoch_selector, shift_detector, window_selector
-from dpoco.accounting._shift_regret import bias, bias_noise
 from dpoco.accounting.epoch_selector import SelectorPlan, SelectorTuning, find_noise
 from dpoco.accounting.plan import Forecast
-from dpoco.accounting.shift_detector import DetectorPlan, DetectorTuning
+from dpoco.accounting.shift_detector import DetectorPlan, DetectorTuning, bias, bias_noise
 from dpoco.accounting.window_selector import WindowPlan, WindowTuning
 from dpoco.experts._expert_learner import ExpertLearner
 from dpoco.learning.choice import Candidate, ExpertProblem
@@ -35,7 +34,7 @@ class Selector(ExpertLearner):
     _forecast = Forecast
 
     @classmethod
-    def _fixed(cls, plan: Any) -> dict[str, Any]:
+    def _plan_arguments(cls, plan: Any) -> dict[str, Any]:
         own = plan.tuning
         if type(own) is not cls._tuning:
             raise TypeError(f"plan must be one of a {cls.__name__}")

@@ -167,7 +167,7 @@ class PrefixHedge(Weighted):
         return super()._entries() | sum_entries(self._mechanism)
 
     @staticmethod
-    def _fixed(plan: HedgePlan) -> dict[str, Any]:
+    def _plan_arguments(plan: HedgePlan) -> dict[str, Any]:
         total, own = plan.mechanism, plan.tuning
         if not isinstance(own, HedgeTuning) or not isinstance(total.summand, CentredLosses):
             raise TypeError("plan must be one of a PrefixHedge")
@@ -180,7 +180,7 @@ class PrefixHedge(Weighted):
         return {**fixed, "numerics": numerics_of(total)} if total.scale > 0.0 else fixed
 
     @staticmethod
-    def _covered(plan: HedgePlan) -> int:
+    def _plan_horizon(plan: HedgePlan) -> int:
         return plan.mechanism.pushes + 1
 
     def _build_engine(self, claim: _core.Claim) -> _core.PrefixHedge:
@@ -315,7 +315,7 @@ class BatchShare(Weighted):
         )  # fmt: skip
 
     @staticmethod
-    def _fixed(plan: SharePlan) -> dict[str, Any]:
+    def _plan_arguments(plan: SharePlan) -> dict[str, Any]:
         own, drawn = plan.tuning, plan.mechanism.part(BatchRelease)
         if not isinstance(own, ShareTuning):
             raise TypeError("plan must be one of a BatchShare")
@@ -460,7 +460,7 @@ class ObliviousTracker(Drawn):
         )  # fmt: skip
 
     @staticmethod
-    def _fixed(plan: TrackerPlan) -> dict[str, Any]:
+    def _plan_arguments(plan: TrackerPlan) -> dict[str, Any]:
         drawn, own = plan.mechanism, plan.tuning
         if not isinstance(drawn, TrackerDraws) or not isinstance(own, TrackerTuning):
             raise TypeError("plan must be one of an ObliviousTracker")
@@ -477,7 +477,7 @@ class ObliviousTracker(Drawn):
         }
 
     @staticmethod
-    def _covered(plan: TrackerPlan) -> int:
+    def _plan_horizon(plan: TrackerPlan) -> int:
         return LARGEST_HORIZON if plan.mechanism.horizon is None else plan.mechanism.horizon
 
     def _build_engine(self, claim: _core.Claim) -> _core.ObliviousTracker:

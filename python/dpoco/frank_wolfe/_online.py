@@ -196,7 +196,7 @@ class TreeFrankWolfe(LeafLearner):
         self._build(given, calibrate)
 
     @staticmethod
-    def _fixed(plan: TreePlan) -> dict[str, Any]:
+    def _plan_arguments(plan: TreePlan) -> dict[str, Any]:
         total, tuning = plan.mechanism, plan.tuning
         if not isinstance(total, GaussianSum) or not isinstance(tuning, TreeTuning):
             raise TypeError("plan must be one of tree Frank-Wolfe")
@@ -344,7 +344,7 @@ class PolyhedralFrankWolfe(LeafLearner):
         self._build(given, calibrate)
 
     @staticmethod
-    def _fixed(plan: PolyhedralPlan) -> dict[str, Any]:
+    def _plan_arguments(plan: PolyhedralPlan) -> dict[str, Any]:
         own = plan.mechanism
         if not isinstance(own, Selections) or not isinstance(own.scores, VertexScores):
             raise TypeError("plan must be one of polyhedral Frank-Wolfe")

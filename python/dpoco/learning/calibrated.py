@@ -91,7 +91,7 @@ class Certified(Calibrated, Stateful):
         """
         if not isinstance(plan, Plan):
             raise TypeError(f"plan must be a dpoco.Plan; got {type(plan).__name__}")
-        fixed, defaults = cls._fixed(plan), cls.__init__.__kwdefaults__ or {}
+        fixed, defaults = cls._plan_arguments(plan), cls.__init__.__kwdefaults__ or {}
         for name, value in fixed.items():
             own = given[name]
             silent = own is None or (isinstance(own, str) and own in ("auto", "predicted"))
@@ -113,7 +113,7 @@ class Certified(Calibrated, Stateful):
         return Plan.from_dict(record, cls._tuning, cls._forecast)
 
     @staticmethod
-    def _fixed(plan: Any) -> dict[str, Any]:
+    def _plan_arguments(plan: Any) -> dict[str, Any]:
         """Return the values of the constructor's arguments that a plan settles.
 
         Raises
@@ -124,7 +124,7 @@ class Certified(Calibrated, Stateful):
         raise NotImplementedError
 
     @staticmethod
-    def _covered(plan: Any) -> int:
+    def _plan_horizon(plan: Any) -> int:
         """Return the number of rounds that a plan is for."""
         horizon: int | None = plan.tuning.horizon
         return LARGEST_HORIZON if horizon is None else horizon
@@ -174,7 +174,7 @@ class Certified(Calibrated, Stateful):
         problem = () if isinstance(parameters, Plan) else self._problem(arguments)
         self._arguments, self._plan, self._is_seeded = arguments, parameters, seeded
         if isinstance(parameters, Plan):
-            self._horizon, self._mechanism = self._covered(parameters), parameters.mechanism
+            self._horizon, self._mechanism = self._plan_horizon(parameters), parameters.mechanism
             self._guarantee = self._certify(parameters, seeded)
         else:
             self._horizon = LARGEST_HORIZON if parameters.horizon is None else parameters.horizon

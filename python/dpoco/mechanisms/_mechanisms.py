@@ -50,7 +50,7 @@ class Mechanism(Certified):
         return 1  # nothing is allocated before the caller brings scores or queries
 
     def __repr__(self) -> str:
-        facts = {**self._arguments, **self._fixed(self._plan)}
+        facts = {**self._arguments, **self._plan_arguments(self._plan)}
         shown = ", ".join(f"{name}={facts[name]!r}" for name in self._shown)
         return f"{type(self).__name__}({shown})\n  {self._guarantee!r}"
 
@@ -183,7 +183,7 @@ class ContinualSum(Mechanism):
         self._build(given, calibrate)
 
     @staticmethod
-    def _fixed(plan: SumPlan) -> dict[str, Any]:
+    def _plan_arguments(plan: SumPlan) -> dict[str, Any]:
         total, vector = plan.mechanism, plan.mechanism.summand
         if not isinstance(total, GaussianSum) or not isinstance(vector, ClippedVector):
             raise TypeError("plan must be one of a sum of clipped vectors")
@@ -198,7 +198,7 @@ class ContinualSum(Mechanism):
         return {**fixed, "numerics": numerics_of(total)} if total.scale > 0.0 else fixed
 
     @staticmethod
-    def _covered(plan: SumPlan) -> int:
+    def _plan_horizon(plan: SumPlan) -> int:
         return plan.mechanism.pushes
 
     def _certify(self, plan: SumPlan, seeded: bool = False) -> Guarantee:
@@ -359,7 +359,7 @@ class NoisyMax(Mechanism):
         )  # fmt: skip
 
     @staticmethod
-    def _fixed(plan: NoisyMaxPlan) -> dict[str, Any]:
+    def _plan_arguments(plan: NoisyMaxPlan) -> dict[str, Any]:
         own, drawn = plan.tuning, plan.mechanism
         if not isinstance(own, NoisyMaxTuning):
             raise TypeError("plan must be one of noisy max")
@@ -465,7 +465,7 @@ class AboveThreshold(Mechanism):
         )  # fmt: skip
 
     @staticmethod
-    def _fixed(plan: ThresholdPlan) -> dict[str, Any]:
+    def _plan_arguments(plan: ThresholdPlan) -> dict[str, Any]:
         tests, own = plan.mechanism, plan.tuning
         if not isinstance(tests, ThresholdTests) or not isinstance(own, ThresholdTuning):
             raise TypeError("plan must be one of threshold tests")

@@ -369,12 +369,12 @@ class LipschitzLearner(OnlineLearner):
             array.flags.writeable = False
         switches = np.flatnonzero(played[1:] != played[:-1])
 
-        def flags_of(part: slice) -> Flags:
+        def read_flags(part: slice) -> Flags:
             turns = range(*part.indices(rounds))  # one by one: all values together may be large
             bad = [self._violating(rows.values(slice(t, t + 1)))[0] for t in turns]
             return {"clipped": np.array(bad, dtype=bool)}
 
-        return Trace(own, switches, first_round, decisions, rows.at, flags_of, beyond)
+        return Trace(own, switches, first_round, decisions, rows.at, read_flags, beyond)
 
     @property
     def nonprivate_violations(self) -> int:

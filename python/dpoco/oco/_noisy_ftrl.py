@@ -201,7 +201,7 @@ class NoisyFTRL(RecordLearner):
         self._build(given, calibrate)
 
     @staticmethod
-    def _fixed(plan: LeaderPlan) -> dict[str, Any]:
+    def _plan_arguments(plan: LeaderPlan) -> dict[str, Any]:
         total, tuning = plan.mechanism, plan.tuning
         if not isinstance(total, GaussianSum) or not isinstance(tuning, LeaderTuning):
             raise TypeError("plan must be one of a leader on noisy sums")
@@ -436,7 +436,7 @@ class NoisyNewton(RecordLearner):
         self._build(given, calibrate)
 
     @staticmethod
-    def _fixed(plan: NewtonPlan) -> dict[str, Any]:
+    def _plan_arguments(plan: NewtonPlan) -> dict[str, Any]:
         total, tuning = plan.mechanism, plan.tuning
         if not isinstance(total, GaussianSum) or not isinstance(tuning, NewtonTuning):
             raise TypeError("plan must be one of private Newton steps")

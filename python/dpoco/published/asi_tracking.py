@@ -29,8 +29,7 @@ from dpoco.accounting import batch_share as share
 from dpoco.accounting import epoch_selector as epochs
 from dpoco.accounting import oblivious_tracker as tracker
 from dpoco.accounting import shift_detector as detector
-from dpoco.accounting._share_regret import Noise
-from dpoco.accounting.batch_share import SharePlan, ShareTuning
+from dpoco.accounting.batch_share import Noise, SharePlan, ShareTuning
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.epoch_selector import SelectorPlan
 from dpoco.accounting.noisy_max import raised_until, scale_for

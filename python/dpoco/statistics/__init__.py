@@ -8,11 +8,15 @@ releases. Start with the guide: ``docs/guide/statistics.md``; the proof is on
 from __future__ import annotations
 
 from dpoco.statistics._estimates import Estimates
+from dpoco.statistics._layout import Layout as Layout  # for audits
 from dpoco.statistics._monitor import Monitor
 from dpoco.statistics._page import draw_page
 from dpoco.statistics._partition import Partition, Tally
 from dpoco.statistics._plan import MonitorPlan, Row
 from dpoco.statistics._release import Cell, Release
+from dpoco.statistics._statistics import (
+    Block as Block,
+)
 from dpoco.statistics._statistics import (
     Categories,
     Count,

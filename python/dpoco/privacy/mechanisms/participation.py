@@ -97,7 +97,7 @@ def normalised_column(
     s, w, n = np.array(decay), np.array(weights), pushes
     cross, joint, log_r = np.outer(w, w), _joint(s), np.log1p(-s)
 
-    def spaced(k: int, b: int) -> float:
+    def pattern_norm(k: int, b: int) -> float:
         k = most_rounds(k, b, n)
         between = cross * geometric(joint, b - 1.0)
         behind = cross * geometric(joint, float(n - 1 - (k - 1) * b))
@@ -111,7 +111,7 @@ def normalised_column(
         return math.sqrt(total)
 
     k = most_rounds(rounds, separation, n * batch)
-    return float(_placed(spaced, batch, k, separation)) * max(_UP, 1.0 + k * _EACH)
+    return float(_placed(pattern_norm, batch, k, separation)) * max(_UP, 1.0 + k * _EACH)
 
 
 def banded_column(
@@ -123,14 +123,14 @@ def banded_column(
     `separation` and rounds are at least a band apart: then her columns share no row. O(k).
     """
 
-    def spaced(k: int, b: int) -> float:
+    def pattern_norm(k: int, b: int) -> float:
         k = most_rounds(k, b, pushes)
         ways = min(k, -(-band // b))  # every so many of her rounds share no row
         places = np.arange(-(-k // ways), dtype=np.int64) * (ways * b) // band
         return ways * float(np.linalg.norm(weights[places]))
 
     k = most_rounds(rounds, separation, pushes * batch)
-    return float(_placed(spaced, batch, k, separation)) * _UP
+    return float(_placed(pattern_norm, batch, k, separation)) * _UP
 
 
 def coefficients_column(

@@ -67,6 +67,6 @@ class TrackerDraws(Mechanism):
 
     @property
     def draws(self) -> FlaggedDraws:
-        """What the path is made of, private or not."""
+        """The parts of the path, private or not."""
         return FlaggedDraws(self.learning_rate, self.forced, self.batch, self.horizon,
                             self.share_rate, self.experts, self.prior, self.cap)  # fmt: skip
