@@ -110,7 +110,7 @@ def test_what_fits_is_there():
     assert found((BALL, LOG)) == {"NoisyNewton", "NoisyFTRL", "TreeFrankWolfe"}
     assert found(PROBLEMS["bounded slopes"]) == {"NoisyNewton", "NoisyFTRL"}
     assert found(PROBLEMS["many coordinates"]) == {"NoisyFTRL", "TreeFrankWolfe"}
-    assert found(PROBLEMS["custom losses"]) == {"NoisyFTRL"}
+    assert found(PROBLEMS["custom losses"]) == {"NoisyFTRL", "TreeFrankWolfe"}
     assert found(PROBLEMS["vertices"]) == {"PolyhedralFrankWolfe"}
     assert found(PROBLEMS["many arms"]) == {"LinUCB"}
     assert found(PROBLEMS["long contexts"]) == {"HighDimensionalBandit"}

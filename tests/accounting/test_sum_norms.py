@@ -49,6 +49,11 @@ def factorisation(method, n):
     if method == "toeplitz":
         f = [math.comb(2 * k, k) / 4**k for k in range(n)]
         return toeplitz_matrix(f), toeplitz_matrix(f), range(1, n + 1)
+    if method == "banded":
+        own = continual_sum.factorisation(method, n)
+        c = toeplitz_matrix([*own.coefficients, *[0.0] * (n - own.band)])
+        levels = np.array(own.levels)
+        return np.tril(np.ones((n, n))) * levels @ np.linalg.inv(c), c / levels, range(1, n + 1)
     nodes, index = [], {}
     for t in range(1, n + 1):
         zeros = (t & -t).bit_length() - 1

@@ -28,31 +28,31 @@ def test_table_of_bounds(work, experts, horizon, switches, epsilon, bound):
     budget = Budget(epsilon, DELTA)
     p, done = work(lambda: calibrate(experts, horizon=horizon, budget=budget, switches=switches))
     assert done < MOST_WORK
-    assert p.regret_bound <= 1.005 * bound
-    assert p.regret_bound > 0.9 * bound
-    result = guarantee(experts, p, budget=budget)
+    assert p.forecast.regret_bound <= 1.005 * bound
+    assert p.forecast.regret_bound > 0.9 * bound
+    result = guarantee(p, budget=budget)
     assert 0.999 * epsilon < result.epsilon <= epsilon
     assert result.delta == DELTA
     result.require(budget)
-    assert result.regret_bound == p.regret_bound
+    assert result.regret_bound == p.forecast.regret_bound
     # A learning rate a little larger would not do.
-    more = dataclasses.replace(p, learning_rate=1.01 * p.learning_rate)
+    more = dataclasses.replace(p, learning_rate=1.01 * p.mechanism.learning_rate)
     with pytest.raises(BudgetExceeded):
-        guarantee(experts, more, budget=budget).require(budget)
+        guarantee(more, budget=budget).require(budget)
 
 
 def test_bounds_without_privacy():
     for experts, switches, bound in [(10, 5, 1841), (2, 5, 1661), (100, 5, 2026), (10, 0, 339)]:
         p = calibrate(experts, horizon=10**5, budget=None, switches=switches)
         assert not p.private
-        assert p.batch == 1
-        assert p.forced_switch == 0.0
-        assert p.regret_bound == pytest.approx(bound, rel=1e-3)
+        assert p.mechanism.batch == 1
+        assert p.mechanism.forced == 0.0
+        assert p.forecast.regret_bound == pytest.approx(bound, rel=1e-3)
         # At the best learning rate both terms are equal.
-        assert p.regret_terms["prior"] == pytest.approx(p.regret_terms["learning"])
-        result = guarantee(experts, p)
+        assert regret(p)[1]["prior"] == pytest.approx(regret(p)[1]["learning"])
+        result = guarantee(p)
         assert result.epsilon == math.inf
-        assert result.regret_bound == p.regret_bound
+        assert result.regret_bound == p.forecast.regret_bound
 
 
 def test_prior_costs():
@@ -86,11 +86,11 @@ def test_arguments_that_are_given_are_kept():
     for name, value in fixed.items():
         p = calibrate(10, horizon=10**4, budget=budget, switches=2, **{name: value})
         assert getattr(p, name) == value
-        assert p.regret_bound >= 0.999 * best.regret_bound
-        guarantee(10, p, budget=budget).require(budget)
+        assert p.forecast.regret_bound >= 0.999 * best.forecast.regret_bound
+        guarantee(p, budget=budget).require(budget)
     p = calibrate(10, horizon=10**4, budget=budget, switches=2, **fixed)
     assert {name: getattr(p, name) for name in fixed} == fixed
-    assert p.regret_bound == pytest.approx(
+    assert p.forecast.regret_bound == pytest.approx(
         Comparison(10, 10**4, 2, "share").prior_cost(0.002) / 0.004 + 0.004 * (1666 * 36 + 16) / 8
     )
 
@@ -99,34 +99,34 @@ def test_arguments_that_are_given_are_kept():
 def test_pure_budgets(prior):
     budget = Budget(1.0, 0.0)
     p = calibrate(10, horizon=10**5, budget=budget, switches=5, prior=prior)
-    result = guarantee(10, p, budget=budget)
+    result = guarantee(p, budget=budget)
     assert result.delta == 0.0
     assert 0.999 < result.epsilon <= 1.0
     assert result.epsilon_at(0.0) == result.epsilon
     # The sum of all ranges, and no coin.
     if prior == "at_most":
-        assert p.forced_switch == 1.0
-        boundaries = math.ceil(10**5 / p.batch) - 1
-        assert result.epsilon == pytest.approx(boundaries * 2 * p.learning_rate)
+        assert p.mechanism.forced == 1.0
+        boundaries = math.ceil(10**5 / p.mechanism.batch) - 1
+        assert result.epsilon == pytest.approx(boundaries * 2 * p.mechanism.learning_rate)
     approximate = calibrate(10, horizon=10**5, budget=Budget(1.0, DELTA), switches=5, prior=prior)
-    assert approximate.regret_bound < 0.5 * p.regret_bound
+    assert approximate.forecast.regret_bound < 0.5 * p.forecast.regret_bound
 
 
 def test_endless_streams():
     budget = Budget(1.0, DELTA)
     p = calibrate(10, horizon=None, budget=budget, share_rate=0.01)
-    assert p.horizon is None
-    assert p.regret_bound is None
-    assert set(p.regret_terms) == {"prior, a round", "learning, a round"}
-    result = guarantee(10, p, budget=budget)
+    assert p.mechanism.horizon is None
+    assert p.forecast.regret_bound is None
+    assert set(regret(p)[1]) == {"prior, a round", "learning, a round"}
+    result = guarantee(p, budget=budget)
     assert 0.999 < result.epsilon <= 1.0
     assert result.horizon == 10**12
     assert result.regret_bound is None
     # A long stream with the same mechanism costs about as much.
     long = dataclasses.replace(p, horizon=10**7)
-    assert guarantee(10, long, budget=budget).epsilon == pytest.approx(result.epsilon, rel=1e-3)
+    assert guarantee(long, budget=budget).epsilon == pytest.approx(result.epsilon, rel=1e-3)
     baseline = calibrate(10, horizon=None, budget=None, share_rate=0.01)
-    assert sum(baseline.regret_terms.values()) < sum(p.regret_terms.values())
+    assert sum(regret(baseline)[1].values()) < sum(regret(p)[1].values())
     for call in (
         lambda: calibrate(10, horizon=None, budget=budget),
         lambda: calibrate(10, horizon=None, budget=budget, share_rate=0.0),
@@ -141,16 +141,16 @@ def test_endless_streams():
 def test_nothing_to_protect():
     for experts, horizon in [(1, 100), (5, 1), (1, None)]:
         p = calibrate(experts, horizon=horizon, budget=Budget(0.1, 0.0))
-        result = guarantee(experts, p, budget=Budget(0.1, 0.0))
+        result = guarantee(p, budget=Budget(0.1, 0.0))
         assert (result.epsilon, result.delta) == (0.0, 0.0)
         assert result.certified
         assert result.delta_at(0.0) == 0.0
     assert calibrate(1, horizon=100, budget=Budget(0.1, 0.0)).regret_bound == 0.0
     p = calibrate(4, horizon=100, budget=Budget(0.1, DELTA), batch=100)
-    assert guarantee(4, p, budget=DELTA).epsilon == 0.0
+    assert guarantee(p, budget=DELTA).epsilon == 0.0
     # Unless asked for, a single batch is no answer to a small budget.
     p = calibrate(10, horizon=100, budget=Budget(1e-5, DELTA), switches=1)
-    assert p.batch < 100
+    assert p.mechanism.batch < 100
     assert p.noise_dominates
 
 
@@ -162,65 +162,65 @@ def test_infeasible_budgets_name_the_smallest_epsilon():
     smallest = float(re.search(r"reach is ([0-9.e+-]+)", str(caught.value)).group(1))
     assert smallest > 10.0
     p = calibrate(10, horizon=10**4, budget=Budget(1.001 * smallest, DELTA), **fixed)
-    assert p.learning_rate == 0.5
+    assert p.mechanism.learning_rate == 0.5
 
 
 def test_caps():
     budget = Budget(1.0, DELTA)
     p = calibrate(10, horizon=10**4, budget=budget, switches=2, max_resamples=100)
-    assert p.max_resamples == 100
-    assert p.regret_bound is None
-    assert (math.ceil(10**4 / p.batch) - 1) * p.forced_switch <= 50.001
-    result = guarantee(10, p, budget=budget)
+    assert p.mechanism.cap == 100
+    assert p.forecast.regret_bound is None
+    assert (math.ceil(10**4 / p.mechanism.batch) - 1) * p.mechanism.forced <= 50.001
+    result = guarantee(p, budget=budget)
     result.require(budget)
     assert result.regret_bound is None
     assert result.details["regret bound until the cap"] == pytest.approx(
-        sum(p.regret_terms.values())
+        sum(regret(p)[1].values())
     )
     loose = calibrate(10, horizon=10**4, budget=budget, switches=2, max_resamples=10**4)
     free = calibrate(10, horizon=10**4, budget=budget, switches=2)
-    assert loose.regret_bound == free.regret_bound
+    assert loose.forecast.regret_bound == free.forecast.regret_bound
     none = calibrate(10, horizon=10**4, budget=budget, switches=2, max_resamples=0)
-    assert guarantee(10, none, budget=budget).epsilon == 0.0
+    assert guarantee(none, budget=budget).epsilon == 0.0
 
 
 def test_a_cap_lowers_p_as_far_as_it_may():
     arguments = {"horizon": 10**9, "budget": Budget(1.0, DELTA), "switches": 5, "batch": 1}
     p = calibrate(10, **arguments, max_resamples=100)
-    assert p.forced_switch * (10**9 - 1) <= 50.001
+    assert p.mechanism.forced * (10**9 - 1) <= 50.001
     p = calibrate(10, **{**arguments, "horizon": 10**12}, max_resamples=100)
-    assert p.forced_switch == 1e-9
+    assert p.mechanism.forced == 1e-9
     # Whatever p is, an endless stream uses every cap up: the one without is taken.
     arguments = {"horizon": None, "budget": Budget(1.0, DELTA), "share_rate": 0.01}
     p, free = (calibrate(10, **arguments, max_resamples=cap) for cap in (100, None))
-    assert p.forced_switch > 0.01
-    assert sum(p.regret_terms.values()) <= sum(free.regret_terms.values()) * (1 + 1e-9)
+    assert p.mechanism.forced > 0.01
+    assert sum(regret(p)[1].values()) <= sum(regret(free)[1].values()) * (1 + 1e-9)
 
 
 def test_an_endless_stream_without_privacy_need_not_forget():
     p = calibrate(3, horizon=None, budget=None, share_rate=0.0)
-    assert p.share_rate == 0.0
-    assert p.regret_terms == {"prior, a round": 0.0, "learning, a round": 0.125}
-    assert guarantee(3, p).regret_bound is None
+    assert p.mechanism.share_rate == 0.0
+    assert regret(p)[1] == {"prior, a round": 0.0, "learning, a round": 0.125}
+    assert guarantee(p).regret_bound is None
 
 
 def test_switches_beyond_the_stream_mean_all_rounds():
     few = calibrate(3, horizon=20, budget=Budget(1.0, DELTA), switches=19)
     many = calibrate(3, horizon=20, budget=Budget(1.0, DELTA), switches=10**6)
-    assert many.switches == 10**6
-    assert many.regret_bound == few.regret_bound
+    assert many.tuning.switches == 10**6
+    assert many.forecast.regret_bound == few.forecast.regret_bound
 
 
 def test_guarantee_trusts_no_derived_field():
     budget = Budget(1.0, DELTA)
     p = calibrate(10, horizon=1000, budget=budget, switches=2)
     forged = dataclasses.replace(p, regret_bound=1.0, regret_terms={"prior": 1.0})
-    assert guarantee(10, forged, budget=budget) == guarantee(10, p, budget=budget)
-    assert guarantee(10, p).delta == 1.0 / 10**4
-    seeded = guarantee(10, p, budget=budget, seeded=True)
+    assert guarantee(forged, budget=budget) == guarantee(p, budget=budget)
+    assert guarantee(p).delta == 1.0 / 10**4
+    seeded = guarantee(p, budget=budget, seeded=True)
     assert not seeded.certified
     with pytest.raises(ValueError, match="experts"):
-        guarantee(9, p, budget=budget)
+        guarantee(p, budget=budget)
 
 
 @pytest.mark.parametrize(
@@ -253,17 +253,17 @@ def test_bounds_in_reach(work, experts, horizon, switches, epsilon, delta, bound
     budget = Budget(epsilon, delta)
     p, done = work(lambda: calibrate(experts, horizon=horizon, budget=budget, switches=switches))
     assert done < 2 * MOST_WORK  # 6.4 million
-    assert p.regret_bound <= 1.02 * bound
-    guarantee(experts, p, budget=budget).require(budget)
+    assert p.forecast.regret_bound <= 1.02 * bound
+    guarantee(p, budget=budget).require(budget)
 
 
 def test_a_prior_that_forgets_at_once_meets_every_budget():
     p = calibrate(2, horizon=10**5, budget=Budget(1e-3, DELTA), switches=5)
-    assert p.share_rate == 0.5
-    assert guarantee(2, p, budget=DELTA).epsilon < 1e-12
+    assert p.mechanism.share_rate == 0.5
+    assert guarantee(p, budget=DELTA).epsilon < 1e-12
     p = calibrate(10, horizon=1000, budget=Budget(0.1, DELTA), switches=5, learning_rate=0.5)
-    guarantee(10, p, budget=Budget(0.1, DELTA)).require(Budget(0.1, DELTA))
-    assert p.learning_rate == 0.5
+    guarantee(p, budget=Budget(0.1, DELTA)).require(Budget(0.1, DELTA))
+    assert p.mechanism.learning_rate == 0.5
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ def test_hard_requests_take_little_work(work, experts, epsilon, delta, arguments
     p, done = work(request)
     assert done < 4 * MOST_WORK  # 8.3 million
     if feasible:
-        guarantee(experts, p, budget=budget).require(budget)
+        guarantee(p, budget=budget).require(budget)
 
 
 def test_the_smallest_epsilon_is_that_of_the_whole_grid():

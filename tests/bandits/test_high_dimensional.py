@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare, norm
 from tests.plans import arms as arms_of
+from tests.plans import changed
 
 import dpoco
 from dpoco.bandits import HighDimensionalBandit
@@ -156,8 +157,8 @@ def first_vertices(scale, repetitions):
     base = make(2, LpBall(2, 1.0), 2, dpoco.Budget(6.0, 1e-3), forced_rounds=0, batch=1,
                 arm_learner="polyhedral")  # fmt: skip
     p = base.plan
-    own = dataclasses.replace(p.arm, scale=scale * p.arm.scale)
-    p = dataclasses.replace(p, arm=own)
+    parts = p.mechanism.parts
+    p = changed(p, parts=tuple(dataclasses.replace(one, scale=scale * one.scale) for one in parts))
     source, counts = Source.seeded(5), np.zeros((2, 4))
     x = np.array([[1.0, 0.3]])
     points = 0.5 * vertices_of(LpBall(2, 1.0))
@@ -175,7 +176,7 @@ def first_vertices(scale, repetitions):
         learner.run(x, np.array([[0.9, 0.0]]))
         for arm in range(2):
             counts[arm, np.argmin(np.abs(points - learner.coefficients[arm]).sum(axis=1))] += 1
-    return base.plan, counts
+    return arms_of(base.plan), counts
 
 
 def test_the_law_of_a_selection_through_an_arm():
@@ -193,6 +194,7 @@ def test_the_law_of_a_selection_through_an_arm():
 def test_the_law_of_a_noisy_sum_through_an_arm():
     p = make(2, LpBall(1, 1.0), 2, dpoco.Budget(3.0, 1e-3), forced_rounds=0, arm_learner="tree")
     p, n, source = p.plan, 800, Source.seeded(6)
+    scale = p.mechanism.parts[0].scale
     up = np.zeros(2)
     for _ in range(n):
         learner = HighDimensionalBandit(
@@ -208,9 +210,9 @@ def test_the_law_of_a_noisy_sum_through_an_arm():
         learner.run([[1.0]], [[1.0, 0.0]])
         up += learner.coefficients[:, 0] > 0
     # The leaf is -1, so that arm 0 moves up unless noise exceeds 1; arm 1 has noise alone.
-    for count, chance in zip(up, (norm.cdf(1.0 / p.arm.noise_scale), 0.5), strict=True):
+    for count, chance in zip(up, (norm.cdf(1.0 / scale), 0.5), strict=True):
         assert abs(count - n * chance) < 5.0 * math.sqrt(n * chance * (1.0 - chance))
-    assert abs(up[0] - n * norm.cdf(4.0 / p.arm.noise_scale)) > 5.0 * math.sqrt(n / 4)
+    assert abs(up[0] - n * norm.cdf(4.0 / scale)) > 5.0 * math.sqrt(n / 4)
 
 
 def test_arms_have_noise_of_their_own():

@@ -131,7 +131,7 @@ def test_a_logistic_link_needs_no_bound_on_rewards():
     learner = bandits.HighDimensionalBandit(
         2, LpBall(3, 1.0), horizon=9, budget=None, context_bound=1.0, link="logistic"
     )
-    assert learner.plan.reward_bound == 1.0
+    assert learner.plan.tuning.reward_bound == 1.0
 
 
 def test_daily_totals_are_summed():

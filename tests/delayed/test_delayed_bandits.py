@@ -41,7 +41,7 @@ def test_the_arm_is_that_of_the_issue_and_the_record_enters_on_arrival(name, see
 def follow(name, seed):
     """Play the schedule again in Python, from the page of proofs; return drops and entries."""
     learner = BANDITS[name]()
-    quota = learner.plan.forced_rounds
+    quota = learner.plan.mechanism.forced
     forced = min(K * quota, T)
     clocks, promised, tickets, marks = [0] * K, [0] * K, {}, {}
     dropped = entered = 0
@@ -93,7 +93,7 @@ def test_forced_pulls_follow_the_promises(name):
 def test_a_burst_explores_all_arms():
     """Forced by rounds, all of them would pull the first arm."""
     learner = BANDITS["polyhedral"]()
-    quota = learner.plan.forced_rounds
+    quota = learner.plan.mechanism.forced
     tickets = [learner.decide(X[n], ticket=True)[1] for n in range(K * quota + 5)]
     forced = tickets[: K * quota]
     assert [ticket.decision for ticket in forced] == [a for a in range(K) for _ in range(quota)]
@@ -109,7 +109,7 @@ def test_a_burst_explores_all_arms():
 
 def test_lost_pulls_are_made_up_for():
     learner = BANDITS["polyhedral"]()
-    quota = learner.plan.forced_rounds
+    quota = learner.plan.mechanism.forced
     tickets = [learner.decide(X[0], ticket=True)[1] for _ in range(K * quota)]
     learner.expire(tickets[2 * quota])
     assert learner.decide(X[0], ticket=True)[0] == 2  # due again
@@ -128,7 +128,7 @@ def test_lost_pulls_are_made_up_for():
 
 def test_a_late_pull_without_room_is_dropped():
     learner = BANDITS["polyhedral"]()
-    quota = learner.plan.forced_rounds
+    quota = learner.plan.mechanism.forced
     _, late = learner.decide(X[0], ticket=True)
     for n in range(quota):  # immediate feedback fills the first arm's quota
         assert learner.decide(X[n]) == 0

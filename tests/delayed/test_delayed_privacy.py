@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from tests.plans import changed, leaf
 
 import dpoco
 from dpoco.bandits import HighDimensionalBandit, LinUCB
@@ -67,11 +69,10 @@ def loud_linucb(**options):
 def loud_high_dimensional(**options):
     options = {"forced_rounds": 4, "batch": 1, **options}
     p = calibrated(HighDimensionalBandit, **options)
-    noise = "scale" if p.arm_learner == "polyhedral" else "noise_scale"
-    arm = dataclasses.replace(p.arm, **{noise: 1e13})
+    arms = tuple(dataclasses.replace(part, scale=1e13) for part in p.mechanism.parts)
     return HighDimensionalBandit(
         K, LpBall(D, 1.0), horizon=T, budget=None, source=Source.seeded(2),
-        plan=dataclasses.replace(p, arm=arm), context_bound=1.0, reward_bound=1.0
+        plan=changed(p, parts=arms), context_bound=1.0, reward_bound=1.0
     )  # fmt: skip
 
 
@@ -120,9 +121,10 @@ def test_with_equal_estimates_one_leaf_moves_and_nobody_elses_arm(name):
     make, events = LOUD[name], schedule(5, share_lost=0.1)
     arms, shown, draws, totals = play(make, events, X, R)
     learner = make()
-    bound = (
-        learner.plan.sensitivity if name.startswith("linucb") else 2.0 * learner.plan.arm.leaf_bound
-    )
+    if name.startswith("linucb"):
+        bound = learner.plan.sensitivity
+    else:
+        bound = 2.0 * leaf(SimpleNamespace(mechanism=learner.plan.mechanism.parts[0])).dual
     order = [n for event, n in events if event == "arrive"]
     other_arm = moved_most = 0
     for changed in order[::4]:

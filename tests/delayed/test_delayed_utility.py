@@ -63,8 +63,8 @@ def test_delay_costs_no_more_with_noise():
     """Bound (a) plus the drift, with noise: over means of seeded streams, well below it."""
     delay, budget = 15, dpoco.Budget(4.0, 1e-5)
     learner = PrefixHedge(N, horizon=T, budget=budget, learning_rate=0.02)
-    base = guarantee(N, learner.plan).regret_bound
-    row = learner.plan.noise_scale  # a column's scale; rows are larger by at most this factor
+    base = guarantee(learner.plan).regret_bound
+    row = learner.plan.mechanism.scale  # a column's scale; rows are larger by at most this factor
     deviation = row * math.sqrt(T)
     bound = base + 0.02 / 4.0 * (T * delay + delay * 0.02 * deviation**2)
     regrets = [

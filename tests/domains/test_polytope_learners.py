@@ -7,7 +7,7 @@ import pytest
 
 import dpoco
 from dpoco.accounting.euclidean import euclidean_problem
-from dpoco.accounting.noisy_ftrl_regret import run_of
+from dpoco.accounting.noisy_ftrl_regret import make_run
 from dpoco.domains import Polytope
 from dpoco.losses import LinearLoss, LogisticLoss
 
@@ -76,5 +76,5 @@ def test_accounting_knows_the_shape() -> None:
     noise = rng.normal(size=(4000, 3))
     gains = [xi @ (domain.minimize_linear(-xi) - domain.center) for xi in noise]
     schedule = {"horizon": 1, "batch": 1, "method": "blt", "noise_scale": 0.0}
-    run = run_of(domain, LinearLoss(gradient_bound=1.0), 1.0, **schedule)
+    run = make_run(domain, LinearLoss(gradient_bound=1.0), 1.0, **schedule)
     assert np.mean(gains) <= run.width

@@ -128,7 +128,7 @@ def test_a_range_of_rewards_is_used_whole_and_missing_ones_are_its_middle():
 
 def test_a_logistic_link_has_rewards_in_the_unit_interval():
     report = play(HighDimensionalBandit, link="logistic", domain=LpBall(D, 1.0, 4.0))
-    assert report.parameters["link"] == "logistic"
+    assert report.parameters["tuning"]["link"] == "logistic"
     assert report.best_constant["average_loss"] == pytest.approx(LABELS.mean())
     with pytest.raises(ValueError, match="logistic"):
         play(HighDimensionalBandit, link="logistic", reward_range=(0.0, 2.0))

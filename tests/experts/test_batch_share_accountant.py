@@ -173,7 +173,8 @@ def test_schedules_are_optimal():
     fixed = calibrate(
         4, horizon=300, budget=Budget(1.0, 0.0), batch=7, learning_rate=0.1, share_rate=0.2
     )
-    assert (fixed.batch, fixed.learning_rate, fixed.share_rate) == (7, 0.1, 0.2)
+    own = fixed.tuning
+    assert (own.batch, own.learning_rate, own.share_rate) == (7, 0.1, 0.2)
     wild = calibrate(4, horizon=300, budget=Budget(1.0, 0.0), learning_rate=2.0)
     assert wild.forecast.regret_bound == math.inf  # past the moments of the noise
     assert regret(wild, 300).terms == {}

@@ -61,7 +61,7 @@ def test_every_plan_keeps_to_the_budget_and_plays():
 def test_static_experts_are_for_hedge():
     plans = plans_of(10, horizon=10**5, budget=BUDGET)
     assert plans[0].name == "PrefixHedge"
-    assert plans[0].plan.regret_bound == pytest.approx(365.4, rel=0.01)
+    assert plans[0].plan.forecast.regret_bound == pytest.approx(365.4, rel=0.01)
     assert plans[0].useful
     small = plans_of(10, horizon=50, budget=dpoco.Budget(0.01, 1e-6), switches=5)
     assert not any(plan.useful for plan in small)
@@ -73,7 +73,7 @@ def test_a_gap_brings_windows_to_the_front():
     options = {"horizon": 10**5, "budget": BUDGET, "switches": 5, "adversary": "shifting"}
     assert plans_of(10, **options)[0].name == "ObliviousTracker"
     first = plans_of(10, **options, gap=0.4)[0]
-    assert (first.name, first.plan.window) == ("WindowSelector", 107)
+    assert (first.name, first.plan.tuning.window) == ("WindowSelector", 107)
     assert first.make().guarantee.regret_bound == first.guarantee.regret_bound
 
 

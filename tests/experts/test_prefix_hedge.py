@@ -43,17 +43,17 @@ class Reference:
         claim = Source.seeded(seed)._claim()
         self.noise = sum_alone(learner._mechanism, claim)
         self.grid = continual_sum.release_grid(p.mechanism.scale)
-        uniforms = np.empty(p.horizon)
+        uniforms = np.empty(p.mechanism.pushes + 1)
         _core.Source(claim["key"], claim["stream"]).fill(1, uniforms)
         self.uniforms = uniforms
 
     def play(self, losses):
         """Return decisions (T,) and weights (T, N) for losses in [0, 1]."""
-        n = self.p.experts
+        n = self.p.mechanism.summand.experts
         total, decisions, weights = np.zeros(n), [], []
         released = total
         for t, row in enumerate(losses):
-            scores = np.exp(-self.p.learning_rate * (released - released.min()))
+            scores = np.exp(-self.p.tuning.learning_rate * (released - released.min()))
             weights.append(scores / scores.sum())
             decisions.append(int(np.searchsorted(np.cumsum(weights[-1]), self.uniforms[t])))
             if t + 1 < len(losses):

@@ -269,8 +269,8 @@ def test_auto_follows_what_is_used():
         dpoco.domains.LpBall(3, 2.0), dpoco.losses.LinearLoss(1.0), horizon=300, budget=BUDGET,
         participation=dpoco.Participation(6, 50, enforced=False),
     )  # fmt: skip
-    assert leader.plan.sum_method == "banded"
-    factor = continual_sum.factorisation(leader.plan.correlation, leader.plan.pushes)
+    factor = leader.plan.mechanism.factorisation
+    assert continual_sum.name_of(factor) == "banded"
     assert isinstance(factor, Banded)
     assert factor.tilt > 0.0
 

@@ -339,4 +339,4 @@ def test_the_last_block_may_be_incomplete(horizon):
     plain = dpoco.oco.NoisyFTRL(
         domain, loss, horizon=horizon, budget=BUDGET, sum_method="blt", batch=4
     )
-    assert learner.plan.regret_bound <= plain.plan.regret_bound
+    assert learner.plan.forecast.regret_bound <= plain.plan.forecast.regret_bound

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import optimize
 
+from dpoco.accounting.continual_sum import factorisation
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss, SquaredLoss
 
@@ -43,10 +44,26 @@ def decoder(method: str, n: int, blt=None) -> np.ndarray:
     lags = np.subtract.outer(np.arange(n), np.arange(n))
     if method == "toeplitz":
         return np.where(lags >= 0, square_roots(n)[np.maximum(lags, 0)], 0.0)
+    if method == "banded":
+        factor = factorisation(method, n)
+        c, levels = banded(n, factor.band, factor.windows, factor.tilt)
+        return np.tril(np.ones((n, n))) * levels @ np.linalg.inv(c)
     assert method in ("blt", "blt_normalised")
     powers = np.power.outer(1 - blt.decay, np.maximum(lags - 1, 0))
     c = np.eye(n) + np.where(lags > 0, np.tensordot(blt.weights, powers, 1), 0.0)
     return np.tril(np.ones((n, n))) * scales(method, n, c) @ np.linalg.inv(c)
+
+
+def banded(n: int, band: int, windows: int, tilt: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return columns of coefficients of (1 - x)^-0.57, cut off, and their levels."""
+    i = np.arange(1, band)
+    known = np.concatenate([[1.0], np.cumprod((i - 1 + 0.57) / i)])
+    lags = np.subtract.outer(np.arange(n), np.arange(n))
+    inside = (lags >= 0) & (lags < band)
+    c = np.where(inside, known[np.clip(lags, 0, band - 1)], 0.0)
+    weights = np.maximum(windows - np.arange(n) // band, 1.0) ** tilt
+    levels = np.linalg.norm(c, axis=0) / weights
+    return c, levels / levels.max()
 
 
 def square_roots(n: int) -> np.ndarray:

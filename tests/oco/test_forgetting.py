@@ -535,6 +535,9 @@ def test_planted_faults_of_the_choice_are_seen(fault):
 
 
 def test_long_horizons_are_planned_like_streams_without_end():
-    endless, long = (make(half_life="auto", horizon=horizon) for horizon in (None, 2 * 10**9))
+    budget = dpoco.Budget(1.0, 1e-10)
+    endless, long = (
+        make(half_life="auto", horizon=horizon, budget=budget) for horizon in (None, 2 * 10**9)
+    )
     lives = [[view.half_life for view in own._forgetting.views] for own in (endless, long)]
     assert lives[0] == lives[1]

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from tests.plans import changed
 
 import dpoco
 from dpoco.accounting.pools import pool_guarantee
@@ -172,18 +173,20 @@ def test_statements_of_pools_are_read_again(keys, noise):
 
 
 def planted(make, **functions):
-    """Build a learner whose accountant has other functions."""
+    """Build a learner that certifies, or whose accountant has, other functions."""
     kind = type(make())
-    accountant = SimpleNamespace(**{**vars(kind._accountant), **functions})
-    liar = type(kind.__name__, (kind,), {"_accountant": accountant, "__doc__": kind.__doc__})
+    body = {"__doc__": kind.__doc__, **functions}
+    if make is statistics:
+        accountant = SimpleNamespace(**{**vars(kind._accountant), **functions})
+        body = {"__doc__": kind.__doc__, "_accountant": accountant}
+    liar = type(kind.__name__, (kind,), body)
     problem = {"domain": BALL, "loss": make().loss, "budget": BUDGET}
     counts = {"horizon": 100} if make is ftrl else {"records": 50}
     return liar(**problem, **counts, plan=make().plan)
 
 
-@pytest.mark.parametrize("make", [ftrl, statistics])
-def test_a_guarantee_of_another_mechanism_is_no_guarantee_of_the_engine(make):
-    honest = type(make())._accountant
+def test_a_guarantee_of_another_mechanism_is_no_guarantee_of_the_engine():
+    make, honest = statistics, type(statistics())._accountant
 
     def louder(*problem):
         mechanism = honest.mechanism_of(*problem)
@@ -198,6 +201,24 @@ def test_a_guarantee_of_another_mechanism_is_no_guarantee_of_the_engine(make):
     with pytest.raises(BudgetExceeded, match="another mechanism"):
         planted(make, guarantee=bare)
     assert planted(make).guarantee == make().guarantee
+
+
+def test_a_guarantee_of_another_plan_is_no_guarantee_of_the_engine():
+    honest = type(ftrl())._certify
+
+    def quieter(self, plan, seeded=False):
+        louder = changed(plan, scale=plan.mechanism.scale / 0.8)
+        return honest(self, louder, seeded)
+
+    with pytest.raises(BudgetExceeded, match="another mechanism"):
+        planted(ftrl, _certify=quieter)
+
+    def bare(self, plan, seeded=False):
+        return replace(honest(self, plan, seeded), description=None)
+
+    with pytest.raises(BudgetExceeded, match="another mechanism"):
+        planted(ftrl, _certify=bare)
+    assert planted(ftrl).guarantee == ftrl().guarantee
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
