@@ -264,8 +264,8 @@ def test_averages_are_over_rows_that_count(run, place, share, column):
     assert f"over the {known.sum()} of {ROWS} rounds" in compared.out
     fit = ("--learner", "sufficient-statistics", "--loss", "squared", "--range", "alarm=0:1")
     fitted, whole = (run("run", f"{name}.csv", *common[:-2], *fit) for name in ("gaps", "short"))
-    zero = [one.report["best_constant"]["average_loss"] for one in (fitted, whole)]
-    assert zero[0] == zero[1]
+    constant = [one.report["best_constant"]["average_loss"] for one in (fitted, whole)]
+    assert constant[0] == constant[1]
     assert f"over the {known.sum()} of {ROWS} rounds" in fitted.out
 
 

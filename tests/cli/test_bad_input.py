@@ -186,7 +186,7 @@ CASES = [  # command lines, and what is said
     ("run --set switches=2 --learner comw", "nor option of comw"),
     ("run --learner prefix-hedge --label y", "takes losses"),
     ("run --learner prefix-hedge shuttle", "pollsters"),
-    ("plan nosuch", "it is one of: auto, experts, tree-frank-wolfe"),
+    ("plan nosuch", "it is one of: auto, experts, statistics, tree-frank-wolfe"),
     ("plan ctrl --horizon 0 --dimension 2", ""),
     ("plan ctrl --horizon 10 --dimension 0", ""),
     ("plan ctrl --horizon 10 --dimension 2 --epsilon -1", ""),

@@ -80,12 +80,14 @@ def test_any_option_of_the_constructor_reaches_the_learner(table, tmp_path, answ
         "numerics": "lattice",
         "batch": "3",
     }
-    found = {name: report.parameters[name] for name in ("step_size", "numerics", "batch")}
-    assert found == {"step_size": 0.25, "numerics": "lattice", "batch": 3}
+    plan = report.parameters
+    assert plan["tuning"]["step_size"] == 0.25
+    assert plan["mechanism"]["grid"] > 0.0  # a lattice
+    assert plan["mechanism"]["batch"] == 3
     # Without its usual step.
     given = ("--loss", "squared", "--range", "alarm=0:1", "--set", "statistics=quadratic")
     report = RunReport.from_dict(answer("run", *FILE, *QUICK, "--learner", "noisy-ftrl", *given))
-    assert report.parameters["step_size"] is None
+    assert report.parameters["tuning"]["step_size"] is None
 
 
 def test_a_file_on_the_command_line_wins_over_that_of_a_configuration(table, invoke, report_of):

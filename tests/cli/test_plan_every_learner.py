@@ -29,7 +29,7 @@ def test_every_learner_has_a_plan(name, answer):
     guarantee = Guarantee.from_dict(report["guarantee"])
     assert guarantee.epsilon <= 1.0 + 1e-9
     regret = report["regret"]
-    if learner_named(name).plays == "batch":
+    if learner_named(name).plays == "batch" or name == "residual-phases":  # of it nothing is proved
         assert regret["kind"] is None
     else:
         assert regret["kind"] in ("proven", "predicted")
@@ -102,8 +102,8 @@ def test_every_option_of_the_constructor_is_one_of_the_plan(name):
 def test_an_option_of_the_constructor_reaches_the_plan(invoke, answer):
     given = ("--statistics", "gradient", "--step-size", "0.25", "--batch", "3")
     found = answer("plan", "noisy-ftrl", *options("noisy-ftrl"), *given)
-    assert found["problem"]["step_size"] == found["parameters"]["step_size"] == 0.25
-    assert found["parameters"]["batch"] == 3
+    assert found["problem"]["step_size"] == found["parameters"]["tuning"]["step_size"] == 0.25
+    assert found["parameters"]["mechanism"]["batch"] == 3
     predicted = invoke(
         "plan", "noisy-ftrl", *options("noisy-ftrl"), "--step-size", "predicted", "--json"
     )

@@ -107,8 +107,8 @@ def test_geometries_declare_bounds_that_clip_nothing_further(table, invoke, p, r
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (["--set", "sum-method=tree"], {"sum_method": "tree"}),
-        (["--set", "noise=generalized_gaussian"], {"noise": "generalized_gaussian"}),
+        (["--set", "sum-method=tree"], {"factorisation": "tree"}),
+        (["--set", "sum-method=blt"], {"factorisation": "blt"}),
         (
             ["--set", "step-scale=2", "--set", "batch=4"],
             {"step_scale": 2.0, "batch": 4, "pushes": 100},
@@ -120,8 +120,10 @@ def test_geometries_declare_bounds_that_clip_nothing_further(table, invoke, p, r
 def test_options_reach_the_learner(table, invoke, options, expected, report_of):
     named = ("--learner", "tree-frank-wolfe", *options)
     invoke("run", *FILE, *named, "--set", "repeats=1", "--set", "seed=1", "--set", "figure=false")
-    parameters = report_of()["parameters"]
-    assert {name: parameters[name] for name in expected} == expected
+    plan = report_of()["parameters"]
+    own = {"factorisation": plan["mechanism"].pop("factorisation")["kind"]}
+    found = plan["tuning"] | plan["mechanism"] | own
+    assert {name: found[name] for name in expected} == expected
 
 
 def test_budget_radius_and_bound_reach_the_learner(table, invoke, report_of):
@@ -172,7 +174,7 @@ def test_shuttle_is_the_default(tmp_path, answer):
         pytest.skip("the river that bundles the stream needs Python 3.11")
     record = answer("run", "--set", "seed=1", "--out", tmp_path)
     assert record["stream"]["name"] == "shuttle"
-    assert record["parameters"]["horizon"] == 49_097
+    assert record["parameters"]["tuning"]["horizon"] == 49_097
     assert record["settings"]["repeats"] == 10
     assert record["summary"]["private"]["average_losses"]["median"] <= 0.038
 
@@ -243,12 +245,12 @@ def test_a_stream_without_an_end(table, invoke):
     invoke(*common, "--horizon", "unknown", "--set", "seed=1")
     first = dpoco.load("state")
     assert first.horizon == 10**12
-    assert first.plan.batch < 100  # it has learned: its first decision is not for ever
+    assert first.plan.mechanism.batch < 100  # it has learned: its first decision is not for ever
     assert np.any(first.last_decision != 0.0)
     invoke(*common, "--resume")
     assert dpoco.load("state").round == 800
     invoke(*common[:-1], "tree", "--horizon", "unknown", "--learner", "tree-frank-wolfe")
-    assert dpoco.load("tree").plan.batch == 1000  # and not a thousandth of 10^12
+    assert dpoco.load("tree").plan.mechanism.batch == 1000  # and not a thousandth of 10^12
 
 
 def test_a_run_under_a_key_leaves_nothing_readable(table, invoke, monkeypatch, refused):

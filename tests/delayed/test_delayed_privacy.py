@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tests.plans import changed, leaf
+from tests import plans
 
 import dpoco
 from dpoco.bandits import HighDimensionalBandit, LinUCB
@@ -72,7 +72,7 @@ def loud_high_dimensional(**options):
     arms = tuple(dataclasses.replace(part, scale=1e13) for part in p.mechanism.parts)
     return HighDimensionalBandit(
         K, LpBall(D, 1.0), horizon=T, budget=None, source=Source.seeded(2),
-        plan=changed(p, parts=arms), context_bound=1.0, reward_bound=1.0
+        plan=plans.changed(p, parts=arms), context_bound=1.0, reward_bound=1.0
     )  # fmt: skip
 
 
@@ -124,7 +124,7 @@ def test_with_equal_estimates_one_leaf_moves_and_nobody_elses_arm(name):
     if name.startswith("linucb"):
         bound = learner.plan.sensitivity
     else:
-        bound = 2.0 * leaf(SimpleNamespace(mechanism=learner.plan.mechanism.parts[0])).dual
+        bound = 2.0 * plans.leaf(SimpleNamespace(mechanism=learner.plan.mechanism.parts[0])).dual
     order = [n for event, n in events if event == "arrive"]
     other_arm = moved_most = 0
     for changed in order[::4]:

@@ -37,6 +37,7 @@ from dpoco.accounting import plan as plan
 from dpoco.accounting import polyhedral_frank_wolfe as polyhedral_frank_wolfe
 from dpoco.accounting import pools as pools
 from dpoco.accounting import prefix_hedge as prefix_hedge
+from dpoco.accounting import ranges as ranges
 from dpoco.accounting import rdp as rdp
 from dpoco.accounting import regret_bounds as regret_bounds
 from dpoco.accounting import release as release
