@@ -168,6 +168,9 @@ def budgets_are_kept(s: Subject) -> None:
     body = {"_accountant": accountant, "__doc__": s.kind.__doc__}
     kind = type(s.kind.__name__, (s.kind,), body)
     asked = Budget._derived(spent.epsilon_at(delta), delta)
+    loud = _build(s, plan=None, budget=Budget._derived(2.0 * asked.epsilon, delta))
+    if loud.guarantee.epsilon_at(delta) <= asked.epsilon:  # options leave nothing to a budget
+        return
     refused(
         "noise planned for twice the budget", BudgetExceeded,
         _build, s, kind, plan=None, budget=asked,
@@ -182,7 +185,9 @@ def _drop_limits(s: Subject) -> dict[str, Any]:
 @check(*EVERY)
 def no_budget_is_no_promise(s: Subject) -> None:
     """Without a budget no noise is added, and the guarantee says so."""
-    s.applies(s.first.guarantee.epsilon != 0.0)
+    own = s.first.get_params() if hasattr(s.first, "get_params") else {}
+    s.applies(s.first.guarantee.epsilon != 0.0 and own.get("budget", 1.0) is not None)
+    s.applies(own.get("forced_switch") is None)  # which states what its coins cost
     free = _build(s, budget=None, plan=None, **_drop_limits(s))
     require(not free.guarantee.private, "a learner without a budget claims to be private")
 
@@ -244,6 +249,7 @@ def reports_show_no_data(s: Subject) -> None:
 def replays_move_no_more_than_stated(s: Subject) -> None:
     """A replaced record moves what the noise hides by no more than the guarantee states."""
     s.applies(getattr(s.first, "loss", None) is None or isinstance(s.first.loss, MarginLoss))
+    s.applies(s.first.guarantee.epsilon > 0.0)  # else nothing is drawn
     if find_known_family(s.first) is None:
         # The library's own learners have a family unless they have no noise.
         s.applies(s.first.guarantee.private or learner_of(s.kind) is None)
@@ -255,7 +261,7 @@ def replays_move_no_more_than_stated(s: Subject) -> None:
         if huge:  # from far over the bounds to the other side of them, or to nothing
             for part in parts:
                 part[t] *= 1e6
-            replacements.append((t, *((0.0 if silent else -1.0) * part[t] for part in parts)))
+            replacements.append((t, *((math.nan if silent else -1.0) * part[t] for part in parts)))
         else:  # by less than the sensitivity
             replacements.append((t, parts[0][t] + 0.5))
     found = replay_audit(
@@ -286,7 +292,6 @@ _OF_DOMAIN = "engines have it from the domain that they are given"
 _ONE_SCALE = "engines with one scale for all selections, one for every record"
 _FULL = "the full batches of the engine's own rounds; constructors compare them"
 UNREAD = {
-    "second_moments.rounding": "an allowance of the proof for roundings",
     "loss_sums.width": "a consequence of losses in [0, 1], which engines clip to",
     "promised_scores.sensitivity": _PROMISE,
     "threshold_tests.sensitivity": _PROMISE,
