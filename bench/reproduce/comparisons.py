@@ -144,8 +144,7 @@ def dynamic_regret(horizon: int = ROUNDS, epsilon: float = 1.0) -> Cells:
 def comparisons() -> str:
     """Return all tables in Markdown."""
     return "\n\n".join(
-        text_table(cells, "markdown")
-        for cells in (private_regret(), lazy_regret(), dynamic_regret())
+        text_table(cells) for cells in (private_regret(), lazy_regret(), dynamic_regret())
     )
 
 

@@ -141,7 +141,7 @@ def parameters(dimension, horizon):
 def made(source, dimension=100, horizon=10_000, half=False):
     own = parameters(dimension, horizon)
     if half:
-        own = replace(own, noise_scale=0.5 * own.noise_scale)
+        own = replace(own, mechanism=replace(own.mechanism, scale=0.5 * own.mechanism.scale))
     return NoisyFTRL(
         LpBall(dimension, 2.0), LinearLoss(1.0), horizon=horizon, budget=None, plan=own,
         source=source,

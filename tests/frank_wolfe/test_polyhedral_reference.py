@@ -150,6 +150,8 @@ def test_frequencies_of_transcripts_are_those_of_the_enumeration(domain, weights
     assert statistic(want) < 1.0
     tight = learner.plan
     for factor in (0.7, 1.0 / 0.7):
-        learner._plan = replace(tight, scale=factor * tight.scale)
+        learner._plan = replace(
+            tight, mechanism=replace(tight.mechanism, scale=factor * tight.mechanism.scale)
+        )
         wrong = reference.transcripts(learner, lambda t, path: (rows[t], labels[t]))
         assert statistic(wrong) > 1.0

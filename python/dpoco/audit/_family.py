@@ -269,7 +269,8 @@ def calibrate_once(
         if changes:
             plan = first.plan
             if isinstance(plan, Plan):
-                plan = replace(plan, mechanism=replace(plan.mechanism, **changes))
+                own = "tuning" if hasattr(plan.tuning, next(iter(changes))) else "mechanism"
+                plan = replace(plan, **{own: replace(getattr(plan, own), **changes)})
             else:
                 plan = replace(plan, **changes)
             first = cls(*arguments, budget=None, plan=plan, **options)
