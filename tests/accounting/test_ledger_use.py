@@ -142,7 +142,7 @@ def test_bandits_of_emptied_rounds_are_charged_as_any_learner_of_emptied_rounds(
     ]
     for learner in learners:
         guarantee = learner.guarantee
-        assert guarantee.change == learner.plan.relation == "zero_out"
+        assert guarantee.change == learner.get_params()["relation"] == "zero_out"
         book = Ledger(Budget(1.0, 1e-6), view="others", currency="gaussian")
         entry = book.charge(guarantee, "x", same_unit=True)
         if guarantee.mu is not None:

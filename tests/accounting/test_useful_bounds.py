@@ -119,7 +119,7 @@ def gain(loss, d, radius, rounds, epsilon):
     own = float(learner.run(rows, *args).losses.mean())
     one = [value[:1] for value in args]
     still, least = (float(loss.value(u, rows[:1], *one)[0]) for u in (np.zeros(d), best))
-    return learner.plan.noise_dominates, (still - own) / (still - least)
+    return learner.plan.forecast.noise_dominates, (still - own) / (still - least)
 
 
 LOSSES = {

@@ -248,7 +248,9 @@ def test_decisions_by_exact_sums_are_caught(name, exact):
 )
 def test_no_noise_at_all_is_a_finding_and_no_warning(name):
     make, stream, neighbour, _ = cases.CASES[name]
-    silent = cases.rebuilt(make, lambda p: replace(p, mechanism=replace(p.mechanism, scale=0.0, grid=0.0)))
+    silent = cases.rebuilt(
+        make, lambda p: replace(p, mechanism=replace(p.mechanism, scale=0.0, grid=0.0))
+    )
     report = likelihood_audit(silent, stream, neighbour, 250)
     assert report.violated
     # Without noise sums are not centred, which Gaussian noise would be for.

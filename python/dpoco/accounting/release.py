@@ -249,8 +249,11 @@ def with_noise(
 ) -> GaussianSum:
     """Return a sum with the least noise that meets `budget`; without noise for None."""
     arithmetic, moved = plain_numerics(numerics, noise), plain.summand.movement(near, plain.order)
-    if moved > 0.0:
-        positive_float("sensitivity", moved)
+    if moved > 0.0 and not 1e-100 <= moved <= 1e100:
+        raise CalibrationError(
+            f"bounds are so large or small that doubles cannot hold what follows: a record moves "
+            f"a sum by {moved:.3g}, which must be in [1e-100, 1e100]"
+        )
     if budget is None:
         return plain
     wanted = numerics if noise == "gaussian" else arithmetic
