@@ -88,7 +88,8 @@ def main(arguments: list[str] | None = None) -> None:
             if name.endswith("published"):
                 printed = PAPERS[kind](domain, loss, horizon=rounds, budget=budget)
                 build = partial(build, plan=printed)
-            bounds[name] = build().plan.regret_bound / rounds
+            plan = build().plan
+            bounds[name] = getattr(plan, "forecast", plan).regret_bound / rounds
             seeded = {"repeats": 2 if options.quick else 5, "seed": 1}
             played = repeat(lambda s, b=build: b(source=s), features, labels, **seeded)
             runs[name] = list(played.values())

@@ -16,7 +16,7 @@ PAGES = Path(__file__).parents[2] / "docs"
 @pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 def test_the_programs_of_the_guide_run(tmp_path, monkeypatch, capsys):
     programs = re.findall(r"```python\n(.*?)```", (PAGES / "journal.md").read_text(), re.DOTALL)
-    assert len(programs) == 7
+    assert len(programs) == 8
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     for number, program in enumerate(programs):
