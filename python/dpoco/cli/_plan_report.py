@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import SimpleNamespace
@@ -457,7 +457,7 @@ def print_plan(report: dict[str, Any], guarantee: Guarantee) -> None:
     if (memory := _memory(**report["memory"])) is not None:
         shown.add_row("memory", memory)
     skipped = ("kind", "version", "regret_terms", "regret_bound", "noise_scale", "learner")
-    for name, value in report["parameters"].items():
+    for name, value in _numbers(report["parameters"]):
         if name in skipped:
             continue
         shown.add_row(name, f"{value:.6g}" if isinstance(value, float) else str(value))
@@ -466,3 +466,13 @@ def print_plan(report: dict[str, Any], guarantee: Guarantee) -> None:
         say(f"note: {note}")
     say()
     say(str(guarantee))
+
+
+def _numbers(record: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the plain values of a plan and of its parts, by name."""
+    for name, value in record.items():
+        if isinstance(value, dict):
+            yield name, value.get("kind", "")
+            yield from _numbers(value)
+        elif not isinstance(value, list) and name not in ("kind", "version"):
+            yield name, value
