@@ -10,7 +10,7 @@ from measurement import Row, compare, rate
 from numpy.typing import NDArray
 
 import dpoco
-from dpoco.accounting.linucb import calibrate, confidence_of
+from dpoco.accounting.linucb import calibrate, find_confidence
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -24,8 +24,8 @@ class LinUCB:
 
     def __init__(self, arms: int, dimension: int) -> None:
         p = calibrate(arms, dimension, horizon=HORIZON, budget=None)
-        self._width = confidence_of(p)
-        self._inverse = np.array([np.eye(dimension) / p.regularization] * arms)
+        self._width = find_confidence(p.mechanism, p.tuning)
+        self._inverse = np.array([np.eye(dimension) / p.tuning.regularization] * arms)
         self._coefficients = np.zeros((arms, dimension))
         self._sums = np.zeros((arms, dimension))
         self._round = 0

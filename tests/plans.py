@@ -6,6 +6,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+from dpoco.accounting import linucb
 from dpoco.accounting.high_dimensional_bandit import arm_batch, fixed_options
 from dpoco.accounting.leaf_bounds import LeafBounds
 from dpoco.privacy.mechanisms.bounds import ClippedVector, GlmGradient
@@ -39,3 +40,17 @@ def arms(plan: Any) -> SimpleNamespace:
     arm = SimpleNamespace(batch=arm_batch(part), **own)
     arm.noise_scale_at = lambda k: part.scale * k**-part.exponent
     return SimpleNamespace(**fixed_options(plan), arm=arm)
+
+
+def linear_arms(plan: Any) -> SimpleNamespace:
+    """Return the numbers that a plan of LinUCB settles, and those of its noise."""
+    total, own = plan.mechanism, plan.tuning
+    return SimpleNamespace(
+        **linucb.fix_options(plan),
+        noise_scale=total.scale,
+        pushes=max(total.pushes, 1),
+        noise_margin=linucb.find_confidence(total, own).margin,
+        confidence=linucb.find_confidence(total, own),
+        regret_terms=linucb.bound_regret(total, own)[1],
+        **vars(plan.forecast),
+    )

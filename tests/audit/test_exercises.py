@@ -182,7 +182,8 @@ def in_batches(p):
             "laplace" if p.noise == "gaussian" and p.experts % 2 == 0 else p.noise)),
          "another law than declared"),
         (HighDimensionalBandit, StoppedClock, "clock"),
-        (LinUCB, rebuilt(LinUCB, reward_weight=lambda p: 2.0 * p.reward_weight),
+        (LinUCB, rebuilt(LinUCB, summand=lambda p: replace(
+            p.mechanism.summand, weight=2.0 * p.mechanism.summand.weight)),
          "not a function of record and action"),
         (NoisyFTRL, rebuilt(NoisyFTRL, vector_scale=lambda p: (
             p.vector_scale and 2.0 * p.vector_scale)), "not a function of record and decisions"),

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-
-from dpoco.accounting.linucb import confidence_of
+from tests.plans import linear_arms
 
 
 def clip(x, r, p):
@@ -20,11 +19,11 @@ def clip(x, r, p):
 
 
 class Reference:
-    """Plain LinUCB with `plan`' widths; `noise(n)` is added to the n-th released sums."""
+    """Plain LinUCB with the widths of `plan`; `noise(n)` is added to the n-th released sums."""
 
-    def __init__(self, parameters, *, sign=1.0):
-        p = self.p = parameters
-        self.width = confidence_of(p)
+    def __init__(self, plan, *, sign=1.0):
+        p = self.p = linear_arms(plan)
+        self.width = p.confidence
         self.rho = p.regularization + self.width.margin
         self.sign = sign  # -1: the arm that looks worst
         self.matrix = np.zeros((p.arms, p.dimension, p.dimension))

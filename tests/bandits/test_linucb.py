@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import stats
+from tests.plans import linear_arms
 
 import dpoco
 from dpoco.accounting import continual_sum
@@ -67,7 +68,7 @@ def test_noise_of_the_released_statistics_has_the_declared_law(method):
         arms, d, horizon=rounds, budget=BUDGET, sum_method=method, batch=batch,
         source=Source.seeded(3), context_bound=1.0, reward_bound=1.0
     )  # fmt: skip
-    p = learner.plan
+    p = linear_arms(learner.plan)
     assert p.pushes == 7
     zeros = np.zeros((1, d)), np.zeros((1, arms))
     n = arms * d * (d + 3) // 2
@@ -99,7 +100,7 @@ def test_estimates_are_a_function_of_the_released_statistics():
         reward_bound=1.0,
     )
     learner.run(contexts, rewards)
-    p = learner.plan
+    p = linear_arms(learner.plan)
     shift = p.regularization + p.noise_margin
     rows, columns = np.triu_indices(4)
     for arm, part in enumerate(learner._engine.released().reshape(3, -1)):

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
+from tests.plans import changed, linear_arms
 
 import dpoco
 from dpoco.accounting import continual_sum, linucb
 from dpoco.accounting.gaussian import gaussian_mu, gaussian_sigma
-from dpoco.accounting.linucb import LinUCBParameters, confidence_of, guarantee, leading_term
+from dpoco.accounting.linucb import find_leading_term, guarantee
 from dpoco.bandits import LinUCB
 from dpoco.privacy.mechanisms.bounds import SecondMoments
 from dpoco.privacy.neighbours import Neighbours
@@ -37,16 +38,17 @@ def test_noise_is_the_analytic_gaussian_one(method, reach, top):
         3, 4, horizon=1001, budget=BUDGET, context_bound=reach, reward_bound=top, batch=2,
         reward_weight=math.sqrt(2.0), sum_method=method,
     )  # fmt: skip
+    total = p.mechanism
     column = continual_sum.column_norm(method, 500)
     moved = (
         math.sqrt(2.0) * (reach**2 + top**2) if top <= reach else 2.0 * math.sqrt(2.0) * reach * top
     )
     assert moved <= math.sqrt(2.0) * (reach**2 + top**2)
-    assert p.sensitivity == pytest.approx(moved, rel=1e-12)
-    assert p.noise_scale == pytest.approx(column * gaussian_sigma(BUDGET, moved), rel=1e-6)
+    assert total.summand.movement(Neighbours()) == pytest.approx(moved, rel=2e-12)
+    assert total.scale == pytest.approx(column * gaussian_sigma(BUDGET, moved), rel=1e-6)
     if top <= reach:
         printed = (reach**2 + top**2) * column / gaussian_mu(1.0, 1e-6)
-        assert p.noise_scale / math.sqrt(2.0) == pytest.approx(printed, rel=1e-6)
+        assert total.scale / math.sqrt(2.0) == pytest.approx(printed, rel=1e-6)
     g = guarantee(3, 4, p, budget=BUDGET)
     assert (g.change, g.view) == ("replace", "others")
     assert g.unit == "one user's record"
@@ -56,7 +58,7 @@ def test_noise_is_the_analytic_gaussian_one(method, reach, top):
     assert g.delta == 1e-6
     assert "All OTHER users" in str(g)
     assert dpoco.Guarantee.from_json(g.to_json()) == g
-    cheat = dataclasses.replace(p, noise_scale=0.5 * p.noise_scale)
+    cheat = changed(p, scale=0.5 * total.scale)
     assert guarantee(3, 4, cheat).mu == pytest.approx(2.0 * g.mu, rel=1e-12)
 
 
@@ -67,7 +69,7 @@ def test_an_emptied_record_moves_less():
     noise = [
         calibrate(
             2, 3, horizon=100, budget=BUDGET, reward_weight=math.sqrt(2.0), batch=1, relation=r
-        ).noise_scale
+        ).mechanism.scale
         for r in ("replace", "zero_out")
     ]
     assert noise[0] / noise[1] == pytest.approx(both[0] / both[1], rel=1e-12)
@@ -77,21 +79,22 @@ def test_extremes():
     for arms, d in ((1, 1), (3, 2)):
         p = calibrate(arms, d, horizon=1, budget=dpoco.Budget(0.1, 0.0))
         g = guarantee(arms, d, p)
-        assert (g.epsilon, g.delta, p.noise_scale) == (0.0, 0.0, 0.0)
+        assert (g.epsilon, g.delta, p.mechanism.scale) == (0.0, 0.0, 0.0)
     with pytest.raises(dpoco.CalibrationError):
         calibrate(2, 2, horizon=10, budget=dpoco.Budget(1.0, 0.0))
     none = guarantee(2, 2, calibrate(2, 2, horizon=10, budget=None))
     assert not none.private
     assert none.regret_bound is not None
-    assert calibrate(2, 2, horizon=10, budget=None).batch == 1
-    assert calibrate(1, 2, horizon=10, budget=BUDGET).regret_bound == 0.0
+    assert calibrate(2, 2, horizon=10, budget=None).mechanism.batch == 1
+    assert calibrate(1, 2, horizon=10, budget=BUDGET).forecast.regret_bound == 0.0
     # Below 1 nothing is proved of exploration: what is stated holds of any play.
     options = {"horizon": 10**6, "budget": dpoco.Budget(8.0, 1e-6), "parameter_bound": 0.5}
     tenth, whole = (calibrate(2, 2, **options, **more) for more in ({}, {"exploration": 1.0}))
-    assert (tenth.exploration, tenth.regret_terms) == (0.1, {"trivial": 10.0**6})
-    assert guarantee(2, 2, tenth).regret_bound == tenth.regret_bound == 10.0**6
-    assert whole.regret_bound < 0.5 * tenth.regret_bound
-    assert whole.noise_scale == tenth.noise_scale
+    assert tenth.tuning.exploration == 0.1
+    assert linear_arms(tenth).regret_terms == {"trivial": 10.0**6}
+    assert guarantee(2, 2, tenth).regret_bound == tenth.forecast.regret_bound == 10.0**6
+    assert whole.forecast.regret_bound < 0.5 * tenth.forecast.regret_bound
+    assert whole.mechanism == tenth.mechanism
     for bad in (
         {"failure": 1.0}, {"failure": 0.0}, {"exploration": -1.0}, {"reward_weight": math.inf},
         {"context_bound": 1e40}, {"parameter_bound": 1e-40}, {"regularization": -1.0},
@@ -104,28 +107,54 @@ def test_extremes():
 
 def test_parameters_are_for_their_sizes():
     p = calibrate(4, 5, horizon=1000, budget=BUDGET)
-    for name in ("noise_scale", "arms", "regularization", "mu", "failure"):
+    for part, name in (
+        ("mechanism", "scale"), ("tuning", "regularization"), ("tuning", "failure"),
+        ("forecast", "regret_bound"),
+    ):  # fmt: skip
+        record = p.to_dict()
+        record[part] = {**record[part], name: -1.0}
         with pytest.raises(dpoco.StateError):
-            LinUCBParameters.from_dict({**p.to_dict(), name: -1})
-    with pytest.raises(ValueError, match="parameters are for 4 arms"):
+            LinUCB._read_plan(record)
+    with pytest.raises(ValueError, match="the plan is for 4 arms"):
         guarantee(3, 5, p)
+    summand = p.mechanism.summand
+    for wrong in (
+        changed(p, pushes=p.mechanism.pushes - 1),
+        changed(p, summand=replace(summand, rounding=1.0)),
+        changed(p, summand=replace(summand, features_l2=0.5)),
+        replace(p, tuning=replace(p.tuning, horizon=10**6)),
+    ):
+        with pytest.raises(ValueError, match="not those of LinUCB"):
+            guarantee(4, 5, wrong)
+    for wrong in ({"failure": 1.0}, {"reward_noise": 1e40}, {"parameter_bound": 1e-40}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            replace(p.tuning, **wrong)
+    with pytest.raises(ValueError, match="context_bound"):
+        guarantee(4, 5, changed(p, summand=replace(summand, features=1e31, label=1e30)))
+    other = dpoco.experts.PrefixHedge(4, horizon=9, budget=None).plan
+    with pytest.raises(TypeError, match="LinUCB"):
+        LinUCB(4, 5, horizon=1000, budget=None, plan=other, context_bound=1.0, reward_bound=1.0)
 
 
 def test_calibration_prefers_batches_that_cost_nothing():
     p = calibrate(3, 10, horizon=100_000, budget=BUDGET)
-    q = p.context_bound**2 / p.regularization
-    assert p.batch >= 8
-    assert (p.batch - 1) * q <= 0.1
+    q = 1.0 / p.tuning.regularization
+    assert p.mechanism.batch >= 8
+    assert (p.mechanism.batch - 1) * q <= 0.1
     single = calibrate(3, 10, horizon=100_000, budget=BUDGET, batch=1)
-    assert p.noise_margin < single.noise_margin
-    assert p.noise_margin == p.regularization
-    assert leading_term(p) < leading_term(single)
+    own = linear_arms(p)
+    assert own.noise_margin < linear_arms(single).noise_margin
+    assert own.noise_margin == own.regularization
+    assert find_leading_term(p.mechanism, p.tuning) < find_leading_term(
+        single.mechanism, single.tuning
+    )
 
 
 def test_scales_of_rewards_do_not_matter():
     # Rewards in other units are the same problem: weight, noise and margin follow.
     one = calibrate(3, 4, horizon=5000, budget=BUDGET, parameter_bound=1.0)
     cents = calibrate(3, 4, horizon=5000, budget=BUDGET, reward_bound=100.0, parameter_bound=100.0)
+    one, cents = linear_arms(one), linear_arms(cents)
     assert cents.reward_weight == pytest.approx(one.reward_weight / 100.0)
     assert cents.noise_scale == pytest.approx(one.noise_scale)
     assert cents.regret_bound == pytest.approx(100.0 * one.regret_bound)
@@ -136,6 +165,7 @@ def test_confidence_by_closed_form():
         2, 3, horizon=65, budget=BUDGET, batch=1, failure=0.01, regularization=50.0,
         reward_weight=1.3, reward_noise=0.4, parameter_bound=2.0, context_bound=1.5,
     )  # fmt: skip
+    p = linear_arms(p)
     tau = p.noise_scale * float(continual_sum.row_norm(p.sum_method, np.arange(1, 65), 64).max())
     grid = continual_sum.release_grid(p.noise_scale)
     u = math.sqrt(2.0 * math.log(6.0 * 64 * 2 / 0.01))
@@ -144,7 +174,7 @@ def test_confidence_by_closed_form():
     gamma = (tau / 1.3 * (math.sqrt(3.0) + u) + 0.5 * grid * math.sqrt(3.0) / 1.3) / math.sqrt(50.0)
     width = 0.4 * math.sqrt(2.0 * math.log(4 / 0.01) + 3 * math.log(1 + 20 * 2.25 / (3 * 50.0)))
     width += 2.0 * math.sqrt(50.0 + 2.0 * margin) + gamma
-    confidence = confidence_of(p)
+    confidence = p.confidence
     assert confidence.margin == pytest.approx(margin, rel=1e-12)
     assert confidence.width(20) == pytest.approx(width, rel=1e-12)
 
@@ -160,9 +190,9 @@ def test_confidence_intervals_cover(budget):
             reward_bound=1.5, regularization=None if budget else 1.0,
             source=dpoco.random.Source.seeded(seed), context_bound=1.0
         )  # fmt: skip
-        p = learner.plan
+        p = linear_arms(learner.plan)
         shift = p.regularization + p.noise_margin
-        width = confidence_of(p)
+        width = p.confidence
         rows, columns = np.triu_indices(d)
         missed = False
         for start in range(0, rounds, 50):

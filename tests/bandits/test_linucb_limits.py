@@ -59,7 +59,7 @@ def test_absurd_statistics_are_refused_not_factored_forever(value):
 def test_a_small_delta_takes_longer_batches(arms, dimension, horizon, delta):
     budget = dpoco.Budget(1.0, delta)
     p = accountant.calibrate(arms, dimension, horizon=horizon, budget=budget, numerics="float")
-    assert p.batch > 1
+    assert p.mechanism.batch > 1
     accountant.guarantee(arms, dimension, p, budget=budget).require(budget)
     with pytest.raises(dpoco.CalibrationError):
         accountant.calibrate(2, 3, horizon=100, budget=dpoco.Budget(1.0, 1e-19), numerics="float")

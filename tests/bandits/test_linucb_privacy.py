@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 
 import numpy as np
 import pytest
+from tests.plans import changed, linear_arms
 
 import dpoco
 from dpoco.bandits import LinUCB
@@ -42,8 +42,9 @@ def test_no_replaced_record_moves_the_statistics_further_than_declared(reach, to
         2, 3, horizon=9, budget=BUDGET, context_bound=reach, reward_bound=top,
         reward_weight=weight, batch=1,
     )  # fmt: skip
-    declared = learner.plan.sensitivity
-    assert declared == sensitivity(reach, top, weight)
+    declared = sensitivity(reach, top, weight)
+    moved = learner.plan.mechanism.summand.movement(Neighbours())
+    assert declared < moved <= declared * (1.0 + 2e-12)
     emptied = sensitivity(reach, top, weight, "zero_out")
     rng = np.random.default_rng(1)
     engine, found, found_empty = learner._engine, 0.0, 0.0
@@ -81,7 +82,7 @@ def make(**options):
 
 def test_with_equal_releases_only_the_own_action_and_one_summand_differ():
     # Noise so large that releases are rounded to a grid no record can be seen on.
-    loud = dataclasses.replace(make().plan, noise_scale=1e9)
+    loud = changed(make().plan, scale=1e9)
 
     def run(contexts, rewards):
         learner = make(plan=loud, budget=None)
@@ -104,7 +105,7 @@ def test_with_equal_releases_only_the_own_action_and_one_summand_differ():
             changed_arm += other[index][1] != base[index][1]
             same_arm += other[index][1] == base[index][1]
             largest = max(largest, float(np.linalg.norm(sums - total)))
-    declared = loud.sensitivity
+    declared = loud.mechanism.summand.movement(Neighbours())
     assert largest <= declared * (1.0 + 1e-9)
     assert largest > 0.5 * declared
     assert changed_arm > 3  # the case of two arms is really there
@@ -115,18 +116,17 @@ def test_one_release_separates_the_worst_neighbours_by_exactly_mu():
     learner = LinUCB(
         1, 2, horizon=2, budget=BUDGET, numerics="float", context_bound=1.0, reward_bound=1.0
     )
-    p = learner.plan
-    assert p.column_norm == 1.0
+    p, total = linear_arms(learner.plan), learner.plan.mechanism
+    assert total.factorisation.column(1) == 1.0
     cosine = 0.5 * (p.reward_weight * p.reward_bound / p.context_bound) ** 2
     one = learner._engine.leaf(0, np.array([1.0, 0.0]), 1.0)
     other = learner._engine.leaf(0, np.array([-cosine, math.sqrt(1.0 - cosine**2)]), 1.0)
     distance = np.linalg.norm(one - other) / p.noise_scale
     assert distance == pytest.approx(learner.guarantee.mu, rel=1e-9)
     assert distance <= learner.guarantee.mu
-    cheat = dataclasses.replace(p, sensitivity=0.5 * p.sensitivity, mu=0.5 * p.mu)
     with pytest.raises(dpoco.BudgetExceeded):
         LinUCB(
             1, 2, horizon=2, budget=BUDGET,
-            plan=dataclasses.replace(cheat, noise_scale=0.99 * p.noise_scale),
-                context_bound=1.0, reward_bound=1.0
+            plan=changed(learner.plan, scale=0.99 * p.noise_scale),
+            context_bound=1.0, reward_bound=1.0
         )  # fmt: skip

@@ -40,7 +40,7 @@ def test_it_beats_uniform_play_and_slows_down(seed):
         assert quarters[3] < 0.3 * quarters[0]
         assert own[-1] < LinUCB(
             ARMS, D, horizon=T, budget=budget, reward_bound=1.1, reward_noise=0.1, context_bound=1.0
-        ).plan.regret_bound  # fmt: skip
+        ).plan.forecast.regret_bound  # fmt: skip
     assert regret(world)[-1] < 0.01 * uniform(world)[-1]
 
 
@@ -57,7 +57,7 @@ def test_the_bound_is_not_vacuous_and_holds():
         2, 2, horizon=200_000, budget=budget, reward_bound=1.1, reward_noise=0.1,
         exploration=1.0, source=Source.seeded(3), context_bound=1.0
     )  # fmt: skip
-    bound = learner.plan.regret_bound
+    bound = learner.plan.forecast.regret_bound
     assert bound < 0.5 * 2.0 * 200_000
     own = learner.run(world.contexts, world.rewards).pseudo_regret(world.means)[-1]
     assert own < bound
@@ -101,4 +101,4 @@ def test_the_warning_is_for_what_measured_like_random_play(
 ):
     budget = dpoco.Budget(epsilon, delta)
     p = accountant.calibrate(arms, d, horizon=rounds, budget=budget, context_bound=length)
-    assert p.noise_dominates == (share > 0.95)
+    assert p.forecast.noise_dominates == (share > 0.95)

@@ -62,7 +62,7 @@ def loud_linucb(**options):
     p = calibrated(LinUCB, numerics="float", **options)  # sums are compared digit by digit
     return LinUCB(
         K, D, horizon=T, budget=None, source=Source.seeded(2), numerics="float",
-        plan=dataclasses.replace(p, noise_scale=1e13), context_bound=1.0, reward_bound=1.0
+        plan=plans.changed(p, scale=1e13), context_bound=1.0, reward_bound=1.0
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 from tests.descriptions import unchecked
+from tests.plans import linear_arms
 
 import dpoco
 from dpoco import _core
@@ -309,7 +310,7 @@ def test_joint_views_and_batches():
         context_bound=1.0,
         reward_bound=1.0,
     )
-    p = bandit.plan
+    p = linear_arms(bandit.plan)
     assert p.pushes == 15
     rows = row_norm(NAME, np.arange(1, 16), 15)
     plain = dpoco.bandits.LinUCB(
@@ -323,7 +324,7 @@ def test_joint_views_and_batches():
         reward_bound=1.0,
     )
     assert rows.max() < continual_sum.worst_row_norm("blt", 15)
-    assert p.noise_margin < plain.plan.noise_margin
+    assert p.noise_margin < linear_arms(plain.plan).noise_margin
     again = bandit.guarantee.for_person(3, 16)
     assert bandit.guarantee.epsilon < again.epsilon < plain.guarantee.for_person(3, 1).epsilon
 

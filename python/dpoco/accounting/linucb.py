@@ -33,13 +33,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any
 
+from dpoco._validation import choice, positive_float, positive_int, real_float
 from dpoco.accounting import continual_sum, release
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.lattice import NUMERICS
-from dpoco.accounting.parameters import at_least, one_of
+from dpoco.accounting.plan import Plan
 from dpoco.accounting.regret_bounds import stated_regret
 from dpoco.accounting.statement import stated_delta
 from dpoco.accounting.truncation import charged_gaussian_mu
@@ -47,121 +47,83 @@ from dpoco.errors import CalibrationError
 from dpoco.privacy.mechanisms.bounds import SecondMoments
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import CHANGES, Neighbours
+from dpoco.privacy.records import Description, limits
 
-__all__ = ["LinUCBParameters", "calibrate", "guarantee", "mechanism_of"]
+__all__ = ["LinUCBForecast", "LinUCBPlan", "LinUCBTuning", "calibrate", "guarantee"]
 
 # Factor on the proven widths: earned more in all worlds of docs/bandits.md and on both bundled
 # streams. A bound on regret needs 1.
 EXPLORATION = 0.1
-# Bounds whose squares and ratios stay far from over- and underflow.
-_UNITS = (1e-30, 1e30)
 
 
-@dataclass(frozen=True, kw_only=True)
-class LinUCBParameters(release.SumParameters):
-    """Parameters of LinUCB on noisy statistics.
+def check_unit(name: str, value: Any) -> float:
+    """Return a bound whose squares and ratios stay far from over- and underflow, or raise."""
+    found = real_float(name, value)
+    if not 1e-30 <= found <= 1e30:
+        raise ValueError(f"{name} must be in [1e-30, 1e30]; got {found!r}")
+    return found
 
-    The value carries no claim of its own: `dpoco.accounting.linucb.guarantee` recomputes every
-    privacy and regret quantity from the noise scale, the sum, the sizes and the bounds.
+
+@dataclass(frozen=True)
+class LinUCBTuning(Description):
+    """What is made of the noisy statistics.
 
     Attributes
     ----------
-    arms, dimension, horizon : int
-        K, d and T.
-    batch : int
-        Rounds per release of the statistics.
-    sum_method : {"blt", "blt_normalised", "banded", "tree", "toeplitz"}
-        Continual sum.
-    noise_scale : float
-        Scale sigma of one Gaussian draw; 0 means no noise.
-    reward_weight : float
-        a in the statistics (x x', a r x) (length / reward).
+    horizon : int
+        T.
     regularization : float
         rho, added to the noise margin on the diagonal (length^2).
-    context_bound, reward_bound : float
-        X and Y: contexts are clipped to l2 norm X, rewards to [-Y, Y].
     parameter_bound : float
-        S: largest l2 norm of an arm's true coefficients. Regret depends on it, privacy does not.
+        S: largest l2 norm of an arm's true coefficients.
     reward_noise : float
         R: the rewards' deviation from their mean is R-subgaussian.
     failure : float
         alpha: probability that any confidence interval is wrong.
     exploration : float
         Factor on the confidence width.
-    relation : {"replace", "zero_out"}
-        What happens to one user's record between neighbours.
-    calibration : {"tight"}
-        Exact Gaussian accounting.
-    sensitivity : float
-        Largest Frobenius norm of the change of all arms' statistics. Derived, as is all below.
-    column_norm : float
-        Factor of the continual sum on the sensitivity.
-    mu : float
-        GDP parameter; infinite without noise, 0 if nothing depends on the data.
-    regret_bound : float
-        Bound on the expected regret to the best arm of every round.
-    regret_terms : dict of str to float
-        Terms that add up to it.
-    numerics : {"float", "lattice"}
-        Arithmetic of the sum: doubles, or exact integers.
     """
 
-    kind: ClassVar[str] = "dpoco.linucb_parameters"
-    version: ClassVar[int] = 2
-
-    arms: int = at_least(1, 2**20)
-    dimension: int = at_least(1, 4096)
-    batch: int
-    sum_method: str = one_of(*continual_sum.METHODS)
-    reward_weight: float
+    kind = "linucb_tuning"
+    horizon: int
     regularization: float
-    context_bound: float = at_least(*_UNITS)
-    reward_bound: float = at_least(*_UNITS)
-    parameter_bound: float = at_least(*_UNITS)
-    reward_noise: float = at_least(*_UNITS)
-    failure: float = at_least(1e-100, 1.0 - 2.0**-53)
-    exploration: float = at_least(0.0)
-    relation: str = one_of(*CHANGES)
-    calibration: str = one_of("tight", default="tight")
-    sensitivity: float = at_least(0.0)
-    column_norm: float = at_least(0.0)
-    regret_bound: float = at_least(0.0)
-    regret_terms: dict[str, float]
-    numerics: str = one_of(*NUMERICS, default="float")
+    parameter_bound: float
+    reward_noise: float
+    failure: float
+    exploration: float = limits(zero=True)
 
-    @property
-    def releases(self) -> int:
-        """Releases of the statistics: what the last round adds is not needed."""
-        return (self.horizon - 1) // self.batch
+    def __post_init__(self) -> None:
+        """Refuse bounds out of range, and what is no probability."""
+        super().__post_init__()
+        for name in ("parameter_bound", "reward_noise"):
+            check_unit(name, getattr(self, name))
+        if not 1e-100 <= self.failure < 1.0:
+            raise ValueError(f"failure must be in [1e-100, 1); got {self.failure!r}")
 
-    @property
-    def pushes(self) -> int:
-        """Vectors the continual sum is built for: `releases`, at least 1."""
-        return max(self.releases, 1)
 
-    @property
-    def depends_on_data(self) -> bool:
-        """Whether anything is released of the statistics."""
-        return self.releases > 0
+@dataclass(frozen=True)
+class LinUCBForecast(Description):
+    """What to expect of the arms.
 
-    @property
-    def noise_margin(self) -> float:
-        """Bound on the operator norm of the noise in any arm's matrix, over all releases."""
-        return noise_bounds(self, self.noise_scale)[0]
-
-    @property
-    def noise_dominates(self) -> bool:
-        """Whether the noise outweighs all that an arm's share of the rounds can gather.
+    Attributes
+    ----------
+    noise_dominates : bool
+        Whether the noise outweighs all that an arm's share of the rounds can gather.
 
         In the sums of r x: its length tau sqrt(d)/a, against S T X^2/(K d), that of isotropic
         contexts with the largest coefficients. Or in the matrices: the margin on the diagonal is
         more than twice T X^2/(K d). In all worlds of ``docs/bandits.md`` and ``docs/reproduce.md``
         where that is so, regret is more than 95 % of that of uniform play; where it is not, less.
-        """
-        deviation = self.noise_scale * continual_sum.worst_row_norm(self.correlation, self.pushes)
-        noise = deviation * math.sqrt(self.dimension) / self.reward_weight
-        gathered = self.horizon * self.context_bound**2 / (self.arms * self.dimension)
-        return noise > self.parameter_bound * gathered or self.noise_margin > 2.0 * gathered
+    regret_bound : float
+        Bound on the expected regret to the best arm of every round.
+    """
+
+    kind = "linucb_forecast"
+    noise_dominates: bool
+    regret_bound: float = limits(zero=True)
+
+
+LinUCBPlan = Plan[GaussianSum, LinUCBTuning, LinUCBForecast]
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,57 +147,88 @@ class Confidence:
         return self.spread * math.sqrt(information) + self.bias
 
 
-def noise_bounds(p: LinUCBParameters, scale: float) -> tuple[float, float]:
+def read_moments(total: GaussianSum) -> SecondMoments:
+    """Return what a record adds to the statistics."""
+    if not isinstance(total.summand, SecondMoments):
+        raise TypeError("plan must be one of LinUCB")
+    return total.summand
+
+
+def bound_noise(total: GaussianSum, failure: float, scale: float) -> tuple[float, float]:
     """Return bounds on the noise in an arm's matrix (operator norm) and vector (l2 norm)."""
     if scale == 0.0:
         return 0.0, 0.0
-    d, grid = p.dimension, continual_sum.release_grid(scale)
-    deviation = scale * continual_sum.worst_row_norm(p.correlation, p.pushes)
-    tail = math.sqrt(2.0 * math.log(6.0 * p.pushes * p.arms / p.failure))
+    bounds, pushes = read_moments(total), max(total.pushes, 1)
+    d, grid = bounds.dimension, continual_sum.release_grid(scale)
+    deviation = scale * continual_sum.worst_row_norm(total.factorisation, pushes)
+    tail = math.sqrt(2.0 * math.log(6.0 * pushes * bounds.arms / failure))
     margin = deviation * (math.sqrt(2.0 * d) + tail) + 0.5 * grid * math.sqrt(0.5 * d * (d + 1))
     return margin, deviation * (math.sqrt(d) + tail) + 0.5 * grid * math.sqrt(d)
 
 
-def bias_of(p: LinUCBParameters, scale: float, weight: float, rho: float | None) -> float:
+def find_bias(
+    total: GaussianSum, own: LinUCBTuning, scale: float, weight: float, rho: float | None
+) -> float:
     """Return the bias with another noise scale, reward weight and rho (None: the noise margin)."""
-    margin, drift = noise_bounds(p, scale)
+    margin, drift = bound_noise(total, own.failure, scale)
     rho = margin if rho is None else rho
-    return p.parameter_bound * math.sqrt(rho + 2.0 * margin) + drift / (weight * math.sqrt(rho))
+    return own.parameter_bound * math.sqrt(rho + 2.0 * margin) + drift / (weight * math.sqrt(rho))
 
 
-def confidence_of(p: LinUCBParameters) -> Confidence:
+def find_confidence(total: GaussianSum, own: LinUCBTuning) -> Confidence:
     """Return the confidence widths that hold with probability 1 - alpha."""
-    rho = p.regularization
+    bounds, rho = read_moments(total), own.regularization
     return Confidence(
-        margin=p.noise_margin,
-        spread=p.reward_noise,
-        log_term=2.0 * math.log(2.0 * p.arms / p.failure),
-        growth=p.context_bound**2 / (p.dimension * rho),
-        bias=bias_of(p, p.noise_scale, p.reward_weight, rho),
-        dimension=p.dimension,
+        margin=bound_noise(total, own.failure, total.scale)[0],
+        spread=own.reward_noise,
+        log_term=2.0 * math.log(2.0 * bounds.arms / own.failure),
+        growth=bounds.features**2 / (bounds.dimension * rho),
+        bias=find_bias(total, own, total.scale, bounds.weight, rho),
+        dimension=bounds.dimension,
     )
 
 
-def leading_term(p: LinUCBParameters) -> float:
+def find_leading_term(total: GaussianSum, own: LinUCBTuning) -> float:
     """Return the bound on the regret where all confidence intervals hold, for exploration >= 1."""
-    q = p.context_bound**2 / p.regularization
-    entries = p.arms * p.dimension
-    potential = entries * math.log1p(p.horizon * q / entries) * q / math.log1p(q)
-    stale = 1.0 + (p.batch - 1) * q
-    width = confidence_of(p).width(p.pushes * p.batch)
-    return (1.0 + p.exploration) * width * math.sqrt(p.horizon * stale * potential)
+    bounds = read_moments(total)
+    q = bounds.features**2 / own.regularization
+    entries = bounds.arms * bounds.dimension
+    potential = entries * math.log1p(own.horizon * q / entries) * q / math.log1p(q)
+    stale = 1.0 + (total.batch - 1) * q
+    width = find_confidence(total, own).width(max(total.pushes, 1) * total.batch)
+    return (1.0 + own.exploration) * width * math.sqrt(own.horizon * stale * potential)
 
 
-def regret_of(p: LinUCBParameters) -> tuple[float, dict[str, float]]:
+def bound_regret(total: GaussianSum, own: LinUCBTuning) -> tuple[float, dict[str, float]]:
     """Return the least proved bound on expected regret, and its terms."""
-    if p.arms == 1:
+    bounds = read_moments(total)
+    if bounds.arms == 1:
         return 0.0, {}
-    trivial = 2.0 * min(p.parameter_bound * p.context_bound, p.reward_bound) * p.horizon
-    if p.exploration >= 1.0:
-        terms = {"exploration": leading_term(p), "failure": p.failure * trivial}
+    trivial = 2.0 * min(own.parameter_bound * bounds.features, bounds.label) * own.horizon
+    if own.exploration >= 1.0:
+        terms = {
+            "exploration": find_leading_term(total, own),
+            "failure": own.failure * trivial,
+        }
         if math.fsum(terms.values()) < trivial:
             return math.fsum(terms.values()), terms
     return trivial, {"trivial": trivial}
+
+
+def noise_dominates(total: GaussianSum, own: LinUCBTuning) -> bool:
+    """Return whether hardly any learning is to be expected: see `LinUCBForecast`."""
+    bounds = read_moments(total)
+    row = continual_sum.worst_row_norm(total.factorisation, max(total.pushes, 1))
+    noise = total.scale * row * math.sqrt(bounds.dimension) / bounds.weight
+    gathered = own.horizon * bounds.features**2 / (bounds.arms * bounds.dimension)
+    margin, _ = bound_noise(total, own.failure, total.scale)
+    return noise > own.parameter_bound * gathered or margin > 2.0 * gathered
+
+
+def make_plan(total: GaussianSum, own: LinUCBTuning) -> LinUCBPlan:
+    """Return the plan of statistics and what is made of them, with its forecast."""
+    forecast = LinUCBForecast(noise_dominates(total, own), bound_regret(total, own)[0])
+    return Plan(total, own, forecast)
 
 
 # Products are rounded in double precision; contexts are shrunk by more than that beforehand.
@@ -269,7 +262,7 @@ def calibrate(
     relation: str = "replace",
     numerics: str = release.DEFAULT_NUMERICS,
     participation: release.Returning | None = None,
-) -> LinUCBParameters:
+) -> LinUCBPlan:
     """Return the least noise that meets `budget`, and options that suit it.
 
     Parameters
@@ -313,116 +306,117 @@ def calibrate(
         If no noise scale meets the budget, for example with delta = 0.
     """
     rounds = continual_sum.known_horizon(horizon)
-    plain = LinUCBParameters(
-        arms=arms,
-        dimension=dimension,
-        horizon=rounds,
-        batch=1 if batch is None else batch,
-        sum_method="blt",
-        noise_scale=0.0,
-        reward_weight=1.0 if reward_weight is None else reward_weight,
-        regularization=1.0 if regularization is None else regularization,
-        context_bound=context_bound,
-        reward_bound=reward_bound,
-        parameter_bound=parameter_bound,
-        reward_noise=reward_bound if reward_noise is None else reward_noise,
-        failure=min(0.5, 1.0 / rounds) if failure is None else failure,
-        exploration=exploration,
-        relation=relation,
-        sensitivity=0.0,
-        column_norm=1.0,
-        mu=math.inf,
-        regret_bound=0.0,
-        regret_terms={},
-        numerics=release.plain_numerics(numerics, "gaussian"),
-    )
-    rho = None if regularization is None else plain.regularization
-    weight = None if reward_weight is None else plain.reward_weight
-    if rho is None:
-        plain = replace(plain, regularization=plain.context_bound**2)
-    near = release.people_of(plain.relation, participation, rounds, budget)
-    options = (budget, sum_method, rho, weight, numerics, near)
-    best = _doubled(plain, *options) if batch is None else _tuned(plain, *options)
-    if near.rounds > 1:  # the batch is chosen with the table's numbers
-        best = _tuned(replace(plain, batch=best.batch), *options, searched=True)
-    total, terms = regret_of(best)
-    return replace(best, regret_bound=total, regret_terms=terms)
-
-
-def _doubled(plain: LinUCBParameters, *options: Any) -> LinUCBParameters:
-    """Return the parameters of the largest batch by which little is lost; of the first that fits.
-
-    Little in the bound, of statistics that are a batch old, and at the start. The tails of many
-    releases may cost more than delta: then no small batch meets the budget.
-    """
-    best: LinUCBParameters | None = None
-    for b in (1 << bit for bit in range(_LARGEST_BATCH_BITS + 1)):
-        try:
-            following = _tuned(replace(plain, batch=b), *options)
-        except CalibrationError:
-            if b == 1 << _LARGEST_BATCH_BITS or 2 * b >= plain.horizon:
-                raise  # a batch as long as the horizon would learn nothing
-            continue
-        stale = (b - 1) * following.context_bound**2 / following.regularization
-        costly = stale > _STALE or b * plain.arms > _START * plain.horizon
-        if best is not None and costly:
-            break
-        best = following
-        if costly and b > 1:
-            break
-    assert best is not None
-    return best
-
-
-def _tuned(
-    plain: LinUCBParameters,
-    budget: Budget | None,
-    sum_method: str | None,
-    rho: float | None,
-    weight: float | None,
-    numerics: str,
-    near: Neighbours,
-    searched: bool = False,
-) -> LinUCBParameters:
-    """Return the parameters with the least noise for this batch; rho: the noise margin if None."""
-    planned = near if searched else Neighbours(near.change)
-    if sum_method in (None, "auto") and budget is not None:
-        method = continual_sum.choose_method(plain.pushes, near=planned, batch=plain.batch)
+    size = check_unit("context_bound", context_bound)
+    top = check_unit("reward_bound", reward_bound)
+    near = release.people_of(choice("relation", relation, CHANGES), participation, rounds, budget)
+    rho = None if regularization is None else positive_float("regularization", regularization)
+    weight = None if reward_weight is None else positive_float("reward_weight", reward_weight)
+    problem = _Problem(
+        summand=SecondMoments(
+            positive_int("dimension", dimension, maximum=4096), 2.0, size, math.inf, top,
+            1.0 if weight is None else weight, positive_int("arms", arms, maximum=2**20), ROUNDING,
+        ),
+        own=LinUCBTuning(
+            horizon=rounds,
+            regularization=size**2 if rho is None else rho,
+            parameter_bound=check_unit("parameter_bound", parameter_bound),
+            reward_noise=top if reward_noise is None else check_unit("reward_noise", reward_noise),
+            failure=min(0.5, 1.0 / rounds) if failure is None else real_float("failure", failure),
+            exploration=real_float("exploration", exploration),
+        ),
+        rho=rho,
+        weight=weight,
+        near=near,
+        budget=budget,
+        sum_method=sum_method,
+        numerics=numerics,
+    )  # fmt: skip
+    if batch is None:
+        total, own = problem.double()
     else:
-        known = release.candidate_methods(sum_method, plain.pushes, budget, planned, plain.batch)
-        method = known[0]
-    base = replace(plain, **release.sum_fields(method), column_norm=1.0)
-    factor = continual_sum.factorisation(method, plain.pushes)
-    column = factor.column(plain.pushes, near, plain.batch)
-    base = replace(base, column_norm=factor.column(plain.pushes))
-    if budget is None or base.releases == 0:
-        # Without noise the weight has no effect, nor has anything without a release.
-        moved = _moments(base, rounding=1.0).movement(near)
-        return replace(base, sensitivity=moved, mu=math.inf if budget is None else 0.0)
-    budget.require_delta()
-    total = mechanism_of(base.arms, base.dimension, base)
+        total, own = problem.tune(positive_int("batch", batch))
+    if problem.near.rounds > 1:  # the batch is chosen with the table's numbers
+        total, own = problem.tune(total.batch, searched=True)
+    return make_plan(total, own)
 
-    def noisy(weight: float) -> LinUCBParameters:
-        """Return the parameters with the noise that this weight needs."""
-        p = replace(base, reward_weight=weight)
-        plain = replace(total, summand=_moments(p))
-        noise = release.planned_noise(plain, near, budget=budget, numerics=numerics)
-        noise["sensitivity"] = _moments(p, rounding=1.0).movement(near)
-        margin = noise_bounds(p, noise["noise_scale"])[0]
-        return replace(p, **noise, regularization=margin if rho is None else rho)
 
-    if weight is not None:
-        return noisy(weight)
-    # In plain numbers first: arithmetic makes the noise hardly larger than it is here.
-    mu = charged_gaussian_mu(budget, total.tails(exact=numerics != "float"))
-    units, ratio = base.context_bound**2, base.context_bound / base.reward_bound
-    weights = [math.sqrt(u) * ratio for u in _SHARES]
-    biases = [
-        bias_of(base, units * moved * column / mu, weight, rho)
-        for weight, moved in zip(weights, _unit_movements(base.relation), strict=True)
-    ]
-    close = [w for w, bias in zip(weights, biases, strict=True) if bias <= 1.02 * min(biases)]
-    return min(map(noisy, close), key=lambda p: confidence_of(p).bias)
+@dataclass(frozen=True, kw_only=True)
+class _Problem:
+    """What is asked for; rho and weight are None where they are to be found."""
+
+    summand: SecondMoments
+    own: LinUCBTuning
+    rho: float | None
+    weight: float | None
+    near: Neighbours
+    budget: Budget | None
+    sum_method: str | None
+    numerics: str
+
+    def double(self) -> tuple[GaussianSum, LinUCBTuning]:
+        """Return the largest batch by which little is lost; the first that fits.
+
+        Little in the bound, of statistics that are a batch old, and at the start. The tails of many
+        releases may cost more than delta: then no small batch meets the budget.
+        """
+        best: tuple[GaussianSum, LinUCBTuning] | None = None
+        for b in (1 << bit for bit in range(_LARGEST_BATCH_BITS + 1)):
+            try:
+                following = self.tune(b)
+            except CalibrationError:
+                if b == 1 << _LARGEST_BATCH_BITS or 2 * b >= self.own.horizon:
+                    raise  # a batch as long as the horizon would learn nothing
+                continue
+            stale = (b - 1) * self.summand.features**2 / following[1].regularization
+            costly = stale > _STALE or b * self.summand.arms > _START * self.own.horizon
+            if best is not None and costly:
+                break
+            best = following
+            if costly and b > 1:
+                break
+        assert best is not None
+        return best
+
+    def tune(self, batch: int, searched: bool = False) -> tuple[GaussianSum, LinUCBTuning]:
+        """Return the least noise for this batch, and the ridge: the noise margin if none is asked.
+
+        `searched` plans the sum for people who come back.
+        """
+        own, budget, near = self.own, self.budget, self.near
+        planned = near if searched else Neighbours(near.change)
+        releases = (own.horizon - 1) // batch
+        pushes = max(releases, 1)
+        if self.sum_method in (None, "auto") and budget is not None:
+            method = continual_sum.choose_method(pushes, near=planned, batch=batch)
+        else:
+            known = release.candidate_methods(self.sum_method, pushes, budget, planned, batch)
+            method = known[0]
+        plain = release.sum_of(self.summand, method, releases, near, batch=batch)
+        if budget is None or releases == 0:
+            # Without noise the weight has no effect, nor has anything without a release.
+            return release.with_noise(plain, near, budget=None, numerics=self.numerics), own
+        budget.require_delta()
+
+        def noisy(weight: float) -> tuple[GaussianSum, LinUCBTuning]:
+            """Return the noise that this weight needs, and its ridge."""
+            weighed = replace(plain, summand=replace(self.summand, weight=weight))
+            total = release.with_noise(weighed, near, budget=budget, numerics=self.numerics)
+            margin, _ = bound_noise(total, own.failure, total.scale)
+            return total, own if self.rho is not None else replace(own, regularization=margin)
+
+        if self.weight is not None:
+            return noisy(self.weight)
+        # In plain numbers first: arithmetic makes the noise hardly larger than it is here.
+        mu = charged_gaussian_mu(budget, plain.tails(exact=self.numerics != "float"))
+        column = plain.factorisation.column(pushes, near, batch)
+        units, ratio = self.summand.features**2, self.summand.features / self.summand.label
+        weights = [math.sqrt(u) * ratio for u in _SHARES]
+        biases = [
+            find_bias(plain, own, units * moved * column / mu, weight, self.rho)
+            for weight, moved in zip(weights, _unit_movements(near.change), strict=True)
+        ]
+        close = [w for w, bias in zip(weights, biases, strict=True) if bias <= 1.02 * min(biases)]
+        return min(map(noisy, close), key=lambda found: find_confidence(*found).bias)
 
 
 @lru_cache
@@ -437,19 +431,22 @@ def _unit_movements(relation: str) -> tuple[float, ...]:
 def guarantee(
     arms: int,
     dimension: int,
-    parameters: LinUCBParameters,
+    plan: LinUCBPlan,
     *,
+    relation: str = "replace",
     budget: Budget | float | None = None,
     seeded: bool = False,
 ) -> Guarantee:
-    """Return what any parameters guarantee, recomputed from noise scale, sizes and bounds.
+    """Return what any plan guarantees, computed from its mechanism.
 
     Parameters
     ----------
     arms, dimension : int
         K and d.
-    parameters : LinUCBParameters
-        Calibrated or the user's own; sensitivity, column norm, mu and regret are not trusted.
+    plan : Plan
+        Calibrated or the user's own.
+    relation : {"replace", "zero_out"}
+        What happens to one user's record between neighbours.
     budget : Budget, float or None
         The delta to state epsilon at (a budget's delta); None means 1 / (10 horizon).
     seeded : bool
@@ -457,63 +454,79 @@ def guarantee(
 
     Raises
     ------
-    ValueError
-        If the parameters are for other sizes.
+    ValueError, TypeError
+        If the plan is for other sizes, or of another learner.
     """
-    p = parameters
-    check_sizes(p, arms, dimension)
+    total, own = plan.mechanism, plan.tuning
+    bounds = read_moments(total)
+    _check_sizes(bounds, total, own, arms, dimension)
+    method = continual_sum.name_of(total.factorisation)
     what = (
-        f"to every user the action of LinUCB ({p.arms} arms, dimension {p.dimension}, "
-        f"{p.sum_method!r} sum), to everybody the estimates of all arms"
+        f"to every user the action of LinUCB ({arms} arms, dimension {dimension}, "
+        f"{method!r} sum), to everybody the estimates of all arms"
     )
-    regret, terms = regret_of(p)
-    most = 2.0 * p.reward_bound * p.horizon
+    regret, terms = bound_regret(total, own)
+    most = 2.0 * bounds.label * own.horizon
     stated = stated_regret(regret, most, most)
     details: dict[str, float | str | None] = stated["details"] | {
         "regret bound holds for": (
             "rewards in their range that arrive in every round, with means <x, theta_a>, "
-            f"||theta_a|| <= {p.parameter_bound:g}, deviations from them that are "
-            f"{p.reward_noise:g}-subgaussian, contexts that do not see the round's rewards"
+            f"||theta_a|| <= {own.parameter_bound:g}, deviations from them that are "
+            f"{own.reward_noise:g}-subgaussian, contexts that do not see the round's rewards"
         ),
-        "neighbours": NEIGHBOURS[p.relation],
-        "rounds per release": float(p.batch),
-        "noise margin": p.noise_margin,
+        "neighbours": NEIGHBOURS[relation],
+        "rounds per release": float(total.batch),
+        "noise margin": bound_noise(total, own.failure, total.scale)[0],
         **{f"regret: {name}": value for name, value in terms.items()},
     }
     return Guarantee.about(
-        mechanism_of(arms, dimension, p),
-        Neighbours(p.relation, "others"),
+        total,
+        Neighbours(relation, "others"),
         released=what,
-        horizon=p.horizon,
-        delta=stated_delta(budget, p.horizon),
-        calibration=p.calibration,
+        horizon=own.horizon,
+        delta=stated_delta(budget, own.horizon),
+        calibration=plan.calibration,
         reference="adaptive Gaussian composition and post-processing; docs/privacy/linucb.md",
         seeded=seeded,
         conditions=(
-            f"The program clips contexts to l2 norm {p.context_bound:g} and rewards to "
-            f"[{-p.reward_bound:g}, {p.reward_bound:g}], and treats a missing one as no data.",
+            f"The program clips contexts to l2 norm {bounds.features:g} and rewards to "
+            f"[{-bounds.label:g}, {bounds.label:g}], and treats a missing one as no data.",
         ),
         regret_bound=stated["regret_bound"],
         details=details,
     )
 
 
-def mechanism_of(arms: int, dimension: int, parameters: LinUCBParameters) -> GaussianSum:
-    """Return the one sum through which records reach the estimates: all released batches."""
-    p = parameters
-    return release.released_sum(p, _moments(p), p.releases, batch=p.batch)
-
-
-def _moments(p: LinUCBParameters, rounding: float = ROUNDING) -> SecondMoments:
-    """Return what a record adds: the statistics of the arm chosen."""
-    bounds = p.context_bound, math.inf, p.reward_bound
-    return SecondMoments(p.dimension, 2.0, *bounds, p.reward_weight, p.arms, rounding)
-
-
-def check_sizes(p: Any, arms: int, dimension: int) -> None:
-    """Raise `ValueError` unless parameters are for so many arms and this dimension."""
-    if (p.arms, p.dimension) != (arms, dimension):
+def _check_sizes(
+    bounds: SecondMoments, total: GaussianSum, own: LinUCBTuning, arms: int, dimension: int
+) -> None:
+    """Raise `ValueError` unless a plan's statistics are those of so many arms and rounds."""
+    if (bounds.arms, bounds.dimension) != (arms, dimension):
         raise ValueError(
-            f"parameters are for {p.arms} arms and dimension {p.dimension}; "
+            f"the plan is for {bounds.arms} arms and dimension {bounds.dimension}; "
             f"got {arms} and {dimension}"
         )
+    top = check_unit("context_bound", bounds.features), math.inf, check_unit("label", bounds.label)
+    ours = SecondMoments(dimension, 2.0, *top, bounds.weight, arms, ROUNDING)
+    releases = (own.horizon - 1) // total.batch
+    if bounds != ours or (total.pushes, total.growth, total.order) != (releases, None, 2.0):
+        raise ValueError("the plan's sums are not those of LinUCB over so many rounds")
+
+
+def fix_options(plan: LinUCBPlan) -> dict[str, Any]:
+    """Return the constructor's arguments that a plan settles, by name."""
+    total, own = plan.mechanism, plan.tuning
+    if not isinstance(total, GaussianSum) or not isinstance(own, LinUCBTuning):
+        raise TypeError("plan must be one of LinUCB")
+    bounds = read_moments(total)
+    fixed = {
+        "arms": bounds.arms,
+        "dimension": bounds.dimension,
+        **{name: value for name, value in vars(own).items()},
+        "context_bound": bounds.features,
+        "reward_bound": bounds.label,
+        "batch": total.batch,
+        "reward_weight": bounds.weight,
+        "sum_method": continual_sum.name_of(total.factorisation),
+    }
+    return {**fixed, "numerics": release.numerics_of(total)} if total.scale > 0.0 else fixed

@@ -13,6 +13,7 @@ import numpy as np
 from dpoco import _core
 from dpoco._validation import FloatArray
 from dpoco.accounting.continual_sum import release_grid
+from dpoco.accounting.linucb import find_confidence
 from dpoco.accounting.plan import Plan
 from dpoco.audit._family import Scorer, Scores, place_draws, score_draws
 from dpoco.audit._laws import selection_law
@@ -317,17 +318,20 @@ class ReleasedStatistics(ReleasedSums):
         """Whether every arm's estimate solves its released equations, where it has some."""
         if self._of_residuals:
             return True
-        p, d, arms = learner.plan, learner.dimension, learner.arms
+        d, arms, tuning = learner.dimension, learner.arms, learner.plan.tuning
+        summand = self.family.mechanism.summand
         own = released.reshape(arms, -1)
         first, second, factors = triangle(d)
         matrices, count = np.zeros((arms, d, d)), len(factors)
         matrices[:, first, second] = matrices[:, second, first] = own[:, :count] / factors
-        shifts = np.full(arms, p.regularization + p.noise_margin)
+        margin = find_confidence(self.family.mechanism, tuning).margin
+        shifts = np.full(arms, tuning.regularization + margin)
         least = np.linalg.eigvalsh(matrices)[:, 0]
         while np.any(least + shifts <= 1e-12 * shifts):  # doubled until it can be solved
             shifts = np.where(least + shifts <= 1e-12 * shifts, 2.0 * shifts, shifts)
         solved = np.linalg.solve(
-            matrices + shifts[:, None, None] * np.eye(d), own[:, count:, None] / p.reward_weight
+            matrices + shifts[:, None, None] * np.eye(d),
+            own[:, count:, None] / summand.weight,
         )[:, :, 0]
         size = 1.0 + np.abs(solved).max()
         return bool(np.abs(learner.coefficients - solved).max() <= 1e-6 * size)

@@ -7,10 +7,9 @@ context.
 
 from __future__ import annotations
 
-from dpoco.accounting.linucb import LinUCBParameters
 from dpoco.bandits._bandit import BanditTrace
 from dpoco.bandits._learners import HighDimensionalBandit, LinUCB
 from dpoco.bandits._residual_phases import ResidualPhases
 
-__all__ = ["BanditTrace", "HighDimensionalBandit", "LinUCB", "LinUCBParameters",
+__all__ = ["BanditTrace", "HighDimensionalBandit", "LinUCB",
            "ResidualPhases"]  # fmt: skip

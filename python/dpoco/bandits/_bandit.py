@@ -182,8 +182,7 @@ class BanditTrace(ReadRecords):
 class BanditLearner(OnlineLearner):
     """Base of the bandits: `decide` for a context and `observe` its reward alternate.
 
-    Their engine is a ``_core.BanditLearner``. Their parameters have ``arms``, ``dimension`` and the
-    bounds that clipping enforces.
+    Their engine is a ``_core.BanditLearner``.
     """
 
     # Not on actions: a user's own action depends on the user's record.
@@ -201,19 +200,18 @@ class BanditLearner(OnlineLearner):
     @staticmethod
     def _sizes(arguments: Mapping[str, Any], plan: Any) -> tuple[int, int]:
         """Return the numbers of arms and of entries of a context that a plan is for."""
-        return plan.arms, plan.dimension
+        raise NotImplementedError
 
     def _plain_parts(self) -> int:
         return 1
 
     def _reward_range(self) -> tuple[float, float]:
         """Return the range that rewards are clipped to."""
-        return -self._plan.reward_bound, self._plan.reward_bound
+        raise NotImplementedError
 
     def _context_bound(self) -> float:
         """Return the norm that contexts are clipped to."""
-        bound: float = self._plan.context_bound
-        return bound
+        raise NotImplementedError
 
     def _context_norms(self, rows: FloatArray) -> FloatArray:
         """Return the norms of contexts in units of their bound, shape (T,)."""

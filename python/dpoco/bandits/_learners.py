@@ -6,8 +6,7 @@ import hashlib
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from dpoco import _literals as literals
 from dpoco._validation import positive_int, whole_if_float
 from dpoco.accounting import Budget, Guarantee, high_dimensional_bandit, linucb
 from dpoco.accounting.high_dimensional_bandit import ArmsForecast, ArmsTuning, BanditPlan
-from dpoco.accounting.linucb import EXPLORATION, LinUCBParameters, confidence_of
+from dpoco.accounting.linucb import EXPLORATION, LinUCBForecast, LinUCBPlan, LinUCBTuning
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.bandits._bandit import UNITS, BanditLearner
 from dpoco.learning.choice import Candidate, Problem
@@ -48,8 +47,8 @@ class LinUCB(BanditLearner):
         Number of rounds T. This and all following arguments are keyword-only.
     budget : Budget or None
         The target guarantee; None: no privacy (plain LinUCB, a baseline).
-    plan : LinUCBParameters, optional
-        Plan to use instead of calibration; the guarantee is computed from them. They must
+    plan : Plan, optional
+        Plan to use instead of calibration; the guarantee is computed from it. It must
         agree with `budget` and with every other argument that you pass.
     context_bound : float
         Required. Contexts are clipped to this l2 norm, silently. Public: never take it from the
@@ -65,7 +64,7 @@ class LinUCB(BanditLearner):
         Probability that a confidence interval is wrong; default 1/T.
     exploration : float, default 0.1
         Factor on the width of the intervals. The proven widths are wide: 0.1 earned more in all
-        worlds tried. From 1.0 on `plan.regret_bound` is the proved bound. Below 1.0 it is a
+        worlds tried. From 1.0 on `plan.forecast.regret_bound` is proved. Below 1.0 it is a
         bound for any play: the horizon times the largest loss of a round.
     batch : int, optional
         Rounds between releases. More rounds mean less noise, less time and older estimates.
@@ -109,7 +108,8 @@ class LinUCB(BanditLearner):
     disjoint arms, noise from a factorised sum and exact accounting. O(K d^2) time per round; a
     release takes K d^2/2 noise variates and O(K d^3). O(K d^2) memory with "blt", O(K d^2 log T)
     with trees. A state is saved between rounds: after a load, ask again for a decision that waits
-    for its reward. Proof of privacy and of `plan.regret_bound`: ``docs/privacy/linucb.md``.
+    for its reward. Proof of privacy and of `plan.forecast.regret_bound`:
+    ``docs/privacy/linucb.md``.
 
     Examples
     --------
@@ -124,10 +124,9 @@ class LinUCB(BanditLearner):
     (2, 3)
     """
 
-    plan: LinUCBParameters
+    plan: LinUCBPlan
     _mechanism: GaussianSum
-    _accountant: ClassVar[ModuleType] = linucb
-    _noise: ClassVar[str] = "fresh"
+    _tuning, _forecast = LinUCBTuning, LinUCBForecast
     _norm = 2.0
 
     def __init__(
@@ -137,7 +136,7 @@ class LinUCB(BanditLearner):
         *,
         horizon: int,
         budget: Budget | None,
-        plan: LinUCBParameters | None = None,
+        plan: LinUCBPlan | None = None,
         context_bound: float,
         reward_bound: float,
         parameter_bound: float = 1.0,
@@ -154,14 +153,37 @@ class LinUCB(BanditLearner):
         on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(
-            LinUCB, arms=arms, dimension=dimension, horizon=horizon, budget=budget,
-            plan=plan, context_bound=context_bound,
-            reward_bound=reward_bound, parameter_bound=parameter_bound, reward_noise=reward_noise,
-            failure=failure, exploration=exploration, batch=batch, regularization=regularization,
-            reward_weight=reward_weight, sum_method=sum_method, relation=relation,
-            numerics=numerics, participation=participation, on_violation=on_violation,
-            source=source,
+        horizon = whole_if_float(horizon)
+        given = {
+            "arms": arms, "dimension": dimension, "horizon": horizon, "budget": budget,
+            "plan": plan, "context_bound": context_bound, "reward_bound": reward_bound,
+            "parameter_bound": parameter_bound, "reward_noise": reward_noise, "failure": failure,
+            "exploration": exploration, "batch": batch, "regularization": regularization,
+            "reward_weight": reward_weight, "sum_method": sum_method, "relation": relation,
+            "numerics": numerics, "participation": participation, "on_violation": on_violation,
+            "source": source,
+        }  # fmt: skip
+
+        def calibrate(allowed: Budget | None) -> LinUCBPlan:
+            return linucb.calibrate(
+                arms, dimension, horizon=horizon, budget=allowed, context_bound=context_bound,
+                reward_bound=reward_bound, parameter_bound=parameter_bound,
+                reward_noise=reward_noise, failure=failure, exploration=exploration, batch=batch,
+                regularization=regularization, reward_weight=reward_weight, sum_method=sum_method,
+                relation=relation, numerics=numerics, participation=participation,
+            )  # fmt: skip
+
+        self._build(given, calibrate)
+
+    @staticmethod
+    def _plan_arguments(plan: LinUCBPlan) -> dict[str, Any]:
+        return linucb.fix_options(plan)
+
+    def _certify(self, plan: LinUCBPlan, seeded: bool = False) -> Guarantee:
+        own = self._arguments
+        return linucb.guarantee(
+            own["arms"], own["dimension"], plan, relation=own["relation"], budget=own["budget"],
+            seeded=seeded,
         )  # fmt: skip
 
     @classmethod
@@ -173,11 +195,12 @@ class LinUCB(BanditLearner):
         return factors | sum_entries(self._mechanism)
 
     def _build_engine(self, claim: _core.Claim) -> _core.LinUcb:
-        p, confidence = self.plan, confidence_of(self.plan)
+        own = self._plan.tuning
+        confidence = linucb.find_confidence(self._plan.mechanism, own)
         tuning: _core.LinUcbTuning = {
             "rounds": self._horizon,
-            "shift": p.regularization + confidence.margin,
-            "exploration": p.exploration,
+            "shift": own.regularization + confidence.margin,
+            "exploration": own.exploration,
             "spread": confidence.spread,
             "log_term": confidence.log_term,
             "growth": confidence.growth,
@@ -189,6 +212,18 @@ class LinUCB(BanditLearner):
     def _header_dimension(cls, header: dict[str, Any]) -> int:
         arms, d = (int(header["arguments"][name]) for name in ("arms", "dimension"))
         return arms * (d * (d + 3) // 2)
+
+    def _reward_range(self) -> tuple[float, float]:
+        bound = linucb.read_moments(self._mechanism).label
+        return -bound, bound
+
+    def _context_bound(self) -> float:
+        return linucb.read_moments(self._mechanism).features
+
+    @staticmethod
+    def _sizes(arguments: Mapping[str, Any], plan: LinUCBPlan) -> tuple[int, int]:
+        bounds = linucb.read_moments(plan.mechanism)
+        return bounds.arms, bounds.dimension
 
     @classmethod
     def _candidates(cls, problem: Problem) -> Iterator[Candidate]:

@@ -119,7 +119,7 @@ def plan_arms(
     """Return a contextual bandit with rewards in [-1, 1]."""
     if entry.name == "linucb":
         return Problem(
-            (arms, dimension), lambda p: (p.regret_bound, 2.0 * p.reward_bound),
+            (arms, dimension), lambda p: (p.forecast.regret_bound, 2.0 * p.mechanism.summand.label),
             unit="of the rewards' range",
         )  # fmt: skip
     if entry.name == "residual-phases":  # nothing is proved of its regret
