@@ -14,7 +14,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
-from journal_cases import QuickStore
+from tests.journal.journal_cases import QuickStore
 
 import dpoco
 from dpoco.journal import Journal, _stream

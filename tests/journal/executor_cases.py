@@ -9,7 +9,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from journal_cases import QuickStore
+from tests.journal.journal_cases import QuickStore
 
 import dpoco
 from dpoco.journal import GroupCommitExecutor, Journal

@@ -22,10 +22,10 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.append(str(Path(__file__).parent))
+sys.path.append(str(Path(__file__).parents[2]))
 
-from crash_cases import FILES, image
-from journal_cases import ROUNDS, QuickStore, cases
+from tests.journal.crash_cases import FILES, image
+from tests.journal.journal_cases import ROUNDS, QuickStore, cases
 
 import dpoco
 from dpoco.accounting.ledger import Ledger

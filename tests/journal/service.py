@@ -6,12 +6,10 @@ import os
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parent))
+sys.path.append(str(Path(__file__).parents[2]))
 
-import crash_cases
-import executor_cases
-import ticket_cases
-from journal_cases import QuickStore
+from tests.journal import crash_cases, executor_cases, ticket_cases
+from tests.journal.journal_cases import QuickStore
 
 import dpoco
 

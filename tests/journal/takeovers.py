@@ -25,9 +25,9 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.append(str(Path(__file__).parent))
+sys.path.append(str(Path(__file__).parents[2]))
 
-from journal_cases import ROUNDS, QuickStore, cases
+from tests.journal.journal_cases import ROUNDS, QuickStore, cases
 
 import dpoco
 from dpoco.journal import Journal, SqliteStore

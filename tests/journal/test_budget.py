@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from journal_cases import PART, ROUNDS, TOTAL, VALUES, cases, opened, sums
+from tests.journal.journal_cases import PART, ROUNDS, TOTAL, VALUES, cases, opened, sums
 
 import dpoco
 from dpoco.accounting.ledger import Ledger

@@ -6,7 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
-from journal_cases import ROUNDS, cases, opened
+from tests.journal.journal_cases import ROUNDS, cases, opened
 
 import dpoco
 

@@ -11,7 +11,7 @@ import os
 import signal
 
 import pytest
-from crash_cases import (
+from tests.journal.crash_cases import (
     COMMITS,
     STATEMENTS,
     SYSTEM_NOISE,

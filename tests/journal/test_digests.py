@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from journal_cases import FIRST as CASE
-from journal_cases import KEY, ROUNDS, cases, expected, opened, played
+from tests.journal.journal_cases import FIRST as CASE
+from tests.journal.journal_cases import KEY, ROUNDS, cases, expected, opened, played
 
 import dpoco
 from dpoco import _core

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from journal_cases import KEY
+from tests.journal.journal_cases import KEY
 
 import dpoco
 from dpoco.accounting.ledger import Ledger

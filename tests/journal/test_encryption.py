@@ -8,11 +8,11 @@ import secrets
 import sqlite3
 import struct
 
-import flips
 import numpy as np
 import pytest
-from crash_cases import FILES, Recorded, image, recorded
-from journal_cases import (
+from tests.journal import flips
+from tests.journal.crash_cases import FILES, Recorded, image, recorded
+from tests.journal.journal_cases import (
     FIRST,
     KEY,
     ROUNDS,

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from crash_cases import counters, kills
-from executor_cases import CONTEXTS, RULE, USERS, make, name, reward, serve
-from journal_cases import VALUES, QuickStore, opened, sums
-from ticket_cases import CASES
+from tests.journal.crash_cases import counters, kills
+from tests.journal.executor_cases import CONTEXTS, RULE, USERS, make, name, reward, serve
+from tests.journal.journal_cases import VALUES, QuickStore, opened, sums
+from tests.journal.ticket_cases import CASES
 
 import dpoco
 from dpoco.journal import GroupCommitExecutor, Journal

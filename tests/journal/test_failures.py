@@ -10,8 +10,8 @@ import time
 
 import numpy as np
 import pytest
-from journal_cases import FIRST as CASE
-from journal_cases import KEY, ROUNDS, QuickStore, expected, played
+from tests.journal.journal_cases import FIRST as CASE
+from tests.journal.journal_cases import KEY, ROUNDS, QuickStore, expected, played
 
 import dpoco
 from dpoco.accounting.ledger import Ledger
@@ -51,10 +51,10 @@ def test_a_full_disk_in_the_middle_of_a_run(tmp_path):
     program = f"""
 import resource, signal, sys
 import numpy as np
-sys.path[:0] = {[os.path.dirname(__file__), *sys.path]!r}  # before a module of bench/ of that name
+sys.path[:0] = {sys.path!r}
 import dpoco
 from dpoco.journal import Journal
-from journal_cases import QuickStore, cases
+from tests.journal.journal_cases import QuickStore, cases
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 case = cases()[0]
 journal = Journal(QuickStore({str(tmp_path / "journal.db")!r}), mark=False)

@@ -11,8 +11,8 @@ import threading
 
 import numpy as np
 import pytest
-from journal_cases import FIRST as CASE
-from journal_cases import ROUNDS, expected, opened, played
+from tests.journal.journal_cases import FIRST as CASE
+from tests.journal.journal_cases import ROUNDS, expected, opened, played
 
 import dpoco
 

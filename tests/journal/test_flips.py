@@ -5,7 +5,7 @@ Each damage opens the journal twice and replays it: ten seconds altogether.
 
 from __future__ import annotations
 
-import flips
+from tests.journal import flips
 
 
 def test_damage_is_refused_or_without_effect(tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 
 import pytest
-from journal_cases import TOTAL, VALUES, opened, sums
+from tests.journal.journal_cases import TOTAL, VALUES, opened, sums
 
 import dpoco
 from dpoco.accounting.ledger import Ledger

@@ -8,8 +8,8 @@ import threading
 
 import numpy as np
 import pytest
-from crash_cases import check_people, counters, image, recorded
-from journal_cases import KEY, QuickStore, opened
+from tests.journal.crash_cases import check_people, counters, image, recorded
+from tests.journal.journal_cases import KEY, QuickStore, opened
 
 import dpoco
 from dpoco.domains import LpBall

@@ -7,8 +7,8 @@ import threading
 
 import numpy as np
 import pytest
-from crash_cases import image
-from journal_cases import ROUNDS, QuickStore, cases, expected, opened
+from tests.journal.crash_cases import image
+from tests.journal.journal_cases import ROUNDS, QuickStore, cases, expected, opened
 
 import dpoco
 from dpoco.journal import Journal

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from journal_cases import QuickStore
+from tests.journal.journal_cases import QuickStore
 
 import dpoco
 from dpoco.journal import Journal, SqliteStore

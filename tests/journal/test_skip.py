@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from crash_cases import recorded
-from journal_cases import QuickStore, opened
-from ticket_cases import BANDITS, CASES
+from tests.journal.crash_cases import recorded
+from tests.journal.journal_cases import QuickStore, opened
+from tests.journal.ticket_cases import BANDITS, CASES
 
 import dpoco
 from dpoco.journal import Journal

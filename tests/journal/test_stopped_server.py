@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from journal_cases import KEY
+from tests.journal.journal_cases import KEY
 
 import dpoco
 from dpoco.journal import Journal, PostgresStore

@@ -14,8 +14,8 @@ import sys
 
 import numpy as np
 import pytest
-from journal_cases import KEY, ROUNDS, QuickStore, cases
-from memory_store import MemoryStore, fake_psycopg
+from tests.journal.journal_cases import KEY, ROUNDS, QuickStore, cases
+from tests.journal.memory_store import MemoryStore, fake_psycopg
 
 import dpoco
 from dpoco.accounting.ledger import Ledger

@@ -11,9 +11,9 @@ import threading
 
 import numpy as np
 import pytest
-import takeovers
-from journal_cases import KEY, QuickStore
-from memory_store import MemoryStore
+from tests.journal import takeovers
+from tests.journal.journal_cases import KEY, QuickStore
+from tests.journal.memory_store import MemoryStore
 
 import dpoco
 from dpoco.journal import Journal, KeyFile

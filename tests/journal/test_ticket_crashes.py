@@ -6,9 +6,9 @@ import os
 import signal
 
 import pytest
-from crash_cases import kills, recorded
-from journal_cases import QuickStore
-from ticket_cases import BANDITS, CASES, reference, script, serve, shown
+from tests.journal.crash_cases import kills, recorded
+from tests.journal.journal_cases import QuickStore
+from tests.journal.ticket_cases import BANDITS, CASES, reference, script, serve, shown
 
 import dpoco
 

@@ -6,8 +6,8 @@ import dataclasses
 
 import numpy as np
 import pytest
-from journal_cases import QuickStore, opened
-from ticket_cases import BANDITS, CASES
+from tests.journal.journal_cases import QuickStore, opened
+from tests.journal.ticket_cases import BANDITS, CASES
 
 import dpoco
 from dpoco.accounting.ledger import Ledger

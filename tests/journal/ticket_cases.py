@@ -6,7 +6,7 @@ import contextlib
 import warnings
 
 import numpy as np
-from journal_cases import BUDGET, Case, cases
+from tests.journal.journal_cases import BUDGET, Case, cases
 
 import dpoco
 from dpoco.journal import Journal

@@ -7,6 +7,7 @@ import pytest
 
 import dpoco
 from dpoco.domains import Box, LpBall, Simplex
+from dpoco.errors import CalibrationError
 from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss, QuadraticLoss, SquaredLoss
 from dpoco.oco import NoisyFTRL
 from dpoco.privacy.neighbours import Neighbours
@@ -121,7 +122,7 @@ def test_huge_records_are_clipped_in_every_geometry(p, statistics):
     ],
 )
 def test_arguments_that_do_not_fit_each_other_are_refused(options):
-    with pytest.raises((ValueError, TypeError)):
+    with pytest.raises((ValueError, TypeError, CalibrationError)):
         make(**options)
 
 

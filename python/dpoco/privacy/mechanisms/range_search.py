@@ -48,7 +48,7 @@ class RangeSearch(Mechanism):
     medians : int
         Columns of which a median is drawn first; 0 where no round is for medians.
     first : int
-        Rounds for medians, before the otown_rounds.
+        Rounds for medians, before those for counts.
     scale : float
         Of the Gumbel noise, in units of the scores; 0 is no noise.
     """
