@@ -87,6 +87,7 @@ ROOMS = {
     "draws": Room(
         (), ("random/*.cpp", "noise/*.cpp", "mechanisms/*.cpp", "losses/record.cpp"),
         (*_PLAYED, "tests/noise", "tests/random", "tests/losses/test_clipping.py",
+         "tests/mechanisms/test_banded.py", "tests/mechanisms/test_continual_sum.py",
          "tests/mutation/programs.py"),
         (
             ("test_draws.cpp", "test_mechanisms.cpp", "test_discrete.cpp", "test_lattice.cpp",
