@@ -388,6 +388,14 @@ def test_sparse_rows_are_learned_as_dense_ones(monkeypatch):
     assert np.array_equal(fitted[0].coef_, fitted[1].coef_)
     odds = [fitted[0].predict_proba(rows) for rows in (X, sparse.coo_array(X))]
     assert np.array_equal(*odds)
-    monkeypatch.setenv("DPOCO_MEMORY_LIMIT", "1e6")
-    with pytest.raises(MemoryError, match="dense copy of sparse records"):
-        fitted[0].predict(sparse.csr_array((10**6, 4)))
+    monkeypatch.setattr("dpoco.adapters.sklearn._DENSE_CELLS", 40)  # ten rows at a time
+    parts = clone(model).fit(sparse.csr_array(X), y)
+    assert np.array_equal(parts.coef_, fitted[0].coef_)
+    assert np.array_equal(parts.predict_proba(sparse.csr_array(X)), odds[0])
+    grows = clone(model).set_params(horizon=305, participation=dpoco.Participation(3))
+    names = [f"p{n}" for n in range(300)]
+    grows.partial_fit(sparse.csr_array(X), y, persons=names)
+    for rows, persons in ((300, names), (5, ["a", "b", "c", "d", 5.5])):
+        with pytest.raises((HorizonExceeded, TypeError, ValueError)):
+            grows.partial_fit(sparse.csr_array(X[:rows]), y[:rows], persons=persons)
+        assert grows.learner_.round == 300

@@ -75,6 +75,9 @@ class LinearProblem:
         records.
     labels : bool
         Whether the range of labels is searched with them.
+    prior : tuple of tuples of float, optional
+        Coefficients that are known, shape (outputs, d), with an intercept (outputs, d + 1): the
+        learners get what labels differ from their predictions by.
     """
 
     loss: str
@@ -89,6 +92,7 @@ class LinearProblem:
     drift: bool = False
     ranges: str | None = None
     labels: bool = False
+    prior: tuple[tuple[float, ...], ...] | None = None
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any], dimension: int) -> LinearProblem:
@@ -115,8 +119,14 @@ class LinearProblem:
                 "PublicScaler, feature_bound is 1"
             )
         classes = arguments.get("classes")
-        outputs = len(classes) if classes is not None and len(classes) > 2 else 1
-        return cls(**{"loss": "logistic", **stated, "dimension": dimension, "outputs": outputs})
+        if classes is not None:
+            stated["outputs"] = len(classes) if len(classes) > 2 else 1
+        if stated.get("prior") is not None:
+            if stated.get("ranges") is not None:
+                raise ValueError("prior is about declared ranges: give feature_bound")
+            shape = (stated.get("outputs", 1), dimension)
+            stated["prior"] = _read_prior(stated["prior"], shape, stated)
+        return cls(**{"loss": "logistic", **stated, "dimension": dimension})
 
     def __post_init__(self) -> None:
         """Check everything here, before there are data."""
@@ -129,6 +139,11 @@ class LinearProblem:
                 positive_float(name, getattr(self, name))
         if not isinstance(self.intercept, (bool, np.bool_)):
             raise TypeError(f"intercept must be a bool; got {type(self.intercept).__name__}")
+
+    @property
+    def output(self) -> str:
+        """What there is a learner for."""
+        return "class" if self.loss == "logistic" else "output"
 
     @property
     def _p(self) -> float:
@@ -204,16 +219,19 @@ class LinearProblem:
                 mu = gaussian_mu(budget.epsilon, budget.delta) / math.sqrt(count)
                 epsilon = gaussian_epsilon(share * mu, budget.delta)
             learner = self.make(budget=Budget._derived(epsilon, budget.delta), **terms)
-            together = guarantee_of_all([learner.guarantee] * count, budget)
+            together = guarantee_of_all([learner.guarantee] * count, budget, self.output)
             if together.epsilon <= budget.epsilon:
                 return learner
             share *= (1.0 - 1e-10) * budget.epsilon / together.epsilon
-        raise CalibrationError(f"{count} such learners, one for each class, exceed the budget")
+        raise CalibrationError(
+            f"{count} such learners, one for each {self.output}, exceed the budget"
+        )
 
     def make_finder(self, budget: Budget | None, terms: Mapping[str, Any]) -> RangeFinder:
-        """Return an unstarted search for the ranges of features, and of labels as a last column."""
+        """Return an unstarted search for ranges of features, and of labels as the last columns."""
+        columns = self.dimension + (self.outputs if self.labels else 0)
         return RangeFinder(
-            self.dimension + int(self.labels), budget=budget, horizon=terms["horizon"],
+            columns, budget=budget, horizon=terms["horizon"],
             participation=terms["participation"], source=make_source(terms["seed"]),
         )  # fmt: skip
 
@@ -226,12 +244,13 @@ class LinearProblem:
         own = FoundRanges(*(part[: self.dimension] for part in found.parts))
         return own.clip(features) if self._p == 1.0 else own.scale(features)
 
-    def label_scale(self, found: FoundRanges | None) -> tuple[float, float]:
-        """Return the middle and the half-width of labels: 0 and 1 where they are not searched."""
+    def label_scale(self, found: FoundRanges | None) -> tuple[FloatArray, FloatArray]:
+        """Return middles and half-widths of labels: 0 and 1 where they are not searched."""
         if not self.labels or found is None:
-            return 0.0, 1.0
-        middle, half = (part[-1] for part in found.parts)
-        return middle, _LABEL_WIDTHS * half or 1.0
+            return np.zeros(1), np.ones(1)
+        middle, half = (np.array(part[self.dimension :]) for part in found.parts)
+        width = _LABEL_WIDTHS * half
+        return middle, np.where(width == 0.0, 1.0, width)
 
     def _multipliers(self, features: FloatArray) -> FloatArray:
         """Return what records are clipped by, shape (n,); 0 for those that are not finite."""
@@ -251,18 +270,30 @@ class LinearProblem:
             np.multiply(features, self._multipliers(features)[:, None], out=rows[:, :d])
         return rows
 
-    def targets(self, labels: FloatArray) -> FloatArray:
-        """Return what each output's learner is told of labels, shape (outputs, n)."""
-        if self.outputs == 1:
-            return labels[None, :]
-        own = labels == np.arange(self.outputs)[:, None]
-        return np.where(np.isnan(labels), np.nan, own)
+    def targets(self, labels: FloatArray, rows: FloatArray) -> FloatArray:
+        """Return what each output's learner is told of labels, shape (outputs, n).
+
+        Labels have shape (n,); of a regression of several outputs (n, outputs).
+        """
+        if self.loss == "logistic" and self.outputs > 1:
+            own = labels == np.arange(self.outputs)[:, None]
+            return np.where(np.isnan(labels), np.nan, own)
+        told = labels[None, :] if labels.ndim == 1 else labels.T
+        return told if self.prior is None else told - self._predict_prior(rows).T
+
+    def _predict_prior(self, rows: FloatArray) -> FloatArray:
+        """Return what the prior predicts for rows as the learner gets them, shape (n, outputs)."""
+        theta = np.array(self.prior)
+        return np.stack([np.einsum("ij,j->i", rows, each) for each in theta], axis=1)
 
     def nonprivate_flags(self, features: FloatArray, labels: FloatArray) -> Flags:
         """Return how records and labels are read, shapes (n,) and (n, d). **Not private**."""
-        told = self.targets(labels)[0]
-        flags = record_flags(self._multipliers(features), told, self.family().label_range)
-        return {**flags, "missing": ~np.isfinite(features)}
+        told, limits = self.targets(labels, self.rows(features)), self.family().label_range
+        if self.loss == "logistic":
+            told = told[:1]
+        flags = [record_flags(self._multipliers(features), each, limits) for each in told]
+        of_any = {name: np.any([each[name] for each in flags], axis=0) for name in flags[0]}
+        return {**of_any, "missing": ~np.isfinite(features)}
 
     def margins(self, thetas: FloatArray, features: FloatArray) -> FloatArray:
         """Return <theta, record> of clipped records, shape (n, outputs); 0 if not finite.
@@ -271,7 +302,29 @@ class LinearProblem:
         """
         rows = self.rows(features)
         rows[~np.isfinite(rows).all(axis=1), : self.dimension] = 0.0
-        return np.stack([np.einsum("ij,j->i", rows, theta) for theta in thetas], axis=1)
+        found = np.stack([np.einsum("ij,j->i", rows, theta) for theta in thetas], axis=1)
+        return found if self.prior is None else found + self._predict_prior(rows)
+
+
+def _read_prior(
+    given: Any, shape: tuple[int, int], stated: Mapping[str, Any]
+) -> tuple[tuple[float, ...], ...]:
+    """Return the rows of known coefficients with the intercepts in units of the constant."""
+    try:
+        coefficients, intercepts = given
+    except (TypeError, ValueError):
+        raise TypeError("prior must be a pair: coefficients and intercept") from None
+    known = np.atleast_2d(np.asarray(coefficients, dtype=np.float64))
+    last = np.atleast_1d(np.asarray(intercepts, dtype=np.float64))
+    if known.shape != shape or last.shape != shape[:1]:
+        raise ValueError(f"prior must have coefficients of shape {shape} and {shape[0]} intercepts")
+    if not (np.isfinite(known).all() and np.isfinite(last).all()):
+        raise ValueError("prior must be finite")
+    if stated.get("intercept", True):
+        known = np.column_stack([known, last / float(stated["feature_bound"])])
+    elif last.any():
+        raise ValueError("prior has an intercept, and this model has none")
+    return tuple(tuple(row) for row in known.tolist())
 
 
 def probabilities(margins: FloatArray) -> FloatArray:
@@ -290,13 +343,13 @@ def most_probable(margins: FloatArray) -> NDArray[np.intp]:
     return np.argmax(margins, axis=1) if margins.shape[1] > 1 else (margins[:, 0] > 0.0) + 0
 
 
-def guarantee_of_all(parts: Sequence[Guarantee], budget: Budget | None) -> Guarantee:
-    """Return the guarantee of learners that see the same records, one for each class."""
+def guarantee_of_all(parts: Sequence[Guarantee], budget: Budget | None, each: str) -> Guarantee:
+    """Return the guarantee of learners that see the same records, one for each class or output."""
     if len(parts) == 1 or not parts[0].private:
         return parts[0]
-    stated = [each.delta for each in (*parts, budget) if each is not None]
+    stated = [part.delta for part in (*parts, budget) if part is not None]
     found = Guarantee.composed(*parts, delta=max(stated))
-    said = f"{found.mechanism}, by each of {len(parts)} learners, one for each class"
+    said = f"{found.mechanism}, by each of {len(parts)} learners, one for each {each}"
     return replace(found, mechanism=said, reference=f"{_PAGE}; {found.reference}")
 
 
@@ -371,7 +424,7 @@ class LinearModel:
         budget, people = self._terms["budget"], self._terms["participation"]
         guarantees = [each.guarantee for each in learners]
         self._learners = learners
-        self._guarantee = guarantee_of_all(guarantees, budget)
+        self._guarantee = guarantee_of_all(guarantees, budget, self.problem.output)
         if self._search is not None:
             found = behind_ranges(self._search, self._guarantee, budget=budget)
             self._guarantee = found if people is None else people.of(found)
@@ -429,10 +482,14 @@ class LinearModel:
     def coefficients(self) -> tuple[FloatArray, FloatArray]:
         """Published coefficients, shape (outputs, d), and intercepts, shape (outputs,)."""
         problem, thetas = self.problem, self.published.thetas
+        if problem.prior is not None:
+            thetas = thetas + np.array(problem.prior)
         last = thetas[:, -1] * float(problem.feature_bound)
         return thetas[:, : problem.dimension].copy(), last if problem.intercept else 0.0 * last
 
-    def _turns(self, labels: FloatArray) -> Iterator[tuple[RecordLearner, FloatArray]]:
+    def _turns(
+        self, labels: FloatArray, rows: FloatArray
+    ) -> Iterator[tuple[RecordLearner, FloatArray]]:
         """Return learners with their targets, if all of them have learned from the same records."""
         if len({each.round for each in self.learners}) > 1:
             raise StateError(
@@ -440,16 +497,26 @@ class LinearModel:
                 "others had not: it predicts, and can no longer learn"
             )
         middle, half = self.problem.label_scale(self._ranges)
-        return zip(self.learners, self.problem.targets((labels - middle) / half), strict=True)
+        told = self.problem.targets((labels - middle) / half, rows)
+        return zip(self.learners, told, strict=True)
+
+    @property
+    def left(self) -> int:
+        """Rounds up to the horizon."""
+        first = self.learners[0]
+        return first.horizon - first.round + (0 if self._finder is None else self._finder.left)
+
+    def require_left(self, rounds: int) -> None:
+        """Raise `HorizonExceeded` if fewer rounds than that are left."""
+        if rounds > self.left:
+            raise HorizonExceeded(f"rounds asked for: {rounds}, left: {self.left}")
 
     def _search_in(self, features: FloatArray, labels: FloatArray, persons: Any) -> int:
         """Give the first rows to a search that has not ended; return how many these are."""
         finder = self._finder
         if finder is None or finder.left == 0 or not self._learners:
             return 0
-        left = finder.left + self._learners[0].horizon - self._learners[0].round
-        if len(features) > left:
-            raise HorizonExceeded(f"rounds asked for: {len(features)}, left: {left}")
+        self.require_left(len(features))
         part = slice(0, min(finder.left, len(features)))
         rows = np.column_stack([features, labels]) if self.problem.labels else features
         finder.run(rows[part], persons=None if persons is None else persons[part])
@@ -462,10 +529,10 @@ class LinearModel:
         one, persons = np.array([label]), None if person is None else [person]
         if self._search_in(features[None, :], one, persons):
             return
-        row = self.problem.rows(self.problem.scale(features[None, :], self._ranges))[0]
-        for learner, target in self._turns(one):
+        rows = self.problem.rows(self.problem.scale(features[None, :], self._ranges))
+        for learner, target in self._turns(one, rows):
             learner.decide()
-            learner.observe(row, float(target[0]), person=person)
+            learner.observe(rows[0], float(target[0]), person=person)
 
     def learn_many(self, features: FloatArray, labels: FloatArray, persons: Any = None) -> None:
         """Play one round a row, with the same decisions; none if the horizon does not allow all."""
@@ -476,7 +543,7 @@ class LinearModel:
             if not len(features):
                 return
         rows = self.problem.rows(self.problem.scale(features, self._ranges))
-        for learner, targets in self._turns(labels):
+        for learner, targets in self._turns(labels, rows):
             learner.run(rows, targets, persons=persons, record_decisions=False)
 
     def margins(self, features: FloatArray) -> FloatArray:

@@ -11,6 +11,7 @@ published.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -30,6 +31,7 @@ from dpoco import bandits
 from dpoco._clipping import Flags, context_flags
 from dpoco._validation import FloatArray, choice, float_array, number
 from dpoco.accounting import Budget, Guarantee
+from dpoco.accounting.ledger import Ledger
 from dpoco.adapters._arguments import (
     callers,
     check_options,
@@ -128,7 +130,9 @@ class _LinearEstimator:
 
     _features: FeatureMap
     _model: LinearModel
+    ledger: Ledger | None
     _has_looked: bool = False  # for steps that learn
+    _is_charged: bool = False
 
     def _begin(self, arguments: dict[str, Any]) -> None:
         """Keep a constructor's arguments, from which river clones, and make the learner."""
@@ -136,6 +140,9 @@ class _LinearEstimator:
         person, rule = arguments["person"], arguments["participation"]
         if (person is not None) != (rule is not None and rule.enforced):
             raise ValueError("person belongs to a participation that is enforced, which needs it")
+        ledger = arguments["ledger"]
+        if not (ledger is None or isinstance(ledger, Ledger)):
+            raise TypeError(f"ledger must be a Ledger; got {type(ledger).__name__}")
         absent = math.nan if arguments["feature_bound"] is None else 0.0
         self._features = FeatureMap(arguments["features"], person, absent)
         self._made_with = own_arguments(arguments)
@@ -245,9 +252,20 @@ class _LinearEstimator:
             self._has_looked = True
             steps = (list(each.steps.values())[:-1] for each in callers(compose.Pipeline))
             warn_of_learning(each for own in steps for each in _steps_that_learn(own))
+        if self.ledger is not None and not self._is_charged:
+            label = f"{type(self).__name__} of {self._made_with['horizon']} rounds"
+            self.ledger.charge(self.guarantee, label)
+            self._is_charged = True
+
+    def clone(self, new_params: Any = None, include_attributes: bool = False) -> Any:
+        """Return an estimator that has learned nothing; a ledger is shared, and pays for each."""
+        if self.ledger is None or include_attributes:
+            return super().clone(new_params, include_attributes)  # type: ignore[misc]  # river's
+        own = {name: value for name, value in self._made_with.items() if name != "ledger"}
+        return type(self)(**{**copy.deepcopy(own), "ledger": self.ledger, **(new_params or {})})
 
     def bind(self, learner: Any) -> None:
-        """Continue with learners that `dpoco.load` has restored.
+        """Continue with learners that `dpoco.load` has restored, and that were charged before.
 
         Parameters
         ----------
@@ -263,6 +281,7 @@ class _LinearEstimator:
             If the learner does not fit.
         """
         self._model.bind(learner)
+        self._is_charged = True
 
     def nonprivate_records(self, X: Any, y: Iterable[Any]) -> RecordShares:
         """Return how this estimator reads records, for evaluation only. It learns nothing.
@@ -373,6 +392,8 @@ class PrivateClassifier(_LinearEstimator, base.MiniBatchClassifier):
         participation is enforced.
     options : dict, optional
         Further arguments of the learner, for example "batch".
+    ledger : dpoco.accounting.ledger.Ledger, optional
+        Ledger that is charged before the first record is learned, or refuses. Clones share it.
     seed : int, optional
         Source of reproducible noise, for tests and simulation; it voids the guarantee.
 
@@ -418,6 +439,7 @@ class PrivateClassifier(_LinearEstimator, base.MiniBatchClassifier):
         participation: Participation | None = None,
         person: str | None = None,
         options: dict[str, Any] | None = None,
+        ledger: Ledger | None = None,
         seed: int | None = None,
     ) -> None:
         self._labels = LabelMap(classes)
@@ -476,7 +498,7 @@ class PrivateRegressor(_LinearEstimator, base.MiniBatchRegressor):
     radius : float, optional
         As for `PrivateClassifier`. By default sqrt(d) `label_bound` / `feature_bound` (l1: without
         the root).
-    participation, person, options, seed
+    participation, person, options, ledger, seed
         As for `PrivateClassifier`.
 
     Raises
@@ -515,6 +537,7 @@ class PrivateRegressor(_LinearEstimator, base.MiniBatchRegressor):
         participation: Participation | None = None,
         person: str | None = None,
         options: dict[str, Any] | None = None,
+        ledger: Ledger | None = None,
         seed: int | None = None,
     ) -> None:
         self._begin(locals())

@@ -71,6 +71,8 @@ __all__ = ["PrivateOnlineClassifier", "PrivateOnlineRegressor", "PublicScaler",
 
 Own = TypeVar("Own", bound="_LinearEstimator")
 
+_DENSE_CELLS = 2**22  # of sparse records that are made dense at a time: 32 MiB
+
 
 def _lists_categories(given: dict[str, Any]) -> bool:
     rare = (given["min_frequency"], given["max_categories"])  # which are counted
@@ -91,6 +93,34 @@ _CONSTANT: dict[str, Callable[[dict[str, Any]], bool]] = {
     "SparseRandomProjection": lambda given: given["n_components"] != "auto",
     "SplineTransformer": lambda given: not isinstance(given["knots"], str),
 }
+
+
+class _Rows:
+    """Records as doubles, in blocks of dense ones if they are sparse: shape (n, d) in all."""
+
+    def __init__(self, matrix: Any, block: int) -> None:
+        self._matrix, self._block = matrix, block
+        self.rounds: int = matrix.shape[0]
+
+    def blocks(self) -> Iterator[tuple[slice, FloatArray]]:
+        """Yield which rows come next, and the rows."""
+        for begin in range(0, self.rounds, self._block):
+            part = slice(begin, min(begin + self._block, self.rounds))
+            dense = self._matrix[part]
+            if hasattr(dense, "toarray"):
+                dense = np.asarray(dense.toarray(), dtype=np.float64)
+            yield part, dense
+
+
+def _records(estimator: Any, X: Any, *, reset: bool) -> _Rows:
+    """Return records, n and d at least 1; sparse ones stay so until they are learned from."""
+    if not hasattr(X, "tocsr"):
+        dense = _matrix(estimator, X, reset=reset)
+        return _Rows(dense, len(dense))
+    rows = X.tocsr()
+    block = max(1, _DENSE_CELLS // max(1, rows.shape[1]))
+    _matrix(estimator, rows[:1].toarray(), reset=reset)  # dtype and number of features
+    return _Rows(rows, block)
 
 
 def _matrix(estimator: Any, X: Any, *, reset: bool) -> FloatArray:
@@ -137,6 +167,16 @@ def _column(y: Any, rows: int) -> NDArray[Any]:
         flat = flat[:, 0]
     if flat.ndim != 1:
         raise ValueError(f"y should be a 1d array, got an array of shape {flat.shape} instead")
+    if flat.shape[0] != rows:
+        raise ValueError(f"X has {rows} records, y has {flat.shape[0]}: they must be as many")
+    return flat
+
+
+def _columns(y: Any, rows: int) -> NDArray[Any]:
+    """Return targets as an array of shape (n,), or of several a row (n, outputs)."""
+    flat = None if y is None else _array("y", y)
+    if flat is None or flat.ndim != 2 or flat.shape[1] < 2 or flat.dtype.kind == "c":
+        return _column(y, rows)
     if flat.shape[0] != rows:
         raise ValueError(f"X has {rows} records, y has {flat.shape[0]}: they must be as many")
     return flat
@@ -227,6 +267,7 @@ class _LinearEstimator(BaseEstimator):
     coef_: FloatArray
     intercept_: Any
     _model: LinearModel
+    _outputs: int = 1  # targets a row
 
     def _keep(self, arguments: dict[str, Any]) -> None:
         """Keep a constructor's arguments, unchecked, as scikit-learn wants it."""
@@ -239,15 +280,15 @@ class _LinearEstimator(BaseEstimator):
         ----------
         X : array_like of shape (n, d)
             Dense or sparse, and real; n is at most the horizon.
-        y : array_like of shape (n,)
+        y : array_like of shape (n,), of targets also (n, outputs)
             Labels or targets.
         persons : array_like of int, str or bytes with shape (n,), optional
             The persons behind the rows, if a participation is enforced.
         """
         refuse(refused)
         self._check_unchanged()
-        features = _matrix(self, X, reset=True)
-        rounds, most = features.shape[0], whole_if_float(self.horizon)
+        features = _records(self, X, reset=True)
+        rounds, most = features.rounds, whole_if_float(self.horizon)
         classes = self._classes_of(y, rounds)
         targets = self._targets(y, rounds, classes)
         if isinstance(most, (int, np.integer)) and rounds > most:
@@ -259,6 +300,7 @@ class _LinearEstimator(BaseEstimator):
                 UserWarning,
                 stacklevel=2,
             )
+        self._outputs = targets.shape[1] if targets.ndim == 2 else 1
         self._start(rounds if self.horizon is None else self.horizon, persons, rounds, classes)
         return self._learn(features, targets, persons)
 
@@ -266,16 +308,18 @@ class _LinearEstimator(BaseEstimator):
         """Train on more rows; the first call makes the learner."""
         self._check_unchanged()
         first = not self.__sklearn_is_fitted__()
-        features = _matrix(self, X, reset=first)
-        targets = self._targets(y, features.shape[0], classes)
+        features = _records(self, X, reset=first)
+        targets = self._targets(y, features.rounds, classes)
+        self._check_outputs(targets)
         if first:
-            self._start(self.horizon, persons, len(features), classes)
+            self._outputs = targets.shape[1] if targets.ndim == 2 else 1
+            self._start(self.horizon, persons, features.rounds, classes)
         return self._learn(features, targets, persons)
 
     def _terms(self, classes: Any) -> dict[str, Any]:
         given: dict[str, Any] = self.get_params(deep=False)
         own = {"intercept": self.fit_intercept, "seed": self.random_state, "classes": classes}
-        return {**given, **own}
+        return {**given, **own, "outputs": self._outputs}
 
     def _start(self, horizon: int | None, persons: Any, rows: int, classes: Any) -> None:
         """Make the learners and charge them, before they see a record."""
@@ -310,8 +354,14 @@ class _LinearEstimator(BaseEstimator):
                 "sklearn.base.clone makes an estimator with the new one, and a budget of its own"
             )
 
-    def _learn(self: Own, X: FloatArray, targets: FloatArray, persons: Any) -> Own:
-        self._model.learn_many(X, targets, persons)
+    def _learn(self: Own, X: _Rows, targets: FloatArray, persons: Any) -> Own:
+        self._model.require_left(X.rounds)
+        if persons is not None:  # names that are none are refused before a round is played
+            self._model.learners[0]._digests(persons, X.rounds)
+            persons = list(persons)
+        for part, rows in X.blocks():
+            some = None if persons is None else persons[part]
+            self._model.learn_many(rows, targets[part], some)
         self._publish()
         return self
 
@@ -349,14 +399,22 @@ class _LinearEstimator(BaseEstimator):
 
     def _targets(self, y: Any, rows: int, classes: Any) -> FloatArray:
         """Return real targets as doubles, non-finite ones too."""
-        return float_array("y", _column(y, rows), (rows,))
+        flat = _columns(y, rows)
+        return float_array("y", flat, flat.shape)
+
+    def _check_outputs(self, targets: FloatArray) -> None:
+        """Raise if there are more or fewer targets a row than in the first call."""
+        given = targets.shape[1] if targets.ndim == 2 else 1
+        if self.__sklearn_is_fitted__() and given != self._outputs:
+            raise ValueError(f"y has {given} targets a row; the first call had {self._outputs}")
 
     def _label_flags(self, y: Any) -> Flags:
         return {}
 
     def _margins(self, X: Any) -> FloatArray:
         check_is_fitted(self)
-        return self._model.margins(_matrix(self, X, reset=False))
+        blocks = _records(self, X, reset=False).blocks()
+        return np.concatenate([self._model.margins(rows) for _, rows in blocks])
 
     @property
     def learner_(self) -> Any:
@@ -413,6 +471,8 @@ class _LinearEstimator(BaseEstimator):
             if domain is None:
                 raise TypeError(f"a {type(first).__name__} is no learner for this estimator")
             dimension = domain.dimension - int(bool(self.fit_intercept))
+            several = isinstance(self, RegressorMixin) and isinstance(learner, (list, tuple))
+            self._outputs = len(learner) if several else 1
             terms = self._terms(getattr(self, "classes_", None))
             self._model = LinearModel.of(terms, dimension, learner)
             self.n_features_in_ = dimension
@@ -683,6 +743,9 @@ def _find_classes(y: NDArray[Any]) -> NDArray[Any]:
 class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
     """Linear regression in one pass, with differentially private coefficients.
 
+    Several targets a row, y of shape (n, outputs), have a learner each, which share the budget:
+    ``docs/privacy/one_versus_rest.md``.
+
     Parameters
     ----------
     epsilon, delta, budget, horizon, learner, feature_bound, ranges, drift, fit_intercept
@@ -692,6 +755,13 @@ class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
     label_bound : float, optional
         Targets are clipped to [-label_bound, label_bound]. Public, too. Required with
         `feature_bound`; without both, the range of targets is searched with those of features.
+        With `prior` it bounds what targets differ from its predictions by.
+    prior : (coefficients, intercept), optional
+        Where learning starts, and what `radius` is measured from: coefficients that are public, or
+        that were released before, such as ``(model.coef_, model.intercept_)``. Never coefficients
+        that were fitted to raw records. If the same records were used for them, both guarantees add
+        up: share a `ledger`. Shapes (d,) or (outputs, d), and () or (outputs,). Needs
+        `feature_bound`.
     threshold : float, default 1.0
         Residual beyond which the Huber loss grows linearly.
     radius : float, optional
@@ -702,9 +772,9 @@ class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
 
     Attributes
     ----------
-    coef_ : ndarray of shape (d,)
-        Published coefficients.
-    intercept_ : float
+    coef_ : ndarray of shape (d,) or (outputs, d)
+        Published coefficients, with those of `prior`.
+    intercept_ : float, or ndarray of shape (outputs,)
         Published intercept; 0 if there is none.
     n_features_in_ : int
         Number of features.
@@ -748,6 +818,7 @@ class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
         ranges: literals.Ranges | None = None,
         drift: bool = False,
         label_bound: float | None = None,
+        prior: Any = None,
         threshold: float = 1.0,
         radius: float | None = None,
         fit_intercept: bool = True,
@@ -767,7 +838,7 @@ class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
         ----------
         X : array_like of shape (n, d)
             Dense and real.
-        y : array_like of shape (n,)
+        y : array_like of shape (n,) or (n, outputs)
             Targets.
         persons : array_like of int, str or bytes with shape (n,), optional
             The persons behind the rows, if a participation is enforced.
@@ -778,13 +849,17 @@ class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
     def _publish(self) -> None:
         coefficients, intercepts = self._model.coefficients
         self.coef_, self.intercept_ = coefficients[0], float(intercepts[0])
+        if self._outputs > 1:
+            self.coef_, self.intercept_ = coefficients, intercepts
 
     def predict(self, X: Any) -> FloatArray:
-        """Return predictions, shape (n,), for rows clipped as in training."""
-        return self._margins(X)[:, 0]
+        """Return predictions, shape (n,) or (n, outputs), for rows clipped as in training."""
+        margins = self._margins(X)
+        return margins if self._outputs > 1 else margins[:, 0]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
         tags.regressor_tags.poor_score = True  # what noise leaves of it depends on the budget
         return tags
 

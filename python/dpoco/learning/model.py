@@ -20,6 +20,7 @@ from dpoco._validation import FloatArray, float_array, whole_number
 from dpoco.accounting import Guarantee
 from dpoco.datasets import PublicScaling, Schema, Stream
 from dpoco.errors import StateError
+from dpoco.learning.exchange import build_onnx
 from dpoco.learning.state import write_atomically
 
 _SCHEMA = "dpoco.model/1"
@@ -182,6 +183,16 @@ class Model(Schema):
             bottom, top = self.label_range or (-1.0, 1.0)
             answer = bottom + 0.5 * (np.clip(margins, -1.0, 1.0) + 1.0) * (top - bottom)
         return np.where(known, answer, np.nan)
+
+    def to_onnx(self) -> bytes:
+        """Return the model as an ONNX file (extra ``onnx``), for programs without this library.
+
+        Its input "records", doubles of shape (n, d), and its output "prediction", shape (n,), are
+        those of `predict`, with ranges and bounds applied inside. Its property "model" is the text
+        of this model, for `from_dict` and ``dpoco verify``; "guarantee" says in words what it has.
+        """
+        properties = {"guarantee": str(self.guarantee), "model": json.dumps(self.to_dict())}
+        return build_onnx(self, self.decision, self.record_bounds, properties)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the model as JSON carries it, with a checksum of all of it."""
