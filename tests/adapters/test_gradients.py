@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from dpoco.accounting import continual_sum
 from dpoco.adapters._workload import choose_factorisation, view_error
 from dpoco.adapters.gradients import NoisyGradients
 from dpoco.errors import CalibrationError, HorizonExceeded, StateError
+from dpoco.privacy.mechanisms.banded import Banded
 from dpoco.privacy.mechanisms.factorisations import Buffered
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.random import Source
@@ -106,6 +109,38 @@ def test_sums_of_all_steps_are_near_the_bound_of_any_factorisation():
     factor = choose_factorisation(1000, ONCE, math.inf)
     ratio = view_error(factor, 1000, ONCE, math.inf) / continual_sum.lower_bound(1000)
     assert 1.0 < ratio <= 1.04
+
+
+@pytest.mark.parametrize(("dimension", "most"), [(1000, 1.14), (10**6, 1.22)])
+def test_noise_for_people_who_come_back_is_near_the_bound(dimension, most):
+    """In ten steps, a tenth of all apart: by a band, and by buffers where it needs much memory."""
+    field = Path(__file__).parents[2] / "bench" / "field" / "field.json"
+    least = json.loads(field.read_text())["ours"]["sums"]["1000 10"]["least"]
+    near = Neighbours("zero_out", rounds=10, separation=100)
+    factor = choose_factorisation(1000, near, math.inf, dimension)
+    assert isinstance(factor, Banded) == (dimension == 1000)
+    assert 1.0 < view_error(factor, 1000, near, math.inf) / least <= most
+
+
+def test_noise_of_bands_is_that_of_the_plan_and_goes_on_from_a_state():
+    """20,000 coordinates, five deviations of a deviation."""
+    own = noisy(20_000, steps=5, epochs=4, source=Source.seeded(1))
+    factor = own.mechanism.factorisation
+    assert isinstance(factor, Banded)
+    total, again = np.zeros(20_000), noisy(20_000, steps=5, epochs=4, source=Source.seeded(1))
+    released = []
+    for step in range(20):
+        if step == 7:
+            again.restore(own.to_bytes())
+        released.append(own.release(total))
+        if step >= 7:
+            assert again.release(total).tolist() == released[-1].tolist()
+    sums = np.cumsum(released, axis=0)
+    rows = continual_sum.row_norm(factor, np.arange(1, 21), 20)
+    slack = 5.0 / math.sqrt(2 * 20_000)
+    for t in range(20):
+        assert np.std(sums[t]) == pytest.approx(own.mechanism.scale * rows[t], rel=slack)
+    assert math.sqrt(np.mean(sums**2)) == pytest.approx(own.noise_in_view, rel=slack)
 
 
 def test_a_workload_decides_over_noise_and_not_over_privacy():

@@ -75,6 +75,7 @@ ContinualSum::ContinualSum(Index dimension, std::uint64_t horizon,
   if (!process_ || !source_) throw std::invalid_argument("process and source are required");
   if (!on_lattice()) return;
   exact_.assign(sum_.size(), 0);
+  rest_ = std::vector<double>();
   const int bits = noise_scale > 0.0 ? std::ilogb(noise_scale) - std::ilogb(lattice_.grid) : 0;
   if (bits < kGridBits || bits > kGridBits + 30 ||
       std::ldexp(1.0, std::ilogb(lattice_.grid)) != lattice_.grid) {
@@ -111,21 +112,21 @@ void ContinualSum::run(const Exclusive::Entry&, const double* values, std::uint6
 void ContinualSum::add(const double* g, std::uint64_t rounds, double* out) {
   const auto d = static_cast<std::size_t>(dimension_);
   const std::size_t entries = rounds * d;
-  if (rows_.size() < entries) {
-    rows_.resize(entries);
-    factors_.resize(rounds);
-  }
+  // On a lattice no sum needs these doubles: a single summand has them.
+  std::vector<double>& copies = on_lattice() && rounds == 1 ? sum_ : rows_;
+  if (copies.size() < entries) copies.resize(entries);
+  if (factors_.size() < rounds) factors_.resize(rounds);
   // Were a summand to change between the reading of its norm and its addition, the bound would not
   // hold.
-  std::copy(g, g + entries, rows_.data());
+  std::copy(g, g + entries, copies.data());
   const double* noise = rounds == 1 ? next_noise() : draw(rounds);
   round_ = round_ + rounds;
   for (std::uint64_t r = 0; r < rounds; ++r) {
-    double* row = rows_.data() + r * d;
+    double* row = copies.data() + r * d;
     factors_[r] = clipper_ ? clipper_->multiplier(row) : 1.0;
     if (factors_[r] == 0.0) std::fill(row, row + d, 0.0);  // it may hold a NaN
   }
-  release(rounds, factors_.data(), rows_.data(), noise, d, out);
+  release(rounds, factors_.data(), copies.data(), noise, d, out);
 }
 
 void ContinualSum::add_one(double factor, const double* row, double* out) {
@@ -181,7 +182,7 @@ void ContinualSum::split(std::vector<double>& sum, std::vector<double>& rest) co
 
 std::vector<double> ContinualSum::nonprivate_sum() const {
   std::vector<double> sum = sum_;
-  std::vector<double> rest = rest_;
+  std::vector<double> rest(sum_.size());
   split(sum, rest);
   sum.resize(static_cast<std::size_t>(dimension_));
   return sum;
@@ -190,7 +191,7 @@ std::vector<double> ContinualSum::nonprivate_sum() const {
 void ContinualSum::write(Archive& archive) const {
   const auto entry = exclusive_.enter();
   std::vector<double> sum = sum_;
-  std::vector<double> rest = rest_;
+  std::vector<double> rest = on_lattice() ? std::vector<double>(sum.size()) : rest_;
   split(sum, rest);
   if (ahead_ > 0) throw StateError("noise of rounds to come has been drawn");
   archive.word(round_);
@@ -203,20 +204,26 @@ void ContinualSum::write(Archive& archive) const {
 
 void ContinualSum::read(ArchiveReader& archive) {
   const std::uint64_t round = archive.word_below(horizon_ + 1);
-  archive.reals(sum_.data(), static_cast<std::size_t>(dimension_));
-  archive.reals(rest_.data(), static_cast<std::size_t>(dimension_));
+  std::vector<double> sum(sum_.size());
+  std::vector<double> rest(sum_.size());
+  archive.reals(sum.data(), static_cast<std::size_t>(dimension_));
+  archive.reals(rest.data(), static_cast<std::size_t>(dimension_));
   if (archive.real() != noise_scale_) throw StateError("state has noise of another scale");
   process_->read(archive, round);
   source_->read(archive);
-  if (!are_rests(sum_.data(), rest_.data(), sum_.size())) throw StateError("state holds no sum");
+  if (!are_rests(sum.data(), rest.data(), sum.size())) throw StateError("state holds no sum");
   const double most = static_cast<double>(round) * lattice_.limit;
   for (std::size_t i = 0; i < exact_.size(); ++i) {
-    const double sum = sum_[i] / lattice_.grid;
-    const double rest = rest_[i] / lattice_.grid;
-    if (!(std::fabs(sum) <= most) || sum != std::floor(sum) || rest != std::floor(rest)) {
+    const double whole = sum[i] / lattice_.grid;
+    const double lost = rest[i] / lattice_.grid;
+    if (!(std::fabs(whole) <= most) || whole != std::floor(whole) || lost != std::floor(lost)) {
       throw StateError("state holds a sum beside the lattice");
     }
-    exact_[i] = static_cast<std::int64_t>(sum) + static_cast<std::int64_t>(rest);
+    exact_[i] = static_cast<std::int64_t>(whole) + static_cast<std::int64_t>(lost);
+  }
+  if (!on_lattice()) {
+    sum_ = std::move(sum);
+    rest_ = std::move(rest);
   }
   // A generator behind its round would draw noise again that was already used.
   if (!process_->matches(round, *source_)) {

@@ -64,7 +64,7 @@ def shipped(pushes: int) -> int:
 
 
 @lru_cache(maxsize=256)
-def searched(pushes: int, rounds: int, separation: int) -> Buffered:
+def searched(pushes: int, rounds: int, separation: int, mean: bool = False) -> Buffered:
     """Return parameters for people who come in so many rounds, so far apart, of nine digits each.
 
     O(log k) a step, below a second for any numbers.
@@ -75,13 +75,15 @@ def searched(pushes: int, rounds: int, separation: int) -> Buffered:
         Sums released, n.
     rounds, separation : int
         k and b, in pushes.
+    mean : bool, default False
+        Whether the error is the root mean square of all sums, not that of the last one.
     """
     from scipy.optimize import minimize
 
     k = most_rounds(rounds, separation, pushes)
 
     def value(points: FloatArray) -> FloatArray:
-        return _log_error(points, pushes, k, separation)
+        return _log_error(points, pushes, k, separation, mean)
 
     def slope(point: FloatArray) -> tuple[float, FloatArray]:
         found = value(np.concatenate([point[None], point + _STEP * np.eye(len(point))]))
@@ -117,27 +119,36 @@ def _rates(points: FloatArray) -> tuple[FloatArray, FloatArray]:
     return s, w * np.minimum(1.0, _FULL / (w / (1.0 - s)).sum(-1, keepdims=True))
 
 
-def _log_error(points: FloatArray, pushes: int, k: int, separation: int) -> FloatArray:
+def _log_error(points: FloatArray, pushes: int, k: int, separation: int, mean: bool) -> FloatArray:
     """Return the logarithm of the error, and a penalty for what does not fit on a lattice."""
     s, w = _rates(points)
-    row, swing = _row(s, w, pushes)
+    row, swing = _row(s, w, pushes, mean)
     drift = np.minimum(pushes, 1.0 / (s[..., 0] * (1.0 + (w / s).sum(-1)))) / _DRIFT
     error = np.log(spaced_column(s, w, pushes, k, separation)) + 0.5 * np.log(row)
     too_much = np.maximum(0.0, swing - _SWING), np.log(np.maximum(1.0, drift))
     return np.asarray(error + 10.0 * (too_much[0] ** 2 + too_much[1] ** 2))
 
 
-def _row(s: FloatArray, w: FloatArray, pushes: int) -> tuple[FloatArray, FloatArray]:
-    """Return the square of the norm of the decoder's last row, and that of the fullest buffer."""
+def _row(s: FloatArray, w: FloatArray, pushes: int, mean: bool) -> tuple[FloatArray, FloatArray]:
+    """Return the square of the norm of a row of the decoder, and that of the fullest buffer.
+
+    The last row, or the mean of the squares of all.
+    """
     shift, pull = _decoder(s, w)
     g = s + shift
     x = g[..., :, None] + g[..., None, :] - g[..., :, None] * g[..., None, :]
     gamma, rest, n = 1.0 / (g * pull), 1.0 / (1.0 + (w / s).sum(-1)), float(pushes)
-    row = n * rest**2 + 2.0 * rest * (gamma * geometric(g, n)).sum(-1)
-    row = row + np.einsum("...i,...ij,...j", gamma, geometric(x, n), gamma)
+    powers = _mean_geometric if mean else geometric
+    row = (0.5 * (n + 1.0) if mean else n) * rest**2 + 2.0 * rest * (gamma * powers(g, n)).sum(-1)
+    row = row + np.einsum("...i,...ij,...j", gamma, powers(x, n), gamma)
     held = 1.0 / ((g - s[..., :1]) * pull)
     swing = np.sqrt(np.einsum("...i,...ij,...j", held, 1.0 / x, held))
     return np.asarray(row), np.asarray(swing * (2.0 - s[..., 0]) / (2.0 - s[..., -1]))
+
+
+def _mean_geometric(x: FloatArray, n: float) -> FloatArray:
+    """Return the mean of `geometric(x, t)` over t = 1, ..., n."""
+    return np.asarray((1.0 - (1.0 - x) * geometric(x, n) / n) / x)
 
 
 def _decoder(s: FloatArray, w: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from dpoco._validation import FloatArray
+from dpoco.privacy.mechanisms.banded import Banded
 from dpoco.privacy.mechanisms.factorisations import Buffered, Normalised
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 
@@ -68,10 +69,15 @@ class _Recorded:
 def _rows(total: GaussianSum, gaps: FloatArray) -> FloatArray:
     """Return what the factorisation makes of differences, shape (steps, d)."""
     factor, steps = total.factorisation, len(gaps)
-    assert isinstance(factor, Buffered)
-    powers = np.power.outer(1.0 - np.array(factor.decay), np.arange(max(steps - 1, 0)))
-    column = np.concatenate([[1.0], np.array(factor.weights) @ powers])
+    assert isinstance(factor, Buffered | Banded)
     scaled = gaps
+    if isinstance(factor, Banded):
+        column = np.zeros(max(steps, factor.band))
+        column[: factor.band] = factor.coefficients
+        scaled = gaps / np.array(factor.levels)[:steps, None]
+    else:
+        powers = np.power.outer(1.0 - np.array(factor.decay), np.arange(max(steps - 1, 0)))
+        column = np.concatenate([[1.0], np.array(factor.weights) @ powers])
     if isinstance(factor, Normalised):
         lengths = np.diff(factor.ends, prepend=0)
         scaled = gaps / np.repeat(factor.levels, lengths)[:steps, None]

@@ -32,10 +32,11 @@ from dpoco.accounting.lattice import noisy_on_lattice
 from dpoco.accounting.statement import stated_delta
 from dpoco.accounting.truncation import charged_gaussian_mu
 from dpoco.adapters._reservation import Reservation
-from dpoco.adapters._workload import choose_factorisation, view_error
+from dpoco.adapters._workload import Correlated, choose_factorisation, view_error
 from dpoco.errors import HorizonExceeded, StateError
 from dpoco.learning.participation import Participation
 from dpoco.learning.state import pack, read_state, unpack, write_atomically
+from dpoco.privacy.mechanisms.banded import Banded
 from dpoco.privacy.mechanisms.bounds import ClippedVector, ClippedVectors
 from dpoco.privacy.mechanisms.factorisations import Buffered
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
@@ -88,7 +89,9 @@ class NoisyGradients:
 
     Notes
     -----
-    Memory: 13 d doubles. Time of a step: one Gaussian draw of d variates and O(d).
+    Memory: 10 d doubles; those of a person with several steps may be correlated by a band of b of
+    them, with (b + 6) d doubles, if b d is at most 2^25. Time of a step: one Gaussian draw of d
+    variates and O(d), or O(b d).
 
     Examples
     --------
@@ -169,7 +172,7 @@ class NoisyGradients:
         if total.scale == 0.0:
             return 0.0
         column = total.factorisation.column(total.pushes, near)
-        noise = view_error(_buffers(total), total.pushes, near, self._half_life)
+        noise = view_error(_factor(total), total.pushes, near, self._half_life)
         return total.scale * noise / column
 
     def release(self, gradient_sum: Any) -> FloatArray:
@@ -315,8 +318,8 @@ class NoisyGradients:
         return f"<NoisyGradients, step {self.round} of {self.horizon}>\n  {self.guarantee!r}"
 
 
-def _buffers(total: GaussianSum) -> Buffered:
-    assert isinstance(total.factorisation, Buffered)
+def _factor(total: GaussianSum) -> Correlated:
+    assert isinstance(total.factorisation, Buffered | Banded)
     return total.factorisation
 
 
@@ -324,7 +327,7 @@ def _plan_sum(
     summand: ClippedVectors, steps: int, near: Neighbours, budget: Budget | None, half_life: float
 ) -> GaussianSum:
     """Return the sum with the least noise that meets the budget, in integers."""
-    factor = choose_factorisation(steps, near, half_life)
+    factor = choose_factorisation(steps, near, half_life, summand.dimension)
     plain = GaussianSum(summand, factor, pushes=steps)
     if budget is None:
         return plain
