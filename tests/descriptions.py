@@ -40,21 +40,22 @@ def number(plan: Any, name: str) -> Any:
 
 
 def changed(plan: Any, **changes: Any) -> Any:
-    """Return a plan with other values of what it calls so, in its mechanism or its tuning."""
+    """Return a plan with other values of what it calls so: in its mechanism, or else its tuning."""
 
-    def put(value: Any) -> Any:
+    def put(value: Any, names: set[str]) -> Any:
         if isinstance(value, tuple):
-            return tuple(put(each) for each in value)
+            return tuple(put(each, names) for each in value)
         if not isinstance(value, Description):
             return value
-        names = [each.name for each in fields(value)]
-        own = {name: changes[name] for name in names if name in changes}
-        inner = {n: put(getattr(value, n)) for n in names if n not in own}
+        known = {each.name for each in fields(value)}
+        own = {name: changes[name] for name in known & names}
+        inner = {name: put(getattr(value, name), names) for name in known - set(own)}
         left.difference_update(own)
         return replace(value, **inner, **own)
 
     left = set(changes)
-    made = replace(plan, mechanism=put(plan.mechanism), tuning=put(plan.tuning))
+    mechanism = put(plan.mechanism, set(changes))
+    made = replace(plan, mechanism=mechanism, tuning=put(plan.tuning, set(left)))
     if left:
         raise KeyError(*left)
     return made

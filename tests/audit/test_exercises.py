@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tests.descriptions import changed
+from tests.descriptions import changed, number
 
 import dpoco
 from dpoco.audit import Exercise, audit_learner, replay_audit, standard, standard_case
@@ -67,12 +67,13 @@ def test_every_instruction_set_plays_the_same(cls):
 
 
 def rebuilt(cls, **changes):
-    """A class whose engine was built from other parameters than it shows."""
+    """A class whose engine was built from another plan than it shows; None changes nothing."""
 
     class Wrong(cls):
         def _build_engine(self, claim):
             honest = self._plan
             own = {name: change(honest) for name, change in changes.items()}
+            own = {name: value for name, value in own.items() if value is not None}
             plan = isinstance(honest, dpoco.Plan)
             tampered(self, changed(honest, **own) if plan else replace(honest, **own))
             try:
@@ -132,7 +133,7 @@ class DroppedRemainder(TreeFrankWolfe):
 
     def run(self, features, labels=None, **options):
         rows = np.array(features)
-        left = (self.round + len(rows)) % self.plan.batch
+        left = (self.round + len(rows)) % self.plan.mechanism.batch
         if left:
             rows[-min(left, len(rows)) :] = 0.0
         return super().run(rows, labels, **options)
@@ -152,21 +153,21 @@ class SharedNoise(ContinualSum):
 
 def one_more(name):
     def change(p):
-        cap = getattr(p, name)
+        cap = number(p, name) if isinstance(p, dpoco.Plan) else getattr(p, name)
         return cap if cap is None else cap + 1
 
     return change
 
 
 def in_batches(p):
-    return p.scale / p.batch
+    return number(p, "scale") / number(p, "batch")
 
 
 @pytest.mark.parametrize(
     ("cls", "wrong", "text"),
     [
         (ShiftDetector, KeptAfterAlarms, "after the alarm"),
-        (ObliviousTracker, rebuilt(ObliviousTracker, max_resamples=one_more("max_resamples")),
+        (ObliviousTracker, rebuilt(ObliviousTracker, cap=one_more("cap")),
          "more fresh draws than were promised"),
         (CoupledRegularizedLeader,
          rebuilt(CoupledRegularizedLeader, max_switches=one_more("max_switches")),
@@ -175,18 +176,20 @@ def in_batches(p):
          rebuilt(ContinuousMultiplicativeWeights, max_switches=one_more("max_switches")),
          "a draw where none may be"),
         (AboveThreshold, OneMoreAlarm, "more alarms than were promised"),
-        (BatchShare, rebuilt(BatchShare, share_rate=lambda p: 0.5 * p.share_rate),
+        (BatchShare, rebuilt(BatchShare, share_rate=lambda p: 0.5 * p.tuning.share_rate),
          "weights do not follow"),
         # Laplace noise is added to sums that are not centred.
-        (BatchShare, rebuilt(BatchShare, noise=lambda p: (
-            "laplace" if p.noise == "gaussian" and p.experts % 2 == 0 else p.noise)),
+        (BatchShare, rebuilt(BatchShare, law=lambda p: (
+            "laplace" if p.mechanism.law == "gaussian" and p.mechanism.experts % 2 == 0
+            else p.mechanism.law)),
          "another law than declared"),
         (HighDimensionalBandit, StoppedClock, "clock"),
         (LinUCB, rebuilt(LinUCB, summand=lambda p: replace(
             p.mechanism.summand, weight=2.0 * p.mechanism.summand.weight)),
          "not a function of record and action"),
-        (NoisyFTRL, rebuilt(NoisyFTRL, vector_scale=lambda p: (
-            p.vector_scale and 2.0 * p.vector_scale)), "not a function of record and decisions"),
+        (NoisyFTRL, rebuilt(NoisyFTRL, weight=lambda p: (
+            0.5 * number(p, "weight") if hasattr(p.mechanism.summand, "weight") else None)),
+         "not a function of record and decisions"),
         (PolyhedralFrankWolfe, rebuilt(PolyhedralFrankWolfe, scale=in_batches),
          "another law than declared"),
         (NoisyFTRL, OtherClip, "`run` leaves another state"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from dataclasses import replace
 from unittest.mock import patch
@@ -53,7 +54,11 @@ def test_an_engine_of_another_law_is_caught(name, factors, runs):
     def change(p):
         if isinstance(p, dpoco.Plan):
             own = {key.removeprefix("noise_"): factor for key, factor in factors.items()}
-            return changed(p, **{key: factor * number(p, key) for key, factor in own.items()})
+            values = {key: factor * number(p, key) for key, factor in own.items()}
+            if getattr(p.mechanism, "grid", 0.0) > 0.0:  # as fine as the other noise needs
+                was, now = (math.frexp(each)[1] for each in (p.mechanism.scale, values["scale"]))
+                values["grid"] = math.ldexp(p.mechanism.grid, now - was)
+            return changed(p, **values)
         return replace(p, **{key: factor * getattr(p, key) for key, factor in factors.items()})
 
     report = likelihood_audit(cases.rebuilt(make, change), stream, neighbour, runs or trials)
