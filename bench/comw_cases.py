@@ -119,10 +119,10 @@ class BoxWeights:
 def engine(
     domain: _core.Domain, d: int, coupling: str, rounds: int, kind: str = "linear"
 ) -> _core.ContinuousMultiplicativeWeights:
+    bounds = SmoothLosses(d, 1.0, 0.0, 0) if kind == "linear" else SmoothLosses(d, 1.0, 0.25, 1)
     drawn = CoupledDraws(
-        SmoothLosses(d, 1.0, 0.25, 1), GibbsDraw(BETA, LAM, 1.0, 0.0), KEEPS[coupling], rounds,
-        BLOCKS[coupling], None,
-    )  # fmt: skip
+        bounds, GibbsDraw(BETA, LAM, 1.0, 0.0), KEEPS[coupling], rounds, BLOCKS[coupling], None
+    )
     tuning = {
         "anchors": 16 if coupling == "anchored" else 0, "clip_error": 1e-7, "chain": "automatic",
         "most_planes": 2000, "most_proposals": 2**64 - 1,

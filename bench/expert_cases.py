@@ -97,7 +97,9 @@ def hedge_rows(pairs: int, shrink: int) -> Iterator[Row]:
                     target=target if name == sets[0] else None,
                 )
         worst = scale * continual_sum.worst_row_norm("tree", ROUNDS - 1)
-        own = p.noise_scale * continual_sum.worst_row_norm(p.sum_method, ROUNDS - 1)
+        own = p.mechanism.scale * continual_sum.worst_row_norm(
+            p.mechanism.factorisation, ROUNDS - 1
+        )
         yield Row(
             "PrefixHedge: noise of the same budget, binary tree / ours", f"N = {n}", "",
             worst / own, "x", 1.0,

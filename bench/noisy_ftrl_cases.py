@@ -108,7 +108,10 @@ def rows(pairs: int, shrink: int) -> Iterator[Row]:
             "NoisyFTRL.run on linear losses against a NumPy loop (ns per round)",
             f"d = {d}",
             partial(ours.run, gradients),
-            partial(LinearLeader(d, scale=p.noise_scale, step_size=p.step_size).run, gradients),
+            partial(
+                LinearLeader(d, scale=p.mechanism.scale, step_size=p.tuning.step_size).run,
+                gradients,
+            ),
             against="NumPy loop",
             units=len(gradients),
             pairs=pairs,

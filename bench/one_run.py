@@ -29,7 +29,10 @@ def arguments(dimension: int) -> tuple[Any, Any]:
 
     domain, loss = LpBall(dimension, 2.0), LinearLoss(1.0)
     honest = NoisyFTRL(domain, loss, horizon=HORIZON, budget=BUDGET).plan
-    return honest, replace(honest, noise_scale=0.5 * honest.noise_scale)
+    own = honest.mechanism
+    return honest, replace(
+        honest, mechanism=replace(own, scale=0.5 * own.scale, grid=0.5 * own.grid)
+    )
 
 
 def make(dimension: int, source: Source, half: bool = False) -> NoisyFTRL:

@@ -131,9 +131,9 @@ def vectors() -> Iterator[Peer]:
             "NumPy", partial(theirs.run, features, labels),
         )  # fmt: skip
     ours = polyhedral_cases.learner(d, "gumbel", horizon=10**8)
-    p = ours.plan
+    own = ours.plan.mechanism
     compiled = numba_polyhedral.Polyhedral(
-        d, scale=p.scale, exponent=p.exponent, bound=float(p.leaf_scalar_bound or 0.0)
+        d, scale=own.scale, exponent=own.exponent, bound=own.scores.slope
     )
     compiled.run(features[:2], labels[:2])  # compiles
     yield Peer(
@@ -147,9 +147,9 @@ def check_compiled_selection() -> None:
     """Raise unless, where noise is next to nothing, the compiled decision is ours."""
     features, labels = polyhedral_cases.records(40, 6)
     ours = polyhedral_cases.learner(6, "gumbel", horizon=40, private=False)
-    p = ours.plan
+    own = ours.plan.mechanism
     theirs = numba_polyhedral.Polyhedral(
-        6, scale=1e-12, exponent=p.exponent, bound=float(p.leaf_scalar_bound or 0.0)
+        6, scale=1e-12, exponent=own.exponent, bound=own.scores.slope
     )
     theirs.run(features, labels)
     ours.run(features, labels)
@@ -184,8 +184,8 @@ def choices() -> Iterator[Peer]:
         )  # fmt: skip
         p = ours.plan
         shares = numba_selection.Shares(
-            100, scale=p.noise_scale, eta=p.learning_rate, share=p.share_rate,
-            gaussian=law == "gaussian",
+            100, scale=p.mechanism.scale, eta=p.tuning.learning_rate,
+            share=p.tuning.share_rate, gaussian=law == "gaussian",
         )  # fmt: skip
         shares.run(losses[:10])
         yield Peer(

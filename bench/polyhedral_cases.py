@@ -73,10 +73,9 @@ def learner(
 
 
 def twin(ours: PolyhedralFrankWolfe, selector: str) -> NumpyLearner:
-    p = ours.plan
-    assert p.leaf_scalar_bound is not None
+    own = ours.plan.mechanism
     return NumpyLearner(
-        ours.domain.dimension, scale=p.scale, exponent=p.exponent, bound=p.leaf_scalar_bound,
+        ours.domain.dimension, scale=own.scale, exponent=own.exponent, bound=own.scores.slope,
         selector=selector,
     )  # fmt: skip
 

@@ -36,7 +36,7 @@ def regret(world: dpoco.environments.Oblivious, seed: int, **options: object) ->
     learner = WindowSelector(
         losses.shape[1], horizon=len(losses), source=dpoco.random.Source.seeded(seed), **options
     )  # type: ignore[arg-type]
-    best = best_switching_sequence(losses, switches=learner.plan.expected_shifts)
+    best = best_switching_sequence(losses, switches=learner.plan.tuning.expected_shifts)
     return float(learner.run(losses).losses.sum()) - best.total_loss
 
 

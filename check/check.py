@@ -1321,7 +1321,8 @@ def read(record: Any) -> Any:
     found.view = found.view or "everyone"
     if found.change not in ("replace", "zero_out") or found.view not in VIEWS:
         raise MalformedError("another change, or another view")
-    if (found.person is None) != (found.unit != "one person") or len(found.person or "12") != 2:
+    known = found.person is not None
+    if known != (found.unit == "one person") or (known and len(found.person) != 2):
         raise MalformedError("a person has rounds and a separation, and no one else has")
     return found
 

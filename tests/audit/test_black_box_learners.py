@@ -94,8 +94,7 @@ def test_claims_are_not_refuted_and_too_little_noise_is(name):
     ("cls", "arguments", "changes", "streams"),
     [
         (ObliviousTracker, (N,),
-         {"learning_rate": 20.0, "forced_switch": 0.1, "share_rate": 0.1, "batch": 1,
-          "max_resamples": None},
+         {"learning_rate": 20.0, "forced": 0.1, "share_rate": 0.1, "batch": 1, "cap": None},
          lambda: (LOSSES, flipped(LOSSES, 1.0 - LOSSES[0]))),
         (AboveThreshold, (), {"threshold_scale": 0.1, "query_scale": 0.2},
          lambda: (at_the_margin(), at_the_margin() + 1.0)),

@@ -51,7 +51,7 @@ def test_noise_ratios():
     for key, row in rows("noise, worst sum").items():
         cell = Cell(key[2], key[1], key[0], [0], "dense", 10)
         paper, tight, tree = (
-            released_deviations(cell.learner(0, **options).plan, cell.dimension)
+            released_deviations(cell.learner(0, **options).plan.mechanism, cell.dimension)
             for options in ({"published": "printed"}, {"sum_method": "blt"}, {"sum_method": "tree"})
         )
         assert row["noise, tree / tree"] == f"{paper[0] / tree[0]:.1f}"

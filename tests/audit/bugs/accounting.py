@@ -219,7 +219,7 @@ def the_alarms() -> Any:
 
     def worst() -> float:
         transcript = from_tests("accounting/test_three_ways_learners.py").transcript
-        b1, b2 = p.threshold_noise_scale, p.query_noise_scale
+        b1, b2 = p.mechanism.threshold_scale, p.mechanism.query_scale
         silent = np.exp(24.0)
         return float(
             transcript(b1, b2, silent, ALARMS, 1.0, 0.0)

@@ -104,7 +104,7 @@ class OvertWeights(PrefixHedge):
 
     @property
     def weights(self) -> Any:
-        scores = self.plan.learning_rate * np.array(self._engine.nonprivate_sum())
+        scores = self.plan.tuning.learning_rate * np.array(self._engine.nonprivate_sum())
         powers = np.exp(scores.min() - scores)
         return powers / powers.sum()
 

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from tests.descriptions import changed, tuned
 
 import dpoco
 from dpoco import noise
@@ -209,16 +210,16 @@ def sensitivity_one(subject: Any) -> Any:
 @functools.cache
 def the_detector() -> Any:
     p = shift_detector.calibrate(2, horizon=4, budget=dpoco.Budget(1.0, 0.0), first=0)
-    p = replace(
-        p, log_windows=0.0, log_selection=None, threshold=3.0, selection_scale=40.0,
-        threshold_noise_scale=40.0, query_noise_scale=2.2,
+    p = tuned(
+        changed(p, scale=40.0, threshold_scale=40.0, query_scale=2.2),
+        log_windows=0.0, log_selection=None, threshold=3.0,
     )  # fmt: skip
 
     def worst(**options: Any) -> float:
         reference = from_tests("experts/detector_reference.py")
         return float(reference.worst_log_ratio(p, **options))
 
-    return SimpleNamespace(worst=worst, claimed=shift_detector.guarantee(2, p).epsilon)
+    return SimpleNamespace(worst=worst, claimed=shift_detector.guarantee(p).epsilon)
 
 
 def restarted(subject: Any) -> Any:
@@ -240,8 +241,7 @@ def the_share() -> Any:
 
 def one_coordinate(subject: Any) -> Any:
     """Plant: noise for one loss of sensitivity 1, not for all of them."""
-    own = SHARE.honest().plan
-    return remade(noise_scale=own.noise_scale / 4.0)(subject)
+    return remade(scale=SHARE.honest().plan.mechanism.scale / 4.0)(subject)
 
 
 # ---- Agarwal et al. ------------------------------------------------------------------------------
