@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import functools
 import inspect
-from contextlib import suppress
 
 import numpy as np
 import pytest
 
-from dpoco.audit import _contract_arguments, check_learner, contract_checks
-from dpoco.audit._contract import InapplicableError, _listed, _subject
-from dpoco.audit._contract_arguments import UNREAD, unread
+from dpoco.audit import check_learner, contract_checks
 from dpoco.domains import LpBall
 from dpoco.frank_wolfe import TreeFrankWolfe
 from dpoco.learners import LEARNERS, learner_of
@@ -71,21 +68,6 @@ def test_options_keep_the_contract(name):
     left = set(contract_checks(learner_of(make.func).plays)) - set(passed)
     objects = isinstance(make.args[-1] if make.args else None, CustomLoss)
     assert left <= DEPENDS | (NEEDS_ARRAYS | NEEDS_STATE if objects else set())
-
-
-def test_every_reason_for_an_unread_number_is_needed(monkeypatch):
-    """A number that an engine reads by now has to leave the table. 3 s: all learners are made."""
-    subjects = [_listed(each.name) for each in LISTED]
-    subjects += [_subject(*each) for each in VARIANTS.values()]
-    reasons = dict(UNREAD)
-    monkeypatch.setattr(_contract_arguments, "UNREAD", {})
-    missed = set()
-    for subject in subjects:
-        with suppress(InapplicableError):
-            missed |= {f"{name}.{path}" for name, path in unread(subject)}
-    endings = {path.partition(".")[2].split(".")[-1] for path in missed}
-    for reason in reasons:
-        assert reason in missed or reason.partition(".")[2] in endings, reason
 
 
 class Mine(TreeFrankWolfe):

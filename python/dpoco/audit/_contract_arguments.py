@@ -286,31 +286,6 @@ def _draws_hang_on_no_record(s: Subject) -> None:
 
 # ---- descriptions --------------------------------------------------------------------------------
 
-# Numbers of descriptions that no engine is told, and why: by kind, or by learner.
-_PROMISE = "the caller's promise, or a consequence of losses in [0, 1]"
-_OF_DOMAIN = "engines have it from the domain that they are given"
-_ONE_SCALE = "engines with one scale for all selections, one for every record"
-_FULL = "the full batches of the engine's own rounds; constructors compare them"
-UNREAD = {
-    "loss_sums.width": "a consequence of losses in [0, 1], which engines clip to",
-    "promised_scores.sensitivity": _PROMISE,
-    "threshold_tests.sensitivity": _PROMISE,
-    "threshold_tests.spread": _PROMISE,
-    "smooth_losses.dimension": _OF_DOMAIN,
-    "smooth_losses.rank": "engines have it from the loss that they are given",
-    "gibbs_draw.half_width": _OF_DOMAIN,
-    "EpochSelector.parts.exponent": _ONE_SCALE,
-    "EpochSelector.parts.rounds": _ONE_SCALE,
-    "NoisyMax.exponent": _ONE_SCALE,
-    "ShiftDetector.parts.parts.exponent": _ONE_SCALE,
-    "ShiftDetector.parts.parts.rounds": _ONE_SCALE,
-    "WindowSelector.parts.exponent": _ONE_SCALE,
-    "WindowSelector.parts.rounds": _ONE_SCALE,
-    "PolyhedralFrankWolfe.rounds": _FULL,
-    "HighDimensionalBandit.parts.rounds": _FULL,
-    "PolyhedralFrankWolfe.scores.slope": "1 of gradients, which no scalar multiplies",
-}
-
 
 class _StandIn:
     """Stands for a compiled class, or for what it builds: notes the arguments, and nothing else."""
@@ -356,19 +331,18 @@ def _settings(s: Subject, learner: Any, mechanism: Description) -> Any:
         return None
 
 
-def _numbers(value: Any, path: str = "") -> Iterator[tuple[str, str, Any]]:
-    """Yield path, kind and value of all numbers of a description; equal members count once."""
+def _numbers(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield path and value of all numbers of a description; equal members count once."""
     if isinstance(value, Description):
         for each in dataclasses.fields(value):
             own = f"{path}.{each.name}" if path else each.name
-            for where, kind, found in _numbers(getattr(value, each.name), own):
-                yield where, kind or f"{value.kind}.{each.name}", found
+            yield from _numbers(getattr(value, each.name), own)
     elif isinstance(value, tuple):
         for at, each in enumerate(value):
             if each not in value[:at]:
                 yield from _numbers(each, f"{path}.{at}")
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        yield path, "", value
+        yield path, value
 
 
 def _change(value: Any, path: list[str], number: Any) -> Any:
@@ -386,27 +360,21 @@ def _change(value: Any, path: list[str], number: Any) -> Any:
     return other
 
 
-def unread(s: Subject) -> set[tuple[str, str]]:
-    """Return the numbers of a learner's description that no engine is told, for no good reason.
-
-    Name of the learner, and path without indices.
-    """
+def unread(s: Subject) -> set[str]:
+    """Return the numbers of a learner's description that no engine is told: paths, no indices."""
     learner = s.fresh()
     mechanism: Any = getattr(learner, "_mechanism", None)
     s.applies(isinstance(mechanism, Description))
-    told, found, missed = _settings(s, learner, mechanism), learner_of(s.kind), set()
+    told, missed = _settings(s, learner, mechanism), set()
     require(told is not None, "the learner's own description is refused")
-    name = s.kind.__name__ if found is None else found.class_name
-    for path, kind, value in _numbers(mechanism):
+    for path, value in _numbers(mechanism):
         if isinstance(value, int):
             others: tuple[Any, ...] = (value + 1, 2 * value + 3)
         else:
             others = (1.5 * value + 0.25 * (value == 0.0) if math.isfinite(value) else 0.5,)
         changed = (_change(mechanism, path.split("."), other) for other in others)
-        plain = ".".join(part for part in path.split(".") if not part.isdigit())
-        known = kind in UNREAD or f"{name}.{plain}" in UNREAD
-        if not known and all(_settings(s, learner, each) == told for each in changed):
-            missed.add((name, plain))
+        if all(_settings(s, learner, each) == told for each in changed):
+            missed.add(".".join(part for part in path.split(".") if not part.isdigit()))
     return missed
 
 
@@ -416,5 +384,5 @@ def descriptions_reach_engines(s: Subject) -> None:
 
     The guarantee is computed from the description: what the engine does not read, it does not keep.
     """
-    missed = sorted(path for _, path in unread(s))
+    missed = sorted(unread(s))
     require(not missed, f"no engine is told {', '.join(missed)}")
