@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from dpoco.accounting import linucb
+from dpoco.accounting import linucb, lipschitz
+from dpoco.accounting.continual_sum import name_of
 from dpoco.accounting.high_dimensional_bandit import arm_batch, fixed_options
 from dpoco.accounting.leaf_bounds import LeafBounds
 from dpoco.privacy.mechanisms.bounds import ClippedVector, GlmGradient
@@ -40,6 +42,25 @@ def arms(plan: Any) -> SimpleNamespace:
     arm = SimpleNamespace(batch=arm_batch(part), **own)
     arm.noise_scale_at = lambda k: part.scale * k**-part.exponent
     return SimpleNamespace(**fixed_options(plan), arm=arm)
+
+
+def net(domain: Any, plan: Any) -> SimpleNamespace:
+    """Return the numbers that a plan for Lipschitz losses on a net settles, and its regret."""
+    total, rate = plan.mechanism, plan.tuning.learning_rate
+    run = lipschitz.hedge_run(domain, plan)
+    return SimpleNamespace(
+        plan=plan,
+        experts=math.prod(total.summand.counts),
+        horizon=run.horizon,
+        resolution=total.summand.counts,
+        transform=total.summand.transform,
+        lipschitz=total.summand.lipschitz,
+        sum_method=name_of(total.factorisation),
+        noise_scale=total.scale,
+        learning_rate=rate,
+        regret_terms=run.regret(rate).terms,
+        **vars(plan.forecast),
+    )
 
 
 def linear_arms(plan: Any) -> SimpleNamespace:

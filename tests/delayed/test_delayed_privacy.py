@@ -13,6 +13,7 @@ from tests import plans
 import dpoco
 from dpoco.bandits import HighDimensionalBandit, LinUCB
 from dpoco.domains import LpBall
+from dpoco.privacy.neighbours import Neighbours
 from dpoco.random import Source
 
 from .families import BUDGET, LEARNERS, D, K, T, records, schedule, world
@@ -122,7 +123,7 @@ def test_with_equal_estimates_one_leaf_moves_and_nobody_elses_arm(name):
     arms, shown, draws, totals = play(make, events, X, R)
     learner = make()
     if name.startswith("linucb"):
-        bound = learner.plan.sensitivity
+        bound = learner.plan.mechanism.summand.movement(Neighbours())
     else:
         bound = 2.0 * plans.leaf(SimpleNamespace(mechanism=learner.plan.mechanism.parts[0])).dual
     order = [n for event, n in events if event == "arrive"]

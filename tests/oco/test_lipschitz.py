@@ -134,9 +134,10 @@ def test_states_of_other_nets_are_refused():
     header, payload = unpack(learner._to_bytes())
     own = LipschitzLearner._from_bytes(pack(header, payload)).get_params()
     assert own["resolution"] == (5, 6)
-    for name, value in (("resolution", [5, 5]), ("resolution", [50_000, 50_000]), ("horizon", 3)):
+    for name, value in (("counts", [5, 5]), ("counts", [50_000, 50_000]), ("pushes", 2)):
         lie = copy.deepcopy(header)
-        lie["object"]["plan"][name] = value
+        total = lie["object"]["plan"]["mechanism"]
+        (total if name == "pushes" else total["summand"])[name] = value
         with pytest.raises(dpoco.StateError):
             LipschitzLearner._from_bytes(pack(lie, payload))
 

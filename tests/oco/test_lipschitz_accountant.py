@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.plans import changed, net
 from tests.published import planned
 
 import dpoco
 from dpoco.accounting import continual_sum
 from dpoco.accounting.gaussian import gaussian_sigma
-from dpoco.accounting.lipschitz import calibrate, guarantee
 from dpoco.accounting.nets import (
     _path,
     bounding_box,
@@ -38,7 +38,11 @@ def sensitivity(name, shape, counts, lipschitz):
 
 def plan(domain=LINE, *, horizon=1000, budget=BUDGET, lipschitz=1.0, **options):
     problem = {"lipschitz": lipschitz, "horizon": horizon, "budget": budget}
-    return planned(dpoco.accounting.lipschitz, domain, **problem, **options)
+    return net(domain, planned(dpoco.accounting.lipschitz, domain, **problem, **options))
+
+
+def guarantee(domain, p, **options):
+    return dpoco.accounting.lipschitz.guarantee(domain, p.plan, **options)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +67,7 @@ def test_noise_is_the_analytic_gaussian_one(domain, options, reach, budget):
     assert g.sensitivity == pytest.approx(2.0 * reach, rel=1e-9)
     g.require(budget)
     # Half the noise is half the privacy, whatever the derived fields say.
-    cheat = dataclasses.replace(p, noise_scale=0.5 * p.noise_scale)
+    cheat = net(domain, changed(p.plan, scale=0.5 * p.noise_scale))
     assert guarantee(domain, cheat).mu == pytest.approx(2.0 * g.mu, rel=1e-12)
     with pytest.raises(dpoco.BudgetExceeded):
         guarantee(domain, cheat, budget=budget).require(budget)
@@ -71,11 +75,10 @@ def test_noise_is_the_analytic_gaussian_one(domain, options, reach, budget):
     assert not seeded.certified
 
 
-@pytest.mark.parametrize("name", ["sensitivity", "column_norm", "mu", "regret_bound"])
-def test_derived_quantities_are_not_trusted(name):
+def test_forecasts_are_not_trusted():
     p = plan()
-    lie = dataclasses.replace(p, **{name: 1e-3})
-    assert guarantee(LINE, lie, budget=BUDGET) == guarantee(LINE, p, budget=BUDGET)
+    lie = replace(p.plan, forecast=replace(p.plan.forecast, regret_bound=1e-3))
+    assert guarantee(LINE, net(LINE, lie), budget=BUDGET) == guarantee(LINE, p, budget=BUDGET)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +94,7 @@ def test_bounds_reach_the_reference_values(horizon, line, square):
         assert g.regret_bound == p.regret_bound
         # Losses in other units, on a larger domain.
         wide = Box(10.0 * domain.lower, 10.0 * domain.upper)
-        scaled = calibrate(wide, lipschitz=0.3, horizon=horizon, budget=BUDGET)
+        scaled = plan(wide, lipschitz=0.3, horizon=horizon)
         assert scaled.regret_bound == pytest.approx(3.0 * p.regret_bound, rel=1e-2)
         free = plan(domain, horizon=horizon, budget=None)
         assert free.regret_bound < p.regret_bound
@@ -318,3 +321,10 @@ def test_parameters_of_another_domain_are_refused():
         guarantee(SQUARE, plan(LINE))
     with pytest.raises(TypeError):
         guarantee("domain", plan(LINE))
+    with pytest.raises(ValueError, match="sides"):
+        guarantee(Box([0.0], [2.0]), plan(LINE))
+    own = plan(LINE, resolution=5)
+    lattice = replace(own.plan, mechanism=replace(own.plan.mechanism, grid=2.0**-30, limit=2**40))
+    for wrong in (changed(own.plan, batch=2), changed(own.plan, growth="root"), lattice):
+        with pytest.raises(ValueError, match="not those of Hedge on a net"):
+            dpoco.accounting.lipschitz.guarantee(LINE, wrong)

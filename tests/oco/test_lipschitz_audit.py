@@ -79,7 +79,7 @@ def test_learns_a_loss_with_many_valleys(domain):
     best = np.array([valley, decoy])
     finals = [trace.regret(point)[-1] for point in (*best, learner.points[0])]
     noise = math.sqrt(horizon) * 0.3 * 5.0
-    assert max(finals) <= learner.plan.regret_bound + noise
+    assert max(finals) <= learner.plan.forecast.regret_bound + noise
     uniform = np.mean([np.mean(f(learner.points)) for f in losses]) * horizon
     gained = uniform - trace.losses.sum()
     reachable = uniform - trace.comparator_losses(valley).sum()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.plans import changed
 
 import dpoco
 from dpoco.accounting import lipschitz as accountant
@@ -25,6 +26,10 @@ SQUARE = Box([0.0, 0.0], [1.0, 1.0])
 
 def sensitivity(name, shape, counts, lipschitz):
     return NetDifferences(shape.sides, counts, name, lipschitz).movement(Neighbours())
+
+
+def of_net(plan, **fields):
+    return changed(plan, summand=replace(plan.mechanism.summand, **fields))
 
 
 def make(**options):
@@ -55,7 +60,9 @@ def test_callables_may_return_the_same_array_every_time():
         learner = make()
         learner.run([loss_at(z) for z in some[:40]])
         sums.append(learner._engine.nonprivate_sum())
-    assert np.linalg.norm(sums[0] - sums[1]) <= learner.plan.sensitivity
+    assert np.linalg.norm(sums[0] - sums[1]) <= learner.plan.mechanism.summand.movement(
+        Neighbours()
+    )
 
 
 @pytest.mark.parametrize(
@@ -73,7 +80,7 @@ def test_a_small_delta_takes_a_coarser_net(domain, horizon, delta):
 
 
 def test_enforcement_is_not_lost_silently():
-    open_ended = dataclasses.replace(make().plan, enforce=False)
+    open_ended = of_net(make().plan, enforced=False)
     with pytest.raises(ValueError, match="enforce"):
         make(plan=open_ended)
     learner = make(plan=open_ended, enforce=False)
@@ -106,7 +113,7 @@ def test_slopes_and_sides_beyond_double_precision_are_refused(side, slope):
         accountant.calibrate(domain, lipschitz=slope, horizon=100, budget=BUDGET)
     good = make(resolution=5).plan
     with pytest.raises(ValueError, match="lipschitz"):
-        accountant.guarantee(domain, dataclasses.replace(good, lipschitz=min(slope, 1e100)))
+        accountant.guarantee(domain, of_net(good, lipschitz=min(slope, 1e100)))
 
 
 @pytest.mark.parametrize("transform", ["increments", "parent"])

@@ -283,8 +283,9 @@ def test_noise_of_a_learner_has_the_declared_law(counts):
     domain = dpoco.domains.Box([0.0] * len(counts), [1.0] * len(counts))
     budget = dpoco.Budget(1.0, 1e-6)
     p = calibrate(domain, lipschitz=1.0, horizon=2, budget=budget, resolution=counts)
-    p = dataclasses.replace(p, learning_rate=0.01)
-    row = continual_sum.row_norm(p.sum_method, 1, 1)
+    p = dataclasses.replace(p, tuning=dataclasses.replace(p.tuning, learning_rate=0.01))
+    points = math.prod(counts)
+    row = continual_sum.row_norm(p.mechanism.factorisation, 1, 1)
     matrix = laplacian(*counts) if len(counts) == 2 else laplacian(counts[0], 1)
     fields = []
     for seed in range(400):
@@ -292,20 +293,20 @@ def test_noise_of_a_learner_has_the_declared_law(counts):
         learner = LipschitzLearner(
             domain, lipschitz=1.0, horizon=2, budget=budget, plan=p, source=source
         )
-        learner.run(np.zeros((1, p.experts)))
-        noise = -np.log(learner.weights) / p.learning_rate
+        learner.run(np.zeros((1, points)))
+        noise = -np.log(learner.weights) / p.tuning.learning_rate
         fields.append(noise - noise.mean())
     fields = np.array(fields)
     energies = np.einsum("si,ij,sj->s", fields, matrix, fields)
-    freedom = len(fields) * (p.experts - 1)
+    freedom = len(fields) * (points - 1)
 
     def z(scale):
         ratio = energies.sum() / (scale * row) ** 2 / freedom
         return abs(ratio - 1.0) / math.sqrt(2.0 / freedom)
 
-    assert z(p.noise_scale) < 5.0
-    assert z(1.1 * p.noise_scale) > 7.0
+    assert z(p.mechanism.scale) < 5.0
+    assert z(1.1 * p.mechanism.scale) > 7.0
     # Each point by itself: mean squares against the diagonal of the pseudo-inverse.
-    target = np.diag(np.linalg.pinv(matrix, 1e-12)) * (p.noise_scale * row) ** 2
+    target = np.diag(np.linalg.pinv(matrix, 1e-12)) * (p.mechanism.scale * row) ** 2
     ratios = (fields**2).mean(axis=0) / target
     assert np.max(np.abs(ratios - 1.0)) < 6.0 * math.sqrt(2.0 / len(fields))

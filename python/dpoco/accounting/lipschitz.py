@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any
 
 from dpoco._validation import choice, positive_float
 from dpoco.accounting import continual_sum, release
@@ -25,7 +25,6 @@ from dpoco.accounting.budget import Budget
 from dpoco.accounting.continual_sum import Method
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.nets import (
-    LARGEST_NET,
     NetShape,
     candidate_nets,
     checked_counts,
@@ -35,8 +34,9 @@ from dpoco.accounting.nets import (
     published_sensitivity,
     shape_of,
 )
-from dpoco.accounting.parameters import at_least, one_of
-from dpoco.accounting.prefix_hedge import HedgeParameters, HedgeRun
+from dpoco.accounting.noisy_ftrl_regret import RegretForecast
+from dpoco.accounting.plan import Plan
+from dpoco.accounting.prefix_hedge import HedgeRun, HedgeTuning
 from dpoco.accounting.regret_bounds import stated_regret
 from dpoco.accounting.statement import check_claim, stated_delta
 from dpoco.domains import Domain
@@ -47,7 +47,7 @@ from dpoco.privacy.mechanisms.bounds import NetDifferences
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import Neighbours
 
-__all__ = ["LipschitzParameters", "calibrate", "guarantee", "hedge_run", "mechanism_of"]
+__all__ = ["NetPlan", "calibrate", "guarantee", "hedge_run"]
 
 TRANSFORMS = ("increments", "grid_laplacian", "parent")
 # The Toeplitz sum keeps all past draws: "auto" takes it only up to this many numbers.
@@ -55,66 +55,7 @@ _LARGEST_HISTORY = 2**22
 NEAR = Neighbours()
 
 
-@dataclass(frozen=True, kw_only=True)
-class LipschitzParameters(HedgeParameters):
-    """Parameters of Hedge on a net of decisions.
-
-    The value carries no claim of its own: `guarantee` recomputes every privacy and regret quantity
-    from domain, Lipschitz constant, net, transform, noise scale, sum and learning rate.
-
-    Attributes
-    ----------
-    horizon : int
-        Rounds T.
-    lipschitz : float
-        G: losses change by at most G times the Euclidean distance.
-    resolution : tuple of int
-        Net points along each axis of positive length; empty for a single decision.
-    transform : {"increments", "grid_laplacian", "parent"}
-        What is summed of the values on the net.
-    sum_method : {"blt", "blt_normalised", "banded", "tree", "toeplitz"}
-        Continual sum; it takes T - 1 pushes.
-    noise_scale : float
-        Scale of one Gaussian draw, in units of loss; 0 means no noise.
-    learning_rate : float
-        eta, per unit of loss.
-    enforce : bool
-        Whether differences of values are bounded by G times distances before they are summed.
-    calibration : {"tight", "paper"}
-        Where the parameters come from.
-    sensitivity : float
-        Largest l2 difference of what a round adds to the sum, between neighbours. Derived, as is
-        everything below.
-    column_norm : float
-        Factor of the continual sum on the sensitivity.
-    mu : float
-        GDP parameter; infinite without noise, 0 if nothing depends on the data.
-    regret_bound : float
-        Bound on the expected regret to the best point of the domain.
-    regret_terms : dict of str to float
-        Terms that add up to it.
-    regret_scope : {"oblivious", "adaptive"}
-        Losses it holds for: fixed in advance, or any.
-    """
-
-    kind: ClassVar[str] = "dpoco.lipschitz_parameters"
-
-    lipschitz: float
-    resolution: tuple[int, ...] = at_least(2, LARGEST_NET)
-    transform: str = one_of(*TRANSFORMS)
-    enforce: bool
-    calibration: str = one_of("tight", "paper", default="tight")
-
-    @property
-    def experts(self) -> int:
-        """Number of net points N."""
-        return math.prod(self.resolution)
-
-    @property
-    def noise_dominates(self) -> bool:
-        """Whether nothing better is proved than what any decisions achieve."""
-        growing = self.sum_method in continual_sum.GROWING  # about others little is proved at all
-        return self.noise_scale > 0.0 and growing and "trivial" in self.regret_terms
+NetPlan = Plan[GaussianSum, HedgeTuning, RegretForecast]
 
 
 @dataclass(frozen=True)
@@ -133,50 +74,25 @@ class _Setting:
     def trivial(self, counts: tuple[int, ...]) -> bool:
         return not counts or self.horizon == 1
 
-    def total(self, counts: tuple[int, ...], method: Method, scale: float = 0.0) -> GaussianSum:
-        """Return the sum of all rounds but the last."""
+    def plan(self, counts: tuple[int, ...], method: Method) -> tuple[NetPlan, float]:
+        """Return the plan of one net and sum, and the bound to compare nets by."""
         net = NetDifferences(self.shape.sides, counts, self.transform, self.lipschitz, self.enforce)
-        return release.sum_of(net, method, self.horizon - 1, self.near, scale=scale)
-
-    def run(self, counts: tuple[int, ...], method: Method, noise_scale: float) -> HedgeRun:
-        return HedgeRun(
-            points=math.prod(counts),
-            horizon=self.horizon,
-            method=method,
-            noise_scale=noise_scale,
-            field=noise_field(self.transform, counts) if counts else None,
-            loss_range=self.lipschitz * self.shape.diameter,
-            discretisation=discretisation(self.shape, counts, self.lipschitz),
-        )
-
-    def plan(self, counts: tuple[int, ...], method: Method) -> tuple[LipschitzParameters, float]:
-        """Return the parameters of one net and sum, and the bound to compare nets by."""
-        plain, trivial = self.total(counts, method), self.trivial(counts)
-        budget = None if trivial else self.budget
-        noise = release.planned_noise(plain, self.near, budget=budget, numerics="float")
-        del noise["numerics"]
-        if trivial:
-            noise["mu"] = 0.0
-        run, eta = self.run(counts, method, noise["noise_scale"]), self.learning_rate
+        plain = release.sum_of(net, method, self.horizon - 1, self.near)
+        budget = None if self.trivial(counts) else self.budget
+        total = release.with_noise(plain, self.near, budget=budget, numerics="float")
+        run, eta = find_run(self.shape, total), self.learning_rate
         if eta is None:
             eta = run.best_learning_rate()
             if "trivial" in run.regret(eta).terms:
                 eta = run.best_learning_rate(True)
         regret = run.regret(eta)
-        parameters = LipschitzParameters(
-            horizon=self.horizon,
-            lipschitz=self.lipschitz,
-            resolution=counts,
-            transform=self.transform,
-            **release.sum_fields(method),
-            learning_rate=eta,
-            enforce=self.enforce,
-            regret_bound=regret.total,
-            regret_terms=regret.terms,
-            regret_scope=regret.scope,
-            **noise,
-        )
-        return parameters, run.growing_regret(eta).total if run.points > 1 else 0.0
+        # About other sums little is proved at all.
+        growing = continual_sum.name_of(total.factorisation) in continual_sum.GROWING
+        futile = total.scale > 0.0 and growing and "trivial" in regret.terms
+        forecast = RegretForecast(regret.scope, futile, regret.total, run.loss_range, None)
+        rate = positive_float("learning_rate", eta)
+        bound = run.growing_regret(eta).total if run.points > 1 else 0.0
+        return Plan(total, HedgeTuning(rate), forecast), bound
 
 
 def calibrate(
@@ -191,7 +107,7 @@ def calibrate(
     learning_rate: float | None = None,
     enforce: bool = True,
     participation: release.Returning | None = None,
-) -> LipschitzParameters:
+) -> NetPlan:
     """Return the least noise that meets `budget`, and net and learning rate of the least regret.
 
     Parameters
@@ -260,32 +176,33 @@ def calibrate(
             if not plans and net == nets[-1]:
                 raise
     best, _ = min(plans, key=lambda plan: plan[1])
-    numbers = best.pushes * max(best.experts - 1, 1)
+    summed, pushes = read_net(best), max(rounds - 1, 1)
+    numbers = pushes * max(summed.size, 1)
     for method in others:
-        long = best.pushes > continual_sum.TOEPLITZ_LIMIT or numbers > _LARGEST_HISTORY
+        long = pushes > continual_sum.TOEPLITZ_LIMIT or numbers > _LARGEST_HISTORY
         if method == "toeplitz" and long:
             continue
-        rival, _ = setting.plan(best.resolution, method)
-        if rival.regret_bound < 0.99 * best.regret_bound:
+        rival, _ = setting.plan(summed.counts, method)
+        if rival.forecast.regret_bound < 0.99 * best.forecast.regret_bound:
             best = rival
     return best
 
 
 def guarantee(
     domain: Domain,
-    parameters: LipschitzParameters,
+    plan: NetPlan,
     *,
     budget: Budget | float | None = None,
     seeded: bool = False,
 ) -> Guarantee:
-    """Return what any parameters guarantee, recomputed from net, noise scale and domain.
+    """Return what any plan guarantees, computed from its mechanism.
 
     Parameters
     ----------
     domain
         The domain the learner runs with.
-    parameters : LipschitzParameters
-        Calibrated or the user's own; sensitivity, column norm, mu and regret are not trusted.
+    plan : Plan
+        Calibrated or the user's own.
     budget : Budget, float or None
         The delta to state epsilon at (a budget's delta); None means 1 / (10 horizon).
     seeded : bool
@@ -296,38 +213,39 @@ def guarantee(
     ValueError, TypeError
         If net or transform do not fit the domain.
     """
-    p, setting = parameters, _setting_of(domain, parameters)
-    counts, total = p.resolution, setting.total(p.resolution, p.correlation, p.noise_scale)
-    regret = hedge_run(domain, p).regret(p.learning_rate)
+    shape, total, net = shape_of(domain), plan.mechanism, read_net(plan)
+    _check_net(shape, total, net)
+    counts, n, eta = net.counts, total.pushes + 1, plan.tuning.learning_rate
+    regret = find_run(shape, total).regret(eta)
     size = " x ".join(map(str, counts)) or "1"
     what = (
-        f"the decisions of Hedge on a net of {size} points ({p.transform!r} of the losses, "
-        f"{p.sum_method!r} sum)"
+        f"the decisions of Hedge on a net of {size} points ({net.transform!r} of the losses, "
+        f"{continual_sum.name_of(total.factorisation)!r} sum)"
     )
     details: dict[str, float | str | None] = {
         "regret bound holds for": REGRET_SCOPES[regret.scope],
-        "learning rate": p.learning_rate,
+        "learning rate": eta,
         **{f"regret: {name}": value for name, value in regret.terms.items()},
     }
     if "trivial" in regret.terms:  # what all decisions have is all that is proved
         details |= stated_regret(regret.total, regret.total)["details"]
-    delta, trivial = stated_delta(budget, p.horizon), setting.trivial(counts)
+    delta, trivial = stated_delta(budget, n), not counts or n == 1
     paper_epsilon = claimed = None
-    if p.transform == "parent" and not trivial and p.noise_scale > 0.0:
+    if net.transform == "parent" and not trivial and total.scale > 0.0:
         column = total.factorisation.column(total.pushes)
-        believed = published_sensitivity(setting.shape, counts, p.lipschitz) * column
-        paper_epsilon = with_tails(Gaussian(believed / p.noise_scale), total.mass).epsilon(delta)
-        claimed = (paper_epsilon, delta) if p.calibration == "paper" else None
-    steep = f"{p.lipschitz:g} times their distance"
+        believed = published_sensitivity(shape, counts, net.lipschitz) * column
+        paper_epsilon = with_tails(Gaussian(believed / total.scale), total.mass).epsilon(delta)
+        claimed = (paper_epsilon, delta) if plan.calibration == "paper" else None
+    steep = f"{net.lipschitz:g} times their distance"
     bounded = f"The program limits how far losses of two points of the net differ to {steep}."
-    conditions = (bounded,) if p.enforce else ()
+    conditions = (bounded,) if net.enforced else ()
     result = Guarantee.about(
         total,
         NEAR,
         released=what,
-        horizon=p.horizon,
+        horizon=n,
         delta=delta,
-        calibration=p.calibration,
+        calibration=plan.calibration,
         reference="adaptive Gaussian composition; docs/privacy/lipschitz.md",
         seeded=seeded,
         conditions=() if trivial else conditions,
@@ -342,26 +260,36 @@ def guarantee(
         return replace(result, conditions=(*result.conditions, str(lie)))
 
 
-def mechanism_of(domain: Domain, parameters: LipschitzParameters) -> GaussianSum:
-    """Return the one sum through which losses reach the decisions: all rounds but the last.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If net or transform do not fit the domain.
-    """
-    p = parameters
-    return _setting_of(domain, p).total(p.resolution, p.correlation, p.noise_scale)
+def read_net(plan: NetPlan) -> NetDifferences:
+    """Return what is summed of the losses on the net."""
+    assert isinstance(plan.mechanism.summand, NetDifferences)
+    return plan.mechanism.summand
 
 
-def hedge_run(domain: Domain, parameters: LipschitzParameters) -> HedgeRun:
+def hedge_run(domain: Domain, plan: NetPlan) -> HedgeRun:
     """Return the run of Hedge on the net, which knows the regret of every learning rate."""
-    p = parameters
-    return _setting_of(domain, p).run(p.resolution, p.correlation, p.noise_scale)
+    return find_run(shape_of(domain), plan.mechanism)
 
 
-def _setting_of(domain: Domain, p: LipschitzParameters) -> _Setting:
-    shape = shape_of(domain)
-    checked_counts(shape, p.resolution)
-    slope = checked_slope(shape, p.lipschitz)
-    return _Setting(shape, slope, p.horizon, p.transform, p.enforce)
+def find_run(shape: NetShape, total: GaussianSum) -> HedgeRun:
+    """Return the run of Hedge on a net of this shape."""
+    net: Any = total.summand
+    return HedgeRun(
+        points=math.prod(net.counts),
+        horizon=total.pushes + 1,
+        method=total.factorisation,
+        noise_scale=total.scale,
+        field=noise_field(net.transform, net.counts) if net.counts else None,
+        loss_range=net.lipschitz * shape.diameter,
+        discretisation=discretisation(shape, net.counts, net.lipschitz),
+    )
+
+
+def _check_net(shape: NetShape, total: GaussianSum, net: NetDifferences) -> None:
+    """Raise `ValueError` unless net and sum are those of a learner on a domain of this shape."""
+    checked_counts(shape, net.counts)
+    checked_slope(shape, net.lipschitz)
+    if net.sides != shape.sides:
+        raise ValueError(f"the plan's net has sides {net.sides}, the domain {shape.sides}")
+    if (total.batch, total.growth, total.order, total.grid) != (1, None, 2.0, 0.0):
+        raise ValueError("the plan's sums are not those of Hedge on a net")

@@ -33,7 +33,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from dpoco._validation import positive_float, positive_int
 from dpoco.accounting import continual_sum, release
@@ -41,7 +40,6 @@ from dpoco.accounting.budget import Budget
 from dpoco.accounting.continual_sum import GROWING, Method, name_of
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.nets import NoiseField
-from dpoco.accounting.parameters import at_least, one_of
 from dpoco.accounting.plan import Forecast, Plan
 from dpoco.accounting.regret_bounds import RegretBound, growing_cost
 from dpoco.accounting.statement import expert_guarantee
@@ -50,30 +48,6 @@ from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.records import Description
 
 __all__ = ["HedgePlan", "HedgeTuning", "calibrate", "guarantee", "regret"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class HedgeParameters(release.SumParameters):
-    """What parameters of Hedge on noisy sums share: a learning rate, and its bound on regret."""
-
-    sum_method: str = one_of(*continual_sum.METHODS)
-    learning_rate: float
-    sensitivity: float = at_least(0.0)
-    column_norm: float = at_least(0.0)
-    regret_bound: float = at_least(0.0)
-    regret_terms: dict[str, float]
-    regret_scope: str = one_of("oblivious", "adaptive")
-
-    @property
-    def pushes(self) -> int:
-        """Rounds that enter the sum: all but the last; at least 1."""
-        return max(self.horizon - 1, 1)
-
-    @property
-    def depends_on_data(self) -> bool:
-        """Whether decisions can depend on data at all: two points and two rounds."""
-        own: Any = self
-        return bool(own.experts > 1 and self.horizon > 1)
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,9 @@ def plan_functions(
     domain = Box([0.0] * dimension, [1.0] * dimension)
     # Two losses in the square differ by the slope times its diagonal at most.
     return Problem(
-        (domain,), lambda p: (p.regret_bound, math.sqrt(dimension)), options={"lipschitz": 1.0}
+        (domain,),
+        lambda p: (p.forecast.regret_bound, math.sqrt(dimension)),
+        options={"lipschitz": 1.0},
     )
 
 

@@ -467,7 +467,7 @@ def game_of_functions(
         # No decision is farther from the net than half a cell's diagonal.
         spans = [np.unique(axis) for axis in learner.net.T]
         sides = [float(np.diff(axis).max()) if len(axis) > 1 else 0.0 for axis in spans]
-        gap = learner.plan.lipschitz * 0.5 * float(np.linalg.norm(sides))
+        gap = learner.plan.mechanism.summand.lipschitz * 0.5 * float(np.linalg.norm(sides))
         return Comparators(
             {"name": "best net point", "decision": points[best].tolist(),
              **totals(own, counted[part]), "gap": gap},

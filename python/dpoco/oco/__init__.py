@@ -16,7 +16,7 @@ from dpoco.accounting.continuous_multiplicative_weights import (
 )
 from dpoco.accounting.coupled_regularized_leader import CoupledRegularizedLeaderParameters
 from dpoco.oco._coupled import ContinuousMultiplicativeWeights, CoupledRegularizedLeader
-from dpoco.oco._lipschitz import LipschitzLearner, LipschitzParameters
+from dpoco.oco._lipschitz import LipschitzLearner
 from dpoco.oco._noisy_ftrl import (
     NoisyFTRL,
     NoisyNewton,
@@ -26,4 +26,4 @@ from dpoco.oco._noisy_ftrl import (
 __all__ = ["ContinuousMultiplicativeWeights",
            "ContinuousMultiplicativeWeightsParameters", "CoupledRegularizedLeader",
            "CoupledRegularizedLeaderParameters", "LipschitzLearner",
-           "LipschitzParameters", "NoisyFTRL", "NoisyNewton", "OptionWeight"]  # fmt: skip
+           "NoisyFTRL", "NoisyNewton", "OptionWeight"]  # fmt: skip

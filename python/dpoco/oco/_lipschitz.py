@@ -6,7 +6,6 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,10 +14,13 @@ from numpy.typing import NDArray
 from dpoco import _core, domains
 from dpoco import _literals as literals
 from dpoco._clipping import Flags
-from dpoco._validation import FloatArray, float_array, positive_float
-from dpoco.accounting import Budget, nets
+from dpoco._validation import FloatArray, float_array, positive_float, whole_if_float
+from dpoco.accounting import Budget, Guarantee, nets
 from dpoco.accounting import lipschitz as accountant
-from dpoco.accounting.lipschitz import LipschitzParameters
+from dpoco.accounting.continual_sum import name_of
+from dpoco.accounting.lipschitz import NetPlan
+from dpoco.accounting.noisy_ftrl_regret import RegretForecast
+from dpoco.accounting.prefix_hedge import HedgeTuning
 from dpoco.domains import Box, Domain, Simplex
 from dpoco.learning.learner import OnlineLearner, Progress, emptied
 from dpoco.learning.participation import Participation
@@ -29,7 +31,7 @@ from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.random import Source
 from dpoco.trace import Trace
 
-__all__ = ["LipschitzLearner", "LipschitzParameters"]
+__all__ = ["LipschitzLearner"]
 
 NetLoss = Callable[[FloatArray], Any]
 
@@ -54,8 +56,8 @@ class LipschitzLearner(OnlineLearner):
         Number of rounds, at most 1e12.
     budget : Budget or None
         The target guarantee; None: no privacy (for baselines).
-    plan : LipschitzParameters, optional
-        Plan to use instead of calibration; the guarantee is computed from them. They must
+    plan : Plan, optional
+        Plan to use instead of calibration; the guarantee is computed from it. It must
         agree with `budget` and with every other argument that you pass.
     resolution : int or tuple of int, optional
         Number of net points, at least 2, along every axis or along each axis of positive length.
@@ -102,8 +104,8 @@ class LipschitzLearner(OnlineLearner):
     Source: Agarwal, Kale, Singh and Thakurta, "Differentially Private and Lazy Online Convex
     Optimization", Lipschitz losses in one or two dimensions, with corrected constants and better
     transforms. N net points: O(N) per round on an interval, O(N log N) in the plane, and memory of
-    a dozen numbers per point. Proof of privacy and of `plan.regret_bound`, which includes the
-    cost of playing on a net: ``docs/privacy/lipschitz.md``.
+    a dozen numbers per point. Proof of privacy and of `plan.forecast.regret_bound`,
+    which includes the cost of playing on a net: ``docs/privacy/lipschitz.md``.
 
     Examples
     --------
@@ -119,11 +121,10 @@ class LipschitzLearner(OnlineLearner):
     1
     """
 
-    plan: LipschitzParameters
+    plan: NetPlan
     _domain: domains.Domain
     _mechanism: GaussianSum
-    _accountant: ClassVar[ModuleType] = accountant
-    _noise: ClassVar[str] = "fresh"
+    _tuning, _forecast = HedgeTuning, RegretForecast
     _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {
         "resolution": lambda value: tuple(value) if isinstance(value, list) else value,
     }
@@ -135,7 +136,7 @@ class LipschitzLearner(OnlineLearner):
         lipschitz: float,
         horizon: int,
         budget: Budget | None,
-        plan: LipschitzParameters | None = None,
+        plan: NetPlan | None = None,
         resolution: int | tuple[int, ...] | None = None,
         transform: literals.Transform = "auto",
         sum_method: literals.SumMethod | None = None,
@@ -145,30 +146,61 @@ class LipschitzLearner(OnlineLearner):
         on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(
-            LipschitzLearner, domain=domain, lipschitz=lipschitz, horizon=horizon, budget=budget,
-            plan=plan, resolution=resolution,
-            transform=transform, sum_method=sum_method, learning_rate=learning_rate,
-            enforce=enforce, participation=participation, on_violation=on_violation, source=source,
-        )  # fmt: skip
+        horizon = whole_if_float(horizon)
+        given = {
+            "domain": domain, "lipschitz": lipschitz, "horizon": horizon, "budget": budget,
+            "plan": plan, "resolution": resolution, "transform": transform,
+            "sum_method": sum_method, "learning_rate": learning_rate, "enforce": enforce,
+            "participation": participation, "on_violation": on_violation, "source": source,
+        }  # fmt: skip
+
+        def calibrate(allowed: Budget | None) -> NetPlan:
+            return accountant.calibrate(
+                domain, lipschitz=lipschitz, horizon=horizon, budget=allowed,
+                resolution=resolution, transform=transform, sum_method=sum_method,
+                learning_rate=learning_rate, enforce=enforce, participation=participation,
+            )  # fmt: skip
+
+        self._build(given, calibrate)
+
+    @staticmethod
+    def _plan_arguments(plan: NetPlan) -> dict[str, Any]:
+        total, net = plan.mechanism, getattr(plan.mechanism, "summand", None)
+        if not isinstance(plan.tuning, HedgeTuning) or not isinstance(net, NetDifferences):
+            raise TypeError("plan must be one of a LipschitzLearner")
+        return {
+            "lipschitz": net.lipschitz,
+            "horizon": total.pushes + 1,
+            "resolution": net.counts,
+            "transform": net.transform,
+            "sum_method": name_of(total.factorisation),
+            "learning_rate": plan.tuning.learning_rate,
+            "enforce": net.enforced,
+        }
+
+    @staticmethod
+    def _plan_horizon(plan: NetPlan) -> int:
+        return plan.mechanism.pushes + 1
+
+    def _certify(self, plan: NetPlan, seeded: bool = False) -> Guarantee:
+        own = self._arguments
+        return accountant.guarantee(own["domain"], plan, budget=own["budget"], seeded=seeded)
+
+    @classmethod
+    def _check_fixed(cls, plan: Any, given: Mapping[str, Any]) -> None:
+        if given["resolution"] is not None:
+            shape = nets.shape_of(given["domain"])
+            given = {**given, "resolution": nets.checked_counts(shape, given["resolution"])}
+        super()._check_fixed(plan, given)
+        if given["enforce"] and not plan.mechanism.summand.enforced:
+            # Left at its default it asks for protection, too.
+            raise ValueError("enforce=True contradicts the plan, which has False")
 
     @classmethod
     def _problem(cls, arguments: Mapping[str, Any]) -> tuple[Any, ...]:
         nets.shape_of(arguments["domain"])
         positive_float("lipschitz", arguments["lipschitz"])
         return (arguments["domain"],)
-
-    @classmethod
-    def _restated(cls, arguments: Mapping[str, Any], parameters: Any) -> dict[str, Any]:
-        if arguments["enforce"] and not parameters.enforce:
-            # Left at its default it asks for protection, too.
-            raise ValueError("enforce=True contradicts the plan, which has False")
-        said = super()._restated(arguments, parameters)
-        if said["resolution"] is not None:
-            said["resolution"] = nets.checked_counts(
-                nets.shape_of(arguments["domain"]), said["resolution"]
-            )
-        return said
 
     def _set_up(
         self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: _core.Claim
@@ -181,19 +213,20 @@ class LipschitzLearner(OnlineLearner):
         self._checker = net_transform(net, enforced=True)
 
     def _entries(self) -> dict[str, float]:
-        return {"points of the net": 3.0 * self.plan.experts} | sum_entries(self._mechanism)
+        points = 1.0 + self._mechanism.summand.size
+        return {"points of the net": 3.0 * points} | sum_entries(self._mechanism)
 
     def _build_engine(self, claim: _core.Claim) -> _core.PrefixHedge:
         # The transform bounds the losses; a single point has none, and nothing to bound.
         tuning: _core.HedgeTuning = {
             "rounds": self._horizon, "low": -1e150, "high": 1e150,
-            "learning_rate": self.plan.learning_rate,
+            "learning_rate": self.plan.tuning.learning_rate,
         }  # fmt: skip
         return _core.PrefixHedge(self._mechanism, tuning, claim)
 
     @classmethod
     def _header_dimension(cls, header: dict[str, Any]) -> int:
-        return math.prod(int(count) for count in header["plan"]["resolution"])
+        return math.prod(int(n) for n in header["plan"]["mechanism"]["summand"]["counts"])
 
     @property
     def domain(self) -> domains.Domain:

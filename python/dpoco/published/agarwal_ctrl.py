@@ -32,11 +32,12 @@ from dpoco.accounting.budget import Budget
 from dpoco.accounting.claims import leader_claim
 from dpoco.accounting.euclidean import EuclideanProblem, euclidean_problem
 from dpoco.accounting.gaussian import least
+from dpoco.accounting.lipschitz import NetPlan
 from dpoco.accounting.nets import candidate_nets, checked_counts, shape_of
 from dpoco.domains import Domain
 from dpoco.errors import CalibrationError
 from dpoco.losses import Loss
-from dpoco.oco import CoupledRegularizedLeaderParameters, LipschitzParameters
+from dpoco.oco import CoupledRegularizedLeaderParameters
 from dpoco.published._laws import coupled, largest_ratio, lazy, require_limit, require_long
 
 __all__ = ["coupled_regularized_leader", "lazy_coupled_regularized_leader", "lipschitz"]
@@ -142,7 +143,7 @@ def lipschitz(
     budget: Budget,
     resolution: int | tuple[int, ...] | None = None,
     learning_rate: float | None = None,
-) -> LipschitzParameters:
+) -> NetPlan:
     """Return the published transform and binary tree of Section 4, with noise that is enough.
 
     Parameters
@@ -166,7 +167,7 @@ def lipschitz(
         As `dpoco.accounting.lipschitz.calibrate` does.
     """
 
-    def plan(net: tuple[int, ...], rate: float) -> LipschitzParameters:
+    def plan(net: tuple[int, ...], rate: float) -> NetPlan:
         return nets_accountant.calibrate(
             domain, lipschitz=lipschitz, horizon=horizon, budget=budget, resolution=net or None,
             transform="parent", sum_method="tree", learning_rate=rate,
