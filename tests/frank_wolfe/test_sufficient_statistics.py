@@ -12,6 +12,7 @@ import signal
 import numpy as np
 import pytest
 from scipy import stats
+from tests.plans import changed
 from tests.samples import mean_suboptimality
 
 import dpoco
@@ -45,7 +46,7 @@ def make(domain=None, loss=None, **options):
 def exact_sum(learner, rows, labels):
     """Return the sum that the release is about, by NumPy."""
     x = rows / np.maximum(1.0, np.linalg.norm(rows, learner.domain.dual_exponent, axis=1))[:, None]
-    y, weight, d = np.clip(labels, -1.0, 1.0), learner.plan.weight, rows.shape[1]
+    y, weight, d = np.clip(labels, -1.0, 1.0), learner.plan.mechanism.summand.weight, rows.shape[1]
     matrix = x.T @ x
     packed = [matrix[i, j] * (1.0 if i == j else math.sqrt(2.0)) for i in range(d)
               for j in range(i, d)]  # fmt: skip
@@ -67,18 +68,19 @@ def test_noise_by_hand():
     length, label, far = 5 ** (0.5 - 1 / 3), 1.25, ball.max_norm(2.0)
     k = 2 * 5 / 6 * (label / (far * length)) ** 2
     u = (math.sqrt(k * k + 16 * k) - k) / 4
-    assert p.weight == pytest.approx(math.sqrt(u) * length / label)
+    weight, scale = p.mechanism.summand.weight, p.mechanism.scale
+    assert weight == pytest.approx(math.sqrt(u) * length / label)
     moved = math.sqrt(2) * length**2 * (1 + u / 2)
-    assert p.noise_scale == pytest.approx(moved / 0.268051, rel=1e-5)  # mu of this budget
+    assert scale == pytest.approx(moved / 0.268051, rel=1e-5)  # mu of this budget
     found = accountant.guarantee(ball, loss, p, budget=budget)
-    assert found.mu == pytest.approx(moved / p.noise_scale, rel=1e-12)
+    assert found.mu == pytest.approx(moved / scale, rel=1e-12)
     assert found.epsilon <= 1.0
     assert (found.change, found.unit, found.horizon) == ("replace", "one record", 1)
     for apart in (1, 10**6):  # places in a data set are no times
         assert found.for_person(3, apart).mu == pytest.approx(3 * found.mu, rel=1e-9)
     # The worst pair of records has one label, and features at an angle of cosine -u/2.
     x, z = length * np.eye(5)[0], length * np.array([-u / 2, math.sqrt(1 - u * u / 4), 0, 0, 0])
-    matrices, vectors = np.outer(x, x) - np.outer(z, z), p.weight * label * (x - z)
+    matrices, vectors = np.outer(x, x) - np.outer(z, z), weight * label * (x - z)
     assert math.hypot(*matrices.ravel(), *vectors) == pytest.approx(moved, rel=1e-12)
 
 
@@ -89,7 +91,7 @@ def test_a_calibrated_guarantee_is_the_budget(budget):
     assert budget.epsilon * (1.0 - 1e-3) < found.epsilon <= budget.epsilon
     assert found.certified
     assert not make(budget=budget, records=N).guarantee.certified  # seeded
-    less = dataclasses.replace(learner.plan, noise_scale=learner.plan.noise_scale / 2)
+    less = changed(learner.plan, scale=learner.plan.mechanism.scale / 2)
     with pytest.raises(dpoco.BudgetExceeded):
         make(budget=budget, plan=less)
 
@@ -99,8 +101,9 @@ def test_parameters_survive_json():
         p = make(budget=budget, records=N).plan
         stored = json.loads(json.dumps(p.to_dict()))
         assert type(p).from_dict(stored) == p
+        stored["mechanism"]["batch"] = -1
         with pytest.raises(dpoco.StateError):
-            type(p).from_dict({**stored, "records": -1})
+            type(p).from_dict(stored)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +144,7 @@ def test_a_bound_that_engines_do_not_enforce_is_refused():
 def test_law_of_the_release(scale):
     """A false alarm has probability 1e-6; 7 percent less noise is seen."""
     learner = make(LpBall(1, 2.0, 1000.0), records=3)
-    p = dataclasses.replace(learner.plan, noise_scale=scale)
+    p = changed(learner.plan, scale=scale)
     rows, labels = np.array([[0.5], [0.1], [-0.3]]), np.array([0.4, 0.0, 0.2])
     planted, source = make(LpBall(1, 2.0, 1000.0), budget=None, plan=p), Source.seeded(5)
     found = []
@@ -189,7 +192,7 @@ def test_the_model_has_the_least_ridge_loss(domain, budget):
     learner = SufficientStatistics(
         domain, SquaredLoss(1.0, 1.0), budget=budget, records=n, source=Source.seeded(9)
     )
-    found, scale = released(learner, features, labels), learner.plan.noise_scale
+    found, scale = released(learner, features, labels), learner.plan.mechanism.scale
     exact = exact_sum(learner, features, labels)
     noise = np.zeros(len(exact))
     if budget is not None:
@@ -202,7 +205,7 @@ def test_the_model_has_the_least_ridge_loss(domain, budget):
     values, vectors = np.linalg.eigh(noisy)
     ridge = np.sqrt(2.0 * d) * scale if budget is not None else 1e-9 * n / d
     a = vectors @ np.diag(np.maximum(values, 0.0) + ridge) @ vectors.T
-    b = found[-d:] / learner.plan.weight + ridge * domain.center
+    b = found[-d:] / learner.plan.mechanism.summand.weight + ridge * domain.center
 
     def value(theta):
         return theta @ a @ theta - 2.0 * b @ theta
@@ -234,6 +237,13 @@ def test_other_problems_are_refused():
     p = make(records=N).plan
     with pytest.raises(ValueError, match="SquaredLoss"):
         make(loss=HuberLoss(1.0, 1.0), plan=p)
+    for wrong in (LpBall(D, np.inf), LpBall(D + 1)):
+        with pytest.raises(ValueError, match="not that of one fit"):
+            make(wrong, plan=p)
+    with pytest.raises(ValueError, match="records=7"):
+        make(records=7, plan=p)
+    with pytest.raises(TypeError, match="SufficientStatistics"):
+        make(plan=dpoco.experts.PrefixHedge(4, horizon=9, budget=None).plan)
     with pytest.raises(dpoco.CalibrationError, match="delta > 0"):
         make(budget=dpoco.Budget(1.0, 0.0))
 

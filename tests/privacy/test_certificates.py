@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -173,63 +172,43 @@ def test_statements_of_pools_are_read_again(keys, noise):
 
 
 def planted(make, plan=None, **functions):
-    """Build a learner that certifies, or whose accountant has, other functions."""
+    """Build a learner that certifies by other functions."""
     kind = type(make())
     body = {"__doc__": kind.__doc__, **functions}
-    if make is statistics:
-        accountant = SimpleNamespace(**{**vars(kind._accountant), **functions})
-        body = {"__doc__": kind.__doc__, "_accountant": accountant}
     liar = type(kind.__name__, (kind,), body)
     problem = {"domain": BALL, "loss": make().loss, "budget": BUDGET}
     counts = {"horizon": 100} if make is ftrl else {"records": 50}
     return liar(**problem, **counts, plan=plan or make().plan)
 
 
-def test_a_guarantee_of_another_mechanism_is_no_guarantee_of_the_engine():
-    make, honest = statistics, type(statistics())._accountant
+@pytest.mark.parametrize("make", [statistics, ftrl])
+def test_a_guarantee_of_another_plan_is_no_guarantee_of_the_engine(make):
+    honest, plan = type(make())._certify, make().plan
 
-    def louder(*problem):
-        mechanism = honest.mechanism_of(*problem)
-        return replace(mechanism, scale=0.8 * mechanism.scale)
-
-    with pytest.raises(BudgetExceeded, match="another mechanism"):
-        planted(make, mechanism_of=louder)
-
-    def bare(*problem, **options):
-        return replace(honest.guarantee(*problem, **options), description=None)
+    def planned(self, given, seeded=False):
+        return honest(self, plan, seeded)
 
     with pytest.raises(BudgetExceeded, match="another mechanism"):
-        planted(make, guarantee=bare)
+        planted(make, changed(plan, scale=0.8 * plan.mechanism.scale), _certify=planned)
+
+    def bare(self, given, seeded=False):
+        return replace(honest(self, given, seeded), description=None)
+
+    with pytest.raises(BudgetExceeded, match="another mechanism"):
+        planted(make, _certify=bare)
     assert planted(make).guarantee == make().guarantee
-
-
-def test_a_guarantee_of_another_plan_is_no_guarantee_of_the_engine():
-    honest = type(ftrl())._certify
-
-    def planned(self, plan, seeded=False):
-        return honest(self, ftrl().plan, seeded)
-
-    less = changed(ftrl().plan, scale=0.8 * ftrl().plan.mechanism.scale)
-    with pytest.raises(BudgetExceeded, match="another mechanism"):
-        planted(ftrl, less, _certify=planned)
-
-    def bare(self, plan, seeded=False):
-        return replace(honest(self, plan, seeded), description=None)
-
-    with pytest.raises(BudgetExceeded, match="another mechanism"):
-        planted(ftrl, _certify=bare)
-    assert planted(ftrl).guarantee == ftrl().guarantee
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
 def test_narrow_numbers_of_a_user_are_taken_as_doubles(dtype):
     honest = statistics().plan
-    given = replace(honest, weight=dtype(honest.weight))
-    assert type(given.weight) is float
+    moments = honest.mechanism.summand
+    given = changed(honest, summand=replace(moments, weight=dtype(moments.weight)))
+    assert type(given.mechanism.summand.weight) is float
     learner = dpoco.frank_wolfe.SufficientStatistics(
         BALL, dpoco.losses.SquaredLoss(1.3, 1.0), records=50, budget=None, plan=given
     )
-    assert learner._mechanism.summand.weight == given.weight
+    assert learner._mechanism == given.mechanism
     assert learner.guarantee.description == learner._mechanism
 
 

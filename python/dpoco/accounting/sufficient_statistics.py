@@ -12,7 +12,7 @@ regression" (2018), with exact accounting.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from dpoco._validation import positive_int
@@ -20,66 +20,38 @@ from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.leaf_bounds import second_moments
 from dpoco.accounting.noisy_ftrl import best_vector_scale
-from dpoco.accounting.parameters import Parameters, at_least
+from dpoco.accounting.plan import Plan
 from dpoco.accounting.release import calibrate_noise, sum_of
 from dpoco.accounting.statement import stated_delta
 from dpoco.domains import Domain
 from dpoco.losses import SquaredLoss, check_undamped
+from dpoco.privacy.mechanisms.bounds import SecondMoments
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import Neighbours
 
-__all__ = ["SufficientStatisticsParameters", "calibrate", "guarantee", "mechanism_of"]
+__all__ = ["FitPlan", "calibrate", "guarantee"]
 
 LARGEST_DIMENSION = 4096
 
 
-@dataclass(frozen=True, kw_only=True)
-class SufficientStatisticsParameters(Parameters):
-    """Parameters of `SufficientStatistics`.
-
-    Attributes
-    ----------
-    records : int
-        n.
-    weight : float
-        a in the sum of (x x', a y x) (feature / label).
-    noise_scale : float
-        Standard deviation of every entry's noise [feature^2]; 0 means no privacy.
-    """
-
-    kind = "dpoco.sufficient_statistics_parameters"
-    version = 1
-    added = None
-
-    records: int
-    weight: float
-    noise_scale: float = at_least(0.0)
-
-
-def mechanism_of(
-    domain: Domain, loss: SquaredLoss, parameters: SufficientStatisticsParameters
-) -> GaussianSum:
-    """Return the one sum through which data reach the model."""
-    bounds = second_moments(domain, loss, parameters.weight)
-    scale, records = parameters.noise_scale, parameters.records
-    return sum_of(bounds, "toeplitz", 1, Neighbours(), scale=scale, batch=records)
+FitPlan = Plan[GaussianSum, None, None]
 
 
 def guarantee(
     domain: Domain,
     loss: SquaredLoss,
-    parameters: SufficientStatisticsParameters,
+    plan: FitPlan,
     *,
     budget: Budget | float | None = None,
     seeded: bool = False,
 ) -> Guarantee:
-    """Return what any parameters guarantee, recomputed from the noise scale and enforced bounds.
+    """Return what any plan guarantees, computed from its mechanism.
 
     Parameters
     ----------
     domain, loss
         The problem.
-    parameters : SufficientStatisticsParameters
+    plan : Plan
         Calibrated or the user's own.
     budget : Budget, float or None
         The delta to state epsilon at (a budget's delta); None means 1 / (10 n).
@@ -89,13 +61,16 @@ def guarantee(
     Raises
     ------
     ValueError, TypeError
-        If the parameters contradict the domain or the loss.
+        If the plan contradicts the domain or the loss.
     """
     check_problem(domain, loss)
-    p, what = parameters, "the model of ridge regression on noisy second moments"
-    if p.noise_scale == 0.0:
+    total, what = plan.mechanism, "the model of ridge regression on noisy second moments"
+    moments, form = total.summand, (total.pushes, total.growth, total.order)
+    assert isinstance(moments, SecondMoments)
+    if moments != second_moments(domain, loss, moments.weight) or form != (1, None, 2.0):
+        raise ValueError("the plan's sum is not that of one fit to this domain and loss")
+    if total.scale == 0.0:
         return Guarantee.none(1, what, unit="one record")
-    mechanism = mechanism_of(domain, loss, p)
     (low, high), declared = loss.label_range, loss.feature_bound_l2
     l2 = "" if declared is None else f" and ||x||_2 <= {declared:g}"
     clipped = (
@@ -103,22 +78,20 @@ def guarantee(
         f"{loss.feature_bound:g}{l2}, labels to [{low:g}, {high:g}]"
     )
     return Guarantee.about(
-        mechanism,
+        total,
         Neighbours(),
         released=f"{what} (dimension {domain.dimension}, all second moments at once)",
         horizon=1,
-        delta=stated_delta(budget, p.records),
+        delta=stated_delta(budget, total.batch),
         reference="Gaussian release of second moments; docs/privacy/sufficient_statistics.md",
         seeded=seeded,
         unit="one record",
         conditions=(clipped,),
-        details={"records": float(p.records), "entries of the sum": float(mechanism.summand.size)},
+        details={"records": float(total.batch), "entries of the sum": float(moments.size)},
     )
 
 
-def calibrate(
-    domain: Domain, loss: SquaredLoss, *, records: int, budget: Budget | None
-) -> SufficientStatisticsParameters:
+def calibrate(domain: Domain, loss: SquaredLoss, *, records: int, budget: Budget | None) -> FitPlan:
     """Return the least noise with which one fit keeps to `budget`.
 
     Parameters
@@ -141,19 +114,16 @@ def calibrate(
     """
     n = positive_int("records", records)
     check_problem(domain, loss)
-    plain = SufficientStatisticsParameters(
-        records=n, weight=best_vector_scale(domain, loss, "replace"), noise_scale=0.0
-    )
+    moments = second_moments(domain, loss, best_vector_scale(domain, loss, "replace"))
+    plain = sum_of(moments, "toeplitz", 1, Neighbours(), batch=n)
     if budget is None:
-        return plain
+        return Plan(plain, None, None)
     if not isinstance(budget, Budget):
         raise TypeError(f"budget must be a dpoco.Budget or None; got {type(budget).__name__}")
     budget.require_delta()
-    total, _ = calibrate_noise(
-        mechanism_of(domain, loss, plain), Neighbours(), budget=budget, numerics="float"
-    )
+    total, _ = calibrate_noise(plain, Neighbours(), budget=budget, numerics="float")
     # In doubles the scale that is asked for gives mu up to a rounding.
-    return replace(plain, noise_scale=total.scale * (1.0 + 2.0**-50))
+    return Plan(replace(total, scale=total.scale * (1.0 + 2.0**-50)), None, None)
 
 
 def check_problem(domain: Domain, loss: Any) -> None:

@@ -30,8 +30,8 @@ class Fits(Family):
     def rounds(self, stream: Any) -> Rounds:
         rounds = super().rounds(stream)
         _settle(self.learner, len(rounds))
-        if self.learner.plan.records != len(rounds):
-            raise ValueError(f"stream must have {self.learner.plan.records} records")
+        if self.learner.plan.mechanism.batch != len(rounds):
+            raise ValueError(f"stream must have {self.learner.plan.mechanism.batch} records")
         return rounds
 
     def play(self, learner: Any, rounds: Rounds) -> Play:

@@ -10,9 +10,8 @@ losses.
 
 from __future__ import annotations
 
-from dpoco.accounting.sufficient_statistics import SufficientStatisticsParameters
 from dpoco.frank_wolfe._online import PolyhedralFrankWolfe, TreeFrankWolfe
 from dpoco.frank_wolfe._sufficient_statistics import SufficientStatistics
 
-__all__ = ["PolyhedralFrankWolfe", "SufficientStatistics", "SufficientStatisticsParameters",
+__all__ = ["PolyhedralFrankWolfe", "SufficientStatistics",
            "TreeFrankWolfe"]  # fmt: skip

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from types import ModuleType
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -13,10 +12,13 @@ from dpoco import _core, domains, losses
 from dpoco import _literals as literals
 from dpoco._validation import FloatArray, float_array, positive_int
 from dpoco.accounting import Budget, Guarantee, sufficient_statistics
-from dpoco.accounting.sufficient_statistics import SufficientStatisticsParameters
+from dpoco.accounting.sufficient_statistics import FitPlan
 from dpoco.errors import BudgetExceeded, RoundOrderError
 from dpoco.learning.calibrated import Calibrated
 from dpoco.learning.learner import Progress
+from dpoco.learning.planning import explained
+from dpoco.privacy.mechanisms.bounds import SecondMoments
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.random import Source
 
 Self = TypeVar("Self", bound="SufficientStatistics")
@@ -46,8 +48,8 @@ class SufficientStatistics(Calibrated):
     budget : Budget or None
         The target guarantee of one fit; None: no privacy. This and all following arguments are
         keyword-only.
-    plan : SufficientStatisticsParameters, optional
-        Plan to use instead of calibration; the guarantee is computed from them. They must
+    plan : Plan, optional
+        Plan to use instead of calibration; the guarantee is computed from it. It must
         agree with `budget` if you pass one.
     records : int, optional
         Number of records n, if known beforehand. The guarantee is then known, too, and `fit` takes
@@ -85,9 +87,7 @@ class SufficientStatistics(Calibrated):
     (3,)
     """
 
-    _accountant: ClassVar[ModuleType] = sufficient_statistics
-
-    _plan: SufficientStatisticsParameters | None = None
+    _plan: FitPlan | None = None
     _mechanism: Any = None
     _guarantee: Guarantee | None = None
     _theta: FloatArray | None = None
@@ -99,22 +99,11 @@ class SufficientStatistics(Calibrated):
         loss: losses.MarginLoss,
         *,
         budget: Budget | None,
-        plan: SufficientStatisticsParameters | None = None,
+        plan: FitPlan | None = None,
         records: int | None = None,
         on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(
-            SufficientStatistics, domain=domain, loss=loss, budget=budget, plan=plan,
-            records=records, on_violation=on_violation, source=source,
-        )  # fmt: skip
-
-    def _begin(self, constructed: type, /, **arguments: Any) -> None:
-        """Take a constructor's arguments, and calibrate if the number of records is known.
-
-        `constructed` is the class whose constructor it is; `arguments` are all that it takes.
-        """
-        domain, loss, source = (arguments[k] for k in ("domain", "loss", "source"))
         if not isinstance(domain, domains.Domain):
             raise TypeError(f"domain must be a dpoco domain; got {type(domain).__name__}")
         if not isinstance(loss, losses.MarginLoss):
@@ -122,44 +111,57 @@ class SufficientStatistics(Calibrated):
                 "loss must be a squared, logistic or Huber loss of dpoco.losses; got "
                 f"{type(loss).__name__}"
             )
-        self._check_common(arguments)
+        given: dict[str, Any] = {
+            "domain": domain, "loss": loss, "budget": budget, "plan": plan, "records": records,
+            "on_violation": on_violation, "source": source,
+        }  # fmt: skip
+        self._check_common(given)
         self._domain: domains.Domain = domain
         self._loss: losses.MarginLoss = loss
         self._source: Source | None = source
         self._is_seeded = source is not None and source.is_seeded
-        self._arguments = arguments
-        parameters, records, budget = (arguments[k] for k in ("plan", "records", "budget"))
-        if parameters is not None:
-            self._settle(self._check_given(constructed, arguments))
+        self._arguments = given
+        if plan is not None:
+            self._check_fixed(plan, given)
+            self._settle(plan)
             return
         if records is not None:
             records = positive_int("records", records)
         if budget is not None:
             budget.require_delta()
-            budget.doubt(records, stacklevel=3)
+            budget.doubt(records, stacklevel=2)
         # Bad options are refused now, even if the number of records is not yet known.
         self._calibrate(1000, None)
         if records is not None:
-            self._settle(self._calibrate(records, budget))
+            self._settle(self._calibrate(records, budget), stacklevel=4)
 
-    def _calibrate(self, records: int, budget: Budget | None) -> Any:
-        """Return the parameters for so many records."""
-        known = {"records": records, "budget": budget}
-        return self._planned(self._arguments, self._domain, self._loss, **known)
+    @staticmethod
+    def _plan_arguments(plan: FitPlan) -> dict[str, Any]:
+        total = plan.mechanism
+        if not isinstance(total, GaussianSum) or not isinstance(total.summand, SecondMoments):
+            raise TypeError("plan must be one of SufficientStatistics")
+        return {"records": total.batch}
 
-    def _settle(self, parameters: Any) -> None:
-        """Take parameters, once they are known to keep to the budget."""
+    def _calibrate(self, records: int, budget: Budget | None) -> FitPlan:
+        """Return the plan for so many records."""
+        problem: tuple[Any, Any] = self._domain, self._loss
+        with explained(type(self)):
+            return sufficient_statistics.calibrate(*problem, records=records, budget=budget)
+
+    def _certify(self, plan: FitPlan, seeded: bool = False) -> Guarantee:
+        """Return the guarantee of what a plan's mechanism releases."""
+        problem: tuple[Any, Any] = self._domain, self._loss
         budget = self._arguments["budget"]
-        guarantee = self._accountant.guarantee(
-            self._domain, self._loss, parameters, budget=budget, seeded=self._is_seeded
-        )
+        return sufficient_statistics.guarantee(*problem, plan, budget=budget, seeded=seeded)
+
+    def _settle(self, plan: FitPlan, stacklevel: int = 5) -> None:
+        """Take a plan, once it is known to keep to the budget."""
+        budget, guarantee = self._arguments["budget"], self._certify(plan, self._is_seeded)
         if budget is not None:
             guarantee.require(budget)
-        mechanism = self._accountant.mechanism_of(self._domain, self._loss, parameters)
-        self._check_described(guarantee, mechanism)
-        self._mechanism = mechanism
-        self._plan, self._guarantee = parameters, guarantee
-        self._warn_unspent(self._arguments, stacklevel=5)
+        self._check_described(guarantee, plan.mechanism)
+        self._plan, self._mechanism, self._guarantee = plan, plan.mechanism, guarantee
+        self._warn_unspent(self._arguments, stacklevel=stacklevel)
 
     def fit(self: Self, X: Any, y: Any, *, progress: Progress | None = None) -> Self:
         """Fit the model to a data set, once.
@@ -223,8 +225,8 @@ class SufficientStatistics(Calibrated):
         n, d = features.shape
         if self._plan is None:
             self._settle(self._calibrate(n, self._arguments["budget"]))
-        elif self._plan.records != n:
-            raise ValueError(f"X must have {self._plan.records} rows; got {n}")
+        elif self._mechanism.batch != n:
+            raise ValueError(f"X must have {self._mechanism.batch} rows; got {n}")
         if self._arguments["on_violation"] == "raise":
             row = self._loss._first_violation(self._domain, features, labels)
             if row is not None:

@@ -37,6 +37,32 @@ class Calibrated(Planned):
         if "on_violation" in arguments:
             choice("on_violation", arguments["on_violation"], ("clip", "raise"))
 
+    @classmethod
+    def _check_fixed(cls, plan: Any, given: Mapping[str, Any]) -> None:
+        """Raise unless a plan is one of this class, and arguments that it fixes agree with it.
+
+        An argument that is left at its default, None or "auto" says nothing.
+        """
+        if not isinstance(plan, Plan):
+            raise TypeError(f"plan must be a dpoco.Plan; got {type(plan).__name__}")
+        fixed, defaults = cls._plan_arguments(plan), cls.__init__.__kwdefaults__ or {}
+        for name, value in fixed.items():
+            own = given[name]
+            silent = own is None or (isinstance(own, str) and own in ("auto", "predicted"))
+            if not silent and own not in (defaults.get(name), value):
+                raise ValueError(f"{name}={own!r} contradicts the plan, which has {value!r}")
+
+    @staticmethod
+    def _plan_arguments(plan: Any) -> dict[str, Any]:
+        """Return the values of the constructor's arguments that a plan settles.
+
+        Raises
+        ------
+        TypeError
+            If the plan is for another class.
+        """
+        raise NotImplementedError
+
     @staticmethod
     def _check_described(guarantee: Guarantee, mechanism: Any) -> None:
         """Raise `BudgetExceeded` unless the guarantee is of what the engine is built from."""
@@ -84,21 +110,6 @@ class Certified(Calibrated, Stateful):
         self._warn(given)
 
     @classmethod
-    def _check_fixed(cls, plan: Any, given: Mapping[str, Any]) -> None:
-        """Raise unless a plan is one of this class, and arguments that it fixes agree with it.
-
-        An argument that is left at its default, None or "auto" says nothing.
-        """
-        if not isinstance(plan, Plan):
-            raise TypeError(f"plan must be a dpoco.Plan; got {type(plan).__name__}")
-        fixed, defaults = cls._plan_arguments(plan), cls.__init__.__kwdefaults__ or {}
-        for name, value in fixed.items():
-            own = given[name]
-            silent = own is None or (isinstance(own, str) and own in ("auto", "predicted"))
-            if not silent and own not in (defaults.get(name), value):
-                raise ValueError(f"{name}={own!r} contradicts the plan, which has {value!r}")
-
-    @classmethod
     def _check_restated(
         cls, arguments: Mapping[str, Any], parameters: Any, defaults: Mapping[str, Any]
     ) -> None:
@@ -111,17 +122,6 @@ class Certified(Calibrated, Stateful):
         if hasattr(cls, "_plan_class"):
             return super()._read_plan(record)
         return Plan.from_dict(record, cls._tuning, cls._forecast)
-
-    @staticmethod
-    def _plan_arguments(plan: Any) -> dict[str, Any]:
-        """Return the values of the constructor's arguments that a plan settles.
-
-        Raises
-        ------
-        TypeError
-            If the plan is for another class.
-        """
-        raise NotImplementedError
 
     @staticmethod
     def _plan_horizon(plan: Any) -> int:
