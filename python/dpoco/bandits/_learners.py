@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -127,6 +127,7 @@ class LinUCB(BanditLearner):
     plan: LinUCBPlan
     _mechanism: GaussianSum
     _tuning, _forecast = LinUCBTuning, LinUCBForecast
+    _noise: ClassVar[str] = "fresh"
     _norm = 2.0
 
     def __init__(

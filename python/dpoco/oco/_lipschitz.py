@@ -125,6 +125,7 @@ class LipschitzLearner(OnlineLearner):
     _domain: domains.Domain
     _mechanism: GaussianSum
     _tuning, _forecast = HedgeTuning, RegretForecast
+    _noise: ClassVar[str] = "fresh"
     _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {
         "resolution": lambda value: tuple(value) if isinstance(value, list) else value,
     }
