@@ -77,8 +77,8 @@ def test_reports_are_read_back_and_hang_on_the_seed():
 
 def test_records_past_the_number_are_left_out():
     report = fit(horizon=100)
-    assert report.stream["rounds"] == report.parameters["records"] == 100
-    assert fit(horizon=10_000).parameters["records"] == 400
+    assert report.stream["rounds"] == report.parameters["mechanism"]["batch"] == 100
+    assert fit(horizon=10_000).parameters["mechanism"]["batch"] == 400
 
 
 def test_fits_are_offline_rows_of_a_comparison():
