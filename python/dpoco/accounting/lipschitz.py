@@ -60,7 +60,7 @@ NetPlan = Plan[GaussianSum, HedgeTuning, RegretForecast]
 
 @dataclass(frozen=True)
 class _Setting:
-    """What is fixed before net and sum are chosen."""
+    """The problem, before net and sum are chosen."""
 
     shape: NetShape
     lipschitz: float
@@ -227,7 +227,7 @@ def guarantee(
         "learning rate": eta,
         **{f"regret: {name}": value for name, value in regret.terms.items()},
     }
-    if "trivial" in regret.terms:  # what all decisions have is all that is proved
+    if "trivial" in regret.terms:  # nothing better is proved than of any decisions
         details |= stated_regret(regret.total, regret.total)["details"]
     delta, trivial = stated_delta(budget, n), not counts or n == 1
     paper_epsilon = claimed = None
