@@ -6,18 +6,19 @@ import inspect
 
 import pytest
 
-from dpoco import bandits, experts, frank_wolfe, local, mechanisms, oco
+from dpoco import bandits, experts, frank_wolfe, local, mechanisms, oco, statistics
 from dpoco.audit import exact_audit, standard_case, standard_names
 from dpoco.audit._exercises import EXERCISES
 from dpoco.audit._family import Family, Scorer
 from dpoco.audit._kinds import find_family, find_scorer
-from dpoco.learners import LEARNERS
+from dpoco.learners import LEARNERS, MONITORS
 from dpoco.random import Source
 
 ROOMS = (experts, frank_wolfe, oco, bandits, mechanisms)
-AUDITS = {each.load() for each in LEARNERS if each.plays not in ("reports", "pairs")}
+LOCAL_OR_FINDER = ("reports", "pairs", "ranges")
+AUDITS = {each.load() for each in (*LEARNERS, *MONITORS) if each.plays not in LOCAL_OR_FINDER}
 # What a class is called that takes data and answers with something released.
-VERBS = ("observe", "fit", "push", "select", "test", "respond")
+VERBS = ("observe", "fit", "push", "select", "test", "respond", "release")
 
 # Of the room of local reports, why neither a stream is replayed nor a transcript scored.
 REPORTS = {
@@ -38,7 +39,7 @@ def classes(room):
 def audited():
     return [
         each
-        for room in ROOMS
+        for room in (*ROOMS, statistics)
         for each in classes(room)
         if any(hasattr(each, verb) for verb in VERBS)
     ]

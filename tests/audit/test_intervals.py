@@ -10,6 +10,7 @@ import pytest
 
 from dpoco import Budget, Participation
 from dpoco.audit import check_learner, likelihood_audit, replay_audit
+from dpoco.privacy.neighbours import Neighbours
 from dpoco.random import Source
 from dpoco.statistics import (
     Categories,
@@ -119,6 +120,62 @@ class Late(Monitor):
     def add(self, record, **options):
         self._again = (*self._again, record)
         return super().add(record, **options)
+
+
+class Twice(Monitor):
+    """Counts every record twice."""
+
+    def add(self, record, **options):
+        super().add(record, **options)
+        return super().add(record, **options)
+
+
+@pytest.mark.parametrize("relation", ["zero_out", "replace"])
+@pytest.mark.parametrize("people", [None, PEOPLE], ids=["record", "person"])
+def test_a_record_that_is_counted_twice_is_found(relation, people):
+    several = {} if people is None else {"participation": people, "records_per_interval": MOST}
+    make = maker({"n": Count()}, kind=Twice, relation=relation, **several)
+    stream = stream_of(make)
+    assert replay_audit(make, stream, [(0, far(stream, 0, 0.0, present=0.0))]).violated
+
+
+class Open(Monitor):
+    """Takes every record for one of somebody else."""
+
+    def add(self, record, *, person, **options):
+        self._names = getattr(self, "_names", 0) + 1
+        return super().add(record, person=f"{person} {self._names}", **options)
+
+
+@pytest.mark.parametrize("kind", [Monitor, Open])
+def test_a_person_who_comes_too_often_moves_no_more_than_stated(kind):
+    rule = Participation(2, separation=2)
+    make = maker(STATISTICS["several"], kind, participation=rule, records_per_interval=MOST)
+
+    def totals(present):
+        monitor, found = make(Source.seeded(1)), []
+        for t in range(INTERVALS):
+            for _ in range(2 * MOST if present else 0):
+                monitor.add({"x": 6.0}, person="she")
+            monitor.add({"x": 2.0}, person=f"another {t}")
+            found.append(monitor.release().vectors["total"])
+        return np.array(found), monitor
+
+    (mine, monitor), (others, _) = totals(True), totals(False)
+    guarantee = make(Source()).guarantee
+    assert guarantee.certified
+    assert guarantee.conditions[0].startswith("Each person contributes at most 3 records")
+    sizes = np.linalg.norm(np.diff(mine - others, axis=0, prepend=0.0), axis=1)
+    came = np.flatnonzero(sizes > 0.5)  # the noise of both is the same
+    kept = (
+        max(sizes) <= monitor.plan().total.summand.movement(Neighbours("zero_out")) + 0.01
+        and len(came) <= 2
+        and min(np.diff(came), default=2) >= 2
+    )
+    assert kept == (kind is Monitor)
+    if kept:
+        assert came.tolist() == [0, 2]
+        assert sizes[0] == pytest.approx(MOST, abs=0.01)
 
 
 @pytest.mark.parametrize("kind", [Unclipped, Peeking, Late])

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import dpoco
-from dpoco import bandits, experts, frank_wolfe, mechanisms, oco
+from dpoco import bandits, experts, frank_wolfe, mechanisms, oco, statistics
 from dpoco.audit import (
     AuditReport,
     audit_learner,
@@ -24,7 +24,7 @@ from dpoco.audit import (
 from dpoco.audit.likelihood import likelihood_audit
 from dpoco.audit.report import Claim, epsilon_of_point
 from dpoco.audit.standard import StandardCase
-from dpoco.learners import learner_named
+from dpoco.learners import LEARNERS, MONITORS
 from dpoco.random import Source
 
 FEW = 300
@@ -36,12 +36,13 @@ def parts(stream):
 
 def test_every_learner_and_mechanism_has_a_case():
     found = set()
-    for room in (experts, oco, frank_wolfe, bandits, mechanisms):
+    for room in (experts, oco, frank_wolfe, bandits, mechanisms, statistics):
         for name in room.__all__:
             thing = getattr(room, name)
             if inspect.isclass(thing) and hasattr(thing, "guarantee"):
                 found.add(name)
-    assert {learner_named(name).class_name for name in standard_names()} == found
+    named = set(standard_names())
+    assert {each.class_name for each in (*LEARNERS, *MONITORS) if each.name in named} == found
 
 
 @pytest.mark.parametrize("name", standard_names())

@@ -17,6 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dpoco.cli import _growing as growing
+from dpoco.cli import _monitor as monitoring
 from dpoco.cli import _sink as sinks
 from dpoco.cli._app import app
 from dpoco.statistics import Monitor
@@ -355,6 +356,64 @@ def test_a_growing_file_is_followed(log, tmp_path):
         stop.cancel()
     found = read(out)
     assert np.abs(np.array(counts(found)) - truth(table)[:-1]).max() < 2.0
+
+
+class Clock:
+    """Time that passes only while a followed file is looked at; then it is stopped."""
+
+    def __init__(self, monkeypatch, begin, path, looks):
+        self.now, self.looks, self.path = pd.Timestamp(begin, tz="UTC"), list(looks), path
+        zone = pd.Timestamp  # whose `now` the command asks for
+        monkeypatch.setattr(growing.clocks, "sleep", self.sleep)
+        monkeypatch.setattr(monitoring, "imported", lambda *_: self)
+        self.Timestamp = type("Timestamp", (), {"now": lambda tz: zone(self.now).tz_convert(tz)})
+
+    def sleep(self, seconds):
+        if not self.looks:
+            raise KeyboardInterrupt
+        hours, lines = self.looks.pop(0)
+        self.now += pd.Timedelta(hours=hours)
+        with self.path.open("a") as out:
+            out.write(lines)
+
+
+def test_intervals_end_by_the_clock_while_no_record_comes(tmp_path, monkeypatch):
+    path, out = tmp_path / "log.csv", tmp_path / "out.jsonl"
+    first = "2026-01-01 00:10:00+00:00\n"
+    quiet = [(0.5, ""), (1.0, ""), (5.0, ""), (0.25, "")]
+    late = [(0.0, "2026-01-01 02:00:00+00:00\n" * 7), (1.0, "2026-01-01 07:30:00+00:00\n")]
+    words = [*TIME, "--count", "--epsilon", 1000, "--follow", "--output", out]
+
+    def follow(looks, *more, begin="2026-01-01T00:20"):
+        path.write_text("at\n" + 5 * first)
+        Clock(monkeypatch, begin, path, looks)
+        run(path, *words, *more, code=130)
+        return read(out) if out.exists() else []
+
+    assert follow(quiet) == []  # without --clock the night is silent
+    found = follow([*quiet, *late, (0.0, "")], "--clock")
+    assert [r["interval"] for r in found] == list(range(8))
+    assert [r["begin"][11:13] for r in found] == [f"{h:02d}" for h in range(8)]
+    # Seven records come late, and count in the hour in which they arrive.
+    assert counts(found) == pytest.approx([5, 0, 0, 0, 0, 0, 0, 7], abs=1.0)
+    # No interval ends before the first record, whose time is public, has begun the first.
+    path.write_text("at\n")
+    Clock(monkeypatch, "2026-01-01T05:00", path, quiet)
+    out.unlink()
+    run(path, *words, "--clock", code=130)
+    assert not out.exists() or out.read_text() == ""
+
+
+def test_a_run_by_the_clock_that_is_resumed_releases_what_it_missed(tmp_path, monkeypatch):
+    path, out = tmp_path / "log.csv", tmp_path / "out.jsonl"
+    kept = ["--follow", "--clock", "--state", tmp_path / "s.dpoco", "--output", out, "--resume"]
+    path.write_text("at\n" + "2026-01-01 00:10:00+00:00\n" * 5)
+    for begin in ("2026-01-01T01:20", "2026-01-01T09:20"):  # it slept for eight hours
+        Clock(monkeypatch, begin, path, [(0.0, ""), (0.0, "")])
+        run(path, *TIME, "--count", "--epsilon", 1000, *kept, code=130)
+    found = read(out)
+    assert [r["interval"] for r in found] == list(range(9))
+    assert counts(found) == pytest.approx([5] + [0] * 8, abs=1.0)
 
 
 def test_lines_end_where_quotes_are_closed():

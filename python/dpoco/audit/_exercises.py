@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from dpoco import Participation, bandits, experts, frank_wolfe, mechanisms, oco
+from dpoco import Participation, bandits, experts, frank_wolfe, mechanisms, oco, statistics
 from dpoco._validation import FloatArray
 from dpoco.accounting import Budget
 from dpoco.accounting.plan import Plan
-from dpoco.audit._family import Family, Make, calibrate_once, make_fresh
+from dpoco.audit._family import Family, Make, calibrate_once, length_name, make_fresh
 from dpoco.audit._kinds import find_family
 from dpoco.audit._playing import Rounds
 from dpoco.audit.likelihood import law_findings
@@ -92,10 +92,9 @@ class Exercise:
 
     def maker(self) -> Make:
         """Return ``Source -> learner``, calibrated once."""
-        length = "records" if hasattr(self.cls, "fit") else "horizon"
         return calibrate_once(
             self.cls, *self.arguments, budget=self.budget, changes=self.changes,
-            **{length: self.rounds, **self.options},
+            **{length_name(self.cls): self.rounds, **self.options},
         )  # fmt: skip
 
     def stream(self, family: Family) -> Rounds:
@@ -260,7 +259,7 @@ def _facts(family: Family, rows: FloatArray) -> dict[str, bool]:
         "records beyond their bound": bool(np.any(np.abs(rows) > 1e3)),
     }
     if rows.ndim > 1:
-        size = rows.shape[1]
+        size = rows.shape[1] if rows.ndim == 2 else family.mechanism.summand.size
         facts |= {"an odd dimension": size % 2 == 1, "an even dimension": size % 2 == 0}
         facts[f"a dimension above {_BLOCK}"] = size > _BLOCK
     batch = options.get("batch", options.get("block"))
@@ -301,6 +300,10 @@ _PURE, _CLEAR, _RICH = Budget(8.0, 0.0), Budget(50.0, 0.0), Budget(40.0, 1e-3)
 _LINEAR, _SQUARED, _LOGISTIC = LinearLoss(1.0), SquaredLoss(1.0, 1.0), LogisticLoss(1.0)
 _PERSON = Participation(3, 2, enforced=False)
 _BOUNDED = {"context_bound": 1.0, "reward_bound": 1.0}
+_STATISTICS = {
+    "n": statistics.Count(), "x": statistics.Mean(-0.5, 0.5), "y": statistics.Sum(-0.5, 1.0),
+    "w": statistics.Quantiles(0.5, (-0.5, 0.0, 0.5)),
+}  # fmt: skip
 _SMALL, _WIDE = 3, 18  # dimensions: odd, and even above a block of vector registers
 
 
@@ -399,6 +402,11 @@ _LISTED = (
     _row(mechanisms.ContinualSum, _WIDE, numerics="float", method="tree", bound=1.0),
     _row(mechanisms.ContinualSum, _SMALL, norm=4.0, noise="generalized_gaussian", method="tree",
         bound=1.0),
+    _row(statistics.Monitor, _STATISTICS, every=None, by={"g": ("u", "v")}),
+    _row(statistics.Monitor, {"n": statistics.Count(), "x": statistics.Mean(-0.5, 0.5)},
+        every=None, views=("total",), relation="replace"),
+    _row(statistics.Monitor, _STATISTICS, every=None, by={"g": ("u",)}, participation=_PERSON,
+        records_per_interval=3, rounds=15),
     _row(mechanisms.NoisyMax, 5, budget=_PURE, sensitivity=1.0),
     _row(mechanisms.NoisyMax, _WIDE, noise="gumbel", one_directional=True, largest=False,
         sensitivity=1.0),

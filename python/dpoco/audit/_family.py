@@ -13,15 +13,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
+from inspect import signature
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco import learners
 from dpoco._validation import FloatArray, float_array
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting.plan import Plan
+from dpoco.audit._interval_records import renew
 from dpoco.audit._playing import Playing, Rounds, same
 from dpoco.errors import BudgetExceeded
 from dpoco.random import Source
@@ -241,7 +245,15 @@ def make_fresh(make: Make, source: Source, before: Any = None) -> Any:
         raise ValueError("make_learner must give the learner the source it is called with")
     if getattr(learner, "_limiter", None) is not None:
         learner._limiter = None  # our streams keep to its rule: all records pass
+    if getattr(learner, "_part", None) is not None:
+        learner._part.limiter = None
     return learner
+
+
+def length_name(cls: type) -> str:
+    """Return how a class calls the number of its rounds."""
+    known = ("records", "releases") if hasattr(cls, "fit") else ("releases",)
+    return next((name for name in known if name in signature(cls).parameters), "horizon")
 
 
 def calibrate_once(
@@ -256,8 +268,16 @@ def calibrate_once(
 
     All learners share parameters and guarantee, so a new one costs its engine only: an audit makes
     thousands. `changes` are made to the calibrated parameters, and accounted for. `plan` takes
-    the place of calibration; a published one may spend more than the budget.
+    the place of calibration; a published one may spend more than the budget. A class that takes
+    no plan is made whole every time, but for monitors, whose plan is found again.
     """
+    if "plan" not in signature(cls).parameters:
+        whole = partial(cls, *arguments, budget=budget, **options)
+        known = learners.learner_of(cls)
+        if known is None or known.plays != "intervals":
+            return lambda source: whole(source=source)
+        once = whole(source=None)
+        return lambda source: renew(once, source)
     with quiet():
         planned = {} if plan is None else {"plan": plan}
         try:

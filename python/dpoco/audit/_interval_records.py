@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from dpoco._validation import FloatArray
+from dpoco.random import Source
 
 
 def interval_shape(monitor: Any) -> tuple[int, int]:
@@ -30,6 +31,30 @@ def present(rows: FloatArray) -> FloatArray:
 
 def count_interval(monitor: Any, rows: FloatArray) -> FloatArray:
     """Count the records of an interval, end it, and return the sum that is released."""
+    _count(monitor, rows)
+    monitor.release()
+    total: FloatArray = monitor._past[-1]
+    return total
+
+
+def add_up(monitor: Any, intervals: FloatArray) -> FloatArray:
+    """Return what a monitor pushes of each interval, without ending any; shape (n, cells)."""
+    totals = np.empty((len(intervals), monitor._mechanism.summand.size))
+    for t, rows in enumerate(intervals):
+        _count(monitor, rows)
+        monitor._flush()
+        totals[t] = monitor._part.end(t, monitor._limit)
+    return totals
+
+
+def renew(monitor: Any, source: Source) -> Any:
+    """Return an unstarted monitor with the plan and guarantee of another one, on this source."""
+    new = monitor._sibling(source._claim())
+    new._is_seeded = source.is_seeded
+    return new
+
+
+def _count(monitor: Any, rows: FloatArray) -> None:
     layout = monitor._layout
     names = [(column.name, column.values) for column in layout.columns] + list(layout.by)
     for row in present(rows):
@@ -37,9 +62,6 @@ def count_interval(monitor: Any, rows: FloatArray) -> FloatArray:
         monitor.add({
             name: x if values is None else _value(values, x) for (name, values), x in pairs
         })  # fmt: skip
-    monitor.release()
-    total: FloatArray = monitor._past[-1]
-    return total
 
 
 def _value(values: tuple[Any, ...], code: float) -> Any:

@@ -19,8 +19,8 @@ Shapes = dict[str, tuple[int, ...]]  # of the parts of a record, by name
 VERBS = {"sums": "push", "scores": "select", "queries": "test"}
 # The compiled loop that plays them again and again, by what it writes down.
 _LOOPS = {
-    "records": "vectors", "sums": "vectors", "experts": "experts", "surface": "experts",
-    "arms": "bandit", "scores": "selections", "queries": "tests",
+    "records": "vectors", "sums": "vectors", "intervals": "vectors", "experts": "experts",
+    "surface": "experts", "arms": "bandit", "scores": "selections", "queries": "tests",
 }  # fmt: skip
 
 

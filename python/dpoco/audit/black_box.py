@@ -21,6 +21,7 @@ from dpoco import _core
 from dpoco._validation import FloatArray, float_array, positive_int, real_in
 from dpoco.audit._events import Counts, Event, EventReport, best_event, find_members
 from dpoco.audit._family import Make, check_neighbours, make_fresh
+from dpoco.audit._interval_records import add_up
 from dpoco.audit._kinds import find_known_family
 from dpoco.audit._playing import Playing, Rounds, split_parts
 from dpoco.losses import CustomLoss
@@ -33,7 +34,7 @@ _CONFIDENCE = 1.0 - 1e-6
 # What a class derived from ours may have changed: then its own methods are played.
 _METHODS = (
     "decide", "observe", "run", "last_decision", "select", "test", "push", "fit",
-    "_decision", "_row", "_check_turn",
+    "_decision", "_row", "_check_turn", "add", "release",
 )  # fmt: skip
 
 _LARGEST_OUTCOMES = 2**32  # bytes
@@ -264,7 +265,11 @@ class LearnerRuns:
             keys = source.words(_KEY_WORDS * count)
             _core.repeat_decisions(kind, build, keys, first, second, decisions)
             return decisions
-        d = next(iter(family.shapes().values()))[0]
+        if family.plays == "intervals":  # engines of their sums are played
+            first = add_up(learner, first)
+            d = first.shape[1]
+        else:
+            d = next(iter(family.shapes().values()))[0]
         marks = family.marks and not self.last and self.directions is None
         width = d if self.last else self._width(rounds * d)
         width += rounds if marks else 0
@@ -360,7 +365,7 @@ def compiled_kind(learner: Any) -> str | None:
     if type(getattr(learner, "_engine", None)).__module__ != _core.__name__:
         return None
     own_play = Playing(learner)
-    return "ContinualSum" if own_play.plays == "sums" else own_play.loop
+    return "ContinualSum" if own_play.plays in ("sums", "intervals") else own_play.loop
 
 
 def _check_size(count: int, width: int) -> int:

@@ -22,15 +22,16 @@ import numpy as np
 from dpoco._validation import FloatArray, choice, instance, positive_int, real_float
 from dpoco.accounting import Budget
 from dpoco.audit._exercises import EXERCISES, Exercise
-from dpoco.audit._family import Make, calibrate_once
+from dpoco.audit._family import Make, calibrate_once, length_name
 from dpoco.audit._playing import Rounds, same, split_parts
 from dpoco.audit.report import Claim
 from dpoco.domains import Box, LpBall
-from dpoco.learners import LEARNERS, learner_named, own_class
+from dpoco.learners import LEARNERS, MONITORS, learner_named, own_class
 from dpoco.learning.participation import Participation
 from dpoco.losses import LinearLoss, LogisticLoss, SquaredLoss
 from dpoco.published import agarwal_ctrl, agarwal_lazy, asi_tracking, han_frank_wolfe
 from dpoco.random import Source
+from dpoco.statistics import Count, Mean
 
 _PREFERS = "the first losses prefer the first expert, or all others; all later losses are 0"
 _HALVES = "the first losses prefer every second expert, or the others; all later losses are 0"
@@ -84,7 +85,7 @@ class StandardCase:
 
 def standard_names() -> tuple[str, ...]:
     """Return the names of all standard cases."""
-    return tuple(each.name for each in LEARNERS if each.name in CASES)
+    return tuple(each.name for each in (*LEARNERS, *MONITORS) if each.name in CASES)
 
 
 def standard_case(
@@ -141,7 +142,7 @@ def standard_case(
         listed, cls = own_class(learner), learner
         name = cls.__name__ if listed is None else listed.name
     else:
-        entry = learner_named(instance("learner", learner, str, "a str or a class"))
+        entry = learner_named(instance("learner", learner, str, "a str or a class"), _PLAYED)
         name, cls = entry.name, entry.load()
     kind, chosen, rule = _kind(name, cls), dict[str, int](), participation
     if rule is not None and "participation" not in signature(cls).parameters:
@@ -230,17 +231,13 @@ class Asked:
 
     def maker(self, *arguments: Any, **options: Any) -> Make:
         """Return ``Source -> learner`` for this horizon and budget."""
-        length = "records" if hasattr(self.cls, "fit") else "horizon"
-        options = {length: self.horizon, **options}
+        options = {length_name(self.cls): self.horizon, **options}
         if self.rule is not None:
             options["participation"] = replace(self.rule, enforced=False)
         if self.published is not None:
             taken = signature(self.published).parameters
             known = {name: value for name, value in options.items() if name in taken}
             options["plan"] = self.published(*arguments, budget=self.budget, **known)
-        if "plan" not in signature(self.cls).parameters:  # made whole every time
-            make = partial(self.cls, *arguments, budget=self.budget, **options)
-            return lambda source: make(source=source)
         return calibrate_once(self.cls, *arguments, budget=self.budget, **options)
 
 
@@ -397,6 +394,22 @@ def _continual_sum(asked: Asked) -> Problem:
     )  # fmt: skip
 
 
+def _monitor(asked: Asked) -> Problem:
+    # Rows of an interval: 1 if there is a record, and its number.
+    most = {} if asked.rule is None else {"records_per_interval": 2}
+    statistics = {"n": Count(), "x": Mean(-1.0, 1.0)}
+    make = asked.maker(statistics, every=None, views=["total"], **most)
+    stream = np.zeros((asked.horizon, most.get("records_per_interval", 1), 2))
+    stream[0] = 1.0
+    return Problem(
+        make, stream,
+        ((0, 0.0 * stream[0]), (asked.horizon - 1, 1.0 * stream[0]),
+         (asked.horizon - 2, stream[0] * [1.0, -1e6])),
+        "the first interval has all records of one person, with the largest number, or none; "
+        "others are empty",
+    )  # fmt: skip
+
+
 def _noisy_max(asked: Asked) -> Problem:
     # One record moves the scores of all queries: the first candidate's up, all others' down.
     moved = 2.0 * _axis(asked.size) - 1.0
@@ -486,9 +499,11 @@ CASES = {
     "residual-phases": Kind(_residual_phases, (4, 3), (2, 1)),
     "high-dimensional-bandit": Kind(_high_dimensional, (4, 3), (2, 1)),
     "continual-sum": Kind(_continual_sum, (6, 3), (2, 1)),
+    "monitor": Kind(_monitor, (6, 3), (0, 0)),
     "noisy-max": Kind(_noisy_max, (2, 1), (10, 2), 0.0),
     "above-threshold": Kind(_above_threshold, (4, 3), (0, 0), 0.0),
 }  # fmt: skip
+_PLAYED = {each.plays for each in (*LEARNERS, *MONITORS) if each.plays != "ranges"}
 # Of other people's classes, by an argument of the constructor.
 _OTHERS = {
     "domain": Kind(_fit, (6, 3), (2, 1)),

@@ -220,7 +220,7 @@ class Monitor(Stateful):
         self._limit = total.limit or 2**53
         secret = claim["key"] + int(claim["stream"]).to_bytes(32, "little")
         self._part = self._partition(secret)
-        self._engine = _core.ContinualSum(total, claim)
+        self._engine = self._build_engine(claim)
         widths = [view.intervals for view in self._views if isinstance(view, Last)]
         self._past: deque[FloatArray] = deque(maxlen=max(widths, default=1))
         self._faded = {v: np.zeros(size) for v in self._views if isinstance(v, HalfLife)}
@@ -232,6 +232,9 @@ class Monitor(Stateful):
         self._ending: Any = None
         self._people: list[Person] = []
         self.position: Any = None
+
+    def _build_engine(self, claim: _core.Claim) -> _core.ContinualSum:
+        return _core.ContinualSum(self._mechanism, claim)
 
     def _partition(self, secret: bytes | None) -> Partition:
         summand = self._mechanism.summand

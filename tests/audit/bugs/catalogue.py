@@ -12,6 +12,7 @@ from . import (
     published,
     selections,
     state,
+    statistics,
     sums,
 )
 from .kit import Bug
@@ -20,6 +21,7 @@ __all__ = ["BUGS", "FAMILIES"]
 
 FAMILIES: dict[str, list[Bug]] = {
     "sums": sums.BUGS,
+    "statistics of intervals": statistics.BUGS,
     "leaders on sums": leaders.BUGS,
     "selections and thresholds": selections.BUGS,
     "experts": experts.BUGS,
