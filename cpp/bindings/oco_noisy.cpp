@@ -1,6 +1,11 @@
 #include "dpoco/oco/noisy_ftrl.hpp"
 
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
 #include "dpoco/oco/noisy_newton.hpp"
+#include "dpoco/simd/kernels.hpp"
 #include "mechanism_fields.hpp"
 #include "registrars.hpp"
 
@@ -124,6 +129,38 @@ Array leaf(const Learner& self, const Array& at, const Array&, const Array& feat
   return out;
 }
 
+// Adds the leaves of records at a decision to totals, each in whole multiples of `grid`, a power of
+// two. Integers add up to the same in any order. Each record is copied before it is looked at.
+template <class Learner>
+void tally(const Learner& self, const Array& at, const Array& features, const Array& labels,
+           double grid, py::array_t<std::int64_t, py::array::c_style>& totals) {
+  const auto d = static_cast<std::size_t>(self.dimension());
+  const auto entries = static_cast<std::size_t>(self.sum().dimension());
+  const auto rounds = static_cast<std::size_t>(labels.size());
+  expect_size(at, d, "at");
+  expect_size(features, rounds * d, "features");
+  if (static_cast<std::size_t>(totals.size()) != entries) {
+    throw std::invalid_argument("totals has the wrong number of entries");
+  }
+  const double* decision = data(at);
+  const double* record = data(features);
+  const double* label = data(labels);
+  std::int64_t* to = totals.mutable_data();
+  const py::gil_scoped_release nogil;  // no Python object is touched below
+  std::vector<double> row(simd::padded(d), 0.0), leaf(entries);
+  for (std::size_t t = 0; t < rounds; ++t, record += d) {
+    std::copy_n(record, d, row.begin());
+    self.leaf(decision, row.data(), label[t], leaf.data());
+    for (std::size_t i = 0; i < entries; ++i) to[i] += std::llrint(leaf[i] / grid);
+  }
+}
+
+template <class Learner>
+void observe_batch(Learner& self, std::uint64_t decided, const Array& total, std::uint64_t rounds) {
+  expect_size(total, static_cast<std::size_t>(self.sum().dimension()), "total");
+  self.observe_batch(decided, data(total), rounds);
+}
+
 template <class Learner>
 Array nonprivate_sum(const Learner& self) {
   const std::vector<double>& sum = self.sum().nonprivate_sum();
@@ -152,6 +189,10 @@ void register_noisy_ftrl(py::module_& m) {
       .def(py::init(&make_noisy_ftrl), "domain"_a, "loss"_a, "mechanism"_a, "tuning"_a, "claim"_a)
       .def("leaf", &leaf<NoisyFtrl>, "at"_a.noconvert(), "previous"_a.noconvert(),
            "features"_a.noconvert(), "label"_a)
+      .def("observe_batch", &observe_batch<NoisyFtrl>, "decided"_a, "total"_a.noconvert(),
+           "rounds"_a)
+      .def("tally", &tally<NoisyFtrl>, "at"_a.noconvert(), "features"_a.noconvert(),
+           "labels"_a.noconvert(), "grid"_a, "totals"_a.noconvert())
       .def("nonprivate_sum", &nonprivate_sum<NoisyFtrl>)
       .def("choices", &choices);
 }
@@ -161,6 +202,10 @@ void register_noisy_newton(py::module_& m) {
       .def(py::init(&make_noisy_newton), "domain"_a, "loss"_a, "mechanism"_a, "tuning"_a, "claim"_a)
       .def("leaf", &leaf<NoisyNewton>, "at"_a.noconvert(), "previous"_a.noconvert(),
            "features"_a.noconvert(), "label"_a)
+      .def("observe_batch", &observe_batch<NoisyNewton>, "decided"_a, "total"_a.noconvert(),
+           "rounds"_a)
+      .def("tally", &tally<NoisyNewton>, "at"_a.noconvert(), "features"_a.noconvert(),
+           "labels"_a.noconvert(), "grid"_a, "totals"_a.noconvert())
       .def("nonprivate_sum", &nonprivate_sum<NoisyNewton>);
 }
 

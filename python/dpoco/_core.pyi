@@ -429,6 +429,15 @@ class NoisyFtrl(RecordLearner):
     def leaf(
         self, at: FloatArray, previous: FloatArray, features: FloatArray, label: float | None
     ) -> FloatArray: ...
+    def observe_batch(self, decided: int, total: FloatArray, rounds: int) -> None: ...
+    def tally(
+        self,
+        at: FloatArray,
+        features: FloatArray,
+        labels: FloatArray,
+        grid: float,
+        totals: NDArray[np.int64],
+    ) -> None: ...
     def choices(self) -> FloatArray: ...
     def nonprivate_sum(self) -> FloatArray: ...
 
@@ -444,6 +453,15 @@ class NoisyNewton(RecordLearner):
     def leaf(
         self, at: FloatArray, previous: FloatArray, features: FloatArray, label: float | None
     ) -> FloatArray: ...
+    def observe_batch(self, decided: int, total: FloatArray, rounds: int) -> None: ...
+    def tally(
+        self,
+        at: FloatArray,
+        features: FloatArray,
+        labels: FloatArray,
+        grid: float,
+        totals: NDArray[np.int64],
+    ) -> None: ...
     def nonprivate_sum(self) -> FloatArray: ...
 
 class ContinuousMultiplicativeWeights(CoupledLearner):

@@ -9,6 +9,7 @@
 #include "dpoco/core/compensated.hpp"
 #include "dpoco/core/errors.hpp"
 #include "dpoco/core/packed.hpp"
+#include "dpoco/oco/whole_batch.hpp"
 #include "dpoco/simd/kernels.hpp"
 
 namespace dpoco::oco {
@@ -157,6 +158,17 @@ bool NoisyFtrl::lead(const double* released) {
     domain_->project(target_.data(), decision_.data());
   }
   return previous_ != decision_;  // by value: a projection may turn 0 into -0
+}
+
+void NoisyFtrl::observe_batch(std::uint64_t decided, const double* total, std::uint64_t rounds) {
+  if (!leader_) throw std::invalid_argument("only quadratic statistics are added up elsewhere");
+  const auto entry = enter();
+  require(rounds);
+  require_turn(decided);
+  const auto entries = static_cast<std::size_t>(sum_.dimension());
+  take_batch(batch_, total, entries, rounds, round(), horizon());
+  count_rounds(rounds - 1);
+  finish_round();
 }
 
 bool NoisyFtrl::close_round() {

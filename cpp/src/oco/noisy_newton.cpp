@@ -9,6 +9,7 @@
 #include "dpoco/core/errors.hpp"
 #include "dpoco/core/packed.hpp"
 #include "dpoco/oco/quadratic_leader.hpp"
+#include "dpoco/oco/whole_batch.hpp"
 #include "dpoco/simd/kernels.hpp"
 
 namespace dpoco::oco {
@@ -109,6 +110,16 @@ void NoisyNewton::leaf(const double* at, const double* features, double label, d
   std::vector<double> rest(released_.size(), 0.0);
   std::fill_n(out, sum_.dimension(), 0.0);
   add_leaf(at, features, label, out, rest.data());
+}
+
+void NoisyNewton::observe_batch(std::uint64_t decided, const double* total, std::uint64_t rounds) {
+  const auto entry = enter();
+  require(rounds);
+  require_turn(decided);
+  const auto entries = static_cast<std::size_t>(sum_.dimension());
+  take_batch(batch_, total, entries, rounds, round(), horizon());
+  count_rounds(rounds - 1);
+  finish_round();
 }
 
 bool NoisyNewton::close_round() {

@@ -302,7 +302,7 @@ _PERSON = Participation(3, 2, enforced=False)
 _BOUNDED = {"context_bound": 1.0, "reward_bound": 1.0}
 _STATISTICS = {
     "n": statistics.Count(), "x": statistics.Mean(-0.5, 0.5), "y": statistics.Sum(-0.5, 1.0),
-    "w": statistics.Quantiles(0.5, (-0.5, 0.0, 0.5)),
+    "w": statistics.Quantiles((0.5,), (-0.5, 0.0, 0.5)),
 }  # fmt: skip
 _SMALL, _WIDE = 3, 18  # dimensions: odd, and even above a block of vector registers
 

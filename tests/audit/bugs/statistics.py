@@ -1,4 +1,4 @@
-"""Bugs in statistics of intervals: what is counted of a person, and the noise of totals."""
+"""Bugs in statistics of intervals: records that count twice, and the noise of totals."""
 
 from __future__ import annotations
 

@@ -67,6 +67,10 @@ class NoisyFtrl final : public RecordLearner {
   // compares between neighbouring streams. Reads private data; not a release.
   void leaf(const double* at, const double* features, double label, double* out) const;
 
+  // All rounds of a batch, whose leaves were added up elsewhere. Throws as `observe`
+  // and `take_batch`, and for statistics that are gradients.
+  void observe_batch(std::uint64_t decided, const double* total, std::uint64_t rounds);
+
  protected:
   double admit(const double* record, const double* label, bool wants_loss) override;
   bool close_round() override;

@@ -47,6 +47,10 @@ class NoisyNewton final : public RecordLearner {
   // What a record adds to the sum at a given decision: see `NoisyFtrl::leaf`.
   void leaf(const double* at, const double* features, double label, double* out) const;
 
+  // All rounds of a batch, whose leaves were added up elsewhere. Throws as `observe`
+  // and `take_batch`.
+  void observe_batch(std::uint64_t decided, const double* total, std::uint64_t rounds);
+
  protected:
   double admit(const double* record, const double* label, bool wants_loss) override;
   bool close_round() override;
