@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 from compare import THREADS
 from numpy.typing import NDArray
-from pages import replaced, save_figure
+from pages import in_style, replaced
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "drift.md"
-FIGURE = ROOT / "docs" / "figures" / "drift.png"
+FIGURE = ROOT / "docs" / "figures" / "drift.svg"
 ROUNDS, DIMENSION, RADIUS = 100_000, 10, 2.0
 EPSILONS = (0.1, 1.0, 8.0)
 WORLDS: tuple[tuple[str, str, dict[str, Any]], ...] = (
@@ -103,12 +103,17 @@ def markdown(seeds: int) -> str:
 def draw() -> None:
     from matplotlib.figure import Figure
 
-    import dpoco
-
     stream = world("turning", {"period": ROUNDS // 4}, 5)
     best = np.square(np.einsum("td,td->t", stream.features, stream.truth) - stream.labels)
-    figure = Figure(figsize=(7.2, 3.4), layout="constrained")
-    ax = figure.subplots()
+    with in_style():
+        figure = Figure(figsize=(7.2, 3.4), layout="constrained")
+        _draw_lines(figure.subplots(), stream, best)
+        figure.savefig(FIGURE)
+
+
+def _draw_lines(ax: Any, stream: Any, best: NDArray[np.float64]) -> None:
+    import dpoco
+
     lines: tuple[tuple[str, str, float | None, dict[str, Any]], ...] = (
         ("never forgets", "#D55E00", 1.0, {}),
         ("half-life 3,000", "#0072B2", 1.0, {"half_life": 3000.0}),
@@ -126,23 +131,24 @@ def draw() -> None:
     ax.set_xlabel("round")
     ax.set_ylabel("regret a round")
     ax.set_ylim(0.0, 0.25)
-    ax.set_title("A truth that turns by 90 degrees in 25,000 rounds, epsilon = 1", fontsize=10)
-    ax.legend(frameon=False, fontsize=9)
-    for side in ("top", "right"):
-        ax.spines[side].set_visible(False)
-    save_figure(figure, FIGURE, 110)
+    ax.set_title("A truth that turns by 90 degrees in 25,000 rounds, epsilon = 1")
+    ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Regret against a truth that moves.")
     parser.add_argument("--write", action="store_true", help="update the page and its figure")
     parser.add_argument("--seeds", type=int, default=5, help="worlds of every kind")
+    parser.add_argument("--draw", action="store_true", help="the figure only")
     options = parser.parse_args()
     for name in THREADS:
         os.environ[name] = "1"
     import dpoco
 
     warnings.simplefilter("ignore", dpoco.NoiseDominatesWarning)
+    if options.draw:
+        draw()
+        return 0
     text = markdown(options.seeds)
     print(text)
     if options.write:

@@ -5,7 +5,7 @@
 Simulated streams in parts: a regression with ten features whose best decision is known, ten experts
 with losses 0 or 1, of whom one is better by 0.1, and a bandit with five arms and ten features.
 Every point is a learner that is made for its length; epsilon = 1, delta = 1/(10 T). ``--write``
-draws docs/figures/long.png and writes the table into docs/comparison.md. It needs two minutes of
+draws docs/figures/long.svg and writes the table into docs/comparison.md. It needs two minutes of
 one core, with ``--most 1e8`` about fifteen.
 """
 
@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pages import replaced, save_figure
+from pages import in_style, read_rows, replaced
 
 import dpoco
 
 ROOT = Path(__file__).parents[1]
-PAGE, FIGURE = ROOT / "docs" / "comparison.md", ROOT / "docs" / "figures" / "long.png"
+PAGE, FIGURE = ROOT / "docs" / "comparison.md", ROOT / "docs" / "figures" / "long.svg"
 DIMENSION, EXPERTS, GAP, ARMS, ROWS = 10, 10, 0.1, 5, 65_536
 
 
@@ -152,21 +152,33 @@ def least_price(rounds: int) -> float:
     return world.regret_lower_bound(1.0) / rounds
 
 
-def drawn(found: dict[str, dict[str, list[float]]], lengths: list[int]) -> None:
+def draw(found: dict[str, dict[str, list[float]]], lengths: list[int]) -> None:
+    """Draw a panel for each family, one below the other, with their legends on the right."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(13.2, 4.4), layout="constrained")
-    for axes, (title, learners) in zip(figure.subplots(1, 3), found.items(), strict=True):
-        for name, values in learners.items():
-            axes.plot(lengths[: len(values)], values, marker="o", label=name)
-        if "experts" in title:
-            bound = [least_price(rounds) for rounds in lengths]
-            axes.plot(lengths, bound, "k--", label="least of all, epsilon = 1")
-        axes.set(
-            xscale="log", yscale="log", title=title, xlabel="rounds", ylabel="regret per round"
-        )
-        axes.legend(fontsize=7)
-    save_figure(figure, FIGURE, dpi=110)
+    with in_style():
+        figure = Figure(figsize=(7.6, 9.0), layout="constrained")
+        for axes, (title, learners) in zip(figure.subplots(3, 1), found.items(), strict=True):
+            for name, values in learners.items():
+                least = name == "least of all"
+                style = {"color": "#000000", "linestyle": "--"} if least else {"marker": "o"}
+                axes.plot(
+                    lengths[: len(values)], values, markersize=4,
+                    label="least of all, epsilon = 1" if least else name, **style,
+                )  # fmt: skip
+            axes.set(xscale="log", yscale="log", title=title, ylabel="regret per round")
+            axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+        axes.set_xlabel("rounds")
+        figure.savefig(FIGURE)
+
+
+def read_table(page: str) -> tuple[dict[str, dict[str, list[float]]], list[int]]:
+    """Return what `table_of` wrote into a page, to two digits."""
+    head, *rows = read_rows(page, "long")
+    found: dict[str, dict[str, list[float]]] = {}
+    for title, name, *cells in rows:
+        found.setdefault(title, {})[name] = [float(cell) for cell in cells if cell]
+    return found, [round(float(cell)) for cell in head[2:]]
 
 
 def table_of(found: dict[str, dict[str, list[float]]], lengths: list[int]) -> str:
@@ -189,14 +201,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--most", type=float, default=1e7)
     parser.add_argument("--write", action="store_true")
+    parser.add_argument("--draw", action="store_true", help="only the figure, from the page")
     options = parser.parse_args()
+    if options.draw:
+        draw(*read_table(PAGE.read_text(encoding="utf-8")))
+        return
     warnings.simplefilter("ignore", dpoco.NoiseDominatesWarning)  # the figure shows it
     lengths = [10**power for power in range(2, round(np.log10(options.most)) + 1)]
     found = {title: curves(play, lengths) for title, play in FAMILIES.items()}
     table = table_of(found, lengths)
     print(table)
     if options.write:
-        drawn(found, lengths)
+        draw(*read_table(f"<!-- begin long -->\n{table}<!-- end long -->"))
         PAGE.write_text(replaced(PAGE.read_text(), "long", table), encoding="utf-8")
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import io
+import contextlib
 import re
-from pathlib import Path
 from typing import Any
 
 
@@ -24,10 +23,19 @@ def machine_line(facts: dict[str, Any]) -> str:
     )
 
 
-def save_figure(figure: Any, path: Path, dpi: int) -> None:
-    """Save a figure of flat colours, with a palette that keeps the file small."""
-    from PIL import Image
+def in_style() -> contextlib.AbstractContextManager[None]:
+    """Return a context in which figures look like those of the library's gallery."""
+    import matplotlib
 
-    drawn = io.BytesIO()
-    figure.savefig(drawn, dpi=dpi, format="png")
-    Image.open(drawn).convert("RGB").quantize(64).save(path, optimize=True)
+    from dpoco.plotting import STYLE
+
+    plain = {"svg.fonttype": "path", "font.size": 9.0}
+    return matplotlib.rc_context({**STYLE, **plain})
+
+
+def read_rows(page: str, key: str) -> list[list[str]]:
+    """Return the cells of the table between the markers of `key`: its head, then its rows."""
+    part = page.partition(f"<!-- begin {key} -->")[2].partition(f"<!-- end {key} -->")[0]
+    lines = [line for line in part.split("\n") if line.startswith("|")]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return [row for row in rows if not set("".join(row)) <= set("-:")]

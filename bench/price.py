@@ -9,10 +9,10 @@ With --write the figure and the table of docs/comparison.md are rewritten. Needs
 from __future__ import annotations
 
 import argparse
-import io
 import math
 import os
 import sys
+import textwrap
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -22,35 +22,29 @@ from typing import Any, NamedTuple
 import numpy as np
 from compare import THREADS
 from numpy.typing import NDArray
-from pages import replaced
+from pages import in_style, read_rows, replaced
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "comparison.md"
-FIGURE = ROOT / "docs" / "figures" / "price.png"
+FIGURE = ROOT / "docs" / "figures" / "price.svg"
 
 FloatArray = NDArray[np.float64]
 
-ROUNDS = (1_000, 3_000, 10_000, 30_000, 100_000)
-# None is no privacy. Okabe and Ito's colours; a shape each, so that colour is not needed.
-STYLES = {
-    0.1: ("#D55E00", "s"),
-    1.0: ("#E69F00", "^"),
-    8.0: ("#0072B2", "v"),
-    None: ("#000000", "o"),
-}
+ROUNDS = 100_000
+EPSILONS = (0.1, 1.0, 8.0, None)  # None is no privacy
 TOOL = "tool"  # the key of the non-private tool beside the epsilons
 
 
 class Family(NamedTuple):
     """What is learned, and by whom.
 
-    `regrets` plays (rounds, seed) and yields "now" or "before", an epsilon or `TOOL`, and the
+    `regrets` plays (rounds, seed) and yields "own" or "other", an epsilon or `TOOL`, and the
     regret a round.
     """
 
     title: str
     learner: str
-    before: str
+    other: str
     tool: str
     regrets: Callable[[int, int], Iterator[tuple[str, Any, float]]]
 
@@ -80,23 +74,23 @@ def convex(logistic: bool, rounds: int, seed: int) -> Iterator[tuple[str, Any, f
     problem = side_convex.Problem(loss, radius, [stream], 1.0)
     ridge = partial(dpoco.oco.NoisyFTRL, statistics="quadratic")
     kinds: dict[str, Callable[..., Any]] = {
-        "now": dpoco.oco.NoisyNewton if logistic else ridge,
-        "before": partial(dpoco.frank_wolfe.TreeFrankWolfe, batch=max(1, rounds // 1000)),
+        "own": dpoco.oco.NoisyNewton if logistic else ridge,
+        "other": partial(dpoco.frank_wolfe.TreeFrankWolfe, batch=max(1, rounds // 1000)),
     }
-    for when, kind in kinds.items():
-        for epsilon in STYLES:
+    for who, kind in kinds.items():
+        for epsilon in EPSILONS:
             learner = kind(
                 problem.domain, loss, horizon=rounds, budget=budget(rounds, epsilon),
                 source=dpoco.random.Source.seeded(1000 + seed),
             )  # fmt: skip
             losses = learner.run(*records, record_decisions=False).losses
-            yield when, epsilon, float(losses.mean() - problem.best[0])
+            yield who, epsilon, float(losses.mean() - problem.best[0])
     found = []
     for step in side_convex.RIVER_STEPS:
         model = side_convex.river_model(problem, step)
         margins = side_convex.river_run(problem, model, *side_convex.river_records(problem, 0))
         found.append(float(problem.regret(margins[:, None])[0]))
-    yield "now", TOOL, min(found)
+    yield "own", TOOL, min(found)
 
 
 def experts(switches: int, rounds: int, seed: int) -> Iterator[tuple[str, Any, float]]:
@@ -112,20 +106,20 @@ def experts(switches: int, rounds: int, seed: int) -> Iterator[tuple[str, Any, f
     kinds: dict[str, Callable[..., Any]]
     if switches:
         kinds = {
-            "now": partial(dpoco.experts.WindowSelector, expected_shifts=switches),
-            "before": partial(dpoco.experts.ObliviousTracker, switches=switches),
+            "own": partial(dpoco.experts.WindowSelector, expected_shifts=switches),
+            "other": partial(dpoco.experts.ObliviousTracker, switches=switches),
         }
     else:
-        kinds = {"now": dpoco.experts.EpochSelector, "before": dpoco.experts.PrefixHedge}
-    for when, kind in kinds.items():
-        for epsilon in STYLES:
+        kinds = {"own": dpoco.experts.EpochSelector, "other": dpoco.experts.PrefixHedge}
+    for who, kind in kinds.items():
+        for epsilon in EPSILONS:
             learner = kind(
                 n, horizon=rounds, budget=budget(rounds, epsilon),
                 source=dpoco.random.Source.seeded(1000 + seed),
             )  # fmt: skip
-            yield when, epsilon, game.regret(learner.run(table).losses, 0)
+            yield who, epsilon, game.regret(learner.run(table).losses, 0)
     player = side_experts.fixed_share if switches else side_experts.hedge
-    yield "now", TOOL, game.regret(player(table, None, seed), 0)
+    yield "own", TOOL, game.regret(player(table, None, seed), 0)
 
 
 def bandit(rounds: int, seed: int) -> Iterator[tuple[str, Any, float]]:
@@ -140,15 +134,15 @@ def bandit(rounds: int, seed: int) -> Iterator[tuple[str, Any, float]]:
     def regret(actions: NDArray[np.int64]) -> float:
         return float((best - world.means[np.arange(rounds), actions]).mean())
 
-    for when, exploration in (("now", 0.1), ("before", 1.0)):
-        for epsilon in STYLES:
+    for who, exploration in (("own", 0.1), ("other", 1.0)):
+        for epsilon in EPSILONS:
             learner = dpoco.bandits.LinUCB(
                 arms, d, horizon=rounds, budget=budget(rounds, epsilon), context_bound=1.0,
                 reward_bound=world.reward_bound, reward_noise=noise, exploration=exploration,
                 source=dpoco.random.Source.seeded(1000 + seed),
             )  # fmt: skip
-            yield when, epsilon, regret(learner.run(world.contexts, world.rewards).actions)
-    yield "now", TOOL, regret(PlainLinUCB(arms, d).run(world.contexts, world.rewards))
+            yield who, epsilon, regret(learner.run(world.contexts, world.rewards).actions)
+    yield "own", TOOL, regret(PlainLinUCB(arms, d).run(world.contexts, world.rewards))
 
 
 FAMILIES = (
@@ -164,69 +158,54 @@ FAMILIES = (
            "LinUCB, NumPy", bandit),
 )  # fmt: skip
 
-# Mean and standard error by (learner, epsilon, rounds).
-Measured = dict[tuple[str, Any, int], tuple[float, float]]
+# Mean and standard error by (learner, epsilon).
+Measured = dict[tuple[str, Any], tuple[float, float]]
 
 
 def measure(family: Family, seeds: int) -> Measured:
     """Play all learners in one world a seed."""
-    found: dict[tuple[str, Any, int], list[float]] = {}
-    for rounds in ROUNDS:
-        for seed in range(seeds):
-            for when, epsilon, value in family.regrets(rounds, seed):
-                found.setdefault((when, epsilon, rounds), []).append(value)
+    found: dict[tuple[str, Any], list[float]] = {}
+    for seed in range(seeds):
+        for who, epsilon, value in family.regrets(ROUNDS, seed):
+            found.setdefault((who, epsilon), []).append(value)
     return {
         key: (float(np.mean(v)), float(np.std(v, ddof=1) / math.sqrt(len(v))))
         for key, v in found.items()
     }
 
 
-def draw(results: list[Measured], path: Path) -> None:
-    """Write the figure: a panel a family, the legend in the last one."""
+def draw(page: str, path: Path) -> None:
+    """Write the figure of the table on a page: a panel for each family."""
     from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
-    from PIL import Image
 
-    figure = Figure(figsize=(11.0, 6.6), layout="constrained")
-    axes = figure.subplots(2, 3).ravel()
-    for ax, family, result in zip(axes, FAMILIES, results, strict=False):
-        lines: list[tuple[str, Any, str, str, str]] = [("now", TOOL, "#888888", "", ":")]
-        for epsilon, (colour, marker) in STYLES.items():
-            lines += [("now", epsilon, colour, marker, "-"), ("before", epsilon, colour, "", "--")]
-        for when, epsilon, colour, marker, style in lines:
-            values = [result[when, epsilon, rounds] for rounds in ROUNDS]
-            ax.plot(
-                ROUNDS, [max(mean, 1e-4) for mean, _ in values], color=colour, marker=marker,
-                linestyle=style, linewidth=1.6 if style == "-" else 1.0, markersize=4,
-            )  # fmt: skip
-        ax.set_xscale("log")
-        ax.set_yscale("log")
-        ax.set_ylim(8e-5, 1.0)
-        ax.set_title(
-            f"{family.title}\n{family.learner}; dashed: {family.before}\ndotted: {family.tool}",
-            fontsize=8,
-        )
-        ax.grid(which="major", linewidth=0.4)
-        for side in ("top", "right"):
-            ax.spines[side].set_visible(False)
-    for ax in (axes[0], axes[3]):
-        ax.set_ylabel("regret per round (below 0.0001: drawn there)", fontsize=8)
-    for ax in (*axes[3:5], axes[2]):
-        ax.set_xlabel("rounds", fontsize=8)
-    axes[5].axis("off")
-    handles = [
-        Line2D([], [], color=colour, marker=marker, label=label(epsilon))
-        for epsilon, (colour, marker) in STYLES.items()
-    ]
-    handles += [
-        Line2D([], [], color="#444444", label="what it offers today"),
-        Line2D([], [], color="#444444", linestyle="--", label="what the library offered before"),
-        Line2D([], [], color="#888888", linestyle=":", label="a non-private tool"),
-    ]
-    axes[5].legend(handles=handles, loc="center", frameon=False, fontsize=9)
-    drawn = io.BytesIO()
-    figure.savefig(drawn, dpi=100, format="png")
-    Image.open(drawn).convert("RGB").quantize(64).save(path, optimize=True)
+    head, *rows = read_rows(page, "price")
+    columns = head[2:]
+    with in_style():
+        figure = Figure(figsize=(7.6, 8.6), layout="constrained")
+        axes = figure.subplots(3, 2).ravel()
+        for number, (ax, family) in enumerate(zip(axes, FAMILIES, strict=False)):
+            for title, name, *cells in rows:
+                if title != family.title:
+                    continue
+                means = [float(cell.split()[0]) for cell in cells if cell != "-"]
+                values = [max(mean, 1e-4) for mean in means]
+                own = name.strip("*") == family.learner
+                if len(values) == 1:
+                    ax.axhline(values[0], color="#999999", linestyle=":", label=name)
+                else:  # the first colour and line of the style are the recommended learner's
+                    ax.plot(
+                        columns, values, "o" if own else "s", markersize=4, label=name.strip("*"),
+                        linestyle="-" if own else "--", color="C0" if own else "C1",
+                    )  # fmt: skip
+            ax.set_yscale("log")
+            ax.set_ylim(8e-5, 1.0)
+            ax.set_title(textwrap.fill(family.title, 40))
+            ax.set_xticks(range(len(columns)), [name.replace(" = ", "\n") for name in columns])
+            ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.22))
+            if number % 2 == 0:
+                ax.set_ylabel("regret per round")
+        axes[5].axis("off")
+        figure.savefig(path)
 
 
 def label(epsilon: float | None) -> str:
@@ -235,23 +214,23 @@ def label(epsilon: float | None) -> str:
 
 def markdown(results: list[Measured], seeds: int) -> str:
     """Regrets of the longest streams."""
-    head = ["stream", "learner", *(label(epsilon) for epsilon in STYLES)]
+    head = ["stream", "learner", *(label(epsilon) for epsilon in EPSILONS)]
     rows = [
-        f"Regret per round at T = {ROUNDS[-1]:,}, mean ± standard error over {seeds} worlds.\n",
+        f"Regret per round at T = {ROUNDS:,}, mean ± standard error over {seeds} worlds.\n",
         "| " + " | ".join(head) + " |",
-        "|---|---|" + "--:|" * len(STYLES),
+        "|---|---|" + "--:|" * len(EPSILONS),
     ]
 
     def cell(value: tuple[float, float]) -> str:
         return f"{value[0]:.4f} ± {value[1]:.4f}"
 
     for family, result in zip(FAMILIES, results, strict=True):
-        for when, name in (("now", f"**{family.learner}**"), ("before", family.before)):
-            cells = [cell(result[when, epsilon, ROUNDS[-1]]) for epsilon in STYLES]
+        for who, name in (("own", f"**{family.learner}**"), ("other", family.other)):
+            cells = [cell(result[who, epsilon]) for epsilon in EPSILONS]
             rows.append(f"| {family.title} | {name} | " + " | ".join(cells) + " |")
-        tool = cell(result["now", TOOL, ROUNDS[-1]])
+        tool = cell(result["own", TOOL])
         rows.append(
-            f"| {family.title} | {family.tool} | " + "- | " * (len(STYLES) - 1) + f"{tool} |"
+            f"| {family.title} | {family.tool} | " + "- | " * (len(EPSILONS) - 1) + f"{tool} |"
         )
     return "\n".join(rows) + "\n"
 
@@ -259,20 +238,24 @@ def markdown(results: list[Measured], seeds: int) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Regret against rounds at several epsilons.")
     parser.add_argument("--write", action="store_true", help="update the page and its figure")
+    parser.add_argument("--draw", action="store_true", help="only the figure, from the page")
     parser.add_argument("--seeds", type=int, default=5, help="worlds; at least 2")
     options = parser.parse_args()
     for name in THREADS:
         os.environ[name] = "1"
     import dpoco
 
-    # The shortest streams are too short for the least epsilon: the figure shows it.
+    if options.draw:
+        draw(PAGE.read_text(encoding="utf-8"), FIGURE)
+        return 0
     warnings.simplefilter("ignore", dpoco.NoiseDominatesWarning)
     results = [measure(family, options.seeds) for family in FAMILIES]
     text = markdown(results, options.seeds)
     print(text)
     if options.write:
-        draw(results, FIGURE)
-        PAGE.write_text(replaced(PAGE.read_text(encoding="utf-8"), "price", text), "utf-8")
+        page = replaced(PAGE.read_text(encoding="utf-8"), "price", text)
+        draw(page, FIGURE)
+        PAGE.write_text(page, "utf-8")
     return 0
 
 

@@ -20,13 +20,14 @@ from pages import machine_line, replaced
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "comparison.md"
-FIGURE = ROOT / "docs" / "figures" / "comparison.png"
+FIGURE = ROOT / "docs" / "figures" / "comparison.svg"
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Our learners beside what users could run today.")
     parser.add_argument("--case", nargs="+", metavar="NAME", help="these cases only")
     parser.add_argument("--write", action="store_true", help="update the page and its figure")
+    parser.add_argument("--draw", action="store_true", help="only the figure, from the page")
     parser.add_argument("--json", metavar="FILE", help="write machine facts and lines to FILE")
     options = parser.parse_args(arguments)
     for name in THREADS:
@@ -41,6 +42,9 @@ def main(arguments: list[str] | None = None) -> int:
 
     import dpoco
 
+    if options.draw:
+        side_figure.draw(side_figure.read_tables(PAGE.read_text(encoding="utf-8")), FIGURE)
+        return 0
     cases = side_convex.CASES | side_experts.CASES | side_bandits.CASES
     names = options.case or list(cases)
     unknown = sorted(set(names) - set(cases))

@@ -149,8 +149,8 @@ def plot_figure_5_1(result: Figure51, *, ax: Sequence[Axes] | None = None) -> Fi
     """
     counts = list(dict.fromkeys(curve.arms for curve in result.curves))
     if ax is None:
-        figure = drawing.new_figure((1.0 + 5.2 * len(counts), 5.6))
-        ax = list(figure.subplots(1, len(counts), squeeze=False)[0])
+        figure = drawing.new_figure((8.0, 3.3 * len(counts)))
+        ax = list(figure.subplots(len(counts), 1, squeeze=False)[:, 0])
     if len(ax) != len(counts):
         raise ValueError(f"ax must be {len(counts)} axes; got {len(ax)}")
     for axes, arms in zip(ax, counts, strict=True):
@@ -176,7 +176,7 @@ def plot_figure_5_1(result: Figure51, *, ax: Sequence[Axes] | None = None) -> Fi
         axes.set_xlabel("round")
         axes.set_ylabel("cumulative regret")
         drawing.bare(axes)
-        axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=1)
+        axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
     settings = result.settings
     return drawing.headline(
         drawing.whole_figure(ax[0]),
