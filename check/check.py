@@ -809,6 +809,8 @@ def entries(summand: Any) -> int:
         return summand.experts
     if summand.kind == "interval_totals":
         return sum(summand.cells)
+    if summand.kind == "moments_and_loss":
+        return 1 + summand.arms * (summand.dimension * (summand.dimension + 3) // 2)
     d, matrix = summand.dimension, summand.kind in ("second_moments", "gradient_and_curvature")
     if summand.kind == "residual_statistics":
         return summand.arms * d + d * (d + 1) // 2 + summand.bins
@@ -818,8 +820,9 @@ def entries(summand: Any) -> int:
 def movement(summand: Any, near: Near, order: arb) -> arb:
     """Return how far apart two rounds can be, times what noise of an order inflates it by.
 
-    continual_sum.md, generalized_gaussian.md, noisy_ftrl.md, linucb.md, noisy_newton.md,
-    prefix_hedge.md, lipschitz.md, statistics.md, deep_learning.md, residual_phases.md.
+    continual_sum.md, generalized_gaussian.md, noisy_ftrl.md, forgetting.md, linucb.md,
+    noisy_newton.md, prefix_hedge.md, lipschitz.md, statistics.md, deep_learning.md,
+    residual_phases.md.
     """
     kind, sides, up = summand.kind, near.sides, 1 + arb(10) ** -12  # of means in doubles
     shaped = kind in ("clipped_vector", "glm_gradient")
@@ -858,7 +861,10 @@ def movement(summand: Any, near: Near, order: arb) -> arb:
     covered(1 <= summand.rounding < 2, "a rounding that takes something off")
     u = (summand.weight * summand.label / length) ** 2
     factor = arb(2).sqrt() * (1 + u / 2) if u <= 2 else 2 * u.sqrt()
-    return length**2 * summand.rounding * ((1 + u).sqrt() if sides == 1 else factor)
+    moments = length**2 * summand.rounding * ((1 + u).sqrt() if sides == 1 else factor)
+    if kind == "moments_and_loss":  # the loss may differ by its range, whatever the moments do
+        return (moments**2 + (summand.loss_weight * summand.largest_loss) ** 2).sqrt() * up
+    return moments
 
 
 def net_reach(summand: Any) -> arb:
@@ -1254,7 +1260,9 @@ reference s, conditions S, truncation_mass x0u, profile *?, regret_bound x0-?, d
 s-?, view s?, description d-?, person N-?; clipped_vector: dimension n, norm xi, bound, bound_l2 xi;
 glm_gradient: dimension n, norm xi, features, features_l2 xi, slope; gradient_and_curvature:
 dimension n, norm xi, features, features_l2 xi, slope, curvature, weight; second_moments: dimension
-n, norm xi, features, features_l2 xi, label, weight, arms n, rounding; centred_losses: experts n;
+n, norm xi, features, features_l2 xi, label, weight, arms n, rounding; moments_and_loss: dimension
+n, norm xi, features, features_l2 xi, label, weight, arms n, rounding, largest_loss, loss_weight;
+centred_losses: experts n;
 residual_statistics: dimension n, features, arms n, bins n, weight, mark;
 clipped_vectors: dimension n, bound, count n;
 interval_totals: cells N, units X, records n;

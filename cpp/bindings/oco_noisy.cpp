@@ -45,20 +45,27 @@ mechanisms::ContinualSum make_sum(const GaussianSum& sum, const py::object& clai
   return mechanisms::make_sum(sum.settings, read_claim(claim));
 }
 
-// Bounds on what a round adds: a gradient's, or those of second moments.
+// Bounds on what a round adds: a gradient's, or those of second moments, with a loss or without.
 struct Addition {
   Leaf leaf;
   double label = 0.0;
   double weight = 0.0;
+  oco::RunningLoss loss = {};
 };
 
 Addition read_addition(Fields& summand) {
-  if (summand.kind() != "second_moments") return {.leaf = read_leaf(summand)};
+  const bool with_loss = summand.kind() == "moments_and_loss";
+  if (!with_loss && summand.kind() != "second_moments") return {.leaf = read_leaf(summand)};
   if (summand.read<std::uint64_t>("arms") != 1) throw std::invalid_argument("a leader has no arms");
   summand.skip("rounding");  // a factor of the proof, for products in doubles
-  return {.leaf = {.clipper = read_features(summand)},
-          .label = summand.read<double>("label"),
-          .weight = summand.read<double>("weight")};
+  Addition own{.leaf = {.clipper = read_features(summand)},
+               .label = summand.read<double>("label"),
+               .weight = summand.read<double>("weight")};
+  if (with_loss) {
+    summand.read("largest_loss", own.loss.largest);
+    summand.read("loss_weight", own.loss.weight);
+  }
+  return own;
 }
 
 std::unique_ptr<NoisyFtrl> make_noisy_ftrl(std::shared_ptr<const domains::Domain> domain,
@@ -67,7 +74,8 @@ std::unique_ptr<NoisyFtrl> make_noisy_ftrl(std::shared_ptr<const domains::Domain
   const std::pair<GaussianSum, Addition> read = read_gaussian_sum(mechanism, read_addition);
   const GaussianSum& sum = read.first;
   const Addition& added = read.second;
-  NoisyFtrlSettings own{.batches = sum.batches, .scalar_bound = added.leaf.slope};
+  NoisyFtrlSettings own{
+      .batches = sum.batches, .scalar_bound = added.leaf.slope, .running_loss = added.loss};
   read_whole({tuning, "the tuning of a leader"}, [&](Fields& from) {
     from.read("rounds", own.horizon);
     if (added.weight == 0.0) {
@@ -79,6 +87,7 @@ std::unique_ptr<NoisyFtrl> make_noisy_ftrl(std::shared_ptr<const domains::Domain
     loss.label_low = -added.label;
     loss.label_high = added.label;
     from.read("domain_radius", own.domain_radius);
+    if (own.running_loss.weight > 0.0) from.read("loss_kept", own.running_loss.kept);
     if (from.has("forgetting")) {
       own.forgetting = std::make_shared<const oco::ForgettingSettings>(
           read_forgetting(from.open("forgetting", "damped sums")));
@@ -194,7 +203,8 @@ void register_noisy_ftrl(py::module_& m) {
       .def("tally", &tally<NoisyFtrl>, "at"_a.noconvert(), "features"_a.noconvert(),
            "labels"_a.noconvert(), "grid"_a, "totals"_a.noconvert())
       .def("nonprivate_sum", &nonprivate_sum<NoisyFtrl>)
-      .def("choices", &choices);
+      .def("choices", &choices)
+      .def("released_loss", &NoisyFtrl::released_loss);
 }
 
 void register_noisy_newton(py::module_& m) {

@@ -222,6 +222,7 @@ class LeaderTuning(TypedDict):
     ridges: NotRequired[list[float]]
     shrinkage: NotRequired[float]
     forgetting: NotRequired[object]
+    loss_kept: NotRequired[list[float]]
 
 class NewtonTuning(TypedDict):
     rounds: int
@@ -439,6 +440,7 @@ class NoisyFtrl(RecordLearner):
         totals: NDArray[np.int64],
     ) -> None: ...
     def choices(self) -> FloatArray: ...
+    def released_loss(self) -> float: ...
     def nonprivate_sum(self) -> FloatArray: ...
 
 class NoisyNewton(RecordLearner):

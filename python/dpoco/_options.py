@@ -61,6 +61,7 @@ SENTENCES = {
     "reward_noise": "Subgaussian constant of the rewards.",
     "reward_weight": "Weight of rewards beside contexts in the sums.",
     "ridge": "Ridge in spectral edges of the noise; auto chooses at no cost of privacy.",
+    "running_loss": "Whether the estimated loss is published; noise grows by 3 %.",
     "sampler": "How a decision is drawn.",
     "select_share": "Part of epsilon for selections; the detector gets the rest.",
     "selection": "Noise of a selection.",

@@ -125,6 +125,11 @@ SUMS = {
         prepared(oco.NoisyFTRL, BALL, SQUARED, statistics="quadratic", sum_method="tree", **TREES),
         (G, ONES), (G, LABELS), 600,
     ),
+    "NoisyFTRL, running loss": (
+        prepared(oco.NoisyFTRL, BALL, SQUARED, statistics="quadratic", running_loss=True,
+                 sum_method="tree", **TREES),
+        (G, ONES), (G, LABELS), 600,
+    ),
     "PrefixHedge": hedge("float"),
     "PrefixHedge, lattice": hedge("lattice"),
 }  # fmt: skip

@@ -132,6 +132,10 @@ CASES = {
         of(oco.NoisyFTRL, BALL, SQUARED, statistics="quadratic", sum_method="tree"),
         (X, Y), RECORDS,
     ),
+    "NoisyFTRL, running loss": (
+        of(oco.NoisyFTRL, BALL, SQUARED, statistics="quadratic", running_loss=True),
+        (X, Y), RECORDS,
+    ),
     "SufficientStatistics": (batch(fw.SufficientStatistics), (X, Y), RECORDS),
     "CoupledRegularizedLeader": (coupled("leader density_ratio ball linear"), X, ROWS),
     "CoupledRegularizedLeader, logistic": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from types import SimpleNamespace
 
@@ -36,3 +37,24 @@ def test_a_run_with_drift_says_so(tmp_path, monkeypatch, invoke):
     more = ("--epsilon", "8", "--set", "drift=true", "--set", "figure=false", "--set", "repeats=1")
     result = invoke("run", "turning.csv", *asked, *more)
     assert "Drift was seen: with a half-life of" in " ".join(result.stdout.split())
+
+
+def test_a_run_says_the_loss_that_may_be_published(tmp_path, monkeypatch, invoke):
+    """Takes a second: two plays of two thousand rounds, and a model."""
+    monkeypatch.chdir(tmp_path)
+    from dpoco.environments import DriftingRegression
+
+    world = DriftingRegression("constant", 2000, 2, seed=1)
+    rows = [f"{a:.5f},{b:.5f},{y:.5f}" for (a, b), y in
+            zip(world.features, world.labels, strict=True)]  # fmt: skip
+    (tmp_path / "log.csv").write_text("\n".join(["a,b,y", *rows]))
+    asked = ("--label", "y", "--loss", "squared", "--range", "-1:1", "--range", "y=-1:1")
+    own = ("--learner", "noisy-ftrl", "--set", "statistics=quadratic", "--set", "running_loss=true")
+    result = invoke("run", "log.csv", *asked, *own, "--epsilon", "8", "--set", "figure=false",
+                    "--decision", "model.json")  # fmt: skip
+    assert "Estimated loss: 0." in " ".join(result.stdout.split())
+    model = json.loads((tmp_path / "model.json").read_text())
+    mean, deviation, rounds = model["estimated_loss"]
+    assert 0.0 < deviation < 0.1
+    assert abs(mean) < 1.0
+    assert 1000 < rounds <= 2000

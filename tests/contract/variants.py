@@ -113,6 +113,10 @@ VARIANTS = {
         oco.NoisyFTRL, BALL, SquaredLoss(1.0, 1.0), statistics="quadratic", half_life="auto",
             batch=2
     ),
+    "ftrl, running loss": of(
+        oco.NoisyFTRL, BALL, SquaredLoss(1.0, 1.0), statistics="quadratic", half_life="auto",
+            running_loss=True, batch=2
+    ),
     "ftrl, choice, box": of(
         oco.NoisyFTRL, BOX, SquaredLoss(1.0, 1.0), statistics="quadratic", half_life="auto",
             ridge="auto", batch=2

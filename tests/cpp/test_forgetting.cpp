@@ -115,11 +115,12 @@ TEST_CASE("Stein's terms are central differences of random problems") {
   }
 }
 
+constexpr double kScale = 0.8;  // of vectors
+
 ForgettingSettings settings() {
   const std::vector<double> flat{1.0};
   const std::vector<double> drop{-0.4};
-  return {.vector_scale = 0.8,
-          .views = {{{1.0}, flat, drop}, {{0.5}, flat, drop}},
+  return {.views = {{{1.0}, flat, drop}, {{0.5}, flat, drop}},
           .ridges = {0.5, 1.0},
           .reference = 1,
           .variance = 1.0,
@@ -133,7 +134,7 @@ TEST_CASE("weights of a forgetting leader are a distribution and decisions stay 
       std::make_shared<domains::LpBall>(2, 2.0, 1.0),
       std::make_shared<domains::LpBall>(2, 1.0, 1.0)};
   for (const auto& domain : domains) {
-    ForgettingLeader leader(domain, 1.0, settings());
+    ForgettingLeader leader(domain, 1.0, kScale, settings());
     std::vector<double> decision(2);
     std::srand(2);
     for (int push = 0; push < 50; ++push) {
@@ -150,7 +151,7 @@ TEST_CASE("weights of a forgetting leader are a distribution and decisions stay 
     Archive archive;
     leader.write(archive);
     const std::string bytes = archive.take();
-    ForgettingLeader copy(domain, 1.0, settings());
+    ForgettingLeader copy(domain, 1.0, kScale, settings());
     ArchiveReader reader(bytes);
     copy.read(reader);
     reader.finish();
@@ -170,8 +171,8 @@ TEST_CASE("probes of a general domain have the closed form of a ball as their me
   for (ForgettingView& view : steady.views)
     view.kept = {1e-9};  // every push is a problem of its own
   steady.memory = {1.0};
-  ForgettingLeader exact(ball, 1e3, steady);
-  ForgettingLeader probed(box, 1e3, steady);
+  ForgettingLeader exact(ball, 1e3, kScale, steady);
+  ForgettingLeader probed(box, 1e3, kScale, steady);
   std::vector<double> decision(2);
   const std::vector<double> increment{6.0, 1.0, 3.0, 2.0, -1.0};
   constexpr int kPushes = 4000;
@@ -190,8 +191,9 @@ TEST_CASE("settings that do not fit are refused") {
   const auto refuses = [&](auto change) {
     ForgettingSettings own = settings();
     change(own);
-    CHECK_THROWS_AS(ForgettingLeader(ball, 1.0, std::move(own)), std::invalid_argument);
+    CHECK_THROWS_AS(ForgettingLeader(ball, 1.0, kScale, std::move(own)), std::invalid_argument);
   };
+  CHECK_THROWS_AS(ForgettingLeader(ball, 1.0, 0.0, settings()), std::invalid_argument);
   refuses([](ForgettingSettings& own) { own.views.clear(); });
   refuses([](ForgettingSettings& own) { own.ridges.clear(); });
   refuses([](ForgettingSettings& own) { own.reference = 2; });

@@ -24,6 +24,7 @@ from dpoco.privacy.mechanisms.bounds import (
     ClippedVectors,
     GlmGradient,
     GradientAndCurvature,
+    MomentsAndLoss,
     NetDifferences,
     SecondMoments,
 )
@@ -41,6 +42,7 @@ SUMMANDS = [
     GlmGradient(4, 3.0, 0.5, 2.5, 0.7),
     GradientAndCurvature(3, 2.0, 1.5, 2.5, 0.5, 0.25, 1.0),
     SecondMoments(3, 3.0, 1.0, 1.1, 0.8, 0.6, arms=2, rounding=1.0 + 1e-12),
+    MomentsAndLoss(3, 3.0, 1.0, 1.1, 0.8, 0.6, largest_loss=4.0, loss_weight=0.3),
     CentredLosses(7),
     ClippedVectors(4, 1.5, 1000),
     NetDifferences((2.0, 1.0), (5, 4), "grid_laplacian", 0.5),
@@ -311,6 +313,26 @@ def test_gradients_and_curvatures_move_together_as_far_as_any_records_do(z, know
     )
     assert found <= summand.movement(NEAR)
     assert found == pytest.approx(summand.movement(NEAR), rel=1e-6)
+
+
+def test_moments_with_losses_move_as_far_as_any_records_do():
+    """Against the distance of two records whose losses differ by the whole range."""
+    given = 2, 2.0, 1.0, math.inf, 1.0, 0.8
+    own = MomentsAndLoss(*given, largest_loss=4.0, loss_weight=0.3)
+    assert own.size == SecondMoments(*given).size + 1
+    for near in (NEAR, Neighbours("zero_out")):
+        moments = SecondMoments(*given).movement(near)
+        assert own.movement(near) == pytest.approx(math.hypot(moments, 1.2), rel=1e-11)
+        assert own.movement(near) > math.hypot(moments, 1.2)
+    rng, decision = np.random.default_rng(5), np.array([0.6, -0.8])
+    for _ in range(500):
+        rows, labels = rng.normal(size=(2, 2)), rng.choice([-1.0, 1.0], 2)
+        rows /= np.linalg.norm(rows, axis=1)[:, None]
+        gap = np.outer(rows[0], rows[0]) - np.outer(rows[1], rows[1])
+        vectors = 0.8 * (labels[0] * rows[0] - labels[1] * rows[1])
+        losses = 0.3 * np.square(rows @ decision - labels)
+        apart = np.linalg.norm([np.linalg.norm(gap), *vectors, losses[0] - losses[1]])
+        assert apart <= own.movement(NEAR)
 
 
 @pytest.mark.parametrize("label", [0.3, 1.0, 4.0])

@@ -54,8 +54,7 @@ void check(const ForgettingSettings& settings) {
   const auto positive = [](double value) { return value > 0.0; };
   const auto bounded = [](double value) { return value > 0.0 && value <= 1.0; };
   bool fine = !settings.views.empty() && !settings.ridges.empty() &&
-              settings.reference < settings.ridges.size() && positive(settings.vector_scale) &&
-              !settings.memory.empty() &&
+              settings.reference < settings.ridges.size() && !settings.memory.empty() &&
               std::all_of(settings.memory.begin(), settings.memory.end(), bounded) &&
               settings.variance >= 0.0 && settings.rates.size() == settings.weights.size() &&
               std::all_of(settings.ridges.begin(), settings.ridges.end(), positive);
@@ -70,8 +69,9 @@ void check(const ForgettingSettings& settings) {
 }  // namespace
 
 ForgettingLeader::ForgettingLeader(std::shared_ptr<const domains::Domain> domain, double radius,
-                                   ForgettingSettings settings)
+                                   double vector_scale, ForgettingSettings settings)
     : domain_(std::move(domain)),
+      vector_scale_(vector_scale),
       settings_(std::move(settings)),
       d_(static_cast<std::size_t>(domain_->dimension())),
       entries_(packed_size(d_) + d_),
@@ -79,6 +79,7 @@ ForgettingLeader::ForgettingLeader(std::shared_ptr<const domains::Domain> domain
       probe_(domain_, radius),
       center_(d_) {
   check(settings_);
+  if (!(vector_scale_ > 0.0)) throw std::invalid_argument("vector_scale must be positive");
   domain_->center(center_.data());
   const std::size_t learned = settings_.views.size() * settings_.ridges.size();
   const std::size_t candidates = learned > 1 ? learned + 1 : 1;
@@ -103,10 +104,10 @@ void ForgettingLeader::compare(std::span<const double> increment) {
   const simd::Kernels& k = simd::kernels();
   const double memory = behind(settings_.memory, pushes_ + 1);
   const std::size_t first = settings_.reference;
-  write_quadratic(decisions_[first], settings_.vector_scale, quadratic_);
+  write_quadratic(decisions_[first], vector_scale_, quadratic_);
   for (std::size_t a = 0; a < excess_.size(); ++a) {
     if (a == first) continue;
-    write_quadratic(decisions_[a], settings_.vector_scale, difference_);
+    write_quadratic(decisions_[a], vector_scale_, difference_);
     for (std::size_t i = 0; i < entries_; ++i) difference_[i] -= quadratic_[i];
     const double estimate = dot(difference_, increment) - (corrections_[a] - corrections_[first]);
     excess_[a] = memory * excess_[a] + estimate;
@@ -137,7 +138,7 @@ double ForgettingLeader::probed_correction(std::span<const double> decision, dou
       found += *sign++ * kSqrtHalf * (decision[i] * point_[j] + decision[j] * point_[i]);
     }
   }
-  for (std::size_t i = 0; i < d_; ++i) found -= *sign++ / settings_.vector_scale * point_[i];
+  for (std::size_t i = 0; i < d_; ++i) found -= *sign++ / vector_scale_ * point_[i];
   return 2.0 * found;
 }
 
@@ -145,7 +146,7 @@ void ForgettingLeader::lead(std::size_t view) {
   const ForgettingView& own = settings_.views[view];
   const double deviation = behind(own.deviations, pushes_);
   const double covariance = behind(own.covariances, pushes_);
-  const double scale = settings_.vector_scale;
+  const double scale = vector_scale_;
   const double step = kStep * deviation;
   leader_.decompose(sums_[view].data(), scale);
   const bool probes = chooses() && !leader_.on_ball();

@@ -34,6 +34,10 @@ std::size_t NoisyFtrl::sum_dimension(std::size_t dimension, Statistics statistic
   return statistics == Statistics::gradient ? dimension : packed_size(dimension) + dimension;
 }
 
+std::size_t NoisyFtrl::entries() const noexcept {
+  return sum_dimension(decision_.size(), settings_.statistics) + (publishes_loss() ? 1 : 0);
+}
+
 NoisyFtrl::NoisyFtrl(std::shared_ptr<const domains::Domain> domain, losses::GlmLoss loss,
                      losses::RecordClipper clipper, NoisyFtrlSettings settings,
                      mechanisms::ContinualSum sum)
@@ -43,11 +47,10 @@ NoisyFtrl::NoisyFtrl(std::shared_ptr<const domains::Domain> domain, losses::GlmL
       clipper_(std::move(clipper)),
       settings_(settings),
       sum_(std::move(sum)),
-      batch_(sum_dimension(decision_.size(), settings.statistics), settings.batches),
+      batch_(entries(), settings.batches),
       clipped_(decision_),
       released_(batch_.values()) {
-  const std::size_t entries = sum_dimension(decision_.size(), settings_.statistics);
-  if (static_cast<std::size_t>(sum_.dimension()) != entries) {
+  if (static_cast<std::size_t>(sum_.dimension()) != entries()) {
     throw std::invalid_argument("the sum must have the dimension of the statistics");
   }
   if (settings_.statistics == Statistics::quadratic) {
@@ -59,9 +62,8 @@ NoisyFtrl::NoisyFtrl(std::shared_ptr<const domains::Domain> domain, losses::GlmL
     }
     const auto positive = [](double ridge) { return ridge > 0.0; };
     if (settings_.forgetting) {
-      ForgettingSettings own = *settings_.forgetting;
-      own.vector_scale = settings_.vector_scale;
-      forgetting_.emplace(domain_, settings_.domain_radius, std::move(own));
+      forgetting_.emplace(domain_, settings_.domain_radius, settings_.vector_scale,
+                          *settings_.forgetting);
       before_.assign(released_.size(), 0.0);
       increment_ = before_;
     } else if (settings_.ridges.size() < sum_.horizon() ||
@@ -70,8 +72,14 @@ NoisyFtrl::NoisyFtrl(std::shared_ptr<const domains::Domain> domain, losses::GlmL
     }
     if (!(settings_.shrinkage >= 0.0)) throw std::invalid_argument("shrinkage must be at least 0");
     leader_.emplace(domain_, settings_.domain_radius);
-  } else if (settings_.forgetting) {
-    throw std::invalid_argument("gradients are not forgotten");
+    const auto share = [](double kept) { return kept >= 0.0 && kept <= 1.0; };
+    const RunningLoss& published = settings_.running_loss;
+    if (!(published.weight >= 0.0) || published.kept.empty() ||
+        !std::all_of(published.kept.begin(), published.kept.end(), share)) {
+      throw std::invalid_argument("losses must have a weight, and past ones count at most 1");
+    }
+  } else if (settings_.forgetting || publishes_loss()) {
+    throw std::invalid_argument("gradients are not forgotten, and publish no loss");
   } else if (!(settings_.step_size > 0.0)) {
     throw std::invalid_argument("step_size must be positive");
   }
@@ -98,7 +106,17 @@ double NoisyFtrl::add_leaf(const double* at, const double* features, double labe
       add_quadratic(clipped, y, settings_.vector_scale, d,
                     [&](double entry) { add_compensated(entry, *to++, *rest++); });
     }
-    return loss_.value(margin, y);
+    const double loss = loss_.value(margin, y);
+    if (publishes_loss()) {
+      const RunningLoss& own = settings_.running_loss;
+      const double entry = own.weight * std::clamp(loss, 0.0, own.largest);
+      if (rest == nullptr) {
+        *to += entry;
+      } else {
+        add_compensated(entry, *to, *rest);
+      }
+    }
+    return loss;
   }
   const double bound = settings_.scalar_bound;
   const double slope = loss_.derivative(margin, y);
@@ -140,6 +158,13 @@ void NoisyFtrl::leaf(const double* at, const double* features, double label, dou
   add_leaf(at, features, label, out, nullptr);
 }
 
+void NoisyFtrl::publish_loss(double released) {
+  const RunningLoss& own = settings_.running_loss;
+  const double kept = own.kept[std::min<std::uint64_t>(sum_.round(), own.kept.size()) - 1];
+  released_loss_ = kept * released_loss_ + (released - loss_before_) / own.weight;
+  loss_before_ = released;
+}
+
 bool NoisyFtrl::lead(const double* released) {
   const std::size_t d = decision_.size();
   previous_ = decision_;
@@ -179,6 +204,7 @@ bool NoisyFtrl::close_round() {
   }
   sum_.add_one(1.0, batch_.sum(), released_.data());
   batch_.clear();
+  if (publishes_loss()) publish_loss(released_[entries() - 1]);
   return lead(released_.data());
 }
 
@@ -195,6 +221,8 @@ void NoisyFtrl::write_state(Archive& archive) const {
   batch_.write_sum(archive);
   batch_.write_rest(archive);
   sum_.write(archive);
+  if (publishes_loss()) archive.reals(&released_loss_, 1);
+  if (publishes_loss()) archive.reals(&loss_before_, 1);
   if (!forgetting_) return;
   archive.reals(before_.data(), before_.size());
   forgetting_->write(archive);
@@ -206,6 +234,10 @@ void NoisyFtrl::read_state(ArchiveReader& archive) {
   batch_.read_sum(archive);
   batch_.read_rest(archive, round);
   sum_.read(archive);
+  if (publishes_loss()) {
+    archive.reals(&released_loss_, 1);
+    archive.reals(&loss_before_, 1);
+  }
   if (forgetting_) {
     archive.reals(before_.data(), before_.size());
     forgetting_->read(archive);

@@ -22,13 +22,19 @@ from typing import Any
 from dpoco import domains
 from dpoco.accounting.noisy_max import mean_excess
 from dpoco.losses import check_undamped
-from dpoco.privacy.mechanisms.bounds import ClippedVector, GlmGradient, SecondMoments, Summand
+from dpoco.privacy.mechanisms.bounds import (
+    ClippedVector,
+    GlmGradient,
+    MomentsAndLoss,
+    SecondMoments,
+    Summand,
+)
 from dpoco.privacy.mechanisms.selections import VertexScores
 from dpoco.privacy.neighbours import Neighbours
 
 __all__ = ["WEIGHTS", "L1Geometry", "LeafBounds", "clipped",
-           "enforced_leaf_bounds", "lossless_leaf_bounds", "published_leaf_bound",
-           "record_length"]  # fmt: skip
+           "enforced_leaf_bounds", "lossless_leaf_bounds", "moments_and_loss",
+           "published_leaf_bound", "record_length", "second_moments"]  # fmt: skip
 
 WEIGHTS: tuple[str, ...] = ("unbiased", "paper")  # by the offset of their number
 AnyBounds = Summand | VertexScores
@@ -181,6 +187,15 @@ def second_moments(domain: Any, loss: Any, weight: float) -> SecondMoments:
     bounds = leaf.bound, leaf.bound_l2, float(loss.label_bound)
     exponent = float(domain.dual_exponent)
     return SecondMoments(domain.dimension, exponent, *bounds, weight=weight)
+
+
+def moments_and_loss(domain: Any, loss: Any, weight: float, loss_weight: float) -> MomentsAndLoss:
+    """Return these statistics with a squared loss that no decision of the domain exceeds."""
+    moments = second_moments(domain, loss, weight)
+    largest = float(loss.margin_bound(domain)) + float(loss.label_bound)
+    return MomentsAndLoss(
+        **vars(moments), largest_loss=float(loss.weight) * largest**2, loss_weight=loss_weight
+    )
 
 
 def record_length(domain: Any, loss: Any) -> float:

@@ -15,9 +15,12 @@ accounting and better sums.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
-from dpoco._validation import choice, positive_float, positive_int
+import numpy as np
+
+from dpoco._validation import FloatArray, choice, positive_float, positive_int
 from dpoco.accounting import continual_sum
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.continual_sum import Method
@@ -31,10 +34,16 @@ from dpoco.accounting.forgetting import (
     memory_rounds,
     plan_batch,
     plan_candidates,
+    view_noise,
 )
 from dpoco.accounting.gaussian import gaussian_mu
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.leaf_bounds import clipped, record_length, second_moments
+from dpoco.accounting.leaf_bounds import (
+    clipped,
+    moments_and_loss,
+    record_length,
+    second_moments,
+)
 from dpoco.accounting.noisy_ftrl_regret import (
     STATISTICS,
     LeaderPlan,
@@ -59,14 +68,20 @@ from dpoco.accounting.release import (
 from dpoco.accounting.statement import stated_delta
 from dpoco.domains import Domain
 from dpoco.losses import CustomLoss, LinearLoss, Loss, MarginLoss, SquaredLoss
-from dpoco.privacy.mechanisms.bounds import ClippedVector, GlmGradient, SecondMoments
+from dpoco.privacy.mechanisms.bounds import (
+    ClippedVector,
+    GlmGradient,
+    MomentsAndLoss,
+    SecondMoments,
+)
 from dpoco.privacy.mechanisms.factorisations import Buffered
 from dpoco.privacy.neighbours import CHANGES, Neighbours
 
-__all__ = ["LeaderPlan", "best_vector_scale", "calibrate", "guarantee", "read_ridge",
-           "read_statistics"]  # fmt: skip
+__all__ = ["LeaderPlan", "best_vector_scale", "calibrate", "guarantee", "loss_deviations",
+           "loss_memory", "read_ridge", "read_statistics"]  # fmt: skip
 
 STEPS = ("predicted",)
+LOSS_SHARE = 0.25  # the range of a published loss in the sum, in largest distances of statistics
 
 
 def calibrate(
@@ -81,6 +96,7 @@ def calibrate(
     batch: int | None = None,
     half_life: float | str | None = None,
     ridge: float | str | None = None,
+    running_loss: bool = False,
     relation: str = "replace",
     numerics: str = DEFAULT_NUMERICS,
     participation: Returning | None = None,
@@ -107,6 +123,8 @@ def calibrate(
         Rounds per decision, by default 1; with quadratic statistics of the first one, see there.
     half_life, ridge : float or "auto", optional
         Of quadratic statistics: see `dpoco.oco.NoisyFTRL`.
+    running_loss : bool
+        Whether the losses of the decisions played are summed.
     relation : {"replace", "zero_out"}
         Neighbouring streams.
     numerics : {"auto", "float", "lattice"}
@@ -134,6 +152,10 @@ def calibrate(
         choice("step_size", step_size, STEPS)
     near, best = people_of(relation, participation, n, budget), None
     summand = _summand(domain, loss, scale)
+    if not isinstance(running_loss, bool):
+        raise TypeError(f"running_loss must be True or False; got {type(running_loss).__name__}")
+    if running_loss:
+        summand = _with_loss(domain, loss, summand, near)
     forgets = half_life is not None or ridge is not None
     growth = None if scale is None else "quarter"
     methods: tuple[Method, ...] | None = None
@@ -268,6 +290,8 @@ def guarantee(
         f"the decisions of the leader on noisy sums (dimension {domain.dimension}, "
         f"p = {domain.p:g}; {statistics} statistics, {method!r} sum, Gaussian noise)"
     )
+    if isinstance(total.summand, MomentsAndLoss):
+        what += ", and their running loss"
     return Guarantee.about(
         total,
         Neighbours(relation),
@@ -276,10 +300,39 @@ def guarantee(
         calibration=plan.calibration,
         delta=stated_delta(budget, n),
         reference="adaptive Gaussian composition; docs/privacy/noisy_ftrl.md",
-        conditions=(_clipping_condition(domain, loss, statistics),),
+        conditions=_clipping_conditions(domain, loss, total.summand),
         seeded=seeded,
         **state_regret(domain, loss, plan, _slope(domain, loss)),
     )
+
+
+def _with_loss(domain: Domain, loss: Any, summand: Any, near: Neighbours) -> MomentsAndLoss:
+    """Return statistics with a loss to be published: noise grows by 3 %."""
+    if not isinstance(summand, SecondMoments):
+        raise ValueError("running_loss is an option of statistics='quadratic'")
+    plain = moments_and_loss(domain, loss, summand.weight, 1.0)
+    share = LOSS_SHARE * summand.movement(near) / plain.largest_loss
+    return replace(plain, loss_weight=share)
+
+
+def loss_memory(domain: Domain, loss: Any, plan: LeaderPlan) -> FloatArray:
+    """Return what past losses count behind every push, as `ForgettingView.kept`."""
+    if not plan.tuning.forgets:
+        return np.ones(1)
+    return np.asarray(read_candidates(domain, loss, plan).memory)
+
+
+def loss_deviations(domain: Domain, loss: Any, plan: LeaderPlan) -> FloatArray:
+    """Return standard deviations of the noise in the sum of losses, behind every push."""
+    total, memory = plan.mechanism, loss_memory(domain, loss, plan)
+    assert isinstance(total.summand, MomentsAndLoss)
+    if plan.tuning.forgets:
+        assert isinstance(total.factorisation, Buffered)
+        rows = view_noise(total.factorisation, memory)[0]
+    else:
+        pushes = np.arange(1, total.pushes + 1)
+        rows = continual_sum.row_norm(total.factorisation, pushes, total.pushes)
+    return np.asarray(total.scale / total.summand.loss_weight * rows)
 
 
 def read_statistics(plan: LeaderPlan) -> str:
@@ -290,8 +343,12 @@ def read_statistics(plan: LeaderPlan) -> str:
 def _check_plan(domain: Domain, loss: Any, plan: LeaderPlan) -> None:
     """Raise `ValueError` unless a plan's bounds, sums and steps are those of such a learner."""
     total, tuning = plan.mechanism, plan.tuning
-    weight = total.summand.weight if isinstance(total.summand, SecondMoments) else None
-    if total.summand != _summand(domain, loss, weight):
+    own = total.summand
+    weight = own.weight if isinstance(own, SecondMoments) else None
+    known: Any = _summand(domain, loss, weight)
+    if isinstance(own, MomentsAndLoss):
+        known = moments_and_loss(domain, loss, own.weight, own.loss_weight)
+    if own != known:
         raise ValueError("the plan's bounds are not those of this domain and loss")
     growth = None
     if weight is not None:
@@ -351,11 +408,15 @@ def _slope(domain: Domain, loss: Any) -> float:
     return _summand(domain, loss, None).movement(Neighbours("zero_out"))
 
 
-def _clipping_condition(domain: Domain, loss: Any, statistics: str) -> str:
-    if statistics == "quadratic":
-        return (
+def _clipping_conditions(domain: Domain, loss: Any, summand: Any) -> tuple[str, ...]:
+    if isinstance(summand, SecondMoments):
+        said = (
             f"The program clips features to l_2 norm {record_length(domain, loss):g} and labels to "
-            f"[-{loss.label_bound:g}, {loss.label_bound:g}]."
+            f"[-{loss.label_bound:g}, {loss.label_bound:g}].",
         )
+        if not isinstance(summand, MomentsAndLoss):
+            return said
+        return *said, f"The program clips published losses to [0, {summand.largest_loss:g}]."
     records = ", and features and labels to their declared bounds" if loss.glm else ""
-    return f"The program clips each round's gradient to l_2 norm {_slope(domain, loss):g}{records}."
+    slope = _slope(domain, loss)
+    return (f"The program clips each round's gradient to l_2 norm {slope:g}{records}.",)

@@ -19,7 +19,7 @@ from dpoco.accounting.plan import Plan
 from dpoco.audit._family import Change, Family, Play
 from dpoco.losses import LinearLoss
 from dpoco.privacy.mechanisms.banded import Banded
-from dpoco.privacy.mechanisms.bounds import SecondMoments
+from dpoco.privacy.mechanisms.bounds import MomentsAndLoss, SecondMoments
 from dpoco.privacy.mechanisms.factorisations import Buffered, Factorisation, Normalised, Tree
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum, batch_starts
 from dpoco.privacy.mechanisms.selections import Selections, VertexScores
@@ -264,7 +264,12 @@ class Records(Sums):
         label = np.clip(record[1], -loss.label_bound, loss.label_bound)
         if not np.isfinite(record[1]):
             own, label = np.zeros_like(row), 0.0
-        return quadratic_statistics(own, self.mechanism.summand.weight * label)
+        summand = self.mechanism.summand
+        moments = quadratic_statistics(own, summand.weight * label)
+        if not isinstance(summand, MomentsAndLoss):
+            return moments
+        played = min(loss.weight * (decision @ own - label) ** 2, summand.largest_loss)
+        return np.append(moments, summand.loss_weight * played)
 
     @property
     def _is_quadratic(self) -> bool:

@@ -78,6 +78,17 @@ def describe_drift(choices: Sequence[Any]) -> str:
     return "No drift was seen: the estimated losses of forgetting are not clearly smaller."
 
 
+def describe_loss(estimate: Any) -> str:
+    """Return an estimated loss with its error in words that may be published; "" without one."""
+    if estimate is None:
+        return ""
+    error = 2.0 * estimate.deviation
+    return (
+        f"Estimated loss: {estimate.mean:.3g} a round, with noise of +-{error:.2g}, "
+        f"over {estimate.rounds:,.0f} rounds (computed from releases: it may be published)."
+    )
+
+
 def _say_outcome(report: RunReport) -> None:
     """Say who is protected, what privacy costs, and what was left out and why."""
     read = report.nonprivate_records
@@ -85,8 +96,9 @@ def _say_outcome(report: RunReport) -> None:
     say(_protection(report))
     _say_people(report.settings)
     say(_cost(report))
-    if report.settings.get("drift"):
-        say(report.settings["drift"])
+    for name in ("drift", "estimated_loss"):
+        if report.settings.get(name):
+            say(report.settings[name])
     for line in _left_out_lines(report):
         say(line)
 

@@ -25,7 +25,13 @@ from dpoco.cli._problem import (
     make_games,
     split_budget,
 )
-from dpoco.cli._render import describe_drift, describe_shares, print_comparison, print_report
+from dpoco.cli._render import (
+    describe_drift,
+    describe_loss,
+    describe_shares,
+    print_comparison,
+    print_report,
+)
 from dpoco.cli._settings import LEARNER, Asked, Settings, settings_command
 from dpoco.cli._tables import read_saved
 from dpoco.evaluation import Game, compare_private
@@ -161,7 +167,7 @@ def _play(
     if game.described is not None:
         game = replace(game, described={**game.described, "command": settings.to_report()})
     models: list[dpoco.Model] = []
-    drift: list[str] = []
+    published: list[dict[str, str]] = []
     covered = game.horizon if settings.horizon is None else settings.horizon
     if game.search is not None:  # of which the first rounds were not the learner's
         covered = game.horizon + game.search.horizon
@@ -179,7 +185,12 @@ def _play(
         return both
 
     def release(player: Any) -> None:
-        drift.append(describe_drift(getattr(player, "choices", ())))
+        published.append(
+            {
+                "drift": describe_drift(getattr(player, "choices", ())),
+                "estimated_loss": describe_loss(getattr(player, "estimated_loss", None)),
+            }
+        )
         if settings.decision is not None and game.records is not None:
             model = dpoco.Model.of(player, game.records, settings.label or "label")
             models.append(replace(model, guarantee=with_search(model.guarantee)))
@@ -198,8 +209,9 @@ def _play(
             snapshot=snapshot, checkpoint=checkpoint, resume=resumed,
             key=None if checkpoint is None else state_key(), skip_played=settings.skip_played,
         )  # fmt: skip
-    if any(drift):
-        report = replace(report, settings={**report.settings, "drift": drift[0]})
+    said = {name: text for name, text in (published or [{}])[0].items() if text}
+    if said:
+        report = replace(report, settings={**report.settings, **said})
     if game.search is not None:
         both = with_search(Guarantee.from_dict(report.guarantee))
         report = replace(report, guarantee=both.to_dict(), guarantee_text=str(both))

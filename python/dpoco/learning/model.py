@@ -32,7 +32,8 @@ class Model(Schema):
     """A decision of a private learner, and all that is needed to apply it to new records.
 
     Everything in it is public: the decision was released under the guarantee that comes with it,
-    and the rest was declared before there were data. It holds no count, mean or loss of records.
+    so was the estimated loss, and the rest was declared before there were data. It holds no exact
+    count, mean or loss of records.
 
     Attributes
     ----------
@@ -52,6 +53,8 @@ class Model(Schema):
         Of all decisions up to the horizon together, this one among them.
     created, version : str
         Date (UTC) and version of the library.
+    estimated_loss : tuple of float or None
+        Mean, deviation and rounds of the learner's `dpoco.oco.EstimatedLoss`, if it publishes one.
 
     Raises
     ------
@@ -66,6 +69,7 @@ class Model(Schema):
     guarantee: Guarantee
     created: str
     version: str
+    estimated_loss: tuple[float, float, float] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -86,6 +90,10 @@ class Model(Schema):
         datetime.date.fromisoformat(self.created)
         if not (isinstance(self.version, str) and self.version):
             raise TypeError("version must be a text")
+        if self.estimated_loss is not None:
+            _, deviation, rounds = self.estimated_loss
+            if not all(map(_is_number, self.estimated_loss)) or deviation < 0.0 or rounds < 1.0:
+                raise ValueError("the estimated loss must be a mean, its deviation and rounds")
 
     @classmethod
     def of(cls, learner: Any, stream: Stream, label: str) -> Model:
@@ -130,11 +138,13 @@ class Model(Schema):
         stated = tuple(
             (None if np.isinf(q) else float(q), float(b)) for q, b in pairs if b is not None
         )
+        loss = getattr(learner, "estimated_loss", None)
         today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
         return cls(
             **declarations(schema), decision=tuple(np.asarray(decision, np.float64).tolist()),
             record_bounds=stated, learner=type(learner).__name__, round=int(played),
             guarantee=guarantee, created=today, version=_core.__version__,
+            estimated_loss=None if loss is None else (loss.mean, loss.deviation, loss.rounds),
         )  # fmt: skip
 
     def after(self, learner: Any) -> Model:
@@ -204,6 +214,8 @@ class Model(Schema):
             "record_bounds": [list(each) for each in self.record_bounds],
             "guarantee": self.guarantee.to_dict(),
         }  # fmt: skip
+        if self.estimated_loss is not None:
+            record["estimated_loss"] = list(self.estimated_loss)
         return {**record, "sha256": _checksum(record)}
 
     @classmethod
@@ -238,12 +250,13 @@ class Model(Schema):
 
     @classmethod
     def _read(cls, record: Mapping[str, Any]) -> Model:
+        loss = record.get("estimated_loss")
         return cls(
             **declarations(Schema.from_dict(record)), decision=tuple(record["decision"]),
             record_bounds=tuple((q, bound) for q, bound in record["record_bounds"]),
             learner=record["learner"], round=record["round"],
             guarantee=Guarantee.from_dict(record["guarantee"]), created=record["created"],
-            version=record["dpoco"],
+            version=record["dpoco"], estimated_loss=None if loss is None else tuple(loss),
         )  # fmt: skip
 
     def save(self, path: str | os.PathLike[str]) -> None:

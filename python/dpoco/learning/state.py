@@ -197,7 +197,8 @@ def synchronise(path: Path) -> None:
 _ALWAYS_THE_SAME = 10**9
 
 # Arguments that older states lack, with what they stood for.
-_ADDED = {"numerics": "float", "participation": None, "half_life": None, "ridge": None}
+_ADDED = {"numerics": "float", "participation": None, "half_life": None, "ridge": None,
+          "running_loss": False}  # fmt: skip
 _DROPPED = ("calibration", "tight")  # an argument that only older states have
 
 

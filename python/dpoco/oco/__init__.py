@@ -18,6 +18,7 @@ from dpoco.accounting.coupled_regularized_leader import CoupledRegularizedLeader
 from dpoco.oco._coupled import ContinuousMultiplicativeWeights, CoupledRegularizedLeader
 from dpoco.oco._lipschitz import LipschitzLearner
 from dpoco.oco._noisy_ftrl import (
+    EstimatedLoss,
     NoisyFTRL,
     NoisyNewton,
     OptionWeight,
@@ -25,5 +26,5 @@ from dpoco.oco._noisy_ftrl import (
 
 __all__ = ["ContinuousMultiplicativeWeights",
            "ContinuousMultiplicativeWeightsParameters", "CoupledRegularizedLeader",
-           "CoupledRegularizedLeaderParameters", "LipschitzLearner",
+           "CoupledRegularizedLeaderParameters", "EstimatedLoss", "LipschitzLearner",
            "NoisyFTRL", "NoisyNewton", "OptionWeight"]  # fmt: skip

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
+import numpy as np
+
 from dpoco import _core, domains, losses
 from dpoco import _literals as literals
 from dpoco._validation import FloatArray, positive_int, whole_if_float
@@ -24,11 +26,32 @@ from dpoco.learning.participation import Participation
 from dpoco.learning.record_learner import RecordLearner
 from dpoco.learning.state import stated_dimension
 from dpoco.mechanisms import sum_entries
-from dpoco.privacy.mechanisms.bounds import SecondMoments
+from dpoco.privacy.mechanisms.bounds import MomentsAndLoss, SecondMoments
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.random import Source
 
-__all__ = ["NoisyFTRL", "NoisyNewton", "OptionWeight"]
+__all__ = ["EstimatedLoss", "NoisyFTRL", "NoisyNewton", "OptionWeight"]
+
+
+@dataclass(frozen=True)
+class EstimatedLoss:
+    """The loss of the decisions played, from releases alone.
+
+    Attributes
+    ----------
+    mean : float
+        Estimated loss a round. Unbiased for every stream; below 0 where noise is larger. A round
+        without data, or with such as is not finite, has the loss 0.
+    deviation : float
+        Standard deviation of the noise in `mean`, which is Gaussian. How much the records
+        themselves vary is not in it.
+    rounds : float
+        Rounds that it is the mean of, the older ones counting less if the learner forgets.
+    """
+
+    mean: float
+    deviation: float
+    rounds: float
 
 
 @dataclass(frozen=True)
@@ -107,6 +130,8 @@ class NoisyFTRL(RecordLearner):
     ridge : float or "auto", optional
         Ridge of quadratic statistics in spectral edges of the noise, 1 by default. "auto", the
         default with half_life="auto": 1/4, 1/2, 1 and 2 are chosen among.
+    running_loss : bool, default False
+        Whether `estimated_loss` is published, for quadratic statistics. Noise grows by 3 %.
     relation : {"replace", "zero_out"}
         Neighbouring streams differ in the data of one round, which are replaced or emptied.
     numerics : {"auto", "float", "lattice"}
@@ -176,6 +201,7 @@ class NoisyFTRL(RecordLearner):
         batch: int | None = None,
         half_life: float | Literal["auto"] | None = None,
         ridge: float | Literal["auto"] | None = None,
+        running_loss: bool = False,
         relation: literals.Relation = "replace",
         numerics: literals.Numerics = DEFAULT_NUMERICS,
         participation: Participation | None = None,
@@ -186,16 +212,17 @@ class NoisyFTRL(RecordLearner):
         given = {
             "domain": domain, "loss": loss, "horizon": horizon, "budget": budget, "plan": plan,
             "statistics": statistics, "sum_method": sum_method, "step_size": step_size,
-            "batch": batch, "half_life": half_life, "ridge": ridge, "relation": relation,
-            "numerics": numerics, "participation": participation, "on_violation": on_violation,
-            "source": source,
+            "batch": batch, "half_life": half_life, "ridge": ridge, "running_loss": running_loss,
+            "relation": relation, "numerics": numerics, "participation": participation,
+            "on_violation": on_violation, "source": source,
         }  # fmt: skip
 
         def calibrate(allowed: Budget | None) -> LeaderPlan:
             return accountant.calibrate(
                 domain, loss, horizon=horizon, budget=allowed, statistics=statistics,
                 sum_method=sum_method, step_size=step_size, batch=batch, half_life=half_life,
-                ridge=ridge, relation=relation, numerics=numerics, participation=participation,
+                ridge=ridge, running_loss=running_loss, relation=relation, numerics=numerics,
+                participation=participation,
             )  # fmt: skip
 
         self._build(given, calibrate)
@@ -213,6 +240,7 @@ class NoisyFTRL(RecordLearner):
             "batch": total.batch,
             "half_life": tuning.half_life,
             "ridge": tuning.ridge,
+            "running_loss": isinstance(total.summand, MomentsAndLoss),
         }
         return {**fixed, "numerics": numerics_of(total)} if total.scale > 0.0 else fixed
 
@@ -224,10 +252,9 @@ class NoisyFTRL(RecordLearner):
         )  # fmt: skip
 
     def _saved_arguments(self) -> dict[str, Any]:
-        """Leave out options that states did not have before there was a half-life."""
-        saved = super()._saved_arguments()
-        later = ("half_life", "ridge")
-        return {k: v for k, v in saved.items() if v is not None or k not in later}
+        """Leave out options at their defaults that older states do not have."""
+        saved, later = super()._saved_arguments(), ("half_life", "ridge", "running_loss")
+        return {k: v for k, v in saved.items() if k not in later or v not in (None, False)}
 
     def _noise_note(self) -> str | None:
         if accountant.read_statistics(self.plan) == "gradient":
@@ -270,19 +297,47 @@ class NoisyFTRL(RecordLearner):
             OptionWeight(*pair, *row) for pair, row in zip(pairs, found.tolist(), strict=True)
         )
 
+    @property
+    def estimated_loss(self) -> EstimatedLoss | None:
+        """The loss a round of the decisions played, with its noise, to be published.
+
+        None without ``running_loss=True``, and before the first release. Of a learner that forgets,
+        a round counts half after its half-life, or with "auto" after a tenth of the horizon.
+        """
+        if not isinstance(self._mechanism.summand, MomentsAndLoss):
+            return None
+        memory, deviations = self._loss_law
+        rounds, push = self._released_rounds(memory)
+        if push == 0:
+            return None
+        deviation = float(deviations[min(push, len(deviations)) - 1])
+        return EstimatedLoss(self._engine.released_loss() / rounds, deviation / rounds, rounds)
+
+    @cached_property
+    def _loss_law(self) -> tuple[FloatArray, FloatArray]:
+        """What past losses count behind every push, and the deviations of their sum."""
+        return (
+            accountant.loss_memory(self._domain, self._loss, self.plan),
+            accountant.loss_deviations(self._domain, self._loss, self.plan),
+        )
+
     def _compared_rounds(self) -> float:
         """Return how many rounds comparisons are of, the older ones counting less."""
-        rounds, ended = 0.0, 0.0
-        for memory, length in zip(self._forgetting.memory, self._batch_lengths(), strict=True):
+        return self._released_rounds(np.array(self._forgetting.memory))[0]
+
+    def _released_rounds(self, memory: FloatArray) -> tuple[float, int]:
+        """Return how many rounds have been released, damped by `memory`, and in how many pushes."""
+        total = self._mechanism
+        lengths = batch_lengths(total.batch, total.growth, total.pushes)
+        rounds, ended, push = 0.0, 0.0, 0
+        while push < total.pushes:
+            length = lengths[min(push, len(lengths) - 1)]
+            kept = memory[min(push, len(memory) - 1)]
             ended += length
             if ended > self.round:
                 break
-            rounds = memory * rounds + length
-        return rounds
-
-    def _batch_lengths(self) -> FloatArray:
-        total = self._mechanism
-        return batch_lengths(total.batch, total.growth, total.pushes)
+            rounds, push = kept * rounds + length, push + 1
+        return float(rounds), push
 
     def _entries(self) -> dict[str, float]:
         return super()._entries() | sum_entries(self._mechanism)
@@ -293,6 +348,8 @@ class NoisyFTRL(RecordLearner):
         tuning: _core.LeaderTuning = {"rounds": own.horizon}
         if isinstance(self._mechanism.summand, SecondMoments):
             tuning["domain_radius"] = domain.radius_from_center()
+            if isinstance(self._mechanism.summand, MomentsAndLoss):
+                tuning["loss_kept"] = self._loss_law[0].tolist()
             if own.forgets:
                 tuning["forgetting"] = self._forgetting
             else:
@@ -305,8 +362,9 @@ class NoisyFTRL(RecordLearner):
     @classmethod
     def _header_dimension(cls, header: dict[str, Any]) -> int:
         dimension = stated_dimension(header["arguments"]["domain"])
-        quadratic = header["plan"]["mechanism"]["summand"]["kind"] == "second_moments"
-        return dimension + dimension * (dimension + 1) // 2 if quadratic else dimension
+        kind = header["plan"]["mechanism"]["summand"]["kind"]
+        moments = kind in ("second_moments", "moments_and_loss")
+        return dimension + dimension * (dimension + 1) // 2 if moments else dimension
 
     @classmethod
     def _candidates(cls, problem: RecordProblem) -> Iterator[Candidate]:

@@ -24,7 +24,6 @@ struct ForgettingView {
 };
 
 struct ForgettingSettings {
-  double vector_scale = 1.0;  // factor on y x in the increments
   std::vector<ForgettingView> views;
   std::vector<double> ridges;  // in spectral edges of a view's noise, sqrt(2d) deviations
   // Of the choice. The covariance of the noise of two increments that are j >= 1 pushes apart is
@@ -43,9 +42,10 @@ struct ForgettingSettings {
 // increments: docs/privacy/forgetting.md.
 class ForgettingLeader {
  public:
-  // radius: of the domain about its centre. Throws std::invalid_argument.
+  // radius: of the domain about its centre. vector_scale: factor on y x in the increments. Throws
+  // std::invalid_argument.
   ForgettingLeader(std::shared_ptr<const domains::Domain> domain, double radius,
-                   ForgettingSettings settings);
+                   double vector_scale, ForgettingSettings settings);
 
   // Takes the next noisy increment (packed matrix, then vector, as QuadraticLeader reads them) and
   // writes the decision. O(views d^3 + candidates d^2 (1 + rates)); for a domain that is no
@@ -71,6 +71,7 @@ class ForgettingLeader {
   void weigh();
 
   std::shared_ptr<const domains::Domain> domain_;
+  double vector_scale_;
   ForgettingSettings settings_;
   std::size_t d_;
   std::size_t entries_;  // of an increment

@@ -20,6 +20,14 @@ namespace dpoco::oco {
 // (x x', y x), from which the whole loss follows.
 enum class Statistics { gradient, quadratic };
 
+// A published running loss: `weight` times a round's loss at its decision, clipped to [0, largest],
+// is the last entry of what the round adds to the sum. A weight of 0 is none.
+struct RunningLoss {
+  double weight = 0.0;
+  double largest = 0.0;
+  std::vector<double> kept = {1.0};  // what past losses count behind every push; the last: later
+};
+
 struct NoisyFtrlSettings {
   std::uint64_t horizon = 0;  // rounds
   Batches batches;            // rounds per decision
@@ -32,8 +40,9 @@ struct NoisyFtrlSettings {
   double domain_radius = 1.0;       // largest distance from the centre
   std::vector<double> ridges = {};  // added to the matrix behind every push
   double shrinkage = 0.0;           // variance of a coordinate of the released sum of y x / ridge^2
-  // Damped sums of the increments in place of all that is above, but for the scale and the radius.
+  // Damped sums of the increments in place of ridges and shrinkage.
   std::shared_ptr<const ForgettingSettings> forgetting = nullptr;
+  RunningLoss running_loss = {};
 };
 
 // Follow the regularised leader on privately summed gradients: with batches of one round, the
@@ -44,7 +53,7 @@ struct NoisyFtrlSettings {
 class NoisyFtrl final : public RecordLearner {
  public:
   // The sum's horizon is that of batches that end, or end before the last round; its dimension
-  // sum_dimension(d, statistics).
+  // sum_dimension(d, statistics), and one more with a running loss.
   NoisyFtrl(std::shared_ptr<const domains::Domain> domain, losses::GlmLoss loss,
             losses::RecordClipper clipper, NoisyFtrlSettings settings,
             mechanisms::ContinualSum sum);
@@ -60,6 +69,8 @@ class NoisyFtrl final : public RecordLearner {
   const ForgettingLeader* forgetting() const noexcept {
     return forgetting_ ? &*forgetting_ : nullptr;
   }
+  // Noisy sum of the losses of all rounds released, the past damped; 0 where there is none.
+  double released_loss() const noexcept { return released_loss_; }
   const random::Source& source() const noexcept override { return sum_.source(); }
   using RecordLearner::source;
 
@@ -86,6 +97,9 @@ class NoisyFtrl final : public RecordLearner {
                   double* rest) const;
   void clip(double* row) const;  // in place
   void refuse_gradients() const;
+  std::size_t entries() const noexcept;  // of what a round adds
+  bool publishes_loss() const noexcept { return settings_.running_loss.weight > 0.0; }
+  void publish_loss(double released);
   bool lead(const double* released);  // whether the decision changed
 
   std::shared_ptr<const domains::Domain> domain_;
@@ -103,6 +117,8 @@ class NoisyFtrl final : public RecordLearner {
   std::optional<ForgettingLeader> forgetting_;
   std::vector<double> before_;     // the sum released before, of which increments are differences
   std::vector<double> increment_;  // with noise
+  double released_loss_ = 0.0;
+  double loss_before_ = 0.0;  // the entry of the sum released before
 };
 
 }  // namespace dpoco::oco

@@ -1,7 +1,8 @@
 """What one round may add to a sum: bounds that engines enforce, and how far apart rounds can be.
 
 Proofs: vectors ``docs/privacy/continual_sum.md``, ``docs/privacy/generalized_gaussian.md``; second
-moments ``docs/privacy/noisy_ftrl.md``, ``docs/privacy/linucb.md``; gradients with curvature
+moments ``docs/privacy/noisy_ftrl.md``, ``docs/privacy/linucb.md``, with losses
+``docs/privacy/forgetting.md``; gradients with curvature
 ``docs/privacy/noisy_newton.md``; losses of experts
 ``docs/privacy/prefix_hedge.md``; losses on nets ``docs/privacy/lipschitz.md``; records of an
 interval ``docs/privacy/statistics.md``; gradients of many examples
@@ -19,7 +20,8 @@ from dpoco.privacy.records import Description, limits
 
 # fmt: off
 __all__ = ["ROUNDING", "CentredLosses", "ClippedVector", "ClippedVectors", "GlmGradient",
-           "GradientAndCurvature", "IntervalTotals", "NetDifferences", "SecondMoments", "Summand"]
+           "GradientAndCurvature", "IntervalTotals", "MomentsAndLoss", "NetDifferences",
+           "SecondMoments", "Summand"]
 # fmt: on
 
 # Where means or transforms are taken in double precision: more than what that adds to a distance.
@@ -228,6 +230,33 @@ class SecondMoments(FeatureSummand):
             return length**2 * math.sqrt(1.0 + u) * self.rounding
         factor = math.sqrt(2.0) * (1.0 + 0.5 * u) if u <= 2.0 else 2.0 * math.sqrt(u)
         return length**2 * factor * self.rounding
+
+
+@dataclass(frozen=True)
+class MomentsAndLoss(SecondMoments):
+    """Second moments, and `loss_weight` times the round's loss at its decision, clipped to a range.
+
+    Attributes
+    ----------
+    largest_loss : float
+        The range is [0, largest_loss]; an empty round has the loss 0.
+    loss_weight : float
+        Factor on the loss.
+    """
+
+    kind = "moments_and_loss"
+    largest_loss: float = limits(default=1.0)
+    loss_weight: float = limits(default=1.0)
+
+    @property
+    def size(self) -> int:
+        """Upper triangles and vectors of all arms, and the loss."""
+        return super().size + 1
+
+    def movement(self, near: Neighbours, order: float = 2.0) -> float:
+        """Return the largest distance: that of the moments, with the whole range of losses."""
+        loss = self.loss_weight * self.largest_loss
+        return math.hypot(super().movement(near, order), loss) * ROUNDING
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ from dpoco.privacy.mechanisms.bounds import (
     GlmGradient,
     GradientAndCurvature,
     IntervalTotals,
+    MomentsAndLoss,
     NetDifferences,
     SecondMoments,
 )
@@ -48,7 +49,8 @@ __all__ = ["EXACT_TAIL", "TAIL", "AnyFactorisation", "AnySummand", "GaussianSum"
 
 AnyFactorisation = Buffered | Normalised | Tree | SquareRoot | Banded
 AnySummand = (ClippedVector | ClippedVectors | GlmGradient | GradientAndCurvature | SecondMoments
-              | ResidualStatistics | CentredLosses | IntervalTotals | NetDifferences)  # fmt: skip
+              | MomentsAndLoss | ResidualStatistics | CentredLosses | IntervalTotals
+              | NetDifferences)  # fmt: skip
 
 # Total variation of one variate in doubles, and of one draw or buffer of exact integers, of which
 # the true figure is below 2^-280.
