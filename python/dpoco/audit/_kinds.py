@@ -16,6 +16,7 @@ from dpoco.audit._fits import FitReleases, Fits
 from dpoco.audit._held import Held, describes, find_mechanisms
 from dpoco.audit._intervals import Intervals
 from dpoco.audit._playing import find_plays
+from dpoco.audit._ranges import DrawnRanges, Searches
 from dpoco.audit._selections import (
     DrawnSelections,
     Epochs,
@@ -37,6 +38,7 @@ from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Parts
 from dpoco.privacy.mechanisms.batch_release import BatchRelease
 from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
+from dpoco.privacy.mechanisms.range_search import RangeSearch
 from dpoco.privacy.mechanisms.selections import Selections, ThresholdTests
 from dpoco.privacy.mechanisms.tracker_draws import TrackerDraws
 
@@ -58,6 +60,7 @@ _AUDITORS: dict[tuple[type[Mechanism], str], Auditors] = {
     (CoupledDraws, "records"): (Coupled, Transcripts),
     (TrackerDraws, "experts"): (Tracker, TrackedPaths),
     (BatchRelease, "experts"): (Batches, ReleasedBatches),
+    (RangeSearch, "ranges"): (Searches, DrawnRanges),
 }
 
 

@@ -130,6 +130,8 @@ class Playing:
             return {"excesses": ()}
         if self.plays == "intervals":
             return {"records": interval_shape(learner)}
+        if self.plays == "ranges":
+            return {"records": (learner.plan.mechanism.counts.summand.size,)}
         d = learner.domain.dimension
         if isinstance(learner.loss, CustomLoss):
             raise TypeError("a custom loss has no records to replace")
@@ -152,7 +154,7 @@ class Playing:
 
     def decide(self, learner: Any, record: tuple[Any, ...]) -> Any:
         """Return the decision of a round with that record; None of what answers to records."""
-        if self.plays in VERBS or self.plays == "intervals":
+        if self.plays in VERBS or self.plays in ("intervals", "ranges"):
             return None
         if self.plays == "arms":
             return int(learner.decide(record[0]))
