@@ -26,7 +26,7 @@ from dpoco.privacy.mechanisms.range_search import RangeSearch, gaussian_range
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.random import Source
 from dpoco.ranges import FoundRanges, RangeFinder
-from dpoco.ranges._bins import (
+from dpoco.ranges.bins import (
     ABSENT,
     EDGES,
     LARGEST,

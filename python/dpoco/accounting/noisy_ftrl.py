@@ -328,11 +328,10 @@ def loss_deviations(domain: Domain, loss: Any, plan: LeaderPlan) -> FloatArray:
     assert isinstance(total.summand, MomentsAndLoss)
     if plan.tuning.forgets:
         assert isinstance(total.factorisation, Buffered)
-        rows = view_noise(total.factorisation, memory)[0]
-    else:
-        pushes = np.arange(1, total.pushes + 1)
-        rows = continual_sum.row_norm(total.factorisation, pushes, total.pushes)
-    return np.asarray(total.scale / total.summand.loss_weight * rows)
+        noise = total.scale * view_noise(total.factorisation, memory)[0]
+    else:  # ridges are spectral edges of that noise
+        noise = read_ridge(domain, loss, plan).ridges / math.sqrt(2.0 * domain.dimension)
+    return np.asarray(noise / total.summand.loss_weight)
 
 
 def read_statistics(plan: LeaderPlan) -> str:

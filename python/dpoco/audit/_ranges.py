@@ -16,7 +16,7 @@ from dpoco.audit._family import Change, Family, Play, Scorer, Scores
 from dpoco.privacy.mechanisms.factorisations import Buffered, SquareRoot
 from dpoco.privacy.mechanisms.range_search import RangeSearch
 from dpoco.random import Source
-from dpoco.ranges._bins import ABSENT, EDGES, group_candidates, places
+from dpoco.ranges.bins import ABSENT, EDGES, group_candidates, places
 
 
 class Searches(Family):

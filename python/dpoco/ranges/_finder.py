@@ -31,7 +31,8 @@ from dpoco.learning.state import Stateful
 from dpoco.privacy.mechanisms.range_search import RangeSearch
 from dpoco.privacy.mechanisms.selections import PromisedScores, Selections
 from dpoco.random import Source
-from dpoco.ranges._bins import (
+from dpoco.ranges._found import FoundRanges
+from dpoco.ranges.bins import (
     ABSENT,
     EDGES,
     Thresholds,
@@ -40,7 +41,6 @@ from dpoco.ranges._bins import (
     group_candidates,
     places,
 )
-from dpoco.ranges._found import FoundRanges
 
 __all__ = ["RangeFinder"]
 

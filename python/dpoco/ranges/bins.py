@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dpoco._validation import FloatArray
 
 __all__ = [
+    "ABSENT",
     "EDGES",
     "LARGEST",
     "Runs",
