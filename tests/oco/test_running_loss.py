@@ -132,6 +132,17 @@ def test_noise_grows_by_three_percent_and_the_guarantee_says_what_is_published(o
     own.guarantee.verify()
 
 
+@pytest.mark.parametrize("options", OPTIONS)
+def test_without_noise_it_is_exact(options):
+    world = DriftingRegression("turning", 500, 3, seed=5)
+    learner = make(horizon=500, budget=None, running_loss=True, batch=10, **options)
+    losses = learner.run(0.9 * world.features, world.labels).losses
+    found = learner.estimated_loss
+    assert found.deviation == 0.0
+    if not options:
+        assert found.mean == pytest.approx(losses[: int(found.rounds)].mean(), rel=1e-9)
+
+
 def test_a_saved_learner_goes_on_with_its_loss(tmp_path):
     world = DriftingRegression("turning", 1000, 3, seed=5)
     whole, half = (make(horizon=1000, half_life=200.0, running_loss=True) for _ in range(2))

@@ -326,6 +326,8 @@ def loss_deviations(domain: Domain, loss: Any, plan: LeaderPlan) -> FloatArray:
     """Return standard deviations of the noise in the sum of losses, behind every push."""
     total, memory = plan.mechanism, loss_memory(domain, loss, plan)
     assert isinstance(total.summand, MomentsAndLoss)
+    if total.scale == 0.0:
+        return np.zeros(1)
     if plan.tuning.forgets:
         assert isinstance(total.factorisation, Buffered)
         noise = total.scale * view_noise(total.factorisation, memory)[0]
