@@ -3,7 +3,7 @@
     python bench/large.py [--rows 1e5 1e6 1e7] [--write]
 
 writes a CSV and a Parquet file of each length (four features and a label; 0.5 GB for 1e7
-rows, in a temporary folder), reads each in parts of 65,536 rows in a process of its own, and lets
+rows, in a temporary folder), reads each in parts of 65,536 rows in its own process, and lets
 `NoisyFTRL` learn from them. ``--write`` writes the table into docs/guide/large_streams.md.
 """
 

@@ -3,7 +3,7 @@
 Usage: python bench/many_streams.py [--streams 1000000] [--journals 8] [--folder FOLDER]
 
 Makes the streams in pools with a journal each, then starts over: opens the journal of one key and
-decides, opens all of them and plays records of random keys. Every step is a process of its own, so
+decides, opens all of them and plays records of random keys. Every step is its own process, so
 that its time begins with Python's start. Exits with 1 if a target is missed. Ten minutes and a
 gigabyte of disk.
 """

@@ -1,4 +1,4 @@
-"""What enforcing a participation costs: time a round beside the same run without, and memory.
+"""What enforcing a participation costs: time a round next to the same run without, and memory.
 
 Usage: python bench/people.py [--people N] [--rounds T] [--repeats R]
 """

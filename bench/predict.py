@@ -131,7 +131,7 @@ def measured(worlds):
             budget = budget_of(epsilon, rounds)
             for candidate in _choice.candidates(problem, rounds, budget, **more):
                 if more.get("gap") and not candidate.law.endswith("/gap"):
-                    continue  # played where nobody knows the gap
+                    continue  # played where no one knows the gap
                 try:
                     learner = candidate.make(
                         horizon=rounds,

@@ -32,7 +32,7 @@ FloatArray = NDArray[np.float64]
 
 ROUNDS = 100_000
 EPSILONS = (0.1, 1.0, 8.0, None)  # None is no privacy
-TOOL = "tool"  # the key of the non-private tool beside the epsilons
+TOOL = "tool"  # the key of the non-private tool next to the epsilons
 
 
 class Family(NamedTuple):

@@ -74,7 +74,7 @@ GIBBS = "Gibbs laws of logistic losses (per second of CPU time)"
 
 
 def logistic_law(d: int, count: int) -> tuple[samplers.GibbsLaw, FloatArray, FloatArray]:
-    """A law whose mass is off the walls, so that a plain chain is right, too."""
+    """A law whose mass is off the walls, so that a plain chain is right as well."""
     generator = np.random.default_rng(0)
     rows = generator.normal(size=(count, d))
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)

@@ -1,4 +1,4 @@
-"""Contextual bandits: LinUCB in NumPy, without and with tree noise, beside `dpoco.bandits`."""
+"""Contextual bandits: LinUCB in NumPy, without and with tree noise, next to `dpoco.bandits`."""
 
 from __future__ import annotations
 

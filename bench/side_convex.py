@@ -1,4 +1,4 @@
-"""Convex losses: river and NumPy loops beside the learners of `oco` and `frank_wolfe`."""
+"""Convex losses: river and NumPy loops next to the learners of `oco` and `frank_wolfe`."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Problem:
             if method == "tree":
                 scale = continual_sum.noise_sigma("tree", t, moved, mu)
                 typical = scale * continual_sum.root_mean_square_row("tree", t)
-            elif method == "fresh":  # every prefix is a release of its own, and all are composed
+            elif method == "fresh":  # every prefix is its own release, and all are composed
                 scale = typical = moved * math.sqrt(t - 1.0) / mu
             else:  # one gradient depends on a record: nothing to compose
                 scale = typical = moved / mu

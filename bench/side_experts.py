@@ -1,4 +1,4 @@
-"""Expert advice: Hedge and its simple private forms beside the learners of `experts`."""
+"""Expert advice: Hedge and its simple private forms next to the learners of `experts`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Regret of `WindowSelector` in worlds whose law shifts, against figures of another program.
 
-Each row: eight worlds, each with a seed of its own, and windows chosen without and with the gap. A
+Each row: eight worlds, each with its own seed, and windows chosen without and with the gap. A
 row passes if the mean regret to the best sequence of experts with as many switches as the world is
 at most 1.10 times the figure, plus three standard errors (both, in squares). The last rows show
 where it fails: blocks as long as a window.

@@ -61,7 +61,7 @@ def naive_bayes(x: np.ndarray, y: np.ndarray, trained: int) -> np.ndarray:
 
 
 def published(table: np.ndarray, labels: np.ndarray, seed: int, **build: float) -> list[float]:
-    """Losses of the published learner: every round has a context of its own."""
+    """Losses of the published learner: every round has its own context."""
     learner = PublishedDistributionLearner(Hypotheses(table), public_seed=seed, **build)
     source, losses = dpoco.random.Source.seeded(seed), []
     for x, label in enumerate(labels):

@@ -3,7 +3,7 @@
 Usage: python examples/traffic_forecast.py [--weeks W] [--output FILE] [--quick]
 
 Simulated drivers report the speed of their trips. Once an hour the city publishes a linear model of
-speed in the time of the day and of the week; its forecast for the next hour is public, too. The
+speed in the time of the day and of the week; its forecast for the next hour is public as well. The
 person is protected, not the trip: of each driver at most 20 trips are used, at least 500 trips
 apart. Releases are in a journal: in the middle of the first run the program dies after an hour was
 stored and before it was published, and the hour is sent again. Needs ``pip install "dpoco[plot]"``.

@@ -92,7 +92,7 @@ def install(target: str, version: str, work: Path, *packages: object) -> None:
 
 
 def make(target: str, version: str, work: Path, *packages: object) -> tuple[Path, str]:
-    """Return an interpreter with the packages in an environment of its own, and where it runs."""
+    """Return an interpreter with the packages in its own environment, and where it runs."""
     processor, work = target.removesuffix("-gnu"), work.resolve()
     work.mkdir(parents=True, exist_ok=True)
     debian = Debian(KNOWN[target, version], processor, work)

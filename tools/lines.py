@@ -48,7 +48,7 @@ class Module:
 
     @property
     def room(self) -> str:
-        """Folder below the package, or a public module beside the rooms; "" in the hall."""
+        """Folder below the package, or a public module next to the rooms; "" in the hall."""
         parts = self.name.split(".")
         return "" if len(parts) == 1 or (parts[1].startswith("_") and len(parts) == 2) else parts[1]
 

@@ -1,4 +1,4 @@
-"""Install the package into an environment of its own, and run its tests there.
+"""Install the package into its own environment, and run its tests there.
 
 Usage: python tools/test_installed.py [--lowest] [--wheels dist] [--extras test] [-- PYTEST...]
 

@@ -1,4 +1,4 @@
-"""Our sums, accounting and speed beside other packages, at equal guarantee.
+"""Our sums, accounting and speed next to other packages, at equal guarantee.
 
     python bench/field/regenerate.py --environments FOLDER
 

@@ -104,7 +104,7 @@ def figure_command(
 ) -> None:
     """Han et al., Figure 5.1: regret of private bandits, at (1, 1/T)-joint privacy.
 
-    HighDimensionalBandit and LinUCB at the stated budget beside uniformly random play, and the
+    HighDimensionalBandit and LinUCB at the stated budget next to uniformly random play, and the
     published selection, whose noise can be multiplied by 1000 with no effect: it is not private.
 
     For example:
@@ -136,7 +136,7 @@ def scalings_command(
     quick: Annotated[bool, shell.option("A small part, in a few seconds.", "--quick")] = False,
     as_json: shell.JsonFlag = False,
 ) -> None:
-    """Han et al., Figure 5.2: learning rates, and mirror descent beside them, at (1, 1/T).
+    """Han et al., Figure 5.2: learning rates, and mirror descent next to them, at (1, 1/T).
 
     For example:
 
@@ -182,7 +182,7 @@ def _show_training(result: Training, as_json: bool, figure: Path | None, *, seco
 
 @app.command("comparisons")
 def comparisons_command() -> None:
-    """Tables of rates in the papers, as numbers beside proved bounds.
+    """Tables of rates in the papers, as numbers next to proved bounds.
 
     For example:
 

@@ -11,7 +11,7 @@ Squared losses over l_p balls of radius r with features of dual norm at most 1 a
   steps is that of a Gaussian mechanism with mu = sqrt(K (e^(1/z^2) - 1)) / n (central limit theorem
   of Dong, Roth and Su). This is a limit and no certificate.
 
-These programs are for comparison: their noise comes from a seeded generator and protects nobody.
+These programs are for comparison: their noise comes from a seeded generator and protects no one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Record = Callable[[FloatArray], None]  # takes what would be the answer, if the 
 
 
 def _unrecorded(_: FloatArray) -> None:
-    """Take an answer that nobody asked for."""
+    """Take an answer that no one asked for."""
 
 
 def lipschitz_l2(ball: LpBall, label_bound: float) -> tuple[float, float]:

@@ -250,7 +250,7 @@ def _deviation(values: FloatArray) -> float:
 
 @dataclass(frozen=True, slots=True)
 class BaselineRow:
-    """A batch method in one cell, at a budget of (1, 1/T), beside the printed result.
+    """A batch method in one cell, at a budget of (1, 1/T), next to the printed result.
 
     Attributes
     ----------

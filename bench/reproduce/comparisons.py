@@ -1,7 +1,7 @@
-"""The papers' tables of rates, as numbers: at stated sizes, with constants, beside our bounds.
+"""The papers' tables of rates, as numbers: at stated sizes, with constants, next to our bounds.
 
 What a paper compares are orders of growth without constants and logarithms. Here every rate stands
-with the constant 1, which is a bound for no learner, beside the bounds that are proved: of the
+with the constant 1, which is a bound for no learner, next to the bounds that are proved: of the
 paper's own parameters as printed and corrected, and of this library's defaults. Everything is
 computed: nothing of a result is typed in.
 """

@@ -332,7 +332,7 @@ def not_private_regrets(
         Whether the direction of a step is the unperturbed gradient's. False perturbs it along
         with the size: still not the published claim, but then noise is noise.
     generator : Generator
-        NumPy's: these draws protect nobody.
+        NumPy's: these draws protect no one.
 
     Returns
     -------

@@ -37,7 +37,7 @@ _PLAYERS = (
 
 
 def plot_table_5_1(table: Table51, *, ax: Any = None) -> Figure:
-    """Draw the suboptimality of every cell over the horizon, beside the printed numbers.
+    """Draw the suboptimality of every cell over the horizon, next to the printed numbers.
 
     Parameters
     ----------

@@ -104,7 +104,7 @@ def not_private_decisions(
     step_scale : float
         s in the steps s / (k + s).
     generator : Generator
-        NumPy's: these draws protect nobody.
+        NumPy's: these draws protect no one.
 
     Returns
     -------

@@ -4,7 +4,7 @@ Claim: without the key, what is stored shows its length and when it was written;
 `EncryptionKey.open` returns was sealed under one of its keys for the same context, unchanged.
 
 Layout: signature (7 bytes), format version (1), salt (32), mark of the key (16), ciphertext, tag
-(16). AES-256-GCM under a key of its own for each piece, which HKDF-SHA256 derives from the given
+(16). AES-256-GCM under its own key for each piece, which HKDF-SHA256 derives from the given
 key and the random salt, so that no nonce is ever used twice. What precedes the ciphertext and the
 context are authenticated with it. Source: NIST SP 800-38D, RFC 5869. Page: ``docs/encryption.md``.
 """
@@ -205,7 +205,7 @@ def is_encrypted(data: bytes) -> bool:
 def opened(data: bytes, context: bytes, key: EncryptionKey | None, what: str, how: str) -> bytes:
     """Return what is stored, encrypted exactly if a key is given; `StateError` otherwise.
 
-    A plain file where a key is given may have been put there by somebody without the key. `what` it
+    A plain file where a key is given may have been put there by someone without the key. `what` it
     is, and `how` it would be encrypted, are words of the message.
     """
     if key is None:

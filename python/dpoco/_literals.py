@@ -1,6 +1,6 @@
 """Words that arguments may be, for type checkers and editors.
 
-What constructors accept stands beside the formulas that the words choose between. Both are
+What constructors accept stands next to the formulas that the words choose between. Both are
 compared in ``tests/state/test_learners.py``.
 """
 

@@ -45,7 +45,7 @@ class JournalFenced(DpocoError):
 
 
 class LargeDeltaWarning(UserWarning):
-    """The delta of a budget allows a mechanism to reveal somebody's data completely."""
+    """The delta of a budget allows a mechanism to reveal someone's data completely."""
 
 
 class RepeatedFitsWarning(UserWarning):

@@ -82,7 +82,7 @@ class Source:
     Notes
     -----
     ChaCha20 (original layout: 64-bit counter, 64-bit nonce); nonce = 16 * stream + kind. Further
-    digits of a variate have a nonce and a place of their own and move no position. After a fork,
+    digits of a variate have a nonce and their own place and move no position. After a fork,
     the child's copy of an entropy source takes a new key at its next use, since parent and child
     must not share noise; a seeded source goes on.
 

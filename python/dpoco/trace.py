@@ -103,7 +103,7 @@ def beyond_flags(beyond: NDArray[np.bool_] | None) -> Flags:
 def counted_rounds(*data: Any, experts: bool = False) -> NDArray[np.bool_]:
     """Return the rounds whose data are all finite, shape (T,): those that averages are over.
 
-    A round with missing data is an empty one, which costs nobody anything. Of contexts and rewards
+    A round with missing data is an empty one, which costs no one anything. Of contexts and rewards
     only the rewards are asked: an arm is played without a context, too. Functions count. Of losses
     of experts one must be there: the others count as the smallest.
     """
@@ -175,7 +175,7 @@ class Trace(ReadRecords):
     def counted(self) -> int:
         """Number of rounds that count: all but those with an empty record. **Not private**.
 
-        A record beyond an enforced participation counts: a decision is judged on it, too.
+        A record beyond an enforced participation counts: a decision is judged on it as well.
 
         Raises
         ------

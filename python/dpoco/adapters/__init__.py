@@ -14,7 +14,7 @@ __all__ = ["gradients", "river", "sklearn", "torch"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import the adapters on first use: most need a library of their own."""
+    """Import the adapters on first use: most need their own library."""
     if name in __all__:
         return importlib.import_module(f"dpoco.adapters.{name}")
     raise AttributeError(f"module 'dpoco.adapters' has no attribute {name!r}")

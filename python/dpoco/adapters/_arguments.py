@@ -42,7 +42,7 @@ def read_budget(arguments: Mapping[str, Any]) -> Budget | None:
 
 
 def callers(kind: type) -> Iterator[Any]:
-    """Yield the objects of a type whose methods are running: pipelines tell nobody of their steps.
+    """Yield the objects of a type whose methods are running: pipelines tell no one of their steps.
 
     They are not seen from other processes, nor if they have returned before.
     """

@@ -1,4 +1,4 @@
-"""Searches and cross-validations of scikit-learn: every fit of a clone spends a budget of its own.
+"""Searches and cross-validations of scikit-learn: every fit of a clone spends its own budget.
 
 They fit in other processes, but they clone in the caller's, so a clone looks for the calls that are
 running, and warns before anything is spent.

@@ -270,7 +270,7 @@ class _LinearEstimator:
         Parameters
         ----------
         learner : learner, or sequence of learners
-            A learner of this estimator's kind and bounds; nobody else may use it from now on. Of
+            A learner of this estimator's kind and bounds; no one else may use it from now on. Of
             more than two classes one for each, in the order of `classes`.
 
         Raises
@@ -365,7 +365,7 @@ class PrivateClassifier(_LinearEstimator, base.MiniBatchClassifier):
         The learner. "auto" takes the one with the least expected regret (`dpoco.choose`).
         "polyhedral_frank_wolfe" is for many bounded features.
     classes : sequence of labels, default (False, True)
-        Two labels or more, which are public. Of more than two each has a learner of its own, which
+        Two labels or more, which are public. Of more than two each has its own learner, which
         tells it from all others, and they share the budget. A record with another label silently
         counts as an empty one. A label of another type is an error: texts for numbers, and bools
         for numbers other than 0 and 1.
@@ -604,7 +604,7 @@ class _Policy:
             )
 
     def bind(self, learner: Any) -> None:
-        """Continue with a learner that `dpoco.load` has restored; nobody else may continue it.
+        """Continue with a learner that `dpoco.load` has restored; no one else may continue it.
 
         Raises
         ------
@@ -902,7 +902,7 @@ class PrivateContextualBandit(_BanditPolicy, bandit.base.ContextualPolicy):
         "high_dimensional". Public: never take it from the data.
     reward_bound : float
         Required. Rewards are clipped to [-reward_bound, reward_bound]; 1 for a logistic link, which
-        clips them to [0, 1]. Public, too.
+        clips them to [0, 1]. Public as well.
     learner : {"linucb", "high_dimensional"}
         `dpoco.bandits.LinUCB`, or `dpoco.bandits.HighDimensionalBandit` on an l1 ball.
     radius : float, default 1.0

@@ -453,7 +453,7 @@ class _LinearEstimator(BaseEstimator):
         Parameters
         ----------
         learner : learner
-            A learner of this estimator's kind and bounds; nobody else may use it from now on. A
+            A learner of this estimator's kind and bounds; no one else may use it from now on. A
             classifier needs `classes`.
 
         Raises
@@ -521,7 +521,7 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
         Of one `fit`, or of all `partial_fit` together; None switches privacy off. In place of
         `epsilon` and `delta`.
     classes : sequence of labels, "data" or None
-        Two labels or more, which are public. Of more than two each has a learner of its own, which
+        Two labels or more, which are public. Of more than two each has its own learner, which
         tells it from all others, and they share the budget. A row with another label silently
         counts as an empty one. A label of another type is an error: texts for numbers, and bools
         for numbers other than 0 and 1. None: pass them to the first `partial_fit`; `fit` refuses,
@@ -659,7 +659,7 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
         Parameters
         ----------
         learner : learner, or sequence of learners
-            A learner of this estimator's kind and bounds; nobody else may use it from now on. Of
+            A learner of this estimator's kind and bounds; no one else may use it from now on. Of
             more than two classes one for each, in the order of `classes_`.
 
         Raises
@@ -753,7 +753,7 @@ class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
     loss : {"squared", "huber"}
         The loss to minimise.
     label_bound : float, optional
-        Targets are clipped to [-label_bound, label_bound]. Public, too. Required with
+        Targets are clipped to [-label_bound, label_bound]. Public as well. Required with
         `feature_bound`; without both, the range of targets is searched with those of features.
         With `prior` it bounds what targets differ from its predictions by.
     prior : (coefficients, intercept), optional

@@ -58,7 +58,7 @@ class Statistics(Sums):
                 yield t
 
     def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
-        # Within its batch a record is released to nobody.
+        # Within its batch a record is released to no one.
         rounds = len(base.published)
         end = next((end for end in self.ends(rounds) if end > at), rounds)
         for t in range(at, end):

@@ -288,7 +288,7 @@ class Counts:
 def _fewest_hits(
     trials: int, count: int, total: int, claimed: float, delta: float, error: float
 ) -> int | None:
-    """Return the fewest hits that refute `claimed` beside `count` on the other stream, if any."""
+    """Return the fewest hits that refute `claimed` next to `count` on the other stream, if any."""
     high = _interval(count, total, error / 4.0)[1]
 
     def refutes(hits: int) -> bool:  # no hits refute nothing

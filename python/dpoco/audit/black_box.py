@@ -382,7 +382,7 @@ def played(learner: Any, stream: Any, last: bool) -> list[Any]:
     for t in range(len(rounds)):
         record = rounds.record(t)
         decision, answer = playing.decide(learner, record), None
-        # What comes after the last round is played by nobody, but published by some.
+        # What comes after the last round is played by no one, but published by some.
         if decision is None or last or t + 1 < len(rounds):
             answer = playing.observe(learner, decision, record)
         out.append(answer if decision is None else decision)

@@ -139,7 +139,7 @@ def likelihood_audit(
     Raises
     ------
     TypeError
-        For a learner whose distribution is not known here, or that is not made anew.
+        For a learner whose distribution is not known here, or that is not made again.
     ValueError
         For streams that are not neighbours, too few trials to refute anything, and a learner
         without a privacy guarantee.

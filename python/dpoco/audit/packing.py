@@ -2,7 +2,7 @@
 
 In `dpoco.environments.Packing` every private learner must lose, by group privacy. So a regret well
 below that bound refutes a claimed guarantee, without any look into the learner, and without a pair
-of streams that somebody had to think of. Proofs: ``docs/privacy/black_box.md``.
+of streams that someone had to think of. Proofs: ``docs/privacy/black_box.md``.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The proof of a learner uses facts about the code, and each fact is measured here
 one and the same noise:
 
 1. what enters a release in a round is a function of that round's record and of what was published
-   so far, nothing else (otherwise a record could act in later rounds, too);
+   so far, nothing else (otherwise a record could act in later rounds as well);
 2. replacing a record changes that value by at most the declared sensitivity;
 3. neither the number of random variates drawn nor anything published up to the changed round
    depends on the record, and every release draws noise of its own.
@@ -185,7 +185,7 @@ def replay_audit(
     Raises
     ------
     TypeError
-        For a learner that no family knows, or that is not made anew.
+        For a learner that no family knows, or that is not made again.
     ValueError
         For a learner that does not use the source it is given or does not repeat itself on one
         tape; for a stream of another shape; for a replacement that is no neighbour.
@@ -222,7 +222,7 @@ def replay_audit(
             if not measured <= declared * (1.0 + ROUNDING):
                 findings.append(f"round {at}: a replaced record moved {name} by {measured:.6g}")
             most, _ = changes.get(name, (0.0, declared))
-            # NaN, too, is a finding.
+            # NaN is a finding as well.
             changes[name] = (most if measured <= most else measured, declared)
     texts = tuple(dict.fromkeys(findings))
     report = ReplayReport(None, None, len(pairs), texts, changes)

@@ -112,7 +112,7 @@ def standard_case(
         Budget, in [0, 1). Default: 0 of pure learners, otherwise 1e-3, seen in some thousand runs.
     horizon : int, optional
         Rounds, or records of a one-time fit, at least 3 for most. Default: a few, which is hardest,
-        beside those of a person.
+        next to those of a person.
     dimension : int, optional
         Coordinates, experts, points or candidates. Default: the smallest that shows everything.
     published : {"printed", "corrected"}, optional
@@ -166,7 +166,7 @@ def standard_case(
         choice("published", published, ("printed", "corrected"))
         function = _find_published(name, published == "corrected")
     stated = kind.delta if delta is None else real_float("delta", delta)
-    # An audit's budget protects nobody.
+    # An audit's budget protects no one.
     budget = Budget._derived(real_float("epsilon", epsilon), stated)
     problem = kind.build(Asked(cls, budget, chosen["horizon"], chosen["dimension"], function, rule))
     at, *record = problem.replacements[0]
@@ -204,7 +204,7 @@ def standard_case(
 
 
 def _kind(name: str, cls: Any) -> Kind:
-    """Return how a case is built; of a class without a case of its own, by its arguments."""
+    """Return how a case is built; of a class without its own case, by its arguments."""
     taken = signature(cls).parameters
     found = CASES.get(name) or next((kind for of, kind in _OTHERS.items() if of in taken), None)
     if found is None or not {"budget", "source"} <= taken.keys():

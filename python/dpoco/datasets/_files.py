@@ -183,7 +183,7 @@ def read_people(
     """Return whose record each row of a table is, as texts; formats and errors as of `load_file`.
 
     Texts and whole numbers name people; 7.0 is 7, as gaps in a column of numbers make of it. A row
-    that names nobody is a `ValueError`; if `alone`, it is of a person who has no other row.
+    that names no one is a `ValueError`; if `alone`, it is of a person who has no other row.
     """
     table = open_table(path, header=header, file_format=file_format)
     table.check([column])
@@ -198,7 +198,7 @@ def read_people(
             f"column {column!r} has missing values: each row must name a person, unless a row "
             "without a name counts as a person who has no other row (alone=True, anonymous=true)"
         )
-    # A name of chance is nobody else's, in this file or another one.
+    # A name of chance is no one else's, in this file or another one.
     return [
         secrets.token_hex(16)
         if unnamed

@@ -399,7 +399,7 @@ class VertexSet(Domain):
     vertices
         Shape (N, d): one point per row, finite, entries at most 1e100 in magnitude. Copied; the
         attribute is read-only. Repeated points and points that are not vertices do no harm, but
-        each one is a candidate of its own in a private selection.
+        each one is its own candidate in a private selection.
 
     Raises
     ------

@@ -41,7 +41,7 @@ class Environment(ABC):
     Attributes
     ----------
     experts, horizon : int
-        N and T. Other parameters of worlds are attributes, too.
+        N and T. Other parameters of worlds are attributes as well.
     round : int
         Number of completed rounds.
     """
@@ -364,7 +364,7 @@ class Packing(Oblivious):
     The experts are dealt into S disjoint groups of M = floor(N / S), one for each of S phases of
     almost equal length. In the first m = floor(log(M) / (2 epsilon)) rounds of a phase an expert
     that is uniform in the phase's group loses 0 and all others lose 1; in the rest of the phase
-    nobody loses anything. The sequence of the good experts switches S - 1 times and loses nothing.
+    no one loses anything. The sequence of the good experts switches S - 1 times and loses nothing.
 
     Parameters
     ----------

@@ -183,7 +183,7 @@ def play_delayed(
 
     Notes
     -----
-    O(T) beside the learner's own work and the outstanding tickets.
+    O(T) next to the learner's own work and the outstanding tickets.
     """
     rows = [float_array("records", part, (None, *np.shape(part)[1:])) for part in records]
     steps = int(rows[0].shape[0]) if rows else 0

@@ -213,7 +213,7 @@ def best_constant_prediction(loss: MarginLoss, labels: Any) -> ConstantPredictio
 
 
 def present_labels(features: FloatArray, labels: FloatArray) -> FloatArray:
-    """Return the labels, NaN where the record is missing: such a round costs nobody anything."""
+    """Return the labels, NaN where the record is missing: such a round costs no one anything."""
     return np.where(np.isfinite(features).all(axis=1), labels, np.nan)
 
 
@@ -408,7 +408,7 @@ def interval_regret(
     Returns
     -------
     float
-        In the units of the losses, at least 0: the empty interval counts, too.
+        In the units of the losses, at least 0: the empty interval counts as well.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Private learners beside what they should be compared with, and beside one another."""
+"""Private learners next to what they should be compared with, and next to one another."""
 
 from __future__ import annotations
 
@@ -268,7 +268,7 @@ def _key(budget: Mapping[str, float] | None) -> tuple[float, float]:
 
 
 def _describe_comparator(comparator: Any) -> dict[str, Any]:
-    """Return what is kept of a comparator; what was found in hindsight has a name of its own."""
+    """Return what is kept of a comparator; what was found in hindsight has its own name."""
     if isinstance(comparator, Mapping):
         return dict(comparator)
     expert = isinstance(comparator, hindsight.FixedExpert)

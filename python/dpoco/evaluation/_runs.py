@@ -264,7 +264,7 @@ class ProgressBar:
         self._phase, self._shown, self._cell = "", -math.inf, None
 
     def __call__(self, *seen: Any) -> None:
-        """Show ``(done, total)``, or ``(phase, done, total)``; a new phase has a bar of its own."""
+        """Show ``(done, total)``, or ``(phase, done, total)``; a new phase has its own bar."""
         *named, done, total = seen
         phase, now = f"{named[0]}: " if named else "", time.monotonic()
         over, new = done >= total, phase != self._phase or self._shown == -math.inf

@@ -142,7 +142,7 @@ def compare_private(
         must have been built for the same problem.
     skip_played : bool, default False
         The game also holds the rounds that `resume` has played: as many rows are skipped. The
-        learner without noise plays these rows, too.
+        learner without noise plays these rows as well.
     released : callable, optional
         Called with the first private learner after its run.
 

@@ -321,7 +321,7 @@ class ExpertLearner(OnlineLearner):
         own = np.empty(rounds)
         decisions = np.empty(rounds, dtype=np.int64)
         with self._alone():
-            self._check_rounds(rounds)  # again, now that nobody else can play
+            self._check_rounds(rounds)  # again, now that no one else can play
             first_round = self.round
             for part in self._chunks(rounds, self._experts, progress, checkpoint, checkpoint_every):
                 passed = self._admitted(first_round, digests, part, beyond)

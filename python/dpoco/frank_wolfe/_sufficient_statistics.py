@@ -72,7 +72,7 @@ class SufficientStatistics(Calibrated):
 
     Notes
     -----
-    Time O(n d^2 + d^3), memory O(d^2) beside the data. Noise does not grow with n: the excess risk
+    Time O(n d^2 + d^3), memory O(d^2) next to the data. Noise does not grow with n: the excess risk
     falls as 1/n^2 once n exceeds d times the noise scale.
     Proof: ``docs/privacy/sufficient_statistics.md``.
 

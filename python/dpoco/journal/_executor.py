@@ -36,7 +36,7 @@ class GroupCommitExecutor(Executor):
     Parameters
     ----------
     journal : Journal
-        Stays open until after `shutdown`. It may be used beside the executor: such a call waits
+        Stays open until after `shutdown`. It may be used next to the executor: such a call waits
         for the commit that is under way.
     waiting : int, default 1024
         Calls that may wait; one more is refused. Keyword-only, as below.
@@ -49,7 +49,7 @@ class GroupCommitExecutor(Executor):
 
     Notes
     -----
-    The guarantees of `Journal` hold for every call: what it returns is known to nobody before the
+    The guarantees of `Journal` hold for every call: what it returns is known to no one before the
     commit that holds it is durable. Calls are played in the order in which they were submitted.
 
     An error in a call reaches its caller alone. If the call may have moved a learner, the commit is

@@ -73,7 +73,7 @@ class Journal:
     -----
     Opening a journal takes it over: another writer that had it open raises `JournalFenced` from
     then on, before it draws anything. Methods may be called from several threads; transactions run
-    one by one. A journal inherited through fork raises `JournalFenced`, too. Guide:
+    one by one. A journal inherited through fork raises `JournalFenced` as well. Guide:
     ``docs/journal.md``.
 
     Examples
@@ -534,7 +534,7 @@ class Journal:
         ----------
         key : bytes, optional
             32 bytes, never used before; default: a fresh key. Required unless keys are in a
-            `KeyFile`: you must then keep it, beside the older ones.
+            `KeyFile`: you must then keep it, next to the older ones.
         """
         if key is None:
             if not self._rows.keeps_keys:

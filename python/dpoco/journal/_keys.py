@@ -1,4 +1,4 @@
-"""What lies beside a journal: its secret keys, of digests of records and rows, and its mark.
+"""What lies next to a journal: its secret keys, of digests of records and rows, and its mark.
 
 Digests of inputs that can be guessed reveal them to a holder of the key. Kept in the database,
 the key would be in every copy and backup of it; kept beside, a copy of the database alone tests no
@@ -9,7 +9,7 @@ at most 2^-128 for each attempt (as BLAKE2b is a pseudorandom function), digests
 about records, and neither a row of another place or journal nor a damaged one is taken for this
 one.
 
-Every use has a key of its own, derived from the journal's key, the identity of the stream or
+Every use has its own key, derived from the journal's key, the identity of the stream or
 journal, and the use; the round or the row's place is a part of what is digested. Source: RFC 7693.
 Proof: ``docs/privacy/journal.md``.
 """

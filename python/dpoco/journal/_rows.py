@@ -5,7 +5,7 @@ raised; and what is not in the list was never written. Where rows lie, and wheth
 them, is not relied on: places, seals and their sum are known from when the journal was opened.
 
 On request every body is encrypted for its place in this journal; the seal is of what is stored.
-Then this holds for chosen damage, too.
+Then this holds for chosen damage as well.
 
 Proof: ``docs/privacy/journal.md``, "Damage".
 """
@@ -320,7 +320,7 @@ class Rows:
         return StateRow.from_bytes(stream, body)
 
     def put_states(self, rows: Iterable[StateRow]) -> None:
-        """Write or replace states, and beside them who has come, where that is to be stored."""
+        """Write or replace states, and next to them who has come, where that is to be stored."""
         entries = []
         for row in rows:
             entries.append(((_STATE, 0, row.stream), row.to_bytes()))

@@ -68,7 +68,7 @@ class Store(Protocol):
 
     @property
     def path(self) -> Path | None:
-        """File of the store, beside which the key and the mark are kept, or None."""
+        """File of the store, next to which the key and the mark are kept, or None."""
 
     def check(self) -> None:
         """Raise `JournalFenced` or `StateError` if another writer has taken over the store."""

@@ -59,7 +59,7 @@ _NAMES = {
     CustomLoss: "huber",
 }
 _MATRIX = 300  # coordinates up to which learners of records sum matrices
-UNKNOWN = 10**6  # rounds that regret is predicted for where nobody knows how many come
+UNKNOWN = 10**6  # rounds that regret is predicted for where no one knows how many come
 UPDATES = 1000  # of Frank-Wolfe: enough for its steps 1/(k + 1), and fewer noisy ones
 _LEAST = 1e-100  # margins, as a share of the largest label
 

@@ -286,6 +286,6 @@ def _is_number(value: Any) -> bool:
 
 
 def _checksum(record: Mapping[str, Any]) -> str:
-    """Return a digest that finds accidents; it keeps nobody from writing another model."""
+    """Return a digest that finds accidents; it keeps no one from writing another model."""
     text = json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -48,7 +48,7 @@ class Participation:
     enforced : bool, default True
         Whether the learner enforces the rule. Every record then comes with its ``person``, and the
         learner silently plays a record beyond the limit as an empty one. False: you declare that
-        somebody else enforces the rule.
+        someone else enforces the rule.
     max_persons : int, default 10000000
         Largest number of distinct people, at about 30 bytes each. Rounds that bring another person
         are refused; the guarantee does not cover this refusal.
@@ -84,7 +84,7 @@ class Participation:
             raise ValueError("rounds may be None only with a separation above 1")
 
     def check(self, horizon: int) -> None:
-        """Raise `ValueError` if `separation` is beyond the horizon: nobody could come twice."""
+        """Raise `ValueError` if `separation` is beyond the horizon: no one could come twice."""
         if self.separation > horizon:
             raise ValueError(f"separation must be at most the horizon, {horizon}")
 
@@ -124,7 +124,7 @@ def for_people(
     """Return the parameters with the least noise that keep to a budget for all rounds of a person.
 
     They are those that `calibrate` makes of some budget for single rounds, which is searched for:
-    nobody need believe it, since the result is certified. About ten calibrations.
+    no one need believe it, since the result is certified. About ten calibrations.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ def for_people(
     low, high = -math.inf, math.inf  # logarithms of budgets that keep to it, and that do not
     point, slope, last = math.log(budget.epsilon), 1.0, (math.nan, math.nan)
     for _ in range(_SEARCHES):
-        # So small a budget is all delta: noise grows on only if that falls, too.
+        # So small a budget is all delta: noise grows on only if that falls as well.
         falling = min(1.0, _ALL_DELTA * math.exp(point) / budget.epsilon)
         try:
             parameters = calibrate(Budget._derived(math.exp(point), budget.delta * falling))
@@ -234,7 +234,7 @@ class Limiter:
             raise ValueError(f"participation cannot be enforced: {error}") from None
 
     def digests(self, persons: Any, rounds: int | None = None) -> Digests:
-        """Return 16 bytes for each of these people, or raise; nobody is counted yet.
+        """Return 16 bytes for each of these people, or raise; no one is counted yet.
 
         Parameters
         ----------

@@ -131,14 +131,14 @@ class Planned:
 
     @classmethod
     def _restated(cls, arguments: Mapping[str, Any], parameters: Any) -> dict[str, Any]:
-        """Return the arguments that must agree with what `plan` fix, too."""
+        """Return the arguments that `plan` fixes as well."""
         return {name: arguments[name] for name in cls._options if hasattr(parameters, name)}
 
     @classmethod
     def _check_restated(
         cls, arguments: Mapping[str, Any], parameters: Any, defaults: Mapping[str, Any]
     ) -> None:
-        """Raise unless the arguments that `plan` fix, too, agree with them.
+        """Raise unless the arguments that `plan` fixes as well agree with them.
 
         One that is left at its default (of `defaults`, the constructor's options), None, "auto" or
         "predicted" says nothing.

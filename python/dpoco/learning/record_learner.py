@@ -300,7 +300,7 @@ class RecordLearner(OnlineLearner):
         keeps = record_decisions or self._limiter is not None
         log = _Log(rounds, self._domain.dimension if keeps else None)
         with self._alone():
-            self._check_rounds(rounds)  # again, now that nobody else can play
+            self._check_rounds(rounds)  # again, now that no one else can play
             first_round = self.round
             for part in self._chunks(rounds, self._width, progress, checkpoint, checkpoint_every):
                 passed = self._admitted(first_round, digests, part, beyond)

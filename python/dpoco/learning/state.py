@@ -143,9 +143,9 @@ _MARK = ".unfinished"
 
 
 def _unfinished(target: Path) -> tuple[int, Path]:
-    """Make an empty file beside `target`, which only its owner can read, and lock it.
+    """Make an empty file next to `target`, which only its owner can read, and lock it.
 
-    What interrupted saves have left, which nobody locks, is removed: it would pile up.
+    What interrupted saves have left, which no one locks, is removed: it would pile up.
     """
     prefix = f".{target.name}."
     if _POSIX:
@@ -235,7 +235,7 @@ class Stateful(_core.Live):
         cls._kind = cls.__name__
 
     def __new__(cls: type[Self], *args: Any, **kwargs: Any) -> Self:
-        """Give every instance, however it is built, a lock of its own."""
+        """Give every instance, however it is built, its own lock."""
         seeds = {"seed", "random_state"} & kwargs.keys()
         if seeds and not seeds & constructor_options(cls).keys():
             raise TypeError(
@@ -336,7 +336,7 @@ class Stateful(_core.Live):
     def _check_restated(
         cls, arguments: Mapping[str, Any], parameters: Any, defaults: Mapping[str, Any]
     ) -> None:
-        """Raise unless the arguments that `plan` fix, too, agree with them."""
+        """Raise unless the arguments that `plan` fixes as well agree with them."""
 
     @classmethod
     def _header_dimension(cls, header: dict[str, Any]) -> int:
@@ -419,7 +419,7 @@ class Stateful(_core.Live):
         return state + self._participants()
 
     def _digests(self, persons: Any, rounds: int | None) -> bytes:
-        """Return who the people of a run are (None: of a round); raise if nobody looks at them."""
+        """Return who the people of a run are (None: of a round); raise if no one looks at them."""
         if persons is not None:
             named = "person" if rounds is None else "persons"
             raise TypeError(f"{named} would be ignored: this learner enforces no participation")
@@ -496,7 +496,7 @@ def find_class(kind: Any) -> type[Stateful]:
 def _unpickle(kind: str, data: bytes) -> Stateful:
     """Rebuild a pickled object: suspended if started, since the original may still be running.
 
-    An unstarted one with a key from the operating system becomes a clone with a key of its own, so
+    An unstarted one with a key from the operating system becomes a clone with its own key, so
     that any number of unpickled copies are independent; a seeded one keeps its reproducible key.
     """
     instance = find_class(kind)._from_bytes(data)

@@ -42,7 +42,7 @@ class Ticket:
     """A decision that waits for its feedback; from ``decide(ticket=True)``, to ``observe``.
 
     An immutable value that can be pickled, stored and sent. Only the learner that issued a ticket
-    accepts it, and only once. Nobody can forge a ticket that this learner accepts.
+    accepts it, and only once. No one can forge a ticket that this learner accepts.
 
     Attributes
     ----------

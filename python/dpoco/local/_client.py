@@ -268,7 +268,7 @@ class ClientPool(Devices):
         ValueError, TypeError
             As for `LocalClient.respond`, and for users unknown or named twice. Nothing changes.
         BudgetExceeded
-            If one of the users does not have enough budget left; nobody has reported.
+            If one of the users does not have enough budget left; no one has reported.
         """
         with self._lock:
             self._ledgers.check_process()

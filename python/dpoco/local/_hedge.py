@@ -198,7 +198,7 @@ class Hedge:
             return bounds.endless_hedge_bound(
                 settings.hypotheses, rounds, self._inverse, self.mixing
             )
-        if self._rate > 0.0:  # exact ranges, too: estimates are no larger, nor are their squares
+        if self._rate > 0.0:  # exact ranges as well: estimates are no larger, nor are their squares
             return bounds.hedge_bound(
                 settings.hypotheses, rounds, self._inverse, mixing, self._rate
             )

@@ -239,7 +239,7 @@ class Hypotheses:
 
 
 def _owned_array(source: Any) -> FloatArray:
-    """Return `source` as a read-only C-contiguous float64 array nobody else can change."""
+    """Return `source` as a read-only C-contiguous float64 array no one else can change."""
     if (
         type(source) is np.ndarray
         and source.dtype == np.float64

@@ -51,7 +51,7 @@ class Ledger(NotCopied):
     Parameters
     ----------
     path : path-like or None
-        File that holds the ledger; a lock lies beside it, which counts reports, too: a ledger
+        File that holds the ledger; a lock lies next to it, which counts reports as well: a ledger
         restored from an older copy is refused. None keeps it in memory only.
 
     `StateError` if the file is corrupt, was removed or is older than its lock, if another client

@@ -271,7 +271,7 @@ def subset_gap(matrix: FloatArray, size: int, gain: float) -> FloatArray:
     if size > 1 and math.comb(labels, size) <= _LARGEST_LISTED_LAW:
         chosen = np.array(list(combinations(range(labels), size)))
         masses = matrix[:, chosen].sum(axis=2)
-        # Rows that sum to 1 only up to rounding have laws that do, too.
+        # Rows that sum to 1 only up to rounding have laws that do as well.
         slope = gain / (chosen.shape[0] * (1.0 + gain * size / labels))
         base = slope / gain if gain else 1.0 / chosen.shape[0]
     else:

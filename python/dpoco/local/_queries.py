@@ -45,7 +45,7 @@ class Query:
         if labels == 1:  # nothing to ask
             return 0.0
         own = label_index(label, labels) if labels is not None else None if label is None else 0
-        # Evaluated for no label, too, and chosen afterwards: both take the same time.
+        # Evaluated for no label as well, and chosen afterwards: both take the same time.
         rows = np.ascontiguousarray(column)[:, None]
         value = float(self.values_at(rows, np.array([own or 0], dtype=np.int64))[0])
         return 0.0 if own is None else value

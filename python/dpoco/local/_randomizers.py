@@ -61,7 +61,7 @@ class BitRandomizer:
     epsilon : float
         Of all bits together, in (0, 30].
     bits : int or "auto", default 1
-        Each bit answers a query of its own with epsilon / bits; at most 64.
+        Each bit answers its own query with epsilon / bits; at most 64.
 
     Attributes
     ----------

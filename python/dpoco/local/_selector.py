@@ -288,7 +288,7 @@ def required_users(
     beta : float, default 0.05
         Probability of failure, in (0, 1).
     channel, query, bits, subset_size, max_message_bits
-        As for `LocalHypothesisSelector`; every report answers a question of its own.
+        As for `LocalHypothesisSelector`; every report answers its own question.
     seed : int, default 0
         Names the public coins where questions are too many to list.
 

@@ -270,7 +270,7 @@ def read_arrays(payload: bytes) -> dict[str, NDArray[Any]]:
 
     What is allocated is bounded by the size of `payload`, whatever it says: entries must be
     uncompressed, and of the size they state, else `StateError`. Other exceptions of ``zipfile`` and
-    NumPy mean a malformed archive, too.
+    NumPy mean a malformed archive as well.
     """
     arrays: dict[str, NDArray[Any]] = {}
     with zipfile.ZipFile(io.BytesIO(payload)) as archive:

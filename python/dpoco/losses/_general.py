@@ -120,7 +120,7 @@ class CustomLoss(DeclaredLoss):
 
     Without functions, the data of a round are such an object. With `values` and `gradients` they
     are a row of an array, and ``run``, comparisons and `dpoco.evaluation.best_fixed_decision`
-    accept the loss, too.
+    accept the loss as well.
 
     Parameters
     ----------

@@ -83,7 +83,7 @@ def plot_regret(
     Parameters
     ----------
     runs : RunReport, Comparison, or mapping from label to Trace or sequence of Traces
-        As in `plot_loss`; traces of bandits, too.
+        As in `plot_loss`; traces of bandits as well.
     comparator : array_like of shape (d,), FixedDecision, BestSequence, or callable
         Comparator of the traces: anything that ``trace.regret`` takes, or a function of a trace
         that returns its regret so far, shape (T,). A report has its own: the best fixed decision,
@@ -295,7 +295,7 @@ def _draw_shares(axes: Axes, played: Sequence[IntArray], experts: int, length: i
     shares = drawing.density(
         column, [decisions * columns + column for decisions in played], experts
     )
-    # Between the bars, and where nobody played, the bands behind show through.
+    # Between the bars, and where no one played, the bands behind show through.
     rows = np.full((2 * experts - 1, columns), np.nan)
     rows[::2] = np.where(shares > 0.0, shares, np.nan)
     edges = (np.arange(experts)[:, None] + [-0.22, 0.22]).ravel()

@@ -7,7 +7,7 @@ A module a paper. A function named after a learner returns parameters for its co
 
 The guarantee is computed from these parameters as from any others; its ``claimed`` is what the
 paper's own argument says of them. Some published constants spend more than the budget they are made
-for: learners refuse these beside that budget, and take them with ``budget=None``.
+for: learners refuse these next to that budget, and take them with ``budget=None``.
 ``docs/errata.md`` lists what is wrong in print.
 """
 

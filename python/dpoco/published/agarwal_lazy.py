@@ -7,7 +7,7 @@ defaults of the learner do otherwise:
   short horizons the sum exceeds 1. "Corrected" bounds the switches without it.
 * The proof composes bits and draws without the mixed terms of its squares. "Corrected" has them.
 * Its constants, 10^3 and 10^5, give a regret bound above that of a constant decision up to horizons
-  that nobody has. "Corrected" takes the least noise that the repaired theorem allows.
+  that no one has. "Corrected" takes the least noise that the repaired theorem allows.
 * The coin of every round needs the normalising constant of the density, and spends. The learner's
   default decides at the ends of blocks, and takes the coupling with the least bound on regret;
   within 5 % of it a fresh draw at every end ("scheduled"), which has no coin.

@@ -67,7 +67,7 @@ class RegretTableEntry:
     weights : float
         `ContinuousMultiplicativeWeights`, linear losses.
     published_leader, published_weights : float
-        The same two with their published parameters, the bound proven anew at these.
+        The same two with their published parameters, the bound proven again at these.
     """
 
     horizon: int

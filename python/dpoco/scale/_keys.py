@@ -2,7 +2,7 @@
 
 Keys are text, whole numbers or bytes. A learner of a pool is a sibling of the first one, calibrated
 once, with noise of its own: it shares what is public and never changes (arguments, parameters,
-guarantee, domain) and has a compiled learner with a key of its own. That is thousands of times as
+guarantee, domain) and has a compiled learner with its own key. That is thousands of times as
 fast as calibration. Rounds of many learners are one compiled call, without the interpreter lock.
 """
 

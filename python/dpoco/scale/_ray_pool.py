@@ -1,4 +1,4 @@
-"""The same pool on Ray: shards as actors, each with a journal of its own.
+"""The same pool on Ray: shards as actors, each with its own journal.
 
 A shard opens its journal when it is first asked, again after each restart, and keeps nothing else
 that matters: whatever it is asked twice it answers once. Actors are asked until they have answered:
@@ -181,7 +181,7 @@ def _cause(error: Any) -> BaseException:
 
 
 class Shard:
-    """A `KeyedPool` with a journal of its own.
+    """A `KeyedPool` with its own journal.
 
     Parameters
     ----------

@@ -209,7 +209,7 @@ def make_app(service: Service, tokens: Tokens, *, public: bool = False) -> ASGIA
     tokens : Tokens
         Who may ask.
     public : bool, default False
-        Whether those without a token may, too. Keyword-only.
+        Whether those without a token may as well. Keyword-only.
     """
     pages = Pages(service, tokens, public)
 

@@ -26,7 +26,7 @@ _AT_ONCE = 16  # connections that the event loop accepts in one turn
 # some turns of the loop ago and are not made or closed yet.
 _OTHER_FILES = 64 + 8 * _AT_ONCE
 _IDLE, _GRACE = 5, 5  # seconds: of a connection between requests; for answers at the end
-_INTERVAL = 0.0005  # seconds: commits are played beside the loop, and neither waits for long
+_INTERVAL = 0.0005  # seconds: commits are played next to the loop, and neither waits for long
 
 
 class _Config(uvicorn.Config):

@@ -88,7 +88,7 @@ class Rows:
         self._run_many("INSERT OR REPLACE INTO sealed VALUES (?, ?, ?)", sealed)
 
     def drop(self, kind: Kind, numbers: Iterable[int], *, trace: bool = True) -> None:
-        """Delete rows, all of them or none; without a trace: from the log, too."""
+        """Delete rows, all of them or none; without a trace: from the log as well."""
         gone = [(kind, number) for number in numbers]
         self._run_many("DELETE FROM sealed WHERE kind = ? AND number = ?", gone)
         if not trace:
