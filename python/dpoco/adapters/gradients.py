@@ -16,7 +16,6 @@ import json
 import math
 import os
 import secrets
-import struct
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -270,10 +269,8 @@ class NoisyGradients:
                 "seeded": self._seeded}  # fmt: skip
 
     def to_bytes(self) -> bytes:
-        """Return the state: noise key, raw sums of gradients, and what was released last."""
-        engine = self._engine.state()
-        size = struct.pack("<Q", len(engine))
-        return pack(self._header(), self._secret + size + engine + self._published.tobytes())
+        """Return the state: noise key and raw sums of gradients."""
+        return pack(self._header(), self._secret + self._engine.state())
 
     def restore(self, data: bytes) -> None:
         """Continue from what `to_bytes` returned, bit for bit, in an object that has not started.
@@ -288,14 +285,25 @@ class NoisyGradients:
         header, payload = unpack(data)
         if json.loads(json.dumps(self._header())) != header:
             raise StateError("the state is of a training with other numbers")
-        head = _SECRET + 8
-        (size,) = struct.unpack_from("<Q", payload, _SECRET)
-        published = np.frombuffer(payload[head + size :])
-        if published.size != self._published.size:
-            raise StateError("state is corrupt: its parts differ in size")
-        self._engine.restore(payload[head : head + size])
+        self._engine.restore(payload[_SECRET:])
         self._secret = payload[:_SECRET]
-        self._published = published.copy()
+        if self.mechanism.scale > 0.0:
+            self._published = self._read_release(payload[_SECRET:])
+
+    def _read_release(self, engine: bytes) -> FloatArray:
+        """Return what was released last, which follows from a state of the engine.
+
+        Its words are the round, the sums and what doubles lose of them, the scale, past noise and
+        the noise; the number of entries is before each array.
+        """
+        d, grid = self._published.size, self.mechanism.grid
+        words = np.frombuffer(engine, count=len(engine) // 8)
+        kept = int(words[2 * d + 4 : 2 * d + 5].view(np.int64)[0])
+        noise = words[2 * d + kept + 6 : 3 * d + kept + 6].astype(np.int64)
+        for part in (words[2 : d + 2], words[d + 3 : 2 * d + 3]):
+            noise += (part / grid).astype(np.int64)
+        coarse = int(continual_sum.release_grid(self.mechanism.scale) / grid)
+        return np.asarray((noise + coarse // 2) // coarse * (coarse * grid))
 
     def save(self, path: str | os.PathLike[str], *, key: EncryptionKey | None = None) -> None:
         """Write the state to a file, encrypted under a key if there is one.
