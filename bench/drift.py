@@ -1,6 +1,6 @@
 """Regret against a truth that moves: without forgetting, with a half-life, and chosen.
 
-Usage: python bench/drift.py [--write] [--seeds N]
+Usage: python bench/drift.py [--write] [--seeds N] [--dimension D]
 
 With --write the tables of docs/drift.md and their figure are written again. About three
 minutes of one core.
@@ -140,7 +140,9 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help="update the page and its figure")
     parser.add_argument("--seeds", type=int, default=5, help="worlds of every kind")
     parser.add_argument("--draw", action="store_true", help="the figure only")
+    parser.add_argument("--dimension", type=int, default=DIMENSION, help="features")
     options = parser.parse_args()
+    globals()["DIMENSION"] = options.dimension
     for name in THREADS:
         os.environ[name] = "1"
     import dpoco
