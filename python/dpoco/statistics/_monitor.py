@@ -274,13 +274,20 @@ class Monitor(Stateful):
             If the record lies behind the last interval; nothing is counted or drawn.
         """
         # Most records: of plain types, in the running interval, of nobody who is limited.
-        if (
-            person is None
-            and (self._untimed if time is None else self._is_running(time))
-            and not self._suspended
-            and self._take(record)
-        ):
-            return []
+        try:
+            if (
+                person is None
+                and (
+                    self._untimed
+                    if time is None
+                    else time.__class__ in self._stamps and time < self._ending
+                )
+                and not self._suspended
+                and self._take(record)
+            ):
+                return []
+        except TypeError:  # times with a zone among times without: refused below
+            pass
         numbers, code = self._part.reader.record(record)
         self._part.check_person(person is not None)
         if self._part.limiter is not None:
