@@ -91,7 +91,7 @@ def measure_calls(repeats):
         f"live add: {each(plain.add, record):.2f} us; timed {each(timed.add, record, time=now):.2f}"
     )
     print(f"  grouped {each(grouped.add, {'x': 0.3, 'g': 'v'}):.2f} us")
-    print(f"  of a person {each(people.add, record, person='somebody'):.2f} us")
+    print(f"  of a person {each(people.add, record, person='one'):.2f} us")
     print(f"  an empty method of Python: {each(Empty().add, record):.2f} us")
     print(f"  a bare call of compiled code: {each(plain._engine.check_process):.2f} us")
 
