@@ -67,9 +67,11 @@ def test_options_reach_the_bandit(table, answer):
         "sum-method=tree",
     )
     record = answer("run", *FILE, *QUICK, "--learner", "linucb", *options, "--set", "figure=false")
-    expected = {"exploration": 0.7, "context_bound": 0.9, "batch": 20, "sum_method": "tree",
-                "reward_bound": 0.5}  # fmt: skip
-    assert {name: record["parameters"][name] for name in expected} == expected
+    mechanism, tuning = (record["parameters"][part] for part in ("mechanism", "tuning"))
+    summand = mechanism["summand"]
+    assert (summand["features"], summand["label"]) == (0.9, 0.5)
+    assert (mechanism["batch"], mechanism["factorisation"]) == (20, {"kind": "tree"})
+    assert tuning["exploration"] == 0.7
 
 
 def test_comparing_bandits(table, invoke, tmp_path, refused, answer):

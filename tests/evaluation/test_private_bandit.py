@@ -57,7 +57,7 @@ def test_losses_are_what_rewards_miss_and_the_learner_reads_its_own_arm_only():
     assert report.private.average_losses == (pytest.approx(1.0 - right.mean()),)
     assert report.private.switches == (np.count_nonzero(np.diff(trace.actions)),)
     assert (report.guarantee["change"], report.guarantee["view"]) == ("replace", "others")
-    assert report.parameters["reward_bound"] == 0.5
+    assert report.parameters["mechanism"]["summand"]["label"] == 0.5
 
 
 def test_comparators_are_those_of_hindsight():
@@ -114,7 +114,7 @@ def test_reports_without_further_players_are_read():
 
 def test_a_range_of_rewards_is_used_whole_and_missing_ones_are_its_middle():
     wide = play(reward_range=(-3.0, 1.0))
-    assert wide.parameters["reward_bound"] == 2.0
+    assert wide.parameters["mechanism"]["summand"]["label"] == 2.0
     # Rewards 0 and 1 of a range that ends at 1: the same losses, with more noise.
     assert wide.best_constant["average_loss"] == pytest.approx(LABELS.mean())
     table = REWARDS.copy()
