@@ -13,7 +13,7 @@ from dpoco.domains import Box, LpBall, Polytope, Simplex
 from dpoco.learning import learner as _learner
 from dpoco.learning.state import pack, unpack
 from dpoco.oco import LipschitzLearner
-from dpoco.privacy.mechanisms.bounds import NetDifferences
+from dpoco.privacy.mechanisms.nets import NetDifferences
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.random import Source
 

@@ -24,7 +24,7 @@ from dpoco.accounting.nets import (
 )
 from dpoco.accounting.prefix_hedge import HedgeRun
 from dpoco.domains import Box, LpBall, Polytope, Simplex
-from dpoco.privacy.mechanisms.bounds import NetDifferences
+from dpoco.privacy.mechanisms.nets import NetDifferences
 from dpoco.privacy.neighbours import Neighbours
 
 BUDGET = dpoco.Budget(1.0, 1e-6)

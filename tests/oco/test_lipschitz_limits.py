@@ -13,7 +13,7 @@ from dpoco.accounting import lipschitz as accountant
 from dpoco.accounting.nets import shape_of
 from dpoco.domains import Box
 from dpoco.oco import LipschitzLearner
-from dpoco.privacy.mechanisms.bounds import NetDifferences
+from dpoco.privacy.mechanisms.nets import NetDifferences
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.random import Source
 

@@ -18,7 +18,7 @@ from dpoco.accounting import continual_sum
 from dpoco.accounting.lipschitz import calibrate
 from dpoco.accounting.nets import NetShape, grid_variances, noise_field, spacings
 from dpoco.oco import LipschitzLearner
-from dpoco.privacy.mechanisms.bounds import NetDifferences
+from dpoco.privacy.mechanisms.nets import NetDifferences
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.random import Source
 

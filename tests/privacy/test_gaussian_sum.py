@@ -25,11 +25,11 @@ from dpoco.privacy.mechanisms.bounds import (
     GlmGradient,
     GradientAndCurvature,
     MomentsAndLoss,
-    NetDifferences,
     SecondMoments,
 )
 from dpoco.privacy.mechanisms.factorisations import Buffered, Normalised, SquareRoot, Tree
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum, batch_starts
+from dpoco.privacy.mechanisms.nets import NetDifferences
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.privacy.records import written
 from dpoco.random import Source

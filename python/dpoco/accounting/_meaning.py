@@ -16,10 +16,11 @@ from dpoco.accounting._words import norm_name
 from dpoco.privacy.losses.loss import Pure
 from dpoco.privacy.mechanisms.base import Declared, Mechanism, Nothing, Open, Parts
 from dpoco.privacy.mechanisms.batch_release import BatchRelease, movement
-from dpoco.privacy.mechanisms.bounds import ClippedVectors, IntervalTotals, NetDifferences
+from dpoco.privacy.mechanisms.bounds import ClippedVectors, IntervalTotals
 from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws, GibbsDraw
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.mechanisms.local_report import LocalReport
+from dpoco.privacy.mechanisms.nets import NetDifferences
 from dpoco.privacy.mechanisms.selections import (
     LossSums,
     PromisedScores,

@@ -5,7 +5,7 @@ each round's of l2 distance at most D from any other's, enforced by bounding dif
 hence all decisions together are mu-GDP with mu = D column_norm / sigma, also when the losses react
 to the decisions, and whether or not the losses are Lipschitz as declared. With one net point or one
 round they do not depend on the data at all. D of each transform:
-`dpoco.privacy.mechanisms.bounds.NetDifferences`.
+`dpoco.privacy.mechanisms.nets.NetDifferences`.
 
 Proof: ``docs/privacy/lipschitz.md``. Source: Agarwal, Kale, Singh and Thakurta,
 "Differentially Private and Lazy Online Convex Optimization", Lipschitz losses in one or two
@@ -43,8 +43,8 @@ from dpoco.domains import Domain
 from dpoco.errors import CalibrationError
 from dpoco.privacy.losses.combined import with_tails
 from dpoco.privacy.losses.gaussian import Gaussian
-from dpoco.privacy.mechanisms.bounds import NetDifferences
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
+from dpoco.privacy.mechanisms.nets import NetDifferences
 from dpoco.privacy.neighbours import Neighbours
 
 __all__ = ["NetPlan", "calibrate", "guarantee", "hedge_run"]

@@ -7,7 +7,7 @@ segment and gets a net of its own, along it.
 White noise z of scale 1 on M l, M the transform, comes back as noise M^+ z on the values; regret
 needs two numbers of this Gaussian field: the radius of the smallest ball around its points (in mean
 square distance), from above, and E max of it. How far one loss moves M l is
-`dpoco.privacy.mechanisms.bounds.NetDifferences`'s to say.
+`dpoco.privacy.mechanisms.nets.NetDifferences`'s to say.
 
 Proofs: ``docs/privacy/lipschitz.md``. Source: Agarwal, Kale, Singh and Thakurta,
 "Differentially Private and Lazy Online Convex Optimization", Lipschitz losses, for the parent

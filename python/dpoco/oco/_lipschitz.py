@@ -26,8 +26,8 @@ from dpoco.learning.learner import OnlineLearner, Progress, emptied
 from dpoco.learning.participation import Participation
 from dpoco.learning.tickets import Ticket
 from dpoco.mechanisms import sum_entries
-from dpoco.privacy.mechanisms.bounds import NetDifferences
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
+from dpoco.privacy.mechanisms.nets import NetDifferences
 from dpoco.random import Source
 from dpoco.trace import Trace
 

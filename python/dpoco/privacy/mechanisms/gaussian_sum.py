@@ -34,11 +34,11 @@ from dpoco.privacy.mechanisms.bounds import (
     GradientAndCurvature,
     IntervalTotals,
     MomentsAndLoss,
-    NetDifferences,
     SecondMoments,
 )
 from dpoco.privacy.mechanisms.factorisations import Buffered, Normalised, SquareRoot, Tree
 from dpoco.privacy.mechanisms.lattice import LARGEST_LIMIT, LARGEST_SUM, grid_bits
+from dpoco.privacy.mechanisms.nets import NetDifferences
 from dpoco.privacy.mechanisms.participation import arms_column, most_rounds
 from dpoco.privacy.mechanisms.residuals import ResidualStatistics
 from dpoco.privacy.neighbours import Neighbours
