@@ -1,4 +1,4 @@
-"""What a round adds that has a loss at every point of a net.
+"""Losses at all points of a net, which a round adds to a sum.
 
 Proof: ``docs/privacy/lipschitz.md``.
 """
