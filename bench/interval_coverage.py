@@ -1,9 +1,10 @@
 """How often the 95 % intervals of a monitor's releases cover the numbers without noise.
 
-``python bench/interval_coverage.py [--releases 10000]``: a monitor with every kind of statistic in four
-groups releases the same records again and again, each time with fresh noise. Printed is the share
-of intervals that cover, of all numbers of a statistic. Means, shares and quantiles of groups that
-noise hides are shown by themselves: they are covered more often, see docs/privacy/statistics.md.
+``python bench/interval_coverage.py [--releases 10000]``: a monitor with every kind of statistic in
+four groups releases the same records again and again, each time with fresh noise. Printed is the
+share of intervals that cover, of all numbers of a statistic. Means, shares and quantiles of groups
+that noise hides are shown by themselves: they are covered more often, see
+docs/privacy/statistics.md.
 """
 
 from __future__ import annotations
