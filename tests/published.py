@@ -21,7 +21,7 @@ FUNCTIONS = {
 
 ACCOUNTANTS = {
     "TreeFrankWolfe": "tree_frank_wolfe", "PolyhedralFrankWolfe": "polyhedral_frank_wolfe",
-    "HighDimensionalBandit": "high_dimensional_bandit",
+    "HighDimensionalBandit": "high_dimensional_bandit", "LipschitzLearner": "lipschitz",
 }  # fmt: skip
 
 
