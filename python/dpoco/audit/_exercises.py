@@ -281,7 +281,7 @@ def _read_options(learner: Any) -> dict[str, Any]:
     """Return the options that a learner was made with, where a plan settles them that plan's."""
     plan = learner.plan
     if isinstance(plan, Plan):
-        return {**learner.get_params(), **type(learner)._plan_arguments(plan)}
+        return {**learner._arguments, **type(learner)._plan_arguments(plan)}
     names = (*signature(type(learner)).parameters, "block")
     return {name: getattr(plan, name) for name in names if hasattr(plan, name)}
 
