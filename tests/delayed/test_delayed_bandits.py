@@ -18,7 +18,7 @@ X, R = world()
 @pytest.mark.parametrize("name", ["linucb", "linucb, batches", "linucb, exact"])
 def test_the_arm_is_that_of_the_issue_and_the_record_enters_on_arrival(name, seed):
     learner, tickets = BANDITS[name](), {}
-    p, engine = learner.plan, learner._engine
+    p, engine = learner.plan.mechanism, learner._engine
     batch, total = np.zeros(engine.released().shape), np.zeros(engine.released().shape)
     for event, n in schedule(seed, share_lost=0.1):
         if event == "issue":
