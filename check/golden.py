@@ -7,8 +7,9 @@
 
 A redesign changes no line. A change that is meant commits the new file, and CHANGELOG.md says under
 **Privacy** which lines moved and why. Calibration goes through SciPy and the platform's libm, whose
-last digits differ between machines: numbers are compared to a relative 1e-9 unless ``--exact`` is
-given, and hashes of releases, which depend on all digits, only with it.
+last digits differ between machines: numbers are compared to a relative 1e-9, or their logarithms if
+they are small, unless ``--exact`` is given, and hashes of releases, which depend on all digits, only
+with it.
 """
 
 from __future__ import annotations
@@ -253,7 +254,10 @@ def moved(was: dict[str, Any], now: dict[str, Any], exact: bool) -> list[str]:
             continue
         if not exact and isinstance(a, str) and isinstance(b, str):
             x, y = float.fromhex(a), float.fromhex(b)
-            if x == y or abs(x - y) <= CLOSE * max(abs(x), abs(y)):
+            size = max(abs(x), abs(y))
+            # A small delta is e to the power of something large, which is what is rounded.
+            digits = max(1.0, -math.log(size)) if size > 0.0 else 1.0
+            if x == y or abs(x - y) <= CLOSE * digits * size:
                 continue
             names.append(f"{name} {x:.12g} -> {y:.12g}")
         else:
