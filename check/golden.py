@@ -8,8 +8,8 @@
 A redesign changes no line. A change that is meant commits the new file, and CHANGELOG.md says under
 **Privacy** which lines moved and why. Calibration goes through SciPy and the platform's libm, whose
 last digits differ between machines: numbers are compared to a relative 1e-9, or their logarithms if
-they are small, unless ``--exact`` is given, and hashes of releases, which depend on all digits, only
-with it.
+they are small, unless ``--exact`` is given, and hashes of releases, which depend on all digits,
+only with it.
 """
 
 from __future__ import annotations
