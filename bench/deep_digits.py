@@ -248,14 +248,18 @@ def tune(program: str, epsilon: float) -> Setting:
 
 
 def run(program: str, epsilon: float) -> dict[str, Any]:
-    """Return the mean accuracy of all splits, seconds of CPU of one training, and megabytes."""
+    """Return mean accuracy and standard error, seconds of CPU of one training, and megabytes."""
     setting = SETTINGS[program, epsilon]
     before = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
     start = time.process_time()
-    found = statistics.fmean(train(program, seed, epsilon, setting) for seed in range(TESTS))
+    found = [train(program, seed, epsilon, setting) for seed in range(TESTS)]
     seconds = (time.process_time() - start) / TESTS
     peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return {"accuracy": found, "seconds": seconds, "memory": (peak - before) / 1e6}
+    error = statistics.stdev(found) / math.sqrt(TESTS)
+    return {
+        "accuracy": statistics.fmean(found), "error": error, "seconds": seconds,
+        "memory": (peak - before) / 1e6,
+    }  # fmt: skip
 
 
 def run_apart(*words: str) -> Any:
@@ -271,7 +275,7 @@ def accuracy_table() -> str:
     lines = [f"| {' | '.join(names)} |", "|---|--:|--:|--:|--:|--:|"]
     for program, name in PROGRAMS.items():
         found = [run_apart(__file__, "--run", program, str(e)) for e in EPSILONS]
-        cells = [f"{each['accuracy']:.1f}" for each in found]
+        cells = [f"{each['accuracy']:.1f} ± {each['error']:.1f}" for each in found]
         used = [SETTINGS[program, e] for e in EPSILONS]
         shapes = " / ".join(dict.fromkeys(f"{each.epochs} x {each.steps}" for each in used))
         most = max(each["memory"] for each in found)
