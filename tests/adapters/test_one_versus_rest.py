@@ -122,7 +122,7 @@ def distance(problem, learners, trials):
     """
     row = np.eye(1, problem.dimension)
     scores = np.empty((2, trials))
-    told = problem.targets(np.zeros(1))
+    told = problem.targets(np.zeros(1), problem.rows(row))
     for world, sign in enumerate((1.0, -1.0)):
         rows = problem.rows(sign * row)
         for trial in range(trials):

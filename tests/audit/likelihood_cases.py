@@ -125,7 +125,7 @@ SUMS = {
         prepared(oco.NoisyFTRL, BALL, SQUARED, statistics="quadratic", sum_method="tree", **TREES),
         (G, ONES), (G, LABELS), 600,
     ),
-    "NoisyFTRL, running loss": (
+    "NoisyFTRL, quadratic, running loss": (
         prepared(oco.NoisyFTRL, BALL, SQUARED, statistics="quadratic", running_loss=True,
                  sum_method="tree", **TREES),
         (G, ONES), (G, LABELS), 600,

@@ -262,7 +262,7 @@ def the_net() -> Any:
 def quieter(factor: float) -> Any:
     def plant(subject: Any) -> Any:
         p = NET.honest().plan
-        return remade(noise_scale=p.noise_scale / factor)(subject)
+        return remade(scale=p.mechanism.scale / factor)(subject)
 
     return plant
 
