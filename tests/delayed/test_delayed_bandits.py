@@ -32,7 +32,7 @@ def test_the_arm_is_that_of_the_issue_and_the_record_enters_on_arrival(name, see
             learner.observe(R[n, arm], ticket=tickets[n])
             own = X[n] / max(1.0, np.linalg.norm(X[n]))
             batch = batch + engine.leaf(arm, own, R[n, arm])
-            if learner.round % p.mechanism.batch == 0 and learner.round < T:
+            if learner.round % p.batch == 0 and learner.round < T:
                 total, batch = total + batch, np.zeros_like(batch)
         assert np.allclose(engine.nonprivate_sum(), total, rtol=0, atol=1e-9)
     assert learner.round > 20
