@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpoco._validation import FloatArray, MissingHorizonError, choice, positive_float, positive_int
-from dpoco.accounting.continual_sum_rates import SHIPPED, searched, shipped
+from dpoco.accounting.continual_sum_rates import SHIPPED, search_rates, shipped
 from dpoco.privacy.mechanisms.banded import LONGEST_BANDED, WIDEST_BAND, Banded
 from dpoco.privacy.mechanisms.factorisations import (
     SQUARE_ROOT_LIMIT,
@@ -139,7 +139,7 @@ def planned(method: str, pushes: int, near: Neighbours, batch: int = 1) -> Metho
         return _make_banded(pushes, min(apart, pushes), min(times, -(-pushes // apart)))
     if method not in _BUFFERED:
         return method
-    found = searched(pushes, times, apart)
+    found = search_rates(pushes, times, apart)
     return rated(method, found.decay + found.weights, pushes)
 
 

@@ -22,7 +22,7 @@ from dpoco._validation import FloatArray
 from dpoco.privacy.mechanisms.factorisations import Buffered
 from dpoco.privacy.mechanisms.participation import geometric, most_rounds, spaced_column
 
-__all__ = ["SHIPPED", "searched", "shipped"]
+__all__ = ["SHIPPED", "search_rates", "shipped"]
 
 
 # Decay and weights, by the number of pushes they are best for.
@@ -64,7 +64,7 @@ def shipped(pushes: int) -> int:
 
 
 @lru_cache(maxsize=256)
-def searched(pushes: int, rounds: int, separation: int, mean: bool = False) -> Buffered:
+def search_rates(pushes: int, rounds: int, separation: int, mean: bool = False) -> Buffered:
     """Return parameters for people who come in so many rounds, so far apart, of nine digits each.
 
     O(log k) a step, below a second for any numbers.

@@ -14,7 +14,7 @@ import numpy as np
 
 from dpoco.accounting import continual_sum
 from dpoco.accounting.continual_sum import choose
-from dpoco.accounting.continual_sum_rates import searched
+from dpoco.accounting.continual_sum_rates import search_rates
 from dpoco.accounting.forgetting import INDEPENDENT, damp, view_noise
 from dpoco.privacy.mechanisms.banded import Banded
 from dpoco.privacy.mechanisms.factorisations import Buffered, Normalised
@@ -73,7 +73,7 @@ def _candidates(steps: int, near: Neighbours, half_life: float) -> Iterator[Buff
     best = continual_sum.choose_buffers(steps, near)
     methods = {best, continual_sum.planned("blt", steps, near)}
     if near.rounds > 1:
-        methods.add(searched(steps, near.rounds, near.separation, mean=True))
+        methods.add(search_rates(steps, near.rounds, near.separation, mean=True))
     for method in methods:
         found = continual_sum.factorisation(method, steps)
         if isinstance(found, Buffered) and (half_life == math.inf or type(found) is Buffered):
