@@ -35,7 +35,7 @@ Losses = NDArray[np.float64]
 
 
 class Players:
-    """Builds players for tables of so many rounds; each has noise of its own."""
+    """Builds players for tables of so many rounds, each with another seed."""
 
     def __init__(self, rounds: int, seed: int) -> None:
         self.rounds = rounds
