@@ -270,7 +270,8 @@ class NoisyGradients:
 
     def to_bytes(self) -> bytes:
         """Return the state: noise key and raw sums of gradients."""
-        return pack(self._header(), self._secret + self._engine.state())
+        parts = (self._secret, self._published.tobytes(), self._engine.state())
+        return pack(self._header(), b"".join(parts))
 
     def restore(self, data: bytes) -> None:
         """Continue from what `to_bytes` returned, bit for bit, in an object that has not started.
@@ -285,25 +286,10 @@ class NoisyGradients:
         header, payload = unpack(data)
         if json.loads(json.dumps(self._header())) != header:
             raise StateError("the state is of a training with other numbers")
-        self._engine.restore(payload[_SECRET:])
+        released = _SECRET + self._published.nbytes
+        self._engine.restore(payload[released:])
         self._secret = payload[:_SECRET]
-        if self.mechanism.scale > 0.0:
-            self._published = self._read_release(payload[_SECRET:])
-
-    def _read_release(self, engine: bytes) -> FloatArray:
-        """Return what was released last, which follows from a state of the engine.
-
-        Its words are the round, the sums and what doubles lose of them, the scale, past noise and
-        the noise; the number of entries is before each array.
-        """
-        d, grid = self._published.size, self.mechanism.grid
-        words = np.frombuffer(engine, count=len(engine) // 8)
-        kept = int(words[2 * d + 4 : 2 * d + 5].view(np.int64)[0])
-        noise = words[2 * d + kept + 6 : 3 * d + kept + 6].astype(np.int64)
-        for part in (words[2 : d + 2], words[d + 3 : 2 * d + 3]):
-            noise += (part / grid).astype(np.int64)
-        coarse = int(continual_sum.release_grid(self.mechanism.scale) / grid)
-        return np.asarray((noise + coarse // 2) // coarse * (coarse * grid))
+        self._published = np.frombuffer(payload[_SECRET:released]).copy()
 
     def save(self, path: str | os.PathLike[str], *, key: EncryptionKey | None = None) -> None:
         """Write the state to a file, encrypted under a key if there is one.
