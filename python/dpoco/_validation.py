@@ -10,6 +10,7 @@ import importlib
 import math
 import numbers
 import os
+import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from decimal import Decimal
@@ -181,7 +182,7 @@ def float_array(name: str, value: Any, shape: tuple[int | None, ...]) -> FloatAr
         elif array.dtype.kind not in "fiub":
             # The kind only: the length of a string type is that of the data.
             raise TypeError(f"{name} must have a real dtype; got {array.dtype.type.__name__}")
-        if isinstance(array, np.ma.MaskedArray):
+        if type(array) is not np.ndarray and isinstance(array, np.ma.MaskedArray):
             array = np.where(np.ma.getmaskarray(array), np.nan, array.data)
     if array.ndim != len(shape) or any(
         want is not None and want != have for want, have in zip(shape, array.shape, strict=True)
@@ -219,19 +220,30 @@ def is_missing(value: Any) -> bool:
         return bool(np.isnat(value))
     # pandas's own, which do not answer comparisons.
     named = type(value).__name__ in ("NAType", "NaTType")
-    return value is None or value is np.ma.masked or named
+    masked = _masked_arrays()
+    return value is None or named or (masked is not None and value is masked.masked)
+
+
+def _masked_arrays() -> Any:
+    """Return ``numpy.ma``, or None before it is imported, when nothing is masked.
+
+    The import would take longer than a learner's first round.
+    """
+    return sys.modules.get("numpy.ma")
 
 
 def _array(value: Any) -> NDArray[Any]:
     """Return an array, masked if `value` or a row of it is; NumPy itself would drop these masks."""
-    if isinstance(value, np.ma.MaskedArray):
-        return value
+    masked = _masked_arrays()
+    if masked is not None and isinstance(value, masked.MaskedArray):
+        return np.asanyarray(value)
     if isinstance(value, (list, tuple)):
-        rows = (row if isinstance(row, (list, tuple)) else (row,) for row in value)
-        if any(cell is np.ma.masked for row in rows for cell in row):
-            return np.asarray(value, dtype=object)
-        if any(isinstance(row, np.ma.MaskedArray) for row in value):
-            return np.ma.array(value)
+        if masked is not None:
+            rows = (row if isinstance(row, (list, tuple)) else (row,) for row in value)
+            if any(cell is masked.masked for row in rows for cell in row):
+                return np.asarray(value, dtype=object)
+            if any(isinstance(row, masked.MaskedArray) for row in value):
+                return np.asanyarray(masked.array(value))
         found = np.asarray(value)
         # The types in a list of dates are those of its values: gaps alone are no dates.
         return found if found.dtype.kind not in "mM" else found.astype(object)
