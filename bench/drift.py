@@ -1,9 +1,9 @@
 """Regret against a truth that moves: without forgetting, with a half-life, and chosen.
 
-Usage: python bench/drift.py [--write] [--seeds N] [--dimension D]
+Usage: python bench/drift.py [--write] [--seeds N] [--dimension D] [--only TABLE]
 
-With --write the tables of docs/drift.md and their figure are written again. About three
-minutes of one core.
+Of squared losses with `NoisyFTRL`, of logistic ones with `NoisyNewton`. With --write the tables of
+docs/drift.md and their figure are written again. About four minutes of one core.
 """
 
 from __future__ import annotations
@@ -36,6 +36,10 @@ WORLDS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("it swings, period T/5", "season", {"period": ROUNDS // 5}),
     ("it changes its sign once", "flip", {}),
 )
+LOGISTIC_WORLDS = tuple(
+    each for each in WORLDS if each[1] not in ("anisotropic", "fading")
+)  # of labels whose margins are up to LENGTH
+LENGTH, NEWTON_SHARES = 6.0, (0.1, 0.03, 0.01)
 FIXED = (0.3, 0.1, 0.03, 0.01)  # half-lives, in horizons
 
 
@@ -100,6 +104,50 @@ def markdown(seeds: int) -> str:
     return "\n".join(parts)
 
 
+def newton_rows(epsilon: float, seeds: int) -> list[str]:
+    """Medians over worlds with logistic labels: Newton steps as they are, and with half-lives."""
+    import dpoco
+
+    found = []
+    for number, (title, kind, options) in enumerate(LOGISTIC_WORLDS):
+        regrets: list[list[float]] = []
+        for seed in range(seeds):
+            stream = world(kind, options, 1000 * number + seed)
+            margins = LENGTH * np.einsum("td,td->t", stream.features, stream.truth)
+            drawn = np.random.default_rng(seed).random(ROUNDS)
+            labels = (drawn < 1.0 / (1.0 + np.exp(-margins))).astype(float)
+            best = np.logaddexp(0.0, margins) - labels * margins
+            regrets.append([])
+            for share in (None, *NEWTON_SHARES):
+                own = dpoco.oco.NoisyNewton(
+                    dpoco.domains.LpBall(DIMENSION, 2.0, 8.0),
+                    dpoco.losses.LogisticLoss(1.0),
+                    horizon=ROUNDS,
+                    budget=dpoco.Budget(epsilon=epsilon, delta=1e-6),
+                    half_life=None if share is None else share * ROUNDS,
+                    source=dpoco.random.Source.seeded(seed),
+                )
+                lost = own.run(stream.features, labels).losses
+                regrets[-1].append(float((lost - best).mean()))
+        cells = " | ".join(f"{each:.4f}" for each in np.median(regrets, axis=0))
+        found.append(f"| {title} | {cells} |")
+    return found
+
+
+def newton_markdown(seeds: int) -> str:
+    parts = []
+    for epsilon in (0.1, 1.0, 8.0):
+        heads = " | ".join(f"{share:g} T" for share in NEWTON_SHARES)
+        parts += [
+            f"epsilon = {epsilon:g}:\n",
+            f"| stream | never forgets | {heads} |",
+            "|---|" + "--:|" * (1 + len(NEWTON_SHARES)),
+            *newton_rows(epsilon, seeds),
+            "",
+        ]
+    return "\n".join(parts)
+
+
 def draw() -> None:
     from matplotlib.figure import Figure
 
@@ -139,6 +187,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Regret against a truth that moves.")
     parser.add_argument("--write", action="store_true", help="update the page and its figure")
     parser.add_argument("--seeds", type=int, default=5, help="worlds of every kind")
+    parser.add_argument("--only", choices=("drift", "newton drift"), help="one table")
     parser.add_argument("--draw", action="store_true", help="the figure only")
     parser.add_argument("--dimension", type=int, default=DIMENSION, help="features")
     options = parser.parse_args()
@@ -151,11 +200,15 @@ def main() -> int:
     if options.draw:
         draw()
         return 0
-    text = markdown(options.seeds)
-    print(text)
-    if options.write:
+    for key, make in (("newton drift", newton_markdown), ("drift", markdown)):
+        if options.only not in (None, key):
+            continue
+        text = make(options.seeds)
+        print(text, flush=True)
+        if options.write:
+            PAGE.write_text(replaced(PAGE.read_text(encoding="utf-8"), key, text), "utf-8")
+    if options.write and options.only is None:
         draw()
-        PAGE.write_text(replaced(PAGE.read_text(encoding="utf-8"), "drift", text), "utf-8")
     return 0
 
 

@@ -70,6 +70,7 @@ def streams(horizon: int | None, budget: Budget) -> Iterator[Case]:
             yield oco.NoisyFTRL, (LpBall(5), sq), {**both, **forgets}
         for loss in (LogisticLoss(1.0, slope_bound=0.75), HuberLoss(1.0, 1.0)):
             yield oco.NoisyNewton, (LpBall(5, 2.0), loss), both
+        yield oco.NoisyNewton, (LpBall(5, 2.0), log), {**both, "half_life": 500.0}
         for more in (
             {"batch": 7},
             {"sum_method": "tree"},

@@ -120,6 +120,7 @@ std::unique_ptr<NoisyNewton> make_noisy_newton(std::shared_ptr<const domains::Do
     from.read("step_share", own.step_share);
     from.read("shrinkage", own.shrinkage);
     from.read("deviations", own.deviations);
+    if (from.has("kept")) from.read("kept", own.kept);
     return own.horizon;
   });
   return std::make_unique<NoisyNewton>(std::move(domain), loss, clipper, std::move(own),

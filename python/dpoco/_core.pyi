@@ -230,6 +230,7 @@ class NewtonTuning(TypedDict):
     step_share: float
     shrinkage: float
     deviations: list[float]
+    kept: NotRequired[list[float]]
 
 class HedgeTuning(TypedDict):
     rounds: int

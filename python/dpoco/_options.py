@@ -37,7 +37,7 @@ SENTENCES = {
     "forced_rounds": "Rounds in which every arm is pulled before the learner chooses.",
     "forced_switch": "Probability of a fresh draw whatever the losses are.",
     "gap": "Lead of the best expert or arm over all others, as far as it is known.",
-    "half_life": "Rounds after which a record counts half; auto chooses at no cost of privacy.",
+    "half_life": "Rounds after which a record counts half; auto (squared losses) costs nothing.",
     "intercept": "Last entry of every context, if that is a public constant above 0.",
     "largest": "Whether the largest score is sought, or the smallest.",
     "learning_rate": "Step per unit of loss; by default the one with the least regret bound.",

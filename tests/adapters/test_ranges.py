@@ -211,5 +211,7 @@ def test_drift_takes_a_learner_that_forgets():
     plain = {"epsilon": 1.0, "delta": 1e-6, "feature_bound": 1.0, "label_bound": 1.0}
     own = PrivateRegressor(["a", "b"], horizon=50_000, **plain, drift=True)
     assert own.learner_.get_params()["half_life"] == "auto"
+    huber = PrivateRegressor(["a", "b"], horizon=50_000, loss="huber", **plain, drift=True)
+    assert huber.learner_.get_params()["half_life"] == 1500.0
     other = PrivateRegressor(["a", "b"], horizon=50_000, **plain)
     assert other.learner_.get_params()["half_life"] is None

@@ -127,6 +127,9 @@ CASES = {
     ),
     "NoisyFTRL": (of(oco.NoisyFTRL, BALL, LINEAR), X, ROWS),
     "NoisyNewton": (of(oco.NoisyNewton, BALL, LOGISTIC), (X, Y), RECORDS),
+    "NoisyNewton, half-life": (
+        of(oco.NoisyNewton, BALL, LOGISTIC, half_life=8.0), (X, Y), RECORDS
+    ),
     "NoisyFTRL, batches": (of(oco.NoisyFTRL, BALL, SQUARED, batch=4), (X, Y), RECORDS),
     "NoisyFTRL, quadratic": (
         of(oco.NoisyFTRL, BALL, SQUARED, statistics="quadratic", sum_method="tree"),

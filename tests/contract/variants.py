@@ -124,6 +124,8 @@ VARIANTS = {
     "ftrl, slopes": of(oco.NoisyFTRL, BALL, LogisticLoss(1.0, slope_bound=0.5)),
     "newton, simplex": of(oco.NoisyNewton, SIMPLEX, LogisticLoss(1.0, slope_bound=0.75)),
     "newton, box": of(oco.NoisyNewton, BOX, HuberLoss(1.0, 1.0), numerics="lattice"),
+    "newton, half-life": of(oco.NoisyNewton, BALL, LogisticLoss(1.0), half_life=8.0),
+    "newton, long half-life": of(oco.NoisyNewton, BOX, HuberLoss(1.0, 1.0), half_life=40.0),
     "newton, endless": of(oco.NoisyNewton, BALL, LogisticLoss(1.0), relation="zero_out"),
     "ftrl, custom": of(oco.NoisyFTRL, BALL, CUSTOM, stream=LOSSES),
     "ctrl, logistic": of(CTRL, BOX, LogisticLoss(1.0), budget=LARGE, coupling="density_ratio"),

@@ -65,15 +65,17 @@ def on_box(low, high):
 
 
 def play(rows, labels, radius, scalars, weight, ends, deviations, release, eta, beta=1.0,
-         nearest=on_ball):  # fmt: skip
+         nearest=on_ball, kept=None):  # fmt: skip
     """Return the decisions of all rounds, the last one before it is shrunk, and the metric.
 
     `rows` and `labels` are within their bounds; ``release(k, block)`` is the noisy sum of all
-    blocks up to the one of number k, from 0, whose leaves add up to `block`.
+    blocks up to the one of number k, from 0, whose leaves add up to `block`. `kept`: what past
+    curvatures count behind every block, if they are forgotten; then the metric may fall.
     """
     rounds, d = rows.shape
     point, shown, metric = np.zeros(d), np.zeros(d), np.eye(d) / eta
-    block, before, k = np.zeros(d + d * (d + 1) // 2), np.zeros(d), 0
+    block, before, k = np.zeros(d + d * (d + 1) // 2), np.zeros(d + d * (d + 1) // 2), 0
+    damped = np.zeros(len(block) - d)
     decisions = np.empty((rounds, d))
     for t, (x, y) in enumerate(zip(rows, labels, strict=True)):
         decisions[t] = shown
@@ -83,11 +85,15 @@ def play(rows, labels, radius, scalars, weight, ends, deviations, release, eta, 
             continue
         released, deviation = release(k, block), deviations[k]
         block, k = 0.0 * block, k + 1
-        gradient, before = released[:d] - before, released[:d]
-        values, axes = np.linalg.eigh(unpacked(released[d:], d) / weight)
-        kept = np.maximum(values - np.sqrt(2.0 * d) * deviation / weight, 0.0)
-        gap, axes_of_gap = np.linalg.eigh(np.eye(d) / eta + 0.3 * (axes * kept) @ axes.T - metric)
+        increment, before = released - before, released
+        gradient = increment[:d]
+        damped = (1.0 if kept is None else kept[k - 1]) * damped + increment[d:]
+        values, axes = np.linalg.eigh(unpacked(damped, d) / weight)
+        seen = np.maximum(values - np.sqrt(2.0 * d) * deviation / weight, 0.0)
+        wanted = np.eye(d) / eta + 0.3 * (axes * seen) @ axes.T
+        gap, axes_of_gap = np.linalg.eigh(wanted - metric)
         metric = metric + (axes_of_gap * np.maximum(gap, 0.0)) @ axes_of_gap.T
+        metric = metric if kept is None else wanted
         point = nearest(point - np.linalg.solve(metric, gradient), metric, radius)
         spread = deviation**2 * np.sum(np.linalg.inv(metric) ** 2)
         size = point @ point

@@ -435,8 +435,14 @@ def test_choose_takes_learners_that_forget_where_the_truth_moves():
     problem, options = (BALL, LOSS), {"horizon": 10_000, "budget": BUDGET}
     assert dpoco.choose(problem, **options, drift=True)[0].options["half_life"] == "auto"
     assert not any("half_life" in each.options for each in dpoco.choose(problem, **options))
-    with pytest.raises(ValueError, match="shifting"):
+    with pytest.raises(ValueError, match="drift=True needs switches"):
         dpoco.choose(10, **options, drift=True)
+    shifting = dpoco.choose(10, **options, drift=True, switches=3)
+    assert shifting[0].learner == "experts.WindowSelector"
+    same = dpoco.choose(10, **options, adversary="shifting", switches=3)
+    assert [each.learner for each in shifting] == [each.learner for each in same]
+    with pytest.raises(ValueError, match="no bandit"):
+        dpoco.choose((3, 5), **options, drift=True)
 
 
 # -- utility --------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from tests.oco import noisy_newton_reference as reference
 
 import dpoco
 from dpoco.accounting import noisy_newton as accountant
+from dpoco.accounting.forgetting import batch_lengths
 from dpoco.audit import replay_audit
 from dpoco.audit._sum_noise import sum_alone
 from dpoco.domains import Box, LpBall
@@ -120,6 +121,7 @@ def test_the_independent_program_has_the_known_digits(epsilon, mean, first, trac
 BOX = Box([-1.5, -0.5, -2.0, -1.0], [1.5, 0.5, 2.0, 1.0])
 
 
+@pytest.mark.parametrize("half_life", [None, 40.0, 12.0])
 @pytest.mark.parametrize("numerics", ["float", "lattice"])
 @pytest.mark.parametrize(
     ("domain", "loss", "scalars", "nearest"),
@@ -132,22 +134,28 @@ BOX = Box([-1.5, -0.5, -2.0, -1.0], [1.5, 0.5, 2.0, 1.0])
     ],
     ids=["ball", "huber", "box"],
 )  # fmt: skip
-def test_decisions_are_those_of_an_independent_program(domain, loss, scalars, nearest, numerics):
+def test_decisions_are_those_of_an_independent_program(
+    domain, loss, scalars, nearest, numerics, half_life
+):
     """Of the same noise, drawn once more by a sum alone."""
     rounds, d = 300, 4
     rows, labels = world(rounds, d, 5)
     rows, labels = 1.5 * rows, labels if isinstance(loss, LogisticLoss) else 2.0 * labels - 1.0
     learner = NoisyNewton(
         domain, loss, horizon=rounds, budget=dpoco.Budget(8.0, 1e-4), numerics=numerics,
-        source=Source.seeded(3),
+        source=Source.seeded(3), half_life=half_life,
     )  # fmt: skip
     tuning, total = learner.plan.tuning, learner._mechanism
+    lengths = batch_lengths(total.batch, total.growth, total.pushes)
+    ends = np.cumsum(lengths).astype(int).tolist()
+    kept = None if half_life is None else np.exp2(-lengths * 0.3 / half_life)
+    assert (total.growth is None) == (half_life == 12.0)
     twin = sum_alone(total, Source.seeded(3)._claim())
     decisions, _, _ = reference.play(
         clipped(rows, 1.0), labels, getattr(domain, "radius", 0.0), scalars,
-        total.summand.weight, ends_of(total), accountant.deviations(total),
+        total.summand.weight, ends, accountant.deviations(total, half_life),
         lambda k, block: np.array(twin.push(block)), tuning.step_size,
-        nearest=nearest,
+        nearest=nearest, kept=kept,
     )  # fmt: skip
     found = learner.run(rows, labels)
     assert np.abs(found.decisions - decisions).max() < 1e-7
@@ -289,6 +297,101 @@ def test_an_unknown_horizon_has_a_plan_of_its_own():
     assert learner.plan.tuning.step_size == pytest.approx(
         0.3 * R / (math.sqrt(10) * planned), rel=1e-12
     )
+
+
+def drifting(kind, rounds, d, seed, **options):
+    """Records of a logistic law whose truth, 6 long, moves; and margins of the truth."""
+    moving = dpoco.environments.DriftingRegression(kind, rounds, d, seed=seed, **options)
+    margins = 6.0 * np.einsum("td,td->t", moving.features, moving.truth)
+    drawn = np.random.default_rng(seed).random(rounds)
+    return moving.features, (drawn < 1.0 / (1.0 + np.exp(-margins))).astype(float), margins
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "factor"),
+    [
+        ("turning", {"period": 5000}, 0.5),
+        ("jumping", {"period": 10_000}, 0.7),
+        ("constant", {}, 2.2),
+    ],
+)
+def test_with_a_half_life_it_follows_the_truth(kind, options, factor):
+    """Steps whose metric never falls lose two times more where the truth turns."""
+    d, rounds, regrets = 5, 40_000, dict.fromkeys((None, 1200.0), 0.0)
+    for seed, half_life in ((seed, half_life) for seed in range(2) for half_life in regrets):
+        rows, labels, margins = drifting(kind, rounds, d, seed, **options)
+        run = NoisyNewton(
+            LpBall(d, 2.0, R), LogisticLoss(1.0), horizon=rounds, budget=budget(1.0, rounds),
+            half_life=half_life, source=Source.seeded(seed),
+        ).run(rows, labels, record_decisions=False)  # fmt: skip
+        best = np.logaddexp(0.0, margins) - labels * margins
+        regrets[half_life] += float((run.losses - best).mean())
+    assert regrets[1200.0] < factor * regrets[None]
+
+
+def test_forgetting_is_an_option_of_the_plan_and_costs_no_privacy():
+    domain, loss, given = LpBall(3, 2.0, R), LogisticLoss(1.0), dpoco.Budget(1.0, 1e-9)
+    for horizon, half_life in (
+        (50_000, 1500.0), (50_000, 100.0), (None, 3000.0), (10**8, 3e6)
+    ):  # fmt: skip
+        own = NoisyNewton(domain, loss, horizon=horizon, budget=given, half_life=half_life)
+        total = own._mechanism
+        assert 0.999 < own.guarantee.epsilon <= 1.0
+        own.guarantee.verify()
+        assert total.batch <= half_life
+        later = accountant.deviations(total, half_life)
+        assert later[-1] < 1.001 * later[len(later) // 2]  # noise does not grow without end
+        assert own.get_params()["half_life"] == half_life
+        again = NoisyNewton(
+            domain, loss, horizon=horizon, budget=given, plan=own.plan, half_life=half_life
+        )
+        assert again.plan == own.plan
+        with pytest.raises(ValueError, match="half_life"):
+            NoisyNewton(domain, loss, horizon=horizon, budget=given, plan=own.plan, half_life=9e4)
+        small = replace(total, scale=total.scale / 2.0, grid=0.0, limit=0)
+        with pytest.raises(dpoco.BudgetExceeded):
+            NoisyNewton(
+                domain, loss, horizon=horizon, budget=given, half_life=half_life,
+                plan=replace(own.plan, mechanism=small),
+            )  # fmt: skip
+    person = dpoco.Participation(rounds=3, separation=100)
+    own = NoisyNewton(
+        domain, loss, horizon=5000, budget=given, half_life=90.0, participation=person
+    )
+    assert own._mechanism.growth is None
+    assert 0.99 < own.guarantee.epsilon <= 1.0
+    plain = NoisyNewton(domain, loss, horizon=500, budget=given)
+    assert "half_life" not in plain.plan.to_dict()["tuning"]
+    for wrong in (0.0, -1.0, 0.5, math.nan, math.inf, "auto", True):
+        with pytest.raises((ValueError, TypeError), match="half_life"):
+            NoisyNewton(domain, loss, horizon=500, budget=given, half_life=wrong)
+
+
+@pytest.mark.parametrize("half_life", [30.0, 200.0])
+def test_one_that_forgets_goes_on_from_its_state(half_life, tmp_path):
+    rows, labels, _ = drifting("turning", 3000, 3, 1)
+    whole, half = (
+        NoisyNewton(
+            LpBall(3, 2.0, R), LogisticLoss(1.0), horizon=3000, budget=dpoco.Budget(4.0, 1e-6),
+            half_life=half_life, source=Source.seeded(1),
+        )
+        for _ in range(2)
+    )  # fmt: skip
+    whole.run(rows, labels)
+    half.run(rows[:1234], labels[:1234])
+    half.save(tmp_path / "state")
+    again = dpoco.load(tmp_path / "state")
+    again.run(rows[1234:], labels[1234:])
+    assert (again.last_decision == whole.last_decision).all()
+
+
+def test_choose_takes_one_that_forgets_where_the_truth_moves():
+    problem = LpBall(3, 2.0, R), LogisticLoss(1.0)
+    for horizon, half_life in ((10_000, 300.0), (None, 3000.0)):
+        options = {"horizon": horizon, "budget": dpoco.Budget(1.0, 1e-6)}
+        first, *_ = dpoco.choose(problem, **options, drift=True)
+        assert (first.learner, first.options["half_life"]) == ("oco.NoisyNewton", half_life)
+        assert not any("half_life" in each.options for each in dpoco.choose(problem, **options))
 
 
 def test_what_is_not_proved_or_too_large_is_refused_in_one_line():

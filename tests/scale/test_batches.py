@@ -34,6 +34,7 @@ KINDS = {
         NoisyFTRL, SquaredLoss(1.0, 1.0), {"statistics": "quadratic", "numerics": "float"}
     ),
     "newton": (NoisyNewton, LogisticLoss(1.0), {}),
+    "newton that forgets": (NoisyNewton, LogisticLoss(1.0), {"half_life": 100.0}),
     "newton, huber": (
         NoisyNewton, HuberLoss(1.0, label_bound=2.0, threshold=0.5), {"relation": "zero_out"}
     ),

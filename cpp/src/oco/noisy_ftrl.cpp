@@ -9,7 +9,6 @@
 #include "dpoco/core/compensated.hpp"
 #include "dpoco/core/errors.hpp"
 #include "dpoco/core/packed.hpp"
-#include "dpoco/oco/whole_batch.hpp"
 #include "dpoco/simd/kernels.hpp"
 
 namespace dpoco::oco {
@@ -34,23 +33,18 @@ std::size_t NoisyFtrl::sum_dimension(std::size_t dimension, Statistics statistic
   return statistics == Statistics::gradient ? dimension : packed_size(dimension) + dimension;
 }
 
-std::size_t NoisyFtrl::entries() const noexcept {
-  return sum_dimension(decision_.size(), settings_.statistics) + (publishes_loss() ? 1 : 0);
-}
-
 NoisyFtrl::NoisyFtrl(std::shared_ptr<const domains::Domain> domain, losses::GlmLoss loss,
                      losses::RecordClipper clipper, NoisyFtrlSettings settings,
                      mechanisms::ContinualSum sum)
-    : RecordLearner(domain->dimension(), settings.horizon),
+    : BatchLearner(domain->dimension(), settings.horizon, settings.batches, std::move(sum)),
       domain_(std::move(domain)),
       loss_(loss),
       clipper_(std::move(clipper)),
-      settings_(settings),
-      sum_(std::move(sum)),
-      batch_(entries(), settings.batches),
+      settings_(std::move(settings)),
       clipped_(decision_),
       released_(batch_.values()) {
-  if (static_cast<std::size_t>(sum_.dimension()) != entries()) {
+  const std::size_t own = sum_dimension(decision_.size(), settings_.statistics);
+  if (entries() != own + (publishes_loss() ? 1 : 0)) {
     throw std::invalid_argument("the sum must have the dimension of the statistics");
   }
   if (settings_.statistics == Statistics::quadratic) {
@@ -187,13 +181,7 @@ bool NoisyFtrl::lead(const double* released) {
 
 void NoisyFtrl::observe_batch(std::uint64_t decided, const double* total, std::uint64_t rounds) {
   if (!leader_) throw std::invalid_argument("only quadratic statistics are added up elsewhere");
-  const auto entry = enter();
-  require(rounds);
-  require_turn(decided);
-  const auto entries = static_cast<std::size_t>(sum_.dimension());
-  take_batch(batch_, total, entries, rounds, round(), horizon());
-  count_rounds(rounds - 1);
-  finish_round();
+  BatchLearner::observe_batch(decided, total, rounds);
 }
 
 bool NoisyFtrl::close_round() {

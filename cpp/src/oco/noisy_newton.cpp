@@ -9,7 +9,6 @@
 #include "dpoco/core/errors.hpp"
 #include "dpoco/core/packed.hpp"
 #include "dpoco/oco/quadratic_leader.hpp"
-#include "dpoco/oco/whole_batch.hpp"
 #include "dpoco/simd/kernels.hpp"
 
 namespace dpoco::oco {
@@ -37,14 +36,12 @@ Eigen::MatrixXd spectral(const Eigenvalues& solved, Function function) {
 NoisyNewton::NoisyNewton(std::shared_ptr<const domains::Domain> domain, losses::GlmLoss loss,
                          losses::RecordClipper clipper, NoisyNewtonSettings settings,
                          mechanisms::ContinualSum sum)
-    : RecordLearner(domain->dimension(), settings.horizon),
+    : BatchLearner(domain->dimension(), settings.horizon, settings.batches, std::move(sum)),
       domain_(std::move(domain)),
       ball_radius_(euclidean_radius(*domain_)),
       loss_(loss),
       clipper_(std::move(clipper)),
       settings_(std::move(settings)),
-      sum_(std::move(sum)),
-      batch_(decision_.size() + packed_size(decision_.size()), settings_.batches),
       center_(dimension()),
       point_(Vector::Zero(dimension())),
       gradients_(Vector::Zero(dimension())),
@@ -60,11 +57,15 @@ NoisyNewton::NoisyNewton(std::shared_ptr<const domains::Domain> domain, losses::
   if (loss_.kind == losses::GlmKind::squared) {
     throw std::invalid_argument("slopes of the squared loss are not bounded");
   }
-  if (batch_.batches().single()) throw std::invalid_argument("batches have to grow");
-  if (sum_.dimension() != dimension() + static_cast<Index>(packed_size(decision_.size())) ||
-      sum_.horizon() != settings_.deviations.size()) {
+  if (!forgets() && batches().single()) throw std::invalid_argument("batches have to grow");
+  const auto share = [](double kept) { return kept > 0.0 && kept <= 1.0; };
+  if (entries() != decision_.size() + packed_size(decision_.size()) ||
+      (forgets() ? settings_.deviations.size() != settings_.kept.size() ||
+                       !std::all_of(settings_.kept.begin(), settings_.kept.end(), share)
+                 : settings_.deviations.size() != sum_.horizon())) {
     throw std::invalid_argument("the sum must fit the statistics and their deviations");
   }
+  if (forgets()) curvatures_ = damped_ = Vector::Zero(sum_.dimension() - dimension());
   domain_->center(center_.data());
   domain_->center(decision_.data());
   metric_ = Eigen::MatrixXd::Identity(dimension(), dimension()) / settings_.step_size;
@@ -112,16 +113,6 @@ void NoisyNewton::leaf(const double* at, const double* features, double label, d
   add_leaf(at, features, label, out, rest.data());
 }
 
-void NoisyNewton::observe_batch(std::uint64_t decided, const double* total, std::uint64_t rounds) {
-  const auto entry = enter();
-  require(rounds);
-  require_turn(decided);
-  const auto entries = static_cast<std::size_t>(sum_.dimension());
-  take_batch(batch_, total, entries, rounds, round(), horizon());
-  count_rounds(rounds - 1);
-  finish_round();
-}
-
 bool NoisyNewton::close_round() {
   if (!batch_.close_round()) return false;
   const std::uint64_t push = sum_.round();
@@ -130,14 +121,20 @@ bool NoisyNewton::close_round() {
   batch_.clear();
   if (!seen) return false;
   previous_ = decision_;
-  lead(settings_.deviations[push]);
+  lead(std::min<std::uint64_t>(push, settings_.deviations.size() - 1));
   return previous_ != decision_;  // by value: a projection may turn 0 into -0
 }
 
-void NoisyNewton::lead(double deviation) {
+void NoisyNewton::lead(std::size_t push) {
+  const double deviation = settings_.deviations[push];
   const Eigen::Map<const Vector> released(released_.data(), dimension());
   const Vector gradient = released - gradients_;
   gradients_ = released;
+  if (forgets()) {
+    const Eigen::Map<const Vector> matrices(released_.data() + dimension(), damped_.size());
+    damped_ = settings_.kept[push] * damped_ + (matrices - curvatures_);
+    curvatures_ = matrices;
+  }
   grow_metric(deviation);
   const Eigen::MatrixXd& axes = axes_.eigenvectors();
   const Vector along = axes.transpose() * gradient;
@@ -147,11 +144,11 @@ void NoisyNewton::lead(double deviation) {
 }
 
 // Of the released matrix only what the noise alone does not reach counts, and nothing is ever taken
-// off the metric.
+// off the metric unless curvatures are forgotten.
 void NoisyNewton::grow_metric(double deviation) {
   const Index n = dimension();
   Eigen::MatrixXd found(n, n);
-  unpack(released_.data() + n, found);
+  unpack(forgets() ? damped_.data() : released_.data() + n, found);
   found /= settings_.curvature_weight;
   const double edge =
       std::sqrt(2.0 * static_cast<double>(n)) * deviation / settings_.curvature_weight;
@@ -161,6 +158,11 @@ void NoisyNewton::grow_metric(double deviation) {
   Eigen::MatrixXd wanted =
       spectral(solved, [=](double x) { return share * std::max(x - edge, 0.0); });
   wanted.diagonal().array() += 1.0 / settings_.step_size;
+  if (forgets()) {
+    metric_ = wanted;
+    axes_.compute(metric_);
+    return;
+  }
   wanted -= metric_;
   if (solved.compute(wanted).info() != Eigen::Success) return;
   if (!(solved.eigenvalues()[n - 1] > 0.0)) return;
@@ -220,6 +222,11 @@ void NoisyNewton::write_state(Archive& archive) const {
   archive.reals(point_.data(), decision_.size());
   archive.reals(gradients_.data(), decision_.size());
   archive.reals(metric_.data(), static_cast<std::size_t>(metric_.size()));
+  if (forgets()) {
+    for (const Vector* each : {&curvatures_, &damped_}) {
+      archive.reals(each->data(), static_cast<std::size_t>(each->size()));
+    }
+  }
   batch_.write_sum(archive);
   batch_.write_rest(archive);
   sum_.write(archive);
@@ -231,6 +238,11 @@ void NoisyNewton::read_state(ArchiveReader& archive) {
   archive.reals(point_.data(), decision_.size());
   archive.reals(gradients_.data(), decision_.size());
   archive.reals(metric_.data(), static_cast<std::size_t>(metric_.size()));
+  if (forgets()) {
+    for (Vector* each : {&curvatures_, &damped_}) {
+      archive.reals(each->data(), static_cast<std::size_t>(each->size()));
+    }
+  }
   batch_.read_sum(archive);
   batch_.read_rest(archive, round);
   sum_.read(archive);
@@ -238,7 +250,8 @@ void NoisyNewton::read_state(ArchiveReader& archive) {
   if (sum_.round() != std::min(batch_.ended(), sum_.horizon())) {
     throw StateError("state holds an impossible round");
   }
-  const bool whole = metric_.allFinite() && gradients_.allFinite() && point_.allFinite();
+  const bool whole = metric_.allFinite() && gradients_.allFinite() && point_.allFinite() &&
+                     curvatures_.allFinite() && damped_.allFinite();
   if (!whole || axes_.compute(metric_).info() != Eigen::Success ||
       !(axes_.eigenvalues()[0] > 0.0)) {
     throw StateError("state holds no metric");

@@ -24,7 +24,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -302,6 +302,7 @@ def make_run(domain: Domain, loss: Any, lipschitz: float, **schedule: Any) -> Ru
     )
 
 
+@lru_cache(maxsize=256)
 def updates(growth: str | None, batch: int, horizon: int) -> int:
     """Return how many sums are released, at least 1."""
     if growth is None:

@@ -14,19 +14,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from itertools import islice, takewhile
 from typing import Any
 
 import numpy as np
 
-from dpoco._validation import FloatArray, choice, real_float
+from dpoco._validation import FloatArray, choice, positive_float, real_float
 from dpoco.accounting import continual_sum
 from dpoco.accounting.budget import Budget
+from dpoco.accounting.continual_sum import Method
+from dpoco.accounting.forgetting import batch_lengths, damp, kept_share, view_noise
 from dpoco.accounting.gaussian import gaussian_mu
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.leaf_bounds import clipped, record_length
-from dpoco.accounting.noisy_ftrl_regret import RegretForecast
+from dpoco.accounting.noisy_ftrl_regret import RegretForecast, updates
 from dpoco.accounting.plan import Plan
 from dpoco.accounting.regret_bounds import stated_regret
 from dpoco.accounting.release import DEFAULT_NUMERICS, sum_of, with_noise
@@ -34,7 +34,8 @@ from dpoco.accounting.statement import stated_delta
 from dpoco.domains import Domain
 from dpoco.losses import GlmLoss, HuberLoss, LogisticLoss, Loss
 from dpoco.privacy.mechanisms.bounds import GradientAndCurvature
-from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum, batch_starts
+from dpoco.privacy.mechanisms.factorisations import Buffered
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import CHANGES, Neighbours
 from dpoco.privacy.records import Description, limits
 
@@ -44,6 +45,9 @@ GROWTH = "root"
 # Share of the released curvature that enters the metric; (a W B / c)^2, the part of matrices in the
 # sum; decisions whose noise an endless stream is planned for.
 STEP_SHARE, MATRIX_SHARE, PLANNED = 0.3, 0.5, 321
+DRIFT_SHARE = 0.03  # half-life, in horizons, that is advised where the truth moves
+# Half-lives from so many roots of the horizon on have batches that grow, up to this horizon.
+LONG_MEMORY, LONGEST_GROWING = 2.0, 10_000_000
 
 
 @dataclass(frozen=True)
@@ -58,12 +62,16 @@ class NewtonTuning(Description):
         eta (length^2 / loss): the metric begins as I / eta.
     shrinkage : float
         Of decisions towards the centre, in squared deviations of a step; at most 2.
+    half_life : float or None
+        Rounds after which a record counts half; None: the metric never falls.
     """
 
     kind = "noisy_newton_tuning"
+    unsaid = ("half_life",)
     horizon: int
     step_size: float
     shrinkage: float = limits(zero=True)
+    half_life: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse to shrink further."""
@@ -75,8 +83,24 @@ class NewtonTuning(Description):
 NewtonPlan = Plan[GaussianSum, NewtonTuning, RegretForecast]
 
 
-def deviations(total: GaussianSum) -> FloatArray:
-    """Return the standard deviations of an entry of each released sum, shape (pushes,)."""
+def kept_curvatures(total: GaussianSum, half_life: float) -> FloatArray:
+    """Return what past curvatures count behind every push; later ones are like the last.
+
+    A step forgets gradients 1 / STEP_SHARE times as fast as its metric forgets curvatures.
+    """
+    lengths = batch_lengths(total.batch, total.growth, total.pushes)
+    return kept_share(half_life / STEP_SHARE, lengths)
+
+
+def deviations(total: GaussianSum, half_life: float | None = None) -> FloatArray:
+    """Return the standard deviations of an entry of each sum that steps are made of.
+
+    Of all released sums, or of damped ones, of which later ones are like the last.
+    """
+    if half_life is not None:
+        assert isinstance(total.factorisation, Buffered)
+        kept = kept_curvatures(total, half_life)
+        return np.asarray(total.scale * view_noise(total.factorisation, kept)[0])
     pushes = np.arange(1, total.pushes + 1)
     return np.asarray(
         total.scale * continual_sum.row_norm(total.factorisation, pushes, total.pushes)
@@ -90,6 +114,7 @@ def calibrate(
     horizon: int | None,
     budget: Budget | None,
     shrinkage: float = 1.0,
+    half_life: float | None = None,
     relation: str = "replace",
     numerics: str = DEFAULT_NUMERICS,
 ) -> NewtonPlan:
@@ -105,6 +130,8 @@ def calibrate(
         None adds no noise and gives no guarantee.
     shrinkage : float
         In [0, 2].
+    half_life : float, optional
+        Rounds after which a record counts half; by default none is forgotten.
     relation : {"replace", "zero_out"}
         Neighbouring streams.
     numerics : {"auto", "float", "lattice"}
@@ -129,9 +156,15 @@ def calibrate(
         first = _first_batch(d, summand.movement(near) / (mu * lipschitz))
     most = max(1.0, n // 50) if horizon is not None else n
     batch = int(max(1.0, min(first, most)))
-    pushes = _pushes(batch, n)
-    method = "toeplitz" if pushes <= continual_sum.TOEPLITZ_LIMIT else "blt"
-    plain = sum_of(summand, method, pushes, near, batch=batch, growth=GROWTH)
+    method: Method | None = None
+    if half_life is not None:
+        half_life = positive_float("half_life", half_life)
+        batch, method = _plan_forgetting(batch, half_life, n)
+    growth = _growth(half_life, n)
+    pushes = updates(growth, batch, n)
+    if method is None:
+        method = "toeplitz" if pushes <= continual_sum.TOEPLITZ_LIMIT else "blt"
+    plain = sum_of(summand, method, pushes, near, batch=batch, growth=growth)
     total = with_noise(plain, near, budget=budget, numerics=numerics)
     radius, width = float(domain.radius_from_center()), float(domain.diameter(2.0))
     # No longer than what keeps a step without curvature stable, or the noise inside the domain.
@@ -141,13 +174,14 @@ def calibrate(
         spent = total.reach(near) / total.scale
         hidden = _first_batch(d, summand.movement(near) / (spent * lipschitz))
     if total.scale > 0.0 and radius > 0.0:
-        planned = deviations(total)[: PLANNED if horizon is None else None]
+        planned = deviations(total, half_life)[: PLANNED if horizon is None else None]
         deviation = float(np.sqrt(np.mean(np.square(planned))))
         steps.append(STEP_SHARE * radius / (math.sqrt(d) * deviation))
-    forecast = RegretForecast(
-        "trivial", hidden > n / 50.0, n * _slope(domain, loss) * width, lipschitz * width, None
-    )
-    return Plan(total, NewtonTuning(n, min(steps), real_float("shrinkage", shrinkage)), forecast)
+    dominates = hidden > min(n, half_life or math.inf) / 50.0
+    bound = n * _slope(domain, loss) * width
+    forecast = RegretForecast("trivial", dominates, bound, lipschitz * width, None)
+    tuning = NewtonTuning(n, min(steps), real_float("shrinkage", shrinkage), half_life)
+    return Plan(total, tuning, forecast)
 
 
 def guarantee(
@@ -183,7 +217,8 @@ def guarantee(
     own = total.summand
     if not isinstance(own, GradientAndCurvature) or own != _summand(domain, loss, own.weight):
         raise ValueError("the plan's bounds are not those of this domain and loss")
-    if total.growth != GROWTH or total.pushes != _pushes(total.batch, n):
+    growth = _growth(tuning.half_life, n)
+    if (total.growth, total.pushes) != (growth, updates(growth, total.batch, n)):
         raise ValueError("the plan's sums are not those of so many rounds")
     slope, clip = _slope(domain, loss), own.slope * record_length(domain, loss)
     stated = stated_regret(
@@ -254,7 +289,26 @@ def _first_batch(dimension: int, share: float) -> float:
     return round(0.4 * math.sqrt(dimension) * share)
 
 
-@lru_cache(maxsize=256)
-def _pushes(batch: int, horizon: int) -> int:
-    ends = islice(batch_starts(batch, GROWTH), 1, None)
-    return max(1, sum(1 for _ in takewhile(lambda end: end < horizon, ends)))
+def _growth(half_life: float | None, horizon: int) -> str | None:
+    """Return how batches grow: not at all if they would become longer than what is remembered."""
+    if half_life is None:
+        return GROWTH
+    short = LONG_MEMORY * math.sqrt(horizon) > half_life
+    return None if short or horizon > LONGEST_GROWING else GROWTH
+
+
+def _plan_forgetting(first: int, half_life: float, horizon: int) -> tuple[int, Method]:
+    """Return the rounds of the first batch, and the factorisation."""
+    growth = _growth(half_life, horizon)
+    batch = first
+    if growth is None:
+        # Not so short that noise is stationary only behind thousands of them.
+        batch = int(max(1.0, min(8.0 * first, half_life / 3.0), half_life / 300.0))
+        batch = min(batch, horizon)
+        if batch > half_life:
+            raise ValueError(f"half_life must be at least one round; got {half_life!r}")
+    pushes = updates(growth, batch, horizon)
+    factor = continual_sum.factorisation("blt", pushes)
+    assert isinstance(factor, Buffered)
+    longest = batch_lengths(batch, growth, pushes)[-1]
+    return batch, damp(factor, float(kept_share(half_life / STEP_SHARE, longest)))

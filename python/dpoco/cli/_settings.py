@@ -142,7 +142,7 @@ class Settings:
     )  # fmt: skip
     drift: bool = setting(
         LEARNER, "",
-        "The truth moves: the automatic choice is a learner that forgets, for the squared loss.",
+        "The truth moves: the automatic choice is a learner that forgets.",
         default=False,
     )  # fmt: skip
     loss: str = setting(

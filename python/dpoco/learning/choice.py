@@ -374,8 +374,9 @@ def choose(
         of all other experts are than that of the best expert, if this is known. ``WindowSelector``
         uses it.
     drift : bool, default False
-        For decisions in a convex set: whether the truth moves. Learners that forget then come
-        first, if there are any: for squared losses. For experts say ``adversary="shifting"``.
+        Whether the truth moves. For decisions in a convex set learners that forget then come
+        first, if there are any: for squared, logistic and Huber losses. For experts it means
+        ``adversary="shifting"`` and needs `switches`: trackers and window learners.
     continuous : bool, default False
         For bandits: whether contexts are drawn independently from a continuous distribution. Then
         ``ResidualPhases`` is ranked as well: tell it an entry that is constant
@@ -419,6 +420,10 @@ def choose(
     covered: dict[str, Any] = {"horizon": horizon, "budget": budget}
     if participation is not None:
         covered["participation"] = participation
+    if drift and not isinstance(problem, tuple) and adversary == "stationary":
+        adversary, drift = "shifting", False
+        if switches == 0:
+            raise ValueError("drift=True needs switches: about how often the best expert changes")
     found, refusals = [], []
     told = switches, adversary, gap, drift, continuous
     for candidate in candidates(problem, horizon, budget, *told):
@@ -536,7 +541,7 @@ def candidates(
         )
     if drift and played != "records":
         raise ValueError(
-            "drift=True is for a domain and a loss; for experts take adversary='shifting'"
+            "drift=True is for a domain and a loss, or experts; no bandit of the library forgets"
         )
     if continuous and played != "arms":
         raise ValueError("continuous=True is for bandits: problem is (arms, dimension)")

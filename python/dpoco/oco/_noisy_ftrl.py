@@ -16,10 +16,16 @@ from dpoco._validation import FloatArray, positive_int, whole_if_float
 from dpoco.accounting import Budget, Guarantee, noisy_newton
 from dpoco.accounting import noisy_ftrl as accountant
 from dpoco.accounting.continual_sum import name_of
-from dpoco.accounting.forgetting import Forgetting, batch_lengths
+from dpoco.accounting.forgetting import ENDLESS, Forgetting, batch_lengths
 from dpoco.accounting.leaf_bounds import record_length
 from dpoco.accounting.noisy_ftrl_regret import LeaderPlan, LeaderTuning, RegretForecast
-from dpoco.accounting.noisy_newton import STEP_SHARE, NewtonPlan, NewtonTuning, learned_loss
+from dpoco.accounting.noisy_newton import (
+    DRIFT_SHARE,
+    STEP_SHARE,
+    NewtonPlan,
+    NewtonTuning,
+    learned_loss,
+)
 from dpoco.accounting.release import DEFAULT_NUMERICS, numerics_of
 from dpoco.learning.choice import Candidate, RecordProblem
 from dpoco.learning.participation import Participation
@@ -80,6 +86,11 @@ class OptionWeight:
     weight: float
     excess: float
     deviation: float
+
+
+def _without(saved: dict[str, Any], later: tuple[str, ...]) -> dict[str, Any]:
+    """Return arguments without these options at their defaults, which older states do not have."""
+    return {k: v for k, v in saved.items() if k not in later or v not in (None, False)}
 
 
 class NoisyFTRL(RecordLearner):
@@ -253,8 +264,7 @@ class NoisyFTRL(RecordLearner):
 
     def _saved_arguments(self) -> dict[str, Any]:
         """Leave out options at their defaults that older states do not have."""
-        saved, later = super()._saved_arguments(), ("half_life", "ridge", "running_loss")
-        return {k: v for k, v in saved.items() if k not in later or v not in (None, False)}
+        return _without(super()._saved_arguments(), ("half_life", "ridge", "running_loss"))
 
     def _noise_note(self) -> str | None:
         if accountant.read_statistics(self.plan) == "gradient":
@@ -406,6 +416,10 @@ class NoisyNewton(RecordLearner):
     shrinkage : float, default 1.0
         How far decisions are shrunk, in [0, 2]. 0 is up to 14 % better where much can be learned,
         but worse than the centre where labels are noise.
+    half_life : float, optional
+        Rounds after which a record counts half, for streams whose truth moves. Default: the metric
+        never falls, and steps become ever shorter. A thirtieth of the horizon is a good guess; see
+        ``docs/drift.md``.
     relation : {"replace", "zero_out"}
         Neighbouring streams differ in the data of one round, which are replaced or emptied.
     numerics : {"auto", "float", "lattice"}
@@ -435,8 +449,7 @@ class NoisyNewton(RecordLearner):
     -----
     The losses of traces are logistic losses, whatever loss is learned from. The only proved bound
     on the regret is that of arbitrary decisions. ``docs/privacy/noisy_newton.md`` reports
-    measurements and says on which streams other learners are better (distributions that change many
-    times).
+    measurements and says on which streams other learners are better.
 
     Time O(d^2) per round and O(d^3) per batch, of which there are about sqrt(T). Memory (sqrt(T) +
     5) d (d + 3) / 2 doubles, or 12 d (d + 3) / 2 for more than 1e7 rounds. Proof of privacy:
@@ -470,6 +483,7 @@ class NoisyNewton(RecordLearner):
         budget: Budget | None,
         plan: NewtonPlan | None = None,
         shrinkage: float = 1.0,
+        half_life: float | None = None,
         relation: literals.Relation = "replace",
         numerics: literals.Numerics = DEFAULT_NUMERICS,
         participation: Participation | None = None,
@@ -480,15 +494,15 @@ class NoisyNewton(RecordLearner):
         horizon = whole_if_float(horizon)
         given = {
             "domain": domain, "loss": loss, "horizon": horizon, "budget": budget, "plan": plan,
-            "shrinkage": shrinkage, "relation": relation, "numerics": numerics,
-            "participation": participation, "max_dimension": max_dimension,
+            "shrinkage": shrinkage, "half_life": half_life, "relation": relation,
+            "numerics": numerics, "participation": participation, "max_dimension": max_dimension,
             "on_violation": on_violation, "source": source,
         }  # fmt: skip
 
         def calibrate(allowed: Budget | None) -> NewtonPlan:
             return noisy_newton.calibrate(
                 domain, loss, horizon=horizon, budget=allowed, shrinkage=shrinkage,
-                relation=relation, numerics=numerics,
+                half_life=half_life, relation=relation, numerics=numerics,
             )  # fmt: skip
 
         self._build(given, calibrate)
@@ -498,7 +512,11 @@ class NoisyNewton(RecordLearner):
         total, tuning = plan.mechanism, plan.tuning
         if not isinstance(total, GaussianSum) or not isinstance(tuning, NewtonTuning):
             raise TypeError("plan must be one of private Newton steps")
-        fixed = {"horizon": tuning.horizon, "shrinkage": tuning.shrinkage}
+        fixed = {
+            "horizon": tuning.horizon,
+            "shrinkage": tuning.shrinkage,
+            "half_life": tuning.half_life,
+        }
         return {**fixed, "numerics": numerics_of(total)} if total.scale > 0.0 else fixed
 
     def _certify(self, plan: NewtonPlan, seeded: bool = False) -> Guarantee:
@@ -519,6 +537,9 @@ class NoisyNewton(RecordLearner):
             )
         return domain, loss
 
+    def _saved_arguments(self) -> dict[str, Any]:
+        return _without(super()._saved_arguments(), ("half_life",))
+
     def _entries(self) -> dict[str, float]:
         return super()._entries() | sum_entries(self._mechanism)
 
@@ -534,8 +555,11 @@ class NoisyNewton(RecordLearner):
             "step_size": own.step_size,
             "step_share": STEP_SHARE,
             "shrinkage": own.shrinkage,
-            "deviations": noisy_newton.deviations(self.plan.mechanism).tolist(),
+            "deviations": noisy_newton.deviations(self.plan.mechanism, own.half_life).tolist(),
         }
+        if own.half_life is not None:
+            kept = noisy_newton.kept_curvatures(self.plan.mechanism, own.half_life)
+            tuning["kept"] = kept.tolist()
         loss = learned_loss(self._loss)._glm_engine
         return _core.NoisyNewton(self._domain._engine, loss, self._mechanism, tuning, claim)
 
@@ -550,3 +574,7 @@ class NoisyNewton(RecordLearner):
             losses.LogisticLoss, losses.HuberLoss, losses.GlmLoss,
         ):  # fmt: skip
             yield problem.candidate(cls)
+            if problem.drifts:
+                rounds = ENDLESS if problem.horizon is None else problem.horizon
+                forgets = {"half_life": max(1.0, DRIFT_SHARE * rounds)}
+                yield problem.candidate(cls, forgets, variant="/forgetting")

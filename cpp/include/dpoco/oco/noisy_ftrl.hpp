@@ -10,9 +10,9 @@
 #include "dpoco/losses/glm.hpp"
 #include "dpoco/losses/record.hpp"
 #include "dpoco/mechanisms/continual_sum.hpp"
+#include "dpoco/oco/batch_learner.hpp"
 #include "dpoco/oco/forgetting_leader.hpp"
 #include "dpoco/oco/quadratic_leader.hpp"
-#include "dpoco/oco/record_learner.hpp"
 
 namespace dpoco::oco {
 
@@ -50,7 +50,7 @@ struct NoisyFtrlSettings {
 // noisy sum of the clipped gradients; or ridge regression on noisy quadratic statistics. Only the
 // sum touches data, so the decisions are post-processing of it: docs/privacy/noisy_ftrl.md.
 // Gradients: O(d) a round plus one projection. Quadratic: O(d^2) a round and O(d^3) a decision.
-class NoisyFtrl final : public RecordLearner {
+class NoisyFtrl final : public BatchLearner {
  public:
   // The sum's horizon is that of batches that end, or end before the last round; its dimension
   // sum_dimension(d, statistics), and one more with a running loss.
@@ -60,26 +60,21 @@ class NoisyFtrl final : public RecordLearner {
 
   static std::size_t sum_dimension(std::size_t dimension, Statistics statistics) noexcept;
 
-  const mechanisms::ContinualSum& sum() const noexcept { return sum_; }
   const losses::RecordClipper& clipper() const noexcept { return clipper_; }
   const losses::GlmLoss& loss() const noexcept { return loss_; }
   const NoisyFtrlSettings& settings() const noexcept { return settings_; }
-  const Batches& batches() const noexcept { return batch_.batches(); }
   // The choice among damped sums; null without one.
   const ForgettingLeader* forgetting() const noexcept {
     return forgetting_ ? &*forgetting_ : nullptr;
   }
   // Noisy sum of the losses of all rounds released, the past damped; 0 where there is none.
   double released_loss() const noexcept { return released_loss_; }
-  const random::Source& source() const noexcept override { return sum_.source(); }
-  using RecordLearner::source;
 
   // What a record adds to the sum at a given decision, sum().dimension() entries: what an audit
   // compares between neighbouring streams. Reads private data; not a release.
   void leaf(const double* at, const double* features, double label, double* out) const;
 
-  // All rounds of a batch, whose leaves were added up elsewhere. Throws as `observe`
-  // and `take_batch`, and for statistics that are gradients.
+  // Throws std::invalid_argument for statistics that are gradients.
   void observe_batch(std::uint64_t decided, const double* total, std::uint64_t rounds);
 
  protected:
@@ -97,7 +92,6 @@ class NoisyFtrl final : public RecordLearner {
                   double* rest) const;
   void clip(double* row) const;  // in place
   void refuse_gradients() const;
-  std::size_t entries() const noexcept;  // of what a round adds
   bool publishes_loss() const noexcept { return settings_.running_loss.weight > 0.0; }
   void publish_loss(double released);
   bool lead(const double* released);  // whether the decision changed
@@ -106,8 +100,6 @@ class NoisyFtrl final : public RecordLearner {
   losses::GlmLoss loss_;
   losses::RecordClipper clipper_;
   NoisyFtrlSettings settings_;
-  mechanisms::ContinualSum sum_;
-  BatchSum batch_;
   std::vector<double> center_;
   std::vector<double> target_;           // what is projected
   std::vector<double> previous_;         // decision before the last update
