@@ -12,6 +12,16 @@ from dpoco.accounting.continual_sum import name_of
 from dpoco.accounting.high_dimensional_bandit import arm_batch, fixed_options
 from dpoco.accounting.leaf_bounds import LeafBounds
 from dpoco.privacy.mechanisms.bounds import ClippedVector, GlmGradient
+from dpoco.privacy.mechanisms.coupled_draws import (
+    Always,
+    Anchored,
+    CoupledDraws,
+    Dartboard,
+    GibbsDraw,
+    Maximal,
+    TiltedMinimum,
+    Window,
+)
 from dpoco.privacy.mechanisms.selections import VertexScores
 
 
@@ -75,3 +85,63 @@ def linear_arms(plan: Any) -> SimpleNamespace:
         regret_terms=linucb.bound_regret(total, own)[1],
         **vars(plan.forecast),
     )
+
+
+def coupled(plan: Any) -> SimpleNamespace:
+    """Return the numbers that a plan of coupled decisions settles."""
+    m, own, keep = plan.mechanism, vars(plan.tuning), plan.mechanism.keep
+    width = getattr(keep, "width", 0.0)
+    found = {
+        "plan": plan,
+        "horizon": m.rounds,
+        "block": m.block,
+        "decisions": m.decisions,
+        "dimension": m.losses.dimension,
+        "lipschitz": m.losses.lipschitz,
+        "smoothness": m.losses.smoothness,
+        "rank": m.losses.rank,
+        "coupling": keep.kind,
+        "forced_switch": keep.forced,
+        "clip_high": getattr(keep, "high", width),
+        "clip_low": getattr(keep, "low", width),
+        "factor_range": getattr(keep, "span", 0.0),
+        "max_switches": m.cap,
+        "private": m.cap is not None,
+        **own,
+        **vars(plan.forecast),
+    }
+    if isinstance(m.draw, TiltedMinimum):
+        found |= {"step_size": m.draw.step, "noise_scale": m.draw.noise}
+    else:
+        found |= {"inverse_temperature": m.draw.inverse_temperature,
+                  "regularization": m.draw.regularization, "sampler_tolerance": m.draw.tolerance,
+                  "unbounded": m.draw.half_width == math.inf}  # fmt: skip
+    return SimpleNamespace(**found)
+
+
+def recoupled(plan: Any, **changes: Any) -> Any:
+    """Return a plan of coupled decisions with other numbers, by the names of `coupled`."""
+    new, m = SimpleNamespace(**(vars(coupled(plan)) | changes)), plan.mechanism
+    forced, high = new.forced_switch, new.clip_high
+    keep = {
+        "scheduled": lambda: Always(),
+        "density_ratio": lambda: Window(forced, high, new.clip_low),
+        "dartboard": lambda: Dartboard(forced, new.factor_range),
+        "anchored": lambda: Anchored(forced, high),
+        "maximal": lambda: Maximal(forced),
+    }[new.coupling]()
+    if isinstance(m.draw, TiltedMinimum):
+        draw = TiltedMinimum(new.noise_scale, new.step_size)
+    else:
+        law = new.inverse_temperature, new.regularization
+        body = math.inf if new.unbounded else m.draw.half_width
+        draw = GibbsDraw(*law, body, new.sampler_tolerance)
+    bounds = {name: getattr(new, name) for name in ("dimension", "lipschitz", "smoothness", "rank")}
+    losses = replace(m.losses, **bounds)
+    drawn = CoupledDraws(losses, draw, keep, new.horizon, new.block, new.max_switches)
+    own = {name: getattr(new, name) for name in vars(plan.tuning)}
+    ahead = {name: getattr(new, name) for name in vars(plan.forecast)}
+    return replace(
+        plan, mechanism=drawn, tuning=replace(plan.tuning, **own),
+        forecast=replace(plan.forecast, **ahead),
+    )  # fmt: skip

@@ -22,6 +22,8 @@ FUNCTIONS = {
 ACCOUNTANTS = {
     "TreeFrankWolfe": "tree_frank_wolfe", "PolyhedralFrankWolfe": "polyhedral_frank_wolfe",
     "HighDimensionalBandit": "high_dimensional_bandit", "LipschitzLearner": "lipschitz",
+    "CoupledRegularizedLeader": "coupled_regularized_leader",
+    "ContinuousMultiplicativeWeights": "continuous_multiplicative_weights",
 }  # fmt: skip
 
 

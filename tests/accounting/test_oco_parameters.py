@@ -1,15 +1,17 @@
-"""Parameters of the continuous learners as values: round trips, refusals, what is recomputed."""
+"""Plans of the coupled learners as values: round trips, refusals, what is recomputed."""
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import json
 import math
 
 import numpy as np
 import pytest
+from tests.plans import coupled, recoupled
 from tests.published import planned
 
+import dpoco
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting import continuous_multiplicative_weights as comw
 from dpoco.accounting import coupled_regularized_leader as ctrl
@@ -32,42 +34,56 @@ def plans(module, loss):
     yield module.calibrate(BALL, loss, horizon=1000, budget=None, max_switches=50)
 
 
+def restored(plan):
+    record = json.loads(json.dumps(plan.to_dict(), allow_nan=False))
+    return dpoco.Plan.from_dict(record, type(plan.tuning), comw.CoupledForecast)
+
+
 @pytest.mark.parametrize(("module", "loss"), LEARNERS)
 def test_round_trips(module, loss):
     for p in plans(module, loss):
-        restored = type(p).from_dict(json.loads(json.dumps(p.to_dict(), allow_nan=False)))
-        assert restored == p
-        assert math.fsum(p.regret_terms.values()) == pytest.approx(p.regret_bound, rel=1e-12)
+        assert restored(p) == p
         guarantee = module.guarantee(BALL, loss, p, budget=BUDGET)
+        bound, q = p.forecast.regret_bound, euclidean_problem(BALL, loss)
+        terms = [v for name, v in guarantee.details.items() if name.startswith("regret_")]
+        assert math.fsum(terms) == pytest.approx(bound, rel=1e-12)
         assert Guarantee.from_json(guarantee.to_json()) == guarantee
-        assert guarantee.private == p.private
-        most = p.lipschitz * p.diameter * p.horizon  # of any decisions
-        assert guarantee.regret_bound == pytest.approx(min(p.regret_bound, most), rel=1e-12)
+        assert guarantee.private == (p.mechanism.cap is not None)
+        most = q.lipschitz * q.diameter * p.mechanism.rounds  # of any decisions
+        assert guarantee.regret_bound == pytest.approx(min(bound, most), rel=1e-12)
         assert "Regret" in str(guarantee)
 
 
 def test_growing_parameters_round_trip():
     loss = QuadraticLoss(1.0, 1.0, strong_convexity=0.5)
     p = ctrl.calibrate(BALL, loss, horizon=10**4, budget=None, max_switches=2000)
-    assert p.step_size == math.inf
-    assert type(p).from_dict(json.loads(json.dumps(p.to_dict(), allow_nan=False))) == p
+    assert p.mechanism.draw.step == math.inf
+    assert restored(p) == p
     assert not ctrl.guarantee(BALL, loss, p).private
 
 
 @pytest.mark.parametrize(("module", "loss"), LEARNERS)
 def test_damaged_records_are_refused(module, loss):
-    parameters = module.calibrate(BALL, loss, horizon=1000, budget=None)
-    kind, record = type(parameters), parameters.to_dict()
+    plan = module.calibrate(BALL, loss, horizon=1000, budget=None, max_switches=50)
+    record = plan.to_dict()
+
+    def read(changed):
+        return dpoco.Plan.from_dict(changed, type(plan.tuning), comw.CoupledForecast)
+
     for name, value in (
-        ("kind", "other"), ("version", 2), ("horizon", 0), ("block", 2000), ("radius", -1.0),
-        ("forced_switch", 1.5), ("forced_switch", 0.5), ("max_switches", -1), ("coupling", "other"),
-        ("private", 1), ("regret_terms", 3), ("clip_low", math.nan), ("diameter", "wide"),
+        ("kind", "other"), ("version", 2), ("calibration", "none"),
+        ("mechanism.rounds", 0), ("mechanism.block", 2000), ("mechanism.cap", -1),
+        ("mechanism.keep.forced", 1.5), ("mechanism.keep.kind", "other"),
+        ("forecast.regret_bound", math.nan), ("forecast.noise_dominates", 1),
     ):  # fmt: skip
+        changed = json.loads(json.dumps(record))
+        *path, last = name.split(".")
+        functools.reduce(dict.__getitem__, path, changed)[last] = value
         with pytest.raises(StateError):
-            kind.from_dict({**record, name: value})
-    del record["radius"]
+            read(changed)
+    del record["tuning"]
     with pytest.raises(StateError):
-        kind.from_dict(record)
+        read(record)
 
 
 @pytest.mark.parametrize(("module", "loss"), LEARNERS)
@@ -84,21 +100,21 @@ def test_bad_arguments(module, loss):
 def test_bad_sampler_arguments():
     chained = comw.calibrate(BALL, LinearLoss(1.0), horizon=10, budget=BUDGET, sampler="mcmc")
     for tolerance in (0.0, 1.0, 2.0):
-        with pytest.raises(ValueError, match="sampler_tolerance"):
-            dataclasses.replace(chained, sampler_tolerance=tolerance)
+        with pytest.raises(ValueError, match="tolerance"):
+            comw.guarantee(BALL, LinearLoss(1.0), recoupled(chained, sampler_tolerance=tolerance))
 
 
 @pytest.mark.parametrize(("module", "loss"), LEARNERS)
 def test_guarantees_trust_no_derived_field(module, loss):
     p = module.calibrate(BALL, loss, horizon=10**5, budget=BUDGET)
     honest = module.guarantee(BALL, loss, p, budget=BUDGET)
-    lying = dataclasses.replace(p, regret_bound=1.0, regret_terms={}, expected_switches=0.0)
+    lying = recoupled(p, regret_bound=1.0, expected_switches=0.0)
     assert module.guarantee(BALL, loss, lying, budget=BUDGET) == honest
     seeded = module.guarantee(BALL, loss, p, budget=BUDGET, seeded=True)
     assert not seeded.certified
     assert any("SEEDED" in text for text in seeded.conditions)
-    more = dataclasses.replace(p, max_switches=p.max_switches * 2)
-    if more.max_switches <= p.decisions:
+    more = recoupled(p, max_switches=p.mechanism.cap * 2)
+    if more.mechanism.cap <= p.mechanism.decisions:
         assert module.guarantee(BALL, loss, more, budget=BUDGET).epsilon > honest.epsilon
     default = module.guarantee(BALL, loss, p)
     assert default.delta == pytest.approx(1e-6)
@@ -110,12 +126,14 @@ def test_guarantees_refuse_what_no_theorem_covers():
     p = comw.calibrate(
         BALL, LinearLoss(1.0), horizon=10**5, budget=BUDGET, coupling="density_ratio"
     )
-    huber = HuberLoss(1.0, 1.0, threshold=1.0)
-    with pytest.raises(ValueError, match="normalising constant"):
-        comw.guarantee(BALL, huber, p)
+    with pytest.raises(ValueError, match="smoothness"):
+        comw.guarantee(BALL, HuberLoss(1.0, 1.0, threshold=1.0), p)
+    with pytest.raises(ValueError, match="linear losses and a known body"):
+        recoupled(comw.calibrate(Simplex(3), LinearLoss(1.0), horizon=100, budget=BUDGET),
+                  coupling="density_ratio", forced_switch=0.5, clip_high=0.1)  # fmt: skip
     leader = ctrl.calibrate(BALL, LinearLoss(1.0), horizon=10**5, budget=BUDGET)
     with pytest.raises(ValueError, match="barrier_weight"):
-        ctrl.guarantee(BALL, LinearLoss(1.0), dataclasses.replace(leader, barrier_weight=1.0))
+        ctrl.guarantee(BALL, LinearLoss(1.0), recoupled(leader, barrier_weight=1.0))
 
 
 def test_nothing_released_costs_nothing():
@@ -124,20 +142,21 @@ def test_nothing_released_costs_nothing():
             p = module.calibrate(BALL, loss, horizon=horizon, budget=BUDGET, block=block)
             guarantee = module.guarantee(BALL, loss, p, budget=BUDGET)
             assert (guarantee.epsilon, guarantee.delta) == (0.0, 0.0)
-            assert guarantee.regret_bound <= p.lipschitz * p.radius * horizon * (1 + 1e-8)
+            q = euclidean_problem(BALL, loss)
+            assert guarantee.regret_bound <= q.lipschitz * q.radius * horizon * (1 + 1e-8)
 
 
 @pytest.mark.parametrize(("module", "loss"), LEARNERS)
 def test_lazy_modes_keep_their_switches(module, loss):
     bounds = []
     for limit in (3, 30, 300, 3000):
-        p = module.calibrate(BALL, loss, horizon=10**4, budget=None, max_switches=limit)
+        p = coupled(module.calibrate(BALL, loss, horizon=10**4, budget=None, max_switches=limit))
         assert p.expected_switches <= limit * (1 + 1e-9)
         assert not p.private
         bounds.append(p.regret_bound)
     assert sorted(bounds, reverse=True) == bounds
-    always = module.calibrate(BALL, loss, horizon=10**4, budget=None, max_switches=10**4)
-    base = module.calibrate(BALL, loss, horizon=10**4, budget=None)
+    always = coupled(module.calibrate(BALL, loss, horizon=10**4, budget=None, max_switches=10**4))
+    base = coupled(module.calibrate(BALL, loss, horizon=10**4, budget=None))
     assert base.coupling == "scheduled"
     assert base.block == 1
     assert always.regret_bound <= base.regret_bound * 1.001
@@ -194,6 +213,7 @@ def test_declared_bounds_are_stretched():
 @pytest.mark.parametrize(("module", "loss"), LEARNERS)
 def test_a_cap_below_the_number_of_blocks_costs_regret(module, loss):
     p = module.calibrate(BALL, loss, horizon=10**4, budget=BUDGET, coupling="scheduled")
-    few = dataclasses.replace(p, max_switches=p.decisions - 1)
+    few = recoupled(p, max_switches=p.mechanism.decisions - 1)
     stated = [module.guarantee(BALL, loss, each).regret_bound for each in (p, few)]
-    assert stated[0] < 0.5 * stated[1] == 0.5 * p.lipschitz * p.diameter * p.horizon
+    q = euclidean_problem(BALL, loss)
+    assert stated[0] < 0.5 * stated[1] == 0.5 * q.lipschitz * q.diameter * p.mechanism.rounds

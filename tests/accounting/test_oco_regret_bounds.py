@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 from scipy.stats import binom
+from tests.plans import coupled
 
 from dpoco.accounting import Budget, claims, regret_bounds
 from dpoco.accounting import continuous_multiplicative_weights as comw
@@ -22,6 +23,7 @@ from dpoco.accounting._coupled_regret import (
     growing_switches,
     switch_cap,
 )
+from dpoco.accounting._coupled_runs import open_plan
 from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon
 from dpoco.domains import LpBall
 from dpoco.losses import CustomLoss, LinearLoss, LogisticLoss, QuadraticLoss
@@ -70,9 +72,9 @@ def test_scheduled_example():
         parameters = module.calibrate(
             domain, LinearLoss(1.0), horizon=10**4, budget=budget, coupling="scheduled", block=12
         )
-        assert parameters.max_switches == 833
+        assert parameters.mechanism.cap == 833
         # The truncated tails take their share of delta, the root finder a little more.
-        assert bound <= parameters.regret_bound <= bound * 1.002
+        assert bound <= parameters.forecast.regret_bound <= bound * 1.002
 
 
 def test_published_privacy_oracles():
@@ -101,14 +103,16 @@ def test_published_privacy_oracles():
 def test_lazy_oracles():
     domain = LpBall(5, 2.0, 0.5)
     limit = {"horizon": 10**5, "budget": None, "max_switches": 1000}
-    best = comw.calibrate(domain, LinearLoss(1.0), **limit)
+    best = coupled(comw.calibrate(domain, LinearLoss(1.0), **limit))
     assert best.coupling == "maximal"
     assert best.inverse_temperature == pytest.approx(0.64893937, rel=1e-6)
     assert best.regularization == pytest.approx(1032.7443, rel=1e-6)
     assert best.regret_bound == pytest.approx(258.18609, rel=1e-6)
     assert best.expected_switches == pytest.approx(1000.0, rel=1e-6)
-    printed = agarwal_lazy.lazy_continuous_multiplicative_weights(
-        domain, LinearLoss(1.0), horizon=10**5, max_switches=1000
+    printed = coupled(
+        agarwal_lazy.lazy_continuous_multiplicative_weights(
+            domain, LinearLoss(1.0), horizon=10**5, max_switches=1000
+        )
     )
     assert printed.regularization == pytest.approx(58251.307, rel=1e-7)
     assert printed.inverse_temperature == pytest.approx(1.9764235e-3, rel=1e-7)
@@ -129,12 +133,12 @@ def test_lazy_oracles():
 def test_lazy_leader_oracles():
     domain, loss = LpBall(5, 2.0, 0.5), CustomLoss(1.0, 1.0)
     limit = {"horizon": 10**5, "budget": None, "max_switches": 1000}
-    best = ctrl.calibrate(domain, loss, **limit)
+    best = coupled(ctrl.calibrate(domain, loss, **limit))
     assert best.coupling == "maximal"
     assert best.regret_bound == pytest.approx(170.0, rel=1e-3)
     assert best.expected_switches <= 1000 * (1 + 1e-9)
     del limit["budget"]
-    printed = agarwal_ctrl.lazy_coupled_regularized_leader(domain, loss, **limit)
+    printed = coupled(agarwal_ctrl.lazy_coupled_regularized_leader(domain, loss, **limit))
     assert printed.noise_scale == pytest.approx(9104.5628, rel=1e-7)
     assert printed.step_size == pytest.approx(3.3333333e-4, rel=1e-7)
     assert printed.clip_high == pytest.approx(3.3333394e-3, rel=1e-7)
@@ -145,21 +149,21 @@ def test_lazy_leader_oracles():
     direct = 0.5 / eta + 2.0 * eta * t + sigma * math.sqrt(5.0) + 2.0 + 12.0
     assert direct == pytest.approx(21939, rel=1e-4)
     assert direct <= nine <= 1.03 * direct
-    glm = agarwal_ctrl.lazy_coupled_regularized_leader(domain, LogisticLoss(1.0), **limit)
+    loss = LogisticLoss(1.0)
+    glm = coupled(agarwal_ctrl.lazy_coupled_regularized_leader(domain, loss, **limit))
     assert glm.noise_scale == pytest.approx(9104.5628 * glm.lipschitz / math.sqrt(5), rel=1e-7)
 
 
 def test_strongly_convex_oracles():
     domain, loss = LpBall(2, 2.0, 0.5), QuadraticLoss(1.0, 1.0, strong_convexity=1.0)
     limit = {"horizon": 10**5, "budget": None, "max_switches": 5000}
-    best = ctrl.calibrate(domain, loss, **limit)
-    assert best.noise_growth
+    best = coupled(ctrl.calibrate(domain, loss, **limit))
     assert best.step_size == math.inf
     assert best.noise_scale == pytest.approx(0.0625, rel=2e-3)
     assert best.regret_bound == pytest.approx(8.3, rel=0.01)
     assert best.expected_switches <= 5000
     del limit["budget"]
-    printed = agarwal_ctrl.lazy_coupled_regularized_leader(domain, loss, **limit)
+    printed = coupled(agarwal_ctrl.lazy_coupled_regularized_leader(domain, loss, **limit))
     assert printed.noise_scale == pytest.approx(4.86, rel=1e-3)
     assert printed.expected_switches <= 5000
 
@@ -167,19 +171,20 @@ def test_strongly_convex_oracles():
 def test_growing_sums_bound_the_exact_ones_closely():
     domain, loss = LpBall(3, 2.0, 0.5), QuadraticLoss(1.0, 2.0, strong_convexity=0.5)
     p = ctrl.calibrate(domain, loss, horizon=60_000, budget=None, max_switches=4000)
-    assert p.noise_growth
+    run, p = open_plan(domain, loss, p), coupled(p)
+    assert run.grows
     t = np.arange(2.0, p.horizon)
     x, n, s = t - 1.0, 3, p.noise_scale
     h, kappa = 2.0 / (0.5 * x), t / x
     kl = 1.0 / (2.0 * s**2 * x) + n / 2.0 * (kappa - 1.0 - np.log(kappa))
     kl += 3.0 * np.maximum(0.0, np.log1p(h) - kappa * h / (1.0 + h))
     exact = 1.0 + np.minimum(1.0, np.sqrt(kl / 2.0)).sum()
-    assert exact <= growing_switches(p) <= exact * 1.001
+    assert exact <= growing_switches(run) <= exact * 1.001
     t = np.arange(1.0, p.horizon + 1)
     q = np.sqrt(t) - np.sqrt(t - 1.0)
     exact = ((1.0 + s * math.sqrt(n) * q) ** 2 / (2.0 * 0.5 * t)).sum()
     exact += n * s**2 / 0.5 * (q[1:] / np.sqrt(t[1:] - 1.0)).sum() + 2.0
-    assert exact <= growing_regret(p).total * (1 + 1e-9) <= exact * 1.001
+    assert exact <= growing_regret(run).total * (1 + 1e-9) <= exact * 1.001
 
 
 GRID = np.linspace(-1.0, 1.0, 2001)
@@ -285,10 +290,10 @@ def test_the_distance_keeps_to_its_bound():
     streams = [np.ones(120), np.tile([1.0, -1.0], 60), rng.choice([-1.0, 1.0], 120)]
     found = max(worst_distance(slopes, A, P) for slopes in streams)
     assert 0.3 * bound < found <= bound
-    p = SimpleNamespace(
-        horizon=400, block=1, forced_switch=P, lipschitz=1.0, diameter=1.0, unbounded=False
-    )
-    assert clip_penalty(p, error) == pytest.approx(400 * bound, rel=1e-9)
+    problem = SimpleNamespace(lipschitz=1.0, diameter=1.0, unbounded=False)
+    drawn = SimpleNamespace(rounds=400, block=1, keep=SimpleNamespace(forced=P))
+    run = SimpleNamespace(problem=problem, mechanism=drawn)
+    assert clip_penalty(run, error) == pytest.approx(400 * bound, rel=1e-9)
     # Without forced switches errors add up beyond it.
     assert worst_distance(np.ones(400), A, 0.0) > bound
 

@@ -101,7 +101,7 @@ def test_a_learner_that_never_moves_says_so():
         learner = CoupledRegularizedLeader(
             LpBall(3), SquaredLoss(1.0, 1.0), horizon=20, budget=Budget(0.1, 1e-6)
         )
-    assert learner.plan.max_switches == 0
+    assert learner.plan.mechanism.cap == 0
     assert "no useful bound" in str(learner.guarantee)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from types import ModuleType
 
 import numpy as np
 
@@ -294,18 +293,9 @@ def overclaiming(make, factor):
     return liar
 
 
-def tampered(learner, parameters):
-    """Put other parameters into a learner, and the description of them that engines read."""
-    learner._plan = parameters
-    if isinstance(parameters, dpoco.Plan):
-        learner._mechanism = parameters.mechanism
-        return
-    # Not that of a class that is accounted for once.
-    known = (vars(cls).get("_accountant") for cls in type(learner).__mro__)
-    accountant = next((each for each in known if isinstance(each, ModuleType)), None)
-    if hasattr(accountant, "mechanism_of"):
-        problem = learner._problem(learner._arguments) if hasattr(learner, "_problem") else ()
-        learner._mechanism = accountant.mechanism_of(*problem, parameters)
+def tampered(learner, plan):
+    """Put another plan into a learner, and the description in it that engines read."""
+    learner._plan, learner._mechanism = plan, plan.mechanism
 
 
 def rebuilt(make, change):

@@ -5,11 +5,10 @@ from __future__ import annotations
 import functools
 import importlib.util
 import sys
-from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
+from tests.plans import recoupled
 
 from dpoco.audit import likelihood_audit
 
@@ -39,14 +38,11 @@ def coupled_case(name):
         for each in case.streams
     ]
     promise = own.guarantee
-    accountant = SimpleNamespace(
-        **{**vars(type(own)._accountant), "guarantee": lambda *a, **k: promise}
-    )
-    kind = type(type(own).__name__, (type(own),), {"_accountant": accountant,
+    kind = type(type(own).__name__, (type(own),), {"_certify": lambda *a, **k: promise,
                  "_check_described": staticmethod(lambda guarantee, mechanism: None)})  # fmt: skip
 
     def make(source, **changes):
-        p = replace(own.plan, **changes)
+        p = recoupled(own.plan, **changes)
         return kind(own.domain, own.loss, horizon=own.horizon, budget=None, plan=p,
                     source=source)  # fmt: skip
 

@@ -10,6 +10,7 @@ import pytest
 from tests.descriptions import changed, number, unchecked
 
 import dpoco
+from dpoco.accounting import oblivious_tracker
 from dpoco.audit import replay_audit
 from dpoco.bandits import LinUCB
 from dpoco.experts import ObliviousTracker, PrefixHedge
@@ -78,20 +79,11 @@ def halved(name, **changes):
     def liar(source):
         learner = make(source)
         plan = learner.plan
-        if isinstance(plan, dpoco.Plan):
-            own = {key: factor * number(plan, key) for key, factor in changes.items()}
-            if isinstance(learner, ObliviousTracker):  # held to what is promised
-                learner._guarantee = learner._accountant.guarantee(changed(plan, **own))
-            else:
-                tampered(learner, changed(plan, **own))
-            return learner
-        own = {key: factor * getattr(plan, key) for key, factor in changes.items()}
-        p = replace(plan, **own)
-        if "factor_range" in changes:  # which calibration would not understate
-            keep = replace(learner._mechanism.keep, span=p.factor_range)
-            learner._mechanism = replace(learner._mechanism, keep=keep)
+        own = {key: factor * number(plan, key) for key, factor in changes.items()}
+        if isinstance(learner, ObliviousTracker):  # held to what is promised
+            learner._guarantee = oblivious_tracker.guarantee(changed(plan, **own))
         else:
-            tampered(learner, p)
+            tampered(learner, changed(plan, **own))
         return learner
 
     return replay_audit(liar, stream, replacements)
@@ -115,8 +107,8 @@ def halved(name, **changes):
         ("ShiftDetector", {"scale": 0.25}),
         ("ObliviousTracker", {"learning_rate": 0.4}),
         ("ObliviousTracker, coins", {"learning_rate": 0.5}),
-        ("ContinuousMultiplicativeWeights", {"clip_high": 0.1, "clip_low": 0.1}),
-        ("ContinuousMultiplicativeWeights, dartboard", {"factor_range": 0.1}),
+        ("ContinuousMultiplicativeWeights", {"high": 0.1, "low": 0.1}),
+        ("ContinuousMultiplicativeWeights, dartboard", {"span": 0.1}),
         ("SufficientStatistics", {"scale": 0.2}),
     ],
 )

@@ -4,12 +4,10 @@ import json
 
 import pytest
 
-from dpoco import choose
+from dpoco import Plan, choose
 from dpoco.accounting import Budget, Guarantee
-from dpoco.accounting.continuous_multiplicative_weights import (
-    ContinuousMultiplicativeWeightsParameters,
-)
-from dpoco.accounting.coupled_regularized_leader import CoupledRegularizedLeaderParameters
+from dpoco.accounting.continuous_multiplicative_weights import CoupledForecast, GibbsTuning
+from dpoco.accounting.coupled_regularized_leader import TiltedTuning
 from dpoco.cli._plan_report import plan_records, standard_problem
 from dpoco.learners import learner_named
 
@@ -18,13 +16,13 @@ TABLE = ("--horizon", 10**6, "--dimension", 10, "--epsilon", 1, "--delta", 1e-6)
 
 
 @pytest.mark.parametrize(
-    ("learner", "listed", "kind"),
+    ("learner", "listed", "tuning"),
     [
-        ("ctrl", 0.00222, CoupledRegularizedLeaderParameters),
-        ("comw", 0.00675, ContinuousMultiplicativeWeightsParameters),
+        ("ctrl", 0.00222, TiltedTuning),
+        ("comw", 0.00675, GibbsTuning),
     ],
 )
-def test_json_reproduces_the_table(work, invoke, learner, listed, kind):
+def test_json_reproduces_the_table(work, invoke, learner, listed, tuning):
     result, done = work(lambda: invoke("plan", learner, *TABLE, "--json"))
     assert done < MOST_WORK
     report = json.loads(result.stdout)
@@ -33,8 +31,8 @@ def test_json_reproduces_the_table(work, invoke, learner, listed, kind):
         "useful", "noise", "memory", "notes", "parameters", "guarantee",
     }  # fmt: skip
     assert 0.9 * listed <= report["regret_bound_per_round"] <= 1.05 * listed
-    parameters = kind.from_dict(report["parameters"])
-    assert parameters.regret_bound / 10**6 == pytest.approx(report["regret_bound_per_round"])
+    forecast = Plan.from_dict(report["parameters"], tuning, CoupledForecast).forecast
+    assert forecast.regret_bound / 10**6 == pytest.approx(report["regret_bound_per_round"])
     guarantee = Guarantee.from_dict(report["guarantee"])
     assert guarantee.epsilon <= 1.0
     assert guarantee.delta == 1e-6
@@ -66,14 +64,13 @@ def test_text_says_whether_memory_grows(invoke, loss, grows):
 def test_problems_have_unit_diameter_and_slope(learner, domain, loss):
     entry = learner_named(learner)
     problem = plan_records(entry, 4, loss, domain)
-    parameters = entry.load()._accountant.calibrate(
-        *problem.arguments, horizon=10**5, budget=Budget(1.0, 1e-6)
-    )
-    assert parameters.diameter == pytest.approx(1.0)
+    plan = entry.load()(*problem.arguments, horizon=10**5, budget=Budget(1.0, 1e-6)).plan
+    assert problem.arguments[0].diameter(2.0) == pytest.approx(1.0)
     # A logistic loss is less steep where margins are bounded.
-    steep = parameters.lipschitz
+    steep = plan.mechanism.losses.lipschitz
     assert steep == pytest.approx(1.0) if loss != "logistic" else 0.5 < steep < 1.0
-    assert problem.bound(parameters) == (parameters.regret_bound, steep * parameters.diameter)
+    width = problem.arguments[0].diameter(2.0)
+    assert problem.bound(plan) == (plan.forecast.regret_bound, steep * width)
 
 
 def test_options_reach_the_guarantee(answer):

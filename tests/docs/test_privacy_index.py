@@ -197,6 +197,7 @@ MODULES = (
     "dpoco.privacy.mechanisms.selections", "dpoco.privacy.mechanisms.tracker_draws",
     "dpoco.accounting.batch_share", "dpoco.accounting.oblivious_tracker",
     "dpoco.accounting.prefix_hedge", "dpoco.accounting.shift_detector",
+    "dpoco.accounting.coupled_regularized_leader", "dpoco.privacy.mechanisms.coupled_draws",
 )  # fmt: skip
 
 

@@ -9,7 +9,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from tests.plans import coupled as numbers
+from tests.plans import recoupled
 
+from dpoco.accounting import continuous_multiplicative_weights, coupled_regularized_leader
 from dpoco.accounting.euclidean import euclidean_problem
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.losses import (
@@ -22,9 +25,7 @@ from dpoco.losses import (
 )
 from dpoco.oco import (
     ContinuousMultiplicativeWeights,
-    ContinuousMultiplicativeWeightsParameters,
     CoupledRegularizedLeader,
-    CoupledRegularizedLeaderParameters,
 )
 from dpoco.random import Source
 
@@ -46,6 +47,10 @@ LOSSES = {
     "quadratic": QuadraticLoss(2.0, 1.0),
     "custom": CustomLoss(lipschitz=1.0, smoothness=1.0),
 }
+ACCOUNTANTS = {
+    ContinuousMultiplicativeWeights: continuous_multiplicative_weights,
+    CoupledRegularizedLeader: coupled_regularized_leader,
+}
 LEARNERS = {"weights": ContinuousMultiplicativeWeights, "leader": CoupledRegularizedLeader}
 
 
@@ -56,65 +61,58 @@ def parse(name):
 
 
 def parameters(name, *, horizon=24, domain=None, loss=None, **own):
-    """Short blocks, many coins, a cap that binds; derived values are zero: nobody trusts them."""
+    """Return a plan: short blocks, many coins, a cap that binds; forecasts are zero."""
     kind, coupling, own_domain, own_loss = parse(name)
     domain, loss = domain or own_domain, loss or own_loss
     problem = euclidean_problem(domain, loss, own.get("unbounded", False))
     clip = 0.3 if coupling in ("density_ratio", "anchored") else 0.0
     maximal = coupling == "maximal"
     shared = {
-        "horizon": horizon,
-        "dimension": problem.dimension,
-        "lipschitz": problem.lipschitz,
-        "radius": problem.radius,
-        "diameter": problem.diameter,
         "coupling": coupling,
         "block": 1 if maximal else min(2, horizon),
         "forced_switch": {"scheduled": 1.0, "maximal": 0.0}.get(coupling, 0.4),
         "clip_high": clip,
         "clip_low": clip,
         "max_switches": None if maximal else 6,
-        "relation": "replace",
-        "calibration": "tight",
-        "unbounded": False,
-        "private": not maximal,
         "regret_bound": 0.0,
-        "regret_terms": {},
         "expected_switches": 0.0,
     }
+    quiet = ACCOUNTANTS[kind].calibrate(
+        domain, loss, horizon=horizon, budget=None, unbounded=problem.unbounded
+    )
     if kind is CoupledRegularizedLeader:
         shared |= {
-            "smoothness": problem.smoothness,
-            "rank": min(problem.rank, problem.dimension),
             "step_size": min(0.2, 0.1 / max(problem.smoothness, 1e-9)),
             "noise_scale": (1.0 if maximal else 4.0) * problem.lipschitz,
-            "barrier_weight": problem.barrier_weight(horizon),
         }
-        return CoupledRegularizedLeaderParameters(**{**shared, **own})
-    exact = problem.family == "linear" and problem.linear_sampler
-    shared |= {
-        "inverse_temperature": 8.0 if maximal else 0.5,
-        "regularization": 8.0,
-        "factor_range": problem.factor_range if coupling == "dartboard" else 0.0,
-        "anchors": 4 if coupling == "anchored" else 0,
-        "sampler": "exact" if exact else "mcmc",
-        "sampler_tolerance": 0.0 if exact else 1e-6,
-    }
-    return ContinuousMultiplicativeWeightsParameters(**{**shared, **own})
+    else:
+        exact = problem.family == "linear" and problem.linear_sampler
+        shared |= {
+            "inverse_temperature": 8.0 if maximal else 0.5,
+            "regularization": 8.0,
+            "factor_range": problem.factor_range if coupling == "dartboard" else 0.0,
+            "anchors": 4 if coupling == "anchored" else 0,
+            "sampler": "exact" if exact else "mcmc",
+            "sampler_tolerance": 0.0 if exact else 1e-6,
+        }
+    return recoupled(quiet, **{**shared, **own})
 
 
 def make(name, *, seed=1, source=None, budget=None, domain=None, loss=None, options=None, **own):
-    """Return a learner; `options` are constructor arguments, the rest parameters."""
+    """Return a learner; `options` are constructor arguments, the rest is of its plan."""
     kind, _, own_domain, own_loss = parse(name)
-    p = parameters(name, domain=domain, loss=loss, **own)
+    more = {"relation": own.pop("relation")} if "relation" in own else {}
+    plan = parameters(name, domain=domain, loss=loss, **own)
+    settled = numbers(plan)
     return kind(
         domain or own_domain,
         loss or own_loss,
-        horizon=p.horizon,
+        horizon=settled.horizon,
         budget=budget,
-        plan=p,
-        unbounded=p.unbounded,
+        plan=plan,
+        unbounded=settled.unbounded,
         source=source or Source.seeded(seed),
+        **more,
         **(options or {}),
     )
 
@@ -217,6 +215,7 @@ def coupled():
     return SimpleNamespace(
         make=make,
         plan=parameters,
+        numbers=numbers,
         stream=Stream,
         softplus=Softplus,
         parse=parse,

@@ -8,18 +8,14 @@ import math
 
 import numpy as np
 from tests.oco import likelihood_reference as ref
+from tests.plans import coupled, recoupled
 
+from dpoco.accounting import continuous_multiplicative_weights, coupled_regularized_leader
 from dpoco.accounting._certificate import read_loss
-from dpoco.accounting.euclidean import euclidean_problem
 from dpoco.audit._laws import Gibbs, Leader, ShiftedGaussian, read_losses
 from dpoco.domains import Box, LpBall
 from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss
-from dpoco.oco import (
-    ContinuousMultiplicativeWeights,
-    ContinuousMultiplicativeWeightsParameters,
-    CoupledRegularizedLeader,
-    CoupledRegularizedLeaderParameters,
-)
+from dpoco.oco import ContinuousMultiplicativeWeights, CoupledRegularizedLeader
 from dpoco.random import Source
 
 RUNS = 4000
@@ -28,26 +24,10 @@ EPSILONS = (0.2, 0.5, 1.0, 1.5)
 INTERVAL = Box([-1.0], [1.0])
 
 
-def parameters(kind, domain, loss, **own):
-    """Parameters of one's own: derived values are recomputed by the guarantee anyway."""
-    problem = euclidean_problem(domain, loss, own.pop("unbounded", False))
-    shared = {
-        "dimension": problem.dimension,
-        "lipschitz": problem.lipschitz,
-        "radius": problem.radius,
-        "diameter": problem.diameter,
-        "unbounded": problem.unbounded,
-        "block": 1,
-        "clip_high": 0.0,
-        "clip_low": 0.0,
-        "relation": "replace",
-        "calibration": "tight",
-        "private": True,
-        "regret_bound": 0.0,
-        "regret_terms": {},
-        "expected_switches": 0.0,
-    }
-    return kind(**{**shared, **own})
+def planned(accountant, domain, loss, horizon, unbounded=False, **own):
+    """Return a plan of one's own: what a forecast says is recomputed by the guarantee anyway."""
+    quiet = accountant.calibrate(domain, loss, horizon=horizon, budget=None, unbounded=unbounded)
+    return recoupled(quiet, **{"block": 1, **own})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +44,7 @@ class Case:
 
     def law(self, stream):
         """What the engine is said to draw from."""
-        p = self.learner.plan
+        p = coupled(self.learner.plan)
         if isinstance(self.learner, ContinuousMultiplicativeWeights):
             if p.unbounded:
                 sigma = 1.0 / math.sqrt(p.inverse_temperature * p.regularization)
@@ -77,7 +57,7 @@ class Case:
         return Leader(self.losses(stream), p.step_size, p.noise_scale, p.barrier_weight, 1.0)
 
     def rule(self):
-        p = self.learner.plan
+        p = coupled(self.learner.plan)
         return ref.Rule(
             coupling=p.coupling,
             horizon=p.horizon,
@@ -94,7 +74,7 @@ class Case:
 
 def transcript(case, world, runs=RUNS, seed=0):
     """Play one stream many times, each run on noise of its own."""
-    p, stream = case.learner.plan, case.streams[world]
+    p, stream = coupled(case.learner.plan), case.streams[world]
     blocks, n = case.rule().decisions + 1, p.dimension
     points = np.empty((runs, blocks, n))
     switched = np.zeros((runs, blocks - 1), dtype=bool)
@@ -200,11 +180,11 @@ def alternating(horizon, first, d=1):
 def weights_case(coupling, *, horizon=12, first=1.0, unbounded=False, d=1, **own):
     domain = LpBall(d, 2.0, 1.0) if unbounded else INTERVAL
     loss = LinearLoss(1.0)
-    p = parameters(
-        ContinuousMultiplicativeWeightsParameters,
+    p = planned(
+        continuous_multiplicative_weights,
         domain,
         loss,
-        horizon=horizon,
+        horizon,
         coupling=coupling,
         unbounded=unbounded,
         **{"forced_switch": 1.0, "max_switches": horizon, **own},
@@ -218,20 +198,12 @@ def weights_case(coupling, *, horizon=12, first=1.0, unbounded=False, d=1, **own
 
 def leader_case(coupling, loss=None, *, horizon=12, streams=None, **own):
     loss = loss or LinearLoss(1.0)
-    problem = euclidean_problem(INTERVAL, loss)
-    weight = 0.0
-    if not isinstance(loss, LinearLoss):
-        inverse = math.log(horizon**2 / (2.0 * horizon - 1.0))
-        weight = problem.lipschitz * problem.diameter / inverse
-    p = parameters(
-        CoupledRegularizedLeaderParameters,
+    p = planned(
+        coupled_regularized_leader,
         INTERVAL,
         loss,
-        horizon=horizon,
+        horizon,
         coupling=coupling,
-        smoothness=problem.smoothness,
-        rank=problem.rank,
-        barrier_weight=weight,
         **{"forced_switch": 1.0, "max_switches": horizon, "step_size": 0.1, **own},
     )
     learner = CoupledRegularizedLeader(

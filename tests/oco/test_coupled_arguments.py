@@ -75,29 +75,43 @@ def test_what_a_learner_cannot_do_is_refused(kind, options):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"forced_switch": 0.0},
-        {"forced_switch": 1.1},
-        {"forced_switch": math.nan},
         {"block": 0},
         {"block": T + 1},
         {"max_switches": -1},
         {"max_switches": 2.0},
-        {"max_switches": None},
-        {"clip_high": -0.1},
-        {"clip_low": math.inf},
         {"lipschitz": 0.0},
         {"lipschitz": 0.4},
-        {"radius": 7.0},
-        {"diameter": math.inf},
         {"dimension": 7},
         {"coupling": "maximal"},
-        {"calibration": "none"},
         {"relation": "add"},
     ],
 )
-def test_bad_parameters_are_refused_at_construction(coupled, name, changes):
+def test_bad_plans_are_refused_at_construction(coupled, name, changes):
     with pytest.raises((ValueError, TypeError)):
         coupled.make(name, **changes)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"forced_switch": 1.1}, {"forced_switch": math.nan}, {"clip_high": -0.1},
+     {"clip_low": math.inf}],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", ["weights", "leader"])
+def test_bad_coins_are_refused(coupled, kind, changes):
+    with pytest.raises((ValueError, TypeError)):
+        coupled.make(f"{kind} density_ratio ball linear", **changes)
+
+
+@pytest.mark.parametrize("name", FEW)
+@pytest.mark.parametrize("changes", [{"max_switches": None}, {"forced_switch": 0.0}])
+def test_without_a_cap_or_forced_switches_nothing_is_promised(coupled, name, changes):
+    """Every switch spends budget, and a stay would reveal the loss."""
+    if "scheduled" in name and "forced_switch" in changes:
+        return
+    learner = coupled.make(name, **changes)
+    assert not learner.guarantee.private
+    with pytest.raises(dpoco.BudgetExceeded):
+        coupled.make(name, budget=BUDGET, **changes)
 
 
 @pytest.mark.parametrize("kind", CLASSES)
@@ -118,8 +132,8 @@ def test_calibrated_learners_meet_their_budget(kind):
         assert learner.guarantee.epsilon <= BUDGET.epsilon * (1 + 1e-9)
         assert learner.guarantee.delta <= BUDGET.delta
         assert learner.guarantee.change == relation
-        assert learner.plan.private
+        assert learner.plan.mechanism.cap is not None
     free = kind(BALL, LogisticLoss(1.0), horizon=2000, budget=None)
     assert not free.guarantee.private
-    assert free.plan.coupling == "scheduled"
-    assert free.plan.regret_bound < learner.plan.regret_bound
+    assert free.plan.mechanism.keep.kind == "scheduled"
+    assert free.plan.forecast.regret_bound < learner.plan.forecast.regret_bound

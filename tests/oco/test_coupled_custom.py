@@ -17,10 +17,10 @@ T = 24
 def test_a_custom_leader_is_the_built_in_one(coupled, domain, coupling):
     name = f"leader {coupling} {domain} logistic"
     built_in = coupled.make(name)
-    p, q = built_in.plan, coupled.domains[domain].dual_exponent
+    p, q = coupled.numbers(built_in.plan), coupled.domains[domain].dual_exponent
     stretch = 3.0 ** max(0.0, 0.5 - 1.0 / q)  # of the declared norm to the Euclidean one
     loss = CustomLoss(p.lipschitz / stretch, p.smoothness / stretch**2)
-    custom = coupled.make(f"leader {coupling} {domain} custom", loss=loss, rank=p.dimension)
+    custom = coupled.make(f"leader {coupling} {domain} custom", loss=loss)
     X = np.random.default_rng(3).normal(size=(T, 3))
     X /= np.linalg.norm(X, ord=q, axis=1)[:, None]
     for t in range(T):
@@ -38,7 +38,7 @@ def test_custom_weights_decide_like_built_in_ones(coupled, coupling):
     own = {"forced_switch": 1e-9, "clip_high": width, "clip_low": width}
     own["inverse_temperature"] = 0.01
     built_in = coupled.make(f"weights {coupling} ball logistic", **own)
-    p = built_in.plan
+    p = coupled.numbers(built_in.plan)
     if coupling == "dartboard":
         own["factor_range"] = 2.0 * p.factor_range  # a custom loss's minimum is a tangent's
     loss = CustomLoss(p.lipschitz, 0.25)

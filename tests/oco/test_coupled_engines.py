@@ -74,11 +74,11 @@ def test_a_gradient_counts_up_to_both_bounds(coupled, kind, geometry, declared):
     for relation, sides in (("replace", 2.0), ("zero_out", 1.0)):
         p = module.calibrate(domain, loss, horizon=9, budget=None, relation=relation)
         stated = module.guarantee(domain, loss, coupled.plan(
-            f"{kind} scheduled ball linear", domain=domain, loss=loss, relation=relation,
-        )).sensitivity  # fmt: skip
+            f"{kind} scheduled ball linear", domain=domain, loss=loss,
+        ), relation=relation).sensitivity  # fmt: skip
         longest = np.linalg.norm(counted, axis=1).max()
         assert stated == pytest.approx(sides * longest, rel=1e-9)
-        assert p.lipschitz == pytest.approx(longest, rel=1e-9)
+        assert p.mechanism.losses.lipschitz == pytest.approx(longest, rel=1e-9)
 
 
 @pytest.mark.parametrize("declared", [True, False])

@@ -105,8 +105,14 @@ def _aligned(relation, d=3):
 @pytest.mark.parametrize(
     ("name", "own"),
     [
-        ("weights density_ratio ball linear", {"inverse_temperature": 200.0, "regularization": 80}),
-        ("weights density_ratio box linear", {"inverse_temperature": 200.0, "regularization": 80}),
+        (
+            "weights density_ratio ball linear",
+            {"inverse_temperature": 200.0, "regularization": 80.0},
+        ),
+        (
+            "weights density_ratio box linear",
+            {"inverse_temperature": 200.0, "regularization": 80.0},
+        ),
         ("leader density_ratio ball linear", {}),
         ("leader density_ratio box linear", {}),
         ("leader density_ratio simplex linear", {}),
@@ -210,7 +216,7 @@ def test_whatever_the_record_its_loss_keeps_the_declared_lipschitz_constant(
             learner.decide()
             stream.observe(learner, t)
             values[seed, t] = -learner._engine.nonprivate_log_factor() / beta  # l(x) - min l
-    p = learner.plan
+    p = coupled.numbers(learner.plan)
     assert values.min() >= 0.0
     assert values.max() <= p.factor_range * (1.0 + 1e-9)
     used = 0.0

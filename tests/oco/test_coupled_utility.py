@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 from scipy import optimize
+from tests.plans import coupled as coupled_numbers
 
 import dpoco
 from dpoco.domains import LpBall
@@ -93,7 +94,7 @@ def test_mean_regret_is_below_the_proven_bound(kind, loss, name):
     totals = np.array([play(each, rows, labels).sum() for each in many])
     regret = totals - best(loss, rows, labels)
     error = regret.std() / math.sqrt(len(regret))
-    bound = learner.plan.regret_bound
+    bound = learner.plan.forecast.regret_bound
     assert bound < T  # says something
     assert regret.mean() + 5.0 * error <= bound
 
@@ -106,11 +107,11 @@ def test_an_easy_stream_is_learnt(kind, coupling):
     engine_list = list(many)
     totals = np.array([play(each, rows).sum() for each in engine_list])
     assert totals.mean() < -0.5 * T
-    assert totals.mean() + T <= learner.plan.regret_bound
+    assert totals.mean() + T <= learner.plan.forecast.regret_bound
     for each in engine_list:
         x = each.decision()
         assert x[0] < 0.0 < x[1]
-    assert all(each.switches <= learner.plan.max_switches for each in engine_list)
+    assert all(each.switches <= learner.plan.mechanism.cap for each in engine_list)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -159,7 +160,7 @@ def test_lazy_learners_keep_to_their_expected_switches(kind, coupling, loss, nam
         regrets.append(play(each, rows, labels).sum() - ideal)
         switches.append(each.switches)
     error = np.std(switches) / math.sqrt(len(switches))
-    p = learner.plan
+    p = coupled_numbers(learner.plan)
     assert p.coupling == coupling
     assert p.max_switches is None
     assert p.expected_switches <= allowed * (1.0 + 1e-9)

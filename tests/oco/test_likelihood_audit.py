@@ -6,14 +6,15 @@ likelihood under the stream they saw and under its neighbour (first loss replace
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import likelihood_cases as cases
 import numpy as np
 import pytest
+from tests.plans import coupled, recoupled
 
 from dpoco.accounting._certificate import read_loss
+from dpoco.accounting.coupled_regularized_leader import guarantee
 from dpoco.oco import (
     ContinuousMultiplicativeWeights,
     CoupledRegularizedLeader,
@@ -28,7 +29,7 @@ def test_the_exact_likelihood_ratio_obeys_the_guarantee(name, world):
     own = found.own.factors
     if isinstance(case.learner, CoupledRegularizedLeader):
         raw = np.zeros_like(own)
-        law, p = case.law(case.streams[world]), case.learner.plan
+        law, p = case.law(case.streams[world]), coupled(case.learner.plan)
         for t in range(p.horizon if p.coupling != "scheduled" else 0):
             k = min(t // p.block, played.points.shape[1] - 1)
             raw[:, t] = law.log_ratio(t, played.points[:, k])
@@ -54,8 +55,7 @@ def test_the_exact_likelihood_ratio_obeys_the_guarantee(name, world):
 
 def claimed(case, **changes):
     """The guarantee the same learner would have with other parameters."""
-    p = dataclasses.replace(case.learner.plan, **changes)
-    return case.learner._accountant.guarantee(cases.INTERVAL, case.learner.loss, p)
+    return guarantee(cases.INTERVAL, case.learner.loss, recoupled(case.learner.plan, **changes))
 
 
 WRONG_NOISE = {
@@ -107,7 +107,7 @@ def test_a_wrong_floor_of_the_factors_is_caught(name):
 def test_a_wrong_law_of_the_draws_is_caught():
     """The martingale identity fails if the engine draws from another law than it is scored by."""
     case, played, _ = cases.scored("weights, scheduled", 0)
-    hotter = dataclasses.replace(case.learner.plan, inverse_temperature=18.0)
+    hotter = recoupled(case.learner.plan, inverse_temperature=18.0)
     learner = case.learner
     twin = cases.Case(
         ContinuousMultiplicativeWeights(

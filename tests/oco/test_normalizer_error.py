@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.util
 import sys
 from pathlib import Path
@@ -10,9 +9,11 @@ from pathlib import Path
 import mpmath
 import numpy as np
 import pytest
+from tests.plans import recoupled
 
 from dpoco import Budget, domains, losses, samplers
 from dpoco.accounting import continuous_multiplicative_weights
+from dpoco.accounting._coupled_runs import open_plan
 from dpoco.privacy.mechanisms.coupled_draws import Window
 
 
@@ -34,14 +35,14 @@ def planned(domain, loss, beta, lam):
     p = continuous_multiplicative_weights.calibrate(
         domain, loss, horizon=ROUNDS, budget=Budget(1.0, 1e-5), coupling="density_ratio"
     )
-    return dataclasses.replace(p, inverse_temperature=beta, regularization=lam)
+    return recoupled(p, inverse_temperature=beta, regularization=lam)
 
 
 def charged_error(domain, loss, p):
     """Return what the mechanism charges for a log ratio, whatever coupling is in `p`."""
-    drawn = continuous_multiplicative_weights.mechanism_of(domain, loss, p)
+    drawn = open_plan(domain, loss, p).mechanism
     assert drawn.losses.lipschitz == 1.0
-    window = Window(0.5, p.clip_high, p.clip_low)
+    window = Window(0.5, getattr(drawn.keep, "high", 0.0), getattr(drawn.keep, "low", 0.0))
     return drawn.draw.normalizer_error(drawn.losses, window, drawn.rounds)
 
 
@@ -119,7 +120,7 @@ def test_masses_deep_inside_are_within_the_charged_error():
     radius, far = 10.738562225041118, 0.5827439783435304
     domain, loss = domains.LpBall(2, 2.0, radius), losses.LinearLoss(1.0)
     g = far / ROUNDS
-    p = dataclasses.replace(planned(domain, loss, g, 1.0 / g), clip_high=0.0, clip_low=0.0)
+    p = recoupled(planned(domain, loss, g, 1.0 / g), clip_high=0.0, clip_low=0.0)
     found = samplers.log_mass(domain, np.array([far, 0.0]), 1.0)
     error = abs(float(found - masses.ball(2, mpmath.mpf(far), mpmath.mpf(radius))))
     assert 0.0 < error <= 0.25 * charged_error(domain, loss, p)
@@ -133,7 +134,7 @@ def test_the_ratio_on_the_whole_space_is_within_the_charged_error():
         domain, loss, horizon=rounds, budget=Budget(1.0, 1e-5), coupling="scheduled",
         unbounded=True,
     )  # fmt: skip
-    p = dataclasses.replace(p, inverse_temperature=beta, regularization=lam)
+    p = recoupled(p, inverse_temperature=beta, regularization=lam)
     learner = reference.engine(
         domain._engine, reference.linear(d, unbounded=True), coupling="density_ratio",
         rounds=rounds, block=1, forced_switch=0.5, inverse_temperature=beta, regularization=lam,

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import pytest
 
 import dpoco
+from dpoco.accounting.continuous_multiplicative_weights import clip_error
 from dpoco.domains import LpBall
 from dpoco.frank_wolfe import PolyhedralFrankWolfe
 from dpoco.losses import LinearLoss, LogisticLoss, SquaredLoss
 from dpoco.oco import CoupledRegularizedLeader, NoisyFTRL, NoisyNewton
-from dpoco.oco._coupled import _clip_error
 
 BUDGET = dpoco.Budget(5.0, 1e-6)
 
@@ -22,8 +22,9 @@ BUDGET = dpoco.Budget(5.0, 1e-6)
     [(0.5, 2, 10, 1 / 80), (0.0, 2, 10, 1 / 90), (0.0, 1, 1, 1.0), (1.0, 1, 1, 0.5)],
 )
 def test_clipping_may_cost_a_share_of_the_forced_switches(forced, block, horizon, error):
-    p = SimpleNamespace(forced_switch=forced, block=block, horizon=horizon)
-    assert _clip_error(p) == pytest.approx(error, rel=1e-15)
+    keep = SimpleNamespace(forced=forced)
+    drawn = SimpleNamespace(keep=keep, block=block, rounds=horizon)
+    assert clip_error(drawn) == pytest.approx(error, rel=1e-15)
 
 
 def test_without_bounds_there_is_no_radius(coupled):
@@ -35,8 +36,8 @@ def test_without_bounds_there_is_no_radius(coupled):
 
 def test_couplings_are_restated_but_where_nothing_is_decided(coupled):
     for name, changes in (
-        ("leader scheduled ball linear", {"private": True}),
-        ("leader maximal ball linear", {"max_switches": 0}),
+        ("leader scheduled ball linear", {}),
+        ("leader maximal ball linear", {"max_switches": 5}),
     ):
         with pytest.raises(ValueError, match="coupling"):
             coupled.make(name, **changes, options={"coupling": "density_ratio"})

@@ -122,7 +122,7 @@ def test_noise_of_learners_and_of_means():
     assert y[-1] == pytest.approx(scale * row / 100, rel=1e-3)
     coupled = dpoco.oco.CoupledRegularizedLeader(ball, loss, horizon=100, budget=BUDGET)
     y = drawn(plot_noise({"coupled": coupled}), "coupled:")[1]
-    np.testing.assert_allclose(y, coupled.plan.noise_scale)
+    np.testing.assert_allclose(y, coupled.plan.mechanism.draw.noise)
     y = drawn(plot_noise({"root": np.sqrt}, rounds=50), "root: at most 7.07")[1]
     assert y[0] == 1.0
 

@@ -5,6 +5,8 @@ Thresholds at p = 1e-8 and 6 standard errors; each comparison also rejects a wro
 
 from __future__ import annotations
 
+import math
+
 import gibbs_reference as reference
 import numpy as np
 import pytest
@@ -152,14 +154,15 @@ def test_the_public_bound_of_rejections_holds():
             p = comw.calibrate(
                 LpBall(n, 2.0, 0.5), loss, horizon=horizon, budget=dpoco.Budget(budget, 1e-6)
             )
-            c = 2.0 * p.ratios[0] * horizon
+            p, law = p.mechanism, p.mechanism.draw
+            beta, lam = law.inverse_temperature, law.regularization
+            c = 2.0 * p.losses.lipschitz * math.sqrt(beta / lam) * horizon
             accepted = np.trapezoid(stats.chi(n).pdf(far) * np.exp(-c * far), far)
             _, proposals = comw.exact_work(p)
             assert min(750.0 / accepted, 1e18) <= proposals <= 2e4 / accepted
             if proposals > 1e7:  # more than a test has time for
                 continue
             drawn += 1
-            beta, lam = p.inverse_temperature, p.regularization
             made = sampler(LpBall(n, 2.0, 0.5), Kinks("absolute", records(n, 100, 3.0)), beta, lam)
             draw(made, 3, 50, n)
             report = made.nonprivate_report()
@@ -185,7 +188,7 @@ def test_weights_learn_from_values_and_subgradients():
         for loss in losses:
             learner.decide()
             learner.observe(loss)
-        assert learner.switches == learner.plan.max_switches >= 3
+        assert learner.switches == learner.plan.mechanism.cap >= 3
         assert sum(loss.looks for loss in losses) < 100 * LOOKS
     leader = dpoco.oco.CoupledRegularizedLeader(
         LpBall(2, 2.0, 0.5), dpoco.losses.CustomLoss(1.0, 1.0), horizon=100, budget=None

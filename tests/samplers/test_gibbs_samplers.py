@@ -170,7 +170,7 @@ def test_weights_take_a_chain_and_say_what_is_proved(name):
     assert learner.switches >= 1
     guarantee = learner.guarantee
     assert not guarantee.certified
-    assert learner.plan.sampler_tolerance > 0.0
+    assert learner.plan.mechanism.draw.tolerance > 0.0
     said = " ".join(guarantee.conditions)
     assert ("proved for losses within their bounds" in said) == (name == "proximal")
     assert ("cannot be verified, and is charged to delta" in said) == (name != "proximal")

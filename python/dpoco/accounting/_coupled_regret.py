@@ -18,111 +18,131 @@ from typing import Any
 import numpy as np
 
 from dpoco._validation import FloatArray
-from dpoco.accounting._coupled_parameters import (
-    CoupledParameters,
-    CoupledRegularizedLeaderParameters,
-)
-from dpoco.accounting.euclidean import EuclideanProblem
+from dpoco.accounting._coupled_runs import CoupledForecast, CoupledRun, TiltedRun
 from dpoco.accounting.gaussian import gaussian_epsilon
 from dpoco.accounting.regret_bounds import RegretBound, stated_regret
 from dpoco.privacy.losses import tilted_draws
 from dpoco.privacy.losses.gaussian import gaussian_delta
+from dpoco.privacy.mechanisms.coupled_draws import Anchored, Maximal, Window
 
 # Sums over rounds are exact up to this many terms; beyond, bounded in blocks of this ratio.
 _EXACT_TERMS, _RATIO = 4096, 1e-3
 
 
-def assess(p: CoupledParameters) -> tuple[RegretBound, float]:
+def assess(run: CoupledRun) -> tuple[RegretBound, float]:
     """Return the regret bound and a bound on the expected number of switches."""
-    if p.max_switches == 0:
+    q, m = run.problem, run.mechanism
+    if m.cap == 0:
         terms = {
-            "constant": p.lipschitz * p.radius * p.horizon,
-            "spread": p.lipschitz * p.still_spread * p.horizon,
+            "constant": q.lipschitz * q.radius * m.rounds,
+            "spread": q.lipschitz * run.still_spread * m.rounds,
         }
         return RegretBound(math.fsum(terms.values()), terms), 0.0
-    if isinstance(p, CoupledRegularizedLeaderParameters) and p.noise_growth:
-        return growing_regret(p), growing_switches(p)
-    clip, chance = 0.0, hazard(p)
-    switches = p.decisions * chance
-    if p.coupling == "density_ratio":
-        clip = clip_penalty(p, clip_error(p))
-    elif p.coupling == "anchored":
+    if isinstance(run, TiltedRun) and run.grows:
+        return growing_regret(run), growing_switches(run)
+    clip, chance = 0.0, hazard(run)
+    switches = m.decisions * chance
+    if isinstance(m.keep, Window):
+        clip = clip_penalty(run, clip_error(run))
+    elif isinstance(m.keep, Anchored):
         # Half of the allowance per side of the window, and the anchors' deviation.
-        clip = p.lipschitz * p.diameter * (0.5 + 1.0 / p.horizon)
+        clip = q.lipschitz * q.diameter * (0.5 + 1.0 / m.rounds)
         switches += 0.5  # forced by a window too wide, with probability 1/(2 T) in all
-    limits = [float(x) for x in (p.mean_switches, p.max_switches) if x is not None]
-    return p.regret(clip, cap_penalty(p, chance)), min([switches, *limits])
+    limits = [float(x) for x in (run.mean_switches, m.cap) if x is not None]
+    return run.regret(clip, cap_penalty(run, chance)), min([switches, *limits])
 
 
-def forecast(
-    p: CoupledParameters, problem: EuclideanProblem, moved: float
-) -> tuple[dict[str, Any], list[str]]:
+def forecast(run: CoupledRun) -> CoupledForecast:
+    """Return what to expect of a run."""
+    bound, switches = assess(run)
+    still = run.mechanism.rounds > 1 and run.mechanism.cap == 0
+    return CoupledForecast(still, bound.total, switches)
+
+
+def describe(run: CoupledRun, moved: float) -> tuple[dict[str, Any], list[str]]:
     """Return what a guarantee says of regret and draws, and its conditions on that.
 
     `moved` is how far neighbours' draws are apart. Fields of the guarantee: regret and details.
     """
-    rounds = p.horizon * problem.lipschitz
-    largest = math.inf if problem.unbounded else rounds * problem.diameter
-    regret, switches = assess(p)
-    said = stated_regret(regret.total, rounds * problem.radius, largest)
-    shared = ("coupling", "block", "forced_switch", "max_switches", "clip_high", "clip_low")
+    q, m = run.problem, run.mechanism
+    rounds = m.rounds * q.lipschitz
+    largest = math.inf if q.unbounded else rounds * q.diameter
+    regret, switches = assess(run)
+    said = stated_regret(regret.total, rounds * q.radius, largest)
+    high, low = find_window(run)
     said["details"] |= {
-        **{name: getattr(p, name) for name in (*shared, "lipschitz")},
+        "coupling": m.keep.kind,
+        "block": m.block,
+        "forced_switch": m.keep.forced,
+        "max_switches": m.cap,
+        "clip_high": high,
+        "clip_low": low,
+        "lipschitz": m.losses.lipschitz,
         "expected_switches": switches,
-        **p.details(moved),
+        **run.details(moved),
         **{f"regret_{name}": value for name, value in regret.terms.items()},
     }
-    over = ", against the best point of the domain, of decisions in R^d" if p.unbounded else ""
+    over = ", against the best point of the domain, of decisions in R^d" if q.unbounded else ""
     conditions = [
         f"The regret bound is for streams fixed in advance (oblivious), in expectation{over}.",
-        *p.conditions(problem),
+        *run.conditions(),
     ]
     return said, conditions
 
 
-def hazard(p: CoupledParameters) -> float:
+def find_window(run: CoupledRun) -> tuple[float, float]:
+    """Return by how much log acceptance factors are lowered, and how far below that they reach."""
+    keep = run.mechanism.keep
+    if isinstance(keep, Window):
+        return keep.high, keep.low
+    return (keep.width, keep.width) if isinstance(keep, Anchored) else (0.0, 0.0)
+
+
+def hazard(run: CoupledRun) -> float:
     """Return a bound on the probability of a switch given any history."""
-    if p.coupling == "scheduled":
-        return 1.0
-    if p.coupling == "maximal":
-        return law_distance(*p.ratios)
-    return min(1.0, p.forced_switch - (1.0 - p.forced_switch) * math.expm1(-p.log_stay))
+    keep = run.mechanism.keep
+    if isinstance(keep, Maximal):
+        return law_distance(*run.ratios)
+    return min(1.0, keep.forced - (1.0 - keep.forced) * math.expm1(-run.log_stay))
 
 
-def clip_penalty(p: CoupledParameters, error: float) -> float:
+def clip_penalty(run: CoupledRun, error: float) -> float:
     """Return what clipping that moves a law by `error` a round costs in regret.
 
     Every decision resamples with probability p at least, which forgets all errors.
     """
-    memory = (p.horizon - 1) / 2.0
-    if p.forced_switch > 0.0:
-        memory = min(memory, p.block / p.forced_switch)
-    if p.block == 1:
-        error *= 1.0 - p.forced_switch
-    return _penalty(p, min(1.0, memory * error))
+    m = run.mechanism
+    memory = (m.rounds - 1) / 2.0
+    if m.keep.forced > 0.0:
+        memory = min(memory, m.block / m.keep.forced)
+    if m.block == 1:
+        error *= 1.0 - m.keep.forced
+    return _penalty(run, min(1.0, memory * error))
 
 
-def cap_penalty(p: CoupledParameters, chance: float) -> float:
+def cap_penalty(run: CoupledRun, chance: float) -> float:
     """Return what freezing the decision costs when switches of this chance reach the cap."""
     from scipy.special import betainc
 
-    if p.max_switches is None or p.max_switches >= p.decisions:
+    m = run.mechanism
+    if m.cap is None or m.cap >= m.decisions:
         return 0.0
-    b, mean = float(p.max_switches), p.mean_switches
-    tail = float(betainc(b + 1.0, p.decisions - b, chance))
+    b, mean = float(m.cap), run.mean_switches
+    tail = float(betainc(b + 1.0, m.decisions - b, chance))
     if mean is not None and b > mean:
         excess = b - mean
         tail = min(tail, math.exp(-0.5 * excess**2 / (mean + excess / 3.0)))
-    if p.coupling == "anchored":
-        tail += 0.5 / p.horizon
-    return _penalty(p, min(1.0, tail))
+    if isinstance(m.keep, Anchored):
+        tail += 0.5 / m.rounds
+    return _penalty(run, min(1.0, tail))
 
 
-def _penalty(p: CoupledParameters, variation: float) -> float:
+def _penalty(run: CoupledRun, variation: float) -> float:
     """Return the regret that laws at this total variation from the ideal ones cost."""
-    if not p.unbounded:
-        return p.lipschitz * p.diameter * p.horizon * variation
-    return 2.0 * p.lipschitz * p.spread * math.pow(p.horizon, 1.5) * math.sqrt(variation)
+    q, rounds = run.problem, run.mechanism.rounds
+    if not q.unbounded:
+        return q.lipschitz * q.diameter * rounds * variation
+    return 2.0 * q.lipschitz * run.spread * math.pow(rounds, 1.5) * math.sqrt(variation)
 
 
 def law_distance(g: float, b: float = 0.0, rank: int = 0) -> float:
@@ -160,21 +180,22 @@ def clip_widths(g: float, b: float, dimension: int, rank: int, error: float) -> 
     return high, min(low, 0.5 * g * g + g * quantile)
 
 
-def clip_error(p: CoupledParameters) -> float:
+def clip_error(run: CoupledRun) -> float:
     """Return how far clipping moves the law of a decision in one round (total variation)."""
     from scipy.special import chdtrc, ndtr
 
-    g, b, rank = p.ratios
+    (g, b, rank), (above, below) = run.ratios, find_window(run)
     if b == 0.0:
-        high, low = gaussian_delta(p.clip_high, g), gaussian_delta(p.clip_low, g)
+        high, low = gaussian_delta(above, g), gaussian_delta(below, g)
     else:
         added, removed = _curves(g, b, rank)
-        # P(g^2/2 + g q > clip_low), q of the law |N(0, 1)| (rank 1) or chi_n.
-        quantile = max(0.0, p.clip_low / g - 0.5 * g)
-        tail = 2.0 * ndtr(-quantile) if rank == 1 else chdtrc(float(p.dimension), quantile**2)
-        high = tilted_draws.best_delta(added, p.clip_high, math.inf)
-        low = min(tilted_draws.best_delta(removed, p.clip_low, 1.0 / b), float(tail))
-    return math.exp(-p.clip_high) * max(high, math.exp(-p.clip_low) * low)
+        # P(g^2/2 + g q > below), q of the law |N(0, 1)| (rank 1) or chi_n.
+        quantile = max(0.0, below / g - 0.5 * g)
+        wide = chdtrc(float(run.problem.dimension), quantile**2)
+        tail = 2.0 * ndtr(-quantile) if rank == 1 else wide
+        high = tilted_draws.best_delta(added, above, math.inf)
+        low = min(tilted_draws.best_delta(removed, below, 1.0 / b), float(tail))
+    return math.exp(-above) * max(high, math.exp(-below) * low)
 
 
 def _curves(g: float, b: float, rank: int) -> tuple[tilted_draws.Curve, tilted_draws.Curve]:
@@ -265,67 +286,68 @@ def bernstein_cap(mean: float, tail: float) -> int:
     return math.ceil(mean + log_tail / 3.0 + spread)
 
 
-def growing_switches(p: CoupledRegularizedLeaderParameters) -> float:
+def growing_switches(run: TiltedRun) -> float:
     """Return a bound on the expected switches with growing noise.
 
     "maximal": 1 + sum over 2 <= t < T of min(1, sqrt(KL_t/2)), kappa = t/(t - 1),
     h = beta_s/((t - 1) lm), KL_t = G^2/(2 sigma^2 (t - 1)) + (n/2)(kappa - 1 - ln kappa)
     + r max(0, ln(1 + h) - kappa h/(1 + h)). "density_ratio": 1 + sum of 1 - e^(-high - low).
     """
-    if p.horizon <= 2:
-        return float(p.horizon - 1)
-    return 1.0 + _monotone_sum(lambda t: _growing_hazard(p, t), 2, p.horizon - 1)
+    rounds = run.mechanism.rounds
+    if rounds <= 2:
+        return float(rounds - 1)
+    return 1.0 + _monotone_sum(lambda t: _growing_hazard(run, t), 2, rounds - 1)
 
 
-def growing_regret(p: CoupledRegularizedLeaderParameters) -> RegretBound:
+def growing_regret(run: TiltedRun) -> RegretBound:
     """Return the bound with growing noise and losses of strong convexity lm.
 
     sum (G + sigma sqrt(n) q_t)^2/(2 lm t) + (n sigma^2/lm) sum over t >= 2 of q_t/sqrt(t - 1)
     + 2 G D, with q_t = sqrt(t) - sqrt(t - 1).
     """
-    lm, sigma = p.strong_convexity, p.noise_scale
-    size = sigma * math.sqrt(p.dimension)
+    q, rounds = run.problem, run.mechanism.rounds
+    lm, size = run.tuning.strong_convexity, run.draw.noise * math.sqrt(q.dimension)
 
     def growth(t: FloatArray) -> FloatArray:
         return np.asarray(1.0 / (np.sqrt(t) + np.sqrt(t - 1.0)))
 
     terms = {
         "stability": _monotone_sum(
-            lambda t: (p.lipschitz + size * growth(t)) ** 2 / (2.0 * lm * t), 1, p.horizon
+            lambda t: (q.lipschitz + size * growth(t)) ** 2 / (2.0 * lm * t), 1, rounds
         ),
-        "noise": _monotone_sum(lambda t: size**2 / lm * growth(t) / np.sqrt(t - 1.0), 2, p.horizon),
-        "barrier": 2.0 * p.lipschitz * p.diameter,
+        "noise": _monotone_sum(lambda t: size**2 / lm * growth(t) / np.sqrt(t - 1.0), 2, rounds),
+        "barrier": 2.0 * q.lipschitz * q.diameter,
         # Windows of closeness 2/T^2 per round: 3 (2/T^2) t TV in round t, over all rounds.
-        "clip": 6.0 * p.lipschitz * p.diameter if p.coupling == "density_ratio" else 0.0,
+        "clip": 6.0 * q.lipschitz * q.diameter if isinstance(run.mechanism.keep, Window) else 0.0,
     }
     return RegretBound(math.fsum(terms.values()), terms)
 
 
-def _growing_hazard(p: CoupledRegularizedLeaderParameters, t: FloatArray) -> FloatArray:
-    if p.coupling == "density_ratio":
-        return np.asarray(-np.expm1(-2.0 * _growing_log_ratio(p, t)))
-    x = t - 1.0
-    h = p.smoothness / (x * p.strong_convexity)
-    divergence = p.lipschitz**2 / (2.0 * p.noise_scale**2 * x)
+def _growing_hazard(run: TiltedRun, t: FloatArray) -> FloatArray:
+    if isinstance(run.mechanism.keep, Window):
+        return np.asarray(-np.expm1(-2.0 * _growing_log_ratio(run, t)))
+    q, x = run.problem, t - 1.0
+    h = q.smoothness / (x * run.tuning.strong_convexity)
+    divergence = q.lipschitz**2 / (2.0 * run.draw.noise**2 * x)
     # u - ln(1 + u) with u = 1/x cancels for large x, where the series takes over.
     u = 1.0 / x
     excess = np.where(u < 1e-4, u * u * (0.5 - u / 3.0), u - np.log1p(u))
-    divergence = divergence + 0.5 * p.dimension * excess
+    divergence = divergence + 0.5 * q.dimension * excess
     curved = np.log1p(h) - (1.0 + u) * h / (1.0 + h)
     small = h * h * (0.5 - (2.0 / 3.0) * h) - u * h / (1.0 + h)
     curved = np.where(h < 1e-4, small + 0.75 * h**4, curved)
     return np.asarray(
-        np.minimum(1.0, np.sqrt(0.5 * (divergence + p.rank * np.maximum(0.0, curved))))
+        np.minimum(1.0, np.sqrt(0.5 * (divergence + q.rank * np.maximum(0.0, curved))))
     )
 
 
-def _growing_log_ratio(p: CoupledRegularizedLeaderParameters, t: FloatArray) -> FloatArray:
+def _growing_log_ratio(run: TiltedRun, t: FloatArray) -> FloatArray:
     """Return ln Phi of the laws before rounds t and t + 1, t >= 2 (printed with t for t - 1)."""
-    x = t - 1.0
-    n, log = p.dimension, math.log(p.horizon)
-    g = p.lipschitz / p.noise_scale
+    q, x = run.problem, t - 1.0
+    n, log = q.dimension, math.log(run.mechanism.rounds)
+    g = q.lipschitz / run.draw.noise
     return np.asarray(
-        p.smoothness * n / (p.strong_convexity * x)
+        q.smoothness * n / (run.tuning.strong_convexity * x)
         + 4.0 * n * log / x
         + 0.5 * n * np.log1p(1.0 / x)
         + 0.5 * g * g / x

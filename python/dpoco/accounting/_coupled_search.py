@@ -11,16 +11,17 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dpoco._validation import FloatArray, choice, positive_int, real_float
-from dpoco.accounting._coupled_parameters import require_global_bounds
-from dpoco.accounting._coupled_setting import ANCHORS, P, Setting
+from dpoco.accounting._coupled_runs import CoupledPlan, require_global_bounds
+from dpoco.accounting._coupled_setting import ANCHORS, Setting
 from dpoco.accounting.budget import Budget
 from dpoco.errors import CalibrationError
+from dpoco.privacy.mechanisms.coupled_draws import Always
 from dpoco.privacy.neighbours import CHANGES, Neighbours
 
 _LARGEST_PLAN = 10**12
@@ -34,18 +35,10 @@ _HOPELESS = 1.2
 
 
 def calibrated(
-    setting: Setting[P], couplings: Sequence[str], coupling: str, block: int | None,
+    setting: Setting[Any], couplings: Sequence[str], coupling: str, block: int | None,
     max_switches: float | None,
-) -> P:  # fmt: skip
-    """Return the parameters of the least proven regret bound; `couplings` are all there are."""
-    # What the search tries is not checked: what it returns is, once.
-    return replace(_found(setting, couplings, coupling, block, max_switches))
-
-
-def _found(
-    setting: Setting[P], couplings: Sequence[str], coupling: str, block: int | None,
-    max_switches: float | None,
-) -> P:  # fmt: skip
+) -> CoupledPlan:  # fmt: skip
+    """Return the plan of the least proven regret bound; `couplings` are all there are."""
     horizon, budget = setting.horizon, setting.budget
     if budget is not None:
         if not isinstance(budget, Budget):
@@ -87,8 +80,8 @@ def _admissible(coupling: str, allowed: Sequence[str]) -> Sequence[str]:
     return (coupling,)
 
 
-def _laziest(setting: Setting[P], limit: float, coupling: str, block: int | None) -> P:
-    """Return the parameters of the least bound with at most `limit` expected switches."""
+def _laziest(setting: Setting[Any], limit: float, coupling: str, block: int | None) -> CoupledPlan:
+    """Return the plan of the least bound with at most `limit` expected switches."""
     horizon, allowed = setting.horizon, setting.lazy_couplings
     if horizon == 1:
         return setting.quiet(1)
@@ -105,11 +98,13 @@ def _laziest(setting: Setting[P], limit: float, coupling: str, block: int | None
         found.insert(0, setting.quiet(least if block is None else block))
     if not found:
         raise CalibrationError(f"coupling {coupling!r} cannot keep {limit:g} expected switches")
-    return min(found, key=lambda p: p.regret_bound)
+    return min(found, key=lambda p: p.forecast.regret_bound)
 
 
-def _best(setting: Setting[P], budget: Budget, couplings: Sequence[str], block: int | None) -> P:
-    """Return the parameters of the least regret bound among `couplings` that meet `budget`.
+def _best(
+    setting: Setting[Any], budget: Budget, couplings: Sequence[str], block: int | None
+) -> CoupledPlan:
+    """Return the plan of the least regret bound among `couplings` that meet `budget`.
 
     What cannot beat the constant decision is not refined; that decision, if nothing does.
     """
@@ -121,7 +116,7 @@ def _best(setting: Setting[P], budget: Budget, couplings: Sequence[str], block: 
         if start.value < trivial
     )
     tried: Counter[str] = Counter()
-    found: list[P] = []
+    found: list[CoupledPlan] = []
     for start in ranked:
         if start.value > _HOPELESS * ranked[0].value:
             break
@@ -129,12 +124,12 @@ def _best(setting: Setting[P], budget: Budget, couplings: Sequence[str], block: 
         p = _refined(setting, budget, start) if tried[start.coupling] <= _FINALISTS else None
         if p is not None:
             found.append(p)
-    found.sort(key=lambda p: p.regret_bound)
+    found.sort(key=lambda p: p.forecast.regret_bound)
     best = next(iter(found), None)
     if best is not None and block is None:
-        close = (p for p in found if p.regret_bound <= _TIE * best.regret_bound)
-        best = next((p for p in close if p.coupling == "scheduled"), best)
-    return best if best is not None and best.regret_bound < trivial else setting.constant()
+        close = (p for p in found if p.forecast.regret_bound <= _TIE * best.forecast.regret_bound)
+        best = next((p for p in close if isinstance(p.mechanism.keep, Always)), best)
+    return best if best is not None and best.forecast.regret_bound < trivial else setting.constant()
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -175,14 +170,18 @@ def _starts(
     return found
 
 
-def _refined(setting: Setting[P], budget: Budget, start: _Start) -> P | None:
-    """Return the best parameters near a grid point: golden section on the log forced switch."""
-    solved: dict[float, tuple[float, P | None, float]] = {}
+def _refined(setting: Setting[Any], budget: Budget, start: _Start) -> CoupledPlan | None:
+    """Return the best plan near a grid point: golden section on the log forced switch."""
+    solved: dict[float, tuple[float, CoupledPlan | None, float]] = {}
 
-    def at(log_p: float, noise: float) -> tuple[float, P | None, float]:
+    def at(log_p: float, noise: float) -> tuple[float, CoupledPlan | None, float]:
         if log_p not in solved:
             found, noise = _solve(setting, budget, start, math.exp(log_p), noise)
-            solved[log_p] = (math.inf if found is None else found.regret_bound, found, noise)
+            solved[log_p] = (
+                math.inf if found is None else found.forecast.regret_bound,
+                found,
+                noise,
+            )
         return solved[log_p]
 
     if start.coupling == "scheduled":
@@ -204,18 +203,18 @@ def _refined(setting: Setting[P], budget: Budget, start: _Start) -> P | None:
 
 
 def _solve(
-    setting: Setting[P], budget: Budget, start: _Start, forced: float, noise: float
-) -> tuple[P | None, float]:
-    """Return the parameters of the largest noise-to-signal ratio that meets the budget."""
+    setting: Setting[Any], budget: Budget, start: _Start, forced: float, noise: float
+) -> tuple[CoupledPlan | None, float]:
+    """Return the plan of the largest noise-to-signal ratio that meets the budget."""
     target = math.log(budget.delta)
 
-    def excess(log_g: float) -> tuple[float, P]:
+    def excess(log_g: float) -> tuple[float, CoupledPlan]:
         built = setting.build(start.coupling, start.variant, start.block, forced, math.exp(log_g))
         value = setting.spent(built, budget)
         return (math.log(value) if value > 0.0 else -800.0) - target, built
 
     x, step = math.log(noise), 0.02
-    low: tuple[float, float, P] | None = None  # meets the budget
+    low: tuple[float, float, CoupledPlan] | None = None  # meets the budget
     high: tuple[float, float] | None = None  # does not
     for _ in range(40):
         value, built = excess(x)

@@ -1,4 +1,4 @@
-"""Parameters and accounting of continuous multiplicative weights (P-COMW).
+"""Plans and accounting of continuous multiplicative weights (P-COMW).
 
 Claim: the decisions, together with all stay-or-switch bits, are (epsilon, delta)-private with the
 loss of `dpoco.privacy.mechanisms.coupled_draws`, also when the losses react to the decisions; and
@@ -17,30 +17,32 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from dpoco import _core
 from dpoco._validation import choice
-from dpoco.accounting._coupled_parameters import (
+from dpoco.accounting._coupled_regret import age_quantile, anchor_width
+from dpoco.accounting._coupled_runs import (
     CHAINS,
     COUPLINGS,
     NO_SAMPLER,
-    ContinuousMultiplicativeWeightsParameters,
+    CoupledForecast,
+    CoupledPlan,
+    GibbsPlan,
+    GibbsRun,
+    GibbsTuning,
     normalized,
 )
-from dpoco.accounting._coupled_regret import age_quantile, anchor_width
 from dpoco.accounting._coupled_search import calibrated
 from dpoco.accounting._coupled_setting import (
     ANCHORS,
     CONSTANT_SPREAD,
+    Keep,
     Law,
     Setting,
     guarantee,
-    mechanism_of,
-    tried,
-    with_forecast,
 )
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.euclidean import EuclideanProblem, euclidean_problem
@@ -48,11 +50,10 @@ from dpoco.accounting.gaussian import largest_fitting
 from dpoco.accounting.regret_bounds import best_inverse_temperature, entropy_term, gibbs_regret
 from dpoco.domains import Domain
 from dpoco.losses import Loss
+from dpoco.privacy.mechanisms.coupled_draws import Anchored, CoupledDraws, Dartboard, GibbsDraw
 
-__all__ = ["CHAINS", "ContinuousMultiplicativeWeightsParameters", "calibrate", "exact_work",
-           "guarantee", "mechanism_of", "with_forecast"]  # fmt: skip
-
-_Parameters = ContinuousMultiplicativeWeightsParameters
+__all__ = ["CHAINS", "CoupledForecast", "GibbsPlan", "GibbsTuning", "calibrate", "clip_error",
+           "exact_work", "guarantee"]  # fmt: skip
 
 # Exact draws by rejection are preferred to chains where at least this part is surely accepted.
 _FAIR_ACCEPTANCE = 1e-3
@@ -71,10 +72,10 @@ _QUIET_ENTROPY = 0.01
 _LARGEST_TOLERANCE, _SMALLEST_TOLERANCE = 1e-3, 1e-300
 
 
-class _Setting(Setting[_Parameters]):
-    record = ContinuousMultiplicativeWeightsParameters
-    law_fields = ("inverse_temperature", "regularization")
+class _Setting(Setting[GibbsRun]):
+    kind = GibbsRun
     regret = staticmethod(gibbs_regret)
+    law_fields = ("inverse_temperature", "regularization")
 
     def still_law(self) -> Law:
         q = self.problem
@@ -84,17 +85,22 @@ class _Setting(Setting[_Parameters]):
     def law(self, variant: float, block: int, noise: float) -> Law:
         return best_inverse_temperature(**self.constants, noise_to_signal=noise, block=block)
 
+    def draw(self, law: Law) -> GibbsDraw:
+        q = self.problem
+        return GibbsDraw(*law, math.inf if q.unbounded else q.half_width, 0.0)
+
     def window(
-        self, p: _Parameters, coupling: str, noise: float, error: float, forced: float = 0.0,
+        self, run: GibbsRun, coupling: str, noise: float, error: float, forced: float = 0.0,
         tail: float = 0.0,
-    ) -> dict[str, Any]:  # fmt: skip
+    ) -> Keep:  # fmt: skip
         if coupling == "dartboard":
-            return {"factor_range": self.problem.factor_range}
+            return Dartboard(forced, self.problem.factor_range)
         if coupling != "anchored":
-            return super().window(p, coupling, noise, error)
-        age = age_quantile(ANCHORS, p.block, forced, tail / max(p.decisions, 1))
+            return super().window(run, coupling, noise, error, forced)
+        m = run.mechanism
+        age = age_quantile(ANCHORS, m.block, forced, tail / max(m.decisions, 1))
         width = anchor_width(noise, error, anchors=ANCHORS, mean_age=age, horizon=self.horizon)
-        return {"clip_high": width, "clip_low": width, "anchors": ANCHORS}
+        return Anchored(forced, width)
 
     def quiet_noise(self, block: int) -> float:
         q, rounds, noise = self.problem, float(block) ** 2 * -(-self.horizon // block), 1.0
@@ -110,27 +116,28 @@ class _Setting(Setting[_Parameters]):
             noise = following
         return noise
 
-    def laziest(self, coupling: str, limit: float) -> list[_Parameters]:
-        def at(log_noise: float) -> _Parameters:
+    def laziest(self, coupling: str, limit: float) -> list[CoupledPlan]:
+        def at(log_noise: float) -> CoupledPlan:
             noise = math.exp(log_noise)
             return self.lazy(coupling, self.law(1.0, 1, noise), noise)
 
         low, high = math.log(1e-12), math.log(10.0)
-        best = largest_fitting(lambda x: at(x).expected_switches <= limit, low, high, 60)
+        best = largest_fitting(lambda x: at(x).forecast.expected_switches <= limit, low, high, 60)
         return [] if best is None else [at(best)]
 
-    def finish(self, p: _Parameters, **changes: Any) -> _Parameters:
-        p = tried(p, **changes)
-        chained = p.sampler != "exact"
-        return super().finish(p, sampler_tolerance=self.chain_tolerance(p) if chained else 0.0)
+    def finish(self, run: GibbsRun) -> CoupledPlan:
+        m = run.mechanism
+        own = replace(run.tuning, anchors=ANCHORS if isinstance(m.keep, Anchored) else 0)
+        if self.tuning.sampler != "exact":
+            m = replace(m, draw=replace(_read_draw(m), tolerance=self.chain_tolerance(m)))
+        return super().finish(replace(run, mechanism=m, tuning=own))
 
-    def chain_tolerance(self, p: _Parameters) -> float:
+    def chain_tolerance(self, drawn: CoupledDraws) -> float:
         """Return the total variation a Markov chain may be off by, per draw."""
-        draws = p.decisions if p.max_switches is None else min(p.max_switches, p.decisions)
-        if self.budget is None or draws == 0:
+        if self.budget is None or drawn.drawn == 0:
             return _LARGEST_TOLERANCE
         share = self.budget.delta / (10.0 * (1.0 + math.exp(min(self.budget.epsilon, 600.0))))
-        return max(_SMALLEST_TOLERANCE, min(_LARGEST_TOLERANCE, share / draws))
+        return max(_SMALLEST_TOLERANCE, min(_LARGEST_TOLERANCE, share / drawn.drawn))
 
     def rough_law(self, variant: float, m: Any, g: Any) -> tuple[Any, Any, Any]:
         q, horizon = self.problem, float(self.horizon)
@@ -144,31 +151,44 @@ class _Setting(Setting[_Parameters]):
         return 0.0, q.lipschitz * horizon / lam + np.sqrt(q.dimension / (beta * lam)), beta
 
 
-def envelope_acceptance(
-    p: ContinuousMultiplicativeWeightsParameters, problem: EuclideanProblem
-) -> float:
+def envelope_acceptance(drawn: CoupledDraws, problem: EuclideanProblem) -> float:
     """Return a lower bound on the chance that a proposal of the exact sampler is accepted.
 
     (1 + T beta_s / lam)^(-n/2): ``docs/privacy/gibbs_sampling.md``.
     """
-    curvature = p.horizon * problem.smoothness / p.regularization
-    return math.exp(-0.5 * p.dimension * math.log1p(curvature))
+    curvature = drawn.rounds * problem.smoothness / _read_draw(drawn).regularization
+    return math.exp(-0.5 * problem.dimension * math.log1p(curvature))
 
 
-def exact_work(p: ContinuousMultiplicativeWeightsParameters) -> tuple[int, int]:
+def exact_work(drawn: CoupledDraws) -> tuple[int, int]:
     """Return how many planes and proposals a draw by rejection may take, whatever the losses.
 
     With so many planes the affine minorant of losses with kinks is within 0.1 nats of the best;
     the chance that so many proposals are all rejected is then below exp(-750):
     ``docs/privacy/gibbs_sampling.md``.
     """
-    n, far = p.dimension, p.ratios[0] * p.horizon
+    law, n = _read_draw(drawn), drawn.losses.dimension
+    signal = drawn.losses.lipschitz * math.sqrt(law.inverse_temperature / law.regularization)
+    far = signal * drawn.rounds
     c = 2.0 * far  # E exp(-c X), X of a chi law with n degrees of freedom, from below
     chi = math.lgamma(n) - math.lgamma(0.5 * n) + (1.0 - 0.5 * n) * math.log(2.0)
     chi -= n * math.log(c) + n * (n + 1) / (2.0 * c * c)
     accepted = max(chi, -c * math.sqrt(n)) - _GAP
     proposals = math.exp(min(_PATIENCE_LOG - accepted, _LARGEST_LOG))
     return math.ceil(min(27.0 * far * far / _GAP, _MOST_PLANES)), math.ceil(proposals)
+
+
+def clip_error(drawn: CoupledDraws) -> float:
+    """Return the total variation that clipping may add to a round's law."""
+    if drawn.keep.forced > 0.0:
+        return drawn.keep.forced / (2.0 * drawn.block * drawn.rounds)
+    # Without forced switches errors add up over the rounds.
+    return 1.0 / (drawn.rounds * max(drawn.rounds - 1.0, 1.0))
+
+
+def _read_draw(drawn: CoupledDraws) -> GibbsDraw:
+    assert isinstance(drawn.draw, GibbsDraw)
+    return drawn.draw
 
 
 def calibrate(
@@ -183,8 +203,8 @@ def calibrate(
     unbounded: bool = False,
     max_switches: float | None = None,
     sampler: str = "auto",
-) -> ContinuousMultiplicativeWeightsParameters:
-    """Return the parameters of the least proven regret bound that meets `budget`.
+) -> GibbsPlan:
+    """Return the plan of the least proven regret bound that meets `budget`.
 
     Parameters
     ----------
@@ -202,16 +222,16 @@ def calibrate(
 
     Returns
     -------
-    ContinuousMultiplicativeWeightsParameters
-        If no noise beats the constant decision, the parameters of that: ``max_switches`` 0, block
-        = horizon, and a guarantee with epsilon 0.
+    Plan
+        If no noise beats the constant decision, the plan of that: a cap of 0 switches, one block,
+        and a guarantee with epsilon 0.
 
     Raises
     ------
     ValueError, TypeError
         For contradictory or inadmissible arguments.
     CalibrationError
-        If no parameters keep the switches.
+        If no plan keeps the switches.
 
     Notes
     -----
@@ -228,35 +248,36 @@ def calibrate(
     bounded = () if problem.unbounded else ("dartboard", "anchored")
     setting = _Setting(
         problem, horizon, relation, budget, ("scheduled", *known, *bounded),
-        (*lazy, *bounded[:1]), variants=(1.0,), own={"sampler": "exact"},
+        (*lazy, *bounded[:1]), variants=(1.0,), tuning=GibbsTuning(0, "exact"),
     )  # fmt: skip
     asked = (COUPLINGS, coupling, block, max_switches)
     # A public bound on the losses' curvature bounds the acceptance of envelopes.
     if sampler == "exact" or (sampler == "auto" and problem.linear_sampler and problem.enforced):
-        p = calibrated(setting, *asked)
-        fair = p.max_switches == 0 or envelope_acceptance(p, problem) >= _FAIR_ACCEPTANCE
-        closed = problem.family == "linear" or problem.dimension == 1 or p.max_switches == 0
-        smooth = problem.enforced and envelope_acceptance(p, problem) >= _LEAST_ACCEPTANCE
+        plan = cast(GibbsPlan, calibrated(setting, *asked))
+        drawn = plan.mechanism
+        fair = drawn.cap == 0 or envelope_acceptance(drawn, problem) >= _FAIR_ACCEPTANCE
+        closed = problem.family == "linear" or problem.dimension == 1 or drawn.cap == 0
+        smooth = problem.enforced and envelope_acceptance(drawn, problem) >= _LEAST_ACCEPTANCE
         if sampler == "exact" and not closed and not smooth:
-            work = exact_work(p)[1]
+            work = exact_work(drawn)[1]
             if work > _MOST_WORK:
                 raise ValueError(
                     f"an exact draw from these laws may take {work:.0e} evaluations: use "
                     "sampler='auto', or less budget, a shorter horizon or fewer dimensions"
                 )
         if sampler == "exact" or fair:
-            return p
+            return plan
     name = sampler if sampler in CHAINS else "mcmc"
-    chained = {"sampler": name, "sampler_tolerance": _SMALLEST_TOLERANCE}
-    p = calibrated(replace(setting, own=chained), *asked)
-    if name == "proximal" and p.max_switches != 0:
+    plan = cast(GibbsPlan, calibrated(replace(setting, tuning=GibbsTuning(0, name)), *asked))
+    if name == "proximal" and plan.mechanism.cap != 0:
+        law, rounds = _read_draw(plan.mechanism), plan.mechanism.rounds
         steps = _core.proximal_steps(
-            p.dimension, p.radius, p.inverse_temperature, p.regularization,
-            p.lipschitz * p.horizon, p.sampler_tolerance,
+            problem.dimension, problem.radius, law.inverse_temperature, law.regularization,
+            problem.lipschitz * rounds, law.tolerance,
         )  # fmt: skip
-        if steps * p.horizon > _MOST_LOOKS:
+        if steps * rounds > _MOST_LOOKS:
             raise ValueError(
                 f"a draw within the proved distance takes {steps:.0e} steps: use sampler='auto', "
                 "or less budget, a shorter horizon or fewer dimensions"
             )
-    return p
+    return plan

@@ -1,4 +1,4 @@
-"""Parameters and accounting of the coupled regularized leader (CTRL).
+"""Plans and accounting of the coupled regularized leader (CTRL).
 
 Claim: the decisions, together with all stay-or-switch bits, are (epsilon, delta)-private with the
 loss of `dpoco.privacy.mechanisms.coupled_draws`, also when the losses react to the decisions; and
@@ -15,24 +15,21 @@ blocks, accounting and regret corrected.
 from __future__ import annotations
 
 import math
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 
-from dpoco.accounting._coupled_parameters import (
+from dpoco.accounting._coupled_regret import curving, find_window
+from dpoco.accounting._coupled_runs import (
     LEADER_COUPLINGS,
-    CoupledRegularizedLeaderParameters,
+    CoupledPlan,
+    TiltedPlan,
+    TiltedRun,
+    TiltedTuning,
 )
-from dpoco.accounting._coupled_regret import curving
 from dpoco.accounting._coupled_search import calibrated
-from dpoco.accounting._coupled_setting import (
-    CONSTANT_SPREAD,
-    Law,
-    Setting,
-    guarantee,
-    mechanism_of,
-    with_forecast,
-)
+from dpoco.accounting._coupled_setting import CONSTANT_SPREAD, Law, Setting, guarantee
 from dpoco.accounting._roots import find_root
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.euclidean import euclidean_problem
@@ -40,11 +37,9 @@ from dpoco.accounting.gaussian import largest_fitting, rounded_down
 from dpoco.accounting.regret_bounds import best_step_size, leader_regret
 from dpoco.domains import Domain
 from dpoco.losses import Loss
+from dpoco.privacy.mechanisms.coupled_draws import Maximal, TiltedMinimum
 
-__all__ = ["CoupledRegularizedLeaderParameters", "calibrate", "guarantee", "mechanism_of",
-           "with_forecast"]  # fmt: skip
-
-_Parameters = CoupledRegularizedLeaderParameters
+__all__ = ["TiltedPlan", "TiltedTuning", "calibrate", "guarantee"]
 
 # Without privacy: noise so small that it costs a twenty-thousandth of the bound.
 _QUIET_NOISE = 0.01
@@ -52,10 +47,10 @@ _QUIET_NOISE = 0.01
 _STEP_FACTORS = (1.0, 0.6, 0.3, 0.1, 0.03, 0.01)
 
 
-class _Setting(Setting[_Parameters]):
-    record = CoupledRegularizedLeaderParameters
-    law_fields = ("step_size", "noise_scale")
+class _Setting(Setting[TiltedRun]):
+    kind = TiltedRun
     regret = staticmethod(leader_regret)
+    law_fields = ("step_size", "noise_scale")
 
     def still_law(self) -> Law:
         q = self.problem
@@ -79,30 +74,30 @@ class _Setting(Setting[_Parameters]):
         """Whether the losses' own curvature may regularise."""
         return self.problem.strong_convexity > 0.0 and not self.problem.unbounded
 
-    def growing(self, coupling: str, noise_scale: float) -> _Parameters:
-        """Return non-private parameters with growing noise."""
-        return self.finish(
-            self.bare(1, (1.0, noise_scale)),
-            coupling=coupling,
-            forced_switch=0.0,
-            step_size=math.inf,
-            noise_growth=True,
-            strong_convexity=self.problem.strong_convexity,
-        )
+    def draw(self, law: Law) -> TiltedMinimum:
+        step, noise = law
+        return TiltedMinimum(noise, step)
 
-    def laziest(self, coupling: str, limit: float) -> list[_Parameters]:
+    def growing(self, noise_scale: float) -> CoupledPlan:
+        """Return a plan without privacy, with growing noise and as few switches as may be."""
+        run = self.keep(self.bare(1, (math.inf, noise_scale)), Maximal(0.0))
+        own = replace(run.tuning, strong_convexity=self.problem.strong_convexity)
+        return self.finish(replace(run, tuning=own))
+
+    def laziest(self, coupling: str, limit: float) -> list[CoupledPlan]:
         found = [self._laziest_step(coupling, limit)]
         if self.strongly_convex and coupling == "maximal":
 
-            def at(x: float) -> _Parameters:
-                return self.growing("maximal", self.problem.lipschitz * math.exp(-x))
+            def at(x: float) -> CoupledPlan:
+                return self.growing(self.problem.lipschitz * math.exp(-x))
 
             low, high = -math.log(1e6), -math.log(1e-9)
-            least = largest_fitting(lambda x: at(x).expected_switches <= limit, low, high, 40)
+            fits = lambda x: at(x).forecast.expected_switches <= limit  # noqa: E731
+            least = largest_fitting(fits, low, high, 40)
             found.append(None if least is None else at(least))
         return [p for p in found if p is not None]
 
-    def _laziest_step(self, coupling: str, limit: float) -> _Parameters | None:
+    def _laziest_step(self, coupling: str, limit: float) -> CoupledPlan | None:
         """Search the step size; for each, the least noise that keeps the switches."""
         q, share = self.problem, min(1.0, limit / (self.horizon - 1))
         top = math.log(q.radius / (q.lipschitz * math.sqrt(self.horizon))) + 0.01
@@ -114,9 +109,10 @@ class _Setting(Setting[_Parameters]):
                 noise = self._laziest_noise(coupling, eta, share)
                 if noise is None:
                     continue
-                p = self.lazy(coupling, (eta, q.lipschitz / noise), noise)
-                if best is None or p.regret_bound < best.regret_bound:
-                    best, at = p, float(log_eta)
+                plan = self.lazy(coupling, (eta, q.lipschitz / noise), noise)
+                bound = plan.forecast.regret_bound
+                if best is None or bound < best.forecast.regret_bound:
+                    best, at = plan, float(log_eta)
             gap = float(grid[1] - grid[0])
             grid = np.linspace(at - gap, at + gap, 7)
         return best
@@ -135,9 +131,10 @@ class _Setting(Setting[_Parameters]):
 
         def excess(log_g: float) -> float:
             noise = math.exp(log_g)
-            p = self.bare(1, (eta, q.lipschitz / noise))
+            run = self.bare(1, (eta, q.lipschitz / noise))
+            window = find_window(self.keep(run, self.lazy_window(run, coupling, noise)))
             # Laws may be so close that their window is empty.
-            return math.log(max(sum(self.lazy_window(p, coupling, noise).values()), 1e-300) / width)
+            return math.log(max(sum(window), 1e-300) / width)
 
         low, high = math.log(1e-12), math.log(10.0)
         if excess(low) > 0.0:
@@ -169,8 +166,8 @@ def calibrate(
     relation: str = "replace",
     unbounded: bool = False,
     max_switches: float | None = None,
-) -> CoupledRegularizedLeaderParameters:
-    """Return the parameters of the least proven regret bound that meets `budget`.
+) -> TiltedPlan:
+    """Return the plan of the least proven regret bound that meets `budget`.
 
     Parameters
     ----------
@@ -182,16 +179,16 @@ def calibrate(
 
     Returns
     -------
-    CoupledRegularizedLeaderParameters
-        If no noise beats the constant decision, the parameters of that: ``max_switches`` 0, block
-        = horizon, and a guarantee with epsilon 0.
+    Plan
+        If no noise beats the constant decision, the plan of that: a cap of 0 switches, one block,
+        and a guarantee with epsilon 0.
 
     Raises
     ------
     ValueError, TypeError
         For contradictory or inadmissible arguments.
     CalibrationError
-        If no parameters keep the switches.
+        If no plan keeps the switches.
 
     Notes
     -----
@@ -202,10 +199,7 @@ def calibrate(
         problem, horizon, relation, budget, ("scheduled", "density_ratio"),
         ("maximal", "density_ratio"),
         variants=_STEP_FACTORS if problem.smoothness > 0.0 else (1.0,),
-        own={
-            "smoothness": problem.smoothness,
-            "rank": problem.rank,
-            "barrier_weight": problem.barrier_weight(horizon),
-        },
+        tuning=TiltedTuning(problem.barrier_weight(horizon), 0.0, unbounded),
     )  # fmt: skip
-    return calibrated(setting, LEADER_COUPLINGS, coupling, block, max_switches)
+    found = calibrated(setting, LEADER_COUPLINGS, coupling, block, max_switches)
+    return cast(TiltedPlan, found)

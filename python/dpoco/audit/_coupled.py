@@ -176,7 +176,7 @@ class Transcripts(Scorer):
         learner, m = self.learner, self.mechanism
         linear, draw = isinstance(learner.loss, LinearLoss), m.draw
         weights = isinstance(draw, GibbsDraw)
-        if linear and (learner.plan.unbounded or not weights):
+        if linear and (not weights or draw.half_width == math.inf):
             rows = parts[0]
             if not np.all(np.linalg.norm(rows, axis=1) <= learner.loss.gradient_bound):
                 raise ValueError("the records of a likelihood audit must be within their bounds")
@@ -192,7 +192,7 @@ class Transcripts(Scorer):
             raise ValueError("the domain of a likelihood audit must be an interval about 0")
         if weights:
             return Gibbs(losses, draw.inverse_temperature, draw.regularization, half)
-        return Leader(losses, draw.step, draw.noise, learner.plan.barrier_weight, half)
+        return Leader(losses, draw.step, draw.noise, learner.plan.tuning.barrier_weight, half)
 
     def run(self, learner: Any, world: int, tape: Source) -> Any:
         m, engine = self.mechanism, learner._engine
@@ -252,9 +252,8 @@ class Transcripts(Scorer):
         m, law, runs = self.mechanism, self._laws[world], len(points)
         forced = m.keep.forced
         total = np.zeros(runs)
-        births = np.zeros(
-            (runs, getattr(self.learner.plan, "anchors", 0))
-        )  # of the anchors, oldest first
+        anchors_kept = getattr(self.learner.plan.tuning, "anchors", 0)
+        births = np.zeros((runs, anchors_kept))  # of the anchors, oldest first
         born, used = np.zeros(runs), np.zeros(runs, dtype=int)  # the current point's; draws so far
         cap = math.inf if m.cap is None else m.cap
         for k in range(self._blocks - 1):
@@ -328,5 +327,6 @@ class Transcripts(Scorer):
         x = brentq(excess, 1e-9, 60.0, xtol=1e-14)
         z = math.sqrt(2.0 * math.log(2.0 * m.rounds**3))
         age = turn - births.mean(axis=1)
-        width: FloatArray = x * g + z * g / math.sqrt(self.learner.plan.anchors) + g * g * age
+        count = self.learner.plan.tuning.anchors
+        width: FloatArray = x * g + z * g / math.sqrt(count) + g * g * age
         return width

@@ -85,7 +85,10 @@ def plan_records(
         )
     if entry.name.startswith("noisy-"):
         return Problem(problem, lambda p: (p.forecast.regret_bound, p.forecast.loss_range))
-    return Problem(problem, lambda p: (p.regret_bound, p.lipschitz * p.diameter))
+    width = problem[0].diameter(2.0)
+    return Problem(
+        problem, lambda p: (p.forecast.regret_bound, p.mechanism.losses.lipschitz * width)
+    )
 
 
 def plan_functions(
@@ -363,10 +366,6 @@ def _noise(parameters: Any, guarantee: Guarantee) -> dict[str, Any]:
         own = parameters.mechanism
         drawn = own.part(Selections) or own.part(GaussianSum) or own
         scale = getattr(drawn, "scale", None)
-    for holder in (parameters,):
-        for name in ("noise_scale", "scale", "first_scale", "selection_scale"):
-            if scale is None:
-                scale = getattr(holder, name, None)
     if scale is None and guarantee.noise_scale > 0.0:
         scale = guarantee.noise_scale
     return {
@@ -386,14 +385,7 @@ def _sum_error(parameters: Any) -> dict[str, float]:
             "sum_error": continual_sum.max_error(total.factorisation, total.pushes),
             "least_sum_error": continual_sum.lower_bound(total.pushes),
         }
-    method = getattr(parameters, "correlation", None)
-    if method is None or not parameters.noise_scale:
-        return {}
-    pushes = parameters.pushes
-    return {
-        "sum_error": continual_sum.max_error(method, pushes),
-        "least_sum_error": continual_sum.lower_bound(pushes),
-    }
+    return {}
 
 
 def _state_bytes(learner: Any) -> int | None:

@@ -7,7 +7,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from dpoco import _core
-from dpoco._validation import LARGEST_HORIZON, choice, require_memory, whole_if_float
+from dpoco._options import constructor_options
+from dpoco._validation import (
+    LARGEST_HORIZON,
+    MissingHorizonError,
+    choice,
+    require_memory,
+    whole_if_float,
+)
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting.plan import Plan
 from dpoco.errors import BudgetExceeded
@@ -100,6 +107,9 @@ class Certified(Calibrated, Stateful):
             self._check_fixed(plan, given)
         else:
             with explained(type(self)):
+                endless = "horizon" in given and given["horizon"] is None
+                if endless and not constructor_options(type(self))["horizon"].takes_none:
+                    raise MissingHorizonError
                 if people is None or budget is None:
                     plan = calibrate(budget)
                 else:

@@ -11,10 +11,6 @@ dimensions that need not be convex: it is Hedge on a net.
 
 from __future__ import annotations
 
-from dpoco.accounting.continuous_multiplicative_weights import (
-    ContinuousMultiplicativeWeightsParameters,
-)
-from dpoco.accounting.coupled_regularized_leader import CoupledRegularizedLeaderParameters
 from dpoco.oco._coupled import ContinuousMultiplicativeWeights, CoupledRegularizedLeader
 from dpoco.oco._lipschitz import LipschitzLearner
 from dpoco.oco._noisy_ftrl import (
@@ -24,7 +20,5 @@ from dpoco.oco._noisy_ftrl import (
     OptionWeight,
 )
 
-__all__ = ["ContinuousMultiplicativeWeights",
-           "ContinuousMultiplicativeWeightsParameters", "CoupledRegularizedLeader",
-           "CoupledRegularizedLeaderParameters", "EstimatedLoss", "LipschitzLearner",
-           "NoisyFTRL", "NoisyNewton", "OptionWeight"]  # fmt: skip
+__all__ = ["ContinuousMultiplicativeWeights", "CoupledRegularizedLeader", "EstimatedLoss",
+           "LipschitzLearner", "NoisyFTRL", "NoisyNewton", "OptionWeight"]  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,13 +12,20 @@ from numpy.typing import NDArray
 from dpoco import _core, domains, losses
 from dpoco import _literals as literals
 from dpoco._loss_sums import loss_sum_settings
-from dpoco._validation import FloatArray, float_array
-from dpoco.accounting import Budget, continuous_multiplicative_weights, coupled_regularized_leader
+from dpoco._validation import FloatArray, float_array, real_float, whole_if_float
+from dpoco.accounting import (
+    Budget,
+    Guarantee,
+    continuous_multiplicative_weights,
+    coupled_regularized_leader,
+)
 from dpoco.accounting.continuous_multiplicative_weights import (
     CHAINS,
-    ContinuousMultiplicativeWeightsParameters,
+    CoupledForecast,
+    GibbsPlan,
+    GibbsTuning,
 )
-from dpoco.accounting.coupled_regularized_leader import CoupledRegularizedLeaderParameters
+from dpoco.accounting.coupled_regularized_leader import TiltedPlan, TiltedTuning
 from dpoco.learning.participation import Participation
 from dpoco.learning.record_learner import Asks, RecordLearner
 from dpoco.learning.tickets import Ticket
@@ -45,19 +51,47 @@ class CoupledLearner(RecordLearner):
 
     _mechanism: CoupledDraws
 
+    _forecast = CoupledForecast
     _noise: ClassVar[str] = "ideal_fresh"
     _methods: ClassVar[tuple[str, ...]] = ("value", "gradient")  # of custom losses
 
     @classmethod
-    def _restated(cls, arguments: Mapping[str, Any], parameters: Any) -> dict[str, Any]:
-        if arguments["max_switches"] is not None:
-            raise ValueError("max_switches is for calibration: leave it out beside parameters")
+    def _check_fixed(cls, plan: Any, given: Mapping[str, Any]) -> None:
+        super()._check_fixed(plan, given)
+        limit, found = given["max_switches"], plan.forecast.expected_switches
+        if limit is not None and found > real_float("max_switches", limit) * (1.0 + 1e-9):
+            raise ValueError(
+                f"max_switches={limit!r} contradicts the plan, which expects {found:.6g}"
+            )
+
+    @classmethod
+    def _plan_arguments(cls, plan: Any) -> dict[str, Any]:
+        drawn = plan.mechanism
+        if type(plan.tuning) is not cls._tuning or not isinstance(drawn, CoupledDraws):
+            raise TypeError(f"plan must be one of a {cls.__name__}")
+        fixed = {"horizon": drawn.rounds, "unbounded": cls._ranges_freely(plan)}
         # Calibration answers a budget that buys no learning with one constant decision, whatever
         # coupling and block were asked for.
-        constant = parameters.private and parameters.max_switches == 0
-        free = ("coupling", "block") if constant else ()
-        said = super()._restated(arguments, parameters)
-        return {name: value for name, value in said.items() if name not in free}
+        if drawn.cap == 0:
+            return fixed
+        return {**fixed, "coupling": drawn.keep.kind, "block": drawn.block}
+
+    @staticmethod
+    def _ranges_freely(plan: Any) -> bool:
+        """Return whether decisions range over R^d."""
+        raise NotImplementedError
+
+    @staticmethod
+    def _plan_horizon(plan: Any) -> int:
+        rounds: int = plan.mechanism.rounds
+        return rounds
+
+    def _certify(self, plan: Any, seeded: bool = False) -> Guarantee:
+        own = self._arguments
+        return coupled_regularized_leader.guarantee(
+            own["domain"], own["loss"], plan, relation=own["relation"], budget=own["budget"],
+            seeded=seeded,
+        )  # fmt: skip
 
     @property
     def _width(self) -> int:
@@ -84,11 +118,7 @@ class CoupledLearner(RecordLearner):
 
     def _loss_settings(self) -> dict[str, Any]:
         """Return what the compiled sum of losses is built from."""
-        # Tilted minima are charged alike on R^d and in a domain.
-        draw, unbounded = self._mechanism.draw, self._plan.unbounded
-        if isinstance(draw, GibbsDraw):
-            unbounded = draw.half_width == math.inf
-        return loss_sum_settings(self._domain, self._loss, unbounded)
+        return loss_sum_settings(self._domain, self._loss, self._ranges_freely(self._plan))
 
     # -- rounds -----------------------------------------------------------------------------------
 
@@ -227,8 +257,8 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
     budget : Budget or None
         The target guarantee. None: no privacy, with a fresh draw every round or, with
         `max_switches`, lazy decisions.
-    plan : ContinuousMultiplicativeWeightsParameters, optional
-        Plan to use instead of calibration; the guarantee is computed from them.
+    plan : Plan, optional
+        Plan to use instead of calibration; the guarantee is computed from it.
     coupling : {"auto", "density_ratio", "dartboard", "anchored", "scheduled", "maximal"}
         How a block's decision is kept or replaced; "maximal" (fewest switches) works only without
         privacy.
@@ -263,9 +293,9 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
     ValueError, TypeError
         For bad arguments.
     CalibrationError
-        If no parameters meet the budget.
+        If no plan meets the budget.
     BudgetExceeded
-        If `plan` give less than `budget` asks for.
+        If `plan` gives less than `budget` asks for.
 
     Notes
     -----
@@ -274,8 +304,8 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
     ones passes over O(d^2) numbers. For logistic, Huber and custom losses it passes many times over
     the distinct records so far. These are kept, 8 (d + 3) bytes each, or as the objects they are:
     memory grows with the rounds, and the time of a draw in round t is O(t d). The time depends on
-    the data, too. `plan.regret_bound` bounds the expected regret on streams fixed in advance.
-    Proofs: ``docs/privacy/gibbs_draws.md``, ``docs/privacy/couplings.md``,
+    the data, too. `plan.forecast.regret_bound` bounds the expected regret on streams fixed in
+    advance. Proofs: ``docs/privacy/gibbs_draws.md``, ``docs/privacy/couplings.md``,
     ``docs/privacy/oco_regret.md``, samplers: ``docs/privacy/samplers.md`` (they correct Agarwal et
     al., P-COMW, Theorems 4.1 and 4.2).
 
@@ -293,8 +323,8 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
     1
     """
 
-    plan: ContinuousMultiplicativeWeightsParameters
-    _accountant: ClassVar[ModuleType] = continuous_multiplicative_weights
+    plan: GibbsPlan
+    _tuning = GibbsTuning
 
     def __init__(
         self,
@@ -303,7 +333,7 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
         *,
         horizon: int,
         budget: Budget | None,
-        plan: ContinuousMultiplicativeWeightsParameters | None = None,
+        plan: GibbsPlan | None = None,
         coupling: literals.Coupling = "auto",
         block: int | None = None,
         relation: literals.Relation = "replace",
@@ -314,20 +344,39 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
         on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(
-            ContinuousMultiplicativeWeights, domain=domain, loss=loss, horizon=horizon,
-            budget=budget, plan=plan, coupling=coupling,
-            block=block, relation=relation, unbounded=unbounded, max_switches=max_switches,
-            sampler=sampler, participation=participation, on_violation=on_violation, source=source,
-        )  # fmt: skip
+        horizon = whole_if_float(horizon)
+        options: dict[str, Any] = {
+            "coupling": coupling, "block": block, "relation": relation, "unbounded": unbounded,
+            "max_switches": max_switches, "sampler": sampler,
+        }  # fmt: skip
+        given = {
+            "domain": domain, "loss": loss, "horizon": horizon, "budget": budget, "plan": plan,
+            **options, "participation": participation, "on_violation": on_violation,
+            "source": source,
+        }  # fmt: skip
+
+        def calibrate(allowed: Budget | None) -> GibbsPlan:
+            return continuous_multiplicative_weights.calibrate(
+                domain, loss, horizon=horizon, budget=allowed, **options
+            )
+
+        self._build(given, calibrate)
+
+    @staticmethod
+    def _ranges_freely(plan: GibbsPlan) -> bool:
+        return isinstance(draw := plan.mechanism.draw, GibbsDraw) and draw.half_width == math.inf
+
+    @classmethod
+    def _plan_arguments(cls, plan: GibbsPlan) -> dict[str, Any]:
+        return {**super()._plan_arguments(plan), "sampler": plan.tuning.sampler}
 
     def _build_engine(self, claim: _core.Claim) -> _core.ContinuousMultiplicativeWeights:
-        p = self.plan
-        planes, proposals = continuous_multiplicative_weights.exact_work(p)
+        own, drawn = self._plan.tuning, self._plan.mechanism
+        planes, proposals = continuous_multiplicative_weights.exact_work(drawn)
         tuning = {
-            "anchors": p.anchors,
-            "clip_error": _clip_error(p),
-            "chain": p.sampler if p.sampler in CHAINS else "automatic",
+            "anchors": own.anchors,
+            "clip_error": continuous_multiplicative_weights.clip_error(drawn),
+            "chain": own.sampler if own.sampler in CHAINS else "automatic",
             "most_planes": planes,
             "most_proposals": proposals,
         }
@@ -358,8 +407,8 @@ class CoupledRegularizedLeader(CoupledLearner):
     budget : Budget or None
         The target guarantee. None: no privacy, with a fresh leader every round or, with
         `max_switches`, lazy decisions.
-    plan : CoupledRegularizedLeaderParameters, optional
-        Plan to use instead of calibration; the guarantee is computed from them.
+    plan : Plan, optional
+        Plan to use instead of calibration; the guarantee is computed from it.
     coupling : {"auto", "density_ratio", "scheduled", "maximal"}
         How a block's decision is kept or replaced; "maximal" (fewest switches) works only without
         privacy.
@@ -386,9 +435,9 @@ class CoupledRegularizedLeader(CoupledLearner):
     ValueError, TypeError
         For bad arguments.
     CalibrationError
-        If no parameters meet the budget.
+        If no plan meets the budget.
     BudgetExceeded
-        If `plan` give less than `budget` asks for.
+        If `plan` gives less than `budget` asks for.
 
     Notes
     -----
@@ -396,7 +445,7 @@ class CoupledRegularizedLeader(CoupledLearner):
     switch solves for the leader: O(d^3) for squared and quadratic losses, with O(d^2) memory. For
     logistic, Huber and custom losses it takes about four passes over the distinct records so far.
     These are kept, 8 (d + 3) bytes each, or as the objects they are: memory grows with the rounds,
-    and a switch in round t takes O(t d^2) time. `plan.regret_bound` bounds the expected
+    and a switch in round t takes O(t d^2) time. `plan.forecast.regret_bound` bounds the expected
     regret on streams fixed in advance. Proofs: ``docs/privacy/objective_perturbation.md``,
     ``docs/privacy/couplings.md``,
     ``docs/privacy/oco_regret.md`` (they correct Agarwal et al., CTRL, Theorems 4, 6, 9, 12 and 13).
@@ -415,9 +464,9 @@ class CoupledRegularizedLeader(CoupledLearner):
     1
     """
 
-    plan: CoupledRegularizedLeaderParameters
+    plan: TiltedPlan
+    _tuning = TiltedTuning
     _methods: ClassVar[tuple[str, ...]] = ("value", "gradient", "hessian")
-    _accountant: ClassVar[ModuleType] = coupled_regularized_leader
 
     def __init__(
         self,
@@ -426,7 +475,7 @@ class CoupledRegularizedLeader(CoupledLearner):
         *,
         horizon: int,
         budget: Budget | None,
-        plan: CoupledRegularizedLeaderParameters | None = None,
+        plan: TiltedPlan | None = None,
         coupling: literals.LeaderCoupling = "auto",
         block: int | None = None,
         relation: literals.Relation = "replace",
@@ -436,24 +485,34 @@ class CoupledRegularizedLeader(CoupledLearner):
         on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(
-            CoupledRegularizedLeader, domain=domain, loss=loss, horizon=horizon, budget=budget,
-            plan=plan, coupling=coupling, block=block,
-            relation=relation, unbounded=unbounded, max_switches=max_switches,
-            participation=participation, on_violation=on_violation, source=source,
-        )  # fmt: skip
+        horizon = whole_if_float(horizon)
+        options: dict[str, Any] = {
+            "coupling": coupling, "block": block, "relation": relation, "unbounded": unbounded,
+            "max_switches": max_switches,
+        }  # fmt: skip
+        given = {
+            "domain": domain, "loss": loss, "horizon": horizon, "budget": budget, "plan": plan,
+            **options, "participation": participation, "on_violation": on_violation,
+            "source": source,
+        }  # fmt: skip
+
+        def calibrate(allowed: Budget | None) -> TiltedPlan:
+            return coupled_regularized_leader.calibrate(
+                domain, loss, horizon=horizon, budget=allowed, **options
+            )
+
+        self._build(given, calibrate)
+
+    @staticmethod
+    def _ranges_freely(plan: TiltedPlan) -> bool:
+        return plan.tuning.unbounded
 
     def _build_engine(self, claim: _core.Claim) -> _core.CoupledRegularizedLeader:
-        p = self.plan
-        tuning = {"barrier_weight": p.barrier_weight, "strong_convexity": p.strong_convexity}
+        own = self._plan.tuning
+        tuning = {
+            "barrier_weight": own.barrier_weight,
+            "strong_convexity": own.strong_convexity,
+        }
         return _core.CoupledRegularizedLeader(
             self._domain._engine, self._loss_settings(), self._mechanism, tuning, claim
         )
-
-
-def _clip_error(p: ContinuousMultiplicativeWeightsParameters) -> float:
-    """Return the total variation that clipping may add to a round's law."""
-    if p.forced_switch > 0.0:
-        return p.forced_switch / (2.0 * p.block * p.horizon)
-    # Without forced switches errors add up over the rounds.
-    return 1.0 / (p.horizon * max(p.horizon - 1.0, 1.0))

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpoco._validation import FloatArray, IntArray, positive_float, positive_int
-from dpoco.accounting import Guarantee, continual_sum, sum_release
-from dpoco.accounting.generalized_gaussian import coordinate_variance
+from dpoco.accounting import Guarantee, sum_release
 from dpoco.accounting.plan import Plan
 from dpoco.plotting import _drawing as drawing
+from dpoco.privacy.mechanisms.coupled_draws import TiltedMinimum
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 
 if TYPE_CHECKING:
@@ -311,23 +311,10 @@ def deviations(source: Any, rounds: IntArray) -> FloatArray:
         if total.scale > 0.0:
             found[at > 0] = np.sqrt(sum_release.variance(total, at[at > 0]))
         return found
-    method = getattr(p, "correlation", None)
-    if method is not None:
-        batch = getattr(p, "batch", 1)
-        horizon = getattr(p, "pushes", p.horizon // batch)
-        at = np.minimum(rounds // batch, horizon)  # some leave out the last round
-        row = np.zeros(len(rounds))
-        row[at > 0] = continual_sum.row_norm(method, at[at > 0], horizon)
-        order = getattr(p, "norm_order", 2.0)
-        draw_variance = 1.0 if order == 2.0 else coordinate_variance(order, _dimension(source, p))
-        if p.noise_scale == 0.0:
-            return np.zeros(len(rounds))
-        grid = continual_sum.release_grid(p.noise_scale)
-        values: FloatArray = np.sqrt((p.noise_scale * row) ** 2 * draw_variance + grid**2 / 12.0)
-        return np.where(at > 0, values, 0.0)
-    if hasattr(p, "noise_growth"):
-        grown = np.sqrt(np.maximum(rounds - 1, 0)) if p.noise_growth else np.ones(len(rounds))
-        return np.asarray(p.noise_scale * grown, np.float64)
+    draw = getattr(total, "draw", None)
+    if isinstance(draw, TiltedMinimum):
+        grown = draw.step == math.inf
+        return draw.noise * (np.sqrt(np.maximum(rounds - 1, 0)) if grown else np.ones(len(rounds)))
     if callable(source):
         values = np.asarray(source(rounds), np.float64)
         if values.shape != rounds.shape:
@@ -337,12 +324,5 @@ def deviations(source: Any, rounds: IntArray) -> FloatArray:
 
 
 def _horizon(source: Any) -> int | None:
-    p = getattr(source, "plan", source)
-    horizon = getattr(source if isinstance(p, Plan) else p, "horizon", None)
+    horizon = getattr(source, "horizon", None)
     return None if horizon is None or not math.isfinite(horizon) else int(horizon)
-
-
-def _dimension(source: Any, parameters: Any) -> int:
-    if hasattr(parameters, "dimension"):
-        return int(parameters.dimension)
-    return int(source.domain.dimension)

@@ -1,67 +1,59 @@
-"""What the two papers on lazy learners share: from the law of a draw to parameters."""
+"""What the two papers on lazy learners share: from the law of a draw to a plan."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any
 
+from dpoco.accounting._coupled_regret import forecast
+from dpoco.accounting._coupled_runs import CoupledPlan, open_plan
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.gaussian import largest_fitting
+from dpoco.domains import Domain
 from dpoco.errors import CalibrationError
-
-P = TypeVar("P")
+from dpoco.losses import Loss
+from dpoco.privacy.mechanisms.coupled_draws import Window
 
 
 def coupled(
-    accountant: ModuleType,
-    domain: Any,
-    loss: Any,
-    quiet: P,
+    domain: Domain,
+    loss: Loss,
+    quiet: CoupledPlan,
     law: dict[str, float],
     budget: Budget,
     corrected: bool,
-) -> P:
-    """Return `quiet`, parameters without privacy, with a private law, its coin and its cap."""
+) -> CoupledPlan:
+    """Return `quiet`, a plan without privacy, with a private law, its coin and its cap."""
+    drawn = _with_law(quiet, law)
+    claim = open_plan(domain, loss, drawn).claim(budget.delta, corrected)
+    coin = Window(claim.forced_switch, claim.log_ratio, claim.log_ratio)
     calibration = "corrected" if corrected else "paper"
-    drawn: Any = replace(quiet, calibration=calibration, **law)  # type: ignore[type-var]
-    claim = drawn.claim(budget.delta, corrected)
-    return _checked(
-        accountant, domain, loss, quiet,
-        **law,
-        calibration=calibration,
-        coupling="density_ratio",
-        forced_switch=claim.forced_switch,
-        clip_high=claim.log_ratio,
-        clip_low=claim.log_ratio,
-        max_switches=claim.cap,
-        private=True,
-    )  # fmt: skip
+    return _with_coin(domain, loss, drawn, coin, claim.cap, calibration)
 
 
 def lazy(
-    accountant: ModuleType, domain: Any, loss: Any, quiet: P, law: dict[str, Any], window: float
-) -> P:
+    domain: Domain, loss: Loss, quiet: CoupledPlan, law: dict[str, float], window: float
+) -> CoupledPlan:
     """Return `quiet` with a law and a coin without forced switches."""
-    return _checked(
-        accountant, domain, loss, quiet,
-        **law,
-        calibration="paper",
-        coupling="density_ratio",
-        forced_switch=0.0,
-        clip_high=window,
-        clip_low=window,
-    )  # fmt: skip
+    coin = Window(0.0, window, window)
+    return _with_coin(domain, loss, _with_law(quiet, law), coin, None, "paper")
 
 
-def _checked(accountant: ModuleType, domain: Any, loss: Any, quiet: P, **changes: Any) -> P:
-    """Return parameters with changes, with their forecast; raise unless they fit the problem."""
-    found: Any = replace(quiet, **changes)  # type: ignore[type-var]
-    accountant.mechanism_of(domain, loss, found)
-    forecast: P = accountant.with_forecast(found)
-    return forecast
+def _with_law(plan: CoupledPlan, law: dict[str, float]) -> CoupledPlan:
+    """Return a plan whose draws have other numbers."""
+    drawn: Any = plan.mechanism.draw
+    return replace(plan, mechanism=replace(plan.mechanism, draw=replace(drawn, **law)))
+
+
+def _with_coin(
+    domain: Domain, loss: Loss, plan: CoupledPlan, coin: Window, cap: int | None, calibration: str
+) -> CoupledPlan:
+    """Return a plan with a coin and its forecast; raise unless it fits the problem."""
+    drawn = replace(plan.mechanism, keep=coin, cap=cap)
+    found = replace(plan, mechanism=drawn, calibration=calibration)
+    return replace(found, forecast=forecast(open_plan(domain, loss, found)))
 
 
 def largest_ratio(spent: Callable[[float], float], epsilon: float) -> float:

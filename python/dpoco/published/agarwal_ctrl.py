@@ -1,6 +1,6 @@
 """CTRL: Agarwal, Kale, Singh and Thakurta, "Differentially Private and Lazy OCO" (2023).
 
-Parameters of `dpoco.oco.CoupledRegularizedLeader` and `dpoco.oco.LipschitzLearner`. What is wrong
+Plans of `dpoco.oco.CoupledRegularizedLeader` and `dpoco.oco.LipschitzLearner`. What is wrong
 in print, and what the defaults of the learners do otherwise:
 
 * Theorem 6 counts squares of sums without their mixed terms, and fewer of them than its own cap of
@@ -30,6 +30,7 @@ from dpoco.accounting import coupled_regularized_leader as leader
 from dpoco.accounting import lipschitz as nets_accountant
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.claims import leader_claim
+from dpoco.accounting.coupled_regularized_leader import TiltedPlan
 from dpoco.accounting.euclidean import EuclideanProblem, euclidean_problem
 from dpoco.accounting.gaussian import least
 from dpoco.accounting.lipschitz import NetPlan
@@ -37,7 +38,6 @@ from dpoco.accounting.nets import candidate_nets, checked_counts, shape_of
 from dpoco.domains import Domain
 from dpoco.errors import CalibrationError
 from dpoco.losses import Loss
-from dpoco.oco import CoupledRegularizedLeaderParameters
 from dpoco.published._laws import coupled, largest_ratio, lazy, require_limit, require_long
 
 __all__ = ["coupled_regularized_leader", "lazy_coupled_regularized_leader", "lipschitz"]
@@ -51,8 +51,8 @@ def coupled_regularized_leader(
     budget: Budget,
     corrected: bool = False,
     unbounded: bool = False,
-) -> CoupledRegularizedLeaderParameters:
-    """Return the parameters of Theorem 8, for generalised linear losses of Theorem 11.
+) -> TiltedPlan:
+    """Return the plan of Theorem 8, for generalised linear losses of Theorem 11.
 
     Parameters
     ----------
@@ -82,14 +82,14 @@ def coupled_regularized_leader(
     quiet = leader.calibrate(
         domain, loss, horizon=horizon, budget=None, block=1, unbounded=unbounded
     )
-    law = {"step_size": eta, "noise_scale": sigma}
-    return coupled(leader, domain, loss, quiet, law, budget, corrected)
+    law = {"step": eta, "noise": sigma}
+    return coupled(domain, loss, quiet, law, budget, corrected)
 
 
 def lazy_coupled_regularized_leader(
     domain: Domain, loss: Loss, *, horizon: int, max_switches: float, unbounded: bool = False
-) -> CoupledRegularizedLeaderParameters:
-    """Return the parameters of Theorems 9, 12 and (strongly convex losses) 13, without privacy.
+) -> TiltedPlan:
+    """Return the plan of Theorems 9, 12 and (strongly convex losses) 13, without privacy.
 
     Parameters
     ----------
@@ -117,13 +117,10 @@ def lazy_coupled_regularized_leader(
         needed = (4.0 * q.smoothness * n / q.strong_convexity + 16.0 * n * log) * log
         if max_switches < needed:
             raise CalibrationError(f"the published theorem needs at least {needed:.6g} switches")
-        growing = {
-            "step_size": math.inf,
-            "noise_scale": 16.0 * q.lipschitz * math.sqrt(n * t * log) / max_switches,
-            "noise_growth": True,
-            "strong_convexity": q.strong_convexity,
-        }
-        return lazy(leader, domain, loss, quiet, growing, 0.0)
+        own = replace(quiet.tuning, strong_convexity=q.strong_convexity)
+        noise = 16.0 * q.lipschitz * math.sqrt(n * t * log) / max_switches
+        growing = {"step": math.inf, "noise": noise}
+        return lazy(domain, loss, replace(quiet, tuning=own), growing, 0.0)
     size = 1 if q.rank <= 1 else q.dimension
     root = math.sqrt(size * math.log(t))
     sigma = 12.0 * q.lipschitz * t * root / max_switches
@@ -132,7 +129,7 @@ def lazy_coupled_regularized_leader(
         eta = min(eta, max_switches / (6.0 * q.smoothness * size * t))
     g = q.lipschitz / sigma
     window = eta * q.smoothness * size + 0.5 * (g * g + 4.0 * g * root)
-    return lazy(leader, domain, loss, quiet, {"step_size": eta, "noise_scale": sigma}, window)
+    return lazy(domain, loss, quiet, {"step": eta, "noise": sigma}, window)
 
 
 def lipschitz(

@@ -1,6 +1,6 @@
 """P-COMW: Agarwal, Kale, Singh and Thakurta, "Improved Differentially Private and Lazy OCO".
 
-Parameters of `dpoco.oco.ContinuousMultiplicativeWeights`. What is wrong in print, and what the
+Plans of `dpoco.oco.ContinuousMultiplicativeWeights`. What is wrong in print, and what the
 defaults of the learner do otherwise:
 
 * Theorem 4.1 leaves out the delta that its privacy theorem adds for the cap on the switches; for
@@ -22,10 +22,10 @@ import math
 from dpoco.accounting import continuous_multiplicative_weights as weights
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.claims import gibbs_claim
+from dpoco.accounting.continuous_multiplicative_weights import GibbsPlan
 from dpoco.accounting.euclidean import EuclideanProblem, euclidean_problem
 from dpoco.domains import Domain
 from dpoco.losses import Loss
-from dpoco.oco import ContinuousMultiplicativeWeightsParameters
 from dpoco.published._laws import coupled, largest_ratio, lazy, require_limit, require_long
 
 __all__ = ["continuous_multiplicative_weights", "lazy_continuous_multiplicative_weights"]
@@ -39,8 +39,8 @@ def continuous_multiplicative_weights(
     budget: Budget,
     corrected: bool = False,
     unbounded: bool = False,
-) -> ContinuousMultiplicativeWeightsParameters:
-    """Return the parameters of Theorem 4.1.
+) -> GibbsPlan:
+    """Return the plan of Theorem 4.1.
 
     Parameters
     ----------
@@ -71,13 +71,13 @@ def continuous_multiplicative_weights(
         domain, loss, horizon=horizon, budget=None, block=1, unbounded=unbounded
     )
     law = {"inverse_temperature": beta, "regularization": lam}
-    return coupled(weights, domain, loss, quiet, law, budget, corrected)
+    return coupled(domain, loss, quiet, law, budget, corrected)
 
 
 def lazy_continuous_multiplicative_weights(
     domain: Domain, loss: Loss, *, horizon: int, max_switches: float, unbounded: bool = False
-) -> ContinuousMultiplicativeWeightsParameters:
-    """Return the parameters of Theorem 4.2, without privacy.
+) -> GibbsPlan:
+    """Return the plan of Theorem 4.2, without privacy.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def lazy_continuous_multiplicative_weights(
     )
     law = {"inverse_temperature": beta, "regularization": lam}
     window = 2.0 * g2 + math.sqrt(8.0 * g2 * math.log(t * t))
-    return lazy(weights, domain, loss, quiet, law, window)
+    return lazy(domain, loss, quiet, law, window)
 
 
 def _corrected(q: EuclideanProblem, horizon: int, budget: Budget) -> tuple[float, float]:

@@ -236,11 +236,11 @@ def _regret_entry(horizon: int, dimension: int, budget: Budget) -> RegretTableEn
         horizon=horizon,
         dimension=dimension,
         ftrl=noisy_ftrl.calibrate(ball, linear, **options).forecast.regret_bound / horizon,
-        leader=leader(ball, smooth, **options).regret_bound / horizon,
-        leader_glm=leader(ball, logistic, **options).regret_bound / (slope * horizon),
-        weights=weights(ball, linear, **options).regret_bound / horizon,
-        published_leader=printed_leader.regret_bound / horizon,
-        published_weights=printed_weights.regret_bound / horizon,
+        leader=leader(ball, smooth, **options).forecast.regret_bound / horizon,
+        leader_glm=leader(ball, logistic, **options).forecast.regret_bound / (slope * horizon),
+        weights=weights(ball, linear, **options).forecast.regret_bound / horizon,
+        published_leader=printed_leader.forecast.regret_bound / horizon,
+        published_weights=printed_weights.forecast.regret_bound / horizon,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from tests.descriptions import changed
+from tests.plans import recoupled
 
 import dpoco
 from dpoco.bandits import HighDimensionalBandit, LinUCB
@@ -103,12 +104,11 @@ def the_leader() -> Any:
     case = from_tests("oco/likelihood_cases.py").CASES["leader, density ratio"]()
     own = case.learner
     promise = own.guarantee
-    known = {**vars(type(own)._accountant), "guarantee": lambda *_, **__: promise}
-    accountant = SimpleNamespace(**known)
-    kind = type(type(own).__name__, (type(own),), {"_accountant": accountant, **UNGUARDED})
+    body = {"_certify": lambda *_, **__: promise, **UNGUARDED}
+    kind = type(type(own).__name__, (type(own),), body)
 
     def make(source: Any, **changes: Any) -> Any:
-        p = replace(own.plan, **changes)
+        p = recoupled(own.plan, **changes)
         return kind(own.domain, own.loss, horizon=own.horizon, budget=None, plan=p, source=source)
 
     stream, neighbour = (each.reshape(-1, 1).astype(float) for each in case.streams)

@@ -7,15 +7,13 @@ import importlib
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from tests.descriptions import changed as changed_plan
-
-import dpoco
+from tests.descriptions import changed
 
 __all__ = ["Bug", "Check", "Patch", "from_tests", "maker", "noticed", "other", "remade", "silent"]
 
@@ -123,29 +121,18 @@ def maker(cls: Any, *problem: Any, **options: Any) -> Any:
     @functools.cache
     def built(kind: Any) -> Any:
         promise = honest().guarantee
-        if isinstance(honest().plan, dpoco.Plan):
-            body = {"_certify": lambda *_, **__: promise, **UNGUARDED}
-            return type(kind.__name__, (kind,), body)
-        own = {**vars(cls._accountant), "guarantee": lambda *_, **__: promise}
-        accountant = SimpleNamespace(**own)
-        return type(kind.__name__, (kind,), {"_accountant": accountant, **UNGUARDED})
+        body = {"_certify": lambda *_, **__: promise, **UNGUARDED}
+        return type(kind.__name__, (kind,), body)
 
     def make(source: Any, kind: Any = None, **changes: Any) -> Any:
-        parameters = changed(honest().plan, **changes)
+        plan = changed(honest().plan, **changes)
         restated = {k: v for k, v in options.items() if k not in changes}
         return built(kind or cls)(
-            *problem, **{**restated, "budget": None, "plan": parameters, "source": source}
+            *problem, **{**restated, "budget": None, "plan": plan, "source": source}
         )
 
     make.honest = honest  # type: ignore[attr-defined]
     return make
-
-
-def changed(plan: Any, **changes: Any) -> Any:
-    """Return a plan with other numbers in its mechanism, or parameters with others."""
-    if not isinstance(plan, dpoco.Plan):
-        return replace(plan, **changes)
-    return changed_plan(plan, **changes)
 
 
 def other(subject: Any, **changes: Any) -> Any:

@@ -1,0 +1,474 @@
+"""What follows from the plans of the two coupled learners alone: ratios, spreads, regret, words.
+
+Proofs of what ratios, spreads and regret stand for: ``docs/privacy/oco_regret.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from dpoco.accounting.claims import PublishedClaim, gibbs_claim, leader_claim
+from dpoco.accounting.euclidean import EuclideanProblem, euclidean_problem
+from dpoco.accounting.plan import Plan
+from dpoco.accounting.regret_bounds import RegretBound, gibbs_regret, leader_regret
+from dpoco.domains import Domain
+from dpoco.losses import Loss
+from dpoco.privacy.mechanisms.coupled_draws import (
+    Anchored,
+    CoupledDraws,
+    Dartboard,
+    GibbsDraw,
+    Maximal,
+    SmoothLosses,
+    TiltedMinimum,
+    Window,
+)
+from dpoco.privacy.records import Description, limits
+
+COUPLINGS = ("density_ratio", "dartboard", "anchored", "scheduled", "maximal")
+LEADER_COUPLINGS = ("density_ratio", "scheduled", "maximal")
+# b = eta beta_s beyond which the conditions warn.
+_LARGE_CURVATURE = 0.1
+# Chains that are always used; "mcmc" is one that is used where exact draws would be slow.
+CHAINS = ("hit_and_run", "langevin", "proximal")
+NO_SAMPLER = "no exact sampler on a polytope, or on an l_p ball with p other than 2"
+
+
+@dataclass(frozen=True)
+class GibbsTuning(Description):
+    """How the draws of continuous multiplicative weights (P-COMW) are made.
+
+    Attributes
+    ----------
+    anchors : int
+        K, released points that the coupling "anchored" averages over; else 0.
+    sampler : {"exact", "mcmc", "hit_and_run", "langevin", "proximal"}
+        "mcmc" whenever a Markov chain may be used for some draw; a chain's name if it always is.
+    """
+
+    kind = "gibbs_tuning"
+    anchors: int = limits(zero=True)
+    sampler: str = limits()
+
+    def __post_init__(self) -> None:
+        """Refuse other samplers."""
+        super().__post_init__()
+        self.check_choice("sampler", ("exact", "mcmc", *CHAINS))
+
+
+@dataclass(frozen=True)
+class TiltedTuning(Description):
+    """What the coupled regularized leader (CTRL) minimises besides the tilted losses.
+
+    Attributes
+    ----------
+    barrier_weight : float
+        Weight of the barrier (loss); 0 for none.
+    strong_convexity : float
+        Smallest eigenvalue of any loss's Hessian that the bound uses; 0 if none.
+    unbounded : bool
+        Whether decisions range over R^d, the domain being the comparator class.
+    """
+
+    kind = "tilted_tuning"
+    barrier_weight: float = limits(zero=True)
+    strong_convexity: float = limits(zero=True)
+    unbounded: bool = limits()
+
+
+@dataclass(frozen=True)
+class CoupledForecast(Description):
+    """What to expect of coupled decisions.
+
+    Attributes
+    ----------
+    noise_dominates : bool
+        Whether one decision for all rounds is proved to be no worse than learning.
+    regret_bound, expected_switches : float
+        Bounds on the expected regret over the horizon (loss), on streams fixed in advance, and on
+        the expected number of switches.
+    """
+
+    kind = "coupled_forecast"
+    noise_dominates: bool
+    regret_bound: float = limits(zero=True)
+    expected_switches: float = limits(zero=True)
+
+
+CoupledPlan = Plan[CoupledDraws, Any, CoupledForecast]
+GibbsPlan = Plan[CoupledDraws, GibbsTuning, CoupledForecast]
+TiltedPlan = Plan[CoupledDraws, TiltedTuning, CoupledForecast]
+
+
+def normalized(problem: EuclideanProblem) -> bool:
+    """Whether the engine knows ln Z: beyond what is proved private, for quadratics over R^d."""
+    return problem.exact_normalizer or (problem.unbounded and problem.family == "quadratic")
+
+
+def require_global_bounds(problem: EuclideanProblem) -> None:
+    """Raise for private learning over R^d with losses whose bounds hold on the domain only."""
+    if problem.unbounded and problem.family in ("quadratic", "custom"):
+        raise ValueError(
+            f"{problem.family} losses are not known to be Lipschitz on R^d: unbounded=True is not "
+            "private"
+        )
+
+
+@dataclass(frozen=True)
+class CoupledRun(ABC):
+    """Coupled decisions on a problem.
+
+    Attributes
+    ----------
+    problem : EuclideanProblem
+        Constants of domain and loss.
+    mechanism : CoupledDraws
+        What the engine enforces and draws.
+    tuning : GibbsTuning or TiltedTuning
+        What else the engine needs.
+    """
+
+    problem: EuclideanProblem
+    mechanism: CoupledDraws
+    tuning: Any
+
+    released: ClassVar[str]
+    reference: ClassVar[str]
+
+    @classmethod
+    def bound_losses(cls, problem: EuclideanProblem) -> SmoothLosses:
+        """Return the bounds on losses that a learner with this problem enforces."""
+        return SmoothLosses(
+            problem.dimension,
+            problem.lipschitz,
+            problem.smoothness,
+            problem.rank if problem.smoothness > 0.0 else 0,
+            # Over R^d the slope of a quadratic grows.
+            enforced=problem.enforced and not (problem.unbounded and problem.family == "quadratic"),
+        )
+
+    def check(self) -> None:
+        """Raise `ValueError` unless mechanism and tuning are those of a learner of the problem."""
+        stated, needed = self.mechanism.losses, self.bound_losses(self.problem)
+        for name in ("dimension", "lipschitz", "smoothness", "rank", "enforced"):
+            own, due = getattr(stated, name), getattr(needed, name)
+            if not math.isclose(own, due, rel_tol=1e-9):
+                raise ValueError(f"the plan has {name} {own!r}, but domain and loss give {due!r}")
+        if self.private:
+            require_global_bounds(self.problem)
+        if isinstance(self.mechanism.keep, Maximal) and self.mechanism.block != 1:
+            raise ValueError("coupling 'maximal' has block 1")
+
+    @property
+    def private(self) -> bool:
+        """Whether a cap bounds the switches, which spend budget, and no stay reveals losses."""
+        m = self.mechanism
+        return m.cap is not None and m.keep.forced > 0.0 and not isinstance(m.keep, Maximal)
+
+    @property
+    def constants(self) -> dict[str, Any]:
+        """What every regret bound takes."""
+        names = ("dimension", "lipschitz", "radius", "diameter", "unbounded")
+        own = {name: getattr(self.problem, name) for name in names}
+        return {"horizon": self.mechanism.rounds, "block": self.mechanism.block, **own}
+
+    @property
+    def log_stay(self) -> float:
+        """Minus the log of the smallest product of a block's acceptance factors."""
+        m = self.mechanism
+        if isinstance(m.keep, Dartboard) and isinstance(m.draw, GibbsDraw):
+            return m.block * m.draw.inverse_temperature * m.keep.span
+        return 0.0 if isinstance(m.keep, Maximal) else m.block * m.keep.log_floor(m.draw)
+
+    @property
+    def mean_switches(self) -> float | None:
+        """A bound on the expected switches of "dartboard", which are independent, else None."""
+        q, m = self.problem, self.mechanism
+        if not isinstance(m.keep, Dartboard) or not isinstance(m.draw, GibbsDraw):
+            return None
+        worst = q.lipschitz * q.radius * m.rounds + self.regret().total
+        return m.keep.forced * m.decisions + m.draw.inverse_temperature * worst
+
+    @property
+    @abstractmethod
+    def ratios(self) -> tuple[float, float, int]:
+        """(g, b, r): signal to noise, step size times smoothness, rank of one loss's Hessian."""
+
+    @property
+    @abstractmethod
+    def spread(self) -> float:
+        """A bound on any draw's root mean square distance from the centre, over R^n."""
+
+    @property
+    @abstractmethod
+    def still_spread(self) -> float:
+        """The same of a draw without data."""
+
+    @abstractmethod
+    def regret(self, clip: float = 0.0, cap: float = 0.0) -> RegretBound:
+        """Return the bound to which clipped factors and a cap on the switches add so much."""
+
+    @abstractmethod
+    def claim(self, delta: float, corrected: bool) -> PublishedClaim:
+        """Return what the published privacy theorem says, repaired or as printed."""
+
+    @abstractmethod
+    def conditions(self) -> list[str]:
+        """Return what a guarantee says of draws and regret."""
+
+    @abstractmethod
+    def details(self, moved: float) -> dict[str, Any]:
+        """Return what a guarantee says of draws; `moved` is how far neighbours' are apart."""
+
+
+@dataclass(frozen=True)
+class GibbsRun(CoupledRun):
+    """Continuous multiplicative weights (P-COMW) on a problem: draws from Gibbs laws."""
+
+    tuning: GibbsTuning
+
+    released: ClassVar[str] = (
+        "decisions drawn from Gibbs laws of the losses so far, and all stay-or-switch bits"
+    )
+    reference: ClassVar[str] = (
+        "Agarwal et al., P-COMW, corrected; docs/privacy/couplings.md, "
+        "docs/privacy/gibbs_draws.md, docs/privacy/oco_regret.md"
+    )
+
+    @classmethod
+    def bound_losses(cls, problem: EuclideanProblem) -> SmoothLosses:
+        """Return the bounds on losses that a learner with this problem enforces."""
+        bounds = super().bound_losses(problem)
+        if problem.family != "custom":
+            return bounds
+        # Draws need no smoothness, and nobody has to declare one that holds.
+        lipschitz = bounds.lipschitz
+        return SmoothLosses(problem.dimension, lipschitz, math.inf, problem.dimension, False)
+
+    @property
+    def draw(self) -> GibbsDraw:
+        """The law of a fresh decision."""
+        assert isinstance(self.mechanism.draw, GibbsDraw)
+        return self.mechanism.draw
+
+    def check(self) -> None:
+        """Raise `ValueError` also if coupling or sampler do not fit domain and loss."""
+        super().check()
+        q, keep, tolerance = self.problem, self.mechanism.keep, self.draw.tolerance
+        body = math.inf if q.unbounded else q.half_width
+        if not math.isclose(self.draw.half_width, body, rel_tol=1e-9):
+            raise ValueError(
+                f"the plan has half_width {self.draw.half_width!r}, but the domain gives {body!r}"
+            )
+        known = q.exact_normalizer if self.private else normalized(q)
+        if isinstance(keep, Window | Maximal) and not known:
+            raise ValueError(
+                f"coupling {keep.kind!r} needs the normalising constant, known for linear "
+                "losses on a ball, a box or R^d"
+            )
+        if isinstance(keep, Dartboard | Anchored) and q.unbounded:
+            raise ValueError(f"coupling {keep.kind!r} needs bounded decisions")
+        if isinstance(keep, Anchored) != (self.tuning.anchors > 0):
+            raise ValueError("anchors is positive for coupling 'anchored' and 0 otherwise")
+        if isinstance(keep, Dartboard) and keep.span < q.factor_range * (1.0 - 1e-9):
+            raise ValueError(f"span of 'dartboard' must be at least {q.factor_range!r}")
+        chained = self.tuning.sampler != "exact"
+        if chained != (tolerance > 0.0) or tolerance >= 1.0:
+            raise ValueError("tolerance is 0 for exact draws and in (0, 1) for chains")
+        if not chained and not q.linear_sampler:
+            raise ValueError(NO_SAMPLER)
+        if self.tuning.sampler == "proximal" and q.unbounded:
+            raise ValueError("sampler 'proximal' needs bounded decisions")
+
+    @property
+    def ratios(self) -> tuple[float, float, int]:
+        """(g, 0, 0): signal to noise g = G sqrt(beta/lam)."""
+        beta, lam = self.draw.inverse_temperature, self.draw.regularization
+        return self.problem.lipschitz * math.sqrt(beta / lam), 0.0, 0
+
+    @property
+    def spread(self) -> float:
+        """A bound on any draw's root mean square distance from the centre, over R^n."""
+        pull = self.problem.lipschitz * self.mechanism.rounds / self.draw.regularization
+        return pull + self.still_spread
+
+    @property
+    def still_spread(self) -> float:
+        """The same of a draw without data."""
+        beta, lam = self.draw.inverse_temperature, self.draw.regularization
+        return math.sqrt(self.problem.dimension / (beta * lam))
+
+    def regret(self, clip: float = 0.0, cap: float = 0.0) -> RegretBound:
+        """Return the bound to which clipped factors and a cap on the switches add so much."""
+        beta, lam = self.draw.inverse_temperature, self.draw.regularization
+        return gibbs_regret(
+            **self.constants, inverse_temperature=beta, regularization=lam, clip=clip, cap=cap
+        )
+
+    def claim(self, delta: float, corrected: bool) -> PublishedClaim:
+        """Return what the published privacy theorem says, repaired or as printed."""
+        return gibbs_claim(self.mechanism.rounds, self.ratios[0], delta, corrected)
+
+    def conditions(self) -> list[str]:
+        """Return what a guarantee says of draws and regret."""
+        said = ["Draws are exact (rejection samplers), and their running time depends on the data."]
+        if self.tuning.sampler == "proximal":
+            said = [
+                f"Each draw is within total variation {self.draw.tolerance:.2g} of its law. "
+                "This is proved for losses within their bounds, and charged to delta."
+            ]
+        elif self.tuning.sampler != "exact":
+            said = ["How far draws are from their law cannot be verified, and is charged to delta."]
+        if isinstance(self.mechanism.keep, Anchored):
+            said.append(
+                "The regret bound of coupling 'anchored' rests on a union bound over the rounds; "
+                "its privacy does not."
+            )
+        if self.problem.unbounded and self.problem.family == "quadratic":
+            said.append("The regret bound assumes decisions where the losses are G-Lipschitz.")
+        return said
+
+    def details(self, moved: float) -> dict[str, Any]:
+        """Return what a guarantee says of draws; `moved` is how far neighbours' are apart."""
+        return {
+            "draw_mu": moved,
+            "inverse_temperature": self.draw.inverse_temperature,
+            "regularization": self.draw.regularization,
+            "sampler": self.tuning.sampler,
+            "sampler_tolerance": self.draw.tolerance,
+        }
+
+
+@dataclass(frozen=True)
+class TiltedRun(CoupledRun):
+    """The coupled regularized leader (CTRL) on a problem: minimisers of tilted losses.
+
+    With noise that grows (an infinite step) the variance before round t is sigma^2 (t - 1), and the
+    window of "density_ratio" in round t is the engine's own.
+    """
+
+    tuning: TiltedTuning
+
+    released: ClassVar[str] = (
+        "minimisers of the randomly tilted sum of the losses so far, and all stay-or-switch bits"
+    )
+    reference: ClassVar[str] = (
+        "Agarwal et al., CTRL, corrected; docs/privacy/couplings.md, "
+        "docs/privacy/objective_perturbation.md, docs/privacy/oco_regret.md"
+    )
+
+    @property
+    def draw(self) -> TiltedMinimum:
+        """The law of a fresh decision."""
+        assert isinstance(self.mechanism.draw, TiltedMinimum)
+        return self.mechanism.draw
+
+    @property
+    def grows(self) -> bool:
+        """Whether the noise grows with the rounds."""
+        return self.draw.step == math.inf
+
+    def check(self) -> None:
+        """Raise `ValueError` also for curvature and barrier of another domain or loss."""
+        super().check()
+        q, own = self.problem, self.tuning
+        if own.strong_convexity > q.strong_convexity:
+            raise ValueError("strong_convexity exceeds what the loss declares")
+        if self.grows and (own.strong_convexity == 0.0 or self.private or q.unbounded):
+            raise ValueError(
+                "an infinite step needs strong_convexity, bounded decisions and no privacy"
+            )
+        weight = q.barrier_weight(self.mechanism.rounds)
+        if not math.isclose(own.barrier_weight, weight, rel_tol=1e-9):
+            raise ValueError(f"barrier_weight must be {weight!r}; got {own.barrier_weight!r}")
+
+    @property
+    def ratios(self) -> tuple[float, float, int]:
+        """(g, b, r): g = G/sigma, b = eta beta_s (0 with growing noise), rank of one's Hessian."""
+        q = self.problem
+        b = 0.0 if self.grows or q.smoothness == 0.0 else self.draw.step * q.smoothness
+        return q.lipschitz / self.draw.noise, b, q.rank
+
+    @property
+    def spread(self) -> float:
+        """A bound on any draw's root mean square distance from the centre, over R^n."""
+        noise = self.draw.noise * math.sqrt(self.problem.dimension)
+        return self.draw.step * (self.problem.lipschitz * self.mechanism.rounds + noise)
+
+    @property
+    def still_spread(self) -> float:
+        """The same of a draw without data."""
+        return self.draw.step * self.draw.noise * math.sqrt(self.problem.dimension)
+
+    def regret(self, clip: float = 0.0, cap: float = 0.0) -> RegretBound:
+        """Return the bound to which clipped factors and a cap on the switches add so much."""
+        return leader_regret(
+            **self.constants,
+            step_size=self.draw.step,
+            noise_scale=self.draw.noise,
+            barrier=self.tuning.barrier_weight > 0.0,
+            clip=clip,
+            cap=cap,
+        )
+
+    def claim(self, delta: float, corrected: bool) -> PublishedClaim:
+        """Return what the published privacy theorem says, repaired or as printed."""
+        g, b, rank = self.ratios
+        # The repaired proof exchanges three losses: the lemma for rank 1 is about one.
+        size = 1 if rank <= 1 and not corrected else self.problem.dimension
+        return leader_claim(self.mechanism.rounds, g, b, size, delta, corrected)
+
+    def conditions(self) -> list[str]:
+        """Return what a guarantee says of draws and regret."""
+        said, b = [], self.ratios[1]
+        if self.problem.family != "linear":
+            said.append(
+                "Each minimiser is exact up to a residual of 1e-9 noise scales, or to what "
+                "rounding of the decision leaves close to the boundary, which no theorem covers."
+            )
+        if self.private and b > _LARGE_CURVATURE:
+            said.append(f"Step size times smoothness is {b:.2g}: few Renyi orders are left.")
+        if self.tuning.strong_convexity > 0.0:
+            said.append(
+                "ASSUMED: every loss is strongly convex with the declared modulus, unverified."
+            )
+        return said
+
+    def details(self, moved: float) -> dict[str, Any]:
+        """Return what a guarantee says of draws; `moved` is how far neighbours' are apart."""
+        return {
+            "draw_sensitivity_ratio": moved,
+            "step_times_smoothness": math.inf if self.grows else self.ratios[1],
+            "step_size": self.draw.step,
+            "noise_scale": self.draw.noise,
+            "rank": self.problem.rank,
+            "barrier_weight": self.tuning.barrier_weight,
+            "smoothness": self.problem.smoothness,
+        }
+
+
+def open_plan(domain: Domain, loss: Loss, plan: CoupledPlan) -> GibbsRun | TiltedRun:
+    """Return the run of a plan on a domain and a loss.
+
+    Raises
+    ------
+    TypeError
+        If the plan is of another learner.
+    ValueError
+        If it contradicts the domain or the loss, or its coupling does not fit them.
+    """
+    draw, tuning = getattr(plan.mechanism, "draw", None), plan.tuning
+    run: GibbsRun | TiltedRun
+    if isinstance(draw, GibbsDraw) and isinstance(tuning, GibbsTuning):
+        problem = euclidean_problem(domain, loss, draw.half_width == math.inf)
+        run = GibbsRun(problem, plan.mechanism, tuning)
+    elif isinstance(draw, TiltedMinimum) and isinstance(tuning, TiltedTuning):
+        problem = euclidean_problem(domain, loss, tuning.unbounded)
+        run = TiltedRun(problem, plan.mechanism, tuning)
+    else:
+        raise TypeError("plan must be one of coupled decisions")
+    run.check()
+    return run
