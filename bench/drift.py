@@ -2,8 +2,9 @@
 
 Usage: python bench/drift.py [--write] [--seeds N] [--dimension D] [--only TABLE]
 
-Of squared losses with `NoisyFTRL`, of logistic ones with `NoisyNewton`. With --write the tables of
-docs/drift.md and their figure are written again. About four minutes of one core.
+Of squared losses with `NoisyFTRL`, of logistic ones with `NoisyNewton`, of arms with `LinUCB`. With
+--write the tables of docs/drift.md and their figure are written again. About five minutes of one
+core.
 """
 
 from __future__ import annotations
@@ -39,6 +40,12 @@ WORLDS: tuple[tuple[str, str, dict[str, Any]], ...] = (
 LOGISTIC_WORLDS = tuple(
     each for each in WORLDS if each[1] not in ("anisotropic", "fading")
 )  # of labels whose margins are up to LENGTH
+ARM_WORLDS: tuple[tuple[str, float | None], ...] = (
+    ("nothing changes", None),
+    ("all turn by 90° in T/2", 0.5),
+    ("... in T/8", 0.125),
+)
+ARMS, FEATURES, REWARD_NOISE, BANDIT_SHARES = 3, 5, 0.3, (0.3, 0.1, 0.03, 0.01)
 LENGTH, NEWTON_SHARES = 6.0, (0.1, 0.03, 0.01)
 FIXED = (0.3, 0.1, 0.03, 0.01)  # half-lives, in horizons
 
@@ -148,6 +155,54 @@ def newton_markdown(seeds: int) -> str:
     return "\n".join(parts)
 
 
+def turning_arms(turn: float | None, seed: int) -> tuple[NDArray[np.float64], ...]:
+    """Contexts on the sphere, mean rewards of all arms, and rewards."""
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(ROUNDS, FEATURES))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    angles = np.zeros(ROUNDS) if turn is None else 0.5 * np.pi * np.arange(ROUNDS) / (turn * ROUNDS)
+    along = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    means = np.empty((ROUNDS, ARMS))
+    for arm in range(ARMS):
+        plane = np.linalg.qr(rng.normal(size=(FEATURES, 2)))[0].T
+        means[:, arm] = np.einsum("td,td->t", rows, along @ plane)
+    return rows, means, np.clip(means + REWARD_NOISE * rng.normal(size=means.shape), -1.0, 1.0)
+
+
+def bandit_markdown(seeds: int) -> str:
+    """Medians over worlds of arms: LinUCB as it is, and with half-lives."""
+    import dpoco
+
+    parts = []
+    for epsilon in (1.0, 8.0):
+        heads = " | ".join(f"{share:g} T" for share in BANDIT_SHARES)
+        parts += [f"epsilon = {epsilon:g}:\n", f"| arms | never forgets | {heads} |"]
+        parts.append("|---|" + "--:|" * (1 + len(BANDIT_SHARES)))
+        for number, (title, turn) in enumerate(ARM_WORLDS):
+            regrets: list[list[float]] = []
+            for seed in range(seeds):
+                rows, means, rewards = turning_arms(turn, 100 * number + seed)
+                regrets.append([])
+                for share in (None, *BANDIT_SHARES):
+                    own = dpoco.bandits.LinUCB(
+                        ARMS,
+                        FEATURES,
+                        horizon=ROUNDS,
+                        budget=dpoco.Budget(epsilon=epsilon, delta=1e-6),
+                        context_bound=1.0,
+                        reward_bound=1.0,
+                        reward_noise=REWARD_NOISE,
+                        half_life=None if share is None else share * ROUNDS,
+                        source=dpoco.random.Source.seeded(seed),
+                    )
+                    lost = own.run(rows, rewards).pseudo_regret(means)
+                    regrets[-1].append(float(lost[-1]) / ROUNDS)
+            cells = " | ".join(f"{each:.4f}" for each in np.median(regrets, axis=0))
+            parts.append(f"| {title} | {cells} |")
+        parts.append("")
+    return "\n".join(parts)
+
+
 def draw() -> None:
     from matplotlib.figure import Figure
 
@@ -183,11 +238,14 @@ def _draw_lines(ax: Any, stream: Any, best: NDArray[np.float64]) -> None:
     ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
+TABLES = {"newton drift": newton_markdown, "bandit drift": bandit_markdown, "drift": markdown}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Regret against a truth that moves.")
     parser.add_argument("--write", action="store_true", help="update the page and its figure")
     parser.add_argument("--seeds", type=int, default=5, help="worlds of every kind")
-    parser.add_argument("--only", choices=("drift", "newton drift"), help="one table")
+    parser.add_argument("--only", choices=tuple(TABLES), help="one table")
     parser.add_argument("--draw", action="store_true", help="the figure only")
     parser.add_argument("--dimension", type=int, default=DIMENSION, help="features")
     options = parser.parse_args()
@@ -200,7 +258,7 @@ def main() -> int:
     if options.draw:
         draw()
         return 0
-    for key, make in (("newton drift", newton_markdown), ("drift", markdown)):
+    for key, make in TABLES.items():
         if options.only not in (None, key):
             continue
         text = make(options.seeds)

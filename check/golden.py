@@ -93,6 +93,7 @@ def streams(horizon: int | None, budget: Budget) -> Iterator[Case]:
                 yield oco.CoupledRegularizedLeader, (domain, loss), both
         yield oco.ContinuousMultiplicativeWeights, (LpBall(4, 2.0), lin), both
         yield bandits.LinUCB, (3, 4), both
+        yield bandits.LinUCB, (3, 4), {**both, "half_life": 500.0}
     for count in (10, 11):
         yield experts.PrefixHedge, (count,), common
     for selection in ("gumbel", "exponential"):

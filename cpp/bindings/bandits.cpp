@@ -36,10 +36,10 @@ std::unique_ptr<LinUcb> make_linucb(const py::object& mechanism, const py::objec
   }
   shared.reward_low = -shared.reward_high;
   own.batch = total.batches.first;
-  own.exact = own.batch == 1 && total.settings.scale == 0.0;
   read_whole({tuning, "the tuning of a linear bandit"}, [&](Fields& from) {
     from.read("rounds", shared.horizon);
     from.read("shift", own.shift);
+    if (from.has("kept")) from.read("kept", own.kept);
     from.read("exploration", own.exploration);
     from.read("spread", own.spread);
     from.read("log_term", own.log_term);
@@ -47,6 +47,7 @@ std::unique_ptr<LinUcb> make_linucb(const py::object& mechanism, const py::objec
     from.read("bias", own.bias);
     return shared.horizon;
   });
+  own.exact = own.batch == 1 && total.settings.scale == 0.0 && own.kept == 1.0;
   // What a round adds is bounded by the learner itself, so the sum needs no clipper of its own.
   return std::make_unique<LinUcb>(shared, clipper, own,
                                   mechanisms::make_sum(total.settings, read_claim(claim)));

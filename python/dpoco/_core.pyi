@@ -241,6 +241,7 @@ class HedgeTuning(TypedDict):
 class LinUcbTuning(TypedDict):
     rounds: int
     shift: float
+    kept: NotRequired[float]
     exploration: float
     spread: float
     log_term: float

@@ -192,6 +192,9 @@ CASES = {
     "BatchShare, laplace": (of(experts.BatchShare, N, noise="laplace", batch=4), LOSSES, EXPERTS),
     "BatchShare, response": (of(experts.BatchShare, N, noise="coordinate_rr"), LOSSES, EXPERTS),
     "LinUCB": (of(bandits.LinUCB, 2, D, batch=1, **BOUNDED), BANDIT, USERS),
+    "LinUCB, half-life": (
+        of(bandits.LinUCB, 2, D, batch=2, half_life=9.0, **BOUNDED), BANDIT, USERS
+    ),
     "LinUCB, batches": (of(bandits.LinUCB, 2, D, batch=5, **BOUNDED), BANDIT, USERS),
     "ResidualPhases": (of(bandits.ResidualPhases, 2, D, **BOUNDED), BANDIT, USERS),
     "ResidualPhases, scale known": (

@@ -25,6 +25,7 @@ class Reference:
         p = self.p = linear_arms(plan)
         self.width = p.confidence
         self.rho = p.regularization + self.width.margin
+        self.kept = 1.0 if p.half_life is None else 0.5 ** (p.batch / p.half_life)
         self.sign = sign  # -1: the arm that looks worst
         self.matrix = np.zeros((p.arms, p.dimension, p.dimension))
         self.vector = np.zeros((p.arms, p.dimension))
@@ -52,6 +53,10 @@ class Reference:
         if self.round % self.p.batch == 0 and self.round < self.p.horizon:
             self.shown = self.matrix.copy(), self.vector.copy()
             self.released = self.round
+            if self.kept < 1.0:
+                self.released = min(self.round, self.p.batch / (1.0 - self.kept))
+                self.matrix *= self.kept
+                self.vector *= self.kept
         return arm, scores
 
 

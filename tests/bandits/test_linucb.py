@@ -37,6 +37,8 @@ def world(arms, d, rounds, seed=0):
         (5, 7, {"batch": 7, "regularization": 0.3}),
         (4, 3, {"context_bound": 0.5, "reward_bound": 0.4, "parameter_bound": 3.0}),
         (1, 2, {}),
+        (3, 4, {"half_life": 30.0}),
+        (3, 4, {"half_life": 40.0, "batch": 7}),
         (3, 5, {"exploration": 0.0, "failure": 0.2, "reward_noise": 0.1}),
     ],
 )
@@ -111,6 +113,48 @@ def test_estimates_are_a_function_of_the_released_statistics():
         assert np.linalg.norm(matrix - matrix.T) == 0.0
         solution = np.linalg.solve(matrix + shift * np.eye(4), part[10:] / p.reward_weight)
         assert learner.coefficients[arm] == pytest.approx(solution, rel=1e-9)
+
+
+def test_forgetful_estimates_are_a_function_of_the_released_statistics():
+    """Damped sums of differences of releases, and of nothing else."""
+    contexts, rewards = world(3, 4, 300, seed=1)
+    learner = LinUCB(
+        3, 4, horizon=301, budget=dpoco.Budget(8.0, 1e-5), source=Source.seeded(1),
+        context_bound=1.0, reward_bound=1.0, half_life=50.0, batch=10,
+    )  # fmt: skip
+    p, damped, before = linear_arms(learner.plan), 0.0, 0.0
+    for start in range(0, 300, 10):
+        learner.run(contexts[start : start + 10], rewards[start : start + 10])
+        released = np.array(learner._engine.released())
+        damped = damped * 2.0 ** (-10 / 50) + released - before
+        before = released
+    rows, columns = np.triu_indices(4)
+    shift = p.regularization + p.noise_margin
+    for arm, part in enumerate(damped.reshape(3, -1)):
+        matrix = np.zeros((4, 4))
+        matrix[rows, columns] = matrix[columns, rows] = part[:10] * np.where(
+            rows == columns, 1.0, np.sqrt(0.5)
+        )
+        solution = np.linalg.solve(matrix + shift * np.eye(4), part[10:] / p.reward_weight)
+        assert learner.coefficients[arm] == pytest.approx(solution, rel=1e-7)
+
+
+def test_forgetting_costs_no_privacy_and_is_an_option_of_the_plan():
+    given = {"horizon": 20_000, "context_bound": 1.0, "reward_bound": 1.0}
+    budget = dpoco.Budget(1.0, 1e-6)
+    own = LinUCB(3, 4, budget=budget, half_life=600.0, **given)
+    assert 0.999 < own.guarantee.epsilon <= 1.0
+    own.guarantee.verify()
+    assert LinUCB(3, 4, budget=budget, half_life=600.0, plan=own.plan, **given).plan == own.plan
+    with pytest.raises(ValueError, match="half_life"):
+        LinUCB(3, 4, budget=budget, half_life=500.0, plan=own.plan, **given)
+    bold = LinUCB(3, 4, budget=budget, half_life=600.0, exploration=1.0, **given)
+    assert bold.plan.forecast.regret_bound == 2.0 * 20_000  # nothing better is proved
+    for wrong in ({"half_life": 0.0}, {"half_life": 8.0, "batch": 9}, {"half_life": "auto"},
+                  {"half_life": 600.0, "sum_method": "tree"}):  # fmt: skip
+        with pytest.raises((ValueError, TypeError), match=r"half_life|sum_method"):
+            LinUCB(3, 4, budget=budget, **given, **wrong)
+    assert "half_life" not in LinUCB(3, 4, budget=budget, **given).plan.to_dict()["tuning"]
 
 
 def test_what_a_record_adds():

@@ -44,6 +44,28 @@ def test_it_beats_uniform_play_and_slows_down(seed):
     assert regret(world)[-1] < 0.01 * uniform(world)[-1]
 
 
+@pytest.mark.parametrize("seed", range(2))
+def test_one_that_forgets_follows_arms_that_turn(seed):
+    """The regret falls by two times or more where all arms turn by 90 degrees."""
+    rng = np.random.default_rng(seed)
+    contexts = rng.normal(size=(T, D))
+    contexts /= np.linalg.norm(contexts, axis=1, keepdims=True)
+    angles = 0.5 * np.pi * np.arange(T)[:, None] / (T / 2)
+    means = np.empty((T, ARMS))
+    for arm in range(ARMS):
+        first, second = np.linalg.qr(rng.normal(size=(D, 2)))[0].T
+        truth = np.cos(angles) * first + np.sin(angles) * second
+        means[:, arm] = np.einsum("td,td->t", contexts, truth)
+    lost = []
+    for half_life in (None, 0.05 * T):
+        learner = LinUCB(
+            ARMS, D, horizon=T, budget=dpoco.Budget(8.0, 1e-6), context_bound=1.0,
+            reward_bound=1.0, reward_noise=0.3, half_life=half_life, source=Source.seeded(seed),
+        )  # fmt: skip
+        lost.append(learner.run(contexts, means).pseudo_regret(means)[-1])
+    assert lost[1] < 0.5 * lost[0]
+
+
 def test_a_learner_of_the_worst_arm_is_far_worse_than_uniform():
     world = LinearWorld(ARMS, D, T, seed=5)
     wrong = regret(world, rewards=-world.rewards, budget=dpoco.Budget(8.0, 1e-6))

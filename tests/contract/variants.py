@@ -176,6 +176,7 @@ VARIANTS = {
     "linucb, lattice": of(
         bandits.LinUCB, 3, D, batch=1, numerics="lattice", relation="zero_out", **BOUNDED
     ),
+    "linucb, half-life": of(bandits.LinUCB, 3, D, batch=2, half_life=12.0, **BOUNDED),
     "linucb, free": of(bandits.LinUCB, 3, D, batch=1, budget=None, **BOUNDED),
     "phases, lattice": of(
         bandits.ResidualPhases, 3, D, numerics="lattice", relation="zero_out", reward_noise=0.3,

@@ -441,8 +441,8 @@ def test_choose_takes_learners_that_forget_where_the_truth_moves():
     assert shifting[0].learner == "experts.WindowSelector"
     same = dpoco.choose(10, **options, adversary="shifting", switches=3)
     assert [each.learner for each in shifting] == [each.learner for each in same]
-    with pytest.raises(ValueError, match="no bandit"):
-        dpoco.choose((3, 5), **options, drift=True)
+    first, *_ = dpoco.choose((3, 5), **options, drift=True)
+    assert (first.learner, first.options["half_life"]) == ("bandits.LinUCB", 300.0)
 
 
 # -- utility --------------------------------------------------------------------------------------

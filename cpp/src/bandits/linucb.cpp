@@ -33,7 +33,12 @@ LinUcb::LinUcb(BanditSettings settings, losses::RecordClipper clipper, LinUcbSet
       entries_(packed_size(dimension()) + dimension()) {
   const std::size_t d = dimension();
   if (own_.batch < 1) throw std::invalid_argument("batch must be at least 1");
-  if (own_.exact && own_.batch != 1) throw std::invalid_argument("exact needs batch 1");
+  if (!(own_.kept > 0.0) || own_.kept > 1.0) {
+    throw std::invalid_argument("kept must be in (0, 1]");
+  }
+  if (own_.exact && (own_.batch != 1 || forgets())) {
+    throw std::invalid_argument("exact needs batch 1");
+  }
   if (!(own_.reward_weight > 0.0) || !(own_.shift > 0.0) || !std::isfinite(own_.shift)) {
     throw std::invalid_argument("reward_weight and shift must be positive");
   }
@@ -47,6 +52,7 @@ LinUcb::LinUcb(BanditSettings settings, losses::RecordClipper clipper, LinUcbSet
   leaf_.assign(all, 0.0);
   rest_.assign(all, 0.0);
   released_.assign(all, 0.0);
+  if (forgets()) total_ = before_ = released_;
   row_.assign(entries_, 0.0);
   coefficients_.assign(static_cast<std::size_t>(arms()) * d, 0.0);
   white_.assign(d, 0.0);
@@ -111,7 +117,8 @@ void LinUcb::solve(std::uint64_t arm) {
 }
 
 void LinUcb::widen() {
-  const auto count = static_cast<double>(sum_.round() * own_.batch);
+  auto count = static_cast<double>(sum_.round() * own_.batch);
+  if (forgets()) count = std::min(count, static_cast<double>(own_.batch) / (1.0 - own_.kept));
   const double information =
       own_.log_term + static_cast<double>(dimension()) * elementary::log(1.0 + count * own_.growth);
   width_ = own_.exploration * (own_.spread * std::sqrt(information) + own_.bias);
@@ -149,7 +156,15 @@ void LinUcb::learn(std::uint64_t arm, const double* context, double reward) {
     }
   }
   if (releases_after(round() + 1) == sum_.round()) return;
-  sum_.push(leaf_.data(), released_.data());
+  if (forgets()) {
+    before_.swap(total_);
+    sum_.push(leaf_.data(), total_.data());
+    for (std::size_t i = 0; i < total_.size(); ++i) {
+      released_[i] = own_.kept * released_[i] + (total_[i] - before_[i]);
+    }
+  } else {
+    sum_.push(leaf_.data(), released_.data());
+  }
   std::fill(leaf_.begin(), leaf_.end(), 0.0);
   std::fill(rest_.begin(), rest_.end(), 0.0);
   if (!own_.exact) return estimate();
@@ -167,13 +182,15 @@ void LinUcb::coefficients(double* out) const {
 
 void LinUcb::released(double* out) const {
   const auto entry = enter();
-  std::copy(released_.begin(), released_.end(), out);
+  const std::vector<double>& last = forgets() ? total_ : released_;
+  std::copy(last.begin(), last.end(), out);
 }
 
 void LinUcb::write_own(Archive& archive) const {
   archive.reals(leaf_.data(), leaf_.size());
   archive.reals(rest_.data(), rest_.size());
   archive.reals(released_.data(), released_.size());
+  if (forgets()) archive.reals(total_.data(), total_.size());
   sum_.write(archive);
   if (!own_.exact) return;
   for (const oco::CholeskyFactor& cholesky : factors_) {
@@ -185,6 +202,7 @@ void LinUcb::read_own(ArchiveReader& archive) {
   archive.reals(leaf_.data(), leaf_.size());
   archive.reals(rest_.data(), rest_.size());
   archive.reals(released_.data(), released_.size());
+  if (forgets()) archive.reals(total_.data(), total_.size());
   sum_.read(archive);
   const std::uint64_t releases = releases_after(round());
   if (sum_.round() != releases) throw StateError("state holds an impossible round");
@@ -194,6 +212,7 @@ void LinUcb::read_own(ArchiveReader& archive) {
   const bool fresh = round() == releases * own_.batch;
   bool possible = std::all_of(released_.begin(), released_.end(), finite) &&
                   std::all_of(leaf_.begin(), leaf_.end(), finite) &&
+                  std::all_of(total_.begin(), total_.end(), finite) &&
                   (releases > 0 || std::all_of(released_.begin(), released_.end(), zero)) &&
                   (!fresh || std::all_of(leaf_.begin(), leaf_.end(), zero)) &&
                   are_rests(leaf_.data(), rest_.data(), leaf_.size());

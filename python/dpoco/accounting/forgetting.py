@@ -29,6 +29,7 @@ __all__ = ["INDEPENDENT", "Forgetting", "ForgettingView", "batch_lengths", "chec
 
 SHARES = (math.inf, 0.3, 0.1, 0.03, 0.01)  # half-lives, in horizons
 RIDGES = (0.25, 0.5, 1.0, 2.0)  # in spectral edges of the noise
+DRIFT_SHARE = 0.03  # half-life, in horizons, that is advised where nothing is chosen from releases
 MEMORY = 0.1  # half-life of comparisons, in horizons
 ENDLESS = 100_000  # rounds that stand for the horizon of a stream without end
 _LONGEST = 4096  # pushes until the noise of damped sums is taken as stationary

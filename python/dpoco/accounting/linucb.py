@@ -35,9 +35,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from dpoco._validation import choice, positive_float, positive_int, real_float
 from dpoco.accounting import continual_sum, release
 from dpoco.accounting.budget import Budget
+from dpoco.accounting.forgetting import damp, kept_share, view_noise
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.plan import Plan
 from dpoco.accounting.regret_bounds import stated_regret
@@ -45,6 +48,7 @@ from dpoco.accounting.statement import stated_delta
 from dpoco.accounting.truncation import charged_gaussian_mu
 from dpoco.errors import CalibrationError
 from dpoco.privacy.mechanisms.bounds import SecondMoments
+from dpoco.privacy.mechanisms.factorisations import Buffered
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import CHANGES, Neighbours
 from dpoco.privacy.records import Description, limits
@@ -82,15 +86,19 @@ class LinUCBTuning(Description):
         alpha: probability that any confidence interval is wrong.
     exploration : float
         Factor on the confidence width.
+    half_life : float or None
+        Rounds after which a record counts half; None: none is forgotten.
     """
 
     kind = "linucb_tuning"
+    unsaid = ("half_life",)
     horizon: int
     regularization: float
     parameter_bound: float
     reward_noise: float
     failure: float
     exploration: float = limits(zero=True)
+    half_life: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse bounds out of range, and what is no probability."""
@@ -154,14 +162,34 @@ def read_moments(total: GaussianSum) -> SecondMoments:
     return total.summand
 
 
-def bound_noise(total: GaussianSum, failure: float, scale: float) -> tuple[float, float]:
+@lru_cache(maxsize=256)
+def _worst_row(factor: Any, pushes: int, kept: float | None) -> float:
+    """Return the largest deviation of a sum, or of damped sums, in units of a draw."""
+    if kept is None:
+        return continual_sum.worst_row_norm(factor, pushes)
+    return float(view_noise(factor, np.full(min(pushes, _LONGEST), kept))[0].max())
+
+
+def _worst_noise(total: GaussianSum, own: LinUCBTuning, scale: float) -> float:
+    """Return the largest deviation of an entry of what arms are estimated from."""
+    return scale * _worst_row(
+        total.factorisation, max(total.pushes, 1), kept_statistics(total, own)
+    )
+
+
+def kept_statistics(total: GaussianSum, own: LinUCBTuning) -> float | None:
+    """Return what statistics count behind one more release; None if all of them count."""
+    return None if own.half_life is None else 0.5 ** (total.batch / own.half_life)
+
+
+def bound_noise(total: GaussianSum, own: LinUCBTuning, scale: float) -> tuple[float, float]:
     """Return bounds on the noise in an arm's matrix (operator norm) and vector (l2 norm)."""
     if scale == 0.0:
         return 0.0, 0.0
     bounds, pushes = read_moments(total), max(total.pushes, 1)
     d, grid = bounds.dimension, continual_sum.release_grid(scale)
-    deviation = scale * continual_sum.worst_row_norm(total.factorisation, pushes)
-    tail = math.sqrt(2.0 * math.log(6.0 * pushes * bounds.arms / failure))
+    deviation = _worst_noise(total, own, scale)
+    tail = math.sqrt(2.0 * math.log(6.0 * pushes * bounds.arms / own.failure))
     margin = deviation * (math.sqrt(2.0 * d) + tail) + 0.5 * grid * math.sqrt(0.5 * d * (d + 1))
     return margin, deviation * (math.sqrt(d) + tail) + 0.5 * grid * math.sqrt(d)
 
@@ -170,7 +198,7 @@ def find_bias(
     total: GaussianSum, own: LinUCBTuning, scale: float, weight: float, rho: float | None
 ) -> float:
     """Return the bias with another noise scale, reward weight and rho (None: the noise margin)."""
-    margin, drift = bound_noise(total, own.failure, scale)
+    margin, drift = bound_noise(total, own, scale)
     rho = margin if rho is None else rho
     return own.parameter_bound * math.sqrt(rho + 2.0 * margin) + drift / (weight * math.sqrt(rho))
 
@@ -179,7 +207,7 @@ def find_confidence(total: GaussianSum, own: LinUCBTuning) -> Confidence:
     """Return the confidence widths that hold with probability 1 - alpha."""
     bounds, rho = read_moments(total), own.regularization
     return Confidence(
-        margin=bound_noise(total, own.failure, total.scale)[0],
+        margin=bound_noise(total, own, total.scale)[0],
         spread=own.reward_noise,
         log_term=2.0 * math.log(2.0 * bounds.arms / own.failure),
         growth=bounds.features**2 / (bounds.dimension * rho),
@@ -205,7 +233,7 @@ def bound_regret(total: GaussianSum, own: LinUCBTuning) -> tuple[float, dict[str
     if bounds.arms == 1:
         return 0.0, {}
     trivial = 2.0 * min(own.parameter_bound * bounds.features, bounds.label) * own.horizon
-    if own.exploration >= 1.0:
+    if own.exploration >= 1.0 and own.half_life is None:
         terms = {
             "exploration": find_leading_term(total, own),
             "failure": own.failure * trivial,
@@ -218,10 +246,10 @@ def bound_regret(total: GaussianSum, own: LinUCBTuning) -> tuple[float, dict[str
 def noise_dominates(total: GaussianSum, own: LinUCBTuning) -> bool:
     """Return whether hardly any learning is to be expected: see `LinUCBForecast`."""
     bounds = read_moments(total)
-    row = continual_sum.worst_row_norm(total.factorisation, max(total.pushes, 1))
-    noise = total.scale * row * math.sqrt(bounds.dimension) / bounds.weight
-    gathered = own.horizon * bounds.features**2 / (bounds.arms * bounds.dimension)
-    margin, _ = bound_noise(total, own.failure, total.scale)
+    noise = _worst_noise(total, own, total.scale) * math.sqrt(bounds.dimension) / bounds.weight
+    rounds = min(own.horizon, math.inf if own.half_life is None else own.half_life / math.log(2.0))
+    gathered = rounds * bounds.features**2 / (bounds.arms * bounds.dimension)
+    margin, _ = bound_noise(total, own, total.scale)
     return noise > own.parameter_bound * gathered or margin > 2.0 * gathered
 
 
@@ -239,6 +267,8 @@ _SHARES = tuple(2.0 ** (1.0 - 0.25 * i) for i in range(40))
 # bound on regret; at the start, before each arm has been released once, b K / T.
 _STALE, _START = 0.1, 0.01
 _LARGEST_BATCH_BITS = 20
+_LONGEST = 2**20  # releases whose noise is computed one by one
+_FRESH = 16.0  # batches that a half-life has at least
 # What every bandit's guarantee is about.
 NEIGHBOURS = {"replace": "a user's record is replaced", "zero_out": "a record is emptied"}
 
@@ -255,6 +285,7 @@ def calibrate(
     reward_noise: float | None = None,
     failure: float | None = None,
     exploration: float = EXPLORATION,
+    half_life: float | None = None,
     batch: int | None = None,
     regularization: float | None = None,
     reward_weight: float | None = None,
@@ -282,6 +313,8 @@ def calibrate(
     exploration : float
         Factor on the confidence width; below 1 nothing is proved about regret but that it is no
         larger than of any play.
+    half_life : float, optional
+        Rounds after which a record counts half; by default none is forgotten.
     batch : int, optional
         Rounds per release; default: a power of two, as large as costs next to no regret. 1 without
         noise.
@@ -323,6 +356,7 @@ def calibrate(
             reward_noise=top if reward_noise is None else check_unit("reward_noise", reward_noise),
             failure=min(0.5, 1.0 / rounds) if failure is None else real_float("failure", failure),
             exploration=real_float("exploration", exploration),
+            half_life=None if half_life is None else positive_float("half_life", half_life),
         ),
         rho=rho,
         weight=weight,
@@ -369,6 +403,7 @@ class _Problem:
                 continue
             stale = (b - 1) * self.summand.features**2 / following[1].regularization
             costly = stale > _STALE or b * self.summand.arms > _START * self.own.horizon
+            costly = costly or _FRESH * b > (self.own.half_life or math.inf)
             if best is not None and costly:
                 break
             best = following
@@ -386,7 +421,9 @@ class _Problem:
         planned = near if searched else Neighbours(near.change)
         releases = (own.horizon - 1) // batch
         pushes = max(releases, 1)
-        if self.sum_method in (None, "auto") and budget is not None:
+        if own.half_life is not None:
+            method = self._damp(own.half_life, pushes, planned, batch)
+        elif self.sum_method in (None, "auto") and budget is not None:
             method = continual_sum.choose_method(pushes, near=planned, batch=batch)
         else:
             known = release.candidate_methods(self.sum_method, pushes, budget, planned, batch)
@@ -401,7 +438,7 @@ class _Problem:
             """Return the noise that this weight needs, and its ridge."""
             weighed = replace(plain, summand=replace(self.summand, weight=weight))
             total = release.with_noise(weighed, near, budget=budget, numerics=self.numerics)
-            margin, _ = bound_noise(total, own.failure, total.scale)
+            margin, _ = bound_noise(total, own, total.scale)
             return total, own if self.rho is not None else replace(own, regularization=margin)
 
         if self.weight is not None:
@@ -417,6 +454,24 @@ class _Problem:
         ]
         close = [w for w, bias in zip(weights, biases, strict=True) if bias <= 1.02 * min(biases)]
         return min(map(noisy, close), key=lambda found: find_confidence(*found).bias)
+
+    def _damp(
+        self, half_life: float, pushes: int, near: Neighbours, batch: int
+    ) -> continual_sum.Method:
+        """Return the factorisation whose noise fits what is remembered."""
+        if self.sum_method not in (None, "auto", "blt"):
+            raise ValueError(
+                f"learners that forget sum by 'blt'; got sum_method={self.sum_method!r}"
+            )
+        if batch > half_life:
+            raise ValueError(
+                f"batches of {batch} rounds are longer than half_life={half_life:g}: take a "
+                "longer half-life or a smaller batch"
+            )
+        plain = continual_sum.planned("blt", pushes, near, batch)
+        factor = continual_sum.factorisation(plain, pushes)
+        assert isinstance(factor, Buffered)
+        return damp(factor, float(kept_share(half_life, np.asarray(batch))))
 
 
 @lru_cache
@@ -476,7 +531,7 @@ def guarantee(
         ),
         "neighbours": NEIGHBOURS[relation],
         "rounds per release": float(total.batch),
-        "noise margin": bound_noise(total, own.failure, total.scale)[0],
+        "noise margin": bound_noise(total, own, total.scale)[0],
         **{f"regret: {name}": value for name, value in terms.items()},
     }
     return Guarantee.about(

@@ -45,7 +45,6 @@ GROWTH = "root"
 # Share of the released curvature that enters the metric; (a W B / c)^2, the part of matrices in the
 # sum; decisions whose noise an endless stream is planned for.
 STEP_SHARE, MATRIX_SHARE, PLANNED = 0.3, 0.5, 321
-DRIFT_SHARE = 0.03  # half-life, in horizons, that is advised where the truth moves
 # Half-lives from so many roots of the horizon on have batches that grow, up to this horizon.
 LONG_MEMORY, LONGEST_GROWING = 2.0, 10_000_000
 

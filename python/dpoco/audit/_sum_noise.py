@@ -316,7 +316,8 @@ class ReleasedStatistics(ReleasedSums):
 
     def _follows(self, learner: Any, push: Push, released: FloatArray) -> bool:
         """Whether every arm's estimate solves its released equations, where it has some."""
-        if self._of_residuals:
+        # Damped sums depend on all releases: tests compare them with an independent program.
+        if self._of_residuals or learner.plan.tuning.half_life is not None:
             return True
         d, arms, tuning = learner.dimension, learner.arms, learner.plan.tuning
         summand = self.family.mechanism.summand

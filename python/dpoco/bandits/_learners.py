@@ -14,11 +14,12 @@ from dpoco import _core, domains
 from dpoco import _literals as literals
 from dpoco._validation import positive_int, whole_if_float
 from dpoco.accounting import Budget, Guarantee, high_dimensional_bandit, linucb
+from dpoco.accounting.forgetting import DRIFT_SHARE
 from dpoco.accounting.high_dimensional_bandit import ArmsForecast, ArmsTuning, BanditPlan
 from dpoco.accounting.linucb import EXPLORATION, LinUCBForecast, LinUCBPlan, LinUCBTuning
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.bandits._bandit import UNITS, BanditLearner
-from dpoco.learning.choice import Candidate, Problem
+from dpoco.learning.choice import ArmProblem, Candidate, Problem
 from dpoco.learning.participation import Participation
 from dpoco.learning.state import stated_dimension
 from dpoco.mechanisms import sum_entries
@@ -66,6 +67,9 @@ class LinUCB(BanditLearner):
         Factor on the width of the intervals. The proven widths are wide: 0.1 earned more in all
         worlds tried. From 1.0 on `plan.forecast.regret_bound` is proved. Below 1.0 it is a
         bound for any play: the horizon times the largest loss of a round.
+    half_life : float, optional
+        Rounds after which a record counts half, for arms that change; see ``docs/drift.md``. No
+        regret bound is proved then. Default: none is forgotten.
     batch : int, optional
         Rounds between releases. More rounds mean less noise, less time and older estimates.
         Default: as many as cost next to no regret.
@@ -144,6 +148,7 @@ class LinUCB(BanditLearner):
         reward_noise: float | None = None,
         failure: float | None = None,
         exploration: float = EXPLORATION,
+        half_life: float | None = None,
         batch: int | None = None,
         regularization: float | None = None,
         reward_weight: float | None = None,
@@ -159,19 +164,20 @@ class LinUCB(BanditLearner):
             "arms": arms, "dimension": dimension, "horizon": horizon, "budget": budget,
             "plan": plan, "context_bound": context_bound, "reward_bound": reward_bound,
             "parameter_bound": parameter_bound, "reward_noise": reward_noise, "failure": failure,
-            "exploration": exploration, "batch": batch, "regularization": regularization,
-            "reward_weight": reward_weight, "sum_method": sum_method, "relation": relation,
-            "numerics": numerics, "participation": participation, "on_violation": on_violation,
-            "source": source,
+            "exploration": exploration, "half_life": half_life, "batch": batch,
+            "regularization": regularization, "reward_weight": reward_weight,
+            "sum_method": sum_method, "relation": relation, "numerics": numerics,
+            "participation": participation, "on_violation": on_violation, "source": source,
         }  # fmt: skip
 
         def calibrate(allowed: Budget | None) -> LinUCBPlan:
             return linucb.calibrate(
                 arms, dimension, horizon=horizon, budget=allowed, context_bound=context_bound,
                 reward_bound=reward_bound, parameter_bound=parameter_bound,
-                reward_noise=reward_noise, failure=failure, exploration=exploration, batch=batch,
-                regularization=regularization, reward_weight=reward_weight, sum_method=sum_method,
-                relation=relation, numerics=numerics, participation=participation,
+                reward_noise=reward_noise, failure=failure, exploration=exploration,
+                half_life=half_life, batch=batch, regularization=regularization,
+                reward_weight=reward_weight, sum_method=sum_method, relation=relation,
+                numerics=numerics, participation=participation,
             )  # fmt: skip
 
         self._build(given, calibrate)
@@ -207,6 +213,8 @@ class LinUCB(BanditLearner):
             "growth": confidence.growth,
             "bias": confidence.bias,
         }
+        if (kept := linucb.kept_statistics(self._plan.mechanism, own)) is not None:
+            tuning["kept"] = kept
         return _core.LinUcb(self._mechanism, tuning, claim)
 
     @classmethod
@@ -227,9 +235,13 @@ class LinUCB(BanditLearner):
         return bounds.arms, bounds.dimension
 
     @classmethod
-    def _candidates(cls, problem: Problem) -> Iterator[Candidate]:
-        if problem.arguments[1] <= _LARGEST_CHOSEN:
-            yield replace(problem.candidate(cls), units=UNITS)
+    def _candidates(cls, problem: ArmProblem) -> Iterator[Candidate]:
+        if problem.arguments[1] > _LARGEST_CHOSEN:
+            return
+        yield replace(problem.candidate(cls), units=UNITS)
+        if problem.drifts and problem.horizon is not None:
+            forgets = {"half_life": max(1.0, DRIFT_SHARE * problem.horizon)}
+            yield replace(problem.candidate(cls, forgets, variant="/forgetting"), units=UNITS)
 
 
 class HighDimensionalBandit(BanditLearner):

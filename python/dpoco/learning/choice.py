@@ -204,9 +204,12 @@ class ArmProblem(Problem):
     ----------
     continuous : bool
         Whether contexts are drawn independently from a continuous distribution.
+    drifts : bool
+        Whether arms change.
     """
 
     continuous: bool = False
+    drifts: bool = False
 
 
 @dataclass(frozen=True)
@@ -374,8 +377,8 @@ def choose(
         of all other experts are than that of the best expert, if this is known. ``WindowSelector``
         uses it.
     drift : bool, default False
-        Whether the truth moves. For decisions in a convex set learners that forget then come
-        first, if there are any: for squared, logistic and Huber losses. For experts it means
+        Whether the truth moves. Learners that forget then come first: of decisions in a convex set
+        for squared, logistic and Huber losses, and of bandits. For experts it means
         ``adversary="shifting"`` and needs `switches`: trackers and window learners.
     continuous : bool, default False
         For bandits: whether contexts are drawn independently from a continuous distribution. Then
@@ -531,7 +534,7 @@ def candidates(
     elif (switches, adversary, gap) != (0, "stationary", 0.0):
         raise ValueError("switches, adversary and gap are for experts: problem is their number")
     elif counts == [True, True]:
-        played, asked = "arms", _arm_problem(parts[0], parts[1], horizon, budget, continuous)
+        played, asked = "arms", _arm_problem(parts[0], parts[1], horizon, budget, continuous, drift)
     elif len(parts) == 2 and isinstance(parts[0], Domain) and isinstance(parts[1], Loss):
         played, asked = "records", _record_problem(parts[0], parts[1], horizon, budget, drift)
     else:
@@ -539,10 +542,8 @@ def candidates(
             "a problem is (domain, loss), the number of experts, or (arms, dimension); got "
             f"{reprlib.repr(problem)}"
         )
-    if drift and played != "records":
-        raise ValueError(
-            "drift=True is for a domain and a loss, or experts; no bandit of the library forgets"
-        )
+    if drift and played == "experts":
+        raise ValueError("for experts drift is adversary='shifting'")
     if continuous and played != "arms":
         raise ValueError("continuous=True is for bandits: problem is (arms, dimension)")
     for entry in LEARNERS:
@@ -580,7 +581,12 @@ def _expert_problem(
 
 
 def _arm_problem(
-    arms: int, dimension: int, horizon: int | None, budget: Budget | None, continuous: bool
+    arms: int,
+    dimension: int,
+    horizon: int | None,
+    budget: Budget | None,
+    continuous: bool,
+    drift: bool,
 ) -> ArmProblem:
     positive_int("arms", arms)
     positive_int("dimension", dimension)
@@ -588,4 +594,6 @@ def _arm_problem(
         raise ValueError("bandits need a horizon: noise depends on the number of rounds")
     require_memory({"coefficients of all arms": 4.0 * arms * dimension})
     sizes = math.log(dimension), math.log(arms)
-    return ArmProblem((arms, dimension), horizon, budget, "arms", sizes, 2.0, bool(continuous))
+    return ArmProblem(
+        (arms, dimension), horizon, budget, "arms", sizes, 2.0, bool(continuous), bool(drift)
+    )

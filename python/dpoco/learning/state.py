@@ -199,6 +199,7 @@ _ALWAYS_THE_SAME = 10**9
 # Arguments that older states lack, with what they stood for.
 _ADDED = {"numerics": "float", "participation": None, "half_life": None, "ridge": None,
           "running_loss": False}  # fmt: skip
+_LATER = ("half_life", "ridge", "running_loss")
 _DROPPED = ("calibration", "tight")  # an argument that only older states have
 
 
@@ -255,8 +256,15 @@ class Stateful(_core.Live):
         raise NotImplementedError
 
     def _saved_arguments(self) -> dict[str, Any]:
-        """Return the arguments as they are to be saved; the source's stream is in the engine."""
-        return {name: value for name, value in self._arguments.items() if name != "source"}
+        """Return the arguments as they are to be saved; the source's stream is in the engine.
+
+        Later options are left out at their defaults, as in states that are older than they.
+        """
+        return {
+            name: value
+            for name, value in self._arguments.items()
+            if name != "source" and (name not in _LATER or value not in (None, False))
+        }
 
     def _header(self) -> dict[str, Any]:
         arguments = {

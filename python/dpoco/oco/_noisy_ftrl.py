@@ -16,11 +16,10 @@ from dpoco._validation import FloatArray, positive_int, whole_if_float
 from dpoco.accounting import Budget, Guarantee, noisy_newton
 from dpoco.accounting import noisy_ftrl as accountant
 from dpoco.accounting.continual_sum import name_of
-from dpoco.accounting.forgetting import ENDLESS, Forgetting, batch_lengths
+from dpoco.accounting.forgetting import DRIFT_SHARE, ENDLESS, Forgetting, batch_lengths
 from dpoco.accounting.leaf_bounds import record_length
 from dpoco.accounting.noisy_ftrl_regret import LeaderPlan, LeaderTuning, RegretForecast
 from dpoco.accounting.noisy_newton import (
-    DRIFT_SHARE,
     STEP_SHARE,
     NewtonPlan,
     NewtonTuning,
@@ -86,11 +85,6 @@ class OptionWeight:
     weight: float
     excess: float
     deviation: float
-
-
-def _without(saved: dict[str, Any], later: tuple[str, ...]) -> dict[str, Any]:
-    """Return arguments without these options at their defaults, which older states do not have."""
-    return {k: v for k, v in saved.items() if k not in later or v not in (None, False)}
 
 
 class NoisyFTRL(RecordLearner):
@@ -261,10 +255,6 @@ class NoisyFTRL(RecordLearner):
             own["domain"], own["loss"], plan, relation=own["relation"], budget=own["budget"],
             seeded=seeded,
         )  # fmt: skip
-
-    def _saved_arguments(self) -> dict[str, Any]:
-        """Leave out options at their defaults that older states do not have."""
-        return _without(super()._saved_arguments(), ("half_life", "ridge", "running_loss"))
 
     def _noise_note(self) -> str | None:
         if accountant.read_statistics(self.plan) == "gradient":
@@ -536,9 +526,6 @@ class NoisyNewton(RecordLearner):
                 "rows are summed only if that is raised"
             )
         return domain, loss
-
-    def _saved_arguments(self) -> dict[str, Any]:
-        return _without(super()._saved_arguments(), ("half_life",))
 
     def _entries(self) -> dict[str, float]:
         return super()._entries() | sum_entries(self._mechanism)

@@ -11,12 +11,14 @@ namespace dpoco::bandits {
 
 struct LinUcbSettings {
   std::uint64_t batch = 1;  // rounds per release
-  // Only for a sum WITHOUT noise and batches of one round: V then changes by x x', and its factor
-  // is updated with the raw context, in O(d^2), instead of being computed from what was released.
+  double kept = 1.0;        // what statistics count behind one more release; 1: all of them
+  // Only for a sum WITHOUT noise, batches of one round, and kept = 1: V then changes by x x', and
+  // its factor is updated with the raw context, in O(d^2), instead of being computed from what was
+  // released.
   bool exact = false;
   double reward_weight = 1.0;  // a in the statistics (x x', a r x)
   double shift = 1.0;          // V = noisy sum of x x' + shift I
-  // The confidence width behind the release of t rounds is
+  // The confidence width behind the release of t rounds, of those that are not forgotten, is
   //   exploration (spread sqrt(log_term + d log(1 + t growth)) + bias).
   double exploration = 1.0;
   double spread = 1.0;
@@ -50,8 +52,7 @@ class LinUcb final : public BanditLearner {
   // V^-1 u of all arms, arms() rows. A function of what the sum released: it may be published.
   // Throws RoundOrderError while another thread runs the learner.
   void coefficients(double* out) const;
-  // The statistics they were computed from, sum().dimension() entries: what the sum last released,
-  // zeros before. It may be published.
+  // What the sum last released, sum().dimension() entries, zeros before. It may be published.
   void released(double* out) const;
 
   // What a record adds to the sum when `arm` was chosen, sum().dimension() entries: what an audit
@@ -70,6 +71,7 @@ class LinUcb final : public BanditLearner {
   void factor(std::uint64_t arm);
   void solve(std::uint64_t arm);
   void widen();
+  bool forgets() const noexcept { return own_.kept < 1.0; }
   std::uint64_t releases_after(std::uint64_t rounds) const noexcept;
 
   LinUcbSettings own_;
@@ -78,7 +80,9 @@ class LinUcb final : public BanditLearner {
   double width_ = 0.0;
   std::vector<double> leaf_;      // of the current batch, all arms
   std::vector<double> rest_;      // what rounding has lost of it
-  std::vector<double> released_;  // all arms
+  std::vector<double> released_;  // all arms; where they are forgotten, of damped sums
+  std::vector<double> total_;     // of these, the last release
+  std::vector<double> before_;    // and the one before
   std::vector<double> row_;       // statistics of one record
   std::vector<double> coefficients_;
   std::vector<double> white_;
