@@ -59,7 +59,6 @@ SENTENCES = {
     "resolution": "Points of the net along an axis.",
     "reward_bound": "Rewards are clipped to this size; public.",
     "reward_noise": "Subgaussian constant of the rewards.",
-    "reward_weight": "Weight of rewards beside contexts in the sums.",
     "ridge": "Ridge in spectral edges of the noise; auto chooses at no cost of privacy.",
     "running_loss": "Whether the estimated loss is published; noise grows by 3 %.",
     "sampler": "How a decision is drawn.",

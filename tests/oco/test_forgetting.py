@@ -441,8 +441,11 @@ def test_choose_takes_learners_that_forget_where_the_truth_moves():
     assert shifting[0].learner == "experts.WindowSelector"
     same = dpoco.choose(10, **options, adversary="shifting", switches=3)
     assert [each.learner for each in shifting] == [each.learner for each in same]
-    first, *_ = dpoco.choose((3, 5), **options, drift=True)
-    assert (first.learner, first.options["half_life"]) == ("bandits.LinUCB", 300.0)
+    # The shortest half-life that noise does not hide.
+    for epsilon, half_life in ((1.0, 1000.0), (8.0, 300.0)):
+        asked = {"horizon": 10_000, "budget": dpoco.Budget(epsilon, 1e-6), "drift": True}
+        first, *_ = dpoco.choose((3, 5), **asked)
+        assert (first.learner, first.options["half_life"]) == ("bandits.LinUCB", half_life)
 
 
 # -- utility --------------------------------------------------------------------------------------

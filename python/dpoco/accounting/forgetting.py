@@ -23,13 +23,13 @@ from dpoco.accounting.continual_sum import UNBOUNDED_HORIZON
 from dpoco.privacy.mechanisms.factorisations import Buffered, decoder_rate
 from dpoco.privacy.mechanisms.gaussian_sum import batch_starts
 
-__all__ = ["INDEPENDENT", "Forgetting", "ForgettingView", "batch_lengths", "check_options", "damp",
-           "growth_of_batches", "kept_share", "memory_rounds", "plan_batch",
-           "plan_candidates", "view_noise"]  # fmt: skip
+__all__ = ["INDEPENDENT", "Forgetting", "ForgettingView", "advise_half_lives", "batch_lengths",
+           "check_options", "damp", "growth_of_batches", "kept_share", "memory_rounds",
+           "plan_batch", "plan_candidates", "view_noise"]  # fmt: skip
 
 SHARES = (math.inf, 0.3, 0.1, 0.03, 0.01)  # half-lives, in horizons
 RIDGES = (0.25, 0.5, 1.0, 2.0)  # in spectral edges of the noise
-DRIFT_SHARE = 0.03  # half-life, in horizons, that is advised where nothing is chosen from releases
+ADVISED = (0.03, 0.1, 0.3)  # half-lives, in horizons, where none is chosen from releases
 MEMORY = 0.1  # half-life of comparisons, in horizons
 ENDLESS = 100_000  # rounds that stand for the horizon of a stream without end
 _LONGEST = 4096  # pushes until the noise of damped sums is taken as stationary
@@ -175,6 +175,12 @@ def _damp_values(values: FloatArray, kept: float) -> FloatArray:
 
         return np.asarray(lfilter([1.0], [1.0, -kept], values))
     return np.array([*accumulate(values.tolist(), lambda past, each: kept * past + each)])
+
+
+def advise_half_lives(horizon: int | None) -> tuple[float, ...]:
+    """Return half-lives for a truth that moves; the first that noise does not hide is best."""
+    rounds = float(ENDLESS if _is_endless(horizon) else horizon or 1)
+    return tuple(max(1.0, share * rounds) for share in ADVISED)
 
 
 def check_options(

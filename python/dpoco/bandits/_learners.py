@@ -14,7 +14,7 @@ from dpoco import _core, domains
 from dpoco import _literals as literals
 from dpoco._validation import positive_int, whole_if_float
 from dpoco.accounting import Budget, Guarantee, high_dimensional_bandit, linucb
-from dpoco.accounting.forgetting import DRIFT_SHARE
+from dpoco.accounting.forgetting import advise_half_lives
 from dpoco.accounting.high_dimensional_bandit import ArmsForecast, ArmsTuning, BanditPlan
 from dpoco.accounting.linucb import EXPLORATION, LinUCBForecast, LinUCBPlan, LinUCBTuning
 from dpoco.accounting.release import DEFAULT_NUMERICS
@@ -239,9 +239,9 @@ class LinUCB(BanditLearner):
         if problem.arguments[1] > _LARGEST_CHOSEN:
             return
         yield replace(problem.candidate(cls), units=UNITS)
-        if problem.drifts and problem.horizon is not None:
-            forgets = {"half_life": max(1.0, DRIFT_SHARE * problem.horizon)}
-            yield replace(problem.candidate(cls, forgets, variant="/forgetting"), units=UNITS)
+        for half_life in advise_half_lives(problem.horizon) if problem.drifts else ():
+            own = problem.candidate(cls, {"half_life": half_life}, variant="/forgetting")
+            yield replace(own, units=UNITS)
 
 
 class HighDimensionalBandit(BanditLearner):

@@ -449,7 +449,9 @@ def choose(
 
     def rank(each: Choice) -> list[float]:
         numbers = [each.regret_bound] if by_bound else [each.predicted_regret, each.regret_bound]
-        forgets = "half_life" in each.options
+        forgets = each.options.get("half_life") == "auto" or (
+            "half_life" in each.options and not each.plan.forecast.noise_dominates
+        )
         return [not forgets, *(math.inf if number is None else number for number in numbers)]
 
     return tuple(sorted(found, key=rank))

@@ -16,7 +16,7 @@ from dpoco._validation import FloatArray, positive_int, whole_if_float
 from dpoco.accounting import Budget, Guarantee, noisy_newton
 from dpoco.accounting import noisy_ftrl as accountant
 from dpoco.accounting.continual_sum import name_of
-from dpoco.accounting.forgetting import DRIFT_SHARE, ENDLESS, Forgetting, batch_lengths
+from dpoco.accounting.forgetting import Forgetting, advise_half_lives, batch_lengths
 from dpoco.accounting.leaf_bounds import record_length
 from dpoco.accounting.noisy_ftrl_regret import LeaderPlan, LeaderTuning, RegretForecast
 from dpoco.accounting.noisy_newton import (
@@ -561,7 +561,5 @@ class NoisyNewton(RecordLearner):
             losses.LogisticLoss, losses.HuberLoss, losses.GlmLoss,
         ):  # fmt: skip
             yield problem.candidate(cls)
-            if problem.drifts:
-                rounds = ENDLESS if problem.horizon is None else problem.horizon
-                forgets = {"half_life": max(1.0, DRIFT_SHARE * rounds)}
-                yield problem.candidate(cls, forgets, variant="/forgetting")
+            for half_life in advise_half_lives(problem.horizon) if problem.drifts else ():
+                yield problem.candidate(cls, {"half_life": half_life}, variant="/forgetting")
