@@ -108,9 +108,7 @@ def test_too_little_noise_is_refuted_where_budgets_do_not_show_it(cls, arguments
     claim = make(Source()).guarantee
     assert not audit(make, records, neighbour, claim).violated
     plan = make(Source()).plan
-    wrong = (
-        {"plan": changed(plan, **changes)} if isinstance(plan, dpoco.Plan) else {"changes": changes}
-    )
+    wrong = {"plan": changed(plan, **changes)}
     assert audit(
         calibrate_once(cls, *arguments, **wrong, **options), records, neighbour, claim
     ).violated

@@ -32,7 +32,6 @@ from dpoco.accounting import noisy_ftrl_regret as noisy_ftrl_regret
 from dpoco.accounting import noisy_max as noisy_max
 from dpoco.accounting import noisy_newton as noisy_newton
 from dpoco.accounting import oblivious_tracker as oblivious_tracker
-from dpoco.accounting import parameters as parameters
 from dpoco.accounting import plan as plan
 from dpoco.accounting import polyhedral_frank_wolfe as polyhedral_frank_wolfe
 from dpoco.accounting import pools as pools

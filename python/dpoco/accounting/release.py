@@ -7,28 +7,23 @@ Proof: ``docs/privacy/continual_sum.md``.
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final, Protocol
+from dataclasses import replace
+from typing import Final, Protocol
 
-from dpoco._validation import choice, exponent, positive_float
+from dpoco._validation import choice, exponent
 from dpoco.accounting import continual_sum
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.continual_sum import Method
 from dpoco.accounting.generalized_gaussian import best_order
 from dpoco.accounting.lattice import LARGEST_INFLATION, NUMERICS, noisy_on_lattice, placed
-from dpoco.accounting.parameters import Parameters, at_least
 from dpoco.accounting.truncation import charged_gaussian_mu
 from dpoco.errors import CalibrationError
-from dpoco.privacy.mechanisms.banded import Banded
-from dpoco.privacy.mechanisms.factorisations import Buffered
 from dpoco.privacy.mechanisms.gaussian_sum import AnySummand, GaussianSum
 from dpoco.privacy.mechanisms.norms import smoothness_constant
 from dpoco.privacy.neighbours import ONE, Neighbours
 
-__all__ = ["DEFAULT_NUMERICS", "SumParameters", "calibrate_noise", "check_numerics", "check_scale",
-           "noise_order", "numerics_of", "people_of", "plain_numerics", "released_sum",
-           "sum_fields", "sum_of", "with_noise"]  # fmt: skip
+__all__ = ["DEFAULT_NUMERICS", "calibrate_noise", "check_numerics", "noise_order", "numerics_of",
+           "people_of", "plain_numerics", "sum_of", "with_noise"]  # fmt: skip
 
 DEFAULT_NUMERICS: Final = "auto"
 
@@ -39,65 +34,6 @@ class Returning(Protocol):
     @property
     def separation(self) -> int: ...
     def largest(self, horizon: int) -> int: ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class SumParameters(Parameters):
-    """Base of the parameters of what sees the data through one continual sum.
-
-    They have a ``sum_method`` and ``pushes``, too.
-
-    Attributes
-    ----------
-    horizon, noise_scale, sensitivity, column_norm, mu : int and float
-        Rounds, scale of a draw, and the numbers that the latter follows from.
-    rates : tuple of float or None
-        Decay rates of the sum's buffers, then their weights, where these were searched for, nine
-        digits each; None is the table's. For "banded" its band, windows and tilt. Privacy is
-        computed from them.
-    """
-
-    unsaid: ClassVar[tuple[str, ...]] = ("rates",)
-
-    horizon: int
-    noise_scale: float = at_least(0.0)
-    sensitivity: float
-    column_norm: float
-    mu: float = at_least(0.0, infinite=True)
-    rates: tuple[float, ...] | None = at_least(0.0, default=None)
-
-    def __post_init__(self) -> None:
-        """Check that the rates are some, and that scale and mu fit each other."""
-        super().__post_init__()
-        _ = self.correlation
-        if self.noise_scale > 0.0 or self.depends_on_data:
-            check_scale(self.noise_scale, self.mu)
-
-    @property
-    def depends_on_data(self) -> bool:
-        """Whether what is released can depend on data at all."""
-        return True
-
-    @property
-    def private(self) -> bool:
-        """Whether there is a guarantee: there is noise, or nothing depends on the data."""
-        return self.noise_scale > 0.0 or not self.depends_on_data
-
-    @property
-    def correlation(self) -> Method:
-        """What correlates the draws: the sum's name, or its parameters."""
-        own: Any = self
-        return continual_sum.rated(own.sum_method, self.rates, own.pushes)
-
-
-def sum_fields(method: Method) -> dict[str, Any]:
-    """Return what `SumParameters` say of a method."""
-    rates: tuple[float, ...] | None = None
-    if isinstance(method, Buffered):
-        rates = method.decay + method.weights
-    elif isinstance(method, Banded):
-        rates = float(method.band), float(method.windows), method.tilt
-    return {"sum_method": continual_sum.name_of(method), "rates": rates}
 
 
 def people_of(
@@ -169,18 +105,6 @@ def sum_of(
     if numerics == "lattice" and scale > 0.0:
         return placed(plain, near, scale)
     return replace(plain, scale=float(scale))
-
-
-def released_sum(
-    parameters: SumParameters, summand: AnySummand, pushes: int, **stream: Any
-) -> GaussianSum:
-    """Return the sum that the engine of the parameters releases, of a stream as `sum_of` has it.
-
-    Nothing here is trusted: its bounds are what the engine clips to.
-    """
-    p: Any = parameters
-    near, method = Neighbours(p.relation), parameters.correlation
-    return sum_of(summand, method, pushes, near, scale=p.noise_scale, numerics=p.numerics, **stream)
 
 
 def calibrate_noise(
@@ -260,39 +184,6 @@ def with_noise(
     return calibrate_noise(plain, near, budget=budget, numerics=wanted)[0]
 
 
-def planned_noise(
-    plain: GaussianSum,
-    near: Neighbours,
-    *,
-    budget: Budget | None,
-    numerics: str,
-    noise: str = "gaussian",
-) -> dict[str, Any]:
-    """Return what parameters say of the noise of a sum: the least that meets `budget`."""
-    found, mu, arithmetic = plain, math.inf, plain_numerics(numerics, noise)
-    if budget is not None:
-        wanted = numerics if noise == "gaussian" else arithmetic
-        found, mu = calibrate_noise(plain, near, budget=budget, numerics=wanted)
-        arithmetic = numerics_of(found)
-    return {
-        "noise_scale": found.scale,
-        "sensitivity": plain.summand.movement(near, plain.order),
-        "column_norm": plain.factorisation.column(max(plain.pushes, 1)),
-        "mu": mu,
-        "numerics": arithmetic,
-    }
-
-
 def numerics_of(mechanism: GaussianSum) -> str:
     """Return the arithmetic of a sum: "lattice" or "float"."""
     return "lattice" if mechanism.grid > 0.0 else "float"
-
-
-def check_scale(noise_scale: float, mu: float) -> None:
-    """Raise unless the scale is 0 (then mu is infinite) or both are positive and finite."""
-    if noise_scale == 0.0:
-        if mu != math.inf:
-            raise ValueError("mu must be infinite when noise_scale is 0")
-        return
-    positive_float("noise_scale", noise_scale)
-    positive_float("mu", mu)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import functools
 import inspect
 import math
 import re
-from collections.abc import Iterator
-from types import SimpleNamespace
+from collections.abc import Callable, Iterator
 from typing import Any
 from unittest.mock import patch
 
@@ -155,18 +153,18 @@ def budgets_are_kept(s: Subject) -> None:
         "parameters without noise beside a budget", BudgetExceeded,
         _build, s, plan=silent, budget=half, **_drop_limits(s),
     )  # fmt: skip
-    planner = getattr(s.kind, "_accountant", None)
-    if planner is None:
+    if not hasattr(s.kind, "_build"):
         return
 
-    @functools.wraps(planner.calibrate)
-    def careless(*given: Any, budget: Budget | None, **more: Any) -> Any:
-        wider = None if budget is None else Budget._derived(2.0 * budget.epsilon, budget.delta)
-        return planner.calibrate(*given, budget=wider, **more)
+    def careless(self: Any, given: dict[str, Any], calibrate: Callable[..., Any]) -> None:
+        def plan(allowed: Budget | None) -> Any:
+            if allowed is not None:
+                allowed = Budget._derived(2.0 * allowed.epsilon, allowed.delta)
+            return calibrate(allowed)
 
-    accountant = SimpleNamespace(**{**vars(planner), "calibrate": careless})
-    body = {"_accountant": accountant, "__doc__": s.kind.__doc__}
-    kind = type(s.kind.__name__, (s.kind,), body)
+        s.kind._build(self, given, plan)
+
+    kind = type(s.kind.__name__, (s.kind,), {"_build": careless, "__doc__": s.kind.__doc__})
     asked = Budget._derived(spent.epsilon_at(delta), delta)
     loud = _build(s, plan=None, budget=Budget._derived(2.0 * asked.epsilon, delta))
     if loud.guarantee.epsilon_at(delta) <= asked.epsilon:  # options leave nothing to a budget

@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import signature
-from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,7 +23,6 @@ from numpy.typing import NDArray
 from dpoco import learners
 from dpoco._validation import FloatArray, float_array
 from dpoco.accounting import Budget, Guarantee
-from dpoco.accounting.plan import Plan
 from dpoco.audit._interval_records import renew
 from dpoco.audit._playing import Playing, Rounds, same
 from dpoco.errors import BudgetExceeded
@@ -288,11 +286,8 @@ def calibrate_once(
             first = cls(*arguments, budget=None, **planned, **options)
         if changes:
             plan = first.plan
-            if isinstance(plan, Plan):
-                own = "tuning" if hasattr(plan.tuning, next(iter(changes))) else "mechanism"
-                plan = replace(plan, **{own: replace(getattr(plan, own), **changes)})
-            else:
-                plan = replace(plan, **changes)
+            own = "tuning" if hasattr(plan.tuning, next(iter(changes))) else "mechanism"
+            plan = replace(plan, **{own: replace(getattr(plan, own), **changes)})
             first = cls(*arguments, budget=None, plan=plan, **options)
 
     def promise(*_: Any, **__: Any) -> Guarantee:
@@ -300,9 +295,6 @@ def calibrate_once(
         return guarantee
 
     body: dict[str, Any] = {"_certify": promise, "__doc__": cls.__doc__}
-    if not isinstance(first.plan, Plan):
-        own = vars(first._accountant)
-        body["_accountant"] = SimpleNamespace(**{**own, "guarantee": promise})
     shared = type(cls.__name__, (cls,), body)
 
     def make(source: Source) -> Any:

@@ -14,7 +14,6 @@ from dpoco import _core
 from dpoco._validation import FloatArray
 from dpoco.accounting.continual_sum import release_grid
 from dpoco.accounting.linucb import find_confidence
-from dpoco.accounting.plan import Plan
 from dpoco.audit._family import Scorer, Scores, place_draws, score_draws
 from dpoco.audit._laws import selection_law
 from dpoco.audit._sums import Records, Sums, noise_map, triangle, whitening_matrix
@@ -276,8 +275,7 @@ class LedByWeights(LedByVectors):
         return np.array(checker.invert(np.ascontiguousarray(sums)))
 
     def _follows(self, learner: Any, push: Push, released: FloatArray) -> bool:
-        plan = learner.plan
-        rate = (plan.tuning if isinstance(plan, Plan) else plan).learning_rate
+        rate = learner.plan.tuning.learning_rate
         values = self._losses(learner, released)
         # The transform's inverse is linear: what a grid of the releases becomes, at most.
         unit = np.array([self._losses(learner, row) for row in np.eye(len(released))])

@@ -15,7 +15,6 @@ import numpy as np
 from dpoco import _core
 from dpoco._validation import FloatArray
 from dpoco.accounting.continual_sum import release_grid
-from dpoco.accounting.plan import Plan
 from dpoco.audit._family import Change, Family, Play
 from dpoco.losses import LinearLoss
 from dpoco.privacy.mechanisms.banded import Banded
@@ -92,9 +91,7 @@ class Sums(Family):
     @property
     def batch(self) -> int:
         """Records of a push, or of the first one."""
-        if isinstance(self.learner.plan, Plan):
-            return int(getattr(self.mechanism, "scores", self.mechanism).batch)
-        return int(getattr(self.learner.plan, "batch", 1))
+        return int(getattr(self.mechanism, "scores", self.mechanism).batch)
 
     @property
     def growth(self) -> str | None:

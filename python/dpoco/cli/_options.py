@@ -77,8 +77,7 @@ _PROBLEM = {
 def own_options(entry: Learner) -> dict[str, Option]:
     """Return the options of a learner's constructor that commands take: those of calibration."""
     cls = entry.load()
-    own = getattr(cls, "_options", SENTENCES)  # a planner that is called by name says none
-    taken = {*own} - _PROBLEM if issubclass(cls, Planned) else set()
+    taken = {*SENTENCES} - _PROBLEM if issubclass(cls, Planned) else set()
     return {name: each for name, each in constructor_options(cls).items() if name in taken}
 
 

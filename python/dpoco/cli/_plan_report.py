@@ -10,7 +10,6 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
 from types import SimpleNamespace
 from typing import Annotated, Any
 
@@ -19,12 +18,11 @@ import numpy as np
 from dpoco._validation import choice, positive_int
 from dpoco.accounting import Budget, Guarantee, continual_sum
 from dpoco.accounting.conditions import UNPROVED
-from dpoco.accounting.plan import Plan
 from dpoco.cli._shell import SHOWN, console, say, table
 from dpoco.domains import Box, Domain, LpBall, Simplex
 from dpoco.errors import CalibrationError, StateError
 from dpoco.learners import Learner
-from dpoco.learning.participation import Participation, for_people
+from dpoco.learning.participation import Participation
 from dpoco.losses import CustomLoss, HuberLoss, LinearLoss, LogisticLoss, Loss, SquaredLoss
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.mechanisms.selections import Selections
@@ -250,19 +248,9 @@ def plan_report(
     def budget(rounds: int) -> Budget:
         return Budget._over(epsilon, delta, rounds)
 
-    def share(parameters: Any, rounds: int) -> float:
-        total, largest = problem.bound(parameters)
+    def share(plan: Any, rounds: int) -> float:
+        total, largest = problem.bound(plan)
         return total / (rounds * largest)
-
-    def calibrate(rounds: int) -> Any:
-        given, accountant = budget(rounds), cls._accountant
-        single = partial(accountant.calibrate, *problem.arguments, horizon=rounds, **options)
-        if rule is None:
-            return single(budget=given)
-        if cls._plans_people:
-            single = partial(single, participation=rule)
-        stated = partial(cls._state, problem.arguments, budget=given)
-        return for_people(lambda one: single(budget=one), stated, rule, given)
 
     def make(rounds: int) -> Any:
         if build is not None:
@@ -273,33 +261,29 @@ def plan_report(
 
     def share_at(rounds: int) -> float:
         try:
-            if hasattr(cls, "_accountant"):
-                parameters = calibrate(rounds)
-            else:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    parameters = make(rounds).plan
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                found = make(rounds).plan
         except CalibrationError:  # no noise meets the budget on so short a stream
             return math.inf
-        return share(parameters, rounds)
+        return share(found, rounds)
 
     asked = budget(horizon)
     with warnings.catch_warnings(record=True) as caught:
         for category in SHOWN:
             warnings.simplefilter("always", category)
         learner = make(horizon)
-    parameters, guarantee = learner.plan, learner.guarantee
+    plan, guarantee = learner.plan, learner.guarantee
     regret: dict[str, Any] = {"kind": problem.kind, "unit": problem.unit}
     useful = None
     if problem.kind is not None:
-        forecast = parameters.forecast if isinstance(parameters, Plan) else parameters
-        total, own = problem.bound(parameters)[0], share(parameters, horizon)
+        total, own = problem.bound(plan)[0], share(plan, horizon)
         proved = own if problem.kind == "proven" else None
         if proved is None and guarantee.regret_bound is not None:
-            proved = guarantee.regret_bound / (horizon * problem.bound(parameters)[1])
+            proved = guarantee.regret_bound / (horizon * problem.bound(plan)[1])
         regret.update(
             bound=_finite(total), per_round=_finite(total / horizon), share=_finite(own),
-            scope=getattr(forecast, "regret_scope", None), proved=_finite(proved),
+            scope=getattr(plan.forecast, "regret_scope", None), proved=_finite(proved),
             unproved=guarantee.details.get(UNPROVED),
         )  # fmt: skip
         useful = _smallest_useful(share_at, TARGET, (horizon, own))
@@ -315,13 +299,13 @@ def plan_report(
         "regret": regret,
         "regret_bound_per_round": regret.get("proved"),
         "useful": {"target": TARGET, "horizon": useful},
-        "noise": _noise(parameters, guarantee),
+        "noise": _noise(plan, guarantee),
         "memory": {
             "state_bytes": _state_bytes(learner),
             "bytes_per_record": getattr(learner, "_bytes_per_record", 0),
         },
         "notes": list(dict.fromkeys(str(warning.message) for warning in caught)),
-        "parameters": parameters.to_dict(),
+        "parameters": plan.to_dict(),
         "guarantee": guarantee.to_dict(),
     }  # fmt: skip
 
@@ -359,13 +343,10 @@ def _smallest_useful(
     return min((rounds for rounds, found in values.items() if found <= target), default=None)
 
 
-def _noise(parameters: Any, guarantee: Guarantee) -> dict[str, Any]:
+def _noise(plan: Any, guarantee: Guarantee) -> dict[str, Any]:
     """Scale of the noise and its ratio to the sensitivity, where there are such numbers."""
-    scale = None
-    if isinstance(parameters, Plan):
-        own = parameters.mechanism
-        drawn = own.part(Selections) or own.part(GaussianSum) or own
-        scale = getattr(drawn, "scale", None)
+    own = plan.mechanism
+    scale = getattr(own.part(Selections) or own.part(GaussianSum) or own, "scale", None)
     if scale is None and guarantee.noise_scale > 0.0:
         scale = guarantee.noise_scale
     return {
@@ -373,13 +354,13 @@ def _noise(parameters: Any, guarantee: Guarantee) -> dict[str, Any]:
         "scale": _finite(scale),
         "multiplier": _finite(guarantee.noise_multiplier),
         "sensitivity": _finite(guarantee.sensitivity),
-        **_sum_error(parameters),
+        **_sum_error(plan),
     }
 
 
-def _sum_error(parameters: Any) -> dict[str, float]:
+def _sum_error(plan: Any) -> dict[str, float]:
     """Noise of the noisiest sum at unit sensitivity and mu, and what none is below."""
-    total = getattr(parameters, "mechanism", None)
+    total = plan.mechanism
     if isinstance(total, GaussianSum) and total.scale > 0.0:
         return {
             "sum_error": continual_sum.max_error(total.factorisation, total.pushes),

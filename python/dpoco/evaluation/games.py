@@ -115,10 +115,6 @@ class Game:
         covered = "records" if "records" in arguments else "horizon"
         options = dict(self.options)
         if budget in self._known:
-            # What calibration took is in the plan, and need not be given twice.
-            for name in getattr(self.learner, "_options", ()):
-                if arguments[name].default is not inspect.Parameter.empty:
-                    options.pop(name, None)
             options["plan"] = self._known[budget]
         made = self.learner(
             *self.problem, **{covered: self.horizon}, budget=budget, source=source, **options

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from dpoco import _core
 from dpoco import _literals as literals
+from dpoco._options import constructor_options
+from dpoco._validation import whole_if_float
 from dpoco.accounting import Budget, epoch_selector, shift_detector, window_selector
 from dpoco.accounting.epoch_selector import SelectorPlan, SelectorTuning, find_noise
 from dpoco.accounting.plan import Forecast
@@ -39,8 +41,9 @@ class Selector(ExpertLearner):
         if type(own) is not cls._tuning:
             raise TypeError(f"plan must be one of a {cls.__name__}")
         law, scale = find_noise(plan.mechanism)
-        fixed = {name: value for name, value in vars(own).items() if name in cls._options}
-        chosen = scale > 0.0 and "selection" in cls._options
+        options = constructor_options(cls)
+        fixed = {name: value for name, value in vars(own).items() if name in options}
+        chosen = scale > 0.0 and "selection" in options
         return {**fixed, "selection": law} if chosen else fixed
 
     def _build_engine(self, claim: _core.Claim) -> Any:
@@ -128,11 +131,18 @@ class EpochSelector(Selector):
         on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(
-            EpochSelector, experts=experts, horizon=horizon, budget=budget, plan=plan,
-            selection=selection, first=first, loss_range=loss_range,
-            participation=participation, on_violation=on_violation, source=source,
-        )  # fmt: skip
+        horizon = whole_if_float(horizon)
+        options: dict[str, Any] = {"selection": selection, "first": first}
+        given = {
+            "experts": experts, "horizon": horizon, "budget": budget, "plan": plan, **options,
+            "loss_range": loss_range, "participation": participation,
+            "on_violation": on_violation, "source": source,
+        }  # fmt: skip
+
+        def calibrate(allowed: Budget | None) -> SelectorPlan:
+            return epoch_selector.calibrate(experts, horizon=horizon, budget=allowed, **options)
+
+        self._build(given, calibrate)
 
     @classmethod
     def _candidates(cls, problem: ExpertProblem) -> Iterator[Candidate]:
@@ -235,12 +245,21 @@ class WindowSelector(Selector):
         on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(
-            WindowSelector, experts=experts, horizon=horizon, budget=budget, plan=plan,
-            expected_shifts=expected_shifts, gap=gap, window=window,
-            selection=selection, first=first, loss_range=loss_range, participation=participation,
-            on_violation=on_violation, source=source,
-        )  # fmt: skip
+        horizon = whole_if_float(horizon)
+        options: dict[str, Any] = {
+            "expected_shifts": expected_shifts, "gap": gap, "window": window,
+            "selection": selection, "first": first,
+        }  # fmt: skip
+        given = {
+            "experts": experts, "horizon": horizon, "budget": budget, "plan": plan, **options,
+            "loss_range": loss_range, "participation": participation,
+            "on_violation": on_violation, "source": source,
+        }  # fmt: skip
+
+        def calibrate(allowed: Budget | None) -> WindowPlan:
+            return window_selector.calibrate(experts, horizon=horizon, budget=allowed, **options)
+
+        self._build(given, calibrate)
 
     @classmethod
     def _candidates(cls, problem: ExpertProblem) -> Iterator[Candidate]:
@@ -356,13 +375,22 @@ class ShiftDetector(Selector):
         on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(
-            ShiftDetector, experts=experts, horizon=horizon, budget=budget, plan=plan,
-            false_alarm=false_alarm, select_share=select_share,
-            windows=windows, expected_shifts=expected_shifts, threshold_scale=threshold_scale,
-            nominal_horizon=nominal_horizon, first=first, loss_range=loss_range,
-            participation=participation, on_violation=on_violation, source=source,
-        )  # fmt: skip
+        horizon = whole_if_float(horizon)
+        options: dict[str, Any] = {
+            "false_alarm": false_alarm, "select_share": select_share, "windows": windows,
+            "expected_shifts": expected_shifts, "threshold_scale": threshold_scale,
+            "nominal_horizon": nominal_horizon, "first": first,
+        }  # fmt: skip
+        given = {
+            "experts": experts, "horizon": horizon, "budget": budget, "plan": plan, **options,
+            "loss_range": loss_range, "participation": participation,
+            "on_violation": on_violation, "source": source,
+        }  # fmt: skip
+
+        def calibrate(allowed: Budget | None) -> DetectorPlan:
+            return shift_detector.calibrate(experts, horizon=horizon, budget=allowed, **options)
+
+        self._build(given, calibrate)
 
     def _build_engine(self, claim: _core.Claim) -> _core.ShiftDetector:
         own, plan = self.plan.tuning, self.plan

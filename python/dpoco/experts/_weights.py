@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from dpoco import _core
 from dpoco import _literals as literals
-from dpoco._validation import LARGEST_HORIZON, FloatArray
+from dpoco._validation import LARGEST_HORIZON, FloatArray, whole_if_float
 from dpoco.accounting import Budget, batch_share, oblivious_tracker, prefix_hedge
 from dpoco.accounting.batch_share import SharePlan, ShareTuning
 from dpoco.accounting.continual_sum import name_of
@@ -156,12 +156,22 @@ class PrefixHedge(Weighted):
         on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(
-            PrefixHedge, experts=experts, horizon=horizon, budget=budget, plan=plan,
-            sum_method=sum_method, learning_rate=learning_rate,
-            numerics=numerics, loss_range=loss_range, participation=participation,
-            on_violation=on_violation, source=source,
-        )  # fmt: skip
+        horizon = whole_if_float(horizon)
+        options: dict[str, Any] = {
+            "sum_method": sum_method, "learning_rate": learning_rate, "numerics": numerics,
+        }  # fmt: skip
+        given = {
+            "experts": experts, "horizon": horizon, "budget": budget, "plan": plan, **options,
+            "loss_range": loss_range, "participation": participation,
+            "on_violation": on_violation, "source": source,
+        }  # fmt: skip
+
+        def calibrate(allowed: Budget | None) -> HedgePlan:
+            return prefix_hedge.calibrate(
+                experts, horizon=horizon, budget=allowed, participation=participation, **options
+            )
+
+        self._build(given, calibrate)
 
     def _entries(self) -> dict[str, float]:
         return super()._entries() | sum_entries(self._mechanism)
@@ -306,13 +316,22 @@ class BatchShare(Weighted):
         on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(
-            BatchShare, experts=experts, horizon=horizon, budget=budget, plan=plan,
-            switches=switches, noise=noise, adversary=adversary,
-            learning_rate=learning_rate, batch=batch, share_rate=share_rate,
-            nominal_horizon=nominal_horizon, numerics=numerics, loss_range=loss_range,
-            participation=participation, on_violation=on_violation, source=source,
-        )  # fmt: skip
+        horizon = whole_if_float(horizon)
+        options: dict[str, Any] = {
+            "switches": switches, "noise": noise, "adversary": adversary,
+            "learning_rate": learning_rate, "batch": batch, "share_rate": share_rate,
+            "nominal_horizon": nominal_horizon, "numerics": numerics,
+        }  # fmt: skip
+        given = {
+            "experts": experts, "horizon": horizon, "budget": budget, "plan": plan, **options,
+            "loss_range": loss_range, "participation": participation,
+            "on_violation": on_violation, "source": source,
+        }  # fmt: skip
+
+        def calibrate(allowed: Budget | None) -> SharePlan:
+            return batch_share.calibrate(experts, horizon=horizon, budget=allowed, **options)
+
+        self._build(given, calibrate)
 
     @staticmethod
     def _plan_arguments(plan: SharePlan) -> dict[str, Any]:
@@ -451,13 +470,22 @@ class ObliviousTracker(Drawn):
         on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(
-            ObliviousTracker, experts=experts, horizon=horizon, budget=budget,
-            plan=plan, switches=switches, prior=prior,
-            learning_rate=learning_rate, forced_switch=forced_switch, batch=batch,
-            share_rate=share_rate, max_resamples=max_resamples, loss_range=loss_range,
-            participation=participation, on_violation=on_violation, source=source,
-        )  # fmt: skip
+        horizon = whole_if_float(horizon)
+        options: dict[str, Any] = {
+            "switches": switches, "prior": prior, "learning_rate": learning_rate,
+            "forced_switch": forced_switch, "batch": batch, "share_rate": share_rate,
+            "max_resamples": max_resamples,
+        }  # fmt: skip
+        given = {
+            "experts": experts, "horizon": horizon, "budget": budget, "plan": plan, **options,
+            "loss_range": loss_range, "participation": participation,
+            "on_violation": on_violation, "source": source,
+        }  # fmt: skip
+
+        def calibrate(allowed: Budget | None) -> TrackerPlan:
+            return oblivious_tracker.calibrate(experts, horizon=horizon, budget=allowed, **options)
+
+        self._build(given, calibrate)
 
     @staticmethod
     def _plan_arguments(plan: TrackerPlan) -> dict[str, Any]:

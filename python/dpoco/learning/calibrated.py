@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from types import ModuleType
 from typing import Any, ClassVar
 
 from dpoco import _core
@@ -13,7 +14,6 @@ from dpoco._validation import (
     MissingHorizonError,
     choice,
     require_memory,
-    whole_if_float,
 )
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting.plan import Plan
@@ -27,7 +27,7 @@ from dpoco.random import Source
 
 
 class Calibrated(Planned):
-    """Base of objects that are built from parameters, calibrated or given, within a budget."""
+    """Base of objects that are built from a plan, calibrated or given, within a budget."""
 
     @staticmethod
     def _check_common(arguments: Mapping[str, Any]) -> None:
@@ -78,14 +78,12 @@ class Calibrated(Planned):
 
 
 class Certified(Calibrated, Stateful):
-    """Base of objects that release through an engine, with parameters and one guarantee.
-
-    Accountants take the result of `_problem` first.
-    """
+    """Base of objects that release through an engine, with a plan and one guarantee."""
 
     # What plans of this class have besides a mechanism.
     _tuning: ClassVar[type[Description] | None] = None
     _forecast: ClassVar[type[Description] | None] = None
+    _accountant: ClassVar[ModuleType]  # certifies plans, unless the class does
     _horizon: int
     _mechanism: Mechanism
     _guarantee: Guarantee
@@ -120,17 +118,7 @@ class Certified(Calibrated, Stateful):
         self._warn(given)
 
     @classmethod
-    def _check_restated(
-        cls, arguments: Mapping[str, Any], parameters: Any, defaults: Mapping[str, Any]
-    ) -> None:
-        if isinstance(parameters, Plan):
-            return cls._check_fixed(parameters, arguments)
-        return super()._check_restated(arguments, parameters, defaults)
-
-    @classmethod
     def _read_plan(cls, record: Mapping[str, Any]) -> Any:
-        if hasattr(cls, "_plan_class"):
-            return super()._read_plan(record)
         return Plan.from_dict(record, cls._tuning, cls._forecast)
 
     @staticmethod
@@ -142,56 +130,15 @@ class Certified(Calibrated, Stateful):
     def _certify(self, plan: Any, seeded: bool = False) -> Guarantee:
         """Return the guarantee of all that a plan's mechanism releases."""
         budget = self._arguments["budget"]
-        return self._state((), plan, budget=budget, seeded=seeded)
-
-    @classmethod
-    def _check_given(cls, constructed: type, arguments: Mapping[str, Any]) -> Any:
-        if hasattr(cls, "_plan_class"):
-            return super()._check_given(constructed, arguments)
-        cls._check_fixed(arguments["plan"], arguments)
-        return arguments["plan"]
-
-    def _certify_round(self, problem: tuple[Any, ...]) -> Guarantee:
-        """Return the guarantee for single rounds, whoever may come several times."""
-        if isinstance(self._plan, Plan):
-            return self._certify(self._plan)
-        found: Guarantee = self._accountant.guarantee(*problem, self._plan)
+        found: Guarantee = self._accountant.guarantee(plan, budget=budget, seeded=seeded)
         return found
 
-    def _begin(self, constructed: type, /, **arguments: Any) -> None:
-        """Check a constructor's arguments, calibrate unless they bring parameters, and build.
-
-        `constructed` is the class whose constructor it is; `arguments` are all that it takes.
-        """
-        arguments["horizon"] = whole_if_float(arguments["horizon"])
-        problem = self._problem(arguments)
-        budget, source = arguments["budget"], arguments["source"]
-        given = arguments["plan"] is not None
-        self._check_common(arguments)
-        if given:
-            parameters = self._check_given(constructed, arguments)
-        else:
-            parameters = self._planned(arguments, *problem)
-        origin = Source() if source is None else source
-        self._set_up(arguments, parameters, origin.is_seeded, origin._claim())
-        if budget is not None:
-            self._guarantee.require(budget)
-        self._warn(arguments)
-
     def _set_up(
-        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: _core.Claim
+        self, arguments: dict[str, Any], plan: Any, seeded: bool, claim: _core.Claim
     ) -> None:
-        problem = () if isinstance(parameters, Plan) else self._problem(arguments)
-        self._arguments, self._plan, self._is_seeded = arguments, parameters, seeded
-        if isinstance(parameters, Plan):
-            self._horizon, self._mechanism = self._plan_horizon(parameters), parameters.mechanism
-            self._guarantee = self._certify(parameters, seeded)
-        else:
-            self._horizon = LARGEST_HORIZON if parameters.horizon is None else parameters.horizon
-            self._mechanism = self._accountant.mechanism_of(*problem, parameters)
-            self._guarantee = self._state(
-                problem, parameters, budget=arguments["budget"], seeded=seeded
-            )
+        self._arguments, self._plan, self._is_seeded = arguments, plan, seeded
+        self._horizon, self._mechanism = self._plan_horizon(plan), plan.mechanism
+        self._guarantee = self._certify(plan, seeded)
         people: Participation | None = arguments.get("participation")
         if people is not None:
             people.check(self._horizon)

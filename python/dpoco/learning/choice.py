@@ -31,7 +31,6 @@ from dpoco.accounting import Budget
 from dpoco.accounting.conditions import UNPROVED
 from dpoco.accounting.epoch_selector import LARGEST_EXPERTS
 from dpoco.accounting.gaussian import gaussian_mu
-from dpoco.accounting.plan import Plan
 from dpoco.domains import Domain, VertexSet
 from dpoco.errors import CalibrationError
 from dpoco.learners import LEARNERS
@@ -462,11 +461,10 @@ def _judged(candidate: Candidate, covered: Mapping[str, Any]) -> Choice:
         warnings.simplefilter("always")
         learner = candidate.make(**candidate.units, **covered)
     horizon, budget = covered["horizon"], covered["budget"]
-    parameters, log_noise = learner.plan, candidate.log_noise
-    forecast = parameters.forecast if isinstance(parameters, Plan) else parameters
+    log_noise = candidate.log_noise
     if "participation" in covered and budget is not None:
         # What single rounds get, of which regret is known.
-        single = learner._certify_round(candidate.arguments)
+        single = learner._certify(learner.plan)
         delta = _delta(budget, horizon)
         log_noise = -math.log(gaussian_mu(single.epsilon_at(delta), delta))
     predicted, cost, bound = None, None, None
@@ -481,9 +479,9 @@ def _judged(candidate: Candidate, covered: Mapping[str, Any]) -> Choice:
         predicted_regret=predicted,
         privacy_cost=cost,
         regret_bound=bound,
-        scope=getattr(forecast, "regret_scope", None),
+        scope=getattr(learner.plan.forecast, "regret_scope", None),
         useful=bound is not None and bound < candidate.largest,
-        plan=parameters,
+        plan=learner.plan,
         guarantee=learner.guarantee,
         notes=tuple(str(warning.message) for warning in caught),
         _constructor=partial(candidate.make, **covered),

@@ -26,13 +26,8 @@ import numpy as np
 from dpoco import _core
 from dpoco._encryption import EncryptionKey, given_key, is_encrypted, opened, refuse_readable
 from dpoco._options import constructor_options
-from dpoco.accounting.plan import Plan
 from dpoco.errors import RoundOrderError, StateError
 from dpoco.learners import LEARNERS, MONITORS, own_class
-from dpoco.privacy.mechanisms.banded import Banded
-from dpoco.privacy.mechanisms.factorisations import Buffered
-from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
-from dpoco.privacy.records import written
 
 if TYPE_CHECKING:
     from dpoco.learning.participation import Limiter
@@ -193,9 +188,6 @@ def synchronise(path: Path) -> None:
         os.close(handle)
 
 
-# Pushes up to which "blt" has had the same numbers in every version that has it.
-_ALWAYS_THE_SAME = 10**9
-
 # Arguments that older states lack, with what they stood for.
 _ADDED = {"numerics": "float", "participation": None, "half_life": None, "ridge": None,
           "running_loss": False}  # fmt: skip
@@ -224,7 +216,6 @@ class Stateful(_core.Live):
     _described: dict[str, Any] | None = None  # how the command line read its records
     _kind: ClassVar[str]
     _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {}
-    _plan_class: ClassVar[Any]
 
     # What is proved of the noise: "fresh", whatever was released before, truncated tails included;
     # "ideal_fresh", so with ideal draws; or "hidden", part of it stays for later rounds.
@@ -271,27 +262,8 @@ class Stateful(_core.Live):
             name: value.to_dict() if hasattr(value, "to_dict") else value
             for name, value in self._saved_arguments().items()
         }
-        parameters = self._plan.to_dict()
-        header = {"arguments": arguments, "plan": parameters, "seeded": self._is_seeded}
-        correlation = self._correlation()
-        return header if correlation is None else {**header, "factorisation": correlation}
-
-    def _correlation(self) -> Any:
-        """Return what the noise of a sum is correlated by, with all of its numbers.
-
-        None without noise, and for the sums whose numbers are what they were in every version: no
-        state of those has ever named them.
-        """
-        if isinstance(self._plan, Plan):  # which has all the numbers
-            return None
-        part = getattr(getattr(self, "_mechanism", None), "part", None)
-        total = part(GaussianSum) if part is not None else None
-        if total is None or total.scale == 0.0:
-            return None
-        if not isinstance(total.factorisation, (Buffered, Banded)):
-            return None
-        known = type(total.factorisation) is Buffered and total.pushes <= _ALWAYS_THE_SAME
-        return None if known else written(total.factorisation)
+        plan = self._plan.to_dict()
+        return {"arguments": arguments, "plan": plan, "seeded": self._is_seeded}
 
     @classmethod
     def _assemble(cls: type[Self], header: dict[str, Any]) -> Self:
@@ -318,18 +290,16 @@ class Stateful(_core.Live):
         expected = constructor_options(cls)
         if arguments.keys() != expected.keys():
             raise StateError("state is corrupt: it describes other arguments")
-        cls._check_restated(arguments, parameters, expected)
+        cls._check_fixed(parameters, arguments)
         self = cls.__new__(cls)
         arguments = {name: arguments[name] for name in expected}  # in the constructor's order
         self._set_up(arguments, parameters, bool(header["seeded"]), REPLACED_CLAIM)
-        if header.get("factorisation") != self._correlation():
-            raise StateError("the state has noise that this version would correlate otherwise")
         return self
 
     @classmethod
     def _read_plan(cls, record: Mapping[str, Any]) -> Any:
         """Return the plan that a state holds."""
-        return cls._plan_class.from_dict(record)
+        raise NotImplementedError
 
     @classmethod
     def _completed(cls, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -341,10 +311,8 @@ class Stateful(_core.Live):
         return {**known, **{k: v for k, v in arguments.items() if (k, v) != _DROPPED}}
 
     @classmethod
-    def _check_restated(
-        cls, arguments: Mapping[str, Any], parameters: Any, defaults: Mapping[str, Any]
-    ) -> None:
-        """Raise unless the arguments that `plan` fixes as well agree with them."""
+    def _check_fixed(cls, plan: Any, given: Mapping[str, Any]) -> None:
+        """Raise unless the arguments that a plan fixes as well agree with it."""
 
     @classmethod
     def _header_dimension(cls, header: dict[str, Any]) -> int:

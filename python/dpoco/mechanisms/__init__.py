@@ -6,9 +6,8 @@ from dpoco.mechanisms._mechanisms import (
     AboveThreshold,
     ContinualSum,
     NoisyMax,
-    clipper_of,
     sum_entries,
 )
 
-__all__ = ["AboveThreshold", "ContinualSum", "NoisyMax", "clipper_of",
+__all__ = ["AboveThreshold", "ContinualSum", "NoisyMax",
            "sum_entries"]  # fmt: skip

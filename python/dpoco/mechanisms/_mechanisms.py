@@ -30,7 +30,7 @@ from dpoco.learning.participation import Participation
 from dpoco.learning.state import is_own
 from dpoco.privacy.mechanisms.banded import Banded
 from dpoco.privacy.mechanisms.base import Nothing
-from dpoco.privacy.mechanisms.bounds import ClippedVector, FeatureSummand, Summand
+from dpoco.privacy.mechanisms.bounds import ClippedVector
 from dpoco.privacy.mechanisms.factorisations import Buffered, SquareRoot
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.mechanisms.selections import PromisedScores, ThresholdTests
@@ -66,17 +66,6 @@ def sum_entries(total: GaussianSum) -> dict[str, float]:
     elif isinstance(total.factorisation, Banded):
         past = 1.0 + total.factorisation.band
     return {"the running sum": (2.0 + past) * max(total.summand.size, 1)}
-
-
-def clipper_of(summand: Summand) -> _core.RecordClipper:
-    """Return what enforces the bounds on a round's vector, or on its features."""
-    if isinstance(summand, ClippedVector):
-        return _core.RecordClipper(summand.dimension, summand.bound, summand.norm, summand.bound_l2)
-    if isinstance(summand, FeatureSummand):
-        return _core.RecordClipper(
-            summand.dimension, summand.features, summand.norm, summand.features_l2
-        )
-    raise TypeError(f"a {summand.kind} is not enforced by clipping vectors")
 
 
 class ContinualSum(Mechanism):
@@ -352,11 +341,18 @@ class NoisyMax(Mechanism):
         plan: NoisyMaxPlan | None = None,
         source: Source | None = None,
     ) -> None:
-        self._begin(
-            NoisyMax, candidates=candidates, horizon=horizon, budget=budget,
-            sensitivity=sensitivity, noise=noise, one_directional=one_directional, largest=largest,
-            plan=plan, source=source,
-        )  # fmt: skip
+        horizon = whole_if_float(horizon)
+        options: dict[str, Any] = {
+            "sensitivity": sensitivity, "noise": noise, "one_directional": one_directional,
+            "largest": largest,
+        }  # fmt: skip
+        given = {"candidates": candidates, "horizon": horizon, "budget": budget, **options,
+                 "plan": plan, "source": source}  # fmt: skip
+
+        def calibrate(allowed: Budget | None) -> NoisyMaxPlan:
+            return noisy_max.calibrate(candidates, horizon=horizon, budget=allowed, **options)
+
+        self._build(given, calibrate)
 
     @staticmethod
     def _plan_arguments(plan: NoisyMaxPlan) -> dict[str, Any]:
@@ -459,10 +455,17 @@ class AboveThreshold(Mechanism):
         plan: ThresholdPlan | None = None,
         source: Source | None = None,
     ) -> None:
-        self._begin(
-            AboveThreshold, horizon=horizon, budget=budget, sensitivity=sensitivity, spread=spread,
-            alarms=alarms, false_alarm=false_alarm, plan=plan, source=source,
-        )  # fmt: skip
+        horizon = whole_if_float(horizon)
+        options: dict[str, Any] = {
+            "sensitivity": sensitivity, "spread": spread, "alarms": alarms,
+            "false_alarm": false_alarm,
+        }  # fmt: skip
+        given = {"horizon": horizon, "budget": budget, **options, "plan": plan, "source": source}
+
+        def calibrate(allowed: Budget | None) -> ThresholdPlan:
+            return above_threshold.calibrate(horizon=horizon, budget=allowed, **options)
+
+        self._build(given, calibrate)
 
     @staticmethod
     def _plan_arguments(plan: ThresholdPlan) -> dict[str, Any]:
