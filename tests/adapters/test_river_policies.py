@@ -123,8 +123,10 @@ def test_rounds_are_in_order():
         policy.pull(ARMS, other)
     with pytest.raises(ValueError, match="none of this policy's arms"):
         policy.update("z", x, 1.0)
-    with pytest.raises(ValueError, match="name them all"):
-        policy.pull(ARMS[:1], x)
+    with pytest.raises(RoundOrderError):
+        policy.pull(ARMS[:1], x)  # the round has all arms
+    with pytest.raises(ValueError, match="none of this policy's arms"):
+        policy.pull([*ARMS, "z"], x)
     assert policy.learner_._engine.state() == state
     policy.update(arm, x, 1.0)
     assert (policy._n, policy.learner_.round) == (1, 1)
@@ -249,3 +251,32 @@ def test_how_contexts_are_read():
     }  # fmt: skip
     assert read.columns["one"] == {"missing": 0.0, "missing_features": 0.5}
     assert policy.learner_.round == 0
+
+
+def test_arms_have_names_and_come_and_go():
+    arms = ("mail", "call", "visit")
+    policy = PrivateBandit(
+        arms, horizon=3000, budget=dpoco.Budget(16.0, 1e-6), reward_bound=1.0, seed=1
+    )
+    means, seen = {"mail": 0.1, "call": 0.4, "visit": 0.9}, []
+    for turn in range(3000):
+        here = arms[:2] if turn < 1000 else arms if turn >= 1300 else arms[2:]  # introduced
+        arm = policy.pull(here)
+        assert policy.pull(reversed(here)) == arm
+        seen.append(arm)
+        policy.update(arm, means[arm])
+    assert "visit" not in seen[:1000]
+    assert seen[1300:].count("visit") > 1500
+    assert (policy._n, policy.learner_.round) == (3000, 3000)
+
+
+def test_a_round_of_some_arms_may_be_skipped():
+    policy = PrivateBandit(("a", "b", "c"), horizon=300, budget=BUDGET, reward_bound=1.0)
+    assert policy.pull(["b"]) == "b"
+    with pytest.raises(StateError):
+        pickle.dumps(policy)
+    policy.skip()
+    assert policy.learner_.round == 1
+    with pytest.raises(ValueError, match="at least one arm"):
+        policy.pull([])
+    assert policy.pull(["a", "c"]) in ("a", "c")

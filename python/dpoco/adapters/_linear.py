@@ -18,13 +18,14 @@ from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting.gaussian import gaussian_epsilon, gaussian_mu
 from dpoco.accounting.ranges import behind_ranges, split
 from dpoco.adapters._arguments import check_options, make_source, read_budget
+from dpoco.adapters._features import LabelMap
 from dpoco.domains import LpBall
 from dpoco.errors import CalibrationError, HorizonExceeded, StateError
 from dpoco.learners import LEARNERS, learner_of
 from dpoco.learning.choice import choose
 from dpoco.learning.participation import Participation
 from dpoco.learning.record_learner import RecordLearner
-from dpoco.losses import HuberLoss, LogisticLoss, MarginLoss, SquaredLoss
+from dpoco.losses import GlmLoss, HuberLoss, LogisticLoss, MarginLoss, SquaredLoss
 from dpoco.ranges import FoundRanges, RangeFinder
 
 _AUTO = "auto"
@@ -43,6 +44,10 @@ _FOUND_ELSEWHERE = (
 _REACH = 4.0
 # Half-widths of the quantiles .1 and .9 that labels are clipped to: means depend on tails.
 _LABEL_WIDTHS = 2.0
+# Of the table of a weighted loss, whose slopes are then off by 5e-5 of the weight at most.
+_STEP, _PIECES = 1.0 / 16.0, 2**16
+_APART = 12.0  # between the margins of two classes: both slopes are below 1e-5 there
+_WEIGHTED = (_AUTO, "noisy_ftrl", "noisy_newton")
 _ATTEMPTS = 20  # to share a budget: one or two are enough, a few where losses are no Gaussians'
 
 
@@ -78,6 +83,8 @@ class LinearProblem:
     prior : tuple of tuples of float, optional
         Coefficients that are known, shape (outputs, d), with an intercept (outputs, d + 1): the
         learners get what labels differ from their predictions by.
+    weights : (float, float), optional
+        Of the logistic losses of labels 0 and 1, the larger one 1.
     """
 
     loss: str
@@ -93,6 +100,7 @@ class LinearProblem:
     ranges: str | None = None
     labels: bool = False
     prior: tuple[tuple[float, ...], ...] | None = None
+    weights: tuple[float, float] | None = None
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any], dimension: int) -> LinearProblem:
@@ -121,6 +129,8 @@ class LinearProblem:
         classes = arguments.get("classes")
         if classes is not None:
             stated["outputs"] = len(classes) if len(classes) > 2 else 1
+        if arguments.get("class_weight") is not None:
+            stated["weights"] = _read_weights(arguments["class_weight"], list(arguments["classes"]))
         if stated.get("prior") is not None:
             if stated.get("ranges") is not None:
                 raise ValueError("prior is about declared ranges: give feature_bound")
@@ -139,6 +149,8 @@ class LinearProblem:
                 positive_float(name, getattr(self, name))
         if not isinstance(self.intercept, (bool, np.bool_)):
             raise TypeError(f"intercept must be a bool; got {type(self.intercept).__name__}")
+        if self.weights is not None and self.learner not in _WEIGHTED:
+            raise ValueError(f"class_weight is for the learners {', '.join(_WEIGHTED)}")
 
     @property
     def output(self) -> str:
@@ -164,9 +176,9 @@ class LinearProblem:
 
     def family(self) -> MarginLoss:
         """Return the loss with the bounds that its learner enforces."""
-        bound = float(self.feature_bound) * _SLACK
-        if self.intercept and self._p == 2.0:
-            bound *= math.sqrt(2.0)  # of (x, c) with |x| <= c
+        bound = self._row_bound
+        if self.weights is not None:
+            return _weighted_loss(self.weights, bound, self._code)
         if self.loss == "logistic":
             return LogisticLoss(feature_bound=bound)
         if self.loss == "squared":
@@ -174,6 +186,18 @@ class LinearProblem:
         return HuberLoss(
             feature_bound=bound, label_bound=float(self.label_bound), threshold=self.threshold
         )
+
+    @property
+    def _row_bound(self) -> float:
+        """Largest norm of a record as the learner gets it."""
+        bound = float(self.feature_bound) * _SLACK
+        # Of (x, c) with |x| <= c.
+        return bound * math.sqrt(2.0) if self.intercept and self._p == 2.0 else bound
+
+    @property
+    def _code(self) -> float:
+        """Y of the labels -Y and Y of a weighted loss, above all margins."""
+        return self._row_bound * self.domain().radius + _APART
 
     def make(
         self,
@@ -278,6 +302,8 @@ class LinearProblem:
         if self.loss == "logistic" and self.outputs > 1:
             own = labels == np.arange(self.outputs)[:, None]
             return np.where(np.isnan(labels), np.nan, own)
+        if self.weights is not None:
+            labels = (2.0 * labels - 1.0) * self._code
         told = labels[None, :] if labels.ndim == 1 else labels.T
         return told if self.prior is None else told - self._predict_prior(rows).T
 
@@ -304,6 +330,52 @@ class LinearProblem:
         rows[~np.isfinite(rows).all(axis=1), : self.dimension] = 0.0
         found = np.stack([np.einsum("ij,j->i", rows, theta) for theta in thetas], axis=1)
         return found if self.prior is None else found + self._predict_prior(rows)
+
+
+def _read_weights(given: Any, classes: list[Any]) -> tuple[float, float]:
+    """Return the weights of two classes, divided by the larger one."""
+    if given == "balanced":
+        raise ValueError(
+            "class_weight='balanced' counts the labels, which are private: give constants, {label: "
+            "weight}, from what is publicly known of the classes"
+        )
+    if not isinstance(given, Mapping):
+        raise TypeError(f"class_weight must be {{label: weight}}; got {type(given).__name__}")
+    if len(classes) > 2:
+        raise ValueError("class_weight is for two classes")
+    places, weights = LabelMap(classes), [1.0, 1.0]
+    for label, weight in given.items():
+        place = places.value(label)
+        if math.isnan(place):
+            raise ValueError("class_weight names a label that is none of the classes")
+        weights[int(place)] = positive_float("a class weight", weight)
+    largest = max(weights)
+    return weights[0] / largest, weights[1] / largest
+
+
+def _weighted_loss(weights: tuple[float, float], bound: float, label_bound: float) -> GlmLoss:
+    """Return the weighted logistic loss as a convex function of ``margin - label``.
+
+    With labels -Y and Y the differences of the two classes do not overlap: on the right of 0 the
+    function is the one's loss, moved by Y, and on the left that of the other.
+    """
+
+    def moved(gaps: FloatArray) -> tuple[FloatArray, FloatArray]:
+        return np.where(gaps < 0.0, weights[1], weights[0]), np.abs(gaps) - label_bound
+
+    def value(gaps: FloatArray) -> FloatArray:
+        weight, margins = moved(gaps)
+        return np.asarray(weight * np.logaddexp(0.0, margins))
+
+    def slope(gaps: FloatArray) -> FloatArray:
+        weight, margins = moved(gaps)
+        return np.asarray(np.sign(gaps) * weight * np.exp(-np.logaddexp(0.0, -margins)))
+
+    reach = 2.0 * label_bound
+    return GlmLoss.from_functions(
+        value, slope, feature_bound=bound, label_bound=label_bound, reach=reach,
+        pieces=min(math.ceil(2.0 * reach / _STEP), _PIECES),
+    )  # fmt: skip
 
 
 def _read_prior(

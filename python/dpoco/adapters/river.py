@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
 try:
     from river import bandit, base, compose, preprocessing
@@ -47,6 +48,7 @@ from dpoco.domains import LpBall
 from dpoco.errors import RoundOrderError, StateError
 from dpoco.learners import learner_named
 from dpoco.learning.participation import Participation
+from dpoco.learning.tickets import Ticket
 from dpoco.ranges import FoundRanges
 from dpoco.trace import RecordShares
 
@@ -369,6 +371,11 @@ class PrivateClassifier(_LinearEstimator, base.MiniBatchClassifier):
         tells it from all others, and they share the budget. A record with another label silently
         counts as an empty one. A label of another type is an error: texts for numbers, and bools
         for numbers other than 0 and 1.
+    class_weight : mapping of labels to float, optional
+        Weights of the losses of two classes, 1 where none is given: public constants, so not
+        "balanced", which would count labels. They are divided by the larger one, so that no record
+        counts for more than without weights. Probabilities are then those of a stream in which the
+        classes are as frequent as the weights make them. For "noisy_newton" and "noisy_ftrl".
     feature_bound : float, optional
         Records are clipped to this l2 norm; for "polyhedral_frank_wolfe" to this maximum norm.
         After `PublicScaler` it is 1. None: ranges are searched privately.
@@ -431,6 +438,7 @@ class PrivateClassifier(_LinearEstimator, base.MiniBatchClassifier):
         budget: Budget | literals.Stated | None = "epsilon, delta",
         learner: literals.LinearLearner = "auto",
         classes: Sequence[Any] = (False, True),
+        class_weight: Mapping[Any, float] | None = None,
         feature_bound: float | None = None,
         ranges: literals.Ranges | None = None,
         drift: bool = False,
@@ -637,6 +645,12 @@ class _Policy:
         if set(arm_ids) != set(self._index):
             raise ValueError("the learner chooses among all its arms: arm_ids must name them all")
 
+    def _allowed(self, arm_ids: Any) -> NDArray[np.bool_]:
+        """Return which arms a round has, shape (K,)."""
+        mask = np.zeros(len(self.arms), dtype=bool)
+        mask[[self._arm(arm_id) for arm_id in arm_ids]] = True
+        return mask
+
     def _arm(self, arm_id: Any) -> int:
         if arm_id not in self._index:
             raise ValueError("arm_id is none of this policy's arms")
@@ -660,7 +674,8 @@ class _BanditPolicy(_Policy):
 
     _learner: bandits.LinUCB | bandits.HighDimensionalBandit
     _skips: bool = False
-    _waiting: tuple[bytes, int] | None = None
+    # Context and arms of the round, the arm, and its ticket if not all arms were allowed.
+    _waiting: tuple[tuple[bytes, bytes], int, Ticket | None] | None = None
 
     def _terms(self, context_bound: float) -> dict[str, Any]:
         """Return the learner's arguments that all bandits have."""
@@ -674,25 +689,31 @@ class _BanditPolicy(_Policy):
     def _is_started(self) -> bool:
         return self._waiting is not None or super()._is_started()
 
-    def _choose(self, context: Any) -> Any:
+    def _choose(self, context: Any, arm_ids: Any) -> Any:
+        mask = self._allowed(arm_ids)
         row = float_array("context", context, (self._learner.dimension,))
         if self._waiting is not None and self._skips:
             # Also for an equal context: how many rounds there are must not depend on the data.
             self.skip()
-        if self._waiting is not None and self._waiting[0] != row.tobytes():
+        asked = row.tobytes(), mask.tobytes()
+        if self._waiting is not None and self._waiting[0] != asked:
             raise RoundOrderError(
                 "the last decision waits for its reward: update, or skip() the round; "
                 'unanswered="skip" does this automatically'
             )
-        arm = self._learner.decide(row)
-        self._waiting = (row.tobytes(), arm)
-        return self.arms[arm]
+        if self._waiting is None:
+            if mask.all():
+                self._waiting = asked, self._learner.decide(row), None
+            else:
+                arm, ticket = self._learner.decide(row, ticket=True, allowed=mask)
+                self._waiting = asked, arm, ticket
+        return self.arms[self._waiting[1]]
 
     def _answer(self, arm_id: Any, reward: Any, context: Any) -> None:
         arm, row = self._arm(arm_id), float_array("context", context, (self._learner.dimension,))
         if self._waiting is None:
             raise RoundOrderError("an update without a decision: call the two in turn")
-        waiting, chosen = self._waiting
+        (waiting, _), chosen, ticket = self._waiting
         if arm != chosen:
             raise RoundOrderError(
                 "an update for another arm than the one chosen in this round: only rewards of "
@@ -700,7 +721,7 @@ class _BanditPolicy(_Policy):
             )
         if row.tobytes() != waiting:
             raise RoundOrderError("an update for another context than that of the decision")
-        self._learner.observe(reward)
+        self._learner.observe(reward, ticket=ticket)
         self._waiting = None
         self._n += 1
 
@@ -708,7 +729,7 @@ class _BanditPolicy(_Policy):
         """End a round whose reward never came; the noise advances as in any other round."""
         if self._waiting is None:
             raise RoundOrderError("no decision waits for a reward")
-        self._learner.skip()
+        self._learner.skip(ticket=self._waiting[2])
         self._waiting = None
 
 
@@ -822,7 +843,8 @@ class PrivateBandit(_BanditPolicy, bandit.base.Policy):
     Parameters
     ----------
     arms : sequence
-        Public names of the arms, at least two.
+        Public names of the arms, at least two, with those that come later: `pull` names the arms
+        that a round has. Which these are must be public.
     horizon : int
         Number of rounds. This and all following arguments are keyword-only.
     budget : Budget or None
@@ -870,9 +892,8 @@ class PrivateBandit(_BanditPolicy, bandit.base.Policy):
             yield {**given, "reward_bound": 1.0}
 
     def pull(self, arm_ids: Any) -> Any:
-        """Return the round's arm; it stays the same until `update` or `skip`."""
-        self._check_arms(arm_ids)
-        return self._choose([1.0])
+        """Return the round's arm among `arm_ids`; it stays the same until `update` or `skip`."""
+        return self._choose([1.0], arm_ids)
 
     def update(self, arm_id: Any, reward: Any) -> None:
         """End the round with the reward of the arm that was pulled."""
@@ -890,7 +911,8 @@ class PrivateContextualBandit(_BanditPolicy, bandit.base.ContextualPolicy):
     Parameters
     ----------
     arms : sequence
-        Public names of the arms, at least two.
+        Public names of the arms, at least two, with those that come later: `pull` names the arms
+        that a round has. Which these are must be public.
     features : sequence of str, or int
         Public names of the contexts' features, or the number of entries to which names are hashed.
     horizon : int
@@ -963,9 +985,8 @@ class PrivateContextualBandit(_BanditPolicy, bandit.base.ContextualPolicy):
             self._learner = bandits.HighDimensionalBandit(len(arms), ball, **terms)
 
     def pull(self, arm_ids: Any, context: Mapping[Any, Any] | None = None) -> Any:
-        """Return the arm for this round's user; the same one for the same context."""
-        self._check_arms(arm_ids)
-        return self._choose(self._features.row(context or {}))
+        """Return the arm for this round's user among `arm_ids`; the same for the same context."""
+        return self._choose(self._features.row(context or {}), arm_ids)
 
     def update(self, arm_id: Any, context: Mapping[Any, Any] | None, reward: Any) -> None:
         """End the round with the reward of the arm that was pulled for this context."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -527,6 +527,11 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
         for numbers other than 0 and 1. None: pass them to the first `partial_fit`; `fit` refuses,
         since which labels occur depends on the data. "data": all labels that occur, which you
         thereby declare to be public.
+    class_weight : mapping of labels to float, optional
+        Weights of the losses of two classes, 1 where none is given: public constants, so not
+        "balanced", which would count labels. They are divided by the larger one, so that no record
+        counts for more than without weights. Probabilities are then those of a stream in which the
+        classes are as frequent as the weights make them. For "noisy_newton" and "noisy_ftrl".
     horizon : int or None
         Largest number of rows that may ever be learned. None: that of the data in `fit`, which
         counts as public. In `partial_fit` it is then unknown, which is not possible for
@@ -611,6 +616,7 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
         delta: float | None = None,
         budget: Budget | literals.Stated | None = "epsilon, delta",
         classes: Any = None,
+        class_weight: Mapping[Any, float] | None = None,
         horizon: int | None = None,
         learner: literals.LinearLearner = "auto",
         feature_bound: float | None = None,
@@ -883,6 +889,8 @@ def expected_failed_checks(estimator: object) -> dict[str, str]:
             "whether a target is finite is private: such a row counts as an empty record, and no "
             "exception depends on it"
         )
+    else:
+        reasons["check_class_weight_classifiers"] = "class weights are for two classes, not three"
     if getattr(estimator, "horizon", None) is None:
         reasons["check_fit_score_takes_y"] = (
             "goes on with partial_fit after a fit whose horizon, the number of its rows, is used up"

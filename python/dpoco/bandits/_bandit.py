@@ -188,6 +188,7 @@ class BanditLearner(OnlineLearner):
     # Not on actions: a user's own action depends on the user's record.
     _seen = "published estimates"
     _norm: ClassVar[float]  # order of the norm that contexts are bounded in
+    _takes_masks: ClassVar[bool] = True
     _arms: int
     _dimension: int
 
@@ -231,13 +232,19 @@ class BanditLearner(OnlineLearner):
     def decide(self, context: Any, *, ticket: Literal[False] = False) -> int: ...
 
     @overload
-    def decide(self, context: Any, *, ticket: Literal[True]) -> tuple[int, Ticket]: ...
+    def decide(
+        self, context: Any, *, ticket: Literal[True], allowed: Any = None
+    ) -> tuple[int, Ticket]: ...
 
     @overload
-    def decide(self, context: Any, *, ticket: bool) -> int | tuple[int, Ticket]: ...
+    def decide(
+        self, context: Any, *, ticket: bool, allowed: Any = None
+    ) -> int | tuple[int, Ticket]: ...
 
     @_core.direct
-    def decide(self, context: Any, *, ticket: bool = False) -> int | tuple[int, Ticket]:
+    def decide(
+        self, context: Any, *, ticket: bool = False, allowed: Any = None
+    ) -> int | tuple[int, Ticket]:
         """Return the arm for the round's user, in 0..K-1; it stays the same until `observe`.
 
         Parameters
@@ -249,6 +256,10 @@ class BanditLearner(OnlineLearner):
             Return ``(arm, Ticket)``. The reward may come later, out of order or never, with
             ``observe(reward, ticket=ticket)``, `skip` or `expire`. Any number of users may wait for
             their rewards. A ticket holds its user's context and reserves a round of the horizon.
+        allowed : array_like of bool, shape (K,), optional
+            Arms that there are for this user, at least one, for arms that come and go; with a
+            ticket. Public, or computed from what was published; not from records. Bounds on regret
+            are for rounds in which all arms are allowed.
 
         Raises
         ------
@@ -264,7 +275,9 @@ class BanditLearner(OnlineLearner):
             context beyond its bound.
         """
         if ticket:
-            return self._issue_for(context)
+            return self._issue_for(context, self._read_allowed(allowed))
+        if allowed is not None:
+            raise ValueError("allowed is for decisions with a ticket: ticket=True")
         self._check_alone()
         turn = self._engine.round
         if turn != self._asked[0]:
@@ -278,7 +291,35 @@ class BanditLearner(OnlineLearner):
         self._asked = (turn, arm)
         return arm
 
-    def _issue_for(self, context: Any) -> tuple[int, Ticket]:
+    def _read_allowed(self, allowed: Any) -> NDArray[np.bool_] | None:
+        """Return which arms are allowed, shape (K,); None for all of them."""
+        if allowed is None:
+            return None
+        if not self._takes_masks:
+            raise ValueError(f"allowed: {type(self).__name__} plays all arms in each of its phases")
+        mask = np.asarray(allowed)
+        if mask.shape != (self._arms,) or mask.dtype != np.bool_:
+            raise ValueError(f"allowed must be {self._arms} bools")
+        if not mask.any():
+            raise ValueError("at least one arm must be allowed")
+        return None if mask.all() else mask
+
+    def _scores(self, row: FloatArray) -> FloatArray:
+        """Return what arms are compared by for a context, shape (K,), from what is released."""
+        return np.asarray(self.coefficients @ row)
+
+    def _recommend_allowed(self, row: FloatArray, mask: NDArray[np.bool_] | None) -> int:
+        """Return the best of the allowed arms for a context."""
+        chosen = np.empty(1, dtype=np.int64)
+        self._engine.recommend(row[None, :], chosen)
+        arm = int(chosen[0])
+        if mask is None or mask[arm]:
+            return arm
+        norm = float(self._context_norms(row[None, :])[0])
+        known = row / max(norm, 1.0) if math.isfinite(norm) else np.zeros_like(row)
+        return int(np.argmax(np.where(mask, self._scores(known), -np.inf)))
+
+    def _issue_for(self, context: Any, mask: NDArray[np.bool_] | None = None) -> tuple[int, Ticket]:
         """Return an arm for another user, and a ticket for it."""
         self._enter_process()
         row = float_array("context", context, (self._dimension,)).copy()
@@ -290,11 +331,12 @@ class BanditLearner(OnlineLearner):
             turn = self._check_room(len(book))
             if self._asked[0] == turn:
                 raise RoundOrderError("a decision waits for its reward: observe() or skip() first")
-            arm = due = int(self._engine.due(book.promised(self._arms)))
+            promised = book.promised(self._arms)
+            if mask is not None:  # who is not allowed is not due
+                promised = np.where(mask, promised, np.inf)
+            arm = due = int(self._engine.due(promised))
             if due < 0:
-                chosen = np.empty(1, dtype=np.int64)
-                self._engine.recommend(row[None, :], chosen)
-                arm = int(chosen[0])
+                arm = self._recommend_allowed(row, mask)
             return arm, book.issue(turn, arm, row, due)
 
     def _play_arrival(
