@@ -18,6 +18,7 @@ from tests.samples import mean_suboptimality
 import dpoco
 from dpoco import _core
 from dpoco.accounting import sufficient_statistics as accountant
+from dpoco.cli._render import describe_spread
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.frank_wolfe import SufficientStatistics
 from dpoco.losses import HuberLoss, LogisticLoss, SquaredLoss
@@ -222,6 +223,59 @@ def test_models_learn():
     assert mean_suboptimality(SufficientStatistics, 10_000, 5, 1.5) < 0.0015
     assert mean_suboptimality(SufficientStatistics, 10_000, 10, np.inf) < 0.05
     assert mean_suboptimality(SufficientStatistics, 1500, 5, 1.5, seeds=3, budget=None) < 0.01
+
+
+# ---- uncertainty ---------------------------------------------------------------------------------
+
+
+def regression(n, d, seed):
+    rng = np.random.default_rng(seed)
+    rows = rng.uniform(-1.0, 1.0, size=(n, d)) * np.linspace(1.0, 0.5, d) / math.sqrt(d)
+    return rows, np.clip(rows @ rng.normal(size=d) + rng.normal(0.0, 0.1, n), -1.0, 1.0)
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_covariances_cover_what_noise_does(d):
+    """Intervals around fits hold the fit without noise, and deviations are those that are seen."""
+    rows, labels = regression(8000, d, seed=d)
+    given = {"domain": LpBall(d, 2.0, 30.0), "budget": dpoco.Budget(4.0, 1e-6)}
+    source, fits = Source.seeded(5), 250
+    made = [make(**given, source=source).fit(rows, labels) for _ in range(fits)]
+    ridge = made[0]._ridge
+    a = rows.T @ rows + ridge * np.eye(d)
+    exact = np.linalg.solve(a, rows.T @ labels)
+    gaps = np.array([each.theta for each in made]) - exact
+    spreads = np.array([each.covariance for each in made])
+    seen = np.cov(gaps.T).reshape(d, d)
+    assert np.allclose(np.diag(seen), np.median(spreads, axis=0).diagonal(), rtol=0.3)
+    covered = np.abs(gaps) <= 1.96 * np.sqrt(np.diagonal(spreads, axis1=1, axis2=2))
+    assert np.all(covered.mean(axis=0) > 0.90)
+    assert np.all(covered.mean(axis=0) < 0.99)
+    lengths = np.einsum("ni,nij,nj->n", gaps, np.linalg.inv(spreads), gaps)
+    assert abs(np.mean(lengths <= stats.chi2.ppf(0.9, d)) - 0.9) < 0.06
+
+
+def test_covariances_are_of_releases_and_are_published(tmp_path):
+    rows, labels = regression(5000, 3, seed=0)
+    learner = make(source=None)
+    with pytest.raises(dpoco.RoundOrderError, match="fit"):
+        _ = learner.covariance
+    learner.fit(rows, labels)
+    assert not make(budget=None).fit(rows, labels).covariance.any()
+    schema = dpoco.datasets.Schema(
+        features=("a", "b", "c"), ranges=((-1.0, 1.0),) * 3, intercept=False, task="regression",
+        label="y", label_range=(-1.0, 1.0),
+    )  # fmt: skip
+    model = dpoco.Model.of_schema(learner, schema)
+    assert np.array_equal(model.covariance, learner.covariance)
+    model.save(tmp_path / "model.json")
+    assert dpoco.Model.load(tmp_path / "model.json") == model
+    for wrong in (((1.0,),), ((-1.0, 0.0, 0.0),) * 3, ((math.nan,) * 3,) * 3):
+        with pytest.raises(ValueError, match="must be"):
+            dataclasses.replace(model, covariance=wrong)
+    said = describe_spread(np.diag([1e-4, 4e-4]))
+    assert said.startswith("Noise in the coefficients: +-0.02 to +-0.04 of scaled features")
+    assert describe_spread(None) == describe_spread(np.zeros((2, 2))) == ""
 
 
 # ---- order of calls ------------------------------------------------------------------------------

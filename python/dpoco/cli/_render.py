@@ -89,6 +89,18 @@ def describe_loss(estimate: Any) -> str:
     )
 
 
+def describe_spread(covariance: Any) -> str:
+    """Return how much noise moves coefficients in words that may be published; "" without it."""
+    if covariance is None or not covariance.any():
+        return ""
+    errors = 2.0 * covariance.diagonal() ** 0.5
+    return (
+        f"Noise in the coefficients: +-{errors.min():.2g} to +-{errors.max():.2g} of scaled "
+        "features (computed from releases: it may be published; the sampling error of the "
+        "records is not in it)."
+    )
+
+
 def _say_outcome(report: RunReport) -> None:
     """Say who is protected, what privacy costs, and what was left out and why."""
     read = report.nonprivate_records
@@ -96,7 +108,7 @@ def _say_outcome(report: RunReport) -> None:
     say(_protection(report))
     _say_people(report.settings)
     say(_cost(report))
-    for name in ("drift", "estimated_loss"):
+    for name in ("drift", "estimated_loss", "covariance"):
         if report.settings.get(name):
             say(report.settings[name])
     for line in _left_out_lines(report):

@@ -29,6 +29,7 @@ from dpoco.cli._render import (
     describe_drift,
     describe_loss,
     describe_shares,
+    describe_spread,
     print_comparison,
     print_report,
 )
@@ -189,6 +190,7 @@ def _play(
             {
                 "drift": describe_drift(getattr(player, "choices", ())),
                 "estimated_loss": describe_loss(getattr(player, "estimated_loss", None)),
+                "covariance": describe_spread(getattr(player, "covariance", None)),
             }
         )
         if settings.decision is not None and game.records is not None:

@@ -91,6 +91,7 @@ class SufficientStatistics(Calibrated):
     _mechanism: Any = None
     _guarantee: Guarantee | None = None
     _theta: FloatArray | None = None
+    _released: FloatArray | None = None
     _fitted: bool = False
 
     def __init__(
@@ -238,7 +239,8 @@ class SufficientStatistics(Calibrated):
             engine.add(features[part], labels[part])
             if progress is not None:
                 progress(min(first + chunk, n), n)
-        theta = self._model(engine.release())
+        self._released = engine.release()
+        theta = self._model(self._released)
         theta.flags.writeable = False
         return theta
 
@@ -249,15 +251,9 @@ class SufficientStatistics(Calibrated):
 
     def _model(self, released: FloatArray) -> FloatArray:
         """Return the minimiser of x'Ax - 2 b'x in the domain, with A of eigenvalues above 0."""
-        d, m = self._domain.dimension, self._mechanism
-        upper = np.triu_indices(d)
-        matrix = np.zeros((d, d))
-        matrix[upper] = released[:-d] * np.where(upper[0] == upper[1], 1.0, math.sqrt(0.5))
-        values, vectors = np.linalg.eigh(matrix, UPLO="U")
-        # The spectral norm of the noise is about sqrt(2 d) scales.
-        ridge = max(math.sqrt(2.0 * d) * m.scale, 1e-9 * m.batch * m.summand.features**2 / d)
-        values = np.maximum(values, 0.0) + ridge
-        linear = released[-d:] / m.summand.weight + ridge * self._domain.center
+        d = self._domain.dimension
+        values, vectors = self._moments(released)
+        linear = released[-d:] / self._mechanism.summand.weight + self._ridge * self._domain.center
         theta = vectors @ (vectors.T @ linear / values)
         found: FloatArray = np.array(self._domain.project(theta))
         if np.array_equal(found, theta):
@@ -275,6 +271,21 @@ class SufficientStatistics(Calibrated):
             momentum = after + (time - 1.0) / later * (after - found)
             found, time = after, later
         return found
+
+    @property
+    def _ridge(self) -> float:
+        """What is added to eigenvalues: the spectral norm of noise is about sqrt(2 d) scales."""
+        d, m = self._domain.dimension, self._mechanism
+        return float(max(math.sqrt(2.0 * d) * m.scale, 1e-9 * m.batch * m.summand.features**2 / d))
+
+    def _moments(self, released: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return eigenvalues above 0 and eigenvectors of the released moments with their ridge."""
+        d = self._domain.dimension
+        upper = np.triu_indices(d)
+        matrix = np.zeros((d, d))
+        matrix[upper] = released[:-d] * np.where(upper[0] == upper[1], 1.0, math.sqrt(0.5))
+        values, vectors = np.linalg.eigh(matrix, UPLO="U")
+        return np.maximum(values, 0.0) + self._ridge, vectors
 
     def clone(self: Self, *, source: Source | None = None) -> Self:
         """Return an unfitted learner with the same arguments; its fit is another release.
@@ -316,6 +327,31 @@ class SufficientStatistics(Calibrated):
         if self._theta is None:
             raise RoundOrderError("fit() comes first")
         return self._theta
+
+    @property
+    def covariance(self) -> FloatArray:
+        """How much noise moves `theta`, shape (d, d), in squared units of it; free to publish.
+
+        Computed from what was released and the law of its noise, to first order (delta method):
+        ``docs/privacy/sufficient_statistics.md``. It leaves out how much another sample of records
+        would move the fit, and how far the ridge draws it towards the domain's centre. It is of the
+        solution before the domain cuts it off, and too small where noise is as large as the moments
+        of the records. O(d^3).
+
+        Raises
+        ------
+        RoundOrderError
+            Before `fit`.
+        """
+        theta = self.theta
+        assert self._released is not None
+        values, vectors = self._moments(self._released)
+        inverse = (vectors / values) @ vectors.T
+        scale, weight = self._mechanism.scale, self._mechanism.summand.weight
+        # Of E theta - e, E symmetric with deviations s on and s / sqrt(2) off the diagonal.
+        own = (1.0 / weight**2 + 0.5 * theta @ theta) * np.eye(len(theta))
+        noise = scale**2 * (own + 0.5 * np.outer(theta, theta))
+        return np.asarray(inverse @ noise @ inverse)
 
     @property
     def guarantee(self) -> Guarantee:

@@ -55,6 +55,9 @@ class Model(Schema):
         Date (UTC) and version of the library.
     estimated_loss : tuple of float or None
         Mean, deviation and rounds of the learner's `dpoco.oco.EstimatedLoss`, if it publishes one.
+    covariance : tuple of tuples of float, or None
+        How much noise moves the decision, shape (d, d), if the learner publishes it; what it leaves
+        out is in the learner's `covariance`.
 
     Raises
     ------
@@ -70,6 +73,7 @@ class Model(Schema):
     created: str
     version: str
     estimated_loss: tuple[float, float, float] | None = None
+    covariance: tuple[tuple[float, ...], ...] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -94,6 +98,13 @@ class Model(Schema):
             _, deviation, rounds = self.estimated_loss
             if not all(map(_is_number, self.estimated_loss)) or deviation < 0.0 or rounds < 1.0:
                 raise ValueError("the estimated loss must be a mean, its deviation and rounds")
+        if self.covariance is not None:
+            shape = {len(self.covariance), *map(len, self.covariance)}
+            entries = [each for row in self.covariance for each in row]
+            if shape != {len(self.decision)} or not all(map(_is_number, entries)):
+                raise ValueError("the covariance must be as many finite rows as coefficients")
+            if any(row[i] < 0.0 for i, row in enumerate(self.covariance)):
+                raise ValueError("variances must be at least 0")
 
     @classmethod
     def of(cls, learner: Any, stream: Stream, label: str) -> Model:
@@ -139,12 +150,14 @@ class Model(Schema):
             (None if np.isinf(q) else float(q), float(b)) for q, b in pairs if b is not None
         )
         loss = getattr(learner, "estimated_loss", None)
+        spread = getattr(learner, "covariance", None)
         today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
         return cls(
             **declarations(schema), decision=tuple(np.asarray(decision, np.float64).tolist()),
             record_bounds=stated, learner=type(learner).__name__, round=int(played),
             guarantee=guarantee, created=today, version=_core.__version__,
             estimated_loss=None if loss is None else (loss.mean, loss.deviation, loss.rounds),
+            covariance=None if spread is None else tuple(map(tuple, spread.tolist())),
         )  # fmt: skip
 
     def after(self, learner: Any) -> Model:
@@ -216,6 +229,8 @@ class Model(Schema):
         }  # fmt: skip
         if self.estimated_loss is not None:
             record["estimated_loss"] = list(self.estimated_loss)
+        if self.covariance is not None:
+            record["covariance"] = [list(row) for row in self.covariance]
         return {**record, "sha256": _checksum(record)}
 
     @classmethod
@@ -250,13 +265,14 @@ class Model(Schema):
 
     @classmethod
     def _read(cls, record: Mapping[str, Any]) -> Model:
-        loss = record.get("estimated_loss")
+        loss, spread = record.get("estimated_loss"), record.get("covariance")
         return cls(
             **declarations(Schema.from_dict(record)), decision=tuple(record["decision"]),
             record_bounds=tuple((q, bound) for q, bound in record["record_bounds"]),
             learner=record["learner"], round=record["round"],
             guarantee=Guarantee.from_dict(record["guarantee"]), created=record["created"],
             version=record["dpoco"], estimated_loss=None if loss is None else tuple(loss),
+            covariance=None if spread is None else tuple(map(tuple, spread)),
         )  # fmt: skip
 
     def save(self, path: str | os.PathLike[str]) -> None:
