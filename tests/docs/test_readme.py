@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 from tests.docs.pages import DOCUMENTS, disguised, run, snippets, with_outputs
 
 ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
 
+import readme_numbers  # noqa: E402
 
 PAGES = [path for path in DOCUMENTS if path != ROOT / "README.md"]  # which is run below
 
@@ -63,6 +66,16 @@ def test_snippets_are_found_and_filled():
     for head in ("py", "python3", "{code-block} python", "pycon", "python title=x"):
         assert len(disguised(f"```{head}\n1\n```\n")) == 1
     assert disguised("```python\n1\n```\n```bash\npython x.py\n```\n") == []
+
+
+def test_numbers_of_the_readme_are_those_of_their_sources():
+    text = (ROOT / "README.md").read_text()
+    assert readme_numbers.written(text) == text
+    wrong = text.replace("within 1.06", "within 1.01")
+    assert wrong != text
+    assert readme_numbers.written(wrong) == text
+    with pytest.raises(ValueError, match="no number"):
+        readme_numbers.written(text.replace("long runs reach", "long runs make"))
 
 
 def test_the_readme_has_a_short_example_for_every_door(tmp_path, monkeypatch, capsys):

@@ -431,10 +431,12 @@ def print_plan(report: dict[str, Any], guarantee: Guarantee) -> None:
         shown.add_row("noise of sums", f"{error:.3f}, {least:.3f} at least by any factorisation")
     if (memory := _memory(**report["memory"])) is not None:
         shown.add_row("memory", memory)
-    skipped = ("kind", "version", "regret_terms", "regret_bound", "noise_scale", "learner")
-    for name, value in _numbers(report["parameters"]):
-        if name in skipped:
+    seen = {"kind", "version", "regret_terms", "regret_bound", "noise_scale", "learner", "tuning"}
+    parts = {name: value for name, value in report["parameters"].items() if name != "forecast"}
+    for name, value in _numbers(parts):
+        if name in seen:
             continue
+        seen.add(name)
         shown.add_row(name, f"{value:.6g}" if isinstance(value, float) else str(value))
     console().print(shown)
     for note in report["notes"]:
