@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+_WIDTH = 7.4  # inches: a page shows it without shrinking the text
 # Variant, label, index of colour, index of style.
 _VARIANTS = (
     ("paper", "paper's constants", 1, 1),
@@ -63,7 +64,7 @@ def plot_table_5_1(table: Table51, *, ax: Any = None) -> Figure:
     dimensions = sorted({cell.dimension for cell in cells})
     shape = len(powers), len(dimensions)
     if ax is None:
-        figure = drawing.new_figure((1.4 + 3.2 * shape[1], 1.5 + 2.7 * shape[0]))
+        figure = drawing.new_figure((min(1.4 + 3.2 * shape[1], _WIDTH), 1.5 + 2.4 * shape[0]))
         ax = figure.subplots(*shape, sharex=True, sharey=True, squeeze=False)
     panels: list[Axes] = list(np.asarray(ax, dtype=object).reshape(-1))
     if len(panels) != shape[0] * shape[1]:
@@ -81,7 +82,7 @@ def plot_table_5_1(table: Table51, *, ax: Any = None) -> Figure:
             axes.set_xlabel("rounds T")
     whole = drawing.whole_figure(panels[0])
     handles, labels = panels[0].get_legend_handles_labels()
-    whole.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+    whole.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
     title = f"Table 5.1 rerun at epsilon = 1, delta = 1/T: mean of {table.settings['seeds']} runs"
     return drawing.headline(whole, title)
 
@@ -210,10 +211,13 @@ def plot_training(result: Training, *, seconds: bool = False) -> Figure:
         size = f"T = {curve.horizon}, d = {curve.dimension}"
         title = size if seconds else f"{curve.method}, p = {curve.p:g}"
         panels.setdefault(title, []).append(curve)
-    figure = drawing.new_figure((1.0 + 3.2 * len(panels), 3.8))
-    for axes, (title, curves) in zip(
-        figure.subplots(1, len(panels), sharey=True, squeeze=False)[0], panels.items(), strict=True
-    ):
+    columns = min(2, len(panels))
+    rows = -(-len(panels) // columns)
+    figure = drawing.new_figure((1.0 + 3.2 * columns, 1.0 + 2.8 * rows))
+    places = figure.subplots(rows, columns, sharex=not seconds, sharey=True, squeeze=False).ravel()
+    for axes in places[len(panels) :]:
+        axes.remove()
+    for axes, (title, curves) in zip(places, panels.items(), strict=False):
         axes.axhline(1.0, color="#999999", linewidth=0.8, zorder=1)
         for index, curve in enumerate(curves):
             at, mean = curve.seconds if seconds else curve.fractions, np.array(curve.mean)
@@ -231,9 +235,11 @@ def plot_training(result: Training, *, seconds: bool = False) -> Figure:
         axes.set_yscale("log")
         axes.set_title(title, loc="left", fontsize="medium")
         axes.set_xlabel("CPU seconds" if seconds else "part of the course")
+        axes.tick_params(labelbottom=True)
         drawing.bare(axes)
         axes.legend(frameon=False, fontsize="small")
-    figure.axes[0].set_ylabel("suboptimality")
+    for axes in places[: len(panels) : columns]:
+        axes.set_ylabel("suboptimality")
     name, count = "Figure 5.3" if seconds else "Figure 5.2", result.settings["seeds"]
     title = f"{name} rerun at epsilon = 1, delta = 1/T: mean of {count} runs"
     return drawing.headline(figure, title)

@@ -375,7 +375,7 @@ def plot_switches(
         )  # fmt: skip
     if comparator is not None:
         drawing.mark_switches(axes, _expert_sequence(comparator))
-    axes.text(1.01, 1.0, "switches", transform=axes.transAxes, va="bottom", fontsize="small")
+    axes.text(1.01, 1.0, "switches", transform=axes.transAxes, va="bottom")
     axes.set_yticks(
         range(len(grouped)), [textwrap.fill(drawing.plain(label), _NAME) for label in grouped]
     )  # fmt: skip
