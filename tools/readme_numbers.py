@@ -54,7 +54,7 @@ def run_speeds() -> str:
     return f"{1e3 / max(runs):.1f} to {1e3 / min(runs):.1f}"
 
 
-# What stands before a number, what comes behind it, and where it comes from.
+# The texts in front of a number and after it, and its source.
 NUMBERS: tuple[tuple[str, str, Callable[[], str]], ...] = (
     ("Average loss over ", " rounds", count_rounds),
     ("The error of continual sums is within ", " of the bound", error_of_sums),
@@ -63,7 +63,7 @@ NUMBERS: tuple[tuple[str, str, Callable[[], str]], ...] = (
 )
 
 
-def written(text: str) -> str:
+def write_numbers(text: str) -> str:
     """Return README's text with its numbers as they are now."""
     for before, behind, number in NUMBERS:
         pattern = rf"({re.escape(before)})[\d., to]+?({re.escape(behind)})"
@@ -80,7 +80,7 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help="write them")
     path = ROOT / "README.md"
     old = path.read_text(encoding="utf-8")
-    new = written(old)
+    new = write_numbers(old)
     if parser.parse_args().write:
         path.write_text(new, encoding="utf-8")
         return 0

@@ -70,12 +70,12 @@ def test_snippets_are_found_and_filled():
 
 def test_numbers_of_the_readme_are_those_of_their_sources():
     text = (ROOT / "README.md").read_text()
-    assert readme_numbers.written(text) == text
+    assert readme_numbers.write_numbers(text) == text
     wrong = text.replace("within 1.06", "within 1.01")
     assert wrong != text
-    assert readme_numbers.written(wrong) == text
+    assert readme_numbers.write_numbers(wrong) == text
     with pytest.raises(ValueError, match="no number"):
-        readme_numbers.written(text.replace("long runs reach", "long runs make"))
+        readme_numbers.write_numbers(text.replace("long runs reach", "long runs make"))
 
 
 def test_the_readme_has_a_short_example_for_every_door(tmp_path, monkeypatch, capsys):

@@ -360,15 +360,15 @@ def _weighted_loss(weights: tuple[float, float], bound: float, label_bound: floa
     function is the one's loss, moved by Y, and on the left that of the other.
     """
 
-    def moved(gaps: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def shift(gaps: FloatArray) -> tuple[FloatArray, FloatArray]:
         return np.where(gaps < 0.0, weights[1], weights[0]), np.abs(gaps) - label_bound
 
     def value(gaps: FloatArray) -> FloatArray:
-        weight, margins = moved(gaps)
+        weight, margins = shift(gaps)
         return np.asarray(weight * np.logaddexp(0.0, margins))
 
     def slope(gaps: FloatArray) -> FloatArray:
-        weight, margins = moved(gaps)
+        weight, margins = shift(gaps)
         return np.asarray(np.sign(gaps) * weight * np.exp(-np.logaddexp(0.0, -margins)))
 
     reach = 2.0 * label_bound

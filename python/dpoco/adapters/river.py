@@ -645,7 +645,7 @@ class _Policy:
         if set(arm_ids) != set(self._index):
             raise ValueError("the learner chooses among all its arms: arm_ids must name them all")
 
-    def _allowed(self, arm_ids: Any) -> NDArray[np.bool_]:
+    def _mask(self, arm_ids: Any) -> NDArray[np.bool_]:
         """Return which arms a round has, shape (K,)."""
         mask = np.zeros(len(self.arms), dtype=bool)
         mask[[self._arm(arm_id) for arm_id in arm_ids]] = True
@@ -690,7 +690,7 @@ class _BanditPolicy(_Policy):
         return self._waiting is not None or super()._is_started()
 
     def _choose(self, context: Any, arm_ids: Any) -> Any:
-        mask = self._allowed(arm_ids)
+        mask = self._mask(arm_ids)
         row = float_array("context", context, (self._learner.dimension,))
         if self._waiting is not None and self._skips:
             # Also for an equal context: how many rounds there are must not depend on the data.
