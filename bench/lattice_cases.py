@@ -16,19 +16,19 @@ BUDGET = dpoco.Budget(1.0, 1e-6)
 
 def rows(pairs: int, shrink: int) -> Iterator[Row]:
     rng = np.random.default_rng(0)
-    yield from _normalised(pairs, shrink)
+    yield from _compare_normalised(pairs, shrink)
     for d in (5, 50, 1000):
         rounds = max(2000, 400_000 // (d * shrink))
         features = rng.normal(size=(rounds, d))
         features /= np.linalg.norm(features, axis=1, keepdims=True)
         labels = np.clip(rng.normal(size=rounds), -1.0, 1.0)
-        for name, make in _made(d, rounds, features, labels).items():
+        for name, make in _makers(d, rounds, features, labels).items():
             for numerics in ("float", "lattice"):
                 yield rate(GROUP, f"{name}, d = {d}, {numerics}", make(numerics), units=rounds,
                            repetitions=pairs, target=None, unit="rounds/s")  # fmt: skip
 
 
-def _normalised(pairs: int, shrink: int) -> Iterator[Row]:
+def _compare_normalised(pairs: int, shrink: int) -> Iterator[Row]:
     """Whole horizons, in turns: normalised sums make 32 changes an octave, and no more work."""
     for d in (10, 100, 1000):
         values = np.zeros((max(10_000, 4_000_000 // d) // shrink, d))
@@ -55,7 +55,7 @@ def _whole(values: Any, method: str, numerics: str) -> Callable[[], Any]:
     return run
 
 
-def _made(d: int, rounds: int, features: Any, labels: Any) -> dict[str, Callable[..., Any]]:
+def _makers(d: int, rounds: int, features: Any, labels: Any) -> dict[str, Callable[..., Any]]:
     common: dict[str, Any] = {"horizon": rounds, "budget": BUDGET}
     ball = dpoco.domains.LpBall(d, 2.0)
 

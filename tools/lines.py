@@ -189,7 +189,7 @@ class Closure:
         self._left: list[Node] = []
         for path in paths:
             module, _, name = f"dpoco.{path}".rpartition(".")
-            self._reach(self._resolved(module, name))
+            self._reach(self._resolve(module, name))
         while self._left:
             self._follow(*self._left.pop())
 
@@ -213,7 +213,7 @@ class Closure:
             node.attr
             for module, name in self.reached
             if modules()[module].room == room
-            for node in _evaluated(modules()[module].definitions[name])
+            for node in _find_evaluated(modules()[module].definitions[name])
             if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "_core"
         }
 
@@ -230,7 +230,7 @@ class Closure:
             if isinstance(node, ast.Attribute)
         }
 
-    def _resolved(self, module: str, name: str) -> Node | str | None:
+    def _resolve(self, module: str, name: str) -> Node | str | None:
         """Return the definition a name stands for, or a module's name; None outside of it all."""
         if f"{module}.{name}" in modules():
             return f"{module}.{name}"
@@ -241,11 +241,11 @@ class Closure:
             return module, name
         source, its = known.taken.get(name, ("", ""))
         if source:
-            return self._resolved(source, its) if its else source
+            return self._resolve(source, its) if its else source
         homes = known.definitions.get("_HOMES") or known.definitions.get("_MODULES")
         for key, value in re.findall(r"'(\w+)': '(\w+)'", ast.unparse(homes) if homes else ""):
             if key == name:
-                return self._resolved(f"{module}.{value}", name)
+                return self._resolve(f"{module}.{value}", name)
         return None
 
     def _reach(self, found: Node | str | None) -> None:
@@ -266,13 +266,13 @@ class Closure:
             self._classes.add(found)
             self._meet(set(), {found}, self.attributes)
             for base in node.bases if isinstance(node, ast.ClassDef) else ():
-                self._ask(self._resolved(found[0], ast.unparse(base)))
+                self._ask(self._resolve(found[0], ast.unparse(base)))
 
     def _meet(self, values: set[str], classes: set[Node], names: set[str]) -> None:
         """Reach what attributes of these names can be, of these modules and classes."""
         for module in values:
             for name in names & modules()[module].offered:
-                self._reach(self._resolved(module, name))
+                self._reach(self._resolve(module, name))
         for module, own in classes:
             for name in names:
                 if f"{own}.{name}" in modules()[module].definitions:
@@ -288,30 +288,30 @@ class Closure:
             parts += [part for part in node.body if part not in own]
             for part in node.body:
                 if isinstance(part, ast.AnnAssign) and ast.unparse(part.target) == "plan":
-                    self._ask(self._resolved(module, ast.unparse(part.annotation)))
+                    self._ask(self._resolve(module, ast.unparse(part.annotation)))
         else:
             parts = [node]
         seen: set[str] = set()
         for part in parts:
-            for each in _evaluated(part):
+            for each in _find_evaluated(part):
                 if isinstance(each, ast.Name):
-                    self._reach(self._resolved(module, each.id))
+                    self._reach(self._resolve(module, each.id))
                 elif isinstance(each, ast.Attribute):
                     base = self._module_of(module, each.value)
                     if base is None:
                         seen.add(each.attr)
                     else:
-                        self._reach(self._resolved(base, each.attr))
+                        self._reach(self._resolve(base, each.attr))
         new = seen - self.attributes
         self.attributes |= new
         self._meet(self._values, self._classes, new)
 
     def _module_of(self, module: str, node: ast.AST) -> str | None:
         if isinstance(node, ast.Name):
-            found = self._resolved(module, node.id)
+            found = self._resolve(module, node.id)
         elif isinstance(node, ast.Attribute):
             base = self._module_of(module, node.value)
-            found = None if base is None else self._resolved(base, node.attr)
+            found = None if base is None else self._resolve(base, node.attr)
         else:
             return None
         return found if isinstance(found, str) else None
@@ -333,7 +333,7 @@ def _span(node: ast.AST) -> set[int]:
     return set(range(first, (node.end_lineno or first) + 1))
 
 
-def _evaluated(node: ast.AST) -> Iterator[ast.AST]:
+def _find_evaluated(node: ast.AST) -> Iterator[ast.AST]:
     """Yield what runs: no annotations, and not the classes that a value is compared with."""
     yield node
     for field, value in ast.iter_fields(node):
@@ -343,7 +343,7 @@ def _evaluated(node: ast.AST) -> Iterator[ast.AST]:
         parts = value if isinstance(value, list) else [value]
         for part in parts[:1] if compared else parts:
             if isinstance(part, ast.AST):
-                yield from _evaluated(part)
+                yield from _find_evaluated(part)
 
 
 class Unit(NamedTuple):
@@ -428,7 +428,7 @@ def units(path: Path) -> tuple[Unit, ...]:
     return tuple(found)
 
 
-def _bound(engine: str, called: set[str]) -> Iterator[tuple[Path, list[int], set[str]]]:
+def _find_bindings(engine: str, called: set[str]) -> Iterator[tuple[Path, list[int], set[str]]]:
     """Yield what binds a compiled class and its bases: file, lines, words; of `called` names only.
 
     `engine` is the name in Python, or in C++ if it is a base.
@@ -448,7 +448,7 @@ def _bound(engine: str, called: set[str]) -> Iterator[tuple[Path, list[int], set
                 own, *bases = (each.split("::")[-1].strip() for each in kinds[1].split(","))
                 variable = (kinds[2] or " ")[1:] if engine in (own, kinds[3]) else ""
                 for base in bases if engine in (own, kinds[3]) else ():
-                    yield from _bound(base, called)
+                    yield from _find_bindings(base, called)
             ours = (kinds and engine in (kinds[1].split(",")[0].split("::")[-1], kinds[3])) or (
                 variable and re.search(rf"\b{variable}\b", text)
             )
@@ -477,7 +477,7 @@ def compiled(engines: set[str], called: set[str]) -> dict[str, int]:
     found: dict[Path, set[int]] = defaultdict(set)
     said: set[str] = set()
     for engine in engines:
-        for path, rows, words in _bound(engine, called):
+        for path, rows, words in _find_bindings(engine, called):
             found[path].update(rows)
             said |= words
     shared = {u.name for path in (CPP / "bindings").glob("*.hpp") for u in units(path)}

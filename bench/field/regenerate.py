@@ -59,14 +59,14 @@ def made(folder: Path, name: str, requirements: str) -> Path:
     return python
 
 
-def _limited() -> None:
+def _limit() -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (LIMIT, LIMIT))
 
 
 def told(python: Path, *words: str) -> Any:
     """What a program prints as JSON; None if it takes too much CPU time."""
     command = [str(python), *words]
-    done = subprocess.run(command, capture_output=True, text=True, preexec_fn=_limited)
+    done = subprocess.run(command, capture_output=True, text=True, preexec_fn=_limit)
     if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
         return None
     if done.returncode:

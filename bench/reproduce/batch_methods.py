@@ -35,7 +35,7 @@ Fit = Callable[..., FloatArray]
 Record = Callable[[FloatArray], None]  # takes what would be the answer, if the method ended here
 
 
-def _unrecorded(_: FloatArray) -> None:
+def _ignore(_: FloatArray) -> None:
     """Take an answer that no one asked for."""
 
 
@@ -52,7 +52,7 @@ def feature_l2(ball: LpBall) -> float:
 
 def noisy_sgd(
     features: FloatArray, labels: FloatArray, ball: LpBall, label_bound: float,
-    budget: Budget, rng: np.random.Generator, *, scale: float = 1.0, record: Record = _unrecorded,
+    budget: Budget, rng: np.random.Generator, *, scale: float = 1.0, record: Record = _ignore,
 ) -> FloatArray:  # fmt: skip
     """Return the average iterate of noisy descent on records drawn with replacement."""
     n, d = features.shape
@@ -69,15 +69,15 @@ def noisy_sgd(
         for row, z in zip(drawn.tolist(), noise, strict=True):
             x = features[row]
             derivative = min(max(2.0 * (float(x @ theta) - labels[row]), -slope), slope)
-            theta = _projected(ball, theta - step * (derivative * x + z))
+            theta = _project(ball, theta - step * (derivative * x + z))
             total += theta
-        record(_projected(ball, total / (first + count)))
-    return _projected(ball, total / steps)
+        record(_project(ball, total / (first + count)))
+    return _project(ball, total / steps)
 
 
 def phased_sgd(
     features: FloatArray, labels: FloatArray, ball: LpBall, label_bound: float,
-    budget: Budget, rng: np.random.Generator, *, scale: float = 1.0, record: Record = _unrecorded,
+    budget: Budget, rng: np.random.Generator, *, scale: float = 1.0, record: Record = _ignore,
 ) -> FloatArray:  # fmt: skip
     """Return the end of descent in phases of n / 2^i records, each released with noise once."""
     n, d = features.shape
@@ -91,18 +91,18 @@ def phased_sgd(
         total = np.zeros(d)
         for x, y in zip(features[used : used + size], labels[used : used + size], strict=True):
             derivative = min(max(2.0 * (float(x @ theta) - y), -slope), slope)
-            theta = _projected(ball, theta - step * derivative * x)
+            theta = _project(ball, theta - step * derivative * x)
             total += theta
         used += size
         noise = 2.0 * length * step / mu * rng.standard_normal(d)
-        theta = _projected(ball, total / size + noise)
+        theta = _project(ball, total / size + noise)
         record(theta)
     return theta
 
 
 def noisy_frank_wolfe(
     features: FloatArray, labels: FloatArray, ball: LpBall, label_bound: float,
-    budget: Budget, rng: np.random.Generator, *, scale: float = 1.0, record: Record = _unrecorded,
+    budget: Budget, rng: np.random.Generator, *, scale: float = 1.0, record: Record = _ignore,
 ) -> FloatArray:  # fmt: skip
     """Return the end of Frank-Wolfe on a recursive gradient estimate of disjoint batches."""
     n, d = features.shape
@@ -136,7 +136,7 @@ def noisy_frank_wolfe(
 
 def mirror_descent(
     features: FloatArray, labels: FloatArray, ball: LpBall, label_bound: float,
-    budget: Budget, rng: np.random.Generator, *, scale: float = 1.0, record: Record = _unrecorded,
+    budget: Budget, rng: np.random.Generator, *, scale: float = 1.0, record: Record = _ignore,
 ) -> FloatArray:  # fmt: skip
     """Return the end of localised mirror descent in l_p, 1 < p <= 2.
 
@@ -181,7 +181,7 @@ def _mirrored(dual: FloatArray, p: float, q: float) -> FloatArray:
     return (p - 1.0) * norm * powers
 
 
-def _projected(ball: LpBall, point: FloatArray) -> FloatArray:
+def _project(ball: LpBall, point: FloatArray) -> FloatArray:
     """Return the nearest point of the ball in l_2; of the cube at the speed of NumPy."""
     if ball.p == math.inf:
         inside: FloatArray = np.minimum(np.maximum(point, -ball.radius), ball.radius)

@@ -57,20 +57,20 @@ def private_regret(horizon: int = HORIZON, exponents: Sequence[float] = EXPONENT
         )
         given: dict[str, Any] = {"horizon": horizon, "budget": Budget._derived(epsilon, DELTA)}
         bounds = (
-            _bound(agarwal_ctrl.coupled_regularized_leader, _BALL, _SMOOTH, **given),
-            _bound(
+            _proved_regret(agarwal_ctrl.coupled_regularized_leader, _BALL, _SMOOTH, **given),
+            _proved_regret(
                 agarwal_ctrl.coupled_regularized_leader, _BALL, _SMOOTH, corrected=True, **given
             ),
-            _bound(coupled_regularized_leader.calibrate, _BALL, _SMOOTH, **given),
-            _bound(agarwal_lazy.continuous_multiplicative_weights, _BALL, _LINEAR, **given),
-            _bound(
+            _proved_regret(coupled_regularized_leader.calibrate, _BALL, _SMOOTH, **given),
+            _proved_regret(agarwal_lazy.continuous_multiplicative_weights, _BALL, _LINEAR, **given),
+            _proved_regret(
                 agarwal_lazy.continuous_multiplicative_weights, _BALL, _LINEAR, corrected=True,
                 **given,
             ),
-            _bound(continuous_multiplicative_weights.calibrate, _BALL, _LINEAR, **given),
-            _bound(noisy_ftrl.calibrate, _BALL, _LINEAR, **given),
+            _proved_regret(continuous_multiplicative_weights.calibrate, _BALL, _LINEAR, **given),
+            _proved_regret(noisy_ftrl.calibrate, _BALL, _LINEAR, **given),
         )  # fmt: skip
-        rows.append((f"{epsilon:.3g}", *(_said(each / t) for each in (*rates, *bounds))))
+        rows.append((f"{epsilon:.3g}", *(_format(each / t) for each in (*rates, *bounds))))
     return (head, *rows)
 
 
@@ -91,12 +91,14 @@ def lazy_regret(horizon: int = HORIZON, exponents: Sequence[float] = SWITCHES) -
         given: dict[str, Any] = {"horizon": horizon, "max_switches": limit}
         own = {**given, "budget": None}
         bounds = (
-            _bound(agarwal_ctrl.lazy_coupled_regularized_leader, _BALL, _SMOOTH, **given),
-            _bound(coupled_regularized_leader.calibrate, _BALL, _SMOOTH, **own),
-            _bound(agarwal_lazy.lazy_continuous_multiplicative_weights, _BALL, _LINEAR, **given),
-            _bound(continuous_multiplicative_weights.calibrate, _BALL, _LINEAR, **own),
+            _proved_regret(agarwal_ctrl.lazy_coupled_regularized_leader, _BALL, _SMOOTH, **given),
+            _proved_regret(coupled_regularized_leader.calibrate, _BALL, _SMOOTH, **own),
+            _proved_regret(
+                agarwal_lazy.lazy_continuous_multiplicative_weights, _BALL, _LINEAR, **given
+            ),
+            _proved_regret(continuous_multiplicative_weights.calibrate, _BALL, _LINEAR, **own),
         )
-        rows.append((f"{limit:.0f}", *(_said(each / t) for each in (*rates, *bounds))))
+        rows.append((f"{limit:.0f}", *(_format(each / t) for each in (*rates, *bounds))))
     return (head, *rows)
 
 
@@ -113,31 +115,31 @@ def dynamic_regret(horizon: int = ROUNDS, epsilon: float = 1.0) -> Cells:
     rows = (
         (
             "laws that shift", s, learning + private, detector.forecast.regret_bound,
-            _bound(
+            _proved_regret(
                 shift_detector.calibrate, n, horizon=horizon, budget=pure, expected_shifts=s
             ),
         ),
         (
             "fixed losses (Corollary 4.1.1)", s,
             learning + s * math.cbrt(t) * log / math.cbrt(epsilon) ** 2,
-            _bound(asi_tracking.oblivious_tracker, n, switches=s, **given),
-            _bound(oblivious_tracker.calibrate, n, switches=s, **given),
+            _proved_regret(asi_tracking.oblivious_tracker, n, switches=s, **given),
+            _proved_regret(oblivious_tracker.calibrate, n, switches=s, **given),
         ),
         (
             "fixed losses (Proposition 1)", 0,
             math.sqrt(t * log) + math.cbrt(t) * log / math.cbrt(epsilon) ** 2,
-            _bound(asi_tracking.static_tracker, n, **given),
-            _bound(prefix_hedge.calibrate, n, **given),
+            _proved_regret(asi_tracking.static_tracker, n, **given),
+            _proved_regret(prefix_hedge.calibrate, n, **given),
         ),
         (
             "losses that react", s, math.sqrt(s * t) * log**1.5 / epsilon + private, math.inf,
-            _bound(batch_share.calibrate, n, switches=s, adversary="adaptive", **given),
+            _proved_regret(batch_share.calibrate, n, switches=s, adversary="adaptive", **given),
         ),
     )  # fmt: skip
     head = ("losses", "switches", "rate", "the paper's learner, corrected", "ours")
     return (
         head,
-        *((name, str(moves), *(_said(v / t) for v in bounds)) for name, moves, *bounds in rows),
+        *((name, str(moves), *(_format(v / t) for v in bounds)) for name, moves, *bounds in rows),
     )
 
 
@@ -148,7 +150,7 @@ def comparisons() -> str:
     )
 
 
-def _bound(plan: Callable[..., Any], *problem: Any, **options: Any) -> float:
+def _proved_regret(plan: Callable[..., Any], *problem: Any, **options: Any) -> float:
     """Return the proved regret of a plan; infinite where the paper has none."""
     try:
         found = plan(*problem, **options)
@@ -158,5 +160,5 @@ def _bound(plan: Callable[..., Any], *problem: Any, **options: Any) -> float:
     return math.inf if found is None else float(found)
 
 
-def _said(value: float) -> str:
+def _format(value: float) -> str:
     return "-" if value == math.inf else f"{value:.2g}"

@@ -101,16 +101,16 @@ class Training(Report):
             "T": lambda c: str(c.horizon),
             "method": lambda c: c.method,
             "learning rate x": lambda c: f"{c.scale:g}",
-            "at a tenth": lambda c: _said(np.interp(0.1, c.fractions, c.mean)),
-            "half-way": lambda c: _said(np.interp(0.5, c.fractions, c.mean)),
-            "in the end": lambda c: f"{_said(c.end)} ± {_said(c.deviation[-1])}",
+            "at a tenth": lambda c: _format(np.interp(0.1, c.fractions, c.mean)),
+            "half-way": lambda c: _format(np.interp(0.5, c.fractions, c.mean)),
+            "in the end": lambda c: f"{_format(c.end)} ± {_format(c.deviation[-1])}",
             "runs": lambda c: str(c.runs),
             "CPU seconds": lambda c: f"{c.seconds[-1]:.2g}",
         }
         return markdown_table(columns, self.curves)
 
 
-def _said(value: float) -> str:
+def _format(value: float) -> str:
     return f"{value:.2g}"
 
 
@@ -137,7 +137,7 @@ def figure_5_2(
         Called as ``progress(phase, done, total)``, in curves.
     """
     asked = [(*panel, horizon, dimension, scale) for panel in PANELS for scale in scales]
-    return _trained(asked, seeds, first_seed, progress)
+    return _train(asked, seeds, first_seed, progress)
 
 
 def figure_5_3(
@@ -161,12 +161,12 @@ def figure_5_3(
     for horizon, dimension in sizes:
         methods = ("NoisySFW", ONLINE)
         asked = [(each, 1.5, horizon, dimension, s) for each in methods for s in scales]
-        tried = _trained(asked, seeds, first_seed, progress)
+        tried = _train(asked, seeds, first_seed, progress)
         found += [tried.best(each, 1.5) for each in methods]
     return Training(tuple(found), {"seeds": seeds, "first_seed": first_seed, "epsilon": 1.0})
 
 
-def _trained(
+def _train(
     asked: Sequence[tuple[str, float, int, int, float]],
     seeds: int,
     first_seed: int,

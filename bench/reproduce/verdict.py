@@ -216,9 +216,9 @@ class DirectionLaw:
             return [(np.array([float(ndtr(size))]), np.array([float(ndtr(-size))]))]
         d = self._dimension
         along = [np.full(d, d ** (-1.0 / self._q)), np.eye(d)[0]]  # both of norm 1 in l_q
-        return [self._simulated(size * direction, 2 * len(along)) for direction in along]
+        return [self._simulate(size * direction, 2 * len(along)) for direction in along]
 
-    def _simulated(self, leaf: FloatArray, bounds: int) -> _Survival:
+    def _simulate(self, leaf: FloatArray, bounds: int) -> _Survival:
         from scipy.special import betaincinv
 
         assert self._noise is not None
@@ -323,8 +323,8 @@ def judge(cell: Cell, printed: PrintedCell, law: DirectionLaw) -> Verdict:
         attained=None if _ATTAINED < excess <= _MISSED else excess <= _ATTAINED,
         excess=excess,
         learns_in_print=printed.suboptimality + _MISSED * printed.suboptimality_se < 1.0,
-        needed_epsilon=_needed(cell, printed.suboptimality),
-        simulated=_simulated(cell),
+        needed_epsilon=_needed_epsilon(cell, printed.suboptimality),
+        simulated=_simulate(cell),
         repaired_epsilon=repaired_epsilon(t, d, p),
         least_epsilon=law.least_epsilon(t, LEAF_BOUND),
         # The first leaf of a record x with label y is -2 y x: labels 1.25 and -1.25 give +-g.
@@ -341,7 +341,7 @@ def _least(outcomes: Sequence[Outcome]) -> Outcome:
     return min(outcomes, key=lambda outcome: outcome.suboptimality)
 
 
-def _needed(cell: Cell, target: float) -> float | None:
+def _needed_epsilon(cell: Cell, target: float) -> float | None:
     """Return the epsilon at which the tight calibration reaches `target`, to 1 %."""
     if _best(cell, _LARGEST).suboptimality > target:
         return None
@@ -357,7 +357,7 @@ def _needed(cell: Cell, target: float) -> float | None:
     return math.exp(high)
 
 
-def _simulated(cell: Cell) -> Outcome:
+def _simulate(cell: Cell) -> Outcome:
     features, labels = cell.features, cell.labels
     outcomes = []
     for scale in STEP_SCALES:

@@ -118,7 +118,7 @@ class EncryptionKey:
         place = Path(path)
         with place.open("rb") as file:
             refuse_readable(place, os.fstat(file.fileno()))
-            return cls(*_parsed(file.read().decode("ascii", "replace"), place.name))
+            return cls(*_parse(file.read().decode("ascii", "replace"), place.name))
 
     @classmethod
     def from_environment(cls, name: str = "DPOCO_KEY") -> EncryptionKey:
@@ -131,14 +131,14 @@ class EncryptionKey:
         """
         if name not in os.environ:
             raise ValueError(f"the environment variable {name} is not set")
-        return cls(*_parsed(os.environ[name], name))
+        return cls(*_parse(os.environ[name], name))
 
     def seal(self, context: bytes, data: bytes) -> Iterator[bytes]:
         """Yield `data` encrypted for a context, in pieces: `open` wants the same context."""
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         salt = secrets.token_bytes(_SALT)
-        key, mark = _derived(self._keys[-1], salt)
+        key, mark = _derive(self._keys[-1], salt)
         head = b"".join((_SIGNATURE, bytes([_VERSION]), salt, mark))
         yield head
         if len(data) <= _PIECE:  # one call, in half the time
@@ -163,7 +163,7 @@ class EncryptionKey:
                 f"this is encrypted in format {data[len(_SIGNATURE)]}; the library reads {_VERSION}"
             )
         salt, mark = data[_HEAD - _MARK - _SALT : _HEAD - _MARK], data[_HEAD - _MARK : _HEAD]
-        tried = (_derived(key, salt) for key in reversed(self._keys))
+        tried = (_derive(key, salt) for key in reversed(self._keys))
         found = next((key for key, own in tried if hmac.compare_digest(own, mark)), None)
         if found is None:
             raise UnreadableError(
@@ -219,7 +219,7 @@ def opened(data: bytes, context: bytes, key: EncryptionKey | None, what: str, ho
     return key.open(context, data)
 
 
-def _parsed(text: str, place: str) -> list[bytes]:
+def _parse(text: str, place: str) -> list[bytes]:
     try:
         return [_read(word) for word in text.split()]
     except ValueError:  # whose text may quote the key
@@ -234,7 +234,7 @@ def _read(word: str) -> bytes:
     return checked_key(bytes.fromhex(word) if hexadecimal else base64.b64decode(word, None, True))
 
 
-def _derived(key: bytes, salt: bytes) -> tuple[bytes, bytes]:
+def _derive(key: bytes, salt: bytes) -> tuple[bytes, bytes]:
     """Return the key of one piece, and what tells later which key it was."""
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF

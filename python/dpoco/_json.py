@@ -26,7 +26,7 @@ def plain(value: Any) -> Any:
 def of_json(text: str | bytes) -> Any:
     """Return what a JSON text holds; `StateError` if it is none, or if a name is there twice."""
     try:
-        return json.loads(text, object_pairs_hook=_once, parse_constant=_refused)
+        return json.loads(text, object_pairs_hook=_once, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise StateError("not a JSON text") from error
 
@@ -38,5 +38,5 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _refused(constant: str) -> NoReturn:
+def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")

@@ -210,7 +210,7 @@ def test_definitions_of_compiled_code_are_followed_by_name(tmp_path, monkeypatch
 def test_annotations_and_comparisons_build_nothing():
     text = "def f(x: Wrong) -> Wrong:\n    if isinstance(x, Wrong):\n        return Right(x)"
     tree = ast.parse(text).body[0]
-    names = {node.id for node in lines._evaluated(tree) if isinstance(node, ast.Name)}
+    names = {node.id for node in lines._find_evaluated(tree) if isinstance(node, ast.Name)}
     assert "Right" in names
     assert "Wrong" not in names
 

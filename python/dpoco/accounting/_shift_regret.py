@@ -265,7 +265,7 @@ def _chance(p: DetectorTuning, rounds: int, length: float) -> tuple[int, float]:
         length = min(length, 2.0 ** (lengths - 1))
         root = p.threshold_scale * math.sqrt(2.0 * p.log_windows * length)
         return 2 * lengths, 2.0 / (1.0 - math.sqrt(0.5)) * root
-    return 1, _allowed(p, length)
+    return 1, _allowance(p, length)
 
 
 def _long_windows(p: DetectorTuning, rounds: int) -> tuple[int, float]:
@@ -278,10 +278,10 @@ def _long_windows(p: DetectorTuning, rounds: int) -> tuple[int, float]:
         longest = 1 << (p.nominal_horizon.bit_length() - 1)
         level = p.threshold_scale * math.sqrt(2.0 * p.log_windows * longest)
         return max(0, rounds // longest - 2), level
-    return (rounds // p.reach() if rounds > p.reach() else 0), _allowed(p, float(p.reach()))
+    return (rounds // p.reach() if rounds > p.reach() else 0), _allowance(p, float(p.reach()))
 
 
-def _allowed(p: DetectorTuning, length: float) -> float:
+def _allowance(p: DetectorTuning, length: float) -> float:
     """Return what a window is allowed for chance by the lowest of the tangents."""
     offsets, slopes = p.window_lines()
     return min(a + s * length for a, s in zip(offsets, slopes, strict=True))

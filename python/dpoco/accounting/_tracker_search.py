@@ -141,7 +141,7 @@ class Search:
                 f"the arguments that were fixed; the smallest epsilon in reach is {smallest:.6g}"
             )
         self._refine()
-        return self._finished(self.best)
+        return self._finish(self.best)
 
     def smallest_epsilon(self) -> float:
         """Return the smallest epsilon of the grid, at the fixed eta or the smallest one tried.
@@ -160,7 +160,7 @@ class Search:
         for floor, eta, b, rate in places:
             if len(found) == _ASKED and floor >= found[-1][0]:
                 break
-            draws = [self.draws(eta, b, self._limited(b, p), rate) for p in forced]
+            draws = [self.draws(eta, b, self._limit(b, p), rate) for p in forced]
             found += [(self._rough(each), each) for each in draws]
             found = sorted(found, key=lambda one: one[0])[:_ASKED]
         return min(self._epsilon(each) for _, each in found)
@@ -190,7 +190,7 @@ class Search:
             rate *= 2.0
         return [*([] if switches else [0.0]), *sorted(rates)]
 
-    def _limited(self, batch: int, forced: float) -> float:
+    def _limit(self, batch: int, forced: float) -> float:
         """Return p, lowered so that forced draws alone use at most half of a cap on draws.
 
         As far as the smallest p allows, and not on an endless stream: there no p could do it.
@@ -227,7 +227,7 @@ class Search:
 
     def _consider(self, batch: int, forced: float, rate: float | None) -> None:
         """Make this point the best one if it is."""
-        forced, lowest = self._limited(batch, forced), self._lowest(batch, rate)
+        forced, lowest = self._limit(batch, forced), self._lowest(batch, rate)
         if lowest is None:
             return
         cost, squares = self.comparison.prior_cost(rate), self.comparison.squares(batch)
@@ -295,7 +295,7 @@ class Search:
             rates += [largest - distance / factor, max(largest - distance * factor, rate / factor)]
         return rates
 
-    def _finished(self, best: FlaggedDraws) -> FlaggedDraws:
+    def _finish(self, best: FlaggedDraws) -> FlaggedDraws:
         """Return the best point with its eta exact, by the accountant itself."""
         highest = self.comparison.best_learning_rate(best.batch, best.share_rate)
         if self.learning_rate is None:
@@ -311,28 +311,32 @@ class Search:
                 return best
         # Privacy is not what limits eta: take the p that leaks least.
         forced = self.grid[1] if self.asked[1] is None else []
-        choices = [best.forced_switch, *(self._limited(best.batch, p) for p in forced)]
+        choices = [best.forced_switch, *(self._limit(best.batch, p) for p in forced)]
         return min((replace(best, forced_switch=p) for p in choices), key=self._epsilon)
 
     def _rough(self, draws: FlaggedDraws) -> float:
         """Return an upper bound on epsilon, fast."""
-        return self._stated(draws.pure, self._orders, lambda: draws.moments(self._orders, _COARSE))
+        return self._state_epsilon(
+            draws.pure, self._orders, lambda: draws.moments(self._orders, _COARSE)
+        )
 
     def _epsilon(self, draws: FlaggedDraws) -> float:
         """Return epsilon, as the guarantee will state it."""
-        return self._stated(draws.pure, ORDERS, lambda: draws.moments(ORDERS))
+        return self._state_epsilon(draws.pure, ORDERS, lambda: draws.moments(ORDERS))
 
     def _floor(self, eta: float, batch: int, rate: float | None) -> float:
         """Return what `_rough` is at least, whatever p: for draws that are not forced alone."""
         at = (eta, batch, rate)
         if at not in self._floors:
             draws = self.draws(eta, batch, 1.0, rate)  # the largest ratio without a coin
-            self._floors[at] = self._stated(
+            self._floors[at] = self._state_epsilon(
                 draws.pure, self._orders, lambda: unforced_moments(draws, self._orders, _COARSE)
             )
         return self._floors[at]
 
-    def _stated(self, pure: float, orders: FloatArray, moments: Callable[[], FloatArray]) -> float:
+    def _state_epsilon(
+        self, pure: float, orders: FloatArray, moments: Callable[[], FloatArray]
+    ) -> float:
         """Return the epsilon at the budget's delta that moments or the largest ratio prove."""
         delta = self.budget.delta
         if delta == 0.0:

@@ -93,7 +93,7 @@ def known_horizon(horizon: int | None) -> int:
 
 def factorisation(method: Method, pushes: int) -> AnyFactorisation:
     """Return the factorisation of this name, with the shipped parameters for so many pushes."""
-    n = _checked(method, pushes)
+    n = _check(method, pushes)
     if not isinstance(method, str):
         return method
     if method in _BUFFERED:
@@ -183,7 +183,7 @@ def row_norm(method: Method, t: ArrayLike, horizon: int | None) -> Any:
     float or ndarray
         A float for a scalar `t`, else an array of its shape.
     """
-    n = _checked(method, horizon)
+    n = _check(method, horizon)
     rounds = np.asarray(t)
     if rounds.dtype.kind not in "iu":
         raise TypeError(f"t must be integers; got {rounds.dtype}")
@@ -191,7 +191,7 @@ def row_norm(method: Method, t: ArrayLike, horizon: int | None) -> Any:
         raise ValueError(f"t must be in [1, {n}]")
     own = factorisation(method, n)
     if isinstance(own, Normalised):
-        norm = np.sqrt(_normalised(own).variance(rounds))
+        norm = np.sqrt(_normalised_rows(own).variance(rounds))
     elif isinstance(own, Buffered):
         return _build(own, n).row_norm(rounds)
     elif isinstance(own, Banded):
@@ -214,10 +214,10 @@ def worst_round(method: Method, horizon: int | None) -> int:
     number of bits set in t; a t < n first differs from n at a bit that is set in n
     and not in t, and is then best with all lower bits set: log2(n) candidates besides n.
     """
-    n = _checked(method, horizon)
+    n = _check(method, horizon)
     own = factorisation(method, n)
     if isinstance(own, Normalised):
-        rows = _normalised(own)
+        rows = _normalised_rows(own)
         return int(rows.ends[np.argmax(rows.past[1:])])
     if isinstance(own, Banded):
         return 1 + int(np.argmax(_banded_rows(own)))
@@ -239,10 +239,10 @@ def worst_row_norm(method: Method, horizon: int | None) -> float:
 
 def root_mean_square_row(method: Method, horizon: int | None) -> float:
     """Return the root of the mean of row_norm(t)^2 over t = 1..horizon, in O(log n) (or O(1))."""
-    n = _checked(method, horizon)
+    n = _check(method, horizon)
     own = factorisation(method, n)
     if isinstance(own, Normalised):
-        return math.sqrt(_normalised(own).mean_square)
+        return math.sqrt(_normalised_rows(own).mean_square)
     if isinstance(own, Buffered):
         return math.sqrt(_build(own, n).mean_square_row(n))
     if isinstance(own, (SquareRoot, Banded)):
@@ -278,14 +278,14 @@ def rises(method: Method, horizon: int | None) -> tuple[tuple[float, float], ...
 
     For methods whose noise grows at all times, and for those of `FALLING`.
     """
-    n = _checked(method, horizon)
+    n = _check(method, horizon)
     own = factorisation(method, n)
     if isinstance(own, Banded):
         rows = np.concatenate([[0.0], _banded_rows(own)])
         up = np.flatnonzero(np.diff(rows) > 0.0)
         return tuple(zip(rows[up].tolist(), rows[up + 1].tolist(), strict=True))
     if isinstance(own, Normalised):
-        return _normalised(own).rises()
+        return _normalised_rows(own).rises()
     return ((0.0, worst_row_norm(method, n)),)
 
 
@@ -408,7 +408,7 @@ def noise_sigma(method: Method, horizon: int | None, sensitivity: float, mu: flo
     return sensitivity * column_norm(method, horizon) / positive_float("mu", mu)
 
 
-def _checked(method: Method, horizon: int | None) -> int:
+def _check(method: Method, horizon: int | None) -> int:
     choice("method", name_of(method), METHODS)
     n = resolve_horizon(horizon)
     if isinstance(method, (Normalised, Banded)) and method.pushes != n:
@@ -564,7 +564,7 @@ class NormalisedRows:
 
 
 @lru_cache(maxsize=32)
-def _normalised(factor: Normalised) -> NormalisedRows:
+def _normalised_rows(factor: Normalised) -> NormalisedRows:
     p = _build(factor, factor.pushes)
     ends, levels = np.array(factor.ends, dtype=np.int64), np.array(factor.levels)
     rows = NormalisedRows(p, ends, levels, np.zeros(len(ends) + 1), np.zeros((len(ends), len(p.g))))

@@ -134,7 +134,7 @@ class HedgeRun:
             return RegretBound(0.0, {}, "adaptive")
         noise = 0.5 * learning_rate * self.loss_range * self.maximum * self.sum_of_scales
         rounding = self._rounding(learning_rate)
-        bounds = [self._bound(learning_rate, noise, rounding, "adaptive")]
+        bounds = [self._regret_bound(learning_rate, noise, rounding, "adaptive")]
         if self.noisy and name_of(self.method) in GROWING:
             bounds.append(self.growing_regret(learning_rate))
         bounds.append(RegretBound.of({"trivial": self.horizon * self.loss_range}, "adaptive"))
@@ -154,7 +154,7 @@ class HedgeRun:
             rounding = self._rounding(eta)
         else:
             rounding = self._fine_rounding(eta, self.field) if self.noisy else 0.0
-        return self._bound(eta, noise, rounding, "oblivious")
+        return self._regret_bound(eta, noise, rounding, "oblivious")
 
     def best_learning_rate(self, as_if_growing: bool = False) -> float:
         """Return the learning rate of the least bound; 1 for a single point.
@@ -192,7 +192,7 @@ class HedgeRun:
         each = 0.125 * self.loss_range * shift * (math.sqrt(entries) * unit + spread)
         return (self.horizon - 1) * (1.0 + unit) ** 2 * each
 
-    def _bound(self, eta: float, noise: float, rounding: float, scope: str) -> RegretBound:
+    def _regret_bound(self, eta: float, noise: float, rounding: float, scope: str) -> RegretBound:
         terms = {"entropy": math.log(self.points) / eta, "stability": eta * self.stability}
         if self.field is None:
             terms |= {"rounding": rounding, "noise": noise}

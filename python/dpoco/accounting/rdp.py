@@ -48,7 +48,7 @@ def rdp_delta(orders: ArrayLike, divergences: ArrayLike, epsilon: float) -> floa
     epsilon : float
         At least 0.
     """
-    a, divergence = _checked(orders, divergences)
+    a, divergence = _check(orders, divergences)
     if not real_float("epsilon", epsilon) >= 0.0:
         raise ValueError(f"epsilon must be at least 0; got {epsilon!r}")
     return renyi_delta(divergence, epsilon, a)
@@ -56,7 +56,7 @@ def rdp_delta(orders: ArrayLike, divergences: ArrayLike, epsilon: float) -> floa
 
 def rdp_epsilon(orders: ArrayLike, divergences: ArrayLike, delta: float) -> float:
     """Return the smallest epsilon >= 0 proved at `delta`; other arguments as `rdp_delta`."""
-    a, divergence = _checked(orders, divergences)
+    a, divergence = _check(orders, divergences)
     check_delta(delta)
     t = a - 1.0
     epsilon = divergence - np.log1p(1.0 / t) - (math.log(delta) + np.log(a)) / t
@@ -79,7 +79,7 @@ def compose_rdp(curves: Sequence[ArrayLike]) -> FloatArray:
     return np.asarray(np.sum(arrays, axis=0))
 
 
-def _checked(orders: ArrayLike, divergences: ArrayLike) -> tuple[FloatArray, FloatArray]:
+def _check(orders: ArrayLike, divergences: ArrayLike) -> tuple[FloatArray, FloatArray]:
     a = float_array("orders", orders, (None,))
     divergence = float_array("divergences", divergences, (a.shape[0],))
     if not a.size or not bool(np.all((a > 1.0) & np.isfinite(a))):

@@ -63,7 +63,7 @@ def warn_of_search(name: str, budget: Budget, ledger: Any) -> None:
         for call in calls:
             _require_one_process(call)
         return
-    if len(calls) == 1 and isinstance(_fitted(outermost), MetaEstimatorMixin):
+    if len(calls) == 1 and isinstance(_find_fitted(outermost), MetaEstimatorMixin):
         return  # which fits clones itself, and then asks again
     clones = outermost.frame.f_locals.get(_NOTE, 0)
     known = [call.fits for call in calls if call.fits is not None]
@@ -140,7 +140,7 @@ def _folds(frame: FrameType) -> int | None:
         return None
 
 
-def _fitted(call: _Call) -> Any:
+def _find_fitted(call: _Call) -> Any:
     """Return what a call fits clones of."""
     names = call.frame.f_locals
     return getattr(names.get("self"), "estimator", names.get("estimator"))

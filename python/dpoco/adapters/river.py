@@ -105,14 +105,14 @@ class PublicScaler(base.MiniBatchTransformer):
             raise TypeError(f"ranges must be a mapping of names; got {type(ranges).__name__}")
         self._features = FeatureMap(list(ranges))
         self._scaling = public_scaling(list(ranges.values()))
-        self._scaled([{}])
+        self._scale([{}])
 
-    def _scaled(self, records: Any) -> FloatArray:
+    def _scale(self, records: Any) -> FloatArray:
         return scale_rows(self._scaling, self.norm, self._features.rows(records))
 
     def transform_one(self, x: Mapping[Any, Any]) -> dict[Any, Any]:
         """Return the record with its named features scaled."""
-        row = dict(zip(self.ranges, self._scaled([x])[0].tolist(), strict=True))
+        row = dict(zip(self.ranges, self._scale([x])[0].tolist(), strict=True))
         return {**x, **{name: row[name] for name in row if x.get(name) is not None}}
 
     def transform_many(self, X: Any) -> Any:
@@ -329,16 +329,16 @@ class _LinearEstimator:
         import pandas as pd
 
         margins = self._model.margins(self._features.rows(X))
-        return pd.Series(self._predicted(margins), index=X.index)
+        return pd.Series(self._predictions(margins), index=X.index)
 
     def predict_one(self, x: Mapping[Any, Any], **kwargs: Any) -> Any:
         """Return the prediction for a record, which is clipped like those in training.
 
         No round is played. For labels: the most probable one, the first one if there is a tie.
         """
-        return self._predicted(self._margins(x))[0]
+        return self._predictions(self._margins(x))[0]
 
-    def _predicted(self, margins: FloatArray) -> list[Any]:
+    def _predictions(self, margins: FloatArray) -> list[Any]:
         """Return a prediction for each row of margins, shape (n, outputs)."""
         return margins[:, 0].tolist()  # type: ignore[no-any-return]
 
@@ -457,7 +457,7 @@ class PrivateClassifier(_LinearEstimator, base.MiniBatchClassifier):
         """Return the probabilities of all labels; no round is played."""
         return dict(zip(self.classes, probabilities(self._margins(x))[0].tolist(), strict=True))
 
-    def _predicted(self, margins: FloatArray) -> list[Any]:
+    def _predictions(self, margins: FloatArray) -> list[Any]:
         return [self.classes[place] for place in most_probable(margins)]
 
     def predict_proba_many(self, X: Any) -> Any:
@@ -656,7 +656,7 @@ class _Policy:
             raise ValueError("arm_id is none of this policy's arms")
         return self._index[arm_id]
 
-    def _ranked(self, scores: FloatArray) -> list[Any]:
+    def _rank(self, scores: FloatArray) -> list[Any]:
         return [self.arms[index] for index in np.argsort(-scores, kind="stable")]
 
     @classmethod
@@ -834,7 +834,7 @@ class PrivateExperts(_Policy, bandit.base.Policy):
         weights = getattr(self._learner, "weights", None)
         if weights is None:
             raise NotImplementedError("this learner publishes no weights")
-        return self._ranked(weights)
+        return self._rank(weights)
 
 
 class PrivateBandit(_BanditPolicy, bandit.base.Policy):
@@ -902,7 +902,7 @@ class PrivateBandit(_BanditPolicy, bandit.base.Policy):
     @property
     def ranking(self) -> list[Any]:
         """Arms by published mean reward, the largest first."""
-        return self._ranked(self._learner.coefficients[:, 0])
+        return self._rank(self._learner.coefficients[:, 0])
 
 
 class PrivateContextualBandit(_BanditPolicy, bandit.base.ContextualPolicy):

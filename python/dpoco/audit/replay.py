@@ -82,11 +82,11 @@ class ReplayReport(Findings):
         """Return declared over measured, and the name, of every bounded quantity that moved."""
         return [
             (declared / measured, name)
-            for name, (measured, declared) in self._bounded().items()
+            for name, (measured, declared) in self._bounded_changes().items()
             if measured > 0.0
         ]
 
-    def _bounded(self) -> dict[str, tuple[float, float]]:
+    def _bounded_changes(self) -> dict[str, tuple[float, float]]:
         """Return the changes of what a record may move, and by how much.
 
         Quantities that must not move at all are allowed roundings; these are no bounds, and that
@@ -104,7 +104,7 @@ class ReplayReport(Findings):
         about the laws of fresh draws, of which one tape shows nothing: then only control flow, what
         is published before the changed round, and noise that is used again were compared.
         """
-        return bool(self._bounded())
+        return bool(self._bounded_changes())
 
     @property
     def verdict(self) -> str:

@@ -47,7 +47,7 @@ def interior_point(rows: FloatArray, bounds: FloatArray) -> FloatArray:
     limits = bounds / size
     point, radius, scale = np.zeros(rows.shape[1]), 0.0, 1.0
     for _ in range(4):
-        point, radius = _inscribed(rows, limits, point, scale)
+        point, radius = _inscribed_ball(rows, limits, point, scale)
         if abs(radius) >= 1e-3 * scale:
             break
         # Near the tolerances of the solver: once more, magnified.
@@ -61,7 +61,7 @@ def interior_point(rows: FloatArray, bounds: FloatArray) -> FloatArray:
     return point * size
 
 
-def _inscribed(
+def _inscribed_ball(
     rows: FloatArray, bounds: FloatArray, origin: FloatArray, scale: float
 ) -> tuple[FloatArray, float]:
     """Return centre and radius of a largest inscribed ball of radius at most `scale`."""

@@ -473,7 +473,7 @@ class PrequentialResult(Report):
     overall: dict[str, float]
     switches: tuple[int, ...]
 
-    def _stated(self) -> dict[str, Any]:
+    def _further_fields(self) -> dict[str, Any]:
         return {"private": False}
 
     def _about(self) -> str:

@@ -31,7 +31,7 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able dictionary that `from_dict` restores exactly."""
         fields_of: dict[str, Any] = _plain(asdict(self))  # type: ignore[call-overload]
-        return {"schema": self.schema, **self._stated(), **fields_of}
+        return {"schema": self.schema, **self._further_fields(), **fields_of}
 
     def to_json(self) -> str:
         """Return the report as indented JSON text, without NaN or infinity."""
@@ -56,7 +56,7 @@ class Report:
             raise ValueError("a report with malformed, missing or unknown fields") from error
         return restored
 
-    def _stated(self) -> dict[str, Any]:
+    def _further_fields(self) -> dict[str, Any]:
         """Return what the record holds besides the fields."""
         return {name: getattr(self, name)() for name in self._beside}
 

@@ -58,7 +58,7 @@ class Devices(NotCopied):
             simulated=self._source.is_seeded,
         )
 
-    def _checked(self, given: Any) -> RoundSpec:
+    def _check(self, given: Any) -> RoundSpec:
         """Return the specification if these devices may answer it; ``ValueError`` otherwise.
 
         Bytes are read. Nothing is taken on trust: a tampered object is checked again.
@@ -161,7 +161,7 @@ class LocalClient(Devices):
         """
         with self._lock:
             self._ledger.check_process()
-            spec = self._checked(spec)
+            spec = self._check(spec)
             private = self._protect == "label_and_context" and x is not None
             draw = draws(spec, self._hypotheses, [x] if private else x, [y], self._protect)
             self._ledger.charge(spec.epsilon, self._epsilon_max, self._max_reports)
@@ -272,7 +272,7 @@ class ClientPool(Devices):
         """
         with self._lock:
             self._ledgers.check_process()
-            spec = self._checked(spec)
+            spec = self._check(spec)
             members = self._members(users)
             count = self.users if members is None else members.size
             _check_labels(labels, spec.labels)

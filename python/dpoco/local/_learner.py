@@ -225,7 +225,7 @@ class DistributionLearner(Server):
             taken before (duplicated). Nothing changes, not even by the other reports of the call.
         """
         with self._lock:
-            opened = self._opened(spec)
+            opened = self._find_open(spec)
             taken, nonces = batches(reports), opened.nonces.copy()
             for batch in taken:
                 opened.spec.check_reports(batch)
@@ -236,7 +236,7 @@ class DistributionLearner(Server):
                 self._simulated = self._simulated or batch.simulated
             opened.nonces = nonces
 
-    def _opened(self, spec: RoundSpec) -> OpenRound:
+    def _find_open(self, spec: RoundSpec) -> OpenRound:
         """Return the open round of a specification, or raise."""
         instance("spec", spec, RoundSpec, "a RoundSpec")
         if spec.round > self.round:
@@ -346,12 +346,12 @@ class DistributionLearner(Server):
             or (isinstance(self._rule, Posterior) and self._rule.reports != reports)
         ):
             raise StateError("state is corrupt: impossible counts")
-        self._open = self._reopened(body, arrays)
+        self._open = self._reopen(body, arrays)
         if sum(len(opened.nonces) for opened in self._open.values()) > reports:
             raise StateError("state is corrupt: impossible counts")
         self.round, self.reports = last, reports
 
-    def _reopened(self, body: Mapping[str, Any], arrays: Arrays) -> dict[int, OpenRound]:
+    def _reopen(self, body: Mapping[str, Any], arrays: Arrays) -> dict[int, OpenRound]:
         """Return the open rounds of a state by number, or raise for impossible ones."""
         hypotheses, settings = self.hypotheses, self.settings
         if body.get("blocks"):

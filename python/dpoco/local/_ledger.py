@@ -72,7 +72,7 @@ class Ledger(NotCopied):
         # A link would be replaced by the first write.
         self._path = Path(path).resolve()
         self._lock_path = self._path.with_name(self._path.name + ".lock")
-        self._lock = _locked(self._lock_path)
+        self._lock = _lock_file(self._lock_path)
         try:
             self._open()
         except BaseException:
@@ -270,7 +270,7 @@ def _fraction(numerator: Any, denominator: Any) -> Fraction:
     return value
 
 
-def _locked(path: Path) -> int:
+def _lock_file(path: Path) -> int:
     """Return the descriptor of the lock file, held exclusively; released when it is closed."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:

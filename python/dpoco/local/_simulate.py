@@ -59,19 +59,19 @@ class LocalTrace:
     @property
     def kl_risk(self) -> float:
         """Sum of the KL divergences, in nats."""
-        return float(_given(self.kl).sum())
+        return float(_require(self.kl).sum())
 
     @property
     def mean_tv_risk(self) -> float:
         """Mean total variation distance."""
-        return float(_given(self.tv).mean())
+        return float(_require(self.tv).mean())
 
     def __repr__(self) -> str:
         rounds = "" if self.kl is None else f", kl_risk={self.kl_risk:.4g}"
         return f"LocalTrace(not private, checkpoints={len(self.checkpoints)}{rounds})"
 
 
-def _given(values: FloatArray | None) -> FloatArray:
+def _require(values: FloatArray | None) -> FloatArray:
     if values is None:
         raise ValueError("no truth was named, so there is no risk")
     return values

@@ -78,7 +78,9 @@ def coupled_regularized_leader(
     budget.require_delta()
     problem = euclidean_problem(domain, loss, unbounded)
     require_long(horizon, budget.delta)
-    eta, sigma = (_corrected if corrected else _printed)(problem, horizon, budget)
+    eta, sigma = (_correct_parameters if corrected else _printed_parameters)(
+        problem, horizon, budget
+    )
     quiet = leader.calibrate(
         domain, loss, horizon=horizon, budget=None, block=1, unbounded=unbounded
     )
@@ -188,7 +190,7 @@ def lipschitz(
     return replace(plan(*best), calibration="paper")
 
 
-def _printed(q: EuclideanProblem, horizon: int, budget: Budget) -> tuple[float, float]:
+def _printed_parameters(q: EuclideanProblem, horizon: int, budget: Budget) -> tuple[float, float]:
     """Return (eta, sigma) as printed."""
     t, epsilon, size = float(horizon), min(budget.epsilon, 1.0), 1 if q.rank <= 1 else q.dimension
     steps = [q.diameter / (2.0 * q.lipschitz * math.sqrt(t))]
@@ -202,7 +204,7 @@ def _printed(q: EuclideanProblem, horizon: int, budget: Budget) -> tuple[float, 
     return min(steps), max(q.lipschitz * math.sqrt(t / size), private)
 
 
-def _corrected(q: EuclideanProblem, horizon: int, budget: Budget) -> tuple[float, float]:
+def _correct_parameters(q: EuclideanProblem, horizon: int, budget: Budget) -> tuple[float, float]:
     """Return (eta, sigma) of the least printed regret bound that the repaired theorem allows."""
 
     def noise(eta: float) -> float:

@@ -65,7 +65,7 @@ def continuous_multiplicative_weights(
     budget.require_delta()
     problem = euclidean_problem(domain, loss, unbounded)
     require_long(horizon, budget.delta)
-    found = _corrected if corrected else _printed
+    found = _correct_parameters if corrected else _printed_parameters
     beta, lam = found(problem, horizon, budget)
     quiet = weights.calibrate(
         domain, loss, horizon=horizon, budget=None, block=1, unbounded=unbounded
@@ -112,7 +112,7 @@ def lazy_continuous_multiplicative_weights(
     return lazy(domain, loss, quiet, law, window)
 
 
-def _corrected(q: EuclideanProblem, horizon: int, budget: Budget) -> tuple[float, float]:
+def _correct_parameters(q: EuclideanProblem, horizon: int, budget: Budget) -> tuple[float, float]:
     """Return (beta, lam) of the least noise that the repaired theorem allows."""
 
     def spent(g: float) -> float:
@@ -124,7 +124,7 @@ def _corrected(q: EuclideanProblem, horizon: int, budget: Budget) -> tuple[float
     return g**2 * lam / q.lipschitz**2, lam
 
 
-def _printed(q: EuclideanProblem, horizon: int, budget: Budget) -> tuple[float, float]:
+def _printed_parameters(q: EuclideanProblem, horizon: int, budget: Budget) -> tuple[float, float]:
     """Return (beta, lam) as printed."""
     t, epsilon = float(horizon), min(budget.epsilon, 1.0)
     log = math.log(t / budget.delta)

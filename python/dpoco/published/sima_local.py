@@ -169,7 +169,7 @@ class PublishedChannel:
             return 0.0
         each = float(self.spread / self.scale)
         if self._delta > 0.0:
-            return _composed(self.table.shape[0], each, self._delta)
+            return _compose(self.table.shape[0], each, self._delta)
         if self.counts.size > _MOST_PAIRED_LABELS:
             return each
         return min(each, max(self._mixed_ratio(row) for row in self.table[:, self.counts > 0]))
@@ -218,7 +218,7 @@ def _below(n: int, source: Source) -> int:
             return product >> 64
 
 
-def _composed(count: int, each: float, delta: float) -> float:
+def _compose(count: int, each: float, delta: float) -> float:
     """Return epsilon of `count` reports with `each`: the smaller of the sum and the published."""
     root = math.sqrt(-2.0 * count * math.log(delta))
     return min(count * each, 0.5 * count * each * each + each * root)
@@ -332,7 +332,7 @@ class PublishedDistributionLearner:
         if self._delta == 0.0:
             return max(self._epsilon, self._epsilon * ratio)
         factor = printed_scale_factor(count, self._epsilon, self._delta)
-        return max(self._epsilon, _composed(count, ratio / factor, self._delta))
+        return max(self._epsilon, _compose(count, ratio / factor, self._delta))
 
     def risk_bound(self) -> float:
         """Return the published bound in expectation on the KL-risk of T rounds, in nats.

@@ -155,7 +155,7 @@ class Release:
         columns = (values.ravel(), own.deviations.ravel(), low.ravel(), high.ravel())
         names = product(self.layout.groups, own.labels)
         return [
-            Cell(view, statistic, group, label, _known(value), _known(deviation), least, most)
+            Cell(view, statistic, group, label, _finite(value), _finite(deviation), least, most)
             for (group, label), value, deviation, least, most in zip(
                 names, *(column.tolist() for column in columns), strict=True
             )
@@ -194,7 +194,7 @@ class Release:
                 for cell in cells:
                     value = getattr(cell, field)
                     labels = {"view": cell.view, "group": cell.group, "label": cell.label}
-                    written = ",".join(f'{k}="{_escaped(v)}"' for k, v in labels.items() if v)
+                    written = ",".join(f'{k}="{_escape(v)}"' for k, v in labels.items() if v)
                     lines.append(f"{name}{suffix}{{{written}}} {'NaN' if value is None else value}")
         return "\n".join([*lines, "# EOF", ""])
 
@@ -223,9 +223,9 @@ def _quantile(level: float, cells: int = 1) -> float:
     return -NormalDist().inv_cdf(outside)
 
 
-def _known(number: float) -> float | None:
+def _finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
