@@ -22,7 +22,7 @@ def find_sentences(text: str) -> list[str]:
     """Return the sentences of a page: no code, tables, headings or figures."""
     found = []
     for block in re.split(r"\n\s*\n|\n(?=\s*(?:[*-]|\d+\.) )", NOT_PROSE.sub("\n\n", text)):
-        words = " ".join(block.split()).lstrip("*- ")
+        words = re.sub(r"^[*-] ", "", " ".join(block.split()))
         found += re.split(r"(?<=[.!?]) (?=[A-Z*`\[])", words)
     return [each for each in found if len(each.split()) > 3 and each.endswith((".", "!", "?"))]
 
