@@ -1,4 +1,4 @@
-"""Rows of docs/performance.md: rounds and draws beside NumPy and Numba, and next to their noise."""
+"""Rows of docs/performance.md: rounds and draws of NumPy and Numba, and their noise."""
 
 from __future__ import annotations
 

@@ -24,7 +24,9 @@ FIGURE = ROOT / "docs" / "figures" / "comparison.svg"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Our learners beside what users could run today.")
+    parser = argparse.ArgumentParser(
+        description="Our learners next to those that users could run today."
+    )
     parser.add_argument("--case", nargs="+", metavar="NAME", help="these cases only")
     parser.add_argument("--write", action="store_true", help="update the page and its figure")
     parser.add_argument("--draw", action="store_true", help="only the figure, from the page")

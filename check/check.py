@@ -1053,7 +1053,7 @@ def selections_loss(own: Any, near: Near, arms: int = 1, forced: int = 0) -> Los
 
 
 def vertices_loss(own: Any, near: Near, arms: int, forced: int) -> Loss:
-    """Return the loss of selections of vertices, in arms of a bandit, too."""
+    """Return the loss of selections of vertices, also in arms of a bandit."""
     scores, gumbel = own.scores, own.law == "gumbel"
     covered(gumbel or own.law == "laplace", "noise of such a law")
     covered(own.exponent <= arb(0.9) and scores.offset <= 1, "such an exponent or offset")

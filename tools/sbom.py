@@ -62,7 +62,7 @@ def bill(files: list[Path]) -> dict[str, Any]:
             "name": name,
             "scope": "required",
             "purl": f"pkg:pypi/{name}",
-            "description": f"installed beside it: {requirement}",
+            "description": f"installed with it: {requirement}",
         })  # fmt: skip
     for file in files:
         content = hashlib.sha256(file.read_bytes()).hexdigest()

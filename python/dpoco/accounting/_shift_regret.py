@@ -91,7 +91,7 @@ class DetectorTuning(Description):
     log_selection: float | None = limits(zero=True, default=None)
 
     def __post_init__(self) -> None:
-        """Check that the fields fit each other, too."""
+        """Also check that the fields fit each other."""
         super().__post_init__()
         self.check_choice("windows", WINDOWS)
         check_first(self.first, self.experts)

@@ -85,7 +85,7 @@ class Terms:
             self._take_from(self.description)
         # Only a description says what several rounds cost.
         if (self.description is not None and self.unit == "one person") != bool(self.person):
-            raise ValueError("what is said of one person needs a description, and its rounds")
+            raise ValueError("a statement about one person needs a description, and its rounds")
 
     def _take_from(self, description: Mechanism) -> None:
         """Set what the description and the set-up decide, whatever else was said."""

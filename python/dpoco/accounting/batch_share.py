@@ -95,7 +95,7 @@ class ShareTuning(Description):
     floor: float = limits(zero=True)
 
     def __post_init__(self) -> None:
-        """Check that the fields fit each other, too."""
+        """Also check that the fields fit each other."""
         super().__post_init__()
         self.check_choice("adversary", ADVERSARIES)
         n, share, floor = self.experts, self.share_rate, self.floor

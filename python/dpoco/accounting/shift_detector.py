@@ -246,7 +246,7 @@ def regret_bound(plan: DetectorPlan, *, switches: int = 0, rounds: int | None = 
     Parameters
     ----------
     plan : Plan
-        Noises and thresholds, from which the probability of false alarms is computed, too.
+        Noises and thresholds, from which the probability of false alarms is also computed.
     switches : int
         S.
     rounds : int, optional

@@ -171,7 +171,7 @@ def calibrate(
     experts : int
         N.
     horizon : int or None
-        Rounds; None: any number, up to 10^12, for which the window is chosen, too.
+        Rounds; None: any number, up to 10^12, for which the window is then chosen.
     budget : Budget or None
         None adds no noise and gives no guarantee. A positive delta helps only "gumbel".
     expected_shifts : int

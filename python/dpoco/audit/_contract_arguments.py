@@ -92,7 +92,7 @@ def _unfit(annotation: str) -> tuple[Any, ...]:
 
 @check(*EVERY)
 def parameters_may_be_restated(s: Subject) -> None:
-    """Arguments beside ``plan`` that say the same are fine; others raise `ValueError`."""
+    """Arguments next to ``plan`` that say the same are fine; others raise `ValueError`."""
     s.applies("plan" in arguments_of(s.kind))
     p = s.first.plan
     for name, value in _settle(s.kind, p).items():
@@ -137,7 +137,7 @@ def budgets_are_kept(s: Subject) -> None:
     """Whoever plans the noise, a constructor certifies it and raises `BudgetExceeded` if too loud.
 
     Calibration that plans for twice epsilon (about half the noise) is refused, and so are
-    parameters beside a smaller budget: call ``guarantee.require(budget)``.
+    parameters next to a smaller budget: call ``guarantee.require(budget)``.
     """
     s.applies("plan" in arguments_of(s.kind))
     spent = s.first.guarantee

@@ -326,7 +326,7 @@ class Losses(Sums):
         return 2 * int(ended and learner.guarantee.private)
 
     def find_rounds_apart(self, base: Play, other: Play, at: int) -> Iterator[int]:
-        # What is added does not depend on decisions: the sums stay as near for ever.
+        # What is added does not depend on decisions: the sums stay as near in all rounds.
         yield len(base.notes["sum"]) - 1
 
 

@@ -55,7 +55,7 @@ class LinUCB(BanditLearner):
         Required. Contexts are clipped to this l2 norm, silently. Public: never take it from the
         data.
     reward_bound : float
-        Required. Rewards are clipped to [-reward_bound, reward_bound]. Public, too.
+        Required. Rewards are clipped to [-reward_bound, reward_bound]. Also public.
     parameter_bound : float, default 1.0
         Largest l2 norm of an arm's theta. It widens the confidence intervals; privacy does not need
         it.
@@ -76,7 +76,7 @@ class LinUCB(BanditLearner):
     regularization : float, optional
         rho, added to the diagonal on top of the noise margin; default: the noise margin again.
     reward_weight : float, optional
-        Weight a of r x beside x x' in the sums; default: the weight with the narrowest intervals.
+        Weight a of r x relative to x x' in the sums; default: that of the narrowest intervals.
     sum_method : {"auto", "blt", "blt_normalised", "banded", "tree", "toeplitz"}, optional
         The continual sum.
     relation : {"replace", "zero_out"}

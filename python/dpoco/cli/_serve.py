@@ -23,7 +23,7 @@ def serve_command(
     public: Annotated[
         bool,
         shell.option(
-            "Answer callers without a token, too. They name the user, and nobody proves it."
+            "Also answer callers without a token. They name the user, and nobody proves it."
         ),
     ] = False,
     new_token: Annotated[

@@ -42,7 +42,7 @@ def load_file(
         two-dimensional array ``X`` gives columns ``X0``, ``X1``, ...). A folder or a pattern
         (``"day-*.csv"``) stands for its files, ordered by the numbers in their names. Several files
         with the same columns follow one another. A CSV file is separated by commas, semicolons,
-        tabs or bars, as its first rows are; after a semicolon 1,5 is a number, too. yes, no, true
+        tabs or bars, as its first rows are; after a semicolon 1,5 is also a number. yes, no, true
         and false are 1 and 0, in texts of every format; NA, null, ? and nothing are missing. A
         column without a name is called "column 1", by its number.
     label : str

@@ -52,7 +52,7 @@ class SufficientStatistics(Calibrated):
         Plan to use instead of calibration; the guarantee is computed from it. It must
         agree with `budget` if you pass one.
     records : int, optional
-        Number of records n, if known beforehand. The guarantee is then known, too, and `fit` takes
+        Number of records n, if known beforehand. Then the guarantee is also known, and `fit` takes
         exactly this many. None (default): whatever `fit` is given; n counts as public.
     on_violation : {"clip", "raise"}
         "clip" (default): silently clip records beyond the bounds and count non-finite ones as zero.

@@ -42,7 +42,7 @@ class Journal:
         SQLite file, which is made if there is none, or a `Store` such as `PostgresStore`.
     key : bytes, sequence of bytes, KeyFile or None
         Secret key for the digests of records, 32 bytes. In a sequence, the last key is used for new
-        records and the others for what was written with them. None (default): a `KeyFile` beside
+        records and the others for what was written with them. None (default): a `KeyFile` next to
         the SQLite file, `<path>.key`, made with a fresh key and mode 0600. This and all following
         arguments are keyword-only.
     ledger : Ledger, optional

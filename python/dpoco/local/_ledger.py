@@ -82,7 +82,7 @@ class Ledger(NotCopied):
     def charge(self, epsilon: float, epsilon_max: float, max_reports: int) -> None:
         """Spend, durably, or raise `BudgetExceeded` and change nothing.
 
-        `StateError`, too, if the lock is not the file any more that is locked: another client may
+        Also `StateError` if the lock is not the file any more that is locked: another client may
         hold its successor.
         """
         self.check_process()

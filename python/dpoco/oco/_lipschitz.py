@@ -194,7 +194,7 @@ class LipschitzLearner(OnlineLearner):
             given = {**given, "resolution": nets.checked_counts(shape, given["resolution"])}
         super()._check_fixed(plan, given)
         if given["enforce"] and not plan.mechanism.summand.enforced:
-            # Left at its default it asks for protection, too.
+            # Left at its default it also asks for protection.
             raise ValueError("enforce=True contradicts the plan, which has False")
 
     @classmethod

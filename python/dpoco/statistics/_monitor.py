@@ -361,7 +361,7 @@ class Monitor(Stateful):
     def advance(self, now: Any) -> list[Release]:
         """End all intervals by the clock that are over, and return their releases.
 
-        Call it when no record comes: intervals without records are released, too.
+        Call it when no record comes: intervals without records are also released.
 
         Parameters
         ----------

@@ -182,7 +182,7 @@ class Release:
     def open_metrics(self, prefix: str = "dpoco") -> str:
         """Return text in the format OpenMetrics, as Prometheus reads it.
 
-        A number that the noise hides is NaN. Each has its standard deviation beside it, with
+        A number that the noise hides is NaN. Each has its standard deviation next to it, with
         ``_deviation`` behind the name.
         """
         lines: list[str] = []
