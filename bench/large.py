@@ -29,7 +29,7 @@ BLOCK = 65_536
 NAMES = ("a", "b", "c", "d", "y")
 
 
-def written(path: Path, rows: int) -> None:
+def write_file(path: Path, rows: int) -> None:
     """Write a file of so many rows: one block of records, again and again."""
     stream = dpoco.datasets.linear_regression_stream(BLOCK, 4, seed=1)
     table = np.column_stack([stream.features, stream.labels]).round(6)
@@ -51,7 +51,7 @@ def written(path: Path, rows: int) -> None:
             file.write_table(block.slice(0, size))
 
 
-def learned(path: str, rows: int) -> dict[str, float]:
+def learn(path: str, rows: int) -> dict[str, float]:
     """Learn from the file; CPU time and memory of this process."""
     learner = dpoco.oco.NoisyFTRL(
         dpoco.domains.LpBall(4, p=2.0, radius=1.0),
@@ -78,7 +78,7 @@ def table_of(lengths: list[int]) -> str:
         for kind in ("csv", "parquet"):
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / f"records.{kind}"
-                written(path, rows)
+                write_file(path, rows)
                 size = path.stat().st_size / 1e6
                 command = [sys.executable, __file__, "--play", str(path), str(rows)]
                 result = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -99,7 +99,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.play:
         path, rows = options.play
-        print(json.dumps(learned(path, int(rows))))
+        print(json.dumps(learn(path, int(rows))))
         return
     table = table_of([int(rows) for rows in options.rows])
     if options.write:

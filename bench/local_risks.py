@@ -41,7 +41,9 @@ def worlds(
         yield table, places, truth, draws
 
 
-def ignored(table: FloatArray, places: NDArray[np.int64] | None, truth: int, rounds: int) -> float:
+def ignore_reports(
+    table: FloatArray, places: NDArray[np.int64] | None, truth: int, rounds: int
+) -> float:
     """KL-risk of uniform weights."""
     tables = table[None] if table.ndim == 2 else table
     mean = tables.mean(axis=1)
@@ -55,7 +57,7 @@ def row(count: int, labels: int, contexts: int, classes: int, rounds: int) -> st
     for number, (table, places, truth, stream) in enumerate(
         worlds(count, labels, contexts, classes, rounds)
     ):
-        idle.append(ignored(table, places, truth, rounds))
+        idle.append(ignore_reports(table, places, truth, rounds))
         hypotheses = Hypotheses(table)
         for epsilon in EPSILONS:
             for name, build in LEARNERS.items():

@@ -59,7 +59,7 @@ def coin(rounds: int, d: int, seed: int) -> Records:
     return rows, (np.random.default_rng(seed + 3).random(rounds) < 0.5) * 1.0
 
 
-def bundled(name: str) -> Records:
+def load_bundled(name: str) -> Records:
     """A stream of the library."""
     stream = dpoco.datasets.load(name)
     assert stream.labels is not None
@@ -68,7 +68,7 @@ def bundled(name: str) -> Records:
 
 # Targets by epsilon: mean and standard error of eight seeds; whether a stream is a quick one.
 STREAMS: dict[str, tuple[Callable[[], Records], tuple[tuple[float, float], ...], bool]] = {
-    "phishing": (lambda: bundled("phishing"), (
+    "phishing": (lambda: load_bundled("phishing"), (
         (0.02693, 0), (0.37818, 0.01659), (0.13932, 0.00565), (0.05007, 0.00260)), True),
     "coin_10000_10_50": (lambda: coin(10_000, 10, 50), (
         (0.00527, 0), (0.00638, 0.00157), (0.00268, 0.00036), (0.00286, 0.00027)), True),
@@ -76,7 +76,7 @@ STREAMS: dict[str, tuple[Callable[[], Records], tuple[tuple[float, float], ...],
         (0.00464, 0), (0.11523, 0.00384), (0.03650, 0.00170), (0.01122, 0.00051)), True),
     "logit_20000_20_47": (lambda: logistic_world(20_000, 20, 47), (
         (0.00445, 0), (0.13823, 0.00220), (0.03833, 0.00072), (0.01106, 0.00013)), True),
-    "shuttle": (lambda: bundled("shuttle"), (
+    "shuttle": (lambda: load_bundled("shuttle"), (
         (0.00097, 0), (0.08503, 0.00193), (0.01869, 0.00048), (0.00442, 0.00012)), False),
     "flip_50000_10_71": (lambda: flip(50_000, 10, 71, 2500), (
         (-0.00702, 0), (0.00602, 0.00164), (0.00089, 0.00039), (-0.00527, 0.00039)), False),

@@ -123,7 +123,7 @@ def arm_worlds(seeds):
 WORLDS = {"records": record_worlds, "experts": expert_worlds, "arms": arm_worlds}
 
 
-def measured(worlds):
+def measure(worlds):
     """Play all candidates; return rows of (law, public numbers, -ln mu, share, world)."""
     rows = []
     for number, (problem, rounds, regret, more, cell) in enumerate(worlds):
@@ -148,7 +148,7 @@ def measured(worlds):
     return rows
 
 
-def fitted(rows):
+def fit(rows):
     """Return the coefficients of one candidate."""
     idle = [row for row in rows if row[2] is None]
     noisy = [row for row in rows if row[2] is not None]
@@ -201,11 +201,11 @@ def main():
     table = json.loads(TABLE.read_text()) if TABLE.exists() else {}
     for family, worlds in WORLDS.items():
         if given.family in (None, family):
-            played, by_law = measured(worlds(given.seeds)), defaultdict(list)
+            played, by_law = measure(worlds(given.seeds)), defaultdict(list)
             for row in played:
                 by_law[row[0]].append(row)
             for law, rows in sorted(by_law.items()):
-                table[law], spread = fitted(rows)
+                table[law], spread = fit(rows)
                 print(f"{law:50} {len(rows):5} runs, spread {spread:.2f}: {table[law]}")
             say_how_the_first_does(played, table)
     if given.write:

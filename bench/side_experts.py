@@ -40,7 +40,7 @@ class Game:
         return (float(own.sum()) - self._best[seed % len(self.tables)]) / self.rounds
 
 
-def drawn(weights: FloatArray, generator: np.random.Generator) -> NDArray[np.int64]:
+def draw(weights: FloatArray, generator: np.random.Generator) -> NDArray[np.int64]:
     """One index a row, with probabilities proportional to its weights."""
     bounds = np.cumsum(weights, axis=1)
     u = generator.random(len(weights)) * bounds[:, -1]
@@ -66,7 +66,7 @@ def hedge(losses: FloatArray, budget: dpoco.Budget | None, seed: int) -> FloatAr
     sums = earlier_sums(losses)
     sums -= sums.min(axis=1, keepdims=True)
     sums *= -math.sqrt(8.0 * math.log(n) / rounds)
-    indices = drawn(np.exp(sums, out=sums), np.random.default_rng(seed))
+    indices = draw(np.exp(sums, out=sums), np.random.default_rng(seed))
     return losses[np.arange(rounds), indices]
 
 
@@ -81,7 +81,7 @@ def fixed_share(losses: FloatArray, budget: dpoco.Budget | None, seed: int) -> F
         np.multiply(now, factor, after)
         after *= (1.0 - share) / after.sum()
         after += share / n
-    indices = drawn(weights, np.random.default_rng(seed))
+    indices = draw(weights, np.random.default_rng(seed))
     return losses[np.arange(rounds), indices]
 
 

@@ -15,7 +15,7 @@ STYLES = dict(zip(BUDGETS, (("#000000", "o"), ("#D55E00", "s"), ("#0072B2", "^")
 PANELS = ("shuttle", "regression", "pollsters", "switching", "sphere", "cube")
 
 
-def shown(line: Line) -> bool:
+def is_shown(line: Line) -> bool:
     """Private lines tuned in hindsight are in the tables only."""
     return bool(line.regrets) and ("best step" not in line.name or line.kind == "non-private")
 
@@ -49,7 +49,7 @@ def draw(tables: Sequence[Table], path: Path) -> None:
     from matplotlib.ticker import NullFormatter
 
     by_key = {table.key: table for table in tables}
-    rows = {key: [line for line in by_key[key].lines if shown(line)] for key in PANELS}
+    rows = {key: [line for line in by_key[key].lines if is_shown(line)] for key in PANELS}
     heights = [len(lines) + 3 for lines in rows.values()]
     with in_style():
         # One column, as wide as a telephone held upright can show.

@@ -56,7 +56,7 @@ def losses_of(decisions, records, failed):
     return np.logaddexp(0.0, margins) - failed * margins
 
 
-def played(folder, epsilon, keys, records, failed, days):
+def play(folder, epsilon, keys, records, failed, days):
     """Return the losses of all hours; the program is restarted in the middle."""
     rows = len(keys) // days
     ledger = None if epsilon is None else Ledger(dpoco.Budget(epsilon, DELTA))
@@ -94,7 +94,7 @@ def main(arguments: list[str] | None = None) -> None:
     found = {}
     for name, epsilon in BUDGETS.items():
         with tempfile.TemporaryDirectory() as folder:
-            losses, promise = played(Path(folder), epsilon, keys, records, failed, days)
+            losses, promise = play(Path(folder), epsilon, keys, records, failed, days)
         found[f"own models, {name}"] = losses
         if epsilon == 1.0:
             stated = promise  # of a seeded run: see its conditions

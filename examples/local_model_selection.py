@@ -60,7 +60,7 @@ def naive_bayes(x: np.ndarray, y: np.ndarray, trained: int) -> np.ndarray:
     return 0.95 * powers / powers.sum(axis=1, keepdims=True) + 0.05 / len(scores)
 
 
-def published(table: np.ndarray, labels: np.ndarray, seed: int, **build: float) -> list[float]:
+def play_published(table: np.ndarray, labels: np.ndarray, seed: int, **build: float) -> list[float]:
     """Losses of the published learner: every round has its own context."""
     learner = PublishedDistributionLearner(Hypotheses(table), public_seed=seed, **build)
     source, losses = dpoco.random.Source.seeded(seed), []
@@ -94,7 +94,7 @@ def main(arguments: list[str] | None = None) -> None:
             build, runs = {"horizon": len(rounds), **build}, []
             for seed in range(repeats):
                 if name.startswith("published"):
-                    runs.append(published(table, labels, seed, **build))
+                    runs.append(play_published(table, labels, seed, **build))
                     continue
                 server = DistributionLearner(Hypotheses(table), public_seed=seed, **build)
                 noise, truth = dpoco.random.Source.seeded(seed), np.eye(table.shape[2])[labels]

@@ -40,7 +40,7 @@ def build(name, horizon, source):
     return dpoco.oco.NoisyFTRL(simplex, loss, budget=dpoco.Budget(epsilon, 1e-6), **options)
 
 
-def held(name, losses, run):
+def hold(name, losses, run):
     """Play the market; return the trace and what was held every day, shape (T, N)."""
     learner = build(name, len(losses), dpoco.evaluation.SeedTree(0).child(name, run).source())
     trace = learner.run(losses if name.startswith("selector") else losses - 0.5)
@@ -73,7 +73,7 @@ def main(arguments: list[str] | None = None) -> None:
         fixed = {"equal parts": np.full((1, N), 1.0 / N), "best stock": np.eye(N)[[best]]}
         print(f"\n{f'{years:.0f} years':28}{'growth a year':>14}{'trades':>8}")
         for name, (colour, style, _) in PLAYERS.items():
-            played = [] if name in fixed else [held(name, losses, run) for run in range(runs)]
+            played = [] if name in fixed else [hold(name, losses, run) for run in range(runs)]
             paths = [log_wealth(one, losses) for _, one in played or [(None, fixed.get(name))]]
             spread = np.quantile(paths, [0.0, 0.5, 1.0], axis=0)  # smallest, median, largest
             points[name].append((years, *(100.0 * np.expm1(spread[:, -1] / years))))

@@ -58,7 +58,7 @@ def model(epsilon, horizon, source=None):
     )
 
 
-def published(stream, features, speeds, drivers, crash):
+def publish(stream, features, speeds, drivers, crash):
     """Return the forecast of each hour, made before it, in km/h; `crash` names an hour."""
     forecasts = []
     for hour in range(len(speeds) // TRIPS):
@@ -102,7 +102,7 @@ def main(arguments: list[str] | None = None) -> None:
                 )  # as the figure was drawn
                 made = model(epsilon, len(speeds), source)
                 stream = journal.open("ring road", lambda made=made: made)
-                shown = published(stream, features, speeds, drivers, crash=len(truth) // 2)
+                shown = publish(stream, features, speeds, drivers, crash=len(truth) // 2)
         errors = np.abs(shown - truth).reshape(weeks, 168).mean(axis=1)
         print(f"{name:28}" + "".join(f"{error:9.2f}" for error in errors))
         left.plot(shown[last], label=name)

@@ -86,7 +86,7 @@ def build_sdist(python: Path, out: Path) -> Path:
     return only(out, "*.tar.gz")
 
 
-def unpacked(sdist: Path, out: Path) -> Path:
+def unpack(sdist: Path, out: Path) -> Path:
     with tarfile.open(sdist) as archive:
         archive.extractall(out, filter="data")
     return only(out, "dpoco-*")
@@ -190,7 +190,7 @@ def cross(options: argparse.Namespace, work: Path) -> list[dict[str, Any]]:
         os.environ.setdefault(name, str(work / "zig"))
     sdist = build_sdist(tools / "bin" / "python", work / "sdist")
     shutil.copy2(sdist, options.output)
-    source = unpacked(sdist, work / "unpacked")
+    source = unpack(sdist, work / "unpacked")
     rows: list[dict[str, Any]] = []
     for target in options.targets:
         compiler = CrossCompiler(target, source, work / target, tools)
@@ -222,7 +222,7 @@ def built_again(
     print(f"built again in another place, same bytes: {wheel.name}", flush=True)
 
 
-def repaired(python: Path, wheel: Path, out: Path, findings: Findings) -> Path:
+def repair(python: Path, wheel: Path, out: Path, findings: Findings) -> Path:
     """Give the wheel the broadest manylinux tag its symbols allow."""
     paths = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
     settings = {**os.environ, "PATH": paths}
@@ -243,16 +243,16 @@ def here(options: argparse.Namespace, work: Path, findings: Findings) -> None:
         defines["CMAKE_CXX_COMPILER_LAUNCHER"] = "ccache"
     wheel = build_wheel(tools, ROOT, work / "from-tree", defines)
     findings.add("SOURCE_DATE_EPOCH", os.environ["SOURCE_DATE_EPOCH"])
-    done = repaired(tools, wheel, work / "repaired", findings)
+    done = repair(tools, wheel, work / "repaired", findings)
     inspect(done, findings)
     bare = new_environment(work / "bare", done)
     smoke(bare, work / "elsewhere", findings)
     if not options.quick:
-        source = unpacked(sdist, work / "unpacked")
+        source = unpack(sdist, work / "unpacked")
         second = build_wheel(tools, source, work / "from-sdist", defines)
         same = digest(second) == digest(wheel)
         findings.add("wheel from the sdist, same bytes", digest(second)[:16], same)
-        again = repaired(tools, second, work / "repaired-again", Findings())
+        again = repair(tools, second, work / "repaired-again", Findings())
         findings.add("repaired again, same bytes", again.name, digest(again) == digest(done))
     for file in (done, sdist):
         shutil.copy2(file, options.output)

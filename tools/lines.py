@@ -217,7 +217,7 @@ class Closure:
             if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "_core"
         }
 
-    def mentioned(self) -> set[str]:
+    def find_mentioned(self) -> set[str]:
         """Return the attributes that are named anywhere in a module of which something is reached.
 
         What learners call of their engines is among them.
@@ -467,7 +467,7 @@ def _find_bindings(engine: str, called: set[str]) -> Iterator[tuple[Path, list[i
             begun = []
 
 
-def compiled(engines: set[str], called: set[str]) -> dict[str, int]:
+def count_compiled(engines: set[str], called: set[str]) -> dict[str, int]:
     """Return the code lines of C++ that compiled classes may run, by file.
 
     From what binds the functions of these names, definition by definition: one is reached if its
@@ -535,7 +535,7 @@ def trusted(path: str, *problem: str) -> dict[str, int]:
     """
     closure = Closure(path, *(problem or PROBLEM))
     engines = closure.engines(path.split(".")[0])
-    return {**closure.lines(), **compiled(engines, closure.mentioned())}
+    return {**closure.lines(), **count_compiled(engines, closure.find_mentioned())}
 
 
 def main(arguments: list[str]) -> None:

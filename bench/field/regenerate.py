@@ -49,7 +49,7 @@ BANDED = ((10**3, 1, 1000), (10**4, 1, 1000), (10**3, TIMES, 100), (10**4, TIMES
 Report = dict[str, Any]
 
 
-def made(folder: Path, name: str, requirements: str) -> Path:
+def make_environment(folder: Path, name: str, requirements: str) -> Path:
     """Return the Python of an environment, made if it is not there."""
     python = folder / name / "bin" / "python"
     if not python.exists():
@@ -63,7 +63,7 @@ def _limit() -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (LIMIT, LIMIT))
 
 
-def told(python: Path, *words: str) -> Any:
+def ask(python: Path, *words: str) -> Any:
     """What a program prints as JSON; None if it takes too much CPU time."""
     command = [str(python), *words]
     done = subprocess.run(command, capture_output=True, text=True, preexec_fn=_limit)
@@ -87,14 +87,14 @@ def least_for_people(rounds: int, times: int, share: float, singular: int) -> fl
     small = math.sqrt((1.0 - share) / apart)
     large = math.sqrt((1.0 - share + share * times) / apart)
 
-    def mixed(x):
+    def mix(x):
         table = x.reshape(times, apart)
         return (small * table + (large - small) / times * table.sum(0)).ravel()
 
     operator = LinearOperator(
         (rounds, rounds),
-        matvec=lambda x: np.cumsum(mixed(x)),
-        rmatvec=lambda x: mixed(np.cumsum(x[::-1])[::-1]),
+        matvec=lambda x: np.cumsum(mix(x)),
+        rmatvec=lambda x: mix(np.cumsum(x[::-1])[::-1]),
         dtype=np.float64,
     )
     start = np.random.default_rng(1).standard_normal(rounds)
@@ -167,41 +167,41 @@ def microseconds(dimension: int) -> dict[str, float]:
 
 def trees_of(python: Path) -> Report:
     """TF-Privacy, with the weights of its draws compared with those of our trees."""
-    report = told(python, str(HERE / "trees.py"))
+    report = ask(python, str(HERE / "trees.py"))
     for kind, values in report.pop("variances").items():
         rows = continual_sum.row_norm(kind, np.arange(1, len(values) + 1), 2 * len(values)) ** 2
         report[f"{kind} like ours"] = bool(np.abs(rows - values).max() < 1e-4)
     return report
 
 
-def buffered(python: Path, known: Report) -> Iterator[Report]:
+def run_buffers(python: Path, known: Report) -> Iterator[Report]:
     """Yield the report with one case after the other; those that are known are kept."""
     report: Report = {f"{n} {k}": {} for k in (1, TIMES) for n in ROUNDS} | known
     for error, k in (("max", 1), ("max", TIMES), ("mean", 1), ("mean", TIMES)):
         for n in ROUNDS:
             cases = report[f"{n} {k}"]
             if error not in cases:
-                cases[error] = told(python, str(HERE / "theirs.py"), "blt", str(n), str(k), error)
+                cases[error] = ask(python, str(HERE / "theirs.py"), "blt", str(n), str(k), error)
                 yield report
             if cases[error] is None:
                 break
 
 
-def measured(folder: Path, only: str | None) -> Report:
+def measure(folder: Path, only: str | None) -> Report:
     """Return the report, or the one that is there with one part measured again."""
-    field = made(folder, "field", "requirements.txt")
-    trees = made(folder, "trees", "requirements-trees.txt")
+    field = make_environment(folder, "field", "requirements.txt")
+    trees = make_environment(folder, "trees", "requirements-trees.txt")
     script = str(HERE / "theirs.py")
     parts: dict[str, Callable[[], Any]] = {
-        "versions": lambda: {"dpoco": dpoco.__version__} | told(field, script, "versions"),
+        "versions": lambda: {"dpoco": dpoco.__version__} | ask(field, script, "versions"),
         "ours": ours,
         "trees": lambda: trees_of(trees),
         **{
-            name: partial(told, field, script, name)
+            name: partial(ask, field, script, name)
             for name in ("epsilon", "calibration", "speed", "checks")
         },
         "banded": lambda: {
-            f"{n} {k}": told(field, script, "banded", str(n), str(k), str(bands))
+            f"{n} {k}": ask(field, script, "banded", str(n), str(k), str(bands))
             for n, k, bands in BANDED
         },
     }
@@ -210,13 +210,13 @@ def measured(folder: Path, only: str | None) -> Report:
         if name != "blt":
             report[name] = parts[name]()
             continue
-        for found in buffered(field, report.get("blt", {}) if only else {}):  # takes longest
-            saved({**report, "blt": found})
+        for found in run_buffers(field, report.get("blt", {}) if only else {}):  # takes longest
+            save({**report, "blt": found})
             report["blt"] = found
     return report
 
 
-def saved(report: Report) -> None:
+def save(report: Report) -> None:
     RESULT.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
 
@@ -297,7 +297,7 @@ def speed_table(report: Report) -> list[str]:
     return lines
 
 
-def checked(report: Report) -> list[str]:
+def list_checks(report: Report) -> list[str]:
     found, tree = report["checks"], report["trees"]
     said = {True: "yes", False: "no"}
     return [
@@ -349,7 +349,7 @@ def blocks(report: Report) -> dict[str, str]:
         "field people": "\n".join(noise_table(report, TIMES)),
         "field accounting": "\n".join(accounting_table(report)),
         "field speed": "\n".join(speed_table(report)),
-        "field checks": "\n".join(checked(report)),
+        "field checks": "\n".join(list_checks(report)),
     }
 
 
@@ -362,8 +362,8 @@ def main(arguments: list[str] | None = None) -> int:
     if not options.page:
         if options.environments is None:
             parser.error("name a folder for the environments, or --page")
-        report = measured(options.environments.resolve(), options.only)
-        saved(report)
+        report = measure(options.environments.resolve(), options.only)
+        save(report)
     page = PAGE.read_text(encoding="utf-8")
     for key, text in blocks(json.loads(RESULT.read_text(encoding="utf-8"))).items():
         page = replaced(page, key, text)

@@ -197,13 +197,13 @@ def test_definitions_of_compiled_code_are_followed_by_name(tmp_path, monkeypatch
         ("Engine", "Engine"): 1, ("Engine", "step"): 1, ("Engine", "spare"): 3,
         ("Engine", "write"): 1, ("", "Engine"): 3,
     }  # fmt: skip
-    assert lines.compiled({"Engine"}, {"step"}) == {
+    assert lines.count_compiled({"Engine"}, {"step"}) == {
         "bindings/room.cpp": 6,
         "include/dpoco/room/engine.hpp": 5,
         "include/dpoco/room/noise.hpp": 1,
         "src/room/noise.cpp": 5,
     }
-    more = lines.compiled({"Engine"}, {"step", "spare"})
+    more = lines.count_compiled({"Engine"}, {"step", "spare"})
     assert sum(more.values()) == 6 + 1 + 5 + 3 + 2 + 5 + 3
 
 
