@@ -230,8 +230,13 @@ class LinUCB(BanditLearner):
         return linucb.read_moments(self._mechanism).features
 
     def _scores(self, row: FloatArray) -> FloatArray:
-        """Return upper confidence bounds, shape (K,), from the released statistics; O(K d^3)."""
+        """Return upper confidence bounds, shape (K,), from the released statistics; O(K d^3).
+
+        Of a learner that forgets they are estimates: its damped sums stay in the engine.
+        """
         own, total, d = self._plan.tuning, self._mechanism, self._dimension
+        if linucb.kept_statistics(total, own) is not None:
+            return super()._scores(row)
         found = linucb.find_confidence(total, own)
         upper = np.triu_indices(d)
         packed = self._engine.released().reshape(self._arms, -1)[:, : len(upper[0])]
