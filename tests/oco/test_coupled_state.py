@@ -82,7 +82,7 @@ def test_resealed_states_of_other_learners_are_refused(coupled, name):
         ("object.plan.mechanism.rounds", -1),
         ("object.plan.mechanism.keep.kind", "sticky"),
         ("object.plan.mechanism.block", 5),
-        ("object.plan.mechanism.keep.forced", 0.0),
+        ("object.plan.mechanism.keep.forced", 1.5),
         ("object.plan.mechanism.losses.lipschitz", 100.0),
         ("object.plan.mechanism.losses.dimension", 4),
         ("object.plan", None),
