@@ -14,7 +14,7 @@ from tests.plans import coupled
 from dpoco.accounting import Budget, claims, regret_bounds
 from dpoco.accounting import continuous_multiplicative_weights as comw
 from dpoco.accounting import coupled_regularized_leader as ctrl
-from dpoco.accounting._coupled_regret import (
+from dpoco.accounting.coupled_regret import (
     age_quantile,
     anchor_width,
     bernstein_cap,
@@ -23,7 +23,7 @@ from dpoco.accounting._coupled_regret import (
     growing_switches,
     switch_cap,
 )
-from dpoco.accounting._coupled_runs import open_plan
+from dpoco.accounting.coupled_runs import open_plan
 from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon
 from dpoco.domains import LpBall
 from dpoco.losses import CustomLoss, LinearLoss, LogisticLoss, QuadraticLoss

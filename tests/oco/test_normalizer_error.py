@@ -13,7 +13,7 @@ from tests.plans import recoupled
 
 from dpoco import Budget, domains, losses, samplers
 from dpoco.accounting import continuous_multiplicative_weights
-from dpoco.accounting._coupled_runs import open_plan
+from dpoco.accounting.coupled_runs import open_plan
 from dpoco.privacy.mechanisms.coupled_draws import Window
 
 

@@ -9,7 +9,9 @@ from dpoco.accounting import conditions as conditions
 from dpoco.accounting import continual_sum as continual_sum
 from dpoco.accounting import continual_sum_rates as continual_sum_rates
 from dpoco.accounting import continuous_multiplicative_weights as continuous_multiplicative_weights
+from dpoco.accounting import coupled_regret as coupled_regret
 from dpoco.accounting import coupled_regularized_leader as coupled_regularized_leader
+from dpoco.accounting import coupled_runs as coupled_runs
 from dpoco.accounting import epoch_selector as epoch_selector
 from dpoco.accounting import euclidean as euclidean
 from dpoco.accounting import events as events

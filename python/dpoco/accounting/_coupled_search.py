@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from dpoco._validation import FloatArray, choice, positive_int, real_float
-from dpoco.accounting._coupled_runs import CoupledPlan, require_global_bounds
 from dpoco.accounting._coupled_setting import ANCHORS, Setting
 from dpoco.accounting.budget import Budget
+from dpoco.accounting.coupled_runs import CoupledPlan, require_global_bounds
 from dpoco.errors import CalibrationError
 from dpoco.privacy.mechanisms.coupled_draws import Always
 from dpoco.privacy.neighbours import CHANGES, Neighbours

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
 from dpoco._validation import choice
-from dpoco.accounting._coupled_regret import (
+from dpoco.accounting.budget import Budget
+from dpoco.accounting.coupled_regret import (
     bernstein_cap,
     clip_widths,
     describe,
@@ -19,8 +20,7 @@ from dpoco.accounting._coupled_regret import (
     hazard,
     switch_cap,
 )
-from dpoco.accounting._coupled_runs import CoupledPlan, GibbsRun, TiltedRun, open_plan
-from dpoco.accounting.budget import Budget
+from dpoco.accounting.coupled_runs import CoupledPlan, GibbsRun, TiltedRun, open_plan
 from dpoco.accounting.euclidean import EuclideanProblem
 from dpoco.accounting.gaussian import check_delta
 from dpoco.accounting.guarantee import Guarantee

@@ -23,18 +23,6 @@ import numpy as np
 
 from dpoco import _core
 from dpoco._validation import choice
-from dpoco.accounting._coupled_regret import age_quantile, anchor_width
-from dpoco.accounting._coupled_runs import (
-    CHAINS,
-    COUPLINGS,
-    NO_SAMPLER,
-    CoupledForecast,
-    CoupledPlan,
-    GibbsPlan,
-    GibbsRun,
-    GibbsTuning,
-    normalized,
-)
 from dpoco.accounting._coupled_search import calibrated
 from dpoco.accounting._coupled_setting import (
     ANCHORS,
@@ -45,6 +33,18 @@ from dpoco.accounting._coupled_setting import (
     guarantee,
 )
 from dpoco.accounting.budget import Budget
+from dpoco.accounting.coupled_regret import age_quantile, anchor_width
+from dpoco.accounting.coupled_runs import (
+    CHAINS,
+    COUPLINGS,
+    NO_SAMPLER,
+    CoupledForecast,
+    CoupledPlan,
+    GibbsPlan,
+    GibbsRun,
+    GibbsTuning,
+    normalized,
+)
 from dpoco.accounting.euclidean import EuclideanProblem, euclidean_problem
 from dpoco.accounting.gaussian import largest_fitting
 from dpoco.accounting.regret_bounds import best_inverse_temperature, entropy_term, gibbs_regret

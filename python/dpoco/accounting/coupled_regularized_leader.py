@@ -20,18 +20,18 @@ from typing import Any, cast
 
 import numpy as np
 
-from dpoco.accounting._coupled_regret import curving, find_window
-from dpoco.accounting._coupled_runs import (
+from dpoco.accounting._coupled_search import calibrated
+from dpoco.accounting._coupled_setting import CONSTANT_SPREAD, Law, Setting, guarantee
+from dpoco.accounting._roots import find_root
+from dpoco.accounting.budget import Budget
+from dpoco.accounting.coupled_regret import curving, find_window
+from dpoco.accounting.coupled_runs import (
     LEADER_COUPLINGS,
     CoupledPlan,
     TiltedPlan,
     TiltedRun,
     TiltedTuning,
 )
-from dpoco.accounting._coupled_search import calibrated
-from dpoco.accounting._coupled_setting import CONSTANT_SPREAD, Law, Setting, guarantee
-from dpoco.accounting._roots import find_root
-from dpoco.accounting.budget import Budget
 from dpoco.accounting.euclidean import euclidean_problem
 from dpoco.accounting.gaussian import largest_fitting, rounded_down
 from dpoco.accounting.regret_bounds import best_step_size, leader_regret

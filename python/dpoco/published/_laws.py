@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from dpoco.accounting._coupled_regret import forecast
-from dpoco.accounting._coupled_runs import CoupledPlan, open_plan
 from dpoco.accounting.budget import Budget
+from dpoco.accounting.coupled_regret import forecast
+from dpoco.accounting.coupled_runs import CoupledPlan, open_plan
 from dpoco.accounting.gaussian import largest_fitting
 from dpoco.domains import Domain
 from dpoco.errors import CalibrationError

@@ -18,12 +18,14 @@ from typing import Any
 import numpy as np
 
 from dpoco._validation import FloatArray
-from dpoco.accounting._coupled_runs import CoupledForecast, CoupledRun, TiltedRun
+from dpoco.accounting.coupled_runs import CoupledForecast, CoupledRun, TiltedRun
 from dpoco.accounting.gaussian import gaussian_epsilon
 from dpoco.accounting.regret_bounds import RegretBound, stated_regret
 from dpoco.privacy.losses import tilted_draws
 from dpoco.privacy.losses.gaussian import gaussian_delta
 from dpoco.privacy.mechanisms.coupled_draws import Anchored, Maximal, Window
+
+__all__ = ["forecast"]
 
 # Sums over rounds are exact up to this many terms; beyond, bounded in blocks of this ratio.
 _EXACT_TERMS, _RATIO = 4096, 1e-3

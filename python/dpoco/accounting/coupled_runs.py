@@ -28,6 +28,8 @@ from dpoco.privacy.mechanisms.coupled_draws import (
 )
 from dpoco.privacy.records import Description, limits
 
+__all__ = ["CoupledPlan", "CoupledRun", "GibbsRun", "TiltedRun", "open_plan"]
+
 COUPLINGS = ("density_ratio", "dartboard", "anchored", "scheduled", "maximal")
 LEADER_COUPLINGS = ("density_ratio", "scheduled", "maximal")
 # b = eta beta_s beyond which the conditions warn.
