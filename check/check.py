@@ -813,7 +813,8 @@ def entries(summand: Any) -> int:
         return 1 + summand.arms * (summand.dimension * (summand.dimension + 3) // 2)
     d, matrix = summand.dimension, summand.kind in ("second_moments", "gradient_and_curvature")
     if summand.kind == "residual_statistics":
-        return summand.arms * d + d * (d + 1) // 2 + summand.bins
+        triangles, mean = (1, 0) if summand.mean is None else (summand.arms, d)
+        return summand.arms * d + triangles * (d * (d + 1) // 2) + mean + summand.bins
     return getattr(summand, "arms", 1) * (d * (d + 1) // 2 + d) if matrix else d
 
 
@@ -834,10 +835,10 @@ def movement(summand: Any, near: Near, order: arb) -> arb:
     if kind == "net_differences":
         return sides * summand.lipschitz * net_reach(summand) * up
     if kind == "residual_statistics":
-        z, m = summand.weight**2, summand.mark**2
+        z, m, w = summand.weight**2, summand.mark**2, (summand.mean or 0) ** 2
         covered(z <= 2, "such a weight of residuals")
         two = arb(4) if z <= arb(0.5) else 2 + 2 * z + 1 / (2 * z)
-        return (1 + z + m if sides == 1 else two + 2 * m).sqrt() * up
+        return (1 + z + w + m if sides == 1 else two + 4 * w + 2 * m).sqrt() * up
     if kind == "clipped_vectors":
         covered(summand.count <= 2**20, "more vectors than rounding is bounded for")
         return summand.bound * (sides + summand.count**2 * arb(2) ** -51) * up
@@ -1263,7 +1264,7 @@ dimension n, norm xi, features, features_l2 xi, slope, curvature, weight; second
 n, norm xi, features, features_l2 xi, label, weight, arms n, rounding; moments_and_loss: dimension
 n, norm xi, features, features_l2 xi, label, weight, arms n, rounding, largest_loss, loss_weight;
 centred_losses: experts n;
-residual_statistics: dimension n, features, arms n, bins n, weight, mark;
+residual_statistics: dimension n, features, arms n, bins n, weight, mark, mean x-?;
 clipped_vectors: dimension n, bound, count n;
 interval_totals: cells N, units X, records n;
 net_differences: sides X, counts N, transform s, lipschitz, enforced b; blt: decay X, weights X;

@@ -63,6 +63,7 @@ std::unique_ptr<ResidualPhases> make_residual_phases(const py::object& mechanism
     summand.read("arms", shared.arms);
     summand.read("weight", own.weight);
     summand.read("mark", own.mark);
+    summand.read("mean", own.mean);
     if (summand.read<std::size_t>("bins") != ResidualPhases::kBins) {
       throw std::invalid_argument("residuals are counted in another number of bins");
     }

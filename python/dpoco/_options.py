@@ -26,6 +26,7 @@ SENTENCES = {
     "bound": "Vectors are clipped to this length.",
     "candidates": "Number of scores.",
     "context_bound": "Contexts are clipped to this length; public.",
+    "context_law": "What contexts are like: normal, or any, at a little more noise.",
     "coupling": "How the decision of a block is kept or replaced.",
     "enforce": "Whether losses are clipped to their Lipschitz constant.",
     "expected_shifts": "Changes of the distribution to plan for: a guess.",

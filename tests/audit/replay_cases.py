@@ -197,6 +197,9 @@ CASES = {
     ),
     "LinUCB, batches": (of(bandits.LinUCB, 2, D, batch=5, **BOUNDED), BANDIT, USERS),
     "ResidualPhases": (of(bandits.ResidualPhases, 2, D, **BOUNDED), BANDIT, USERS),
+    "ResidualPhases, any law": (
+        of(bandits.ResidualPhases, 2, D, context_law="any", **BOUNDED), BANDIT, USERS,
+    ),
     "ResidualPhases, scale known": (
         of(bandits.ResidualPhases, 2, D, reward_noise=0.4, intercept=0.1, **BOUNDED),
         BANDIT, USERS,

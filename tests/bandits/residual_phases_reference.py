@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import erf
 
 EDGES = 2.0 ** np.arange(-3.0, 2.5, 0.5)[:9]
-Z, MARK, RATIO, BETA, GROWTH, DAMPING = 0.5, 0.3, 0.4, 2.0, 1.3, 0.25
+Z, MARK, MEAN, RATIO, BETA, GROWTH, DAMPING = 0.5, 0.3, 0.2, 0.4, 2.0, 1.3, 0.25
 GRID = 2.0 ** np.linspace(-4.0, 3.0, 120)
 
 
@@ -67,15 +67,15 @@ class Reference:
     def __init__(
         self, arms, d, *, horizon, first, sigma, draws, noise, coins, reward_bound,
         context_bound=1.0, parameter_bound=1.0, reward_noise=None, intercept=None,
-        one_hot=0,
+        one_hot=0, any_law=False,
     ):  # fmt: skip
         self.arms, self.d, self.sigma, self.draws, self.noise = arms, d, sigma, draws, noise
         self.coins, self.B, self.S, self.Y = coins, context_bound, parameter_bound, reward_bound
         self.known, self.intercept, self.one_hot = reward_noise is not None, intercept, one_hot
-        self.low = reward_noise or 0.0
+        self.low, self.any_law = reward_noise or 0.0, any_law
         self.ends = ends(first, horizon)
         self.C = strategy(max(len(self.ends) - 1, 1))
-        self.theta = np.zeros((arms, d))
+        self.theta, self.mean = np.zeros((arms, d)), np.zeros((arms, d))
         self.P = np.tile(np.eye(d) * self.S**2 / d, (arms, 1, 1))
         z0, self.zc = (0.2, 0.7) if self.known else (0.3, 1.0)
         self.beta = BETA
@@ -89,9 +89,11 @@ class Reference:
         self.leaf = self.empty()
 
     def empty(self):
-        return (
-            np.zeros((self.arms, self.d)), np.zeros(self.d * (self.d + 1) // 2), np.zeros(10)
-        )  # fmt: skip
+        triangle = self.d * (self.d + 1) // 2
+        if self.any_law:
+            matrices = np.zeros(self.arms * triangle + self.d)
+            return np.zeros((self.arms, self.d)), matrices, np.zeros(10)
+        return np.zeros((self.arms, self.d)), np.zeros(triangle), np.zeros(10)
 
     def scores(self, x):
         width = np.sqrt(np.einsum("ni,aij,nj->na", x, self.P, x))
@@ -110,7 +112,11 @@ class Reference:
             slope = min(max(residual, -self.clip), self.clip) / (self.clip * self.B)
             vectors, matrix, bins = self.leaf
             vectors[arm] += slope * x
-            matrix += math.sqrt(Z) / self.B**2 * pack(x)
+            moments = math.sqrt(Z) / self.B**2 * pack(x)
+            at = arm * len(moments) if self.any_law else 0
+            matrix[at : at + len(moments)] += moments
+            if self.any_law:
+                matrix[-self.d :] += MEAN / self.B * x
             bins[int((abs(residual) / self.clip > EDGES).sum())] += MARK
         self.t += 1
         if self.t == self.ends[self.k] and self.k < len(self.ends) - 1:
@@ -121,6 +127,8 @@ class Reference:
         C = self.C[:k, :k]
         u = C @ lengths
         packed = np.array([y[1] for y, *_ in self.past])
+        if self.any_law:
+            return self.normal(packed, lengths)
         M = unpack(u @ (C @ packed) / (u @ u), self.d) * self.B**2 / math.sqrt(Z)
         sd = self.sigma * self.B**2 / (math.sqrt(Z) * np.linalg.norm(u))
         d, b = self.d, self.intercept
@@ -142,6 +150,38 @@ class Reference:
         contexts[:, :-1] = mean + self.draws[:, : d - 1] @ root.T
         contexts[:, -1] = b
         return whole, contexts
+
+    def normal(self, sums, lengths):
+        """Return the same of sums of all arms' second moments, and of means."""
+        k, d = len(lengths), self.d
+        C = self.C[:k, :k]
+        u = C @ lengths
+        noise = self.sigma / np.linalg.norm(u)
+        pooled = u @ (C @ sums) / (u @ u)
+        mean = pooled[-d:] * self.B / MEAN
+        edge = d * (noise * self.B / MEAN) ** 2
+        mean = mean * max(0.0, 1.0 - edge / max(mean @ mean, 1e-300))
+        mean *= min(1.0, self.B / max(np.linalg.norm(mean), 1e-300))
+        M = unpack(pooled[:-d].reshape(self.arms, -1).sum(axis=0), d) * self.B**2 / math.sqrt(Z)
+        sd = noise * math.sqrt(self.arms / Z) * self.B**2
+        square = max(self.B**2 - mean @ mean, 1e-3 * self.B**2)
+        law = shrunk(M - np.outer(mean, mean), sd, d, square)
+        root = np.linalg.cholesky(law + 1e-12 * np.eye(d) * self.B**2)
+        return law + np.outer(mean, mean), mean + self.draws @ root.T
+
+    def corrected(self, G, packed):
+        """Return arms' second moments, moved towards what was released of them."""
+        k, d = self.k, self.d
+        # Of noise that is white after C, in the last phase.
+        noise = self.sigma * np.linalg.norm(np.linalg.inv(self.C[:k, :k])[-1])
+        out = []
+        for a, own in enumerate(packed[:-d].reshape(self.arms, -1)):
+            gap = (unpack(own, d) * self.B**2 - math.sqrt(Z) * G[a]) / math.sqrt(Z)
+            edge = len(own) * (noise * self.B**2) ** 2 / Z
+            kept = max(0.0, 1.0 - edge / max(float((gap**2).sum()), 1e-300))
+            lam, v = np.linalg.eigh(G[a] + kept * gap)
+            out.append((v * np.maximum(lam, 0.0)) @ v.T)
+        return np.array(out)
 
     def categories(self, M, sd):
         """Return the same where contexts begin with one-hot entries."""
@@ -189,6 +229,8 @@ class Reference:
                 n / len(contexts) * contexts[chosen == a].T @ contexts[chosen == a]
                 for a in range(self.arms)
             ])  # fmt: skip
+        if self.any_law:
+            G = self.corrected(G, noisy[1])
         sc = fitted_scale(noisy[2] / MARK, c, c / self.zc)
         kappa = math.erf(c / (sc * math.sqrt(2.0)))
         spread = np.einsum("aij,aji->", self.P, G) / n
@@ -197,7 +239,7 @@ class Reference:
         self.past[-1] = (noisy, H, W, self.theta.copy())
         row = self.C[k - 1]
         for a in range(self.arms):
-            theta, P = self.theta[a], self.P[a]
+            theta, P = self.mean[a], self.P[a]
             total = sum(row[i] * h[a] for i, (_, h, _, _) in enumerate(self.past))
             gap = sum(
                 row[i] * (y[0][a] + h[a] @ (own[a] - theta))
@@ -208,11 +250,14 @@ class Reference:
             )
             gain = P @ total @ np.linalg.inv(total @ P @ total + V)
             new = theta + gain @ gap
-            new *= min(1.0, self.S / max(np.linalg.norm(new), 1e-300))
+            kept = min(1.0, self.S / max(np.linalg.norm(new), 1e-300))
+            played = new * kept
+            if not self.any_law:
+                new = played
             step = new - theta
             P = P - gain @ total @ P
             self.P[a] = (P + P.T) / 2 + DAMPING * np.outer(step, step)
-            self.theta[a] = new
+            self.theta[a], self.mean[a] = played, new
         v = np.einsum("aij,aji->", self.P, G) / n
         zk = min(3.0, self.zc * math.sqrt(self.ends[k - 1] / self.ends[0]))
         wanted = max(zk * math.sqrt(v + tau2), c / 2, 1e-3 * self.Y)

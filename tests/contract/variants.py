@@ -185,6 +185,7 @@ VARIANTS = {
     "phases, intercept": of(
         bandits.ResidualPhases, 3, D, numerics="float", intercept=0.25, **BOUNDED
     ),
+    "phases, any law": of(bandits.ResidualPhases, 3, D, context_law="any", **BOUNDED),
     "phases, free": of(bandits.ResidualPhases, 2, D, budget=None, **BOUNDED),
     "phases, one arm": of(bandits.ResidualPhases, 1, D, parameter_bound=3.0, **BOUNDED),
     "bandit, polyhedral": of(

@@ -125,8 +125,11 @@ T mix(T& kept, const T& last, const Row& row) {
 
 }  // namespace
 
-std::size_t ResidualPhases::sum_dimension(std::uint64_t arms, std::size_t dimension) noexcept {
-  return static_cast<std::size_t>(arms) * dimension + packed_size(dimension) + kBins;
+std::size_t ResidualPhases::sum_dimension(std::uint64_t arms, std::size_t dimension,
+                                          bool any) noexcept {
+  const auto vectors = static_cast<std::size_t>(arms) * dimension;
+  if (!any) return vectors + packed_size(dimension) + kBins;
+  return vectors + static_cast<std::size_t>(arms) * packed_size(dimension) + dimension + kBins;
 }
 
 std::shared_ptr<const RowMatrix> ResidualPhases::public_draws(std::size_t dimension) {
@@ -149,12 +152,12 @@ ResidualPhases::ResidualPhases(BanditSettings settings, losses::RecordClipper cl
     : BanditLearner(settings, std::move(clipper)),
       own_(std::move(own)),
       sum_(std::move(sum)),
-      batch_(sum_dimension(arms(), dimension()), own_.phases),
+      batch_(sum_dimension(arms(), dimension(), own_.mean.has_value()), own_.phases),
       reach_(own_.parameter_bound * this->clipper().bound()),
       reward_bound_(largest_reward()),
       constants_(choose_constants()),
       clip_(std::max(constants_.first * reward_bound_, own_.reward_noise.value_or(0.0))),
-      released_(sum_dimension(arms(), dimension()), 0.0),
+      released_(sum_dimension(arms(), dimension(), own_.mean.has_value()), 0.0),
       units_(dimension(), 0.0),
       draws_(public_draws(dimension())) {
   const auto d = static_cast<Index>(dimension());
@@ -167,6 +170,9 @@ ResidualPhases::ResidualPhases(BanditSettings settings, losses::RecordClipper cl
   }
   if (own_.intercept && !(std::fabs(*own_.intercept) < bound && *own_.intercept != 0.0 && d > 1)) {
     throw std::invalid_argument("intercept must be an entry of a context of two or more");
+  }
+  if (own_.mean && (!(*own_.mean > 0.0) || own_.intercept || own_.one_hot > 0)) {
+    throw std::invalid_argument("contexts of any law have a weight, and no entries that are told");
   }
   if (own_.one_hot == 1 || own_.one_hot + (own_.intercept ? 1 : 0) > dimension()) {
     throw std::invalid_argument("one_hot must be 0, or entries of a context from 2 on");
@@ -182,11 +188,14 @@ ResidualPhases::ResidualPhases(BanditSettings settings, losses::RecordClipper cl
   }
   if (sum_.horizon() < pushes_)
     throw std::invalid_argument("the sum must have room for all phases");
-  const Arm fresh{Vector::Zero(d),
-                  RowMatrix::Identity(d, d) * (reach_ * reach_ / static_cast<double>(d)),
-                  RowMatrix::Zero(d, d), RowMatrix::Zero(d, d), Vector::Zero(d)};
+  const Arm fresh{
+      Vector::Zero(d),       RowMatrix::Identity(d, d) * (reach_ * reach_ / static_cast<double>(d)),
+      RowMatrix::Zero(d, d), RowMatrix::Zero(d, d),
+      Vector::Zero(d),       Vector::Zero(d)};
   arms_.assign(static_cast<std::size_t>(arms()), fresh);
-  kept_moments_ = pooled_moments_ = Vector::Zero(static_cast<Index>(packed_size(dimension())));
+  const std::size_t more = own_.mean ? dimension() : 0;
+  kept_moments_ = pooled_moments_ =
+      Vector::Zero(static_cast<Index>(packed_size(dimension()) + more));
 }
 
 // Of categories alone no normal law spreads the errors: clips leave most of them whole.
@@ -213,10 +222,15 @@ void ResidualPhases::add_record(std::uint64_t arm, std::span<const double> conte
   std::size_t at = static_cast<std::size_t>(arm) * d;
   for (std::size_t i = 0; i < d; ++i) add(at + i, slope * (context[i] / unit));
   at = static_cast<std::size_t>(arms()) * d;
+  if (own_.mean) at += static_cast<std::size_t>(arm) * packed_size(d);
   for (std::size_t i = 0; i < d; ++i) {
     const double x = own_.weight * (context[i] / unit);
     add(at++, x * (context[i] / unit));
     for (std::size_t j = i + 1; j < d; ++j) add(at++, kSqrtTwo * x * (context[j] / unit));
+  }
+  at = released_.size() - kBins;
+  if (own_.mean) {
+    for (std::size_t i = 0; i < d; ++i) add(at - d + i, *own_.mean * (context[i] / unit));
   }
   std::size_t bin = 0;
   for (const double end : kBinEnds) bin += std::fabs(residual) > end ? 1U : 0U;
@@ -297,9 +311,13 @@ void ResidualPhases::close_phase(std::uint64_t length) {
   const Row row{1.0 / own_.factor.levels[static_cast<std::size_t>(block)], own_.factor.omega[0],
                 1.0 - own_.factor.decay[0]};
   const std::span<const double> sums(last);
-  const std::size_t vectors = arms_.size() * d;
-  pool_moments(sums.subspan(vectors, packed_size(d)), n, row);
-  const std::vector<RowMatrix> moments = design(n);
+  const auto matrices =
+      sums.subspan(arms_.size() * d).first(sums.size() - kBins - arms_.size() * d);
+  pool_moments(matrices, n, row);
+  std::vector<RowMatrix> moments = design(n);
+  for (std::size_t a = 0; own_.mean && a < arms_.size(); ++a) {
+    correct(moments[a], matrices.subspan(a * packed_size(d), packed_size(d)), row);
+  }
   const double fitted = fitted_scale(sums.last(kBins));
   const double scale = fitted > 0.0 ? fitted * clip_ : clip_ / constants_.clips;
   const double noise =  // the square of the rewards' own
@@ -315,12 +333,34 @@ void ResidualPhases::close_phase(std::uint64_t length) {
                    own_.reward_noise.value_or(0.0));
 }
 
-void ResidualPhases::pool_moments(std::span<const double> packed, double length, const Row& row) {
-  const Vector last = Eigen::Map<const Vector>(packed.data(), static_cast<Index>(packed.size()));
+// `sums`: one triangle; or those of all arms, and weighted contexts.
+void ResidualPhases::pool_moments(std::span<const double> sums, double length, const Row& row) {
+  const auto size = static_cast<Index>(packed_size(dimension()));
+  Vector last(kept_moments_.size());
+  last.head(size).setZero();
+  for (std::size_t a = 0; a < (own_.mean ? arms_.size() : 1); ++a) {
+    last.head(size) += Eigen::Map<const Vector>(sums.data() + a * packed_size(dimension()), size);
+  }
+  const Index rest = last.size() - size;
+  last.tail(rest) = Eigen::Map<const Vector>(sums.data() + sums.size() - rest, rest);
   const Vector mixed = mix(kept_moments_, last, row);
   const double rounds = mix(kept_length_, length, row);
   pooled_moments_ += rounds * mixed;
   pooled_length_ += rounds * rounds;
+}
+
+// The mean of contexts as far as it stands out of the noise, within the unit ball.
+Vector ResidualPhases::pooled_mean() const {
+  const auto d = static_cast<Index>(dimension());
+  Vector mean = pooled_moments_.tail(d) / (pooled_length_ * *own_.mean);
+  const double deviation = sum_.noise_scale() / (*own_.mean * std::sqrt(pooled_length_));
+  const double square = mean.squaredNorm();
+  const double noise = static_cast<double>(d) * deviation * deviation;
+  if (!(square > noise)) return Vector::Zero(d);
+  mean *= 1.0 - noise / square;
+  const double norm = std::sqrt(mean.squaredNorm());
+  if (norm > 1.0) mean /= norm;
+  return mean;
 }
 
 // Contexts of the law that released moments describe, kDraws rows: a category for each, in shares,
@@ -331,7 +371,9 @@ RowMatrix ResidualPhases::draw_contexts(RowMatrix& moments) const {
   const auto first = static_cast<Index>(own_.one_hot);
   const Index free = d - first - (own_.intercept ? 1 : 0);
   const double constant = own_.intercept.value_or(0.0) / clipper().bound();
-  const double deviation = sum_.noise_scale() / (own_.weight * std::sqrt(pooled_length_));
+  const double sums = own_.mean ? static_cast<double>(arms_.size()) : 1.0;  // each with its noise
+  const double deviation =
+      sum_.noise_scale() * std::sqrt(sums) / (own_.weight * std::sqrt(pooled_length_));
   moments.resize(d, d);
   unpack(pooled_moments_.data(), moments);
   moments /= pooled_length_ * own_.weight;
@@ -355,11 +397,19 @@ RowMatrix ResidualPhases::draw_contexts(RowMatrix& moments) const {
       about -= shares[c] * means.row(c).transpose() * means.row(c);
     }
   }
+  double least = 1e-6;
+  double taken = constant * constant;
+  if (first > 0) taken += length * length;
+  if (own_.mean) {
+    means.row(0) = pooled_mean().transpose();
+    about -= means.row(0).transpose() * means.row(0);
+    taken = means.row(0).squaredNorm();
+    least = 1e-3;
+  }
   RowMatrix law(free, free);
   RowMatrix lower(free, free);
   if (free > 0) {
-    const double taken = first > 0 ? length * length + constant * constant : constant * constant;
-    law = shrunk(about, deviation, std::max(1.0 - taken, 1e-6));
+    law = shrunk(about, deviation, std::max(1.0 - taken, least));
     RowMatrix raised = law;
     raised.diagonal().array() += 1e-12;
     Cholesky root;
@@ -407,6 +457,29 @@ std::vector<RowMatrix> ResidualPhases::design(double length) const {
   return out;
 }
 
+// Moves what drawn contexts say of an arm towards what was released of it, by the share of their
+// difference that noise does not explain (James and Stein).
+void ResidualPhases::correct(RowMatrix& moments, std::span<const double> packed,
+                             const Row& row) const {
+  const Index d = moments.rows();
+  RowMatrix gap(d, d);
+  unpack(packed.data(), gap);
+  gap = gap / own_.weight - moments;
+  const double past = sum_.round() > 1 ? row.past * row.past : 0.0;
+  const double deviation = sum_.noise_scale() / (row.fresh * own_.weight);
+  const double noise = static_cast<double>(packed.size()) * (1.0 + past) * deviation * deviation;
+  const double square = gap.squaredNorm();
+  if (!(square > noise)) return;
+  const RowMatrix moved = moments + (1.0 - noise / square) * gap;
+  EigenvaluesOfRows spectrum(d);
+  if (spectrum.compute(moved).info() != Eigen::Success) return;
+  moments.setZero();
+  for (Index i = 0; i < d; ++i) {
+    const auto axis = spectrum.eigenvectors().col(i);
+    moments += (std::max(spectrum.eigenvalues()[i], 0.0) * axis) * axis.transpose();
+  }
+}
+
 // The mean square of what the belief does not know of a round's mean reward.
 double ResidualPhases::mean_spread(const std::vector<RowMatrix>& design, double length) const {
   double total = 0.0;
@@ -428,7 +501,7 @@ void ResidualPhases::update(Arm& arm, const RowMatrix& moments, std::span<const 
   const Vector targets = own + slopes * arm.coefficients;
   const Row squares{row.fresh * row.fresh, row.past * row.past, row.keep * row.keep};
   const RowMatrix slope = mix(arm.kept_slopes, slopes, row);
-  const Vector gap = mix(arm.kept_targets, targets, row) - slope * arm.coefficients;
+  const Vector gap = mix(arm.kept_targets, targets, row) - slope * arm.mean;
   RowMatrix variance = mix(arm.kept_spreads, spreads, squares);
   variance.diagonal().array() += std::max(sum_.noise_scale() * sum_.noise_scale(), kLeastVariance);
   const RowMatrix known = slope * arm.covariance;
@@ -437,14 +510,17 @@ void ResidualPhases::update(Arm& arm, const RowMatrix& moments, std::span<const 
   factor.compute(Eigen::MatrixXd(variance));
   if (factor.info() != Eigen::Success) return;
   const Eigen::MatrixXd gain = factor.solve(Eigen::MatrixXd(known));  // transposed
-  Vector moved = arm.coefficients + gain.transpose() * gap;
-  const double length = std::sqrt(moved.squaredNorm());
-  if (length > reach_) moved *= reach_ / length;
+  Vector moved = arm.mean + gain.transpose() * gap;
   if (!moved.allFinite()) return;
-  const Vector step = moved - arm.coefficients;
+  const double length = std::sqrt(moved.squaredNorm());
+  const double kept = length > reach_ ? reach_ / length : 1.0;
+  // A belief that is moved away from its own mean would be surer than it can be, and stay wrong.
+  if (!own_.mean) moved *= kept;
+  const Vector step = moved - arm.mean;
   const RowMatrix left = arm.covariance - gain.transpose() * known;
   arm.covariance = 0.5 * (left + left.transpose()) + kRenewal * (step * step.transpose());
-  arm.coefficients = moved;
+  arm.mean = moved;
+  arm.coefficients = own_.mean ? Vector(kept * moved) : moved;
 }
 
 void ResidualPhases::coefficients(std::span<double> out) const {
@@ -485,6 +561,7 @@ void ResidualPhases::visit_state(Visit visit) {
     visit(all(arm.kept_slopes));
     visit(all(arm.kept_spreads));
     visit(all(arm.kept_targets));
+    if (own_.mean) visit(all(arm.mean));
   }
 }
 
@@ -510,6 +587,9 @@ void ResidualPhases::read_own(ArchiveReader& archive) {
     }
   });
   if (!(clip_ > 0.0)) throw StateError("state holds an impossible clip");
+  for (Arm& arm : arms_) {
+    if (!own_.mean) arm.mean = arm.coefficients;
+  }
 }
 
 }  // namespace dpoco::bandits

@@ -80,8 +80,12 @@ def residual_statistics(
     vectors[arm] = np.clip(residual, -1.0, 1.0) * units
     edges = 2.0 ** (0.5 * np.arange(summand.bins - 1) - 3.0)
     bins[np.count_nonzero(abs(residual) > edges)] = summand.mark
-    moments = quadratic_statistics(units, 0.0)[: len(units) * (len(units) + 1) // 2]
-    return np.concatenate([vectors.ravel(), summand.weight * moments, bins])
+    moments = summand.weight * quadratic_statistics(units, 0.0)[: math.comb(len(units) + 1, 2)]
+    if summand.mean is None:
+        return np.concatenate([vectors.ravel(), moments, bins])
+    own = np.zeros((summand.arms, len(moments)))
+    own[arm] = moments
+    return np.concatenate([vectors.ravel(), own.ravel(), summand.mean * units, bins])
 
 
 class Arms(Statistics):

@@ -166,7 +166,7 @@ CHOICES: dict[type, dict[str, tuple[str, ...]]] = {
         "coupling": ("scheduled", "density_ratio", "dartboard", "anchored")
     },
     bandits.LinUCB: {"numerics": ("float", "lattice")},
-    bandits.ResidualPhases: {"numerics": ("float", "lattice")},
+    bandits.ResidualPhases: {"numerics": ("float", "lattice"), "context_law": ("normal", "any")},
     bandits.HighDimensionalBandit: {"arm_learner": ("polyhedral", "tree")},
     mechanisms.ContinualSum: {"noise": ("gaussian", "generalized_gaussian")},
     mechanisms.NoisyMax: {"noise": ("exponential", "gumbel")},
@@ -390,6 +390,7 @@ _LISTED = (
     _row(bandits.ResidualPhases, 2, _SMALL, numerics="float", **_BOUNDED),
     _row(bandits.ResidualPhases, 3, _WIDE, numerics="lattice", reward_noise=0.5, **_BOUNDED),
     _row(bandits.ResidualPhases, 2, _SMALL, participation=_PERSON, **_BOUNDED),
+    _row(bandits.ResidualPhases, 2, _SMALL, context_law="any", **_BOUNDED),
     *(_row(bandits.HighDimensionalBandit, 2, LpBall(d, 1.0), **_BOUNDED, **options)
       for d, options in (
           (_SMALL, {"batch": 2, "arm_learner": "tree", "forced_rounds": 2}),

@@ -30,6 +30,8 @@ from dpoco.random import Source
 
 GROWTH = "three_tenths"  # of phases
 _BINS, _WEIGHT, _MARK = 10, math.sqrt(0.5), 0.3
+_MEAN = 0.2  # weight of contexts in the sum, where their law may be any
+LAWS = ("normal", "any")  # of contexts
 # One buffer whose coefficients fall by .4: C_kj = .4^(k - j), columns normalised. A rate of .6
 # itself would not leave the room that the proof of the worst pattern needs.
 _DECAY, _SHARE = 0.5999999999, 0.4
@@ -83,6 +85,7 @@ def calibrate(
     reward_noise: float | None = None,
     one_hot: int = 0,
     intercept: float | None = None,
+    context_law: str = "normal",
     relation: str = "replace",
     numerics: str = release.DEFAULT_NUMERICS,
 ) -> PhasesPlan:
@@ -106,6 +109,9 @@ def calibrate(
             raise ValueError("intercept must be an entry of a context that has others")
     if whole_number("one_hot", one_hot, high=d - (intercept is not None)) == 1:
         raise ValueError("one_hot must be 0, or entries from 2 on")
+    anyhow = choice("context_law", context_law, LAWS) == "any"
+    if anyhow and (one_hot or intercept is not None):
+        raise ValueError("contexts of any law must have no one_hot and no intercept told")
     tuning = PhaseTuning(
         rounds,
         real_in("reward_bound", reward_bound, _UNITS),
@@ -114,7 +120,8 @@ def calibrate(
         int(one_hot),
         intercept,
     )
-    summand = ResidualStatistics(d, unit, arms, _BINS, _WEIGHT, _MARK)
+    mean = _MEAN if anyhow else None
+    summand = ResidualStatistics(d, unit, arms, _BINS, _WEIGHT, _MARK, mean)
     first = 2 * arms * d
     if budget is not None:
         budget.require_delta()
@@ -199,8 +206,8 @@ class ResidualPhases(BanditLearner):
     What all other users see together, and the estimates of all arms, are (epsilon, delta)-private
     for replacing one user's record.
 
-    It is for contexts drawn independently from a continuous distribution. For one-hot or other
-    discrete contexts, drift, adversaries, or features of unknown shape take `LinUCB`.
+    It is for contexts drawn independently: by default from a continuous distribution, with
+    ``context_law="any"`` from any. For drift and adversaries take `LinUCB`.
 
     Parameters
     ----------
@@ -231,6 +238,10 @@ class ResidualPhases(BanditLearner):
     intercept : float, optional
         Value of the last entry of every context, if that is a public constant above 0. Without
         it, a constant entry makes the learner lose to `LinUCB`.
+    context_law : {"normal", "any"}
+        What contexts are like: by default they are judged by a normal law that is fitted to
+        released moments. "any" releases second moments of every arm and the contexts' mean as well:
+        for categories, constants and features of unknown shape, which need not be told then.
     relation : {"replace", "zero_out"}
         Whether neighbouring streams replace or empty one user's record.
     numerics : {"auto", "float", "lattice"}
@@ -300,6 +311,7 @@ class ResidualPhases(BanditLearner):
         reward_noise: float | None = None,
         one_hot: int = 0,
         intercept: float | None = None,
+        context_law: literals.ContextLaw = "normal",
         relation: literals.Relation = "replace",
         numerics: literals.Numerics = release.DEFAULT_NUMERICS,
         participation: Participation | None = None,
@@ -311,16 +323,17 @@ class ResidualPhases(BanditLearner):
             "arms": arms, "dimension": dimension, "horizon": horizon, "budget": budget,
             "plan": plan, "context_bound": context_bound, "reward_bound": reward_bound,
             "parameter_bound": parameter_bound, "reward_noise": reward_noise,
-            "one_hot": one_hot, "intercept": intercept, "relation": relation, "numerics": numerics,
-            "participation": participation, "on_violation": on_violation, "source": source,
+            "one_hot": one_hot, "intercept": intercept, "context_law": context_law,
+            "relation": relation, "numerics": numerics, "participation": participation,
+            "on_violation": on_violation, "source": source,
         }  # fmt: skip
 
         def make_plan(allowed: Budget | None) -> PhasesPlan:
             return calibrate(
                 arms, dimension, horizon=horizon, budget=allowed, context_bound=context_bound,
                 reward_bound=reward_bound, parameter_bound=parameter_bound,
-                reward_noise=reward_noise, one_hot=one_hot, intercept=intercept, relation=relation,
-                numerics=numerics,
+                reward_noise=reward_noise, one_hot=one_hot, intercept=intercept,
+                context_law=context_law, relation=relation, numerics=numerics,
             )  # fmt: skip
 
         self._build(given, make_plan)
@@ -350,6 +363,7 @@ class ResidualPhases(BanditLearner):
             "reward_noise": tuning.reward_noise,
             "one_hot": tuning.one_hot,
             "intercept": tuning.intercept,
+            "context_law": "normal" if summand.mean is None else "any",
         }
         total = plan.mechanism
         return {**fixed, "numerics": release.numerics_of(total)} if total.scale > 0.0 else fixed
@@ -378,7 +392,10 @@ class ResidualPhases(BanditLearner):
     def _header_dimension(cls, header: dict[str, Any]) -> int:
         summand = header["plan"]["mechanism"]["summand"]
         arms, d = int(summand["arms"]), int(summand["dimension"])
-        return arms * d + d * (d + 1) // 2 + int(summand["bins"])
+        triangle = d * (d + 1) // 2
+        if summand.get("mean") is not None:
+            return arms * (d + triangle) + d + int(summand["bins"])
+        return arms * d + triangle + int(summand["bins"])
 
     @classmethod
     def _candidates(cls, problem: ArmProblem) -> Iterator[Candidate]:

@@ -15,8 +15,10 @@ namespace dpoco::bandits {
 
 struct ResidualPhasesSettings {
   Batches phases;
-  double weight = 1.0;                 // of second moments in the sum
-  double mark = 1.0;                   // of a bin
+  double weight = 1.0;  // of second moments in the sum
+  double mark = 1.0;    // of a bin
+  // Of contexts themselves. Given, second moments are each arm's own: contexts of any law.
+  std::optional<double> mean;
   mechanisms::BltParameters factor;    // of the sum: one buffer
   double parameter_bound = 1.0;        // of every arm's coefficients, in l2
   std::optional<double> reward_noise;  // bound on |reward - mean|; none: unknown
@@ -28,7 +30,9 @@ struct ResidualPhasesSettings {
 // record adds its clipped residual times its context to its arm, its second moments, and a mark to
 // the histogram of residuals. The sums of a phase are one push of a continual sum. What follows, a
 // Kalman step for every arm, the next clip and the next policy, sees released numbers and public
-// draws only: docs/privacy/residual_phases.md. Contexts are in units of their bound in here.
+// draws only: docs/privacy/residual_phases.md. Contexts are in units of their bound in here. Where
+// contexts may have any law, second moments are each arm's own, and correct what draws of a normal
+// law say.
 // A round: O(K d^2). The end of a phase: O(K d^3 + 2000 K d^2). Memory: O((K + 2000) d + K d^2).
 class ResidualPhases final : public BanditLearner {
  public:
@@ -40,7 +44,8 @@ class ResidualPhases final : public BanditLearner {
   ResidualPhases(BanditSettings settings, losses::RecordClipper clipper, ResidualPhasesSettings own,
                  mechanisms::ContinualSum sum);
 
-  static std::size_t sum_dimension(std::uint64_t arms, std::size_t dimension) noexcept;
+  // `any`: of contexts of any law.
+  static std::size_t sum_dimension(std::uint64_t arms, std::size_t dimension, bool any) noexcept;
   // Standard normal variates that every learner of a dimension uses, kDraws rows: public, the same
   // in every process. They have nothing to do with the noise.
   static std::shared_ptr<const RowMatrix> public_draws(std::size_t dimension);
@@ -81,11 +86,12 @@ class ResidualPhases final : public BanditLearner {
     double clips;  // later on, in expected scales of residuals
   };
   struct Arm {
-    Vector coefficients;         // mean of the belief
+    Vector coefficients;         // that are played: the belief's mean, within parameter_bound
     RowMatrix covariance;        // of the belief
     RowMatrix kept_slopes = {};  // of the three sums that the belief is computed from
     RowMatrix kept_spreads = {};
     Vector kept_targets = {};
+    Vector mean = {};  // of the belief; with contexts of a normal law, what is played
   };
 
   Constants choose_constants() const;
@@ -94,9 +100,11 @@ class ResidualPhases final : public BanditLearner {
   std::uint64_t coin(std::uint64_t round) const;
   std::uint64_t best(std::span<const double> units) const;
   void close_phase(std::uint64_t length);
-  void pool_moments(std::span<const double> packed, double length, const Row& row);
+  void pool_moments(std::span<const double> sums, double length, const Row& row);
+  Vector pooled_mean() const;
   RowMatrix draw_contexts(RowMatrix& moments) const;
   std::vector<RowMatrix> design(double length) const;
+  void correct(RowMatrix& moments, std::span<const double> packed, const Row& row) const;
   double mean_spread(const std::vector<RowMatrix>& design, double length) const;
   void update(Arm& arm, const RowMatrix& moments, std::span<const double> sums, double scale,
               const Row& row);
@@ -112,7 +120,7 @@ class ResidualPhases final : public BanditLearner {
   Constants constants_;
   double clip_;
   std::vector<Arm> arms_;
-  Vector kept_moments_;       // packed, of earlier phases
+  Vector kept_moments_;       // of all arms, packed, and means: of earlier phases
   Vector pooled_moments_;     // their weighted sum over phases
   double kept_length_ = 0.0;  // the same of lengths of phases
   double pooled_length_ = 0.0;

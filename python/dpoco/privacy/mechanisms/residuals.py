@@ -18,17 +18,20 @@ __all__ = ["ResidualStatistics"]
 class ResidualStatistics(Summand):
     """(s x at one of `arms`, weight x x', mark at one of `bins`) with |s| <= 1, x in units.
 
+    With `mean` there is mean x besides, and x x' is at the same arm as x.
     Features have ||x||_2 <= features and are divided by that bound. An empty record marks no bin.
     An arm is what the person of the record was shown, as in `SecondMoments`.
     """
 
     kind = "residual_statistics"
+    unsaid = ("mean",)
     dimension: int
     features: float
     arms: int
     bins: int
     weight: float
     mark: float
+    mean: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse weights that the lemma is not for, and units of which squares overflow."""
@@ -45,15 +48,18 @@ class ResidualStatistics(Summand):
 
     @property
     def size(self) -> int:
-        """Vectors of all arms, one upper triangle, and the bins."""
-        d = self.dimension
-        return self.arms * d + d * (d + 1) // 2 + self.bins
+        """Vectors of all arms, one upper triangle or one of each, the mean, and the bins."""
+        d, triangles, mean = self.dimension, 1, 0
+        if self.mean is not None:
+            triangles, mean = self.arms, d
+        return self.arms * d + triangles * (d * (d + 1) // 2) + mean + self.bins
 
     def movement(self, near: Neighbours, order: float = 2.0) -> float:
         """Return the largest distance, matrices in Frobenius norm."""
         z, m = self.weight**2, self.mark**2
+        mean = 0.0 if self.mean is None else self.mean**2
         if near.change == "zero_out":
-            return math.sqrt(1.0 + z + m) * ROUNDING
+            return math.sqrt(1.0 + z + mean + m) * ROUNDING
         # Opposite features of one arm, or features at an angle.
         two = 4.0 if z <= 0.5 else 2.0 + 2.0 * z + 0.5 / z
-        return math.sqrt(two + 2.0 * m) * ROUNDING
+        return math.sqrt(two + 4.0 * mean + 2.0 * m) * ROUNDING
