@@ -376,8 +376,8 @@ def test_releases_have_the_law_that_is_stated(law):
     learner = None
     for seed in range(60):
         learner = ResidualPhases(
-            2, 3, horizon=600, budget=BUDGET, source=Source.seeded(seed), context_law=law, **BOUNDED,
-            plan=None if learner is None else learner.plan,
+            2, 3, horizon=600, budget=BUDGET, source=Source.seeded(seed), context_law=law,
+            plan=None if learner is None else learner.plan, **BOUNDED,
         )  # fmt: skip
         ends, rows = program.ends(learner.plan.mechanism.batch, 600)[:-1], [0.0]
         for length in np.diff([0, *ends]):
