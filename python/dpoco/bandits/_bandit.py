@@ -188,7 +188,7 @@ class BanditLearner(OnlineLearner):
     # Not on actions: a user's own action depends on the user's record.
     _seen = "published estimates"
     _norm: ClassVar[float]  # order of the norm that contexts are bounded in
-    _takes_masks: ClassVar[bool] = True
+    _takes_masks: ClassVar[bool] = False  # whether arms are forced in no round
     _arms: int
     _dimension: int
 
@@ -257,9 +257,9 @@ class BanditLearner(OnlineLearner):
             ``observe(reward, ticket=ticket)``, `skip` or `expire`. Any number of users may wait for
             their rewards. A ticket holds its user's context and reserves a round of the horizon.
         allowed : array_like of bool, shape (K,), optional
-            Arms that there are for this user, at least one, for arms that come and go; with a
-            ticket. Public, or computed from what was published; not from records. Bounds on regret
-            are for rounds in which all arms are allowed.
+            Arms that there are for this user, at least one, for arms that come and go; for
+            `LinUCB`, with a ticket. They are protected as the context is. Bounds on regret are for
+            rounds in which all arms are allowed.
 
         Raises
         ------
@@ -296,7 +296,10 @@ class BanditLearner(OnlineLearner):
         if allowed is None:
             return None
         if not self._takes_masks:
-            raise ValueError(f"allowed: {type(self).__name__} plays all arms in each of its phases")
+            raise ValueError(
+                f"allowed: {type(self).__name__} forces arms in rounds that must not depend on "
+                "who comes; LinUCB takes masks"
+            )
         mask = np.asarray(allowed)
         if mask.shape != (self._arms,) or mask.dtype != np.bool_:
             raise ValueError(f"allowed must be {self._arms} bools")
@@ -331,10 +334,7 @@ class BanditLearner(OnlineLearner):
             turn = self._check_room(len(book))
             if self._asked[0] == turn:
                 raise RoundOrderError("a decision waits for its reward: observe() or skip() first")
-            promised = book.promised(self._arms)
-            if mask is not None:  # who is not allowed is not due
-                promised = np.where(mask, promised, np.inf)
-            arm = due = int(self._engine.due(promised))
+            arm = due = int(self._engine.due(book.promised(self._arms)))
             if due < 0:
                 arm = self._recommend_allowed(row, mask)
             return arm, book.issue(turn, arm, row, due)

@@ -132,7 +132,7 @@ class LinUCB(BanditLearner):
     _mechanism: GaussianSum
     _tuning, _forecast = LinUCBTuning, LinUCBForecast
     _noise: ClassVar[str] = "fresh"
-    _norm = 2.0
+    _norm, _takes_masks = 2.0, True
 
     def __init__(
         self,

@@ -293,7 +293,6 @@ class ResidualPhases(BanditLearner):
     plan: PhasesPlan
     _mechanism: GaussianSum
     _noise: ClassVar[str] = "fresh"
-    _takes_masks = False
     _norm = 2.0
     _tuning = PhaseTuning
 
