@@ -192,7 +192,8 @@ TEST_CASE("words are continued up to 2^16 from an end, and no others") {
 TEST_CASE("the outer 2^-32 of an exponential law is drawn once more, wherever it is drawn") {
   namespace noise = dpoco::noise;
   constexpr std::uint64_t kEdge = 1ULL << 32;  // words of either end; Laplace: with a sign behind
-  const std::vector<std::uint64_t> words{kEdge - 1, kEdge, 0, 9, kEdge + 1};  // once more, and once more
+  const std::vector<std::uint64_t> words{kEdge - 1, kEdge, 0, 9,
+                                         kEdge + 1};  // once more, and once more
   const long double first = std::ldexp(kEdge + 0.5L, -96), second = std::ldexp(kEdge + 1.5L, -128);
   const long double ln2 = std::log(2.0L);
   const auto far = [&](long double u) { return static_cast<double>(32.0L * ln2 - std::log(u)); };
