@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import dpoco
+
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
@@ -49,7 +51,7 @@ def test_walks_reach_their_results(walk, tmp_path, monkeypatch):
     """Over a second: starts the command several times."""
     for need in ("pandas", "cryptography", "typer"):
         pytest.importorskip(need)
-    monkeypatch.setenv("PYTHONPATH", str(ROOT / "python"))
+    monkeypatch.setenv("PYTHONPATH", str(Path(dpoco.__file__).parents[1]))
     report = walks.Player(walk, tmp_path, sys.executable).play()
     assert report.failure == ""
     assert report.result

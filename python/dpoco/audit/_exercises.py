@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from inspect import signature
 from typing import Any
 
@@ -30,6 +31,7 @@ from dpoco.audit.report import ExerciseReport
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.errors import DpocoError
 from dpoco.losses import LinearLoss, LogisticLoss, SquaredLoss
+from dpoco.privacy.mechanisms.coupled_draws import Always, Anchored, Dartboard, Window
 from dpoco.random import Source
 
 Record = tuple[Any, ...]
@@ -86,7 +88,8 @@ class Exercise:
     def settings(self) -> dict[str, Any]:
         """What distinguishes it from the other exercises of its class, in words and numbers."""
         named = {**self.options, **self.changes}
-        return {name: x for name, x in named.items() if isinstance(x, (str, int, float))} or {
+        kinds = {name: getattr(x, "kind", x) for name, x in named.items()}
+        return {name: x for name, x in kinds.items() if isinstance(x, (str, int, float))} or {
             "defaults, of size": " ".join(str(x) for x in self.arguments if isinstance(x, int))
         }
 
@@ -304,6 +307,11 @@ _STATISTICS = {
     "n": statistics.Count(), "x": statistics.Mean(-0.5, 0.5), "y": statistics.Sum(-0.5, 1.0),
     "w": statistics.Quantiles((0.5,), (-0.5, 0.0, 0.5)),
 }  # fmt: skip
+# A dartboard's span is that of linear losses on a unit ball.
+_COINS = {
+    "scheduled": Always(), "density_ratio": Window(0.5, 0.3, 0.3), "dartboard": Dartboard(0.5, 2.0),
+    "anchored": Anchored(0.5, 0.3),
+}  # fmt: skip
 _SMALL, _WIDE = 3, 18  # dimensions: odd, and even above a block of vector registers
 
 
@@ -318,16 +326,11 @@ def _coupled_exercises(cls: type, *couplings: str) -> tuple[Exercise, ...]:
 
 def _coins(cls: type, coupling: str) -> dict[str, Any]:
     """Return coins and a cap that a few rounds reach, which no calibration would choose."""
-    changes: dict[str, Any] = {"coupling": coupling, "block": 2, "max_switches": 2}
+    changes: dict[str, Any] = {"keep": _COINS[coupling], "block": 2, "cap": 2}
     if cls is oco.ContinuousMultiplicativeWeights:
-        changes |= {"inverse_temperature": 0.5, "regularization": 8.0}
-    if coupling == "scheduled":
-        return {**changes, "forced_switch": 1.0}
-    changes["forced_switch"] = 0.5
-    if coupling == "dartboard":
-        return {**changes, "factor_range": 2.0}  # of linear losses on a unit ball
-    window = {"clip_high": 0.3, "clip_low": 0.3}
-    return {**changes, **window, **({"anchors": 4} if coupling == "anchored" else {})}
+        changes["draw"] = partial(replace, inverse_temperature=0.5, regularization=8.0)
+        changes["anchors"] = 4 if coupling == "anchored" else 0
+    return changes
 
 
 def _sums(cls: type) -> tuple[Exercise, ...]:

@@ -285,9 +285,7 @@ def calibrate_once(
                 raise
             first = cls(*arguments, budget=None, **planned, **options)
         if changes:
-            plan = first.plan
-            own = "tuning" if hasattr(plan.tuning, next(iter(changes))) else "mechanism"
-            plan = replace(plan, **{own: replace(getattr(plan, own), **changes)})
+            plan = _change(first.plan, changes)
             first = cls(*arguments, budget=None, plan=plan, **options)
 
     def promise(*_: Any, **__: Any) -> Guarantee:
@@ -302,6 +300,17 @@ def calibrate_once(
             return shared(*arguments, budget=None, plan=first.plan, source=source, **options)
 
     return make
+
+
+def _change(plan: Any, changes: dict[str, Any]) -> Any:
+    """Return a plan with other fields in its tuning or mechanism, or functions of those."""
+    parts = {}
+    for name in ("tuning", "mechanism"):
+        part = getattr(plan, name)
+        own = {key: value for key, value in changes.items() if hasattr(part, key)}
+        new = {k: v(getattr(part, k)) if callable(v) else v for k, v in own.items()}
+        parts[name] = replace(part, **new)
+    return replace(plan, **parts)
 
 
 @contextmanager

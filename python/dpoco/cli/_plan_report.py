@@ -180,8 +180,11 @@ def plan_reports(
             if isinstance(value, (int, float, str)) and name != "public_seed"
         }
         record = {"risk_bound": bound, **given, "mixing": server.mixing}
-        parameters = SimpleNamespace(risk_bound=bound, to_dict=lambda: record)
-        return SimpleNamespace(plan=parameters, guarantee=server.guarantee)
+        plan = SimpleNamespace(
+            mechanism=server.guarantee.description, forecast=None, risk_bound=bound,
+            to_dict=lambda: record,
+        )  # fmt: skip
+        return SimpleNamespace(plan=plan, guarantee=server.guarantee)
 
     return Problem(
         (), lambda p: (p.risk_bound, math.log(hypotheses)), unit="of log K nats", build=build

@@ -19,8 +19,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from scipy.special import ndtri
-
 from dpoco.privacy.losses.bounded_range import BoundedRange
 from dpoco.privacy.losses.combined import either, together, with_tails
 from dpoco.privacy.losses.gaussian import Gaussian
@@ -31,6 +29,7 @@ from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.mechanisms.participation import most_rounds
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.privacy.records import limits
+from dpoco.privacy.special import special_functions
 
 __all__ = ["RangeSearch", "gaussian_range"]
 
@@ -121,4 +120,4 @@ def gaussian_range(length: float) -> float:
     mu = 2 Phi^-1(1 / (1 + e^(-length / 2))); ``docs/privacy/bounded_range.md``, Lemma 5.
     """
     likelier = 1.0 / (1.0 + math.exp(-0.5 * length)) + 2.0**-52
-    return 2.0 * float(ndtri(likelier)) * UP if likelier < 1.0 else math.inf
+    return 2.0 * float(special_functions().ndtri(likelier)) * UP if likelier < 1.0 else math.inf
