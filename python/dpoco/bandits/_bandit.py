@@ -188,7 +188,7 @@ class BanditLearner(OnlineLearner):
     # Not on actions: a user's own action depends on the user's record.
     _seen = "published estimates"
     _norm: ClassVar[float]  # order of the norm that contexts are bounded in
-    _takes_masks: ClassVar[bool] = False  # whether arms are forced in no round
+    _takes_masks: ClassVar[bool] = False  # True where no round forces an arm
     _arms: int
     _dimension: int
 

@@ -111,7 +111,7 @@ def calibrate(
         raise ValueError("one_hot must be 0, or entries from 2 on")
     anyhow = choice("context_law", context_law, LAWS) == "any"
     if anyhow and (one_hot or intercept is not None):
-        raise ValueError("contexts of any law must have no one_hot and no intercept told")
+        raise ValueError('with context_law="any" there must be neither one_hot nor intercept')
     tuning = PhaseTuning(
         rounds,
         real_in("reward_bound", reward_bound, _UNITS),
