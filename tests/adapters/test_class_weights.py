@@ -52,7 +52,7 @@ def test_the_weighted_loss_is_minimised(weights):
 @pytest.mark.parametrize("weights", [(1.0, 1.0), (0.05, 1.0), (1.0, 0.3)])
 @pytest.mark.parametrize("radius", [0.25, 4.0, 60.0])
 def test_the_table_is_the_weighted_logistic_loss(weights, radius):
-    problem = LinearProblem("logistic", "noisy_newton", 2, radius=radius, weights=weights)
+    problem = LinearProblem("logistic", "noisy_newton", 2, radius=radius, weights=(weights,))
     loss = problem.family()
     largest = loss.margin_bound(problem.domain())
     margins = np.linspace(-largest, largest, 2001)
@@ -63,6 +63,52 @@ def test_the_table_is_the_weighted_logistic_loss(weights, radius):
         assert np.abs(slopes - exact).max() < 6e-5 * weight + 1e-5
     assert loss.derivative_bound(largest) <= 1.0  # the largest weight's
     assert loss.curvature_bound(largest) <= 0.2502
+
+
+def test_of_several_classes_each_is_weighed_against_the_mean_of_the_others():
+    """A rare class is found, by a learner whose loss is that of scikit-learn's binary problem."""
+    rng = np.random.default_rng(3)
+    labels = rng.choice(3, size=20_000, p=[0.6, 0.34, 0.06])
+    rows = rng.normal(size=(20_000, 3)) * 0.3 + 0.45 * np.eye(3)[labels]
+    rows /= np.maximum(1.0, np.linalg.norm(rows, axis=1, keepdims=True))
+    weights = {0: 1.0, 1: 2.0, 2: 9.0}
+    stated = {**STATED, "classes": (0, 1, 2), "random_state": 1}
+    model = PrivateOnlineClassifier(**{**stated, "budget": None}, class_weight=weights)
+    model.fit(rows, labels)
+    pairs = [(1.0, 1.0 / 5.5), (1.0, 0.4), (1.5 / 9.0, 1.0)]
+    assert np.allclose(model._model.problem.weights, pairs, rtol=1e-15)
+    for place, (rest, own) in enumerate(pairs):
+        exact = LogisticRegression(C=1e6, class_weight={False: rest, True: own})
+        exact.fit(rows, labels == place)
+        assert np.abs(model.coef_[place] - exact.coef_[0]).max() < 0.4
+        assert abs(model.intercept_[place] - exact.intercept_[0]) < 0.4
+    private = PrivateOnlineClassifier(**{**stated, "budget": Budget(8.0, 1e-6)})
+    private.set_params(class_weight=weights).fit(rows, labels)
+    assert 7.99 < private.guarantee_.epsilon <= 8.0
+    private.guarantee_.verify()
+    plain = PrivateOnlineClassifier(**{**stated, "budget": Budget(8.0, 1e-6)}).fit(rows, labels)
+    found, missed = (np.mean(each.predict(rows[labels == 2]) == 2) for each in (private, plain))
+    assert found > missed + 0.2
+
+
+def test_learners_of_several_losses_share_no_noise_and_equal_ones_are_alike():
+    problem = LinearProblem(
+        "logistic", "noisy_ftrl", 2, outputs=4, weights=((1.0, 0.5), (0.2, 1.0)) * 2
+    )
+    terms = {"horizon": 40, "options": None, "seed": 1}
+    learners = problem.make_all(budget=BUDGET, **terms)
+    assert [each.loss for each in learners] == [problem.family(place) for place in range(4)]
+    assert learners[0].loss == learners[2].loss != learners[1].loss
+    rows = np.zeros((40, 3))
+    for each, told in zip(learners, problem.targets(np.full(40, np.nan), rows), strict=True):
+        each.run(rows, told)
+    noise = [each.last_decision for each in learners]
+    assert len({part.tobytes() for part in noise}) == 4
+    together = sum(each.guarantee.noise_multiplier**-2 for each in learners)
+    one = problem.make_all(budget=None, **terms)
+    assert all(not each.guarantee.private for each in one)
+    stated = LinearProblem("logistic", "noisy_ftrl", 2).make_all(budget=BUDGET, **terms)[0]
+    assert together == pytest.approx(stated.guarantee.noise_multiplier**-2, rel=1e-6)
 
 
 def test_no_record_moves_a_learner_by_more_than_the_noise_is_for():
@@ -102,14 +148,13 @@ def test_weights_are_relative_and_kept():
     assert np.array_equal(kept.predict_proba(rows), one.predict_proba(rows))
     shares = one.nonprivate_records(rows, labels).shares
     assert shares["label_out_of_range"] == 0.0
-    names = ("a", "b", "c")
     river = PrivateClassifier(
-        names, horizon=2000, **STATED, class_weight={False: 0.5, True: 1.0}, seed=1
+        ("a", "b", "c"), horizon=2000, **STATED, class_weight={False: 0.5, True: 1.0}, seed=1
     )
     for row, label in zip(dictionaries(rows[:50]), labels.tolist(), strict=False):
         river.learn_one(row, label)
     again = river.clone()
-    assert again._model.problem.weights == (0.5, 1.0)
+    assert again._model.problem.weights == ((0.5, 1.0),)
     alike = PrivateOnlineClassifier(
         **STATED, class_weight={False: 0.5, True: 1.0}, random_state=1, horizon=2000
     ).partial_fit(rows[:50], labels[:50])
@@ -125,7 +170,6 @@ def test_weights_are_relative_and_kept():
         ({True: np.inf}, {}, ValueError, "weight"),
         ({7: 1.0}, {}, ValueError, "none of the classes"),
         ({"x": 1.0}, {}, TypeError, "label"),
-        ({True: 2.0}, {"classes": (False, True, 2)}, (TypeError, ValueError), "classes"),
         ({True: 2.0}, {"learner": "tree_frank_wolfe"}, ValueError, "noisy_newton"),
     ],
 )

@@ -149,7 +149,7 @@ def test_learners_that_have_the_whole_budget_each_are_refuted():
     mu = dpoco.accounting.gaussian.gaussian_mu(4.0, 1e-6)
     error = math.sqrt(2.5 / trials)
     assert distance(problem, right, trials) == pytest.approx(0.5 * mu, abs=5.0 * error)
-    wrong = [replace(problem, outputs=1).make(budget=budget, **terms)] * 8
+    wrong = replace(problem, outputs=1).make_all(budget=budget, **terms) * 8
     assert distance(problem, wrong, trials) > mu + 5.0 * error
 
 

@@ -59,7 +59,7 @@ def test_a_record_is_a_round_of_the_learner(name):
     rows, labels = records(60)
     one, many = (classifier(learner=name, seed=3, radius=2.0) for _ in range(2))
     problem = one._model.problem
-    plain = problem.make(2000, BUDGET, None, 3)
+    plain = problem.make(2000, BUDGET, None, dpoco.random.Source.seeded(3))
     for row, x, y in zip(rows, dictionaries(rows), labels, strict=True):
         theta = plain.decide()
         margin = float(row @ theta[:3] + theta[3])

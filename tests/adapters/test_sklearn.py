@@ -73,7 +73,7 @@ def test_rows_are_rounds_of_one_learner(name):
     whole.fit(rows, labels)
     for start in range(0, 60, 20):
         parts.partial_fit(rows[start : start + 20], labels[start : start + 20])
-    plain = whole._model.problem.make(500, BUDGET, None, 3)
+    plain = whole._model.problem.make(500, BUDGET, None, dpoco.random.Source.seeded(3))
     for row, label in zip(rows, labels, strict=True):
         plain.decide()
         plain.observe(np.append(row, 1.0), float(label))

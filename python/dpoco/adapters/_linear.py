@@ -26,6 +26,7 @@ from dpoco.learning.choice import choose
 from dpoco.learning.participation import Participation
 from dpoco.learning.record_learner import RecordLearner
 from dpoco.losses import GlmLoss, HuberLoss, LogisticLoss, MarginLoss, SquaredLoss
+from dpoco.random import Source
 from dpoco.ranges import FoundRanges, RangeFinder
 
 _AUTO = "auto"
@@ -47,7 +48,7 @@ _LABEL_WIDTHS = 2.0
 # Of the table of a weighted loss, whose slopes are then off by 5e-5 of the weight at most.
 _STEP, _PIECES = 1.0 / 16.0, 2**16
 _APART = 12.0  # between the margins of two classes: both slopes are below 1e-5 there
-_WEIGHTED = (_AUTO, "noisy_ftrl", "noisy_newton")
+WEIGHTED = (_AUTO, "noisy_ftrl", "noisy_newton")
 _ATTEMPTS = 20  # to share a budget: one or two are enough, a few where losses are no Gaussians'
 
 
@@ -83,8 +84,8 @@ class LinearProblem:
     prior : tuple of tuples of float, optional
         Coefficients that are known, shape (outputs, d), with an intercept (outputs, d + 1): the
         learners get what labels differ from their predictions by.
-    weights : (float, float), optional
-        Of the logistic losses of labels 0 and 1, the larger one 1.
+    weights : tuple of (float, float), optional
+        For each output, of the logistic losses of labels 0 and 1, the larger one 1.
     """
 
     loss: str
@@ -100,7 +101,7 @@ class LinearProblem:
     ranges: str | None = None
     labels: bool = False
     prior: tuple[tuple[float, ...], ...] | None = None
-    weights: tuple[float, float] | None = None
+    weights: tuple[tuple[float, float], ...] | None = None
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any], dimension: int) -> LinearProblem:
@@ -149,8 +150,8 @@ class LinearProblem:
                 positive_float(name, getattr(self, name))
         if not isinstance(self.intercept, (bool, np.bool_)):
             raise TypeError(f"intercept must be a bool; got {type(self.intercept).__name__}")
-        if self.weights is not None and self.learner not in _WEIGHTED:
-            raise ValueError(f"class_weight is for the learners {', '.join(_WEIGHTED)}")
+        if self.weights is not None and self.learner not in WEIGHTED:
+            raise ValueError(f"class_weight is for the learners {', '.join(WEIGHTED)}")
 
     @property
     def output(self) -> str:
@@ -174,11 +175,11 @@ class LinearProblem:
             radius = reach * spread / float(self.feature_bound)
         return LpBall(self.dimension + int(self.intercept), self._p, float(radius))
 
-    def family(self) -> MarginLoss:
-        """Return the loss with the bounds that its learner enforces."""
+    def family(self, place: int = 0) -> MarginLoss:
+        """Return an output's loss with the bounds that its learner enforces."""
         bound = self._row_bound
         if self.weights is not None:
-            return _weighted_loss(self.weights, bound, self._code)
+            return _weighted_loss(self.weights[place], bound, self._code)
         if self.loss == "logistic":
             return LogisticLoss(feature_bound=bound)
         if self.loss == "squared":
@@ -204,15 +205,15 @@ class LinearProblem:
         horizon: int | None,
         budget: Budget | None,
         options: Mapping[str, Any] | None,
-        seed: Any,
+        source: Source | None,
         participation: Participation | None = None,
+        place: int = 0,
     ) -> RecordLearner:
-        """Return an unstarted learner; records over the bounds are always clipped, silently."""
-        problem, more = (self.domain(), self.family()), check_options(options, _OWN)
+        """Return an output's unstarted learner, which clips records to the bounds, silently."""
+        problem, more = (self.domain(), self.family(place)), check_options(options, _OWN)
         covered: dict[str, Any] = {
             "horizon": horizon, "budget": budget, "participation": participation,
         }  # fmt: skip
-        source = make_source(seed)
         learner: RecordLearner
         if self.learner == _AUTO:
             if more:
@@ -227,14 +228,29 @@ class LinearProblem:
 
         Proof: ``docs/privacy/one_versus_rest.md``.
         """
-        if self.outputs == 1 or not isinstance(budget, Budget):
-            first = self.make(budget=budget, **terms)
-        else:
-            first = self._sharing(budget, terms)
-        return (first, *(first.clone() for _ in range(self.outputs - 1)))
+        if self.outputs > 1 and isinstance(budget, Budget):
+            return self._sharing(budget, terms)
+        return self._with_budget(budget, terms)
 
-    def _sharing(self, budget: Budget, terms: dict[str, Any]) -> RecordLearner:
-        """Return a learner of which as many as there are outputs keep to the budget together."""
+    def _with_budget(
+        self, budget: Budget | None, terms: dict[str, Any]
+    ) -> tuple[RecordLearner, ...]:
+        """Return a learner for each output, each with the budget; equal losses are planned once."""
+        own = {**terms, "source": make_source(terms["seed"])}  # one, so that streams differ
+        del own["seed"]
+        weights = self.weights or ((1.0, 1.0),) * self.outputs
+        found: list[RecordLearner] = []
+        for place, pair in enumerate(weights):
+            same = weights.index(pair)
+            found.append(
+                found[same].clone()
+                if same < place
+                else self.make(budget=budget, place=place, **own)
+            )
+        return tuple(found)
+
+    def _sharing(self, budget: Budget, terms: dict[str, Any]) -> tuple[RecordLearner, ...]:
+        """Return learners that keep to the budget together."""
         count, share = self.outputs, 1.0
         for _ in range(_ATTEMPTS):
             if budget.delta == 0.0:
@@ -242,10 +258,11 @@ class LinearProblem:
             else:
                 mu = gaussian_mu(budget.epsilon, budget.delta) / math.sqrt(count)
                 epsilon = gaussian_epsilon(share * mu, budget.delta)
-            learner = self.make(budget=Budget._derived(epsilon, budget.delta), **terms)
-            together = guarantee_of_all([learner.guarantee] * count, budget, self.output)
+            learners = self._with_budget(Budget._derived(epsilon, budget.delta), terms)
+            parts = [each.guarantee for each in learners]
+            together = guarantee_of_all(parts, budget, self.output)
             if together.epsilon <= budget.epsilon:
-                return learner
+                return learners
             share *= (1.0 - 1e-10) * budget.epsilon / together.epsilon
         raise CalibrationError(
             f"{count} such learners, one for each {self.output}, exceed the budget"
@@ -299,12 +316,11 @@ class LinearProblem:
 
         Labels have shape (n,); of a regression of several outputs (n, outputs).
         """
-        if self.loss == "logistic" and self.outputs > 1:
-            own = labels == np.arange(self.outputs)[:, None]
-            return np.where(np.isnan(labels), np.nan, own)
-        if self.weights is not None:
-            labels = (2.0 * labels - 1.0) * self._code
         told = labels[None, :] if labels.ndim == 1 else labels.T
+        if self.loss == "logistic" and self.outputs > 1:
+            told = np.where(np.isnan(told), np.nan, told == np.arange(self.outputs)[:, None])
+        if self.weights is not None:
+            told = (2.0 * told - 1.0) * self._code
         return told if self.prior is None else told - self._predict_prior(rows).T
 
     def _predict_prior(self, rows: FloatArray) -> FloatArray:
@@ -332,8 +348,11 @@ class LinearProblem:
         return found if self.prior is None else found + self._predict_prior(rows)
 
 
-def _read_weights(given: Any, classes: list[Any]) -> tuple[float, float]:
-    """Return the weights of two classes, divided by the larger one."""
+def _read_weights(given: Any, classes: list[Any]) -> tuple[tuple[float, float], ...]:
+    """Return the weights of all others and of the class for each output, the larger one 1.
+
+    That of all others is the mean of theirs: how frequent each is would depend on the data.
+    """
     if given == "balanced":
         raise ValueError(
             "class_weight='balanced' counts the labels, which are private: give constants, {label: "
@@ -341,16 +360,19 @@ def _read_weights(given: Any, classes: list[Any]) -> tuple[float, float]:
         )
     if not isinstance(given, Mapping):
         raise TypeError(f"class_weight must be {{label: weight}}; got {type(given).__name__}")
-    if len(classes) > 2:
-        raise ValueError("class_weight is for two classes")
-    places, weights = LabelMap(classes), [1.0, 1.0]
+    places, weights = LabelMap(classes), [1.0] * len(classes)
     for label, weight in given.items():
         place = places.value(label)
         if math.isnan(place):
             raise ValueError("class_weight names a label that is none of the classes")
         weights[int(place)] = positive_float("a class weight", weight)
-    largest = max(weights)
-    return weights[0] / largest, weights[1] / largest
+    found = []
+    for place in range(len(classes)) if len(classes) > 2 else (1,):
+        own, others = weights[place], weights[:place] + weights[place + 1 :]
+        rest = math.fsum(others) / len(others)
+        largest = max(own, rest)
+        found.append((rest / largest, own / largest))
+    return tuple(found)
 
 
 def _weighted_loss(weights: tuple[float, float], bound: float, label_bound: float) -> GlmLoss:
@@ -647,27 +669,27 @@ class LinearModel:
         if self.problem.ranges is not None and self._ranges is None:
             raise StateError(_FOUND_ELSEWHERE)
         given = tuple(learner) if isinstance(learner, (list, tuple)) else (learner,)
-        for each in given:
-            self._check_bound(each)
         if len(given) != self.problem.outputs:
             raise ValueError(
                 f"the model has {self.problem.outputs} learners, in the order of its classes; "
                 f"got {len(given)}"
             )
+        for place, each in enumerate(given):
+            self._check_bound(each, place)
         if len({each._payload() for each in given}) < len(given):
             raise ValueError("two of the learners are the same one, and would share their noise")
         if len({each.round for each in given}) > 1:
             raise ValueError("the learners were not saved together: they are in different rounds")
         self._hold(given)
 
-    def _check_bound(self, learner: Any) -> None:
+    def _check_bound(self, learner: Any, place: int) -> None:
         named = self.problem.learner
         known = [*_NAMED.values()] if named == _AUTO else [_NAMED[named]]
         if learner_of(type(learner)) not in known:
             wanted = " or ".join(each.class_name for each in known)
             raise TypeError(f"the learner must be a {wanted}; got {type(learner).__name__}")
         learner._check_active()
-        if learner.domain != self.problem.domain() or learner.loss != self.problem.family():
+        if learner.domain != self.problem.domain() or learner.loss != self.problem.family(place):
             raise ValueError("the learner has another domain or loss than this model")
         if learner.get_params()["participation"] != self._terms["participation"]:
             raise ValueError("the learner has another participation than this model")

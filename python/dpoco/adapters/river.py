@@ -372,10 +372,12 @@ class PrivateClassifier(_LinearEstimator, base.MiniBatchClassifier):
         counts as an empty one. A label of another type is an error: texts for numbers, and bools
         for numbers other than 0 and 1.
     class_weight : mapping of labels to float, optional
-        Weights of the losses of two classes, 1 where none is given: public constants, so not
-        "balanced", which would count labels. They are divided by the larger one, so that no record
-        counts for more than without weights. Probabilities are then those of a stream in which the
-        classes are as frequent as the weights make them. For "noisy_newton" and "noisy_ftrl".
+        Weights of the losses of the classes, 1 where none is given: public constants, so not
+        "balanced", which would count labels. Of more than two classes, each one's learner weighs
+        its own class by its weight, and all others by the mean of theirs. The two weights of a
+        learner are divided by the larger one, so that no record counts for more than without
+        weights. Probabilities are then those of a stream in which the classes are as frequent as
+        the weights make them. For "noisy_newton" and "noisy_ftrl".
     feature_bound : float, optional
         Records are clipped to this l2 norm; for "polyhedral_frank_wolfe" to this maximum norm.
         After `PublicScaler` it is 1. None: ranges are searched privately.

@@ -59,7 +59,7 @@ from dpoco.adapters._arguments import (
     warn_of_learning,
 )
 from dpoco.adapters._features import LabelMap, public_scaling, scale_rows
-from dpoco.adapters._linear import LinearModel, most_probable, probabilities
+from dpoco.adapters._linear import WEIGHTED, LinearModel, most_probable, probabilities
 from dpoco.adapters._searches import warn_of_search
 from dpoco.errors import HorizonExceeded
 from dpoco.learning.participation import Participation
@@ -528,10 +528,12 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
         since which labels occur depends on the data. "data": all labels that occur, which you
         thereby declare to be public.
     class_weight : mapping of labels to float, optional
-        Weights of the losses of two classes, 1 where none is given: public constants, so not
-        "balanced", which would count labels. They are divided by the larger one, so that no record
-        counts for more than without weights. Probabilities are then those of a stream in which the
-        classes are as frequent as the weights make them. For "noisy_newton" and "noisy_ftrl".
+        Weights of the losses of the classes, 1 where none is given: public constants, so not
+        "balanced", which would count labels. Of more than two classes, each one's learner weighs
+        its own class by its weight, and all others by the mean of theirs. The two weights of a
+        learner are divided by the larger one, so that no record counts for more than without
+        weights. Probabilities are then those of a stream in which the classes are as frequent as
+        the weights make them. For "noisy_newton" and "noisy_ftrl".
     horizon : int or None
         Largest number of rows that may ever be learned. None: that of the data in `fit`, which
         counts as public. In `partial_fit` it is then unknown, which is not possible for
@@ -889,8 +891,8 @@ def expected_failed_checks(estimator: object) -> dict[str, str]:
             "whether a target is finite is private: such a row counts as an empty record, and no "
             "exception depends on it"
         )
-    else:
-        reasons["check_class_weight_classifiers"] = "class weights are for two classes, not three"
+    elif estimator.learner not in WEIGHTED:
+        reasons["check_class_weight_classifiers"] = f"weights are for {', '.join(WEIGHTED)}"
     if getattr(estimator, "horizon", None) is None:
         reasons["check_fit_score_takes_y"] = (
             "goes on with partial_fit after a fit whose horizon, the number of its rows, is used up"
