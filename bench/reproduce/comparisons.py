@@ -114,7 +114,7 @@ def dynamic_regret(horizon: int = ROUNDS, epsilon: float = 1.0) -> Cells:
     )
     rows = (
         (
-            "laws that shift", s, learning + private, detector.forecast.regret_bound,
+            "distributions that shift", s, learning + private, detector.forecast.regret_bound,
             _proved_regret(
                 shift_detector.calibrate, n, horizon=horizon, budget=pure, expected_shifts=s
             ),
