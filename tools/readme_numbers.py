@@ -57,7 +57,7 @@ def run_speeds() -> str:
 # The texts in front of a number and after it, and its source.
 NUMBERS: tuple[tuple[str, str, Callable[[], str]], ...] = (
     ("Average loss over ", " rounds", count_rounds),
-    ("The error of continual sums is within ", " of the bound", error_of_sums),
+    ("The error of continual sums is at most ", " times the least", error_of_sums),
     ("a live round in ten dimensions takes ", " microseconds", live_times),
     ("long runs reach ", " million rounds per", run_speeds),
 )

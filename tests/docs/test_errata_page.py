@@ -108,7 +108,7 @@ def test_what_composition_by_parts_wastes():
     )
     said(f"{min(trees):.1f} to {max(trees):.1f} times the noise on the same tree")
     said(f"{min(sums):.0f} to {max(sums):.0f} times against the default sum")
-    said(f"an epsilon of {min(spent):.2f} to {max(spent):.2f} is sold as 1")
+    said(f"spends {min(spent):.2f} to {max(spent):.2f} of the epsilon = 1 that is claimed")
 
 
 def first_expert_throughout(horizon, cells):

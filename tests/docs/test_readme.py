@@ -71,7 +71,7 @@ def test_snippets_are_found_and_filled():
 def test_numbers_of_the_readme_are_those_of_their_sources():
     text = (ROOT / "README.md").read_text()
     assert readme_numbers.write_numbers(text) == text
-    wrong = text.replace("within 1.06", "within 1.01")
+    wrong = text.replace("at most 1.06 times", "at most 1.01 times")
     assert wrong != text
     assert readme_numbers.write_numbers(wrong) == text
     with pytest.raises(ValueError, match="no number"):
@@ -134,7 +134,7 @@ def test_the_noise_table_is_what_the_command_prints():
 def test_the_bound_the_readme_names_is_the_computed_one():
     from dpoco.accounting.continual_sum import lower_bound, max_error
 
-    (stated,) = re.search(r"within ([\d.]+) of the bound", readme()).groups()
+    (stated,) = re.search(r"at most ([\d.]+) times the least", readme()).groups()
     rounds = [int(10.0**e) for e in (3, 3.01, 3.5, 4, 4.01, 5, 6, 7, 7.01, 7.5, 7.8, 8)]
     errors = [max_error("blt_normalised", n) / lower_bound(n) for n in rounds]
     assert round(max(errors), 2) == float(stated)
