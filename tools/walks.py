@@ -57,7 +57,7 @@ class Read:
     sections : tuple of str, optional
         Its headings of level two; ``""`` is the part above the first one.
     door : str, optional
-        For the first page: the door that this user takes, ``**I want numbers ...``. Of the other
+        For the first page: the door that this user takes, ``**I want current numbers**``. Of the other
         doors the first lines are read.
     """
 
@@ -169,7 +169,7 @@ class Report:
         self.copies += len(typed) < len(lines)
 
 
-NUMBERS = Read("README.md", door="I want numbers")
+NUMBERS = Read("README.md", door="I want current numbers")
 MODEL = Read("README.md", door="I want a model")
 ACTIONS = Read("README.md", door="I want a bandit")
 
