@@ -57,7 +57,7 @@ class Read:
     sections : tuple of str, optional
         Its headings of level two; ``""`` is the part above the first one.
     door : str, optional
-        For the first page: the door that this user takes, ``**I want current numbers**``. Of the other
+        For the first page: the door that this user takes, ``**I want a model**``. Of the other
         doors the first lines are read.
     """
 
