@@ -11,10 +11,15 @@ import signal
 import sys
 from pathlib import Path
 
-import numpy as np
-import pytest
+# Before NumPy is imported. Every worker keeps a core busy; threads of linear algebra that wait for
+# each other on busy cores take many times as long as one does alone.
+for threads in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(threads, "1")
 
-import dpoco
+import numpy as np  # noqa: E402
+import pytest  # noqa: E402
+
+import dpoco  # noqa: E402
 
 # A runner in the background may have Ctrl-C ignored, which is inherited.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
