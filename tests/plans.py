@@ -7,9 +7,10 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+from dpoco import bandits
 from dpoco.accounting import linucb, lipschitz
 from dpoco.accounting.continual_sum import name_of
-from dpoco.accounting.high_dimensional_bandit import arm_batch, fixed_options
+from dpoco.accounting.high_dimensional_bandit import arm_batch
 from dpoco.accounting.leaf_bounds import LeafBounds
 from dpoco.privacy.mechanisms.bounds import ClippedVector, GlmGradient
 from dpoco.privacy.mechanisms.coupled_draws import (
@@ -51,7 +52,8 @@ def arms(plan: Any) -> SimpleNamespace:
     own = {"mechanism": part, "offset": offset, "slope": bounds.slope, "dual": bounds.dual}
     arm = SimpleNamespace(batch=arm_batch(part), **own)
     arm.noise_scale_at = lambda k: part.scale * k**-part.exponent
-    return SimpleNamespace(**fixed_options(plan), arm=arm)
+    fixed = bandits.HighDimensionalBandit._plan_arguments(plan)
+    return SimpleNamespace(**{**fixed, "arm": arm})
 
 
 def net(domain: Any, plan: Any) -> SimpleNamespace:
@@ -76,15 +78,15 @@ def net(domain: Any, plan: Any) -> SimpleNamespace:
 def linear_arms(plan: Any) -> SimpleNamespace:
     """Return the numbers that a plan of LinUCB settles, and those of its noise."""
     total, own = plan.mechanism, plan.tuning
-    return SimpleNamespace(
-        **linucb.fix_options(plan),
-        noise_scale=total.scale,
-        pushes=max(total.pushes, 1),
-        noise_margin=linucb.find_confidence(total, own).margin,
-        confidence=linucb.find_confidence(total, own),
-        regret_terms=linucb.bound_regret(total, own)[1],
-        **vars(plan.forecast),
-    )
+    found = {
+        **bandits.LinUCB._plan_arguments(plan),
+        "noise_scale": total.scale,
+        "pushes": max(total.pushes, 1),
+        "noise_margin": linucb.find_confidence(total, own).margin,
+        "confidence": linucb.find_confidence(total, own),
+        "regret_terms": linucb.bound_regret(total, own)[1],
+    }
+    return SimpleNamespace(**{**found, **vars(plan.forecast)})
 
 
 def coupled(plan: Any) -> SimpleNamespace:

@@ -32,7 +32,7 @@ def calibrate(arms=3, domain=BALL, horizon=5000, budget=BUDGET, **options):
 
 
 def settled(plan):
-    return SimpleNamespace(**accountant.fixed_options(plan))
+    return SimpleNamespace(**HighDimensionalBandit._plan_arguments(plan))
 
 
 def printed(arms, *, horizon=5000, budget=BUDGET, calibration="paper", **options):

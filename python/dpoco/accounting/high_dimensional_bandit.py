@@ -446,28 +446,6 @@ def guarantee(
     )
 
 
-def fixed_options(plan: BanditPlan) -> dict[str, Any]:
-    """Return the options that a plan settles, as a constructor takes them."""
-    whole, tuning = plan.mechanism, plan.tuning
-    if not isinstance(whole, Parts) or not isinstance(tuning, ArmsTuning):
-        raise TypeError("plan must be one of a high-dimensional bandit")
-    part: Any = whole.parts[0]
-    tree = isinstance(part, GaussianSum)
-    return {
-        "arms": len(whole.parts),
-        "horizon": tuning.horizon,
-        "link": tuning.link,
-        "context_bound": record_bound(part),
-        "reward_bound": tuning.reward_bound,
-        "arm_learner": "tree" if tree else "polyhedral",
-        "selector": None if tree else part.law,
-        "batch": arm_batch(part),
-        "forced_rounds": whole.forced,
-        "gap": tuning.gap,
-        "sum_method": continual_sum.name_of(part.factorisation) if tree else None,
-    }
-
-
 def arm_batch(part: Any) -> int:
     """Return the rounds of an arm's clock per update of its estimate."""
     return int(part.batch if isinstance(part, GaussianSum) else part.scores.batch)

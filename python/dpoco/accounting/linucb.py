@@ -566,22 +566,3 @@ def _check_sizes(
     releases = (own.horizon - 1) // total.batch
     if bounds != ours or (total.pushes, total.growth, total.order) != (releases, None, 2.0):
         raise ValueError("the plan's sums are not those of LinUCB over so many rounds")
-
-
-def fix_options(plan: LinUCBPlan) -> dict[str, Any]:
-    """Return the constructor's arguments that a plan settles, by name."""
-    total, own = plan.mechanism, plan.tuning
-    if not isinstance(total, GaussianSum) or not isinstance(own, LinUCBTuning):
-        raise TypeError("plan must be one of LinUCB")
-    bounds = read_moments(total)
-    fixed = {
-        "arms": bounds.arms,
-        "dimension": bounds.dimension,
-        **{name: value for name, value in vars(own).items()},
-        "context_bound": bounds.features,
-        "reward_bound": bounds.label,
-        "batch": total.batch,
-        "reward_weight": bounds.weight,
-        "sum_method": continual_sum.name_of(total.factorisation),
-    }
-    return {**fixed, "numerics": release.numerics_of(total)} if total.scale > 0.0 else fixed

@@ -7,7 +7,8 @@ import dataclasses
 import inspect
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -156,13 +157,11 @@ def budgets_are_kept(s: Subject) -> None:
     if not hasattr(s.kind, "_build"):
         return
 
-    def careless(self: Any, given: dict[str, Any], calibrate: Callable[..., Any]) -> None:
-        def plan(allowed: Budget | None) -> Any:
-            if allowed is not None:
-                allowed = Budget._derived(2.0 * allowed.epsilon, allowed.delta)
-            return calibrate(allowed)
+    def careless(self: Any, calibrate: partial[Any], others: dict[str, Any]) -> None:
+        def plan(budget: Budget, **_: Any) -> Any:
+            return calibrate(budget=Budget._derived(2.0 * budget.epsilon, budget.delta))
 
-        s.kind._build(self, given, plan)
+        s.kind._build(self, partial(plan, **calibrate.keywords), others)
 
     kind = type(s.kind.__name__, (s.kind,), {"_build": careless, "__doc__": s.kind.__doc__})
     asked = Budget._derived(spent.epsilon_at(delta), delta)

@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,7 +14,8 @@ import numpy as np
 from dpoco import _core, domains
 from dpoco import _literals as literals
 from dpoco._validation import FloatArray, positive_int, whole_if_float
-from dpoco.accounting import Budget, Guarantee, high_dimensional_bandit, linucb
+from dpoco.accounting import Budget, high_dimensional_bandit, linucb
+from dpoco.accounting.continual_sum import name_of
 from dpoco.accounting.forgetting import advise_half_lives
 from dpoco.accounting.high_dimensional_bandit import ArmsForecast, ArmsTuning, BanditPlan
 from dpoco.accounting.linucb import EXPLORATION, LinUCBForecast, LinUCBPlan, LinUCBTuning
@@ -130,6 +132,7 @@ class LinUCB(BanditLearner):
 
     plan: LinUCBPlan
     _mechanism: GaussianSum
+    _accountant: ClassVar = linucb
     _tuning, _forecast = LinUCBTuning, LinUCBForecast
     _noise: ClassVar[str] = "fresh"
     _norm, _takes_masks = 2.0, True
@@ -160,38 +163,28 @@ class LinUCB(BanditLearner):
         source: Source | None = None,
     ) -> None:
         horizon = whole_if_float(horizon)
-        given = {
-            "arms": arms, "dimension": dimension, "horizon": horizon, "budget": budget,
-            "plan": plan, "context_bound": context_bound, "reward_bound": reward_bound,
-            "parameter_bound": parameter_bound, "reward_noise": reward_noise, "failure": failure,
-            "exploration": exploration, "half_life": half_life, "batch": batch,
-            "regularization": regularization, "reward_weight": reward_weight,
-            "sum_method": sum_method, "relation": relation, "numerics": numerics,
-            "participation": participation, "on_violation": on_violation, "source": source,
-        }  # fmt: skip
-
-        def calibrate(allowed: Budget | None) -> LinUCBPlan:
-            return linucb.calibrate(
-                arms, dimension, horizon=horizon, budget=allowed, context_bound=context_bound,
-                reward_bound=reward_bound, parameter_bound=parameter_bound,
-                reward_noise=reward_noise, failure=failure, exploration=exploration,
-                half_life=half_life, batch=batch, regularization=regularization,
-                reward_weight=reward_weight, sum_method=sum_method, relation=relation,
-                numerics=numerics, participation=participation,
-            )  # fmt: skip
-
-        self._build(given, calibrate)
+        calibrate = partial(
+            linucb.calibrate, arms=arms, dimension=dimension, horizon=horizon,
+            context_bound=context_bound, reward_bound=reward_bound, parameter_bound=parameter_bound,
+            reward_noise=reward_noise, failure=failure, exploration=exploration,
+            half_life=half_life, batch=batch, regularization=regularization,
+            reward_weight=reward_weight, sum_method=sum_method, relation=relation,
+            numerics=numerics, participation=participation,
+        )  # fmt: skip
+        self._build(calibrate, {
+            "budget": budget, "plan": plan, "on_violation": on_violation, "source": source,
+        })  # fmt: skip
 
     @staticmethod
-    def _plan_arguments(plan: LinUCBPlan) -> dict[str, Any]:
-        return linucb.fix_options(plan)
-
-    def _certify(self, plan: LinUCBPlan, seeded: bool = False) -> Guarantee:
-        own = self._arguments
-        return linucb.guarantee(
-            own["arms"], own["dimension"], plan, relation=own["relation"], budget=own["budget"],
-            seeded=seeded,
-        )  # fmt: skip
+    def _rename_fields(plan: LinUCBPlan) -> dict[str, Any]:
+        bounds = linucb.read_moments(plan.mechanism)
+        return {
+            "arms": bounds.arms,
+            "dimension": bounds.dimension,
+            "context_bound": bounds.features,
+            "reward_bound": bounds.label,
+            "reward_weight": bounds.weight,
+        }
 
     @classmethod
     def _problem(cls, arguments: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -369,6 +362,7 @@ class HighDimensionalBandit(BanditLearner):
 
     plan: BanditPlan
     _mechanism: Parts
+    _accountant: ClassVar = high_dimensional_bandit
     _tuning, _forecast = ArmsTuning, ArmsForecast
     _norm = np.inf
 
@@ -397,35 +391,31 @@ class HighDimensionalBandit(BanditLearner):
         if reward_bound is None and plan is None and link != "logistic":
             raise TypeError("reward_bound must be given: rewards are clipped to it")
         horizon = whole_if_float(horizon)
-        given = {
-            "arms": arms, "domain": domain, "horizon": horizon, "budget": budget, "plan": plan,
-            "link": link, "context_bound": context_bound, "reward_bound": reward_bound,
-            "arm_learner": arm_learner, "selector": selector, "batch": batch,
-            "forced_rounds": forced_rounds, "gap": gap, "sum_method": sum_method,
-            "relation": relation, "participation": participation, "on_violation": on_violation,
-            "source": source,
-        }  # fmt: skip
-
-        def calibrate(allowed: Budget | None) -> BanditPlan:
-            return high_dimensional_bandit.calibrate(
-                arms, domain, horizon=horizon, budget=allowed, link=link,
-                context_bound=context_bound, reward_bound=reward_bound, arm_learner=arm_learner,
-                selector=selector, batch=batch, forced_rounds=forced_rounds, gap=gap,
-                sum_method=sum_method, relation=relation,
-            )  # fmt: skip
-
-        self._build(given, calibrate)
+        calibrate = partial(
+            high_dimensional_bandit.calibrate, arms=arms, domain=domain, horizon=horizon, link=link,
+            context_bound=context_bound, reward_bound=reward_bound, arm_learner=arm_learner,
+            selector=selector, batch=batch, forced_rounds=forced_rounds, gap=gap,
+            sum_method=sum_method, relation=relation,
+        )  # fmt: skip
+        self._build(calibrate, {
+            "budget": budget, "plan": plan, "participation": participation,
+            "on_violation": on_violation, "source": source,
+        })  # fmt: skip
 
     @staticmethod
-    def _plan_arguments(plan: BanditPlan) -> dict[str, Any]:
-        return high_dimensional_bandit.fixed_options(plan)
-
-    def _certify(self, plan: BanditPlan, seeded: bool = False) -> Guarantee:
-        own = self._arguments
-        return high_dimensional_bandit.guarantee(
-            own["arms"], own["domain"], plan, relation=own["relation"], budget=own["budget"],
-            seeded=seeded,
-        )  # fmt: skip
+    def _rename_fields(plan: BanditPlan) -> dict[str, Any]:
+        whole = plan.mechanism
+        part: Any = whole.parts[0]
+        tree = isinstance(part, GaussianSum)
+        return {
+            "arms": len(whole.parts),
+            "context_bound": high_dimensional_bandit.record_bound(part),
+            "arm_learner": "tree" if tree else "polyhedral",
+            "selector": None if tree else part.law,
+            "batch": high_dimensional_bandit.arm_batch(part),
+            "forced_rounds": whole.forced,
+            "sum_method": name_of(part.factorisation) if tree else None,
+        }
 
     @classmethod
     def _problem(cls, arguments: Mapping[str, Any]) -> tuple[Any, ...]:

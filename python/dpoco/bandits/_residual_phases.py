@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice, takewhile
 from typing import Any, ClassVar
 
@@ -318,24 +319,16 @@ class ResidualPhases(BanditLearner):
         source: Source | None = None,
     ) -> None:
         horizon = whole_if_float(horizon)
-        given = {
-            "arms": arms, "dimension": dimension, "horizon": horizon, "budget": budget,
-            "plan": plan, "context_bound": context_bound, "reward_bound": reward_bound,
-            "parameter_bound": parameter_bound, "reward_noise": reward_noise,
-            "one_hot": one_hot, "intercept": intercept, "context_law": context_law,
-            "relation": relation, "numerics": numerics, "participation": participation,
+        planner = partial(
+            calibrate, arms=arms, dimension=dimension, horizon=horizon, context_bound=context_bound,
+            reward_bound=reward_bound, parameter_bound=parameter_bound, reward_noise=reward_noise,
+            one_hot=one_hot, intercept=intercept, context_law=context_law, relation=relation,
+            numerics=numerics,
+        )  # fmt: skip
+        self._build(planner, {
+            "budget": budget, "plan": plan, "participation": participation,
             "on_violation": on_violation, "source": source,
-        }  # fmt: skip
-
-        def make_plan(allowed: Budget | None) -> PhasesPlan:
-            return calibrate(
-                arms, dimension, horizon=horizon, budget=allowed, context_bound=context_bound,
-                reward_bound=reward_bound, parameter_bound=parameter_bound,
-                reward_noise=reward_noise, one_hot=one_hot, intercept=intercept,
-                context_law=context_law, relation=relation, numerics=numerics,
-            )  # fmt: skip
-
-        self._build(given, make_plan)
+        })  # fmt: skip
 
     @staticmethod
     def _sizes(arguments: Mapping[str, Any], plan: PhasesPlan) -> tuple[int, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from types import ModuleType
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from dpoco import _core
 from dpoco import _literals as literals
-from dpoco._options import constructor_options
 from dpoco._validation import whole_if_float
 from dpoco.accounting import Budget, epoch_selector, shift_detector, window_selector
 from dpoco.accounting.epoch_selector import SelectorPlan, SelectorTuning, find_noise
@@ -35,16 +34,10 @@ class Selector(ExpertLearner):
 
     _forecast = Forecast
 
-    @classmethod
-    def _plan_arguments(cls, plan: Any) -> dict[str, Any]:
-        own = plan.tuning
-        if type(own) is not cls._tuning:
-            raise TypeError(f"plan must be one of a {cls.__name__}")
+    @staticmethod
+    def _rename_fields(plan: Any) -> dict[str, Any]:
         law, scale = find_noise(plan.mechanism)
-        options = constructor_options(cls)
-        fixed = {name: value for name, value in vars(own).items() if name in options}
-        chosen = scale > 0.0 and "selection" in options
-        return {**fixed, "selection": law} if chosen else fixed
+        return {"selection": law} if scale > 0.0 else {}
 
     def _build_engine(self, claim: _core.Claim) -> Any:
         own = self._plan.tuning
@@ -114,7 +107,7 @@ class EpochSelector(Selector):
 
     plan: SelectorPlan
     _tuning = SelectorTuning
-    _accountant: ClassVar[ModuleType] = epoch_selector
+    _accountant: ClassVar = epoch_selector
     _noise: ClassVar[str] = "fresh"
 
     def __init__(
@@ -132,17 +125,14 @@ class EpochSelector(Selector):
         source: Source | None = None,
     ) -> None:
         horizon = whole_if_float(horizon)
-        options: dict[str, Any] = {"selection": selection, "first": first}
-        given = {
-            "experts": experts, "horizon": horizon, "budget": budget, "plan": plan, **options,
-            "loss_range": loss_range, "participation": participation,
-            "on_violation": on_violation, "source": source,
-        }  # fmt: skip
-
-        def calibrate(allowed: Budget | None) -> SelectorPlan:
-            return epoch_selector.calibrate(experts, horizon=horizon, budget=allowed, **options)
-
-        self._build(given, calibrate)
+        calibrate = partial(
+            epoch_selector.calibrate, experts=experts, horizon=horizon, selection=selection,
+            first=first,
+        )  # fmt: skip
+        self._build(calibrate, {
+            "budget": budget, "plan": plan, "loss_range": loss_range,
+            "participation": participation, "on_violation": on_violation, "source": source,
+        })  # fmt: skip
 
     @classmethod
     def _candidates(cls, problem: ExpertProblem) -> Iterator[Candidate]:
@@ -225,7 +215,7 @@ class WindowSelector(Selector):
 
     plan: WindowPlan
     _tuning = WindowTuning
-    _accountant: ClassVar[ModuleType] = window_selector
+    _accountant: ClassVar = window_selector
     _noise: ClassVar[str] = "fresh"
 
     def __init__(
@@ -246,20 +236,15 @@ class WindowSelector(Selector):
         source: Source | None = None,
     ) -> None:
         horizon = whole_if_float(horizon)
-        options: dict[str, Any] = {
-            "expected_shifts": expected_shifts, "gap": gap, "window": window,
-            "selection": selection, "first": first,
-        }  # fmt: skip
-        given = {
-            "experts": experts, "horizon": horizon, "budget": budget, "plan": plan, **options,
-            "loss_range": loss_range, "participation": participation,
-            "on_violation": on_violation, "source": source,
-        }  # fmt: skip
-
-        def calibrate(allowed: Budget | None) -> WindowPlan:
-            return window_selector.calibrate(experts, horizon=horizon, budget=allowed, **options)
-
-        self._build(given, calibrate)
+        calibrate = partial(
+            window_selector.calibrate, experts=experts, horizon=horizon,
+            expected_shifts=expected_shifts, gap=gap, window=window, selection=selection,
+            first=first,
+        )  # fmt: skip
+        self._build(calibrate, {
+            "budget": budget, "plan": plan, "loss_range": loss_range,
+            "participation": participation, "on_violation": on_violation, "source": source,
+        })  # fmt: skip
 
     @classmethod
     def _candidates(cls, problem: ExpertProblem) -> Iterator[Candidate]:
@@ -354,7 +339,7 @@ class ShiftDetector(Selector):
 
     plan: DetectorPlan
     _tuning = DetectorTuning
-    _accountant: ClassVar[ModuleType] = shift_detector
+    _accountant: ClassVar = shift_detector
 
     def __init__(
         self,
@@ -376,21 +361,15 @@ class ShiftDetector(Selector):
         source: Source | None = None,
     ) -> None:
         horizon = whole_if_float(horizon)
-        options: dict[str, Any] = {
-            "false_alarm": false_alarm, "select_share": select_share, "windows": windows,
-            "expected_shifts": expected_shifts, "threshold_scale": threshold_scale,
-            "nominal_horizon": nominal_horizon, "first": first,
-        }  # fmt: skip
-        given = {
-            "experts": experts, "horizon": horizon, "budget": budget, "plan": plan, **options,
-            "loss_range": loss_range, "participation": participation,
-            "on_violation": on_violation, "source": source,
-        }  # fmt: skip
-
-        def calibrate(allowed: Budget | None) -> DetectorPlan:
-            return shift_detector.calibrate(experts, horizon=horizon, budget=allowed, **options)
-
-        self._build(given, calibrate)
+        calibrate = partial(
+            shift_detector.calibrate, experts=experts, horizon=horizon, false_alarm=false_alarm,
+            select_share=select_share, windows=windows, expected_shifts=expected_shifts,
+            threshold_scale=threshold_scale, nominal_horizon=nominal_horizon, first=first,
+        )  # fmt: skip
+        self._build(calibrate, {
+            "budget": budget, "plan": plan, "loss_range": loss_range,
+            "participation": participation, "on_violation": on_violation, "source": source,
+        })  # fmt: skip
 
     def _build_engine(self, claim: _core.Claim) -> _core.ShiftDetector:
         own, plan = self.plan.tuning, self.plan

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import ModuleType
+from functools import partial
 from typing import Any, ClassVar
 
 from dpoco import _core
@@ -11,12 +11,11 @@ from dpoco import _literals as literals
 from dpoco._validation import LARGEST_HORIZON, FloatArray, whole_if_float
 from dpoco.accounting import Budget, batch_share, oblivious_tracker, prefix_hedge
 from dpoco.accounting.batch_share import SharePlan, ShareTuning
-from dpoco.accounting.continual_sum import name_of
 from dpoco.accounting.oblivious_tracker import TrackerPlan, TrackerTuning
 from dpoco.accounting.plan import Forecast
 from dpoco.accounting.prefix_hedge import HedgePlan, HedgeTuning
 from dpoco.accounting.regret_bounds import uniform_is_as_good
-from dpoco.accounting.release import DEFAULT_NUMERICS, numerics_of
+from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.experts._expert_learner import ExpertLearner
 from dpoco.learning.choice import Candidate, ExpertProblem
 from dpoco.learning.participation import Participation
@@ -139,7 +138,7 @@ class PrefixHedge(Weighted):
     plan: HedgePlan
     _tuning = HedgeTuning
     _mechanism: GaussianSum
-    _accountant: ClassVar[ModuleType] = prefix_hedge
+    _accountant: ClassVar = prefix_hedge
 
     def __init__(
         self,
@@ -157,37 +156,24 @@ class PrefixHedge(Weighted):
         source: Source | None = None,
     ) -> None:
         horizon = whole_if_float(horizon)
-        options: dict[str, Any] = {
-            "sum_method": sum_method, "learning_rate": learning_rate, "numerics": numerics,
-        }  # fmt: skip
-        given = {
-            "experts": experts, "horizon": horizon, "budget": budget, "plan": plan, **options,
-            "loss_range": loss_range, "participation": participation,
-            "on_violation": on_violation, "source": source,
-        }  # fmt: skip
-
-        def calibrate(allowed: Budget | None) -> HedgePlan:
-            return prefix_hedge.calibrate(
-                experts, horizon=horizon, budget=allowed, participation=participation, **options
-            )
-
-        self._build(given, calibrate)
+        calibrate = partial(
+            prefix_hedge.calibrate, experts=experts, horizon=horizon, participation=participation,
+            sum_method=sum_method, learning_rate=learning_rate, numerics=numerics,
+        )  # fmt: skip
+        self._build(calibrate, {
+            "budget": budget, "plan": plan, "loss_range": loss_range, "on_violation": on_violation,
+            "source": source,
+        })  # fmt: skip
 
     def _entries(self) -> dict[str, float]:
         return super()._entries() | sum_entries(self._mechanism)
 
     @staticmethod
-    def _plan_arguments(plan: HedgePlan) -> dict[str, Any]:
-        total, own = plan.mechanism, plan.tuning
-        if not isinstance(own, HedgeTuning) or not isinstance(total.summand, CentredLosses):
+    def _rename_fields(plan: HedgePlan) -> dict[str, Any]:
+        total = plan.mechanism
+        if not isinstance(total.summand, CentredLosses):
             raise TypeError("plan must be one of a PrefixHedge")
-        fixed = {
-            "experts": total.summand.experts,
-            "horizon": total.pushes + 1,
-            "sum_method": name_of(total.factorisation),
-            "learning_rate": own.learning_rate,
-        }
-        return {**fixed, "numerics": numerics_of(total)} if total.scale > 0.0 else fixed
+        return {"experts": total.summand.experts, "horizon": total.pushes + 1}
 
     @staticmethod
     def _plan_horizon(plan: HedgePlan) -> int:
@@ -294,7 +280,7 @@ class BatchShare(Weighted):
 
     plan: SharePlan
     _tuning = ShareTuning
-    _accountant: ClassVar[ModuleType] = batch_share
+    _accountant: ClassVar = batch_share
 
     def __init__(
         self,
@@ -317,32 +303,23 @@ class BatchShare(Weighted):
         source: Source | None = None,
     ) -> None:
         horizon = whole_if_float(horizon)
-        options: dict[str, Any] = {
-            "switches": switches, "noise": noise, "adversary": adversary,
-            "learning_rate": learning_rate, "batch": batch, "share_rate": share_rate,
-            "nominal_horizon": nominal_horizon, "numerics": numerics,
-        }  # fmt: skip
-        given = {
-            "experts": experts, "horizon": horizon, "budget": budget, "plan": plan, **options,
-            "loss_range": loss_range, "participation": participation,
-            "on_violation": on_violation, "source": source,
-        }  # fmt: skip
-
-        def calibrate(allowed: Budget | None) -> SharePlan:
-            return batch_share.calibrate(experts, horizon=horizon, budget=allowed, **options)
-
-        self._build(given, calibrate)
+        calibrate = partial(
+            batch_share.calibrate, experts=experts, horizon=horizon, switches=switches, noise=noise,
+            adversary=adversary, learning_rate=learning_rate, batch=batch, share_rate=share_rate,
+            nominal_horizon=nominal_horizon, numerics=numerics,
+        )  # fmt: skip
+        self._build(calibrate, {
+            "budget": budget, "plan": plan, "loss_range": loss_range,
+            "participation": participation, "on_violation": on_violation, "source": source,
+        })  # fmt: skip
 
     @staticmethod
-    def _plan_arguments(plan: SharePlan) -> dict[str, Any]:
-        own, drawn = plan.tuning, plan.mechanism.part(BatchRelease)
-        if not isinstance(own, ShareTuning):
-            raise TypeError("plan must be one of a BatchShare")
-        fixed = {name: value for name, value in vars(own).items() if name != "floor"}
+    def _rename_fields(plan: SharePlan) -> dict[str, Any]:
+        drawn = plan.mechanism.part(BatchRelease)
         if drawn is None or drawn.scale == 0.0:
-            return fixed
+            return {}
         law = "coordinate_rr" if drawn.law == "response" else drawn.law
-        return {**fixed, "noise": law, "numerics": "lattice" if drawn.grid > 0.0 else "float"}
+        return {"noise": law, "numerics": "lattice" if drawn.grid > 0.0 else "float"}
 
     def _build_engine(self, claim: _core.Claim) -> _core.BatchShare:
         p = self.plan.tuning
@@ -449,7 +426,7 @@ class ObliviousTracker(Drawn):
     plan: TrackerPlan
     _mechanism: TrackerDraws
     _tuning = TrackerTuning
-    _accountant: ClassVar[ModuleType] = oblivious_tracker
+    _accountant: ClassVar = oblivious_tracker
 
     def __init__(
         self,
@@ -471,38 +448,19 @@ class ObliviousTracker(Drawn):
         source: Source | None = None,
     ) -> None:
         horizon = whole_if_float(horizon)
-        options: dict[str, Any] = {
-            "switches": switches, "prior": prior, "learning_rate": learning_rate,
-            "forced_switch": forced_switch, "batch": batch, "share_rate": share_rate,
-            "max_resamples": max_resamples,
-        }  # fmt: skip
-        given = {
-            "experts": experts, "horizon": horizon, "budget": budget, "plan": plan, **options,
-            "loss_range": loss_range, "participation": participation,
-            "on_violation": on_violation, "source": source,
-        }  # fmt: skip
-
-        def calibrate(allowed: Budget | None) -> TrackerPlan:
-            return oblivious_tracker.calibrate(experts, horizon=horizon, budget=allowed, **options)
-
-        self._build(given, calibrate)
+        calibrate = partial(
+            oblivious_tracker.calibrate, experts=experts, horizon=horizon, switches=switches,
+            prior=prior, learning_rate=learning_rate, forced_switch=forced_switch, batch=batch,
+            share_rate=share_rate, max_resamples=max_resamples,
+        )  # fmt: skip
+        self._build(calibrate, {
+            "budget": budget, "plan": plan, "loss_range": loss_range,
+            "participation": participation, "on_violation": on_violation, "source": source,
+        })  # fmt: skip
 
     @staticmethod
-    def _plan_arguments(plan: TrackerPlan) -> dict[str, Any]:
-        drawn, own = plan.mechanism, plan.tuning
-        if not isinstance(drawn, TrackerDraws) or not isinstance(own, TrackerTuning):
-            raise TypeError("plan must be one of an ObliviousTracker")
-        return {
-            "experts": drawn.experts,
-            "horizon": drawn.horizon,
-            "switches": own.switches,
-            "prior": drawn.prior,
-            "learning_rate": drawn.learning_rate,
-            "forced_switch": drawn.forced,
-            "batch": drawn.batch,
-            "share_rate": drawn.share_rate,
-            "max_resamples": drawn.cap,
-        }
+    def _rename_fields(plan: TrackerPlan) -> dict[str, Any]:
+        return {"forced_switch": plan.mechanism.forced, "max_resamples": plan.mechanism.cap}
 
     @staticmethod
     def _plan_horizon(plan: TrackerPlan) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -10,12 +11,11 @@ import numpy as np
 from dpoco import _core, domains, losses
 from dpoco import _literals as literals
 from dpoco._validation import FloatArray, float_array, whole_if_float
-from dpoco.accounting import Budget, Guarantee, polyhedral_frank_wolfe, tree_frank_wolfe
-from dpoco.accounting.continual_sum import name_of
+from dpoco.accounting import Budget, polyhedral_frank_wolfe, tree_frank_wolfe
 from dpoco.accounting.frank_wolfe_regret import ErrorForecast
 from dpoco.accounting.leaf_bounds import WEIGHTS, L1Geometry
 from dpoco.accounting.polyhedral_frank_wolfe import PolyhedralPlan, PolyhedralTuning
-from dpoco.accounting.release import DEFAULT_NUMERICS, numerics_of
+from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.accounting.tree_frank_wolfe import TreePlan, TreeTuning
 from dpoco.domains import Domain
 from dpoco.learning.choice import UPDATES, Candidate, RecordProblem
@@ -154,6 +154,7 @@ class TreeFrankWolfe(LeafLearner):
 
     plan: TreePlan
     _mechanism: GaussianSum
+    _accountant: ClassVar = tree_frank_wolfe
     _tuning, _forecast = TreeTuning, ErrorForecast
 
     def __init__(
@@ -178,44 +179,19 @@ class TreeFrankWolfe(LeafLearner):
         source: Source | None = None,
     ) -> None:
         horizon = whole_if_float(horizon)
-        given = {
-            "domain": domain, "loss": loss, "horizon": horizon, "budget": budget, "plan": plan,
-            "noise": noise, "norm_order": norm_order, "sum_method": sum_method, "weights": weights,
-            "step_scale": step_scale, "batch": batch, "relation": relation, "numerics": numerics,
-            "start": start, "participation": participation, "on_violation": on_violation,
+        calibrate = partial(
+            tree_frank_wolfe.calibrate, domain=domain, loss=loss, horizon=horizon, noise=noise,
+            norm_order=norm_order, sum_method=sum_method, weights=weights, step_scale=step_scale,
+            batch=batch, relation=relation, numerics=numerics, participation=participation,
+        )  # fmt: skip
+        self._build(calibrate, {
+            "budget": budget, "plan": plan, "start": start, "on_violation": on_violation,
             "source": source,
-        }  # fmt: skip
-
-        def calibrate(allowed: Budget | None) -> TreePlan:
-            return tree_frank_wolfe.calibrate(
-                domain, loss, horizon=horizon, budget=allowed, noise=noise, norm_order=norm_order,
-                sum_method=sum_method, weights=weights, step_scale=step_scale, batch=batch,
-                relation=relation, numerics=numerics, participation=participation,
-            )  # fmt: skip
-
-        self._build(given, calibrate)
+        })  # fmt: skip
 
     @staticmethod
-    def _plan_arguments(plan: TreePlan) -> dict[str, Any]:
-        total, tuning = plan.mechanism, plan.tuning
-        if not isinstance(total, GaussianSum) or not isinstance(tuning, TreeTuning):
-            raise TypeError("plan must be one of tree Frank-Wolfe")
-        fixed = {
-            "horizon": tuning.horizon,
-            "norm_order": total.order,
-            "sum_method": name_of(total.factorisation),
-            "weights": WEIGHTS[tuning.offset],
-            "step_scale": tuning.step_scale,
-            "batch": total.batch,
-        }
-        return {**fixed, "numerics": numerics_of(total)} if total.scale > 0.0 else fixed
-
-    def _certify(self, plan: TreePlan, seeded: bool = False) -> Guarantee:
-        own = self._arguments
-        return tree_frank_wolfe.guarantee(
-            own["domain"], own["loss"], plan, relation=own["relation"], budget=own["budget"],
-            seeded=seeded,
-        )  # fmt: skip
+    def _rename_fields(plan: TreePlan) -> dict[str, Any]:
+        return {"norm_order": plan.mechanism.order, "weights": WEIGHTS[plan.tuning.offset]}
 
     def _entries(self) -> dict[str, float]:
         return super()._entries() | sum_entries(self._mechanism)
@@ -307,6 +283,7 @@ class PolyhedralFrankWolfe(LeafLearner):
 
     plan: PolyhedralPlan
     _mechanism: Selections
+    _accountant: ClassVar = polyhedral_frank_wolfe
     _tuning, _forecast = PolyhedralTuning, ErrorForecast
 
     def __init__(
@@ -328,40 +305,22 @@ class PolyhedralFrankWolfe(LeafLearner):
         source: Source | None = None,
     ) -> None:
         horizon = whole_if_float(horizon)
-        given = {
-            "domain": domain, "loss": loss, "horizon": horizon, "budget": budget, "plan": plan,
-            "selector": selector, "exponent": exponent, "weights": weights, "batch": batch,
-            "relation": relation, "start": start, "participation": participation,
+        calibrate = partial(
+            polyhedral_frank_wolfe.calibrate, domain=domain, loss=loss, horizon=horizon,
+            selector=selector, exponent=exponent, weights=weights, batch=batch, relation=relation,
+        )  # fmt: skip
+        self._build(calibrate, {
+            "budget": budget, "plan": plan, "start": start, "participation": participation,
             "on_violation": on_violation, "source": source,
-        }  # fmt: skip
-
-        def calibrate(allowed: Budget | None) -> PolyhedralPlan:
-            return polyhedral_frank_wolfe.calibrate(
-                domain, loss, horizon=horizon, budget=allowed, selector=selector,
-                exponent=exponent, weights=weights, batch=batch, relation=relation,
-            )  # fmt: skip
-
-        self._build(given, calibrate)
+        })  # fmt: skip
 
     @staticmethod
-    def _plan_arguments(plan: PolyhedralPlan) -> dict[str, Any]:
-        own = plan.mechanism
-        if not isinstance(own, Selections) or not isinstance(own.scores, VertexScores):
-            raise TypeError("plan must be one of polyhedral Frank-Wolfe")
-        return {
-            "horizon": plan.tuning.horizon,
-            "selector": own.law,
-            "exponent": own.exponent,
-            "weights": WEIGHTS[own.scores.offset],
-            "batch": own.scores.batch,
-        }
-
-    def _certify(self, plan: PolyhedralPlan, seeded: bool = False) -> Guarantee:
-        own = self._arguments
-        return polyhedral_frank_wolfe.guarantee(
-            own["domain"], own["loss"], plan, relation=own["relation"], budget=own["budget"],
-            seeded=seeded,
-        )  # fmt: skip
+    def _rename_fields(plan: PolyhedralPlan) -> dict[str, Any]:
+        scores = plan.mechanism.scores
+        if not isinstance(scores, VertexScores):
+            raise TypeError("plan must be one of a PolyhedralFrankWolfe")
+        law, offset = plan.mechanism.law, WEIGHTS[scores.offset]
+        return {"selector": law, "weights": offset, "batch": scores.batch}
 
     def _set_up(
         self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: _core.Claim

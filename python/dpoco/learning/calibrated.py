@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
-from types import ModuleType
+from collections.abc import Mapping
+from functools import partial
+from inspect import signature
+from types import ModuleType, NoneType
 from typing import Any, ClassVar
 
 from dpoco import _core
@@ -16,12 +18,15 @@ from dpoco._validation import (
     require_memory,
 )
 from dpoco.accounting import Budget, Guarantee
+from dpoco.accounting.continual_sum import name_of
 from dpoco.accounting.plan import Plan
+from dpoco.accounting.release import numerics_of
 from dpoco.errors import BudgetExceeded
 from dpoco.learning.participation import Participation, for_people
 from dpoco.learning.planning import Planned, explained
 from dpoco.learning.state import Stateful
 from dpoco.privacy.mechanisms.base import Mechanism
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.records import Description
 from dpoco.random import Source
 
@@ -52,15 +57,15 @@ class Calibrated(Planned):
         """
         if not isinstance(plan, Plan):
             raise TypeError(f"plan must be a dpoco.Plan; got {type(plan).__name__}")
-        fixed, defaults = cls._plan_arguments(plan), cls.__init__.__kwdefaults__ or {}
-        for name, value in fixed.items():
-            own = given[name]
+        defaults = cls.__init__.__kwdefaults__ or {}
+        for name, value in cls._plan_arguments(plan).items():
+            own = given.get(name)
             silent = own is None or (isinstance(own, str) and own in ("auto", "predicted"))
             if not silent and own not in (defaults.get(name), value):
                 raise ValueError(f"{name}={own!r} contradicts the plan, which has {value!r}")
 
-    @staticmethod
-    def _plan_arguments(plan: Any) -> dict[str, Any]:
+    @classmethod
+    def _plan_arguments(cls, plan: Any) -> dict[str, Any]:
         """Return the values of the constructor's arguments that a plan settles.
 
         Raises
@@ -83,19 +88,20 @@ class Certified(Calibrated, Stateful):
     # What plans of this class have besides a mechanism.
     _tuning: ClassVar[type[Description] | None] = None
     _forecast: ClassVar[type[Description] | None] = None
-    _accountant: ClassVar[ModuleType]  # certifies plans, unless the class does
+    _accountant: ClassVar[ModuleType]  # makes and certifies plans, unless the class does
     _horizon: int
     _mechanism: Mechanism
     _guarantee: Guarantee
 
-    def _build(
-        self, given: dict[str, Any], calibrate: Callable[[Budget | None], Plan[Any, Any, Any]]
-    ) -> None:
+    def _build(self, calibrate: partial[Any], others: Mapping[str, Any]) -> None:
         """Take the plan that was given, or calibrate one, certify it and build its engine.
 
-        `given` are the constructor's arguments by name; `calibrate` makes a plan of a budget for
-        single rounds.
+        `calibrate` makes a plan of a budget for single rounds. It has the constructor's arguments
+        that it takes by name; `others` are the rest of them.
         """
+        given = {**calibrate.keywords, **others}
+        order = [*signature(type(self).__init__).parameters, *given]  # the constructor's
+        given = {name: given[name] for name in dict.fromkeys(order) if name in given}
         self._problem(given)
         self._check_common(given)
         self._arguments = given
@@ -109,7 +115,7 @@ class Certified(Calibrated, Stateful):
                 if endless and not constructor_options(type(self))["horizon"].takes_none:
                     raise MissingHorizonError
                 if people is None or budget is None:
-                    plan = calibrate(budget)
+                    plan = calibrate(budget=budget)
                 else:
                     plan = for_people(calibrate, self._certify, people, budget)
         self._set_up(given, plan, source.is_seeded, source._claim())
@@ -121,6 +127,24 @@ class Certified(Calibrated, Stateful):
     def _read_plan(cls, record: Mapping[str, Any]) -> Any:
         return Plan.from_dict(record, cls._tuning, cls._forecast)
 
+    @classmethod
+    def _plan_arguments(cls, plan: Any) -> dict[str, Any]:
+        total, own = plan.mechanism, plan.tuning
+        if type(own) is not (cls._tuning or NoneType):
+            raise TypeError(f"plan must be one of a {cls.__name__}")
+        found = {**vars(total), **({} if own is None else vars(own))}
+        if isinstance(total, GaussianSum):
+            found["sum_method"] = name_of(total.factorisation)
+            if total.scale > 0.0:
+                found["numerics"] = numerics_of(total)
+        found |= cls._rename_fields(plan)
+        return {name: found[name] for name in constructor_options(cls) if name in found}
+
+    @staticmethod
+    def _rename_fields(plan: Any) -> dict[str, Any]:
+        """Return the arguments that a plan settles under other names, or nested in others."""
+        return {}
+
     @staticmethod
     def _plan_horizon(plan: Any) -> int:
         """Return the number of rounds that a plan is for."""
@@ -129,8 +153,15 @@ class Certified(Calibrated, Stateful):
 
     def _certify(self, plan: Any, seeded: bool = False) -> Guarantee:
         """Return the guarantee of all that a plan's mechanism releases."""
-        budget = self._arguments["budget"]
-        found: Guarantee = self._accountant.guarantee(plan, budget=budget, seeded=seeded)
+        own, state = self._arguments, self._accountant.guarantee
+        found: Guarantee = (
+            state(
+                *self._problem(own), plan, relation=own["relation"], budget=own["budget"],
+                seeded=seeded,
+            )
+            if "relation" in own
+            else state(plan, budget=own["budget"], seeded=seeded)
+        )  # fmt: skip
         return found
 
     def _set_up(

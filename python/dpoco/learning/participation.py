@@ -116,7 +116,7 @@ class Participation:
 
 
 def for_people(
-    calibrate: Callable[[Budget], Parameters],
+    calibrate: Callable[..., Parameters],
     guarantee: Callable[[Parameters], Guarantee],
     participation: Participation,
     budget: Budget,
@@ -129,7 +129,7 @@ def for_people(
     Parameters
     ----------
     calibrate
-        Returns parameters for a budget of single rounds.
+        Returns parameters for a `budget` of single rounds.
     guarantee
         Returns what is certified of parameters, for single rounds.
     participation, budget
@@ -148,7 +148,8 @@ def for_people(
         # So small a budget is all delta: noise grows on only if that falls as well.
         falling = min(1.0, _ALL_DELTA * math.exp(point) / budget.epsilon)
         try:
-            parameters = calibrate(Budget._derived(math.exp(point), budget.delta * falling))
+            single = Budget._derived(math.exp(point), budget.delta * falling)
+            parameters = calibrate(budget=single)
         except CalibrationError as error:
             if kept is not None:
                 break

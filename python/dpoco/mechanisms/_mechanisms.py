@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from types import ModuleType
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,11 +18,11 @@ from dpoco._validation import (
     real_float,
     whole_if_float,
 )
-from dpoco.accounting import Budget, Guarantee, above_threshold, noisy_max, sum_release
+from dpoco.accounting import Budget, above_threshold, noisy_max, sum_release
 from dpoco.accounting.above_threshold import ThresholdPlan, ThresholdTuning
 from dpoco.accounting.continual_sum import name_of
 from dpoco.accounting.noisy_max import NoisyMaxPlan, NoisyMaxTuning
-from dpoco.accounting.release import DEFAULT_NUMERICS, numerics_of
+from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.accounting.sum_release import SumPlan
 from dpoco.errors import HorizonExceeded
 from dpoco.learning.calibrated import Certified
@@ -33,7 +33,7 @@ from dpoco.privacy.mechanisms.base import Nothing
 from dpoco.privacy.mechanisms.bounds import ClippedVector
 from dpoco.privacy.mechanisms.factorisations import Buffered, SquareRoot
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
-from dpoco.privacy.mechanisms.selections import PromisedScores, ThresholdTests
+from dpoco.privacy.mechanisms.selections import PromisedScores
 from dpoco.random import Source
 
 # Rounds per compiled call of `run`, so that Ctrl-C is answered between them.
@@ -134,6 +134,7 @@ class ContinualSum(Mechanism):
 
     plan: SumPlan
     _mechanism: GaussianSum
+    _accountant: ClassVar = sum_release
     _noise: ClassVar[str] = "fresh"
     _shown = ("dimension", "horizon", "method", "bound", "norm")
 
@@ -155,44 +156,29 @@ class ContinualSum(Mechanism):
         source: Source | None = None,
     ) -> None:
         horizon = whole_if_float(horizon)
-        given = {
-            "dimension": dimension, "horizon": horizon, "budget": budget, "bound": bound,
-            "norm": norm, "method": method, "noise": noise, "norm_order": norm_order,
-            "relation": relation, "participation": participation, "numerics": numerics,
-            "plan": plan, "source": source,
-        }  # fmt: skip
-
-        def calibrate(allowed: Budget | None) -> SumPlan:
-            return sum_release.calibrate(
-                dimension, horizon=horizon, budget=allowed, bound=bound, norm=norm, method=method,
-                noise=noise, norm_order=norm_order, relation=relation, numerics=numerics,
-                participation=participation,
-            )  # fmt: skip
-
-        self._build(given, calibrate)
+        calibrate = partial(
+            sum_release.calibrate, dimension=dimension, horizon=horizon, bound=bound, norm=norm,
+            method=method, noise=noise, norm_order=norm_order, relation=relation, numerics=numerics,
+            participation=participation,
+        )  # fmt: skip
+        self._build(calibrate, {"budget": budget, "plan": plan, "source": source})
 
     @staticmethod
-    def _plan_arguments(plan: SumPlan) -> dict[str, Any]:
+    def _rename_fields(plan: SumPlan) -> dict[str, Any]:
         total, vector = plan.mechanism, plan.mechanism.summand
-        if not isinstance(total, GaussianSum) or not isinstance(vector, ClippedVector):
+        if not isinstance(vector, ClippedVector):
             raise TypeError("plan must be one of a sum of clipped vectors")
-        fixed = {
-            "dimension": vector.dimension,
+        method = name_of(total.factorisation)
+        return {
+            **vars(vector),
             "horizon": total.pushes,
-            "bound": vector.bound,
-            "norm": vector.norm,
-            "method": name_of(total.factorisation),
+            "method": method,
             "norm_order": total.order,
         }
-        return {**fixed, "numerics": numerics_of(total)} if total.scale > 0.0 else fixed
 
     @staticmethod
     def _plan_horizon(plan: SumPlan) -> int:
         return plan.mechanism.pushes
-
-    def _certify(self, plan: SumPlan, seeded: bool = False) -> Guarantee:
-        relation, budget = self._arguments["relation"], self._arguments["budget"]
-        return sum_release.guarantee(plan, relation=relation, budget=budget, seeded=seeded)
 
     def _noise_note(self) -> None:
         """Say nothing: whether a sum is useful is not known here."""
@@ -322,7 +308,7 @@ class NoisyMax(Mechanism):
     """
 
     plan: NoisyMaxPlan
-    _accountant: ClassVar[ModuleType] = noisy_max
+    _accountant: ClassVar = noisy_max
     _tuning = NoisyMaxTuning
     _noise: ClassVar[str] = "fresh"
     _one_round: ClassVar[bool] = False  # the same data answer every query
@@ -342,29 +328,20 @@ class NoisyMax(Mechanism):
         source: Source | None = None,
     ) -> None:
         horizon = whole_if_float(horizon)
-        options: dict[str, Any] = {
-            "sensitivity": sensitivity, "noise": noise, "one_directional": one_directional,
-            "largest": largest,
-        }  # fmt: skip
-        given = {"candidates": candidates, "horizon": horizon, "budget": budget, **options,
-                 "plan": plan, "source": source}  # fmt: skip
-
-        def calibrate(allowed: Budget | None) -> NoisyMaxPlan:
-            return noisy_max.calibrate(candidates, horizon=horizon, budget=allowed, **options)
-
-        self._build(given, calibrate)
+        calibrate = partial(
+            noisy_max.calibrate, candidates=candidates, horizon=horizon, sensitivity=sensitivity,
+            noise=noise, one_directional=one_directional, largest=largest,
+        )  # fmt: skip
+        self._build(calibrate, {"budget": budget, "plan": plan, "source": source})
 
     @staticmethod
-    def _plan_arguments(plan: NoisyMaxPlan) -> dict[str, Any]:
-        own, drawn = plan.tuning, plan.mechanism
-        if not isinstance(own, NoisyMaxTuning):
-            raise TypeError("plan must be one of noisy max")
-        fixed = {"candidates": own.candidates, "horizon": own.horizon, "largest": own.largest}
+    def _rename_fields(plan: NoisyMaxPlan) -> dict[str, Any]:
+        drawn = plan.mechanism
         if isinstance(drawn, Nothing):
-            return fixed
+            return {}
         assert isinstance(drawn.scores, PromisedScores)
         scores = {"sensitivity": drawn.scores.sensitivity, "one_directional": drawn.scores.one_way}
-        return {**fixed, **scores, "noise": drawn.law} if drawn.scale > 0.0 else {**fixed, **scores}
+        return {**scores, "noise": drawn.law} if drawn.scale > 0.0 else scores
 
     def _build_engine(self, claim: _core.Claim) -> _core.NoisyMax:
         own = self.plan.tuning
@@ -439,7 +416,7 @@ class AboveThreshold(Mechanism):
     """
 
     plan: ThresholdPlan
-    _accountant: ClassVar[ModuleType] = above_threshold
+    _accountant: ClassVar = above_threshold
     _tuning = ThresholdTuning
     _shown = ("horizon", "alarms", "sensitivity", "spread")
 
@@ -456,29 +433,11 @@ class AboveThreshold(Mechanism):
         source: Source | None = None,
     ) -> None:
         horizon = whole_if_float(horizon)
-        options: dict[str, Any] = {
-            "sensitivity": sensitivity, "spread": spread, "alarms": alarms,
-            "false_alarm": false_alarm,
-        }  # fmt: skip
-        given = {"horizon": horizon, "budget": budget, **options, "plan": plan, "source": source}
-
-        def calibrate(allowed: Budget | None) -> ThresholdPlan:
-            return above_threshold.calibrate(horizon=horizon, budget=allowed, **options)
-
-        self._build(given, calibrate)
-
-    @staticmethod
-    def _plan_arguments(plan: ThresholdPlan) -> dict[str, Any]:
-        tests, own = plan.mechanism, plan.tuning
-        if not isinstance(tests, ThresholdTests) or not isinstance(own, ThresholdTuning):
-            raise TypeError("plan must be one of threshold tests")
-        return {
-            "horizon": own.horizon,
-            "sensitivity": tests.sensitivity,
-            "spread": tests.spread,
-            "alarms": tests.alarms,
-            "false_alarm": own.false_alarm,
-        }
+        calibrate = partial(
+            above_threshold.calibrate, horizon=horizon, sensitivity=sensitivity, spread=spread,
+            alarms=alarms, false_alarm=false_alarm,
+        )  # fmt: skip
+        self._build(calibrate, {"budget": budget, "plan": plan, "source": source})
 
     def _build_engine(self, claim: _core.Claim) -> _core.AboveThreshold:
         return _core.AboveThreshold(self._mechanism, self.horizon, claim)

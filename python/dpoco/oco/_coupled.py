@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,7 +16,6 @@ from dpoco._loss_sums import loss_sum_settings
 from dpoco._validation import FloatArray, float_array, real_float, whole_if_float
 from dpoco.accounting import (
     Budget,
-    Guarantee,
     continuous_multiplicative_weights,
     coupled_regularized_leader,
 )
@@ -50,7 +50,7 @@ class CoupledLearner(RecordLearner):
     """Base of the learners that keep a decision for many rounds through a private coupling."""
 
     _mechanism: CoupledDraws
-
+    _accountant: ClassVar = coupled_regularized_leader
     _forecast = CoupledForecast
     _noise: ClassVar[str] = "ideal_fresh"
     _methods: ClassVar[tuple[str, ...]] = ("value", "gradient")  # of custom losses
@@ -85,13 +85,6 @@ class CoupledLearner(RecordLearner):
     def _plan_horizon(plan: Any) -> int:
         rounds: int = plan.mechanism.rounds
         return rounds
-
-    def _certify(self, plan: Any, seeded: bool = False) -> Guarantee:
-        own = self._arguments
-        return coupled_regularized_leader.guarantee(
-            own["domain"], own["loss"], plan, relation=own["relation"], budget=own["budget"],
-            seeded=seeded,
-        )  # fmt: skip
 
     @property
     def _width(self) -> int:
@@ -345,22 +338,15 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
         source: Source | None = None,
     ) -> None:
         horizon = whole_if_float(horizon)
-        options: dict[str, Any] = {
-            "coupling": coupling, "block": block, "relation": relation, "unbounded": unbounded,
-            "max_switches": max_switches, "sampler": sampler,
-        }  # fmt: skip
-        given = {
-            "domain": domain, "loss": loss, "horizon": horizon, "budget": budget, "plan": plan,
-            **options, "participation": participation, "on_violation": on_violation,
-            "source": source,
-        }  # fmt: skip
-
-        def calibrate(allowed: Budget | None) -> GibbsPlan:
-            return continuous_multiplicative_weights.calibrate(
-                domain, loss, horizon=horizon, budget=allowed, **options
-            )
-
-        self._build(given, calibrate)
+        calibrate = partial(
+            continuous_multiplicative_weights.calibrate, domain=domain, loss=loss, horizon=horizon,
+            coupling=coupling, block=block, relation=relation, unbounded=unbounded,
+            max_switches=max_switches, sampler=sampler,
+        )  # fmt: skip
+        self._build(calibrate, {
+            "budget": budget, "plan": plan, "participation": participation,
+            "on_violation": on_violation, "source": source,
+        })  # fmt: skip
 
     @staticmethod
     def _ranges_freely(plan: GibbsPlan) -> bool:
@@ -486,22 +472,15 @@ class CoupledRegularizedLeader(CoupledLearner):
         source: Source | None = None,
     ) -> None:
         horizon = whole_if_float(horizon)
-        options: dict[str, Any] = {
-            "coupling": coupling, "block": block, "relation": relation, "unbounded": unbounded,
-            "max_switches": max_switches,
-        }  # fmt: skip
-        given = {
-            "domain": domain, "loss": loss, "horizon": horizon, "budget": budget, "plan": plan,
-            **options, "participation": participation, "on_violation": on_violation,
-            "source": source,
-        }  # fmt: skip
-
-        def calibrate(allowed: Budget | None) -> TiltedPlan:
-            return coupled_regularized_leader.calibrate(
-                domain, loss, horizon=horizon, budget=allowed, **options
-            )
-
-        self._build(given, calibrate)
+        calibrate = partial(
+            coupled_regularized_leader.calibrate, domain=domain, loss=loss, horizon=horizon,
+            coupling=coupling, block=block, relation=relation, unbounded=unbounded,
+            max_switches=max_switches,
+        )  # fmt: skip
+        self._build(calibrate, {
+            "budget": budget, "plan": plan, "participation": participation,
+            "on_violation": on_violation, "source": source,
+        })  # fmt: skip
 
     @staticmethod
     def _ranges_freely(plan: TiltedPlan) -> bool:

@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,7 +18,6 @@ from dpoco._clipping import Flags
 from dpoco._validation import FloatArray, float_array, positive_float, whole_if_float
 from dpoco.accounting import Budget, Guarantee, nets
 from dpoco.accounting import lipschitz as accountant
-from dpoco.accounting.continual_sum import name_of
 from dpoco.accounting.lipschitz import NetPlan
 from dpoco.accounting.noisy_ftrl_regret import RegretForecast
 from dpoco.accounting.prefix_hedge import HedgeTuning
@@ -148,34 +148,25 @@ class LipschitzLearner(OnlineLearner):
         source: Source | None = None,
     ) -> None:
         horizon = whole_if_float(horizon)
-        given = {
-            "domain": domain, "lipschitz": lipschitz, "horizon": horizon, "budget": budget,
-            "plan": plan, "resolution": resolution, "transform": transform,
-            "sum_method": sum_method, "learning_rate": learning_rate, "enforce": enforce,
-            "participation": participation, "on_violation": on_violation, "source": source,
-        }  # fmt: skip
-
-        def calibrate(allowed: Budget | None) -> NetPlan:
-            return accountant.calibrate(
-                domain, lipschitz=lipschitz, horizon=horizon, budget=allowed,
-                resolution=resolution, transform=transform, sum_method=sum_method,
-                learning_rate=learning_rate, enforce=enforce, participation=participation,
-            )  # fmt: skip
-
-        self._build(given, calibrate)
+        calibrate = partial(
+            accountant.calibrate, domain=domain, lipschitz=lipschitz, horizon=horizon,
+            resolution=resolution, transform=transform, sum_method=sum_method,
+            learning_rate=learning_rate, enforce=enforce, participation=participation,
+        )  # fmt: skip
+        self._build(calibrate, {
+            "budget": budget, "plan": plan, "on_violation": on_violation, "source": source,
+        })  # fmt: skip
 
     @staticmethod
-    def _plan_arguments(plan: NetPlan) -> dict[str, Any]:
-        total, net = plan.mechanism, getattr(plan.mechanism, "summand", None)
-        if not isinstance(plan.tuning, HedgeTuning) or not isinstance(net, NetDifferences):
+    def _rename_fields(plan: NetPlan) -> dict[str, Any]:
+        net = plan.mechanism.summand
+        if not isinstance(net, NetDifferences):
             raise TypeError("plan must be one of a LipschitzLearner")
         return {
             "lipschitz": net.lipschitz,
-            "horizon": total.pushes + 1,
+            "horizon": plan.mechanism.pushes + 1,
             "resolution": net.counts,
             "transform": net.transform,
-            "sum_method": name_of(total.factorisation),
-            "learning_rate": plan.tuning.learning_rate,
             "enforce": net.enforced,
         }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -13,9 +13,8 @@ import numpy as np
 from dpoco import _core, domains, losses
 from dpoco import _literals as literals
 from dpoco._validation import FloatArray, positive_int, whole_if_float
-from dpoco.accounting import Budget, Guarantee, noisy_newton
+from dpoco.accounting import Budget, noisy_newton
 from dpoco.accounting import noisy_ftrl as accountant
-from dpoco.accounting.continual_sum import name_of
 from dpoco.accounting.forgetting import Forgetting, advise_half_lives, batch_lengths
 from dpoco.accounting.leaf_bounds import record_length
 from dpoco.accounting.noisy_ftrl_regret import LeaderPlan, LeaderTuning, RegretForecast
@@ -25,7 +24,7 @@ from dpoco.accounting.noisy_newton import (
     NewtonTuning,
     learned_loss,
 )
-from dpoco.accounting.release import DEFAULT_NUMERICS, numerics_of
+from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.learning.choice import Candidate, RecordProblem
 from dpoco.learning.participation import Participation
 from dpoco.learning.record_learner import RecordLearner
@@ -188,6 +187,7 @@ class NoisyFTRL(RecordLearner):
 
     plan: LeaderPlan
     _mechanism: GaussianSum
+    _accountant: ClassVar = accountant
     _tuning, _forecast = LeaderTuning, RegretForecast
     _noise: ClassVar[str] = "fresh"
     _looks_back = False
@@ -214,47 +214,22 @@ class NoisyFTRL(RecordLearner):
         source: Source | None = None,
     ) -> None:
         horizon = whole_if_float(horizon)
-        given = {
-            "domain": domain, "loss": loss, "horizon": horizon, "budget": budget, "plan": plan,
-            "statistics": statistics, "sum_method": sum_method, "step_size": step_size,
-            "batch": batch, "half_life": half_life, "ridge": ridge, "running_loss": running_loss,
-            "relation": relation, "numerics": numerics, "participation": participation,
-            "on_violation": on_violation, "source": source,
-        }  # fmt: skip
-
-        def calibrate(allowed: Budget | None) -> LeaderPlan:
-            return accountant.calibrate(
-                domain, loss, horizon=horizon, budget=allowed, statistics=statistics,
-                sum_method=sum_method, step_size=step_size, batch=batch, half_life=half_life,
-                ridge=ridge, running_loss=running_loss, relation=relation, numerics=numerics,
-                participation=participation,
-            )  # fmt: skip
-
-        self._build(given, calibrate)
+        calibrate = partial(
+            accountant.calibrate, domain=domain, loss=loss, horizon=horizon, statistics=statistics,
+            sum_method=sum_method, step_size=step_size, batch=batch, half_life=half_life,
+            ridge=ridge, running_loss=running_loss, relation=relation, numerics=numerics,
+            participation=participation,
+        )  # fmt: skip
+        self._build(calibrate, {
+            "budget": budget, "plan": plan, "on_violation": on_violation, "source": source,
+        })  # fmt: skip
 
     @staticmethod
-    def _plan_arguments(plan: LeaderPlan) -> dict[str, Any]:
-        total, tuning = plan.mechanism, plan.tuning
-        if not isinstance(total, GaussianSum) or not isinstance(tuning, LeaderTuning):
-            raise TypeError("plan must be one of a leader on noisy sums")
-        fixed = {
-            "horizon": tuning.horizon,
+    def _rename_fields(plan: LeaderPlan) -> dict[str, Any]:
+        return {
             "statistics": accountant.read_statistics(plan),
-            "sum_method": name_of(total.factorisation),
-            "step_size": tuning.step_size,
-            "batch": total.batch,
-            "half_life": tuning.half_life,
-            "ridge": tuning.ridge,
-            "running_loss": isinstance(total.summand, MomentsAndLoss),
+            "running_loss": isinstance(plan.mechanism.summand, MomentsAndLoss),
         }
-        return {**fixed, "numerics": numerics_of(total)} if total.scale > 0.0 else fixed
-
-    def _certify(self, plan: LeaderPlan, seeded: bool = False) -> Guarantee:
-        own = self._arguments
-        return accountant.guarantee(
-            own["domain"], own["loss"], plan, relation=own["relation"], budget=own["budget"],
-            seeded=seeded,
-        )  # fmt: skip
 
     def _noise_note(self) -> str | None:
         if accountant.read_statistics(self.plan) == "gradient":
@@ -461,6 +436,7 @@ class NoisyNewton(RecordLearner):
 
     plan: NewtonPlan
     _mechanism: GaussianSum
+    _accountant: ClassVar = noisy_newton
     _tuning, _forecast = NewtonTuning, RegretForecast
     _noise: ClassVar[str] = "fresh"
 
@@ -482,39 +458,14 @@ class NoisyNewton(RecordLearner):
         source: Source | None = None,
     ) -> None:
         horizon = whole_if_float(horizon)
-        given = {
-            "domain": domain, "loss": loss, "horizon": horizon, "budget": budget, "plan": plan,
-            "shrinkage": shrinkage, "half_life": half_life, "relation": relation,
-            "numerics": numerics, "participation": participation, "max_dimension": max_dimension,
-            "on_violation": on_violation, "source": source,
-        }  # fmt: skip
-
-        def calibrate(allowed: Budget | None) -> NewtonPlan:
-            return noisy_newton.calibrate(
-                domain, loss, horizon=horizon, budget=allowed, shrinkage=shrinkage,
-                half_life=half_life, relation=relation, numerics=numerics,
-            )  # fmt: skip
-
-        self._build(given, calibrate)
-
-    @staticmethod
-    def _plan_arguments(plan: NewtonPlan) -> dict[str, Any]:
-        total, tuning = plan.mechanism, plan.tuning
-        if not isinstance(total, GaussianSum) or not isinstance(tuning, NewtonTuning):
-            raise TypeError("plan must be one of private Newton steps")
-        fixed = {
-            "horizon": tuning.horizon,
-            "shrinkage": tuning.shrinkage,
-            "half_life": tuning.half_life,
-        }
-        return {**fixed, "numerics": numerics_of(total)} if total.scale > 0.0 else fixed
-
-    def _certify(self, plan: NewtonPlan, seeded: bool = False) -> Guarantee:
-        own = self._arguments
-        return noisy_newton.guarantee(
-            own["domain"], own["loss"], plan, relation=own["relation"], budget=own["budget"],
-            seeded=seeded,
+        calibrate = partial(
+            noisy_newton.calibrate, domain=domain, loss=loss, horizon=horizon, shrinkage=shrinkage,
+            half_life=half_life, relation=relation, numerics=numerics,
         )  # fmt: skip
+        self._build(calibrate, {
+            "budget": budget, "plan": plan, "participation": participation,
+            "max_dimension": max_dimension, "on_violation": on_violation, "source": source,
+        })  # fmt: skip
 
     @classmethod
     def _problem(cls, arguments: Mapping[str, Any]) -> tuple[domains.Domain, losses.Loss]:
