@@ -2,10 +2,11 @@
 
 Usage: python examples/offer_bandit.py [--rounds N] [--runs R] [--output FILE] [--quick]
 
-A simulated shop: visitors have 20 traits in [-1, 1], what an offer earns is linear in four of them
-plus noise, and the shop sees only the earnings of the offer that it showed. What all other visitors
-see is private for replacing one visitor. A learner should beat random offers. The right panel shows
-shops with fewer visitors. Regret is what the best offers earn in expectation minus the shown ones.
+A simulated shop: visitors have 20 traits in [-1, 1], the earnings of an offer are linear in four of
+them plus noise, and the shop sees only the earnings of the offer that it showed. The offers that
+other visitors see are private for replacing one visitor. A learner should beat random offers. The
+right panel shows shops with fewer visitors. Regret is the expected earnings of the best offers
+minus those of the shown ones.
 """
 
 from __future__ import annotations

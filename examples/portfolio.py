@@ -2,7 +2,7 @@
 
 Usage: python examples/portfolio.py [--runs R] [--output FILE] [--quick]
 
-Ten stocks over five years stand in for confidential records, such as the profits of ten desks. All
+Ten stocks over five years represent confidential records, such as the profits of ten desks. All
 holdings together are private for replacing one day. The selector holds one stock and seldom trades.
 The noisy leader holds a mixture and changes it every day. Trading costs 0.1 %. The right panel has
 the same days drawn again, with replacement. Needs ``pip install "dpoco[data,plot]"``.

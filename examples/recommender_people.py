@@ -3,10 +3,10 @@
 Usage: python examples/recommender_people.py [--rounds N] [--runs R] [--output FILE] [--quick]
 
 The simulated shop of ``offer_bandit.py``, but visitors come back: each person comes about 20 times,
-and of each at most 10 visits are used, at least a fortieth of all visits apart. What all others see
-may not show who came, in any of these visits. Three budgets of epsilon = 2 are compared: for a
-visit, which is the wrong question; for a group of 10 visits; and for a person. Needs ``pip install
-"dpoco[plot]"``.
+and of each at most 10 visits are used, at least a fortieth of all visits apart. The offers to all
+others may not show who came, in any of these visits. The program compares three budgets of
+epsilon = 2: for a visit, which is the wrong question; for a group of 10 visits; and for a person.
+Needs ``pip install "dpoco[plot]"``.
 """
 
 from __future__ import annotations

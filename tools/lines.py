@@ -4,7 +4,7 @@
 other rooms, and modules that one other module imports. ``python tools/lines.py oco.NoisyFTRL`` (or
 another learner) prints the files behind its epsilon, with the lines of them that are reached.
 
-Code lines have no blank ones, comments or docstrings. What must be believed is found by following
+Code lines have no blank ones, comments or docstrings. The trusted lines are found by following
 calls, function by function: in Python from the constructor, where an attribute may be any method
 of that name of a class that is reached; in C++ from what binds the functions of the compiled class
 that the learner's modules name, where a name may be any definition of it in a file that is

@@ -1,4 +1,4 @@
-"""What a wheel must be and do, wherever it was built; for build_wheels.py and foreign_python.py."""
+"""Checks of a wheel, wherever it was built; for build_wheels.py and foreign_python.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an installed wheel must do with its declared dependencies only; see build_wheels.py.
+"""Try an installed wheel with only its declared dependencies; see build_wheels.py.
 
 Usage: python -I wheel_smoke.py SOURCE_TREE. Prints the guarantee of a learner and what it tried.
 """

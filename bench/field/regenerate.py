@@ -77,8 +77,8 @@ def ask(python: Path, *words: str) -> Any:
 def least_for_people(rounds: int, times: int, share: float, singular: int) -> float:
     """What no factorisation beats for a person in `times` rounds, rounds / times apart.
 
-    Her rounds begin at a random offset; with probability `share` their changes have one sign, else
-    signs of their own. With S the mean of x x' over these changes x, noise times sensitivity is at
+    The rounds begin at a random offset; with probability `share` their changes have one sign, else
+    independent signs. With S the mean of x x' over these changes x, noise times sensitivity is at
     least |A S^(1/2)|_* / sqrt(rounds) (docs/privacy/continual_sum.md). A S^(1/2) is a Kronecker
     product of known singular values plus a matrix of rank `times` - 1: the largest are computed,
     the others are bounded by Weyl's inequality.

@@ -3,8 +3,8 @@
 `table_5_1` is the comparison in l_p geometry of Han et al., "On Private Online Convex Optimization:
 Optimal Algorithms in l_p-Geometry and High Dimensional Contextual Bandits"; `figure_5_1` is its
 comparison of private bandits, `figure_5_2` and `figure_5_3` are its training curves. `comparisons`
-has the tables of rates of all papers as numbers. Findings: ``docs/reproduce.md``. It stands beside
-the library, not in it: two of these programs release without privacy what was published as private.
+has the tables of rates of all papers as numbers. Findings: ``docs/reproduce.md``. The package
+is not part of the library, because two of its programs repeat published algorithms without privacy.
 
 From the top of a checkout: python -m bench.reproduce table-5.1 --quick
 """

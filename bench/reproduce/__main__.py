@@ -56,8 +56,8 @@ def table_command(
 ) -> None:
     """Han et al., Table 5.1: private regression in l_p geometry, at (1, 1/T).
 
-    The tree Frank-Wolfe learner with published constants, corrected, tight and without noise beside
-    print; the budget that each printed number needs; what the printed noise law really spends.
+    The tree Frank-Wolfe learner with published constants, corrected, tight and without noise, next
+    to the printed numbers; the budget that each of these needs; what the printed noise spends.
 
     For example:
 

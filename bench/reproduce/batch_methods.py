@@ -140,7 +140,7 @@ def mirror_descent(
 ) -> FloatArray:  # fmt: skip
     """Return the end of localised mirror descent in l_p, 1 < p <= 2.
 
-    Phase i takes steps with the mean gradient of its own n / 2^i records, on the loss plus a
+    Phase i takes steps with the mean gradient of another n / 2^i records, on the loss plus a
     regulariser around the end of the phase before, in a ball that shrinks with the phase.
     """
     (n, d), p, q = features.shape, ball.p, ball.dual_exponent

@@ -335,7 +335,7 @@ class LearningHorizon:
     standard_errors_before : float or None
         Of that T: fewer than four.
     runs : int
-        Repetitions, each on data of its own.
+        Repetitions, each on other data.
     """
 
     p: float

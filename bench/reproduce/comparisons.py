@@ -1,9 +1,8 @@
 """The papers' tables of rates, as numbers: at stated sizes, with constants, next to our bounds.
 
-What a paper compares are orders of growth without constants and logarithms. Here every rate stands
-with the constant 1, which is a bound for no learner, next to the bounds that are proved: of the
-paper's own parameters as printed and corrected, and of this library's defaults. Everything is
-computed: nothing of a result is typed in.
+The papers compare orders of growth without constants and logarithms. Here every rate has the
+constant 1, so it is no bound of any learner. Next to it are the proved bounds of the paper's
+parameters, as printed and corrected, and of this library's defaults. All numbers are computed.
 """
 
 from __future__ import annotations

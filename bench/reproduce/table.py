@@ -157,7 +157,7 @@ def table_5_1(
         Which of the printed T in {1000, 2000, 5000, 10000}, d in {5, 10, 20} and p in {1.5, inf};
         default all. This and all following arguments are keyword-only.
     seeds : int, default 10
-        Runs per cell, at least 2, each on data of its own; the same in all variants.
+        Runs per cell, at least 2, each on other data; the same in all variants.
     first_seed : int, default 0
         Seed of the first run.
     target : {"dense", "sparse5", "gaussian"}

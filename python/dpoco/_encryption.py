@@ -5,8 +5,9 @@ Claim: without the key, what is stored shows its length and when it was written;
 
 Layout: signature (7 bytes), format version (1), salt (32), mark of the key (16), ciphertext, tag
 (16). AES-256-GCM under its own key for each piece, which HKDF-SHA256 derives from the given
-key and the random salt, so that no nonce is ever used twice. What precedes the ciphertext and the
-context are authenticated with it. Source: NIST SP 800-38D, RFC 5869. Page: ``docs/encryption.md``.
+key and the random salt, so that no nonce is ever used twice. The bytes before the ciphertext, and
+the context, are authenticated with it. Sources: NIST SP 800-38D, RFC 5869. Page:
+``docs/encryption.md``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Words that arguments may be, for type checkers and editors.
 
-What constructors accept stands next to the formulas that the words choose between. Both are
-compared in ``tests/state/test_learners.py``.
+The words that constructors accept are defined next to the formulas between which they choose.
+``tests/state/test_learners.py`` compares both.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the compiled sum of a stream's losses is built from."""
+"""The settings from which the compiled sum of a stream's losses is built."""
 
 from __future__ import annotations
 

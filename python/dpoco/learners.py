@@ -1,8 +1,8 @@
 """The table of learners and mechanisms, with one line for each.
 
 Names and paths only: a class is imported when it is asked for, and importing this module imports
-no learner. What a class proves of its noise is stated on the class, not here. A class derived from
-one of these has what its base has, but for state files, which name the library's own classes only.
+no learner. Facts about a learner's noise are on its class, not here. A derived class
+has the entry of its base, except in state files, which name only the library's own classes.
 """
 
 from __future__ import annotations

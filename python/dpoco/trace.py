@@ -103,9 +103,9 @@ def beyond_flags(beyond: NDArray[np.bool_] | None) -> Flags:
 def counted_rounds(*data: Any, experts: bool = False) -> NDArray[np.bool_]:
     """Return the rounds whose data are all finite, shape (T,): those that averages are over.
 
-    A round with missing data is an empty one, which costs no one anything. Of contexts and rewards
-    only the rewards are asked: an arm is played without a context, too. Functions count. Of losses
-    of experts one must be there: the others count as the smallest.
+    A round with missing data is an empty one, without a loss. Of contexts and rewards only the
+    rewards matter, because a bandit plays an arm even without a context. Functions count. Of
+    losses of experts one must be finite: the others count as the smallest.
     """
     parts = [np.asarray(part) for part in data]
     if [part.ndim for part in parts] == [2, 2]:  # contexts and rewards

@@ -174,7 +174,7 @@ def test_a_state_continues_bit_for_bit(tmp_path):
         assert own.release(np.ones(3)).tolist() == again.release(np.ones(3)).tolist()
     with pytest.raises(StateError, match="not started"):
         again.load(path)
-    with pytest.raises(StateError, match="other numbers"):
+    with pytest.raises(StateError, match="other parameters"):
         noisy(clip=2.0).load(path)
 
 
@@ -252,7 +252,7 @@ def test_files_of_reservations_have_one_training_and_one_process(tmp_path):
     own.reserve(file, ahead=1)
     own.release(np.zeros(3))
     own.save(tmp_path / "noise")
-    with pytest.raises(StateError, match="has a file"):
+    with pytest.raises(StateError, match="already has a reservation file"):
         own.reserve(tmp_path / "other")
     with pytest.raises(StateError, match="another training"):
         noisy().reserve(file)
@@ -266,7 +266,7 @@ def test_files_of_reservations_have_one_training_and_one_process(tmp_path):
         second.reserve(tmp_path / "other")
     foreign = noisy()
     foreign.release(np.zeros(3))
-    with pytest.raises(StateError, match="no rounds of this training"):
+    with pytest.raises(StateError, match="not the reservation file"):
         foreign.reserve(file)
     second.reserve(file)
     assert second.round == 1
@@ -291,7 +291,7 @@ def test_a_torn_write_leaves_the_count_before_and_other_damage_is_refused(tmp_pa
     file.write_bytes(bytes(48))
     third = noisy()
     third.load(tmp_path / "noise")
-    with pytest.raises(StateError, match="no rounds"):
+    with pytest.raises(StateError, match="not the reservation file"):
         third.reserve(file)
 
 

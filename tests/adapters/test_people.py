@@ -73,7 +73,7 @@ def test_the_person_is_no_feature_where_names_are_hashed():
 @pytest.mark.parametrize("changes", [{"person": None}, {"participation": None},
     {"participation": dpoco.Participation(3, 4, enforced=False)}])  # fmt: skip
 def test_river_needs_a_person_exactly_where_it_is_enforced(changes):
-    with pytest.raises(ValueError, match="person belongs to a participation"):
+    with pytest.raises(ValueError, match="person and an enforced participation"):
         in_river(**changes)
     with pytest.raises(ValueError, match="one of the features"):
         in_river(person="a")

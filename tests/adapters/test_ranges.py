@@ -147,7 +147,7 @@ def test_refusals_name_public_sizes_and_ways_out():
         classifier(feature_bound=1.0).fit(X, y)
     with pytest.raises(ValueError, match="ranges must be one of"):
         classifier(ranges="public").fit(X, y)
-    with pytest.raises(ValueError, match=r"drift=True is for learner='auto'"):
+    with pytest.raises(ValueError, match=r"drift=True needs learner='auto'"):
         classifier(drift=True).fit(X, y)
 
 

@@ -110,7 +110,7 @@ def test_rounds_are_in_order():
         reward_bound=1.0,
     )
     x, other = {"a": 0.5}, {"a": 0.25}
-    with pytest.raises(RoundOrderError, match="without a decision"):
+    with pytest.raises(RoundOrderError, match="without pull"):
         policy.update("x", x, 1.0)
     arm = policy.pull(ARMS, x)
     wrong = ARMS[1 - ARMS.index(arm)]

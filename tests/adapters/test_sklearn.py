@@ -126,7 +126,7 @@ def test_classes_are_public():
     for bad in (["a"], ["a", "a"], ["a", "b", "a"], "ab", 2):
         with pytest.raises(ValueError, match="classes must be two different labels"):
             classifier(classes=None).partial_fit(rows, labels, classes=bad)
-    with pytest.raises(ValueError, match="without trailing zeros"):  # one, to an array
+    with pytest.raises(ValueError, match="without trailing zero"):  # one, to an array
         classifier(classes=("a", "a\0", "b")).fit(rows, ["a"] * 30)
     # Only one of them in the data, or none: nobody can tell.
     assert classifier(classes=("a", "b")).fit(rows, ["a"] * 30).classes_.tolist() == ["a", "b"]

@@ -33,7 +33,7 @@ CASES = [  # command lines, and what is said
     ("run --set output=wide.csv", "wide.csv exists"),
     ("publish wide.csv --like wide.csv --to new.json", "no model"),
     ("predict wide.csv wide.csv", "no model"),
-    ("journal status wide.csv", "is no journal"),
+    ("journal status wide.csv", "is not a journal"),
     ("journal backup none.db copy.db", "no such file: none.db"),
     ("run bare.csv --label y", "--set header=false"),
     ("run bare.csv --label y --learner linucb", "--set header=false"),
@@ -125,7 +125,7 @@ CASES = [  # command lines, and what is said
     ("run --learner lipschitz wide.csv --label z --range z=0:1", "'z'"),
     (
         "run --learner lipschitz wide.csv --label a,y --range a,y=0:9 --set quantile=0.5",
-        "one column",
+        "one label column",
     ),
     ("run --learner lipschitz wide.csv --label a,b,c --range a,b,c=0:1", "no column"),
     (

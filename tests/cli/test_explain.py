@@ -80,7 +80,7 @@ def test_the_plain_page(invoke, tmp_path, guarantee):
     shown = invoke("explain", path, "--plain", "--people", 10**8).stdout
     about = {
         "File": "g.json", "Generated on": datetime.now(timezone.utc).date().isoformat(),
-        "Signed by": "nobody: anybody can have written this file",
+        "Signed by": "no one: anyone may have written this file",
     }  # fmt: skip
     assert shown == explain(guarantee, plain=True, people=10**8, about=about) + "\n"
     assert "\nWARNING\n" in shown

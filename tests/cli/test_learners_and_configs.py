@@ -114,7 +114,7 @@ def test_a_configuration_in_toml(table, tmp_path, answer):
     ("name", "text", "message"),
     [
         ("a.json", '{"epsilonn": 1}', "did you mean 'epsilon'"),
-        ("a.json", "[1]", "settings by name"),
+        ("a.json", "[1]", "settings as NAME = VALUE"),
         ("a.json", "{", "not a JSON file"),
         pytest.param("a.json", '{"epsilon": ' + "[" * 100_000, "not a JSON file", id="deep"),
         ("a.json", '{"epsilon": {"x": 1}}', "not a table"),

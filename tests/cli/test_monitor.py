@@ -77,7 +77,7 @@ def test_the_plan_is_shown_without_data():
     assert record["guarantee"]["epsilon"] == pytest.approx(1.0)
     done = CliRunner().invoke(app, ["plan", "statistics"])
     assert (done.exit_code, done.output.count("\n")) == (2, 1)
-    assert "no statistic is asked for" in done.output
+    assert "name at least one statistic" in done.output
 
 
 def test_a_terminal_shows_the_latest_release(log, monkeypatch):
@@ -127,7 +127,7 @@ def test_output_of_all_kinds(log, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([*TIME], "no statistic is asked for"),
+        ([*TIME], "name at least one statistic"),
         ([*TIME, "--mean", "latency"], "expected COLUMN="),
         ([*TIME, "--mean", "latency=5"], "expected LOW:HIGH"),
         ([*TIME, "--mean", "latency=9:1"], "low must be below high"),
@@ -296,7 +296,7 @@ def test_files_that_became_shorter_are_refused(log, tmp_path, kind):
         short = table[:rows]
         short.to_csv(path, index=False) if kind == "csv" else short.to_parquet(path)
         text = run(path, *TIME, "--count", *kept, code=code)
-    assert "read of it" in text
+    assert "already read" in text
 
 
 def test_an_output_that_became_shorter_is_refused(log, tmp_path, monkeypatch):

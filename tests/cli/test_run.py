@@ -393,7 +393,7 @@ def test_a_simulated_stream(answer, refused):
     again = answer("run", "--set", "synthetic=3000", "--set", "repeats=1", "--set", "seed=1")
     assert again["private"] == report["private"]
     for words, said in (
-        (("shuttle",), "synthetic goes without"),
+        (("shuttle",), "synthetic simulates a stream"),
         (("--loss", "logistic"), "synthetic needs --loss squared"),
         (("--learner", "prefix-hedge"), "synthetic is for learners of records"),
     ):

@@ -145,7 +145,7 @@ def test_init_writes_all_settings_and_a_run_reads_them(table, invoke, report_of,
     invoke(*hourly)
     assert dpoco.load(table.parent / "state").round == 800
     assert report_of()["settings"]["command"]["data"] == "next.csv"
-    assert "both have settings" in refused("run", "dpoco.toml", "--config", "dpoco.toml")
+    assert "both files of settings" in refused("run", "dpoco.toml", "--config", "dpoco.toml")
 
 
 def test_what_init_writes_is_what_it_was_given(tmp_path):

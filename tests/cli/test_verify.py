@@ -118,7 +118,7 @@ def test_a_point_with_nothing_beside_it_is_not_verified(invoke, tmp_path):
         stated[name] = None
     path = tmp_path / "point.json"
     path.write_text(json.dumps({**stated, "epsilon": 0.001, "truncation_mass": 0.0}))
-    assert "not covered: a point alone" in invoke("verify", path, code=1).stdout
+    assert "not covered: only epsilon and delta" in invoke("verify", path, code=1).stdout
 
 
 def test_other_files_are_none_of_these(invoke, tmp_path, files):

@@ -225,3 +225,47 @@ def test_the_least_noise_for_people(field, share):
     if share == 0.0:  # independent signs: rounds of sqrt(times) people
         alone = dpoco.accounting.continual_sum.lower_bound(rounds)
         assert exact == pytest.approx(alone * np.sqrt(times))
+
+
+def regret_of(key, name, column=1):
+    """The mean of a cell: column 0 is without privacy, 1 at epsilon = 1, 2 at epsilon = 8."""
+    return float(lines_of(key)[name][1 + column].split(" ± ")[0])
+
+
+def test_conclusions_are_those_of_the_tables():
+    text = " ".join(PAGE.partition("## Conclusions")[2].split())
+
+    def ratio(key, name, other, column=1, base=1):
+        return regret_of(key, name, column) / regret_of(key, other, base)
+
+    river = "river LogisticRegression"
+    private = [
+        regret_of("phishing", name)
+        for name, cells in lines_of("phishing").items()
+        if cells[2:] and cells[2][0].isdigit() and "best step" not in name
+    ]
+    assert f"has {min(private) / regret_of('phishing', river, 0):.1f} times the regret" in text
+    assert min(private) / regret_of("phishing", f"{river}, best step", 0) > 5.0
+    tree = "DP-FTRL, tree noise"
+    saved = [1.0 - ratio(k, "NoisyFTRL", tree) for k in ("shuttle", "phishing", "regression")]
+    low, high = (f"{100 * share:.0f}" for share in (min(saved), max(saved)))
+    assert f"{low} to {high} % less regret" in text
+    newton = ratio("shuttle", "NoisyNewton", "NoisyFTRL, predicted step")
+    exact = ratio("regression", "NoisyFTRL, quadratic statistics", "TreeFrankWolfe")
+    assert f"they have {newton:.1f} and {exact:.1f} times the regret" in text
+    factors = [
+        ratio("shuttle", "NoisyFTRL, predicted step", "NoisyFTRL, best step", c, c) for c in (1, 2)
+    ]
+    assert (
+        f"by factors of {factors[0]:.1f} (epsilon = 1) and {factors[1]:.0f} (epsilon = 8)" in text
+    )
+    more = ratio("stationary", "PrefixHedge", "PrefixHedge", 1, 0) - 1.0
+    assert f"has {round(10 * more) * 10} % more regret than without privacy" in text
+    assert ratio("stationary", "tree Hedge, NumPy", "PrefixHedge") > 2.0
+    tracker = [ratio("switching", "ObliviousTracker", "fixed share, NumPy", c, 0) for c in (1, 2)]
+    assert [round(factor) for factor in tracker] == [6, 2]
+    published = "DP-LinUCB, tree noise, NumPy"
+    sphere = [ratio("sphere", "LinUCB", published, column, column) for column in (1, 2)]
+    assert all(abs(share - 0.25) < 0.03 for share in sphere)
+    cube = [f"{ratio('cube', 'LinUCB', published, c, c):.1f}" for c in (1, 2)]
+    assert f"In the cube it has {cube[0]} times its regret at epsilon = 1 and {cube[1]}" in text

@@ -40,7 +40,7 @@ def test_a_trace_comes_back(path, trace):
     assert loaded.settings == {"seed": 3}
     with pytest.raises(ValueError, match="best"):
         loaded.regret("worst")
-    with pytest.raises(TypeError, match="by name"):
+    with pytest.raises(TypeError, match="has no stream"):
         loaded.regret(best)
 
 

@@ -51,7 +51,7 @@ def test_terms_of_the_ledger(tmp_path):
         Ledger(TOTAL, currency="renyi"),
         Ledger(TOTAL, adaptive=False),
     ):
-        with pytest.raises(dpoco.StateError, match="other terms"):
+        with pytest.raises(dpoco.StateError, match="another ledger"):
             opened(tmp_path, ledger=other)
     with pytest.raises(TypeError):
         dpoco.journal.Journal(tmp_path / "journal.db", ledger=1.0)

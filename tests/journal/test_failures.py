@@ -175,7 +175,7 @@ def test_files_that_are_no_journal(tmp_path):
     with pytest.raises(dpoco.StateError, match="chmod 600"):
         SqliteStore(path)
     path.chmod(0o600)
-    with pytest.raises(dpoco.StateError, match="no journal"):
+    with pytest.raises(dpoco.StateError, match="not a journal"):
         SqliteStore(path)
     path.unlink()
     foreign = sqlite3.connect(path)

@@ -1,4 +1,4 @@
-"""One writer: others are refused before they draw, and journals set back are noticed."""
+"""One writer: others are refused before they draw, and journals an older copy are noticed."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_a_journal_set_back_while_it_is_open(tmp_path):
         before = connection.execute(select).fetchone()
         played(stream, 0, 3)
         connection.execute("UPDATE sealed SET seal = ?, body = ? WHERE kind = 0", before)
-        with pytest.raises(dpoco.StateError, match="set back"):
+        with pytest.raises(dpoco.StateError, match="an older copy"):
             played(stream, 3, 4)
         connection.execute("UPDATE sealed SET body = x'00' WHERE kind = 0")
         with pytest.raises(dpoco.StateError, match="head is not as it was written"):

@@ -79,7 +79,7 @@ def test_refusals_of_groups(tmp_path):
     with opened(tmp_path, ledger=Ledger(TOTAL)) as journal:
         with pytest.raises(TypeError, match="needs group_size"):
             journal.open("a", sums, group="users")
-        with pytest.raises(TypeError, match="streams of a group"):
+        with pytest.raises(TypeError, match="group_size needs group"):
             journal.open("a", sums, group_size=3)
         with pytest.raises(TypeError, match="text"):
             journal.open("a", sums, group=3, group_size=3)

@@ -188,7 +188,7 @@ def test_calls_of_all_kinds(tmp_path):
         assert stream.position == {"topic": [3, 4]}
         assert texts(stream.releases()) == texts([stream.releases()[0]])
         assert stream.releases()[0].vectors["total"].tolist() == other._past[-1].tolist()
-        with pytest.raises(TypeError, match="intervals by the clock"):
+        with pytest.raises(TypeError, match="needs intervals by the clock"):
             stream.advance("2026-01-01")
         with pytest.raises(RoundOrderError):
             stream.releases(0, 2)

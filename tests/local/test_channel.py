@@ -11,7 +11,7 @@ from local_cases import FA, FC, report
 
 from dpoco import _core
 from dpoco.local import DistributionLearner, Hypotheses, ThresholdQuery
-from dpoco.local._bounds import rounded
+from dpoco.local._bounds import six_digits
 
 UNIFORM = np.full(4, 0.25)
 
@@ -109,11 +109,11 @@ def test_subsets_that_are_too_long_are_not_chosen():
 
 def test_informations_are_kept_for_a_context():
     rule = DistributionLearner(Hypotheses(FC), epsilon=1.0, subset_size=2)._rule
-    rule.chosen(FC, None, [np.zeros(4)])
+    rule.choose_subset(FC, None, [np.zeros(4)])
     kept = rule._context
-    rule.chosen(FC, None, [np.zeros(4)])
+    rule.choose_subset(FC, None, [np.zeros(4)])
     assert rule._context is kept
-    rule.chosen(FC.copy(), None, [np.zeros(4)])
+    rule.choose_subset(FC.copy(), None, [np.zeros(4)])
     assert rule._context is not kept
 
 
@@ -165,5 +165,5 @@ def test_interactive_rounds_use_the_weights():
 
 
 def test_constants_are_rounded_to_six_digits():
-    assert rounded(0.0720209206) == 0.0720209
-    assert rounded(math.nextafter(0.0720209206, 1)) == 0.0720209
+    assert six_digits(0.0720209206) == 0.0720209
+    assert six_digits(math.nextafter(0.0720209206, 1)) == 0.0720209

@@ -257,7 +257,7 @@ def test_a_crash_between_ledger_and_lock_is_no_restoration(path, monkeypatch):
     ledger.close()
     again = Ledger(path)
     assert again.reports == 2
-    assert again._counted() == 2
+    assert again._read_count() == 2
 
 
 @pytest.mark.skipif(not hasattr(os, "link"), reason="hard links")

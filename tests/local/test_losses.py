@@ -88,8 +88,8 @@ def test_the_store_is_bounded_in_bytes(monkeypatch):
     for i in range(100):
         matrix = np.full((10, 10), float(i))
         matrix.flags.writeable = False
-        _bounds.kept(matrix, "test", lambda i=i: (built.append(i),))
-        _bounds.kept(matrix, "test", lambda i=i: (built.append(i),))
+        _bounds.reuse(matrix, "test", lambda i=i: (built.append(i),))
+        _bounds.reuse(matrix, "test", lambda i=i: (built.append(i),))
     assert built == list(range(100))
     assert _bounds._held[0] <= 100_000
     assert _bounds._held[0] == sum(entry[2] for entry in _bounds._store.values())

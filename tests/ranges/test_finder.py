@@ -465,7 +465,7 @@ def test_a_plan_is_certified_and_must_fit():
     louder = Plan(replace(plan.mechanism, scale=0.5 * plan.mechanism.scale), None, None)
     with pytest.raises(dpoco.BudgetExceeded):
         RangeFinder(3, budget=BUDGET, plan=louder)
-    with pytest.raises(ValueError, match="other columns"):
+    with pytest.raises(ValueError, match="different columns"):
         RangeFinder(4, budget=BUDGET, plan=plan)
 
 

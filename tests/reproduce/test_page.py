@@ -69,3 +69,51 @@ def test_what_the_printed_noise_spends():
             assert row["this regression, at least"] == f"{here:.2g}"
         assert row["at (1, 1/T)"] in ("not attained", "no better than predicting zero")
         assert float(row["needs epsilon"]) > 1.0
+
+
+def spread(title, column):
+    """The smallest and the largest number of a column."""
+    numbers = [float(row[column].split(" ± ")[0]) for row in rows(title).values()]
+    return min(numbers), max(numbers)
+
+
+def test_findings_are_those_of_the_tables():
+    """The sentences above the tables state their numbers."""
+    text = " ".join(PAGE.read_text(encoding="utf-8").partition("## Table 5.1")[0].split())
+    low, high = spread("noise, worst sum", "noise, tree / tree")
+    assert f"the noise is {low:.0f} to {high:.0f} times that of exact accounting" in text
+    low, high = spread("noise, worst sum", "noise, worst sum")
+    assert f"the noisiest released sum has {low:.0f} to {high:.0f} times the noise" in text
+    low, high = spread("needs epsilon", "needs epsilon")
+    assert f"printed numbers need an epsilon between {low:g} and {high:g}" in text
+    low, high = spread("needs epsilon", "as printed, spends at least")
+    assert f"decisions alone spend at least epsilon = {low:g}" in text
+    spoiled = [
+        float(row["as printed, spends at least"])
+        for (p, dimension, _), row in rows("needs epsilon").items()
+        if (p, dimension) == (1.5, 5)
+    ]
+    assert max(spoiled) == high
+    assert f"is also wrong, they spend at least {min(spoiled):g}." in text
+    low, _ = spread("needs epsilon", "this regression, at least")
+    assert f"and at least {low:g} between two streams of this regression" in text
+    verdicts = [row["at (1, 1/T)"] for row in rows("needs epsilon").values()]
+    assert f"In {verdicts.count('not attained')} of {len(verdicts)} cells" in text
+    ratios = [
+        float(row["as printed, simulated"].split()[0]) / float(row["printed"].split()[0])
+        for row in rows("needs epsilon").values()
+    ]
+    assert 1.5 < max(max(ratios), 1.0 / min(ratios)) <= 1.6
+    assert "within a factor of 1.6 in every cell" in text
+
+
+def test_the_finding_about_bandits_is_that_of_the_table():
+    page = PAGE.read_text(encoding="utf-8")
+    cells = [
+        line.strip("| ").split(" | ") for line in page.splitlines() if line[:4] in ("| 2 ", "| 5 ")
+    ]
+    regret = {(int(row[0]), row[1]): float(row[3].split()[0]) for row in cells}
+    less = [1.0 - regret[arms, "HDB"] / regret[arms, "uniformly random"] for arms in (2, 5)]
+    text = " ".join(page.split())
+    assert f"is {less[0]:.0%}".replace("%", " %") + " below that of uniformly random play" in text
+    assert f"with two arms, and {less[1]:.0%}".replace("%", " %") + " below it with five" in text

@@ -163,7 +163,7 @@ def test_what_a_pool_cannot_hold():
     started.observe(np.zeros(4))
     with pytest.raises(dpoco.StateError, match="not started"):
         KeyedPool(started)
-    with pytest.raises(TypeError, match="decides nothing"):
+    with pytest.raises(TypeError, match="makes no decisions"):
         KeyedPool(dpoco.mechanisms.ContinualSum(2, horizon=9, budget=BUDGET, bound=1.0))
     with pytest.raises(TypeError):
         KeyedPool(lambda: 3)

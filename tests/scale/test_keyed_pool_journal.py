@@ -203,7 +203,7 @@ def test_the_whole_pool_is_charged_once(tmp_path):
             )
         with pytest.raises(ValueError, match="one user"):
             KeyedPool(hedge(), journal=journal, name="user", privacy_unit="user")
-        with pytest.raises(dpoco.StateError, match="other terms"):
+        with pytest.raises(dpoco.StateError, match="other arguments"):
             KeyedPool(hedge(), journal=journal, max_keys=7)
         with pytest.raises(dpoco.StateError, match="other learners"):
             KeyedPool(hedge(77), journal=journal)

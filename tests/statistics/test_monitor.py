@@ -183,9 +183,9 @@ def test_missing_values_move_no_mean():
         (lambda: exact(weights={"n": 0.0}), "weights must be positive"),
         (lambda: exact(every=10), "Count is constant"),
         (lambda: exact(every="soon"), "length of time"),
-        (lambda: exact(start="2026-01-01"), "start is for"),
+        (lambda: exact(start="2026-01-01"), "start needs"),
         (lambda: exact(every="MS", start="2026-01-02"), "where an interval"),
-        (lambda: exact(records_per_interval=2), "pass participation"),
+        (lambda: exact(records_per_interval=2), "needs participation"),
         (lambda: exact(participation=Participation(2, separation=51)), "at most the horizon"),
         (lambda: exact(budget=Budget(1.0, 0.0)), "delta"),
         (lambda: exact(relation="add"), "relation"),
@@ -210,7 +210,7 @@ def test_records_of_another_shape_count_nothing():
     for wrong in (table | {"latency": ["a", "b", "c"]}, table | {"size": [1.0]}, {}):
         with pytest.raises((ValueError, TypeError)):
             monitor.add_many(wrong)
-    with pytest.raises(TypeError, match="time is for"):
+    with pytest.raises(TypeError, match="pass time if"):
         monitor.add(good[0], time="2026-01-01")
     with pytest.raises(TypeError, match="person would be ignored"):
         monitor.add(good[0], person=3)

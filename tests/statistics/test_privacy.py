@@ -58,7 +58,7 @@ def vectors(layout, records, grid=2.0**-24):
     from dpoco.statistics._columns import Reader
 
     summand, found = layout.summand(1), []
-    tally = replace(layout, grid=grid).compiled(summand)
+    tally = replace(layout, grid=grid).make_tally(summand)
     reader = Reader(layout)
     for record in records:
         numbers, group = reader.record(record)

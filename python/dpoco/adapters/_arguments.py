@@ -32,7 +32,7 @@ def read_budget(arguments: Mapping[str, Any]) -> Budget | None:
     missing = [name for name, value in numbers.items() if value is None]
     if budget != "epsilon, delta":
         if len(missing) < 2:
-            raise ValueError("budget contains epsilon and delta: give it, or both of these")
+            raise ValueError("pass either budget, or epsilon and delta: a budget contains both")
         return budget  # type: ignore[no-any-return]  # checked by the learner
     if missing:
         raise TypeError(
@@ -99,5 +99,5 @@ def check_options(options: Mapping[str, Any] | None, own: frozenset[str]) -> dic
         raise ValueError(f"options must not contain any of {sorted(own)}")
     rule = (options or {}).get("participation")
     if rule is not None and rule.enforced:
-        raise ValueError("no persons are given: participation needs enforced=False")
+        raise ValueError("persons are not passed here, so participation needs enforced=False")
     return dict(options or {})

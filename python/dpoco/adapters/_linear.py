@@ -134,7 +134,7 @@ class LinearProblem:
             stated["weights"] = _read_weights(arguments["class_weight"], list(arguments["classes"]))
         if stated.get("prior") is not None:
             if stated.get("ranges") is not None:
-                raise ValueError("prior is about declared ranges: give feature_bound")
+                raise ValueError("prior needs declared ranges: pass feature_bound")
             shape = (stated.get("outputs", 1), dimension)
             stated["prior"] = _read_prior(stated["prior"], shape, stated)
         return cls(**{"loss": "logistic", **stated, "dimension": dimension})
@@ -143,7 +143,10 @@ class LinearProblem:
         """Check everything here, before there are data."""
         choice("learner", self.learner, (_AUTO, *_NAMED))
         if self.drift and self.learner != _AUTO:
-            raise ValueError("drift=True is for learner='auto'; of one learner say options")
+            raise ValueError(
+                "drift=True needs learner='auto'; of a named learner pass an option such as "
+                "half_life"
+            )
         positive_int("dimension", self.dimension)
         for name in ("feature_bound", "label_bound", "threshold", "radius"):
             if name != "radius" or self.radius is not None:
@@ -217,14 +220,16 @@ class LinearProblem:
         learner: RecordLearner
         if self.learner == _AUTO:
             if more:
-                raise ValueError("options belong to one learner: name it instead of 'auto'")
+                raise ValueError(
+                    "options are for a named learner: pass learner='...' instead of 'auto'"
+                )
             learner = choose(problem, drift=self.drift, **covered)[0].make(source=source)
         else:
             learner = _NAMED[self.learner].load()(*problem, **covered, source=source, **more)
         return learner
 
     def make_all(self, budget: Budget | None, **terms: Any) -> tuple[RecordLearner, ...]:
-        """Return a learner for each output, with noise of its own; together they keep to `budget`.
+        """Return a learner for each output, with separate noise; together they keep to `budget`.
 
         Proof: ``docs/privacy/one_versus_rest.md``.
         """
@@ -265,7 +270,7 @@ class LinearProblem:
                 return learners
             share *= (1.0 - 1e-10) * budget.epsilon / together.epsilon
         raise CalibrationError(
-            f"{count} such learners, one for each {self.output}, exceed the budget"
+            f"{count} learners, one for each {self.output}, exceed the budget: raise epsilon"
         )
 
     def make_finder(self, budget: Budget | None, terms: Mapping[str, Any]) -> RangeFinder:
@@ -417,7 +422,10 @@ def _read_prior(
     if stated.get("intercept", True):
         known = np.column_stack([known, last / float(stated["feature_bound"])])
     elif last.any():
-        raise ValueError("prior has an intercept, and this model has none")
+        raise ValueError(
+            "prior has an intercept, but this model has none: pass intercept=True or a prior "
+            "intercept of 0"
+        )
     return tuple(tuple(row) for row in known.tolist())
 
 
@@ -512,7 +520,10 @@ class LinearModel:
             if not isinstance(budget, Budget) or self._guarantee.epsilon <= budget.epsilon:
                 return
             share *= (1.0 - 1e-10) * budget.epsilon / self._guarantee.epsilon
-        raise CalibrationError("ranges and learners exceed the budget together")
+        raise CalibrationError(
+            "the search for ranges and the learners together exceed the budget: declare ranges or "
+            "raise epsilon"
+        )
 
     def _hold(self, learners: tuple[RecordLearner, ...]) -> None:
         budget, people = self._terms["budget"], self._terms["participation"]

@@ -43,7 +43,7 @@ def used_mu(make: Callable[[], Any], batches: Iterable[Any], neighbouring: Itera
     for batch in neighbouring:
         second.training.step(batch)
     if len(first.sums) != len(second.sums):
-        raise ValueError("neighbouring streams have as many steps as each other")
+        raise ValueError("neighbouring streams must have the same number of steps")
     gaps = np.array([a - b for a, b in zip(first.sums, second.sums, strict=True)])
     total: GaussianSum = first.training.noise.mechanism
     return float(np.linalg.norm(_rows(total, gaps))) / float(total.scale)

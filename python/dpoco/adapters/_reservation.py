@@ -62,7 +62,7 @@ class Reservation:
             ) from None
         except FileNotFoundError:
             raise StateError(
-                f"{Path(path).name} is missing: without it nobody knows which noise was released"
+                f"{Path(path).name} is missing: only this file tells which noise was released"
             ) from None
         try:
             self._lock(path)
@@ -100,7 +100,7 @@ class Reservation:
         )
         known = [n for n, mark in stated if hmac.compare_digest(mark, self._digest(n))]
         if not known:
-            raise StateError(f"{Path(path).name} reserves no rounds of this training")
+            raise StateError(f"{Path(path).name} is not the reservation file of this training")
         return max(known)
 
     def _write(self, rounds: int) -> int:

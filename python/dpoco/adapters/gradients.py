@@ -1,7 +1,7 @@
 """Noisy gradients for any training loop: DP-FTRL as a function of NumPy arrays.
 
-A step adds up the clipped gradients of a batch. What is released is that sum plus noise that later
-steps partly take back, so that sums of many steps, which optimisers follow, have little noise.
+A step adds up the clipped gradients of a batch. It releases this sum plus noise that later steps
+partly cancel, so that sums of many steps, which optimisers follow, have little noise.
 Nothing is sampled: the order of the examples is arbitrary and public.
 
 Claim: all noisy gradients, and every model that any optimiser makes of them, are private for one
@@ -235,7 +235,7 @@ class NoisyGradients:
             If the file is in use, of another training, or missing.
         """
         if self._reservation is not None:
-            raise StateError("this training has a file of reservations")
+            raise StateError("this training already has a reservation file")
         kept = Reservation(path, self._secret, positive_int("ahead", ahead), self.round == 0)
         self._skip(min(kept.rounds, self.horizon) - self.round)
         self._reservation = kept
@@ -285,7 +285,7 @@ class NoisyGradients:
             raise StateError("only a training that has not started can be restored")
         header, payload = unpack(data)
         if json.loads(json.dumps(self._header())) != header:
-            raise StateError("the state is of a training with other numbers")
+            raise StateError("the state belongs to a training with other parameters")
         released = _SECRET + self._published.nbytes
         self._engine.restore(payload[released:])
         self._secret = payload[:_SECRET]

@@ -80,7 +80,7 @@ class PublicScaler(base.MiniBatchTransformer):
     ----------
     ranges : mapping of names to (float, float)
         Lowest and highest value of each feature, public; never taken from the data. Values outside
-        count as the nearest end. What is not named passes unchanged, what is missing stays so.
+        count as the nearest end. Other features pass unchanged, and missing ones stay missing.
     norm : {"l2", "max"}, default "l2"
         Of the ball: "l2" divides by the root of the number of names; "max", for
         "polyhedral_frank_wolfe", does not.
@@ -141,7 +141,9 @@ class _LinearEstimator:
         vars(self).update(own_arguments(arguments))
         person, rule = arguments["person"], arguments["participation"]
         if (person is not None) != (rule is not None and rule.enforced):
-            raise ValueError("person belongs to a participation that is enforced, which needs it")
+            raise ValueError(
+                "person and an enforced participation need each other: pass both or neither"
+            )
         ledger = arguments["ledger"]
         if not (ledger is None or isinstance(ledger, Ledger)):
             raise TypeError(f"ledger must be a Ledger; got {type(ledger).__name__}")
@@ -248,7 +250,7 @@ class _LinearEstimator:
         if name is not None:
             raise ValueError(
                 f"{name} was changed after the start, and the learner keeps the old one: make "
-                "another estimator, with a budget of its own"
+                "another estimator, with its own budget"
             )
         if not self._has_looked:
             self._has_looked = True
@@ -386,8 +388,8 @@ class PrivateClassifier(_LinearEstimator, base.MiniBatchClassifier):
         horizon, are for a private search for the features' ranges, and the learner gets all others,
         scaled by them (`dpoco.ranges`). One guarantee covers both. Missing values are then 0.
     drift : bool, default False
-        Whether the truth moves: "auto" then prefers a learner that forgets, if there is one for the
-        loss.
+        Whether the stream drifts: "auto" then prefers a learner that forgets, if there is one for
+        the loss.
     radius : float, optional
         Largest l2 norm of the coefficients, including the intercept in units of `feature_bound`;
         for "polyhedral_frank_wolfe" the l1 norm. A larger value fits better and needs more noise.
@@ -395,7 +397,7 @@ class PrivateClassifier(_LinearEstimator, base.MiniBatchClassifier):
     intercept : bool, default True
         Whether there is an intercept.
     participation : Participation, optional
-        How often one person may come; the budget then covers all her rounds together.
+        How often one person may come; the budget then covers all these rounds together.
     person : str, optional
         Name of the entry of `x` that identifies the person and is not a feature; required if the
         participation is enforced.
@@ -640,7 +642,7 @@ class _Policy:
         return partial(type(self), **self._made_with), ()
 
     def _pull(self, arm_ids: Any, *context: Any) -> Any:
-        policy: Any = self  # river has a `pull` around this one, with pulls of its own
+        policy: Any = self  # river has a `pull` around this one, with its own pulls
         return policy.pull(arm_ids, *context)
 
     def _check_arms(self, arm_ids: Any) -> None:
@@ -714,7 +716,7 @@ class _BanditPolicy(_Policy):
     def _answer(self, arm_id: Any, reward: Any, context: Any) -> None:
         arm, row = self._arm(arm_id), float_array("context", context, (self._learner.dimension,))
         if self._waiting is None:
-            raise RoundOrderError("an update without a decision: call the two in turn")
+            raise RoundOrderError("update() without pull(): call pull() first, then update()")
         (waiting, _), chosen, ticket = self._waiting
         if arm != chosen:
             raise RoundOrderError(

@@ -292,7 +292,9 @@ class _LinearEstimator(BaseEstimator):
         classes = self._classes_of(y, rounds)
         targets = self._targets(y, rounds, classes)
         if isinstance(most, (int, np.integer)) and rounds > most:
-            raise HorizonExceeded(f"{rounds} records, and a horizon of {most} rounds")
+            raise HorizonExceeded(
+                f"the data have {rounds} records, but the horizon is {most} rounds"
+            )
         if self.__sklearn_is_fitted__() and self.ledger is None:
             warnings.warn(
                 "fit() starts a new learner with its own budget: the earlier and the new results "
@@ -351,7 +353,7 @@ class _LinearEstimator(BaseEstimator):
         if name is not None:
             raise ValueError(
                 f"{name} was changed after the start, and the learner keeps the old one: "
-                "sklearn.base.clone makes an estimator with the new one, and a budget of its own"
+                "sklearn.base.clone makes an estimator with the new one, and its own budget"
             )
 
     def _learn(self: Own, X: _Rows, targets: FloatArray, persons: Any) -> Own:
@@ -550,8 +552,8 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
         horizon, are for a private search for the features' ranges, and the learner gets all others,
         scaled by them (`dpoco.ranges`). One guarantee covers both. Missing values are then 0.
     drift : bool, default False
-        Whether the truth moves: "auto" then prefers a learner that forgets, if there is one for the
-        loss.
+        Whether the stream drifts: "auto" then prefers a learner that forgets, if there is one for
+        the loss.
     radius : float, optional
         Largest l2 norm of the coefficients, including the intercept in units of `feature_bound`;
         for "polyhedral_frank_wolfe" the l1 norm. A larger value fits better and needs more noise.
@@ -559,7 +561,7 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
     fit_intercept : bool, default True
         Whether there is an intercept.
     participation : Participation, optional
-        How often one person may come; the budget then covers all her rows together. `fit` and
+        How often one person may come; the budget then covers all these rows together. `fit` and
         `partial_fit` take `persons` if it is enforced.
     options : dict, optional
         Further arguments of the learner, for example "batch".
@@ -733,18 +735,22 @@ def _check_classes(classes: Any) -> NDArray[Any]:
     LabelMap(list(classes))  # before NumPy makes two types one
     found: NDArray[Any] = np.unique(np.asarray(classes))
     if len(found) < len(classes):
-        raise ValueError("classes must be different labels without trailing zeros, too")
+        raise ValueError(
+            "classes must be different labels, and still different without trailing zero characters"
+        )
     return found
 
 
 def _find_classes(y: NDArray[Any]) -> NDArray[Any]:
     """Return the classes that occur, for callers who declare these to be public."""
     if any(map(is_missing, y.tolist())) or (y.dtype.kind == "f" and not np.isfinite(y).all()):
-        raise ValueError("y is not finite everywhere, and its labels were declared to be classes")
+        raise ValueError(
+            "classes='data' needs labels that are all finite, but some labels of y are not"
+        )
     check_classification_targets(y)
     found: NDArray[Any] = np.unique(y)
     if found.shape[0] < 2:
-        raise ValueError("the data hold one class, and two are needed")
+        raise ValueError("the data contain only one class, but two are needed")
     return found
 
 

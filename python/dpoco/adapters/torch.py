@@ -229,7 +229,9 @@ class PrivateTraining:
         own = {id(p) for p in self._trained.values()}
         given = {id(p) for group in optimizer.param_groups for p in group["params"]}
         if not given <= own | {id(p) for p in self.model.parameters() if not p.requires_grad}:
-            raise ValueError("the optimizer has parameters that this training has not")
+            raise ValueError(
+                "the optimizer has parameters that do not belong to the model of this training"
+            )
         self._optimizer = optimizer
 
     def accumulate(self, batch: Batch) -> None:
@@ -300,7 +302,9 @@ class PrivateTraining:
 
     def _check_model(self) -> None:
         if torch.is_autocast_enabled("cpu"):
-            raise RuntimeError("mixed precision: no proof is about clipping such gradients")
+            raise RuntimeError(
+                "mixed precision (autocast) is refused: the proof does not cover its gradients"
+            )
         for name, parameter in self._trained.items():
             if parameter.shape != self._shapes[name]:
                 raise ValueError(f"parameter {name!r} has changed its shape")
@@ -359,7 +363,9 @@ class PrivateTraining:
         except Exception as error:  # its text may quote the file
             raise StateError(f"not a saved training ({type(error).__name__})") from None
         if (optimizer is None) != (self._optimizer is None):
-            raise StateError("attach an optimizer before load() if there was one, and only then")
+            raise StateError(
+                "attach an optimizer before load() if and only if the saved training had one"
+            )
         self.model.load_state_dict(model)
         if self._optimizer is not None:
             self._optimizer.load_state_dict(optimizer)

@@ -1,4 +1,4 @@
-"""What is claimed: ``dpoco audit`` and ``verify`` test it, ``explain`` says it."""
+"""Claims: ``dpoco audit`` and ``verify`` test them, ``explain`` explains them."""
 
 from __future__ import annotations
 
@@ -316,9 +316,9 @@ def verify_command(
     """Say whether anything is protected, from what files describe; refuse what does not follow.
 
     A guarantee follows from the description of what was enforced and drawn; a state and a journal
-    from the learners in them; a ledger from its charges. What no description decides is printed as
-    stated by the issuer. Nothing is drawn, and a journal is read from a copy: whoever writes it
-    goes on.
+    from the learners in them; a ledger from its charges. All other statements are printed as
+    stated by the issuer. The command draws nothing, and reads a copy of a journal, so its service
+    may run on.
 
     Exit codes: 0 everything is proved, and what it rests on is enforced; 5 something holds only if
     a promise is kept, which the first line names; 6 something is NOT PROTECTED as configured, such
@@ -383,8 +383,10 @@ def _origin(file: Path, signer: PublicKey | None) -> str:
         record = of_json(data)
     except StateError:
         if signer is not None and data.lstrip()[:1] == b"{":
-            raise SignatureError("the file is no JSON text: it was cut short or changed") from None
-        record = None  # a state or a journal, which nobody signs
+            raise SignatureError(
+                "the file is not valid JSON: it was cut short or changed"
+            ) from None
+        record = None  # a state or a journal, which have no signature
     return describe_origin(open_envelope(record)[1], signer)
 
 
@@ -430,7 +432,9 @@ def _verify(stated: Any) -> _Statement:
     if not g.private:
         return _Statement("no privacy", found, g)
     if g.description is None and isinstance(g.loss.bare, Unknown):
-        raise _NotCoveredError("a point alone: there is nothing from which it could follow")
+        raise _NotCoveredError(
+            "only epsilon and delta are stated: no description from which they can be computed"
+        )
     g.verify()
     return _Statement(f"epsilon {g.epsilon:.6g} at delta {g.delta:.3g}", found, g)
 
@@ -439,7 +443,7 @@ _KINDS = {"proved": "protected", "only if": "only if", "NOT PROTECTED": "not pro
 
 
 def _independent_judge() -> _Judge:
-    """Return the same by the checker that shares no code (``check/check.py``, installed beside)."""
+    """Return the same by the checker that shares no code (``check/check.py``, also installed)."""
     try:
         checker = importlib.import_module("dpoco._independent")
     except ModuleNotFoundError as error:
@@ -477,13 +481,13 @@ def _statements(file: Path, judge: _Judge) -> Iterator[_Statement]:
         yield _of_learner(dpoco.load(file, key=state_key()), judge)
     elif (journal := is_journal(file)) is not None:
         if not journal:
-            raise NotOneError("a database, but no journal")
+            raise NotOneError("the file is a database, but not a journal")
         yield from _of_journal(file, judge)
     else:
         try:
             record = of_json(data)
         except StateError:
-            raise NotOneError("no guarantee, state, ledger or journal") from None
+            raise NotOneError("the file is not a guarantee, state, ledger or journal") from None
         yield from _of_record(record, judge)
 
 
@@ -497,7 +501,7 @@ def read_certificate(
     try:
         record: Any = of_json(file.read_bytes())
     except StateError:
-        raise ValueError(f"{file} is not a JSON text, or says something twice") from None
+        raise ValueError(f"{file} is not valid JSON, or repeats a name") from None
     record, signed = open_envelope(record)
     if certificate_kind(record) is None:
         try:
@@ -538,11 +542,11 @@ def find_certificate(record: Any) -> Any:
         if schema == evaluation.RunReport.schema:
             evaluation.RunReport.from_dict(record)
         elif schema != PLAN_SCHEMA or not {*record} <= _PLAN:
-            raise ValueError("no guarantee, state, ledger or journal")
+            raise ValueError("the file is not a guarantee, state, ledger or journal")
     except ValueError as error:
         raise NotOneError(str(error)) from None
     if certificate_kind(record.get("guarantee")) != "dpoco.guarantee":
-        raise NotOneError("it holds no guarantee")
+        raise NotOneError("the file contains no guarantee")
     return record["guarantee"]
 
 

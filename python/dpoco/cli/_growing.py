@@ -95,7 +95,9 @@ def _parquet(name: str, start: int, names: Collection[str]) -> Iterator[Part]:
     position = 0
     file = parquet.ParquetFile(name)
     if start > file.metadata.num_rows:
-        raise ValueError(f"{name} has fewer rows than have been read of it")
+        raise ValueError(
+            f"{name} has fewer rows than were already read: it was shortened or replaced"
+        )
     for batch in file.iter_batches(batch_size=_ROWS):
         begin, position = position, position + batch.num_rows
         if position > start:
@@ -136,7 +138,7 @@ def _csv(name: str, start: int, names: Collection[str], follow: bool) -> Iterato
                 if not follow:
                     return
                 if name != "-" and os.stat(name).st_size < position:
-                    raise ValueError(f"{name} became shorter than what has been read of it")
+                    raise ValueError(f"{name} became shorter than the part that was already read")
                 yield Part(None, name, position)
                 clocks.sleep(_WAIT)
 
@@ -150,7 +152,9 @@ def _skip(source: Any, name: str, size: int) -> None:
         source.seek(size, os.SEEK_CUR)
         found = min(left, size)
     if found < size:
-        raise ValueError(f"{name} is shorter than what has been read of it")
+        raise ValueError(
+            f"{name} is shorter than the part that was already read: it was shortened or replaced"
+        )
 
 
 def _complete(text: bytes) -> int:

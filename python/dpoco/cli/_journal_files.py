@@ -23,7 +23,7 @@ def is_journal(file: Path) -> bool | None:
     with file.open("rb") as opened:
         if opened.read(len(_SQLITE)) != _SQLITE:
             return None
-    # Not from the file's header: what was committed last may stand in the log beside it.
+    # Not from the file's header: the last commits may still be in the log next to it.
     try:
         with closing(_read_only(file)) as connection:
             (found,) = connection.execute("PRAGMA application_id").fetchone()

@@ -13,7 +13,7 @@ from dpoco.cli._checks import verify_command
 from dpoco.cli._journal_files import copy_journal, is_journal, opened_copy
 
 journal_app = typer.Typer(
-    help="Look at a journal, copy it, verify it, while whoever writes it goes on.",
+    help="Look at a journal, copy it or verify it, while its service is running.",
     add_completion=False,
     no_args_is_help=True,
 )
@@ -23,7 +23,7 @@ def _check(file: Path) -> None:
     if not file.is_file():
         raise ValueError(f"no such file: {file}")
     if not is_journal(file):
-        raise ValueError(f"{file} is no journal")
+        raise ValueError(f"{file} is not a journal")
 
 
 @journal_app.command("status")
@@ -90,7 +90,7 @@ def backup_command(
     with shell.errors_in_one_line():
         _check(path)
         if to.exists():
-            raise ValueError(f"{to} exists: a copy never replaces a file")
+            raise ValueError(f"{to} exists: name a new file, because a copy never replaces one")
         copy_journal(path, to)
         shell.say(f"Written: {to}")
 

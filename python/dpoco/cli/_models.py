@@ -1,4 +1,4 @@
-"""What a run released, for others: ``dpoco publish`` and ``dpoco predict``."""
+"""Models for publication: ``dpoco publish`` and ``dpoco predict``."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def predict_command(
     keep: Annotated[
         str | None,
         shell.option(
-            "Columns of the table that stand in front of the prediction.", metavar="A,B,..."
+            "Columns of the table to print in front of the prediction.", metavar="A,B,..."
         ),
     ] = None,
     to: Annotated[
@@ -128,7 +128,7 @@ def predict_command(
         kept = [] if keep is None else [name.strip() for name in keep.split(",")]
         rows.check([*found.columns, *kept])
         answers = found.predict(found.coding.records(rows, found.columns)[0]).tolist()
-        beside = {name: rows.entries(name) for name in kept}
+        entries = {name: rows.entries(name) for name in kept}
         likely = found.task == "classification"
         event = found.label
         if found.coding.positive is not None:
@@ -137,12 +137,12 @@ def predict_command(
         cells = ["" if math.isnan(each) else repr(each) for each in answers]
         if as_json:
             known = [None if math.isnan(each) else each for each in answers]
-            texts = {name: list(map(_text, column)) for name, column in beside.items()}
+            texts = {name: list(map(_text, column)) for name, column in entries.items()}
             shell.print_json(
                 {"schema": "dpoco.predictions/1", "of": title, "predictions": known, "kept": texts}
             )
         name = f"probability_of_{event}" if likely else f"predicted_{found.label}"
-        lines = [[*kept, name], *zip(*(map(_text, each) for each in beside.values()), cells,
+        lines = [[*kept, name], *zip(*(map(_text, each) for each in entries.values()), cells,
                                      strict=True)]  # fmt: skip
         if to is not None:
             with to.open("w", encoding="utf-8", newline="") as file:

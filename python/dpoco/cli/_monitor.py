@@ -21,7 +21,7 @@ _INTERVALS, _FILES = "Intervals", "Files"
 
 @dataclass(kw_only=True)
 class Asked(Statistics):
-    """What ``dpoco monitor`` is asked for."""
+    """The options of ``dpoco monitor``."""
 
     files: Annotated[
         list[str],
@@ -85,7 +85,9 @@ class Asked(Statistics):
             raise ValueError(f"--output must end in one of {', '.join(_KINDS)}")
         lines = self.output is not None and self.output.suffix == ".jsonl"
         if self.page is not None and self.state is not None and not lines:
-            raise ValueError("--page with --state needs --output FILE.jsonl, which it shows")
+            raise ValueError(
+                "--page with --state needs --output FILE.jsonl, because the page shows this file"
+            )
         if self.resume:
             return
         for name, path in (("--output", self.output), ("--page", self.page)):
@@ -136,7 +138,9 @@ def _resume(made: Monitor, state: Path | None, sink: Sink) -> Monitor:
         return made
     found = dpoco.load(state, Monitor, key=state_key())
     if found._header()["arguments"] != made._header()["arguments"]:
-        raise ValueError(f"{state} is of a monitor with other options")
+        raise ValueError(
+            f"{state} belongs to a monitor with other options: repeat them, or name a new file"
+        )
     sink.restore(found.position["written"], found.position["pending"])
     return found
 

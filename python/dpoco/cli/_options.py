@@ -87,7 +87,7 @@ def takes_people(entry: Learner) -> bool:
 
 
 def read_participation(asked: Settings) -> Participation | None:
-    """Return how often one person may come; whoever names the people wants it to be enforced."""
+    """Return how often one person may come; enforced if a column names the people."""
     if asked.person is not None and asked.rounds_per_person is None:
         raise ValueError("--person needs --rounds-per-person")
     if asked.anonymous and asked.person is None:

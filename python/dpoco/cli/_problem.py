@@ -166,7 +166,7 @@ def make_games(
         refuse_useless(entry, asked)
     read_participation(asked)
     if asked.synthetic is not None and asked.data is not None:
-        raise ValueError("synthetic goes without data")
+        raise ValueError("synthetic simulates a stream: leave out the data file")
     of_file = asked.data is not None and bundled_name(asked) is None
     if of_file and asked.rounds_per_person is not None and asked.person is None:
         raise ValueError("--rounds-per-person needs --person COLUMN: whose record each row is")
@@ -441,7 +441,7 @@ def _experts(entries: Sequence[Learner], task: Task) -> list[games.Game]:
     else:
         wanted = feature_columns(table, task.declared, table.kinds())
         if len(wanted) < 2:
-            raise ValueError("losses must be at least two columns, one an expert")
+            raise ValueError("losses must be at least two columns, one for each expert")
         losses = table.select(wanted)
         facts = _table_facts(table, "Losses of experts in", between or "0:1", wanted)
     schema = Schema(tuple(wanted), (span,) * len(wanted), False, "regression", "")
@@ -563,7 +563,9 @@ def _functions(entries: Sequence[Learner], task: Task) -> list[games.Game]:
     targets = np.clip(values, low, high)
     if len(wanted) == 2:
         if asked.quantile is not None:
-            raise ValueError("quantile is of one column; of two, the geometric median is learned")
+            raise ValueError(
+                "quantile needs one label column; for two columns the geometric median is learned"
+            )
         losses: list[Any] = [partial(_distance, row) for row in targets]
         slope, what = 1.0, "distance"
     else:

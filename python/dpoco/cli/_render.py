@@ -307,7 +307,7 @@ def _say_people(settings: Mapping[str, Any]) -> None:
     if rule is not None and rule["enforced"]:
         say("People: the learner plays records beyond the rule as empty ones.")
     elif rule is not None:
-        say("People: nobody enforces the rule here, since the stream does not name anybody.")
+        say("People: the rule is not enforced, because the stream does not name its people.")
 
 
 def print_comparison(result: Comparison, files: Sequence[str]) -> None:

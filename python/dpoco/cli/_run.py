@@ -261,7 +261,7 @@ def check_learned(report: Any) -> None:
         name: share for name, share in read["shares"].items() if name not in ("empty", "clipped")
     })  # fmt: skip
     if taught == 0.0 and not getattr(report, "first_round", 0):
-        raise ValueError(f"nothing was learned, for all records were empty: {reasons}")
+        raise ValueError(f"nothing was learned, because all records were empty: {reasons}")
     if taught < _MOST:
         hint = ""
         if read["shares"].get("beyond_participation", 0.0) >= _MOST:

@@ -22,9 +22,7 @@ def serve_command(
     ] = 8000,
     public: Annotated[
         bool,
-        shell.option(
-            "Also answer callers without a token. They name the user, and nobody proves it."
-        ),
+        shell.option("Also answer callers without a token. They name the user without proof."),
     ] = False,
     new_token: Annotated[
         str | None,

@@ -367,7 +367,7 @@ def read_file(path: Path, more: Collection[str] = ()) -> dict[str, Any]:
         line = f": {error}" if path.suffix == ".toml" else ""
         raise ValueError(f"{path.name} is not a {path.suffix[1:].upper()} file{line}") from None
     if not isinstance(record, dict):
-        raise ValueError(f"{path.name} must hold settings by name")
+        raise ValueError(f"{path.name} must contain settings as NAME = VALUE")
     if "schema" in record:
         command = (
             record["settings"].get("command") if isinstance(record.get("settings"), dict) else None
@@ -441,7 +441,9 @@ def settings_command(
                 config, pairs = typed.pop("config"), typed.pop("set") or ()
                 if str(typed["data"]).lower().endswith(".toml"):
                     if config is not None:
-                        raise ValueError(f"{typed['data']} and --config both have settings")
+                        raise ValueError(
+                            f"{typed['data']} and --config are both files of settings: pass one"
+                        )
                     config = typed.pop("data")
                 own = {} if config is None else read_file(Path(config), tuple(values))
                 told = {name: own.pop(name) for name in values if name in own}

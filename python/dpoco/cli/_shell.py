@@ -158,7 +158,7 @@ def check_new(*files: Path | str | None) -> None:
 
 
 def write_report(report: Any, path: Path, draw: Callable[[Any], Any] | None) -> list[str]:
-    """Write a report, and what is drawn of it beside it; return the files' names."""
+    """Write a report, and its figure next to it; return the files' names."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(report.to_json() + "\n", encoding="utf-8")
     files = [str(path)]
@@ -212,7 +212,7 @@ def notes(quiet: bool) -> Iterator[None]:
         except typer.Exit:  # of a command that has done its work
             failed = False
             raise
-        finally:  # what is to know of a file is no line beside an error
+        finally:  # notes about a file are not printed next to an error
             told = [each for each in caught if not (failed and issubclass(each.category, Note))]
             if not quiet:
                 for text in dict.fromkeys(str(each.message) for each in told):
@@ -239,7 +239,7 @@ _COLUMNS = (
 def progress(
     silent: bool, *, lines: bool | None = None, table: bool = False
 ) -> Iterator[tuple[Any, Any]]:
-    """Yield callbacks for progress and for snapshots, each None where nobody would see it.
+    """Yield callbacks for progress and for snapshots, each None if its output is not shown.
 
     Parameters
     ----------

@@ -53,7 +53,7 @@ def sign_command(
     ] = None,
     as_json: shell.JsonFlag = False,
 ) -> None:
-    """Sign a certificate, with what it is about: nobody can change it unnoticed.
+    """Sign a certificate and its subject, so that every change is noticed.
 
     Title, operator, data set, date and the version of dpoco are under the signature (Ed25519, extra
     encryption). Readers check it with dpoco verify FILE --signer PUBLIC_KEY. The signature says who

@@ -22,14 +22,16 @@ def describe_origin(signed: SignedCertificate | None, signer: PublicKey | None) 
     """Return who states a file, in words; `SignatureError` if it is not the given signer."""
     if signed is None:
         if signer is not None:
-            raise SignatureError(f"nobody signed this file; wanted was {signer.fingerprint}")
-        return "anybody can have written this file"
+            raise SignatureError(
+                f"this file has no signature; expected was that of key {signer.fingerprint}"
+            )
+        return "no signature: anyone may have written this file"
     signed.check(signer)
     about = f"on {signed.date}, with {signed.library}: {signed.title}; operator {signed.operator}"
     about += f"; data set {signed.data_set}"
     if signer is None:
         who = f"key {signed.signer.fingerprint} claims to have signed this {about}"
-        return f"{who}. Nobody checked whose key this is: --signer PUBLIC_KEY does."
+        return f"{who}. It was not checked whose key this is: --signer PUBLIC_KEY does."
     return f"signed by key {signer.fingerprint}, as asked for, {about}"
 
 
@@ -38,8 +40,8 @@ def about_file(file: Path, signed: SignedCertificate | None) -> dict[str, str]:
     today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
     about = {"File": file.name, "Generated on": today}
     if signed is None:
-        return {**about, "Signed by": "nobody: anybody can have written this file"}
-    unchecked = "which nobody checked here; dpoco verify --signer does"
+        return {**about, "Signed by": "no one: anyone may have written this file"}
+    unchecked = "which was not checked here; dpoco verify --signer does"
     return {**about, **signed.about(), "Signed by": f"key {signed.signer.fingerprint}, {unchecked}"}
 
 

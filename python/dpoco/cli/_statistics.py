@@ -130,7 +130,7 @@ class Statistics:
             edges = tuple(np.linspace(low, high, _BINS + 1).tolist())
             found[f"{name} quantiles"] = Quantiles(_numbers(asked), edges, column=name)
         if not found:
-            raise ValueError("no statistic is asked for: --count, --mean COLUMN=LOW:HIGH, ...")
+            raise ValueError("name at least one statistic: --count, --mean COLUMN=LOW:HIGH, ...")
         return found
 
     def _people(self) -> dict[str, Any]:

@@ -325,8 +325,8 @@ def _check_cells(table: Table, name: str) -> None:
         table.select([name])
     except MalformedError as error:
         raise ValueError(
-            f"{error}; mend the cell, list categories (--set categories={name}=A,B,...), or leave "
-            "the column out (--features)"
+            f"{error}; correct the cell, list categories (--set categories={name}=A,B,...), or "
+            "leave the column out (--features)"
         ) from None
 
 
@@ -352,7 +352,10 @@ def load_stream(
             constants[name] = _constant(text, ranges[name])
     useless = {*declared.missing} & {*declared.categories}
     if useless:
-        raise ValueError(f"missing {min(useless)}: a category that is missing is none of the list")
+        raise ValueError(
+            f"missing {min(useless)}: a column with categories needs no constant, because a "
+            "missing category is 0 in all of them"
+        )
     coding = Coding(declared.categories, constants, declared.positive)
     scaled = declared.label_range
     scaling = None if scaled is None else PublicScaling(*scaled, intercept=False)

@@ -179,9 +179,11 @@ class Schema:
         if positive is not None and not isinstance(positive, str):
             raise TypeError("positive must be a text")
         if positive is not None and (self.task == "regression" or self.label_range is not None):
-            raise ValueError("a positive label has no range, and no regression has one")
+            raise ValueError(
+                "a label with a positive value has no range, and a regression has no positive value"
+            )
         if {*self.coding.categories, *self.coding.missing} - {*self.columns, self.label}:
-            raise ValueError("categories or constants of columns that are no features")
+            raise ValueError("categories and constants must be of feature columns")
 
     @property
     def columns(self) -> list[str]:
@@ -230,7 +232,7 @@ class Schema:
             Coding(record["categories"], record["missing"], record["positive"]),
         )  # fmt: skip
         if made.to_dict() != {name: record[name] for name in made.to_dict()}:
-            raise ValueError("the schema has other fields than a schema")
+            raise ValueError("the schema has missing or unknown fields")
         return made
 
 

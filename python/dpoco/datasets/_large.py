@@ -121,7 +121,7 @@ def linear_regression_chunks(
     Parameters
     ----------
     rounds, dimension, p, seed, noise
-        As for `linear_regression_stream`; the parameter is dense. A part has draws of its own, so
+        As for `linear_regression_stream`; the parameter is dense. Each part has separate draws, so
         the records depend on `rows`.
     rows : int, default 65536
         Most rounds of a part.

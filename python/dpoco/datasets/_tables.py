@@ -250,15 +250,15 @@ def open_one(
     with reading(title, about):
         table = read(given, title)
 
-    def guarded(call: Callable[..., Any], *arguments: Any) -> Any:
+    def guard(call: Callable[..., Any], *arguments: Any) -> Any:
         with reading(title, about):
             return call(*arguments)
 
     return replace(
         table,
-        select=partial(guarded, table.select),
-        entries=partial(guarded, table.entries),
-        head=partial(guarded, table.head),
+        select=partial(guard, table.select),
+        entries=partial(guard, table.entries),
+        head=partial(guard, table.head),
     )
 
 
@@ -393,7 +393,7 @@ def _read_csv(
                 raise ValueError
             yield line
 
-    def parsed(indices: list[int]) -> Iterator[float]:
+    def parse(indices: list[int]) -> Iterator[float]:
         for number, row in rest():
             for index in indices:
                 value = number_in(row[index], comma)
@@ -418,7 +418,7 @@ def _read_csv(
                 )  # fmt: skip
         # Not while that error is handled: its text quotes a cell, and would be shown as context.
         # Flat and of doubles: of lists of lists, a large file would need ten times the memory.
-        return np.array(array("d", parsed(indices))).reshape(-1, len(indices))
+        return np.array(array("d", parse(indices))).reshape(-1, len(indices))
 
     def entries(chosen: str) -> list[Any]:
         index = names.index(chosen)

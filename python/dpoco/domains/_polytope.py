@@ -165,7 +165,7 @@ class Polytope(Domain):
             raise ValueError("center is not the analytic centre of the inequalities")
         below, above = center - lower, upper - center
         if not (below > 0.0).all() or not (above > 0.0).all():
-            raise ValueError("lower and upper do not hold the centre")
+            raise ValueError("lower and upper do not contain the centre")
         radius, diameter, largest = extents
         inner = max(float(below.max()), float(above.max()))
         across = float((below + above).max())

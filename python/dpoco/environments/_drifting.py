@@ -1,4 +1,4 @@
-"""Streams of linear regression whose truth moves."""
+"""Streams of linear regression whose true coefficients change."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class DriftingRegression:
         return np.asarray(np.cos(angles)[:, None] * first + np.sin(angles)[:, None] * second)
 
     def regret(self, losses: Any) -> float:
-        """Return the mean squared loss of decisions above that of the moving truth.
+        """Return the mean squared loss of decisions above that of the true coefficients.
 
         Parameters
         ----------

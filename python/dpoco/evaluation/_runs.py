@@ -204,8 +204,8 @@ def repeat(
     Notes
     -----
     Run i has the same bits whichever other runs are played, in which order, and in which process.
-    You may therefore split a long experiment over machines, or extend it later. Every run is a
-    release of its own: publishing several costs several budgets.
+    You may therefore split a long experiment over machines, or extend it later. Every run is
+    another release: publishing several costs several budgets.
     """
     if isinstance(repeats, Iterable):
         numbers = [whole_number("numbers of runs", number) for number in repeats]

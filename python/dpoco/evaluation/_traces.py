@@ -25,7 +25,7 @@ _COMPARATOR = "comparator:"
 
 
 def _no_stream(decision: FloatArray) -> NoReturn:
-    raise TypeError("a loaded trace knows comparators by name: it has no stream")
+    raise TypeError("a loaded trace has no stream: pass the name of one of its comparators")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -166,7 +166,7 @@ def load(path: str | os.PathLike[str]) -> SavedTrace | BanditTrace:
             none = np.empty((len(table["actions"]), 0))
             return BanditTrace(table["actions"], table["rewards"], first, none, none)
         if about["schema"] != _TRACE:
-            raise ValueError("another schema")
+            raise ValueError("the file has another schema")
         losses: FloatArray = table["losses"]
         switches: IntArray = table["switches"]
         named = {

@@ -311,7 +311,7 @@ def game_of_arms(
 ) -> Game:
     """Return the game of a contextual bandit.
 
-    A learner sees only the reward of its own arm; the comparators see all rewards.
+    A learner sees only the reward of the arm that it chose; the comparators see all rewards.
 
     Parameters
     ----------

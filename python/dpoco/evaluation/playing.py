@@ -162,7 +162,7 @@ def compare_private(
     started = time.perf_counter()
     count = positive_int("repeats", repeats, maximum=10**6)
     if count > 1 and (checkpoint is not None or resume is not None):
-        raise ValueError("a checkpoint is of one private run: repeats must be 1")
+        raise ValueError("a checkpoint needs a single private run: repeats must be 1")
     root, given = running.root_source(seed), len(game.data[0])
     once = "records" in inspect.signature(game.learner).parameters
     if once:
@@ -357,7 +357,7 @@ def _play(
 
 def _check_same_problem(resumed: Any, fresh: Any, game: Game) -> None:
     if type(resumed) is not type(fresh):
-        raise ValueError("the saved learner is of another class than asked for")
+        raise ValueError("the saved learner has another class than the requested one")
     differing = [name for name in game.fixes if getattr(resumed, name) != getattr(fresh, name)]
     if resumed.get_params()["participation"] != fresh.get_params()["participation"]:
         differing.append("participation")

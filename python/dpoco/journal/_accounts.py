@@ -36,7 +36,7 @@ _LARGEST_GROUP = 2**31
 
 
 class Accounts:
-    """What was charged, in the store; a copy in memory is kept as long as nothing fails."""
+    """The charges in the store; a copy in memory is valid as long as no write fails."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
@@ -59,7 +59,9 @@ class Accounts:
         for name, unsaid in (("unit", None), ("currency", "auto")):
             same = same and theirs[name] in (unsaid, ours[name])
         if not same:
-            raise StateError("the journal was made with a ledger of other terms")
+            raise StateError(
+                "the journal was made with another ledger (its budget or rules differ)"
+            )
 
     def charge(self, guarantee: Guarantee, label: str, *, same_unit: bool = False) -> None:
         """Charge and store, within a transaction; raises `BudgetExceeded` before anything else."""
@@ -72,7 +74,7 @@ class Accounts:
         """Charge what was charged before; what was promised about its unit holds again."""
         ledger = self._current()
         if ledger is None:
-            raise StateError("a fork is a second charge: the journal has no ledger")
+            raise StateError("a fork is a second charge, but the journal has no ledger to pay it")
         self.charge(guarantee, label, same_unit=ledger.unit != guarantee.unit)
 
     def join(self, group: str, size: int | None, learner: Any, *, same_unit: bool) -> None:
@@ -116,8 +118,8 @@ class Accounts:
             )
         if streams >= most:
             raise StateError(
-                f"the group {group!r} is full: it is charged for {most} streams, whatever becomes "
-                "of them"
+                f"the group {group!r} is full: it is charged for {most} streams, and ended streams "
+                "also count"
             )
         self._rows.put_value(place, json.dumps({**record, "streams": streams + 1}))
 
@@ -145,7 +147,7 @@ def _same(one: Guarantee, other: Guarantee) -> bool:
 def checked_size(group: str | None, size: int | None) -> int | None:
     """Return the size that a caller gives a group, or raise for what is none."""
     if group is None and size is not None:
-        raise TypeError("group_size is for streams of a group")
+        raise TypeError("group_size needs group")
     if not (group is None or isinstance(group, str)):
         raise TypeError(f"group must be a text; got {type(group).__name__}")
     return None if size is None else positive_int("group_size", size, maximum=_LARGEST_GROUP)

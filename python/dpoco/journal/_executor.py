@@ -130,7 +130,7 @@ class GroupCommitExecutor(Executor):
         if not isinstance(stream, Stream) or fn.__name__ not in _CALLS:
             raise TypeError(f"an executor of commits calls a stream's {', '.join(_CALLS)} only")
         if stream._journal is not self._journal:
-            raise ValueError("the stream is of another journal")
+            raise ValueError("the stream belongs to another journal")
         self._journal._check_process()  # a thread of the parent may have held the lock
         future: Future[T] = Future()
         with self._changed:

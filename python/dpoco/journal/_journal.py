@@ -152,7 +152,7 @@ class Journal:
         with self._lock:
             open_ = self._busy or self._line is not None
             if committed and open_ and self._shared is None:
-                raise RoundOrderError("a transaction is open: what it did is not committed yet")
+                raise RoundOrderError("a transaction is open and not committed: end it first")
             self._store.check()
             if not self._busy and not self._rows.certain:
                 try:
@@ -261,7 +261,7 @@ class Journal:
         CalibrationError
             If the learner's delta is too small for a group of that size.
         StateError
-            If there is no such stream and nothing to make it, if `check` fails, if the group is
+            If there is no such stream and no make to create it, if `check` fails, if the group is
             full, or if the learner has started (see `adopt`).
         TypeError
             If a journal cannot hold this learner, or a new group has no size.
@@ -281,7 +281,7 @@ class Journal:
                 self._checked.add(name)
             return known
         if make is None:
-            raise StateError(f"there is no stream {name!r}, and nothing to make it")
+            raise StateError(f"there is no stream {name!r}, and no make to create it")
         learner: Any = make if given else make()
         family_of(learner)
         if learner._is_started():
@@ -564,7 +564,9 @@ class Journal:
             If it cannot be written.
         """
         if given_key("key", key) is None:
-            raise TypeError("key must be an EncryptionKey: a journal is never made plain")
+            raise TypeError(
+                "key must be an EncryptionKey: an encrypted journal cannot be made plain"
+            )
         with self.transaction():
             self._rows.encrypt(key)
         self._store.scrub()
@@ -578,7 +580,7 @@ class Journal:
             return  # a thread of the parent may have held the lock: nothing releases it here
         with self._lock:
             if self._busy:
-                raise RoundOrderError("a transaction is open")
+                raise RoundOrderError("a transaction is open: end it first")
             self._line = None
             self._shut()
 

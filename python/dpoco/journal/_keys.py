@@ -1,4 +1,4 @@
-"""What lies next to a journal: its secret keys, of digests of records and rows, and its mark.
+"""The files next to a journal: its secret keys, for digests of records and rows, and its mark.
 
 Digests of inputs that can be guessed reveal them to a holder of the key. Kept in the database,
 the key would be in every copy and backup of it; kept beside, a copy of the database alone tests no
@@ -223,7 +223,7 @@ class KeyRing:
     Parameters
     ----------
     given : bytes, sequence of bytes, or KeyFile
-        What the journal was opened with.
+        The argument with which the journal was opened.
     """
 
     def __init__(self, given: bytes | Sequence[bytes] | KeyFile) -> None:
@@ -249,10 +249,10 @@ class KeyRing:
             raise ValueError("no key was given")
         return list(self._keys.values())[-1]
 
-    def add(self, key: bytes, beside: Collection[bytes] = ()) -> bytes:
+    def add(self, key: bytes, needed: Collection[bytes] = ()) -> bytes:
         """Add a key and return it; durable if there is a file.
 
-        `beside`: fingerprints of keys that go back into the file if it has lost them. Others that
+        `needed`: fingerprints of keys that go back into the file if it has lost them. Others that
         it has no more, another journal has deleted.
         """
         key = checked_key(key)
@@ -260,8 +260,10 @@ class KeyRing:
             self._hold([*self._keys.values(), key])
             return key
         if key in self.file.read():
-            raise ValueError("the key file has this key: another journal may delete it")
-        own = [self._keys[name] for name in beside if name in self._keys]
+            raise ValueError(
+                "the key file already has this key, and another journal may delete it: pass another"
+            )
+        own = [self._keys[name] for name in needed if name in self._keys]
         self._hold(self.file.change(add=[*own, key]))
         return key
 

@@ -1,4 +1,4 @@
-"""What streams and transactions know of their journal, and streams of a transaction."""
+"""The parts of a journal that streams and transactions use, and of a transaction for streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the rows of a journal hold: learners, and releases, repeated ones stored once.
+"""The contents of the rows of a journal: learners, and releases, repeated ones stored once.
 
 Layout of releases, rows of doubles or integers, little-endian: "f" (doubles) or "i" (64-bit
 integers); width w (u32), 0 for numbers; rounds n (u32); stored rows k (u32); 3 bytes of padding; if
@@ -101,7 +101,7 @@ class StreamRow:
     uid : bytes
         Identity, 16 random bytes: digests of different streams have different keys.
     header : str
-        What the learner is made of, JSON; the state's payload is kept apart.
+        The learner's description, as JSON; the state's payload is stored separately.
     origin : str
         "" for a stream that was opened, else from where it was adopted or forked.
     kept_from : int
@@ -133,7 +133,7 @@ class StreamRow:
 
 @dataclass(frozen=True)
 class StateRow:
-    """What a stream continues from: one row, replaced in every transaction.
+    """The point from which a stream continues: one row, replaced in every transaction.
 
     Attributes
     ----------
@@ -146,7 +146,7 @@ class StateRow:
     pending : bytes
         The release of the current round, if it precedes the round's record: already decided.
     people : bytes
-        Who has come in them, to be stored in a row beside; none: the chunks since say who came.
+        The people of these rounds, stored in another row; empty: the later chunks name them.
     """
 
     stream: int

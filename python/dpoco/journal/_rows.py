@@ -52,7 +52,7 @@ Place = tuple[int, int, int]
 
 
 class Rows:
-    """What is written in a store under the keys of a ring, by the writer that `take` made.
+    """The rows of a store under the keys of a ring, written by the writer that `take` made.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class Rows:
     ring : KeyRing
         The keys of this process.
     cipher : EncryptionKey or None
-        What bodies are encrypted under.
+        The key that encrypts bodies.
     """
 
     head: Head  # of the last commit
@@ -113,7 +113,7 @@ class Rows:
             raise JournalFenced("another writer has opened the journal since")
         # One ahead: a commit that reported an error, and was durable nevertheless.
         if head.sequence not in (mine.sequence, mine.sequence + 1):
-            raise StateError("the journal was set back while it was open")
+            raise StateError("the journal was replaced by an older copy while it was open")
         self._load(row)
         self.forget()
 
@@ -407,7 +407,7 @@ class Rows:
     def rotate(self, key: bytes) -> set[int]:
         """Seal all listed rows under another key; return the numbers that none is sealed under."""
         if key_fingerprint(key) in self._next.keys.values():
-            raise ValueError("the journal has used this key before")
+            raise ValueError("the journal has used this key before: pass a new key")
         self._ring.add(key, self._next.keys.values())  # before the journal needs it
         number = self._next.key + 1
         self._next = replace(self._next, keys={**self._next.keys, number: key_fingerprint(key)})
@@ -464,7 +464,7 @@ def _number(digest: bytes) -> int:
 
 
 def _sum_key(head: Head, cipher: EncryptionKey | None) -> bytes:
-    """Return the key of the total: where the head is encrypted, what stands nowhere else."""
+    """Return the key of the total: a secret of the head, if the head is encrypted."""
     return head.uid if cipher is None else head.writer
 
 

@@ -32,7 +32,7 @@ class Row(NamedTuple):
     Attributes
     ----------
     kind : int
-        What it holds, 0 to 5.
+        The kind of its contents, 0 to 5.
     owner, number : int
         Which of them, 0 to 2^63 - 1.
     key : int
@@ -206,7 +206,7 @@ class SqliteStore(SqlStore):
         The file. If there is none, it is made, readable only by its owner. Use a local disk:
         SQLite's write-ahead log does not work over network file systems.
     durability : {"disk", "process"}, default "disk"
-        What a commit waits for. "disk": the disk (``synchronous = FULL``); releases survive power
+        How long a commit waits. "disk": the disk (``synchronous = FULL``); releases survive power
         cuts. "process": the operating system (``synchronous = NORMAL``); releases survive crashes
         of the process. A power cut, or a crash of the system, may then set the journal back by its
         last transactions: ``docs/operations.md``, "Restore", explains the consequences. New streams
@@ -260,14 +260,14 @@ class SqliteStore(SqlStore):
             raise JournalFenced("the journal's file was removed while it was open") from None
         refuse_readable(self._path, found)
         if found.st_nlink > 1:
-            raise StateError("the journal's file has two names: each would have a log of its own")
+            raise StateError("the journal's file has two names (hard links): remove one of them")
         return found.st_dev, found.st_ino
 
     def _connect(self) -> None:
         for name in ("-wal", "-shm"):  # made with the mode of the journal itself
-            beside = self._path.with_name(self._path.name + name)
-            if beside.exists():
-                refuse_readable(beside, beside.stat())
+            log = self._path.with_name(self._path.name + name)
+            if log.exists():
+                refuse_readable(log, log.stat())
         self._connection = connection = sqlite3.connect(
             self._path, timeout=self._timeout, isolation_level=None, check_same_thread=False
         )
@@ -306,7 +306,7 @@ class SqliteStore(SqlStore):
                 raise OSError(f"the journal cannot be written: {text}") from None
             if "readonly" in text and not os.access(self._path, os.W_OK):
                 raise OSError("the journal cannot be written: it is read-only") from None
-            raise StateError("the journal is corrupt, or the file is no journal") from None
+            raise StateError("the journal is corrupt, or the file is not a journal") from None
 
     def _run(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         with self._translate_errors():

@@ -110,7 +110,7 @@ class Stream:
             first one, and nothing else happens.
         person : int, str or bytes
             The person behind the record, if the learner enforces a participation. A record beyond
-            her limit silently counts as zero. The same record of another person counts as a
+            the limit silently counts as zero. The same record of another person counts as a
             different record.
         ticket : Ticket, optional
             Ticket of the earlier decision that the record belongs to; the record ends the current
@@ -164,7 +164,7 @@ class Stream:
             The round of the decision; default: the current one. If it is already over, it must have
             been skipped, and nothing else happens.
         person : int, str or bytes
-            The round's user, if the learner enforces a participation; the round counts. If her name
+            The round's user, if the learner enforces a participation; the round counts. If the name
             is also lost, pass a name that no person has.
         ticket : Ticket, optional
             Ticket of the earlier decision whose reward never came: see `observe`.
@@ -302,8 +302,8 @@ class Stream:
 
         Notes
         -----
-        A writer that was fenced off notices this at the next commit. What it played since then is
-        discarded, and was not handed out.
+        A writer that was fenced off notices this at the next commit. Rounds that it played since
+        then are discarded; their decisions were not returned.
         """
         return self._journal._run_pipeline(self, batches, first_round, together)
 

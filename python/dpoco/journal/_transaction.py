@@ -303,7 +303,7 @@ class Transaction:
         if not self._open:
             raise RoundOrderError("the transaction is over, or has not begun")
         if stream._journal is not self._journal:
-            raise ValueError("the stream is of another journal")
+            raise ValueError("the stream belongs to another journal")
 
     def _flush(self) -> None:
         if self._chunks:

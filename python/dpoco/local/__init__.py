@@ -1,7 +1,7 @@
 """Online distribution learning from locally private reports.
 
 K known hypotheses map a public context to a distribution over labels. In each round one user's
-device sends a report on her private label; the report is private by itself. The server learns which
+device sends a report on the private label; the report is private by itself. The server learns which
 hypothesis is true, and publishes predictions.
 
 With ``protect="label"`` only the label is protected: **the context is disclosed** to the server.

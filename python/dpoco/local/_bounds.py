@@ -61,7 +61,7 @@ def loss_ranges(matrix: FloatArray | int, mixing: float) -> tuple[FloatArray, Fl
     return middle, half_range
 
 
-def kept(matrix: FloatArray, settings: Hashable, build: Callable[[], T]) -> T:
+def reuse(matrix: FloatArray, settings: Hashable, build: Callable[[], T]) -> T:
     """Return what `build` makes of a public array, at best as it was made before.
 
     The array is recognised by its identity, which the store keeps alive; it is read-only. What was
@@ -87,7 +87,7 @@ def kept(matrix: FloatArray, settings: Hashable, build: Callable[[], T]) -> T:
     return made
 
 
-def rounded(value: float) -> float:
+def six_digits(value: float) -> float:
     """Return `value` to six digits: tuned constants are then the same on every machine."""
     return float(f"{value:.6g}")
 
@@ -210,7 +210,7 @@ def hedge_mixing(hypotheses: int, rounds: int, inverse_contrast: float) -> float
     Golden section in the logarithm: the bound has one minimum there.
     """
     if hypotheses == 1 or not math.isfinite(inverse_contrast):
-        return rounded(max(1.0 / rounds, 1e-300)) if rounds > 1 else 1.0
+        return six_digits(max(1.0 / rounds, 1e-300)) if rounds > 1 else 1.0
     if rounds == 1:
         return 1.0
 
@@ -231,7 +231,7 @@ def hedge_mixing(hypotheses: int, rounds: int, inverse_contrast: float) -> float
             low, inner, at_inner = inner, outer, at_outer
             outer = low + _GOLDEN * (high - low)
             at_outer = value(outer)
-    return rounded(math.exp(0.5 * (low + high)))
+    return six_digits(math.exp(0.5 * (low + high)))
 
 
 def tempered_bound(

@@ -54,7 +54,9 @@ class Hedge:
         scale = 0.5 * self._inverse * bounds.loss_diameter(settings.hypotheses, self.fixed_mixing)
         if not math.isfinite(scale):
             return 1.0  # reports say nothing
-        return bounds.rounded(bounds.worst_case_rate(settings.hypotheses, settings.horizon, scale))
+        return bounds.six_digits(
+            bounds.worst_case_rate(settings.hypotheses, settings.horizon, scale)
+        )
 
     @property
     def weights(self) -> FloatArray:
@@ -75,7 +77,7 @@ class Hedge:
         first = 1 << (round.bit_length() - 1)
         middle = 0.5 * (3.0 * first - 1.0)  # of the block
         root = math.sqrt(2.0 * (count - 1) * math.log(count) / middle)
-        return min(0.5, bounds.rounded(0.5 * self._inverse * root))
+        return min(0.5, bounds.six_digits(0.5 * self._inverse * root))
 
     def specify(self, round: int, matrix: FloatArray | None) -> RoundSpec:
         """Return the round's specification: one loss of one hypothesis, or a subset."""
@@ -108,7 +110,7 @@ class Hedge:
         """Return mid-points and half ranges."""
         if matrix is None or self._settings.range == "worst_case":
             return bounds.loss_ranges(self._settings.hypotheses, mixing)
-        return bounds.kept(matrix, ("ranges", mixing), lambda: bounds.loss_ranges(matrix, mixing))
+        return bounds.reuse(matrix, ("ranges", mixing), lambda: bounds.loss_ranges(matrix, mixing))
 
     def apply(self, spec: RoundSpec, matrix: FloatArray | None, values: IntArray) -> None:
         """Add the reports' estimates in the order of rows, one after the other."""
@@ -151,7 +153,7 @@ class Hedge:
             return  # a uniform subset, whatever the label
         inside = randomizer.inside / 2.0**53
         other = (size - inside) / (labels - 1)
-        by_label, total, largest = bounds.kept(
+        by_label, total, largest = bounds.reuse(
             matrix, ("losses", mixing), lambda: _loss_table(matrix, mixing)
         )
         if largest <= bounds.SMALLEST_HALF_RANGE:

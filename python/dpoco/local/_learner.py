@@ -301,7 +301,7 @@ class DistributionLearner(Server):
             )
         return bound
 
-    def _stored(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def _state_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         known, rounds, arrays = self.hypotheses, [], dict[str, NDArray[Any]]()
         for index, opened in enumerate(self._open.values()):
             spec = base64.b64encode(opened.spec.to_bytes()).decode()

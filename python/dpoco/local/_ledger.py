@@ -1,7 +1,7 @@
-"""What a device has spent: exact sums, in memory or in a file that survives crashes.
+"""The budget that a device has spent: exact sums, in memory or in a file that survives crashes.
 
 The ledger is charged, and on disk, before any noise is drawn: a crash may lose a report that was
-paid for, and never forgets one that was sent.
+paid for, but never forgets one that was sent.
 """
 
 from __future__ import annotations
@@ -121,19 +121,22 @@ class Ledger(NotCopied):
         assert self._path is not None
         assert self._lock is not None
         self._check_lock()
-        counted = self._counted()
+        counted = self._read_count()
         if self._path.exists():
             if self._path.is_file() and self._path.stat().st_nlink > 1:
-                raise StateError("the ledger file has two names: each would have a lock of its own")
+                raise StateError("the ledger file has two names (hard links): remove one of them")
             self._read(self._path.read_bytes())
         elif counted is not None:
             raise StateError(
-                "the ledger file is missing, though it existed: what was spent is lost"
+                "the ledger file is missing, though it existed: the spent budget is no longer known"
             )
         else:
             self._write()
         if self.reports < (counted or 0):
-            raise StateError("the ledger is older than its lock: reports were sent since")
+            raise StateError(
+                "the ledger is older than its lock: it was restored from an old copy, and reports "
+                "were sent since"
+            )
         if counted is None or counted < self.reports:
             self._count()
 
@@ -149,7 +152,7 @@ class Ledger(NotCopied):
         if (held.st_dev, held.st_ino) != (named.st_dev, named.st_ino) or held.st_nlink > 1:
             raise StateError("the ledger's lock was replaced or linked while it was held")
 
-    def _counted(self) -> int | None:
+    def _read_count(self) -> int | None:
         """Return how many reports the lock knows of; None for a lock that was never written."""
         assert self._lock is not None
         os.lseek(self._lock, 0, os.SEEK_SET)

@@ -88,14 +88,14 @@ class Posterior:
             queries = settings.questions(round, matrix, weights, self.mixing(round) or 1.0)
         means = [query.means(matrix) for query in queries]
         if settings.channel == "auto":
-            size = self.chosen(matrix, weights, means)
+            size = self.choose_subset(matrix, weights, means)
             if size is not None:
                 return settings.round_spec(round, "subset", subset_size=size)
         spec = settings.round_spec(round, "bit", queries=queries)
         self._means = (spec.digest, np.array(means))
         return spec
 
-    def chosen(
+    def choose_subset(
         self, matrix: FloatArray, weights: FloatArray | None, means: Sequence[FloatArray]
     ) -> int | None:
         """Return the size of the subset to ask for, or None for bits.
@@ -161,10 +161,10 @@ class Posterior:
         else:
             self._engine.add_subsets(matrix, self._gain(spec), values)
         if self._information is not None:
-            for told in self.told(spec, matrix):
+            for told in self.information_parts(spec, matrix):
                 self._information += values.shape[0] * told
 
-    def told(self, spec: RoundSpec, matrix: FloatArray) -> list[FloatArray]:
+    def information_parts(self, spec: RoundSpec, matrix: FloatArray) -> list[FloatArray]:
         """Return the information between hypotheses of each bit of a report, or of its subset."""
         if spec.subset_size is None:
             contrast, labels = self._bits.contrast, matrix.shape[1]

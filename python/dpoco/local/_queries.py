@@ -1,7 +1,7 @@
 """Queries: the public questions behind one-bit reports, and which of them is asked in which round.
 
 A query is a function phi from labels to [-1, 1]. The device evaluates it from the K numbers
-F[:, y] of its own label; the server evaluates it for all labels. Both get the same bits.
+F[:, y] of its label; the server evaluates it for all labels. Both get the same bits.
 A wrong or hostile query costs accuracy and never privacy: whatever it says is clamped.
 
 Public coins are SplitMix64 in counter mode: integers only, the same in every language. They choose

@@ -39,7 +39,7 @@ class LocalHypothesisSelector(Server):
 
     Nothing is interactive. Question number n is a function of the constructor's arguments, so user
     n's device can compute it (with its own selector), and reports may come in any order, late, or
-    never. Each user should answer her own question.
+    never. Each user should answer another question.
 
     Parameters
     ----------
@@ -206,7 +206,7 @@ class LocalHypothesisSelector(Server):
             matrix = self.hypotheses.matrix()
             total = np.zeros((len(matrix), len(matrix)))
             for number, times in sorted(self._answered.items()):
-                for told in self._rule.told(self.round_spec(number), matrix):
+                for told in self._rule.information_parts(self.round_spec(number), matrix):
                     total += times * told
         return total
 
@@ -235,7 +235,7 @@ class LocalHypothesisSelector(Server):
         order = np.argsort(known[first, second], kind="stable")
         return np.stack([first[order], second[order]], axis=1)
 
-    def _stored(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def _state_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         answered = np.array(sorted(self._answered.items()), dtype=np.int64).reshape(-1, 2)
         return {}, {
             "hypotheses": self.hypotheses.matrix(),
@@ -352,7 +352,7 @@ def mean_affinity_gap(selector: LocalHypothesisSelector) -> FloatArray:
     if every is not None and settings.channel != "subset":
         specs = (rule.specify(1, matrix, (question,)) for question in every)
     for spec in specs:
-        total -= np.expm1(-np.sum(rule.told(spec, matrix), axis=0))
+        total -= np.expm1(-np.sum(rule.information_parts(spec, matrix), axis=0))
         asked += 1
     return total / asked
 

@@ -118,7 +118,7 @@ class Server:
         Parameters
         ----------
         reports_per_user : int, default 1
-            How many reports she sends at most, over all rounds.
+            The largest number of reports of one user, over all rounds.
         delta : float, optional
             Where to state epsilon; by default where epsilons add up.
         """
@@ -181,7 +181,7 @@ class Server:
         """
         return cls._from_bytes(Path(path).read_bytes(), hypotheses)
 
-    def _stored(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def _state_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return what goes into the header besides arguments, and arrays besides the rule's."""
         raise NotImplementedError
 
@@ -191,11 +191,11 @@ class Server:
         return arguments
 
     def _continue(self, body: dict[str, Any], arrays: Arrays) -> None:
-        """Take over the rest of what `_stored` describes, or raise."""
+        """Take over the rest of what `_state_parts` describes, or raise."""
         raise NotImplementedError
 
     def _to_bytes(self) -> bytes:
-        body, arrays = self._stored()
+        body, arrays = self._state_parts()
         body = {
             "arguments": self._arguments,
             "public_seed": self.settings.public_seed,
@@ -217,7 +217,7 @@ class Server:
             body, arrays = header["object"], read_arrays(payload)
             given = cls._present(body["arguments"])
             seed = int(body["public_seed"])
-            known = _known(body, arrays, hypotheses)
+            known = _find_hypotheses(body, arrays, hypotheses)
             server = cls(**{"hypotheses": known, **given, "public_seed": seed})
             server._arguments = given
             names = [name for name in arrays if name.startswith(_RULE)]
@@ -249,7 +249,9 @@ class Server:
         return f"{self._kind}({self.hypotheses!r}, {shown})\n  {self.guarantee!r}"
 
 
-def _known(body: Mapping[str, Any], arrays: Arrays, given: Hypotheses | None) -> Hypotheses:
+def _find_hypotheses(
+    body: Mapping[str, Any], arrays: Arrays, given: Hypotheses | None
+) -> Hypotheses:
     """Return the hypotheses of a state, those given if they are."""
     known = given
     if known is None:

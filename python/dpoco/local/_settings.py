@@ -1,4 +1,4 @@
-"""What a server is told, checked once: the public constants that questions and rules depend on."""
+"""The arguments of a server, checked once: public constants for questions and rules."""
 
 from __future__ import annotations
 

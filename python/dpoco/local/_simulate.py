@@ -136,7 +136,7 @@ def simulate(
         learner._check_left(own.size)
         # One process has seen all labels, whatever the noise.
         learner._simulated = learner._simulated or own.size > 0
-        settings = run.compiled()
+        settings = run.compiled_settings()
         entries = learner.hypotheses.count * (learner.hypotheses.labels or 1)
         chunk = max(1, min(_CHUNK, _CHUNK_ENTRIES // entries))
         for start in range(0, own.size, chunk):
@@ -220,7 +220,7 @@ class _Run:
             raise ValueError(f"truth must have shape ({contexts}, {hypotheses.labels})")
         self.truth = rows
 
-    def compiled(self) -> dict[str, Any] | None:
+    def compiled_settings(self) -> dict[str, Any] | None:
         """Return the settings with which compiled code plays, or None if it cannot."""
         rule, settings = self.learner._rule, self.learner.settings
         labels = settings.labels

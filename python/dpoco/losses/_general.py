@@ -201,7 +201,7 @@ class CustomLoss(DeclaredLoss):
         _no_label(label)
         if self.values is None:
             return float(features.value(float_array("theta", theta, (None,))))
-        return self._asked("values", self.values, theta, features)
+        return self._evaluate("values", self.values, theta, features)
 
     def gradient(self, theta: Any, features: Any, label: Any = None) -> FloatArray:
         """Gradient of a loss object, or of a row, shape (d,); of rows, shape (T, d)."""
@@ -209,7 +209,7 @@ class CustomLoss(DeclaredLoss):
         if self.gradients is None:
             point = float_array("theta", theta, (None,))
             return float_array("gradient", features.gradient(point), point.shape)
-        return np.asarray(self._asked("gradients", self.gradients, theta, features))
+        return np.asarray(self._evaluate("gradients", self.gradients, theta, features))
 
     def rows(self, records: Any) -> FloatArray:
         """Return records as an array of shape (T, k).
@@ -228,10 +228,12 @@ class CustomLoss(DeclaredLoss):
         if self.values is None:
             return record
         given = [(n, f) for n in self.unsaid if (f := getattr(self, n)) is not None]
-        asked = {n.removesuffix("s"): partial(self._asked, n, f, records=record) for n, f in given}
+        asked = {
+            n.removesuffix("s"): partial(self._evaluate, n, f, records=record) for n, f in given
+        }
         return SimpleNamespace(**asked)
 
-    def _asked(self, name: str, function: Function, theta: Any, records: Any) -> Any:
+    def _evaluate(self, name: str, function: Function, theta: Any, records: Any) -> Any:
         """Return what a function says of a row, or of all rows; 0 for one that is not finite."""
         point = float_array("theta", theta, (None,))
         single = np.ndim(records) == 1
@@ -267,7 +269,9 @@ class CustomLoss(DeclaredLoss):
     def to_dict(self) -> dict[str, Any]:
         """As for every loss; `StateError` with functions, which no file can hold."""
         if self.values is not None:
-            raise StateError("a loss with functions of its own cannot be stored")
+            raise StateError(
+                "a CustomLoss with functions cannot be stored: no file can hold a function"
+            )
         return super().to_dict()
 
     def _flags(

@@ -100,7 +100,7 @@ class ContinualSum(Mechanism):
     relation : {"replace", "zero_out"}
         Neighbouring streams differ in one vector, which is replaced or emptied.
     participation : Participation, optional
-        How often one person may come. The budget then covers all her vectors, and the library
+        How often one person may come. The budget then covers all these vectors, and the library
         searches for parameters of "blt" and "blt_normalised". Only ``enforced=False`` is possible:
         a sum knows no people, so the caller must enforce the rule.
     numerics : {"auto", "float", "lattice"}
@@ -167,7 +167,7 @@ class ContinualSum(Mechanism):
     def _rename_fields(plan: SumPlan) -> dict[str, Any]:
         total, vector = plan.mechanism, plan.mechanism.summand
         if not isinstance(vector, ClippedVector):
-            raise TypeError("plan must be one of a sum of clipped vectors")
+            raise TypeError("plan must be a plan for a sum of clipped vectors")
         method = name_of(total.factorisation)
         return {
             **vars(vector),

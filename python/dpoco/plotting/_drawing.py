@@ -368,7 +368,7 @@ def new_figure(size: tuple[float, float]) -> Figure:
 
 
 def _render_png(figure: Figure) -> bytes:
-    """Return the picture that a notebook shows of a figure, or of axes of its own."""
+    """Return the picture that a notebook shows of a figure, or of axes without other axes."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=100)
     return buffer.getvalue()

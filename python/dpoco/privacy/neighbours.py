@@ -22,7 +22,7 @@ class Neighbours(Description):
         A record becomes any other, or is empty in one of the streams.
     view : {"others", "everyone", "server"}
         Who must not tell them apart: all others together, who do not see what the person herself is
-        shown; everyone who sees the releases; or the party that collects the reports, too.
+        shown; everyone who sees the releases; or also the party that collects the reports.
     rounds, separation : int
         Rounds of one person, any two of them at least `separation` rounds apart.
     """

@@ -20,7 +20,7 @@ D = TypeVar("D", bound="Description")
 
 
 def limits(*, zero: bool = False, infinite: bool = False, default: Any = MISSING) -> Any:
-    """Return a dataclass field whose numbers may be 0 or infinite, too.
+    """Return a dataclass field whose numbers may also be 0 or infinite.
 
     By default counts are at least 1, and other numbers positive and finite.
     """
@@ -79,7 +79,7 @@ def read(record: Any, kinds: tuple[type[D], ...]) -> D:
     cls, known = found[0], _fields_of(found[0])  # type: ignore[arg-type]
     if {*record, *cls.unsaid} != {"kind", *known}:
         raise ValueError(f"a {cls.kind} has the fields {list(known)}, and no others")
-    return cls(**{n: _restored(v, known[n][0]) for n, v in record.items() if n != "kind"})
+    return cls(**{n: _restore(v, known[n][0]) for n, v in record.items() if n != "kind"})
 
 
 @lru_cache(maxsize=256)
@@ -115,7 +115,7 @@ def _check(what: str, value: Any, members: tuple[Any, ...], may: Mapping[str, bo
         raise ValueError(f"{what} cannot be {value!r}")
 
 
-def _restored(value: Any, members: tuple[Any, ...]) -> Any:
+def _restore(value: Any, members: tuple[Any, ...]) -> Any:
     """Return a value of JSON as one of the types of a field."""
     if isinstance(value, Mapping):
         kinds = tuple(m for m in members if isinstance(m, type) and issubclass(m, Description))
@@ -124,7 +124,7 @@ def _restored(value: Any, members: tuple[Any, ...]) -> Any:
         inner = next((m[1] for m in members if isinstance(m, tuple)), None)
         if inner is None:
             raise TypeError("a list where no list belongs")
-        return tuple(_restored(each, inner) for each in value)
+        return tuple(_restore(each, inner) for each in value)
     if value in ("inf", "-inf") and float in members:
         return float(value)
     return value

@@ -35,7 +35,7 @@ def special_functions() -> Any:
 def _load_alone() -> ModuleType | None:
     """Return the compiled module, or None where SciPy is built in another way.
 
-    While it is loaded an empty package has the place of its own: nobody else may be importing.
+    While it is loaded, an empty package replaces its parent: no other thread may import it then.
     """
     home = importlib.util.find_spec("scipy")
     if home is None or not home.submodule_search_locations:

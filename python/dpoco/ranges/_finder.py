@@ -177,7 +177,7 @@ class RangeFinder(Stateful):
         self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: _core.Claim
     ) -> None:
         if not isinstance(parameters, Plan) or not isinstance(parameters.mechanism, RangeSearch):
-            raise TypeError("plan must be one of a search for ranges")
+            raise TypeError("plan must be a plan for a search for ranges")
         self._arguments, self._plan, self._is_seeded = arguments, parameters, seeded
         self._mechanism = own = parameters.mechanism
         people: Participation | None = arguments["participation"]
@@ -189,7 +189,7 @@ class RangeFinder(Stateful):
         self._known = _centres(arguments["centre"], columns)
         searched = sum(each is None for each in self._known)
         if columns != arguments["columns"] or searched != own.medians:
-            raise ValueError("the plan is of other columns than the arguments")
+            raise ValueError("the plan and the arguments have different columns")
         if people is not None:
             people.check(arguments["horizon"] or own.longest)
             self._guarantee = people.of(stated)

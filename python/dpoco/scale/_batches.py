@@ -218,11 +218,13 @@ def _grid(total: GaussianSum) -> float:
     """Return what records are rounded to multiples of, or raise; proof: docs/privacy/lattice.md."""
     length, entry = total.longest_batch, total.summand.movement(Neighbours("zero_out"))
     if length == 1:
-        raise ValueError("batches of one round have nothing to add up elsewhere")
+        raise ValueError(
+            "with batches of one round, workers have nothing to add up: pass a larger batch"
+        )
     grid = 2.0 ** (math.frexp(length * entry)[1] - _BITS)
     lost = 2.0 * length * entry * 2.0**-53 + math.sqrt(total.summand.size) * grid
     # The least that is charged for batches in doubles, of a stream in which a record is emptied.
     charged = entry * 2.0**-53 * length * (length + 1.0 if total.growth is None else 5.0)
     if lost > charged:
-        raise ValueError(f"{total.summand.size} statistics are too many to be added up elsewhere")
+        raise ValueError(f"{total.summand.size} statistics are too many for tallies of workers")
     return float(grid)

@@ -1,7 +1,7 @@
 """The keys of a pool, its terms, and the learners behind the keys.
 
 Keys are text, whole numbers or bytes. A learner of a pool is a sibling of the first one, calibrated
-once, with noise of its own: it shares what is public and never changes (arguments, parameters,
+once, with its own noise: it shares what is public and never changes (arguments, parameters,
 guarantee, domain) and has a compiled learner with its own key. That is thousands of times as
 fast as calibration. Rounds of many learners are one compiled call, without the interpreter lock.
 """
@@ -230,7 +230,7 @@ def family_for(learner: Any) -> Family:
 
     family = family_of(learner)
     if isinstance(family, (Sums, Answers)):
-        raise TypeError(f"a pool holds learners; a {type(learner).__name__} decides nothing")
+        raise TypeError(f"a pool needs a learner; a {type(learner).__name__} makes no decisions")
     if isinstance(getattr(learner, "loss", None), QuadraticLoss):
         raise TypeError("a pool cannot play quadratic losses: they come one by one")
     return family

@@ -56,7 +56,7 @@ def enroll(journal: Journal, name: str, prototype: Any, terms: Terms, same_unit:
         text = journal._rows.value(place)
         if text is None:
             if prototype is None:
-                raise StateError(f"there is no pool {name!r}, and nothing to make it")
+                raise StateError(f"there is no pool {name!r}, and no make to create it")
             record = {"learner": header_of(prototype), "terms": asdict(terms)}
             guarantee = terms.guarantee(prototype)
             journal._accounts.charge(guarantee, f"pool {name}", same_unit=same_unit)
@@ -68,7 +68,7 @@ def enroll(journal: Journal, name: str, prototype: Any, terms: Terms, same_unit:
     except (KeyError, TypeError, ValueError):
         raise StateError("the journal is corrupt: not a pool") from None
     if stored != terms:
-        raise StateError(f"the pool {name!r} was made on other terms")
+        raise StateError(f"the pool {name!r} was made with other arguments")
     if prototype is None:
         return restore_prototype(header)
     ours, theirs = json.loads(header_of(prototype)), json.loads(header)

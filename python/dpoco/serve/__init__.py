@@ -1,8 +1,8 @@
 """A private bandit behind HTTP: ``dpoco serve bandit.toml``. Needs the extra ``serve``.
 
-Uvicorn and h11 speak HTTP, Starlette finds the page, pydantic reads what comes in. What is kept
-here is the order of things: everything that can fail is checked before a decision is drawn, and a
-decision is on disk before anybody sees it. Guide: ``docs/bandit_service.md``.
+Uvicorn and h11 implement HTTP, Starlette routes requests, and pydantic checks them. This package
+keeps the order of the steps: it checks all that can fail before a decision is drawn, and a
+decision is on disk before anyone sees it. Guide: ``docs/bandit_service.md``.
 """
 
 from __future__ import annotations

@@ -173,7 +173,7 @@ class Pages:
         return found
 
     def route(self, page: Page) -> Route:
-        """Return the route of a page, which answers every error of its own."""
+        """Return the route of a page, which turns its errors into answers."""
         limit = self.service.settings.limits.body_bytes
 
         async def endpoint(request: Request) -> Response:

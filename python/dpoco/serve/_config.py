@@ -36,8 +36,8 @@ class Bandit(Table):
     epsilon, delta : float
         Budget of all rounds of one person together.
     rounds_per_person : int
-        Rounds of one person that may teach anything. She gets further decisions, and nothing is
-        learned from them.
+        Rounds of one person from which the bandit learns. It answers further requests of this
+        person, but does not learn from them.
     separation : int, default 1
         Rounds from one of these to the next, at least.
     context_bound, reward_bound : float
@@ -103,7 +103,7 @@ class Store(Table):
 
 
 class Limits(Table):
-    """What one user, and all together, may ask for.
+    """The limits on requests of one user, and of all users together.
 
     Attributes
     ----------

@@ -129,7 +129,7 @@ def run(
     Parameters
     ----------
     settings : Settings
-        What the file says.
+        The settings of the file.
     host, port : str, int
         Where; port 0 is any that is free.
     public : bool

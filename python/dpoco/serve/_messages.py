@@ -1,4 +1,4 @@
-"""What comes in and goes out, said once: it checks requests and makes the OpenAPI description."""
+"""Requests and answers, defined once: to check requests and to make the OpenAPI description."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Decision(Message):
 
 
 class BringReward(Message):
-    """What came of a decision; before the ticket's turn."""
+    """The reward of a decision; before the ticket's turn."""
 
     ticket: str = Field(min_length=1, max_length=100)
     reward: float = Field(description="Clipped to the service's range.")

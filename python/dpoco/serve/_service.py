@@ -1,4 +1,4 @@
-"""What a service does, without HTTP: decisions with tickets, late rewards, turns, deletion.
+"""The service without HTTP: decisions with tickets, late rewards, turns, deletion.
 
 Every ticket has its turn, a fixed time after its decision. Its round is then played in the order of
 the decisions, with the reward that has come, or as an empty one. So neither the number of rounds
@@ -113,7 +113,7 @@ class Service:
     # -- what users ask for -----------------------------------------------------------------------
 
     def count_request(self, user: str) -> None:
-        """Raise `Refused` for one more request of a user in this second than she may make."""
+        """Raise `Refused` if a user has made too many requests in this second."""
         second = int(self.clock())
         if second != self._second:
             self._second, self._asked = second, Counter()

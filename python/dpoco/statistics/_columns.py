@@ -75,7 +75,7 @@ class Reader:
         ]
         group: Codes | None = None
         for name, codes, size in self._by:
-            found = _coded(take(table, name), codes)
+            found = _encode(take(table, name), codes)
             _check_length(name, found, records)
             own = np.where(np.isnan(found), size - 1, found).astype(np.int32)
             group = own if group is None else (group * size + own).astype(np.int32)
@@ -85,7 +85,7 @@ class Reader:
         self, table: Any, column: Column, codes: dict[Any, int], records: int
     ) -> FloatArray:
         values = take(table, column.name)
-        found = _numbers(column.name, values) if column.values is None else _coded(values, codes)
+        found = _numbers(column.name, values) if column.values is None else _encode(values, codes)
         _check_length(column.name, found, records)
         return found
 
@@ -165,7 +165,7 @@ def _code(codes: dict[Any, int], value: Any) -> float:
         return float(len(codes))
 
 
-def _coded(values: Any, codes: dict[Any, int]) -> FloatArray:
+def _encode(values: Any, codes: dict[Any, int]) -> FloatArray:
     array = _plain(values)
     if array.dtype.kind in "fM":
         missing = np.isnan(array) if array.dtype.kind == "f" else np.isnat(array)

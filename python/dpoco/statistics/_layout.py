@@ -115,7 +115,7 @@ class Layout:
         cells = tuple(block.cells * groups for block, _, _ in self.blocks)
         return IntervalTotals(cells, tuple(unit for _, unit, _ in self.blocks), records)
 
-    def compiled(self, summand: IntervalTotals) -> _core.Tally:
+    def make_tally(self, summand: IntervalTotals) -> _core.Tally:
         """Return what adds records to integers, with the units of a description."""
         rows = [
             (block.entry, at, block.cells, unit / self.grid, list(block.scale), list(block.edges))

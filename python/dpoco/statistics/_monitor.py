@@ -182,14 +182,14 @@ class Monitor(Stateful):
         elif every is not None:
             self._clock = Clock(every, start)
         if start is not None and self._clock is None:
-            raise ValueError("start is for intervals by the clock")
+            raise ValueError("start needs intervals by the clock (every='1h')")
 
     def _neighbours(self) -> Neighbours:
         relation = choice("relation", self._arguments["relation"], CHANGES)
         people: Participation | None = self._arguments["participation"]
         if people is None:
             if self._arguments["records_per_interval"] != 1:
-                raise ValueError("records_per_interval is for people: pass participation")
+                raise ValueError("records_per_interval needs participation")
             return Neighbours(relation)
         instance("participation", people, Participation, "a dpoco.Participation or None")
         people.check(self._horizon)
@@ -273,7 +273,7 @@ class Monitor(Stateful):
         HorizonExceeded
             If the record lies behind the last interval; nothing is counted or drawn.
         """
-        # Most records: of plain types, in the running interval, of nobody who is limited.
+        # Most records: of plain types, in the current interval, without a limit on people.
         try:
             if (
                 person is None
@@ -375,7 +375,7 @@ class Monitor(Stateful):
         """
         with self._alone():
             if self._clock is None:
-                raise TypeError("advance is for intervals by the clock")
+                raise TypeError("advance() needs intervals by the clock (every='1h')")
             self._check_active()
             interval = int(self._clock.intervals(self._clock.times([now]))[0])
             return self._close(interval, last=self._horizon)
@@ -424,7 +424,7 @@ class Monitor(Stateful):
     def _find_interval(self, time: Any) -> int:
         """Return the interval that a record of `add` counts in, or raise if none is left."""
         if (time is None) != (self._clock is None):
-            raise TypeError("time is for intervals by the clock, which need it")
+            raise TypeError("pass time if and only if intervals end by the clock")
         interval = self.round
         if self._clock is not None and not self._is_running(time):
             found = int(self._clock.intervals(self._clock.times([time]))[0])
@@ -442,7 +442,7 @@ class Monitor(Stateful):
     def _find_intervals(self, records: Any, time: Any, count: int) -> NDArray[np.int64]:
         """Return the interval of each record, not decreasing, shape (count,)."""
         if (time is None) != (self._clock is None):
-            raise TypeError("time is for intervals by the clock, which need it")
+            raise TypeError("pass time if and only if intervals end by the clock")
         first = self.round
         found = np.full(count, first, dtype=np.int64)
         if self._clock is not None:

@@ -104,7 +104,7 @@ class Partition:
         secret: bytes | None = None,
     ) -> None:
         self._made_of = (layout, summand, people, horizon)
-        self._tally = layout.compiled(summand)
+        self._tally = layout.make_tally(summand)
         self.reader = Reader(layout)
         self.limiter: Limiter | None = None
         if people is not None:

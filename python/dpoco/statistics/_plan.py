@@ -177,7 +177,13 @@ def describe(
         for (name, statistic), weight in zip(layout.statistics, layout.weights, strict=True):
             deviation = noise / weight
             rows.append(
-                Row(view_name(view), name, deviation, ratios[view], statistic.needed(deviation))
+                Row(
+                    view_name(view),
+                    name,
+                    deviation,
+                    ratios[view],
+                    statistic.least_records(deviation),
+                )
             )
     assert isinstance(total.summand, IntervalTotals)
     room = total.limit * total.grid / max(total.summand.units) if total.grid else math.inf

@@ -79,7 +79,7 @@ class Statistic:
         """Return the numbers of noisy `blocks`."""
         raise NotImplementedError
 
-    def needed(self, deviation: float) -> float:
+    def least_records(self, deviation: float) -> float:
         """Return from how many records of a group on the statistic is within about 10 %.
 
         Of counts and sums: 10 % of the count, or of the largest sum. Of means and shares: a tenth
@@ -338,8 +338,8 @@ class Quantiles(Statistic):
         edges = np.array(self.edges)
         return quantiles(self.probabilities, edges, blocks[0].cells, blocks[0].deviation)
 
-    def needed(self, deviation: float) -> float:
-        """As `Statistic.needed`: the noise of counts up to a quantile adds up over bins."""
+    def least_records(self, deviation: float) -> float:
+        """As `Statistic.least_records`: the noise of counts up to a quantile adds up over bins."""
         bins = len(self.edges) - 1
         spread = max(math.sqrt(bins * q * (1.0 - q)) for q in self.probabilities)
         return 10.0 * deviation * max(spread, 1.0)

@@ -32,7 +32,7 @@ from dpoco.privacy.losses.loss import SMALLEST_DELTA, FloatArray, Loss, check_de
 __all__ = ["DIVERGENCE_UP", "LEAST_FACTOR", "Bits", "CoupledBits", "coin_renyi",
            "later_bit_pair", "switch_probability"]  # fmt: skip
 
-LEAST_FACTOR = 1e-300  # stands for smaller factors, too: see `CoupledBits.delta`
+LEAST_FACTOR = 1e-300  # also replaces smaller factors: see `CoupledBits.delta`
 # Relative, of the composed curve: more than its error.
 _MARGIN = 1e-8
 _LOSS = 2.0**-50  # relative, of a loss

@@ -120,9 +120,9 @@ class Decaying(Loss):
 class Returning(Decaying):
     """The same for up to `rounds` records of a person, whose rounds are `separation` apart.
 
-    By selection j as many may have entered as fit into the rounds so far: `batch` j, and if each of
-    `arms` selects by a clock of its own, which only `forced` rounds move at first, in any order,
-    those of the other arms, too.
+    By selection j as many may have entered as fit into the rounds so far: `batch` j. If each of
+    `arms` selects by a separate clock, which only `forced` rounds move at first, in any order,
+    these include the rounds of the other arms.
     """
 
     kind = "selections_of_person"
@@ -138,7 +138,7 @@ class Returning(Decaying):
         super().__post_init__()
 
     def _crowd(self, last: FloatArray) -> FloatArray:
-        """Return how many of her records have entered by these selections, at most."""
+        """Return the largest number of a person's records that have entered these selections."""
         before = (self.arms - 1) * self.forced
         passed = (before + max(self.forced, self.batch * int(j)) for j in last)
         return np.array([min(self.rounds, -(-t // self.separation)) for t in passed], dtype=float)

@@ -1,6 +1,6 @@
 """Randomised responses of one user, one report after the other.
 
-Claim: r reports of one user, each epsilon-private for any two values of her data whatever was
+Claim: r reports of one user, each epsilon-private for any two values of the data, whatever was
 reported before, are together dominated by r randomised responses, and so
 
     delta_r(e) = sum_{i: (2i - r) epsilon > e} P_i (1 - e^(e - (2i - r) epsilon)),

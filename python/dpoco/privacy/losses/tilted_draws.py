@@ -116,9 +116,9 @@ class ReturningDraws(TiltedDraws):
     Attributes
     ----------
     factor_floor : float
-        Smallest acceptance factor of one of her rounds.
+        Smallest acceptance factor of one of the person's rounds.
     rounds, together : int
-        How many rounds she has, and how many at most in one block of `block` rounds; at least 1.
+        Number of rounds, and the largest number in one block of `block` rounds; at least 1.
     """
 
     kind = "renyi_of_person"
@@ -128,9 +128,9 @@ class ReturningDraws(TiltedDraws):
     block: int
 
     def changed(self, orders: FloatArray) -> FloatArray:
-        """Return what the bits of all her blocks cost."""
+        """Return the cost of the bits of all blocks of a person."""
         own, other = -math.log(self.factor_floor), self.shift / self.block
-        most = np.zeros_like(orders)  # for one of her rounds, of q in a block
+        most = np.zeros_like(orders)  # for one round of a person, of q in a block
         for q in (*range(1, min(self.together, _APART)), self.together):
             moved = q * own + (self.block - 1) * other
             most = np.maximum(most, coin_renyi(orders, self.forced_switch, moved) / min(q, _APART))

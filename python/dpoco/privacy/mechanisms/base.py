@@ -1,9 +1,9 @@
-"""What every mechanism description has: a loss for given neighbours, and facts about its draws.
+"""The base of mechanism descriptions: a loss for given neighbours, and facts about the draws.
 
 A mechanism says what a compiled engine enforces and draws. The engine is built from it and has no
 other bound, scale, count, cap or grid; `loss` computes the privacy loss from the same numbers and
-nothing else. A planner may choose any numbers: wrong ones cost utility or are refused by whoever
-requires a budget; they cannot make a statement false.
+nothing else. A planner may choose any numbers: wrong ones cost utility or exceed the budget
+and are refused; they cannot make a statement false.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Mechanism(Description):
     def loss_in_arms(self, near: Neighbours, arms: int, forced: int) -> Loss | None:
         """Return the loss of `arms` such mechanisms of which a round's record is data of one.
 
-        Each has a clock of its own; in `forced` rounds only that one runs, behind these all do.
+        Each has a separate clock; in `forced` rounds only one of them runs, in later rounds all do.
 
         Raises
         ------
@@ -243,12 +243,12 @@ class Parts(Mechanism):
 
 
 def check_view(near: Neighbours, widest: str) -> None:
-    """Raise `ValueError` if somebody must not tell who sees more than the view `widest`."""
+    """Raise `ValueError` if the claimed view sees more than the view `widest`."""
     if VIEWS.index(near.view) > VIEWS.index(widest):
         raise ValueError(f"nothing is proved for view {near.view!r}, but for {widest!r} at most")
 
 
 def central(near: Neighbours) -> None:
-    """Refuse the view of whoever collects the data, who sees them before there is any noise."""
+    """Refuse the view of the party that collects the data and sees them before any noise."""
     if near.view == "server":
-        raise ValueError("view 'server' is for reports with noise of their own")
+        raise ValueError("view 'server' is for reports that devices make private themselves")

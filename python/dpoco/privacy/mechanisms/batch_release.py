@@ -1,4 +1,4 @@
-"""Sums of batches of losses, each released once with noise of its own.
+"""Sums of batches of losses, each released once with separate noise.
 
 Claim: every round enters the released sum of one batch only, so all releases together, over any
 number of rounds and for losses that react to them, are as private as one, whose change between
@@ -84,7 +84,7 @@ class BatchRelease(Mechanism):
     def loss(self, near: Neighbours) -> Loss | None:
         """Return the loss of the releases that a person's rounds enter; None without noise.
 
-        So many of her rounds crowd into one sum as her separation lets them, and squares add up.
+        At most as many rounds of a person are in one sum as the separation allows; squares add up.
         """
         if self.law != "response":
             central(near)

@@ -1,4 +1,4 @@
-"""What one round may add to a sum: bounds that engines enforce, and how far apart rounds can be.
+"""Contributions of a round to a sum: bounds that engines enforce, and distances of neighbours.
 
 Proofs: vectors ``docs/privacy/continual_sum.md``, ``docs/privacy/generalized_gaussian.md``; second
 moments ``docs/privacy/noisy_ftrl.md``, ``docs/privacy/linucb.md``, with losses
@@ -102,7 +102,7 @@ class ClippedVector(VectorSummand):
 class ClippedVectors(Summand):
     """A sum of at most `count` vectors of `dimension` entries with ||g||_2 <= bound, in doubles.
 
-    One person brings one of them. Whoever adds them up keeps the bound, not the engine.
+    One person contributes one of them. The caller who adds them up keeps the bound, not the engine.
     """
 
     kind = "clipped_vectors"
@@ -189,7 +189,7 @@ class SecondMoments(FeatureSummand):
     """(x x', weight y x) with |y| <= label of one of `arms`, zeros for the others.
 
     `rounding` pays for products in doubles. An arm is what the person of the record was shown,
-    which depends on her x without noise: with several, the proof is for all others.
+    which depends on this person's x without noise: with several, the proof is for all others.
     """
 
     kind = "second_moments"
@@ -275,7 +275,7 @@ class CentredLosses(Summand):
         return self.experts
 
     def movement(self, near: Neighbours, order: float = 2.0) -> float:
-        """Return the diameter of the centred cube, which an empty round lies in, too."""
+        """Return the diameter of the centred cube, in which an empty round also lies."""
         n = self.experts
         return math.sqrt(n - (n % 2) / n) * (ROUNDING + max(0.0, n - 4096.0) * 2.0**-52)
 

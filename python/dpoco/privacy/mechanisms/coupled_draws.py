@@ -39,7 +39,7 @@ class SmoothLosses(Description):
     lipschitz : float
         G in l2 (loss/length), wherever decisions can be.
     smoothness : float
-        beta_s, largest eigenvalue of a Hessian (loss/length^2); infinite where nobody says.
+        beta_s, largest eigenvalue of a Hessian (loss/length^2); infinite if unknown.
     rank : int
         Largest rank of one loss's Hessian; 0 exactly for linear losses.
     enforced : bool
@@ -172,7 +172,7 @@ class GibbsDraw(Description):
         beta (1/loss) and lam (loss/length^2).
     half_width : float
         Half the side of a cube around c inside the body (length); infinite if that is R^n, 0 if
-        nobody says.
+        unknown.
     tolerance : float
         Total variation assumed between one draw and its law; 0 of exact samplers.
     """

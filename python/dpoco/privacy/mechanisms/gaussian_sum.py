@@ -171,8 +171,8 @@ class GaussianSum(Mechanism):
     def column(self, near: Neighbours) -> float:
         """Return the longest sum of columns of one person's rounds; of a single round, a column.
 
-        In growing batches every q-th of her rounds is one of a batch of its own, far from the
-        others, where q of them take as long as the longest batch: q such sums.
+        In growing batches every q-th round of a person is in a separate batch, far from the
+        others, if q of them take as long as the longest batch: q such sums.
         """
         factor, pushes = self.factorisation, max(self.pushes, 1)
         if self.growth is None:
@@ -188,7 +188,7 @@ class GaussianSum(Mechanism):
         """Return the loss of all sums together; None where there is no noise.
 
         The rounds of one person may react to releases (``docs/privacy/participation.md``); of view
-        "others", also to what only she saw, if the times of her rounds do not.
+        "others", also to what only this person saw, if the times of the rounds do not.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Reports of devices that trust nobody: bits of randomised response, and random subsets of labels.
+"""Reports of devices that trust no one: bits of randomised response, random subsets of labels.
 
 Every probability that a device draws with is an integer over N = 2^53 (times a binomial coefficient
 for subsets), so that "no two inputs make a report more than e^epsilon times as likely" is a
@@ -88,7 +88,7 @@ class Subset(Description):
 
 @dataclass(frozen=True)
 class LocalReport(Mechanism):
-    """Reports of one user, each drawn on her own device by one of some laws.
+    """Reports of one user, each drawn on the user's device by one of some laws.
 
     Attributes
     ----------
@@ -119,5 +119,5 @@ class LocalReport(Mechanism):
             raise ValueError("without laws, epsilon is of all reports together: reports is 1")
 
     def loss(self, near: Neighbours) -> Responses:
-        """Return the loss of all reports of one user, whoever sees them."""
+        """Return the loss of all reports of one user, for every observer."""
         return Responses(self.epsilon, self.reports * near.rounds)

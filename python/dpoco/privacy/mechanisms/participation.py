@@ -3,8 +3,8 @@
 A person comes in at most k rounds, any two of them at least b rounds apart, in a pattern that may
 react to releases. S(k, b) is the largest l2 norm that |C| makes of such a pattern. Claim: with
 coefficients that do not increase, no pattern has more than 1, 1 + b, 1 + 2b, ...; in a tree no node
-holds more of her rounds than its length allows. Where a push adds up a batch of rounds, rounds
-become places in batches, of which only a floor is known.
+holds more of a person's rounds than its length allows. If a push adds up a batch of rounds, only a
+lower bound of a round's place among the pushes is known.
 
 Proof: ``docs/privacy/participation.md``. Source: Choquette-Choo, Dvijotham, Pillutla, Ganesh,
 Steinke and Thakurta (2023) for equally spaced rounds; closed form, trees and batches are ours.
@@ -32,7 +32,7 @@ _PAIRED, _ADDED, _COUNTED = 10**6, 10**4, 2**62
 
 
 def most_rounds(rounds: int, separation: int, length: int) -> int:
-    """Return how many of `length` rounds can be hers."""
+    """Return how many of `length` rounds can be of one person."""
     return min(rounds, -(-length // separation))
 
 
@@ -41,8 +41,8 @@ def arms_column(
 ) -> float:
     """Return a bound of S for the sums of several arms, stacked.
 
-    Of her `forced` rounds each moves one arm, and other clocks than its own stand still: they may
-    be neighbours there. Counts of them are taken together, with what both ends of a range allow.
+    Each of a person's `forced` rounds moves one arm, and the clocks of other arms stop: the rounds
+    may be neighbours there. They are counted together, with what both ends of a range allow.
     """
     most = min(rounds, -(-arms * forced // separation))
     found, ratio, low = column(rounds, separation), 0.0, 1
@@ -81,7 +81,7 @@ def blt_column(
     s, w = np.array(decay), np.array(weights)
     k = most_rounds(rounds, separation, pushes * batch)
     if separation % batch and k <= _PAIRED and pushes * batch < _COUNTED:
-        return _paired(s, w, pushes, k, separation, batch) * max(_UP, 1.0 + k * _EACH)
+        return _pair_bound(s, w, pushes, k, separation, batch) * max(_UP, 1.0 + k * _EACH)
     return float(_placed(partial(spaced_column, s, w, pushes), batch, k, separation)) * _UP
 
 
@@ -101,7 +101,7 @@ def normalised_column(
         k = most_rounds(k, b, n)
         between = cross * geometric(joint, b - 1.0)
         behind = cross * geometric(joint, float(n - 1 - (k - 1) * b))
-        total, past = 0.0, np.zeros_like(s)  # what each buffer has of her earlier rounds
+        total, past = 0.0, np.zeros_like(s)  # the earlier rounds of a person in each buffer
         shares = 1.0 / norms(n - b * np.arange(k, dtype=np.float64))
         for place, share in enumerate(shares.tolist()):
             held = share + np.exp(log_r) * past
@@ -120,12 +120,12 @@ def banded_column(
     """Return S, or a bound of it, of columns of `band` rows whose norms are those of their windows.
 
     For `weights`, one for every `band` pushes, that do not increase. Exact where `batch` divides
-    `separation` and rounds are at least a band apart: then her columns share no row. O(k).
+    `separation` and rounds are at least a band apart: then the columns share no row. O(k).
     """
 
     def pattern_norm(k: int, b: int) -> float:
         k = most_rounds(k, b, pushes)
-        ways = min(k, -(-band // b))  # every so many of her rounds share no row
+        ways = min(k, -(-band // b))  # every so many rounds of a person share no row
         places = np.arange(-(-k // ways), dtype=np.int64) * (ways * b) // band
         return ways * float(np.linalg.norm(weights[places]))
 
@@ -143,7 +143,7 @@ def coefficients_column(
         return float(_placed(partial(_added, coefficients), batch, k, separation)) * _UP
     places = np.arange(k, dtype=np.int64) * separation // batch
     total, products, before = 0.0, coefficients, -1
-    for lag in range(k):  # of two of her rounds; the later is at least at its place
+    for lag in range(k):  # of two rounds of a person; the later is at least at its place
         apart = int(places[lag])
         if apart != before:
             products = np.cumsum(coefficients[: n - apart] * coefficients[apart:])
@@ -155,7 +155,7 @@ def coefficients_column(
 
 def _placed(spaced: Callable[[int, int], Any], batch: int, k: int, separation: int) -> Any:
     """Return a bound of S from that of pushes: exact where `batch` divides `separation`."""
-    crowd = min(k, -(-batch // separation))  # of hers in one batch
+    crowd = min(k, -(-batch // separation))  # rounds of a person in one batch
     return crowd * spaced(-(-k // crowd), max(1, separation // batch))
 
 
@@ -200,7 +200,7 @@ def spaced_column(s: FloatArray, w: FloatArray, n: int, k: int, b: int) -> Float
     return np.asarray(np.sqrt(k + 2.0 * (v * sums).sum(-1) + rest.sum((-2, -1))))
 
 
-def _paired(s: FloatArray, w: FloatArray, n: int, k: int, b: int, batch: int) -> float:
+def _pair_bound(s: FloatArray, w: FloatArray, n: int, k: int, b: int, batch: int) -> float:
     """Return the root of all products of columns, each at least where the floors put it."""
     places = np.arange(k, dtype=np.int64) * b // batch
     joint, left = _joint(s), n - 1.0 - places

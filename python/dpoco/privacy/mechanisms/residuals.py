@@ -1,4 +1,4 @@
-"""What a round of a bandit adds that learns from clipped residuals.
+"""The contribution of a round to a bandit that learns from clipped residuals.
 
 Proof: ``docs/privacy/residual_phases.md``.
 """

@@ -116,12 +116,12 @@ class VertexScores(Description):
         The length of the interval, and the same in the sense of zCDP: for a box the root of the sum
         of the squares of its coordinates' intervals.
         """
-        length = self._moved(sides, self.diameter_l1, self.diameter_l2)
+        length = self._movement(sides, self.diameter_l1, self.diameter_l2)
         if not self.product:
             return length, length
-        return length, min(length, self._moved(sides, self.diameter_l2, self.diameter_max))
+        return length, min(length, self._movement(sides, self.diameter_l2, self.diameter_max))
 
-    def _moved(self, sides: float, diameter: float, diameter_l2: float) -> float:
+    def _movement(self, sides: float, diameter: float, diameter_l2: float) -> float:
         leaf, leaf_l2 = self.slope * self.leaf, self.slope * self.leaf_l2
         return sides / self.batch * min(diameter * leaf, diameter_l2 * leaf_l2)
 
@@ -191,7 +191,7 @@ class Selections(Mechanism):
         return group(Least((summed, Zcdp(0.5 * self.rounds * each * each))), near.rounds)
 
     def loss_in_arms(self, near: Neighbours, arms: int, forced: int) -> Decaying:
-        """Return the loss of selections of vertices; her rounds may react to releases."""
+        """Return the loss of selections of vertices; a person's rounds may react to releases."""
         if not isinstance(self.scores, VertexScores):
             raise ValueError("several rounds in several parts: only vertices are scores of arms")
         law = "bounded_range" if self.law == "gumbel" else "pure"
