@@ -45,7 +45,7 @@ def both(build, hypotheses, contexts, monkeypatch, rounds=150):
         )
         with monkeypatch.context() as patch:
             if not compiled:
-                patch.setattr(module._Run, "compiled", lambda self: None)
+                patch.setattr(module._Run, "compiled_settings", lambda self: None)
             trace = simulate(
                 learner, labels, contexts, truth=2, source=Source.seeded(5),
                 checkpoints=(1, 64, rounds),
