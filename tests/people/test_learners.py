@@ -46,11 +46,11 @@ def short_chunks(monkeypatch):
 
 @pytest.fixture(scope="module")
 def fresh(subject):
-    """Return a maker of learners that are calibrated once."""
-    first = subject.fresh(participation=RULE)
+    """Return a maker of learners that enforce a rule, with noise for single rounds."""
 
-    def make(**changes):
-        return subject.fresh(participation=RULE, plan=first.plan, **changes)
+    def make(participation=RULE, **changes):
+        plan = subject.first.plan
+        return subject.fresh(participation=participation, plan=plan, budget=None, **changes)
 
     return make
 
@@ -100,7 +100,7 @@ def test_runs_are_the_loop_and_states_go_on(subject, fresh):
 
 
 def test_what_does_not_pass_is_an_empty_record(subject, fresh):
-    learner, plain = fresh(), subject.fresh(plan=fresh().plan)
+    learner, plain = fresh(), subject.fresh()
     good = np.array(list(passed()))
     assert not good.all()
     assert good.any()
@@ -124,7 +124,7 @@ def test_records_beyond_the_rule_leave_no_trace(subject, fresh):
 
 def test_losses_of_a_trace_are_those_of_all_records(subject, fresh):
     own = "rewards" if subject.plays == "arms" else "losses"
-    learner, everybody = fresh(), subject.fresh(plan=fresh().plan)
+    learner = fresh()
     trace = learner.run(*subject.part(0, ROUNDS), persons=PEOPLE)
     if subject.plays == "arms":
         table = subject.part(0, ROUNDS)[1]
@@ -134,12 +134,11 @@ def test_losses_of_a_trace_are_those_of_all_records(subject, fresh):
         expected = np.array([trace.comparator_losses(each)[t]
                              for t, each in enumerate(trace.decisions)])  # fmt: skip
     np.testing.assert_allclose(getattr(trace, own), expected, rtol=1e-12, atol=1e-12)
-    assert everybody.round == 0
 
 
 def test_names_are_asked_for_where_they_count_only(subject, fresh):
     strict, plain = fresh(), subject.fresh()
-    vouched = subject.fresh(participation=Participation(2, 3, enforced=False), plan=strict.plan)
+    vouched = fresh(Participation(2, 3, enforced=False))
     for learner, named in ((strict, {}), (plain, {"person": 1}), (vouched, {"person": 1})):
         decision = subject.ask(learner, 0)
         with unchanged(learner, "the call"), pytest.raises(TypeError, match="person"):
@@ -156,7 +155,7 @@ def test_names_are_asked_for_where_they_count_only(subject, fresh):
 
 
 def test_a_full_house_plays_nothing(subject, fresh):
-    learner = subject.fresh(participation=Participation(2, 3, max_persons=3), plan=fresh().plan)
+    learner = fresh(Participation(2, 3, max_persons=3))
     before = learner._payload()
     with pytest.raises(RoundOrderError, match="max_persons"):
         learner.run(*subject.part(0, ROUNDS), persons=PEOPLE)
@@ -219,7 +218,7 @@ def test_journals_enforce_as_learners_do(subject, fresh, tmp_path):
 def test_pools_enforce_under_each_key_by_itself(subject, fresh, tmp_path):
     if subject.make in VARIANTS["ctrl, quadratic"]:
         return  # pools refuse quadratic losses
-    plain = subject.fresh(plan=fresh().plan)
+    plain = subject.fresh()
     pools = (dpoco.scale.KeyedPool(x, max_keys=2, adaptive=False) for x in (fresh(), plain))
     one, other = pools
     keys = np.arange(ROUNDS) % 3 // 2
@@ -243,7 +242,7 @@ def test_pools_enforce_under_each_key_by_itself(subject, fresh, tmp_path):
 def test_states_are_for_one_rule(subject, fresh):
     learner = fresh()
     played(subject, learner, PEOPLE, 0, 3)
-    wider = subject.fresh(participation=Participation(2, 4), plan=fresh().plan)
+    wider = fresh(Participation(2, 4))
     with pytest.raises(StateError, match="another participation"):
         wider._go_on(learner._payload())
 
