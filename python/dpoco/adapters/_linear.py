@@ -1,4 +1,4 @@
-"""What the river and the scikit-learn estimators share: one linear model, learned privately."""
+"""Shared parts of the river and scikit-learn estimators: one linear model, learned privately."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ class LinearProblem:
 
     @property
     def output(self) -> str:
-        """What there is a learner for."""
+        """The word for that which has a learner: a class, or an output."""
         return "class" if self.loss == "logistic" else "output"
 
     @property
@@ -456,7 +456,7 @@ def guarantee_of_all(parts: Sequence[Guarantee], budget: Budget | None, each: st
 
 
 class Published(NamedTuple):
-    """What learners have published: decisions, rounds learned, and the guarantee of all of it.
+    """The published part of learners: decisions, rounds learned, and the guarantee of all of it.
 
     Decisions have shape (outputs, d), with an intercept (outputs, d + 1). Ranges are None where
     they are declared, or not yet found; `search` is the guarantee of the search alone.
@@ -573,7 +573,7 @@ class LinearModel:
 
     @property
     def published(self) -> Published:
-        """What was published so far: free to use."""
+        """The published part so far: free to use."""
         if not self._learners:
             assert self._published is not None
             return self._published

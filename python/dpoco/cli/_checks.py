@@ -261,7 +261,7 @@ class _NotCoveredError(Exception):
 
 
 class _Statement(NamedTuple):
-    """What a file states: in a few words, with its verdict, and the guarantee."""
+    """The statement of a file in a few words, its verdict, and the guarantee."""
 
     words: str
     verdict: Verdict

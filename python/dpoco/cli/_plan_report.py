@@ -1,4 +1,4 @@
-"""What ``dpoco plan`` says of a learner: regret, noise, memory and the smallest useful horizon.
+"""Reports of ``dpoco plan``: regret, noise, memory and the smallest useful horizon of a learner.
 
 Standard problems have domains of diameter 1 and losses of slope or range 1. The arguments of the
 functions that make them, except the learner, are options of the command.
@@ -36,7 +36,7 @@ _CLOSE = 1.05
 
 @dataclass(frozen=True)
 class Problem:
-    """What a learner is planned for, and how to read the regret of its parameters.
+    """The problem for which a learner is planned, and how to read the regret of its parameters.
 
     Attributes
     ----------

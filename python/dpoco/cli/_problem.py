@@ -79,7 +79,7 @@ _MOST_CLASSES = 4096  # rewards are a table of rounds x classes
 
 @dataclass(frozen=True)
 class Task:
-    """What is to be played: settings, the table they name, and how a saved learner read its own.
+    """The task of a run: settings, the table they name, and how a saved learner read its own.
 
     Attributes
     ----------

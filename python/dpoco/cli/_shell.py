@@ -1,4 +1,4 @@
-"""What commands share: options, errors in one line, notes, progress, tables."""
+"""Shared parts of commands: options, errors in one line, notes, progress, tables."""
 
 from __future__ import annotations
 

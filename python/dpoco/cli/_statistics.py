@@ -37,7 +37,7 @@ def _several(text: str, metavar: str) -> Any:
 
 @dataclass(kw_only=True)
 class Statistics:
-    """What is published, how often, and under which guarantee."""
+    """The statistics to publish, how often, and under which guarantee."""
 
     count: Annotated[
         bool, shell.option("Count records.", "--count", panel=_STATISTICS, shown=False)

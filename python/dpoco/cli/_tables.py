@@ -36,7 +36,7 @@ def open_table(asked: Settings, fewest: int = 2) -> Table:
 
 @dataclass(frozen=True)
 class Declaration:
-    """What options say of columns, parsed."""
+    """The options about columns, parsed."""
 
     label: str | None
     positive: str | None

@@ -127,7 +127,7 @@ def codes_in(entries: Iterable[Any], listed: Sequence[str]) -> Any:
 
 @dataclass(frozen=True)
 class Schema:
-    """What a learner reads of a row: names, ranges, codes and label, all declared in public.
+    """The public declaration of how a learner reads a row: names, ranges, codes and label.
 
     Attributes
     ----------

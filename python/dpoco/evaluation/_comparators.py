@@ -1,4 +1,4 @@
-"""What is best in hindsight: a fixed decision, certified; a constant; experts and sequences."""
+"""The best in hindsight: a fixed decision, certified; a constant; experts and sequences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes over the wire: the public specification of a round, and the reports that answer it."""
+"""Messages of servers and devices: public specifications of rounds, and the reports on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What servers of local reports share: guarantee, what a posterior says, state files, copies.
+"""Shared parts of servers of local reports: guarantee, posterior, state files, copies.
 
 A server holds no noise, and its state is a function of reports that are private already: copies
 share nothing secret, and are active at once. ``dpoco.learning.state`` frames state files; the

@@ -71,7 +71,7 @@ class Settings:
 
     @property
     def laws(self) -> tuple[Bits | Subset, ...]:
-        """What a report may be drawn from, in any round."""
+        """The distributions from which a report may be drawn, in any round."""
         bits, size = BitRandomizer(self.epsilon, self.bits).law, self.subset_size
         if size is None or self.labels is None:
             return (bits,)
@@ -81,7 +81,7 @@ class Settings:
 
     @property
     def report_in_words(self) -> str:
-        """What a report is."""
+        """The form of a report."""
         return {
             "bit": "bits of randomized response about public questions",
             "coordinate": "one bit about one loss",

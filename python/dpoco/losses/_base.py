@@ -1,4 +1,4 @@
-"""What every family of losses offers."""
+"""The interface of all families of losses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a guarantee allows, what an audit saw, and what the noise is."""
+"""Figures of guarantees, of audits, and of noise."""
 
 from __future__ import annotations
 

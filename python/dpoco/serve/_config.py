@@ -62,7 +62,7 @@ class Bandit(Table):
 
     @property
     def budget(self) -> dpoco.Budget:
-        """What all others may learn about one person."""
+        """The guarantee for one person against all others."""
         return dpoco.Budget(self.epsilon, self.delta)
 
     def learner(self) -> dpoco.bandits.LinUCB:

@@ -207,7 +207,7 @@ class Service:
 
     @property
     def guarantee(self) -> dpoco.Guarantee:
-        """What is promised."""
+        """The guarantee of the service."""
         return self._stream.guarantee
 
     def report(self, error: BaseException) -> None:

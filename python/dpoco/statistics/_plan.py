@@ -34,7 +34,7 @@ _LARGEST_COST = 0.01
 
 @dataclass(frozen=True)
 class Row:
-    """What one statistic will look like in one view.
+    """The accuracy of one statistic in one view.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What a monitor publishes at the end of an interval, in all forms."""
+"""The publication of a monitor at the end of an interval, in all forms."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class Together(Loss):
 
 @dataclass(frozen=True)
 class _OneOf(Loss):
-    """What one of several losses says, at every point and in every currency: `_extreme` of them."""
+    """One of several losses, unknown which: `_extreme` of them, at every point, in every form."""
 
     _extreme: ClassVar[np.ufunc]
     parts: tuple[Loss, ...]
