@@ -9,6 +9,7 @@ import os
 import secrets
 import signal
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 # Before NumPy is imported. Every worker keeps a core busy; threads of linear algebra that wait for
@@ -76,6 +77,10 @@ def pytest_configure(config):
     path = config.getoption("--timings")
     if path is not None:
         config.pluginmanager.register(Timings(Path(path).absolute()))
+    if hasattr(config.option, "loadscopereorder"):
+        config.option.loadscopereorder = False  # xdist would send those with most tests first
+    if hasattr(config, "workerinput"):
+        config.pluginmanager.register(LongestFilesFirst())
 
 
 @pytest.hookimpl(wrapper=True)
@@ -100,10 +105,27 @@ def _refuse(source):
 
 def pytest_collection_modifyitems(items):
     """Mark the tests that slow.txt names."""
-    names = {line.split()[0] for line in SLOW.read_text().splitlines()}
+    names = read_slow()
     for item in items:
         if item.nodeid.partition("[")[0] in names:
             item.add_marker("slow")
+
+
+def read_slow():
+    """Return the seconds of each slow test."""
+    rows = (line.split() for line in SLOW.read_text().splitlines())
+    return {row[0]: float(row[1]) for row in rows}
+
+
+class LongestFilesFirst:
+    """Order of files for workers: a long one that comes last would leave other cores idle."""
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items):
+        slow, files = read_slow(), defaultdict(float)
+        for item in items:
+            files[item.path] += slow.get(item.nodeid.partition("[")[0], 0.01)
+        items.sort(key=lambda item: -files[item.path])
 
 
 class Timings:
