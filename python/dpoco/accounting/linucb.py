@@ -329,7 +329,7 @@ def calibrate(
     numerics : {"auto", "float", "lattice"}
         Arithmetic of the sum.
     participation : Participation, optional
-        How often one person may come; the budget then covers all her rounds.
+        How often one person may come; the budget then covers all these rounds.
 
     Raises
     ------

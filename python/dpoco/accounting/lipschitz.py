@@ -134,7 +134,7 @@ def calibrate(
     enforce : bool
         False leaves values as they are: the guarantee then rests on the losses being Lipschitz.
     participation : Participation, optional
-        How often one person may come; the budget then covers all her rounds.
+        How often one person may come; the budget then covers all these rounds.
 
     Raises
     ------

@@ -165,7 +165,7 @@ class Arms(Statistics):
             if base.published[t][1] != other.published[t][1]:
                 yield "an estimate depends on a record before it was released"
                 return
-        # Whoever knows the estimates knows all actions but the own one.
+        # An observer of the estimates knows all actions but the one of the changed round.
         for t in range(at + 1, len(base.published)):
             if base.published[t][1] != other.published[t][1]:
                 return

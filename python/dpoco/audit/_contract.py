@@ -1,4 +1,4 @@
-"""What the checks of the contract look at: a learner, how it is played, and what is required."""
+"""The subject of contract checks: a learner, how it is played, and what is required."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ def _words(kind: type, name: str) -> list[str]:
 
 @check(*EVERY)
 def budgets_are_kept(s: Subject) -> None:
-    """Whoever plans the noise, a constructor certifies it and raises `BudgetExceeded` if too loud.
+    """A constructor certifies the noise of any plan, and raises `BudgetExceeded` if too small.
 
     Calibration that plans for twice epsilon (about half the noise) is refused, and so are
     parameters next to a smaller budget: call ``guarantee.require(budget)``.

@@ -154,7 +154,7 @@ def unstarted_pickles_have_their_own_noise(s: Subject) -> None:
 def copies_share_no_noise(s: Subject) -> None:
     """`copy` of a started learner raises `StateError`; of an unstarted one, it is a `clone`.
 
-    A clone is in round 0, has the same arguments, and noise of its own.
+    A clone is in round 0, has the same arguments, and other noise.
     """
     learner = s.fresh()
     s.applies(hasattr(learner, "clone"))
@@ -269,7 +269,7 @@ def runs_keep_other_threads_out(s: Subject) -> None:
 
 @check(*STARTED)
 def learners_share_nothing(s: Subject) -> None:
-    """Learners in threads of their own play as they would alone."""
+    """Learners in separate threads play as they would alone."""
     want, released = s.play(s.fresh()), []
     made = [s.fresh() for _ in range(3)]
     raised = _threads(lambda: released.append(s.play(made.pop())), 3)

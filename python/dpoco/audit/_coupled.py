@@ -222,7 +222,7 @@ class Transcripts(Scorer):
         if points.shape[2] == 1:
             points = points[:, :, 0]
         count = len(runs)
-        # Where nothing is drawn, a uniform of one's own.
+        # Where nothing is drawn, an independent uniform.
         jitter = Source.seeded(world).uniform(count * 2 * self._blocks)
         uniforms = jitter.reshape(count, self._blocks, 2).copy()
         uniforms[:, 0, 0] = self._laws[world].uniform(0, points[:, 0])

@@ -202,7 +202,7 @@ class TrackedPaths(FiniteScorer):
 
 
 class Batches(Family):
-    """Every batch of losses enters one release of its own."""
+    """Every batch of losses enters one separate release."""
 
     def publication(self, learner: Any, decision: Any) -> Any:
         return decision, learner.weights.tobytes()

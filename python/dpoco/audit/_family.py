@@ -1,4 +1,4 @@
-"""What the audits have to know of a kind of mechanism: what is watched, and what may move.
+"""The facts about a kind of mechanism that audits need: what to watch, and what may move.
 
 A subclass of `Family` plays a learner round by round while it writes a `Play`, and says how far two
 plays are apart. A `Scorer` knows the law of what is released. `dpoco.audit._kinds` finds both by
@@ -82,7 +82,7 @@ class Family(Playing, ABC):
     joint : bool
         Whether privacy is joint: only the own user sees what a round publishes.
     several : bool
-        Whether a replay compares all rounds of a person at once: see `spent_by`. Elsewhere her
+        Whether a replay compares all rounds of a person at once: see `spent_by`. Elsewhere these
         rounds are a group, and what each of them moves is compared.
     person_rounds : tuple of int
         Rounds that a replay changes.
@@ -410,7 +410,7 @@ def spread(chances: FloatArray, chosen: NDArray[np.int64], jitter: FloatArray) -
     chances : ndarray, shape (n, values)
         Laws, one a row.
     chosen, jitter : ndarray, shape (n,)
-        What was drawn, and uniforms of one's own.
+        The draws, and independent uniforms.
     """
     rows = np.arange(len(chosen))
     upper = np.cumsum(chances, axis=1)[rows, chosen]

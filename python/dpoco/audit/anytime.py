@@ -1,8 +1,8 @@
 """Black-box audit without a fixed number of runs: look, stop or go on whenever you like.
 
-A confidence interval is for one look. Bets are for any number: whoever bets against a true claim
-multiplies the stake by 1 / alpha with probability at most alpha, ever. So pairs of runs may be
-added, and the outcome looked at, as often as one likes, and stopping when it pleases costs nothing.
+A confidence interval is for one look. Bets are for any number: a player who bets against a true
+claim multiplies the stake by 1 / alpha with probability at most alpha, ever. So you may add pairs
+of runs and look at the outcome as often as you like, and stop at any time, at no cost.
 Proofs: ``docs/privacy/black_box.md``.
 """
 

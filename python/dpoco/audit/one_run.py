@@ -1,8 +1,8 @@
 """One-run audit: many canaries in one run of a deployed learner, and guesses from its decisions.
 
-A fair secret coin chooses one of two records for each canary. Whoever guesses more coins from the
-released decisions than the claimed privacy curve allows has refuted it. One run is enough, however
-the rounds depend on each other. Statement and proof: ``docs/privacy/one_run_audit.md``.
+A fair secret coin chooses one of two records for each canary. If an audit guesses more coins from
+the released decisions than the claimed privacy curve allows, the claim is refuted. One run is
+enough, however the rounds depend on each other. Proof: ``docs/privacy/one_run_audit.md``.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def _largest(refuted: Callable[[float], bool]) -> float:
 
 @dataclass(frozen=True)
 class OneRunPower:
-    """What an audit can be expected to find, stated before the run.
+    """The power of an audit, stated before the run.
 
     Attributes
     ----------
@@ -270,7 +270,7 @@ class OneRunAudit:
         second does; it must not know the coins. Default: decisions in windows before and after the
         canary, along the difference of its records, in the combination that rehearsals favour.
     rehearsals : int, default 8
-        Runs on coins of their own, at least 2. Half of them teach, half of them measure the power.
+        Runs on separate coins, at least 2. Half of them teach, half of them measure the power.
     seed : int, default 0
         Of rehearsals only. The coins come from the operating system.
 

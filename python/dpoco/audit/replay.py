@@ -7,7 +7,7 @@ one and the same noise:
    so far, nothing else (otherwise a record could act in later rounds as well);
 2. replacing a record changes that value by at most the declared sensitivity;
 3. neither the number of random variates drawn nor anything published up to the changed round
-   depends on the record, and every release draws noise of its own.
+   depends on the record, and every release draws separate noise.
 
 No statistics are involved: a single violation proves that the claim is wrong.
 ``docs/privacy/replay_and_likelihood.md`` says what is checked for each family of learners, and what
@@ -174,7 +174,7 @@ def replay_audit(
     replacements : sequence of tuples (round, ...)
         Each gives a neighbour: the record of that round, counted from 0, replaced by the parts that
         follow, one for each part of the stream. A learner on sums whose guarantee is for people has
-        it replaced in all rounds of a person, from that one on, as early as she may come.
+        it replaced in all rounds of a person, from that one on, as early as the rule allows.
     seed : int, default 0
         Seed of the tape.
 
@@ -253,7 +253,7 @@ def _checked_replacements(replacements: Sequence[Sequence[Any]]) -> list[tuple[i
 def _neighbour(
     family: Family, rounds: Rounds, at: int, replacement: Sequence[Any]
 ) -> tuple[tuple[int, ...], Rounds]:
-    """Return the rounds of a person who brings this record as often as she may, and her stream."""
+    """Return the rounds of a person who brings this record as often as allowed, and the stream."""
     if not 0 <= at < len(rounds):
         raise ValueError(f"no neighbour: round {at} of a replacement is not in the stream")
     record, old = family.record(rounds, replacement), rounds.record(at)

@@ -121,7 +121,7 @@ def standard_case(
         the same noise.
     participation : Participation, optional
         Of an online learner: its budget is for all rounds of one person, and the streams differ in
-        all of them, as early as she may come. That it is enforced makes no difference here.
+        all of them, as early as the rule allows. That it is enforced makes no difference here.
 
     Returns
     -------
@@ -173,10 +173,10 @@ def standard_case(
     stream = Rounds(split_parts(problem.stream))
     other, about, often = stream.with_record(at, record), problem.about, dict[str, int]()
     if rule is not None:
-        hers = range(at, len(stream), rule.separation)[: rule.rounds]
-        often = {"rounds_per_person": len(hers), "separation": rule.separation}
-        about += f"; and so on in {len(hers)} rounds of one person, {rule.separation} apart"
-        for t in hers[1:]:
+        places = range(at, len(stream), rule.separation)[: rule.rounds]
+        often = {"rounds_per_person": len(places), "separation": rule.separation}
+        about += f"; and so on in {len(places)} rounds of one person, {rule.separation} apart"
+        for t in places[1:]:
             stream, other = stream.with_record(t, stream.record(at)), other.with_record(t, record)
     neighbour = other.stream if problem.neighbour is None else problem.neighbour
     replacements = tuple(
@@ -220,7 +220,7 @@ def _kind(name: str, cls: Any) -> Kind:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a case is wanted for; a size of 0: there is none to choose."""
+    """The problem of a case; a size of 0: there is none to choose."""
 
     cls: Any
     budget: Budget

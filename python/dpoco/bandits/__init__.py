@@ -1,8 +1,8 @@
 """Private contextual bandits: a context comes in, an arm goes out, its reward comes back.
 
 The guarantee is joint differential privacy: what all other users see together reveals almost
-nothing about one user's context and rewards. A user's own action may, and must, depend on her
-context.
+nothing about one user's context and rewards. A user's own action may, and must, depend on this
+user's context.
 """
 
 from __future__ import annotations

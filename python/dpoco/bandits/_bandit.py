@@ -1,4 +1,4 @@
-"""What contextual bandits share: a context in, an arm out, and the reward of that arm."""
+"""Shared parts of contextual bandits: a context in, an arm out, and the reward of that arm."""
 
 from __future__ import annotations
 
@@ -368,7 +368,7 @@ class BanditLearner(OnlineLearner):
         reward : float
             The reward, clipped to its range. NaN: the reward never came; see `skip`.
         person : int, str or bytes
-            The round's user, if the learner enforces a participation. A round beyond her limit
+            The round's user, if the learner enforces a participation. A round beyond the limit
             silently counts as one whose reward never came.
         ticket : Ticket, optional
             Ticket of the earlier decision that the reward belongs to. A bandit with forced rounds
@@ -400,7 +400,7 @@ class BanditLearner(OnlineLearner):
     ) -> None:
         """End a round whose reward never came; its record counts as zero for every arm.
 
-        The noise advances as in any other round, so nobody can tell that the reward is missing.
+        The noise advances as in any other round, so no observer can see that the reward is missing.
 
         Parameters
         ----------
@@ -425,7 +425,7 @@ class BanditLearner(OnlineLearner):
         Returns
         -------
         ndarray of int64, shape (n,)
-            Arms. Each is a function of the published estimates and of its own context. Show it only
+            Arms. Each is a function of the published estimates and of its context. Show it only
             to the user of that context.
 
         Raises
@@ -457,7 +457,7 @@ class BanditLearner(OnlineLearner):
         contexts : array_like of shape (T, d)
             One context per round.
         rewards : array_like of shape (T, K)
-            Rewards of all arms; the learner reads only the reward of its own action.
+            Rewards of all arms; the learner reads only the reward of its action.
         persons : array_like of int, str or bytes with shape (T,)
             The rounds' users, if the learner enforces a participation.
         progress : callable, optional
@@ -499,7 +499,7 @@ class BanditLearner(OnlineLearner):
         actions = np.empty(rounds, dtype=np.int64)
         width = self._dimension + self._arms
         with self._alone():
-            self._check_rounds(rounds)  # again, now that nobody else can play
+            self._check_rounds(rounds)  # again, now that no other thread can play
             first_round = self.round
             for part in self._chunks(rounds, width, progress, checkpoint, checkpoint_every):
                 passed = self._admitted(first_round, digests, part, beyond)

@@ -87,7 +87,7 @@ class LinUCB(BanditLearner):
         Arithmetic of the sum: doubles, whose rounding is not part of the proof, or exact integers;
         see `dpoco.mechanisms.ContinualSum`.
     participation : Participation, optional
-        How often one person may come. Budget and guarantee then cover all her rounds together.
+        How often one person may come. Budget and guarantee then cover all these rounds together.
     on_violation : {"clip", "raise"}
         Treatment of contexts and rewards beyond their bounds: clip them silently, or raise
         ``ValueError`` (only for trusted data, since the exception depends on them).
@@ -315,7 +315,7 @@ class HighDimensionalBandit(BanditLearner):
     relation : {"replace", "zero_out"}
         Whether neighbouring streams replace or empty one user's record.
     participation : Participation, optional
-        How often one person may come. Budget and guarantee then cover all her rounds together.
+        How often one person may come. Budget and guarantee then cover all these rounds together.
     on_violation : {"clip", "raise"}
         Treatment of contexts and rewards beyond their bounds: clip them silently, or raise
         ``ValueError`` (only for trusted data, since the exception depends on them).

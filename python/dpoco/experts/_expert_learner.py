@@ -1,4 +1,4 @@
-"""What the learners of experts share: losses in, an index out."""
+"""Shared parts of learners of experts: losses in, an index out."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ class ExpertLearner(OnlineLearner):
             Losses in the declared range. Values outside are silently clipped, and non-finite ones
             count as the lowest loss.
         person : int, str or bytes
-            The person behind the losses, if the learner enforces a participation. Losses beyond her
+            The person behind the losses, if the learner enforces a participation. Losses beyond the
             limit silently count as zero.
         ticket : Ticket, optional
             Ticket of the earlier decision that the losses belong to. The round is still played at

@@ -71,7 +71,7 @@ class EpochSelector(Selector):
     loss_range : (float, float), default (0, 1)
         Public range of the losses, enforced by clipping.
     participation : Participation, optional
-        How often one person may come. Budget and guarantee then cover all her rounds together.
+        How often one person may come. Budget and guarantee then cover all these rounds together.
     on_violation : {"clip", "raise"}
         Treatment of losses out of range: clip them silently, or raise ``ValueError`` (only for
         trusted data, since the exception depends on them).
@@ -179,7 +179,7 @@ class WindowSelector(Selector):
     loss_range : (float, float), default (0, 1)
         Public range of the losses, enforced by clipping.
     participation : Participation, optional
-        How often one person may come. Budget and guarantee then cover all her rounds together.
+        How often one person may come. Budget and guarantee then cover all these rounds together.
     on_violation : {"clip", "raise"}
         Treatment of losses out of range: clip them silently, or raise ``ValueError`` (only for
         trusted data, since the exception depends on them).
@@ -301,7 +301,7 @@ class ShiftDetector(Selector):
     loss_range : (float, float), default (0, 1)
         Public range of the losses, enforced by clipping.
     participation : Participation, optional
-        How often one person may come. Budget and guarantee then cover all her rounds together.
+        How often one person may come. Budget and guarantee then cover all these rounds together.
     on_violation : {"clip", "raise"}
         Treatment of losses out of range: clip them silently, or raise ``ValueError`` (only for
         trusted data, since the exception depends on them).

@@ -93,7 +93,7 @@ class PrefixHedge(Weighted):
     loss_range : (float, float), default (0, 1)
         Public range of the losses, enforced by clipping.
     participation : Participation, optional
-        How often one person may come. Budget and guarantee then cover all her rounds together.
+        How often one person may come. Budget and guarantee then cover all these rounds together.
     on_violation : {"clip", "raise"}
         Treatment of losses out of range: clip them silently, or raise ``ValueError`` (only for
         trusted data, since the exception depends on them).
@@ -240,7 +240,7 @@ class BatchShare(Weighted):
     loss_range : (float, float), default (0.0, 1.0)
         Losses are mapped from this range to [0, 1]; values outside are clipped.
     participation : Participation, optional
-        How often one person may come. Budget and guarantee then cover all her rounds together.
+        How often one person may come. Budget and guarantee then cover all these rounds together.
     on_violation : {"clip", "raise"}
         "clip" (default): silently clip losses out of range and count non-finite ones as the lowest.
         "raise": raise an error instead; only for trusted experiments, since the error depends on
@@ -381,7 +381,7 @@ class ObliviousTracker(Drawn):
     loss_range : (float, float), default (0, 1)
         Public range of the losses, enforced by clipping.
     participation : Participation, optional
-        How often one person may come. Budget and guarantee then cover all her rounds together.
+        How often one person may come. Budget and guarantee then cover all these rounds together.
     on_violation : {"clip", "raise"}
         Treatment of losses out of range: clip them silently, or raise ``ValueError`` (only for
         trusted data, since the exception depends on them).

@@ -114,7 +114,7 @@ class TreeFrankWolfe(LeafLearner):
     start : array_like of shape (d,), optional
         Public first decision; default the domain's centre.
     participation : Participation, optional
-        How often one person may come. Budget and guarantee then cover all her rounds together.
+        How often one person may come. Budget and guarantee then cover all these rounds together.
     on_violation : {"clip", "raise"}
         "clip" (default): silently clip records beyond the bounds and count non-finite ones as zero.
         "raise": raise an error instead; only for trusted experiments, since the error depends on
@@ -243,7 +243,7 @@ class PolyhedralFrankWolfe(LeafLearner):
     start : array_like of shape (d,), optional
         Public first decision; default the domain's centre.
     participation : Participation, optional
-        How often one person may come. Budget and guarantee then cover all her rounds together.
+        How often one person may come. Budget and guarantee then cover all these rounds together.
     on_violation : {"clip", "raise"}
         "clip" (default): silently clip records beyond the bounds and count non-finite ones as zero.
         "raise": raise an error instead; only for trusted experiments, since the error depends on

@@ -1,1 +1,1 @@
-"""What all learners share: rounds, records, states, tickets, people, plans, and models."""
+"""Shared parts of all learners: rounds, records, states, tickets, people, plans, and models."""

@@ -207,7 +207,7 @@ class Certified(Calibrated, Stateful):
 
     @property
     def plan(self) -> Any:
-        """What the learner is built from: the mechanism, its tuning and what to expect."""
+        """The plan from which the learner is built: mechanism, tuning and what to expect."""
         return self._plan
 
     @property

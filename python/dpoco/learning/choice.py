@@ -84,7 +84,7 @@ class Candidate:
     options : mapping
         Its further arguments.
     units : mapping
-        Bounds on data for which the regret is stated: whoever makes the learner names their own.
+        Bounds on data for which the regret is stated: the caller of the learner names others.
     """
 
     learner: Callable[..., Any]
@@ -108,7 +108,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Problem:
-    """What `choose` is asked: learners answer with candidates, where their class is.
+    """The question of `choose`: learners answer with candidates, where their class is.
 
     Attributes
     ----------
@@ -363,7 +363,7 @@ def choose(
     budget : Budget or None
         Budget of all decisions together; None: no privacy.
     participation : Participation, optional
-        How often one person may come; the budget then covers all her rounds.
+        How often one person may come; the budget then covers all these rounds.
     switches : int, default 0
         For experts: the learner is compared with the best sequence with this many switches.
     adversary : {"stationary", "shifting", "oblivious", "adaptive"}

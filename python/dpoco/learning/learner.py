@@ -1,4 +1,4 @@
-"""What every online learner shares: how it is built, the order of calls, and long runs."""
+"""Shared parts of all online learners: how they are built, the order of calls, and long runs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class OnlineLearner(Certified, Delayed):
     def _declare(self, claim: _core.Claim) -> None:
         self._raises = self._arguments["on_violation"] == "raise"
         self._limiter = self._limiter_of(claim)
-        # A class that others derived may have methods of its own in between.
+        # A class that others derived may have other methods in between.
         if is_own(type(self)) and not self._raises and self._limiter is None:
             self._direct = self._plain_parts()
 

@@ -1,8 +1,8 @@
-"""People who come back: how often one may, what protects all her rounds, and what enforces it.
+"""People who come back: how often one may, what protects all these rounds, and the enforcement.
 
 Claim of the limiter: with an exact counter for every person, the streams that reach the learner in
 two worlds differ in at most `rounds` rounds of one person, any two of them at least `separation`
-apart, however often she really comes. Theorem and proof: ``docs/privacy/participation.md``.
+apart, however often this person really comes. Theorem and proof: ``docs/privacy/participation.md``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _KINDS = {int: b"i", str: b"s", bytes: b"b"}
 
 @dataclass(frozen=True)
 class Participation:
-    """How often one person may come; a learner then protects all her rounds together.
+    """How often one person may come; a learner then protects all these rounds together.
 
     Parameters
     ----------
@@ -190,8 +190,8 @@ class Digests(bytes):
 class Limiter:
     """Says of every record whether it enters, so that people keep to a `Participation`.
 
-    A person is known by a digest under a secret key, never by name, and has a counter of her own.
-    Whether her record passed is as secret as the record. Not thread-safe: a learner's rounds are
+    A person is known by a digest under a secret key, never by name, and has a separate counter.
+    Whether a record passed is as secret as the record. Not thread-safe: a learner's rounds are
     played one by one.
 
     Parameters

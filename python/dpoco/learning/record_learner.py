@@ -1,4 +1,4 @@
-"""What learners of generalised linear, linear and custom losses share: records in, rounds out."""
+"""Shared parts of learners of generalised linear, linear and custom losses: records, rounds."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ class RecordLearner(OnlineLearner):
             missing: the record counts as zero.
         person : int, str or bytes
             The person behind the record, if the learner enforces a participation. A record beyond
-            her limit silently counts as zero.
+            the limit silently counts as zero.
         ticket : Ticket, optional
             Ticket of the earlier decision that the record belongs to. The round is still played at
             the learner's current decision, and custom losses are asked for gradients there.

@@ -305,7 +305,7 @@ class Stateful(_core.Live):
     def _completed(cls, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return saved arguments with those that older states lack, and what they stood for.
 
-        Older states have the calibration, too, which is now the only one unless it is named here.
+        Older states also have the calibration, which is now the only one unless it is named here.
         """
         known = {k: v for k, v in _ADDED.items() if k in constructor_options(cls)}
         return {**known, **{k: v for k, v in arguments.items() if (k, v) != _DROPPED}}
@@ -323,7 +323,7 @@ class Stateful(_core.Live):
         raise NotImplementedError
 
     def _sibling(self: Self, claim: _core.Claim) -> Self:
-        """Return an unstarted object with the same parameters and guarantee, none computed anew."""
+        """Return an unstarted object with the same parameters and guarantee, not computed again."""
         sibling: Any = type(self).__new__(type(self))
         own = ("_book", "_taken")
         shared = {name: value for name, value in self.__dict__.items() if name not in own}
@@ -513,11 +513,11 @@ def load(
     kind : type, optional
         Class that is expected, for type checkers and as a check.
     key : EncryptionKey, optional
-        Key of an encrypted file; what the learner saves from now on is encrypted under it, too. A
+        Key of an encrypted file; the learner also encrypts its later files with this key. A
         plain file is refused: see `dpoco.encrypt_file`. Keyword-only.
     readable_by_others : bool, default False
-        Whether to load a plain file that others than its owner may read or write. Whoever has read
-        it can subtract the noise: only for file systems without modes, and for states of tests.
+        Whether to load a plain file that others than its owner may read or write. Anyone who has
+        read it can subtract the noise: only for file systems without modes, and for tests.
 
     Returns
     -------

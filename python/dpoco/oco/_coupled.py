@@ -138,7 +138,7 @@ class CoupledLearner(RecordLearner):
             The label of a generalised linear loss; the vector of a `QuadraticLoss`.
         person : int, str or bytes
             The person behind the record, if the learner enforces a participation. A record beyond
-            her limit silently counts as zero.
+            the limit silently counts as zero.
         ticket : Ticket, optional
             Ticket of the earlier decision that the record belongs to. The round is still played at
             the learner's current decision.
@@ -273,7 +273,7 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
         of "proximal", which is charged as well, is proved. With all of them a public number bounds
         the work of a draw: ``docs/samplers.md``.
     participation : Participation, optional
-        How often one person may come. Budget and guarantee then cover all her rounds together.
+        How often one person may come. Budget and guarantee then cover all these rounds together.
     on_violation : {"clip", "raise"}
         "clip" (default): silently clip records beyond the bounds and count non-finite ones as zero.
         "raise": raise an error instead; only for trusted experiments, since the error depends on
@@ -292,12 +292,12 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
 
     Notes
     -----
-    Per round one evaluation of the loss ("anchored": one per anchor, too), and for "density_ratio"
+    Per round one evaluation of the loss ("anchored": also one per anchor), and for "density_ratio"
     one log normaliser. A fresh draw costs O(d) for linear losses, and for squared and quadratic
     ones passes over O(d^2) numbers. For logistic, Huber and custom losses it passes many times over
     the distinct records so far. These are kept, 8 (d + 3) bytes each, or as the objects they are:
-    memory grows with the rounds, and the time of a draw in round t is O(t d). The time depends on
-    the data, too. `plan.forecast.regret_bound` bounds the expected regret on streams fixed in
+    memory grows with the rounds, and the time of a draw in round t is O(t d). The time also
+    depends on the data. `plan.forecast.regret_bound` bounds the expected regret on streams fixed in
     advance. Proofs: ``docs/privacy/gibbs_draws.md``, ``docs/privacy/couplings.md``,
     ``docs/privacy/oco_regret.md``, samplers: ``docs/privacy/samplers.md`` (they correct Agarwal et
     al., P-COMW, Theorems 4.1 and 4.2).
@@ -408,7 +408,7 @@ class CoupledRegularizedLeader(CoupledLearner):
     max_switches : float, optional
         Lazy mode (with ``budget=None``): bound on the expected number of switches.
     participation : Participation, optional
-        How often one person may come. Budget and guarantee then cover all her rounds together.
+        How often one person may come. Budget and guarantee then cover all these rounds together.
     on_violation : {"clip", "raise"}
         "clip" (default): silently clip records beyond the bounds and count non-finite ones as zero.
         "raise": raise an error instead; only for trusted experiments, since the error depends on

@@ -75,7 +75,7 @@ class LipschitzLearner(OnlineLearner):
         False: sum losses as they are. The guarantee then assumes that they are Lipschitz, and is
         not certified.
     participation : Participation, optional
-        How often one person may come. Budget and guarantee then cover all her rounds together.
+        How often one person may come. Budget and guarantee then cover all these rounds together.
     on_violation : {"clip", "raise"}
         "clip" (default): silently clip differences beyond the bound and count a non-finite loss as
         zero. "raise": raise an error instead; only for trusted experiments, since the error depends
@@ -277,7 +277,7 @@ class LipschitzLearner(OnlineLearner):
             A function that takes points, shape (N, d), and returns their losses, shape (N,); it is
             called with `points`. Or these losses themselves.
         person : int, str or bytes
-            The person behind the loss, if the learner enforces a participation. A loss beyond her
+            The person behind the loss, if the learner enforces a participation. A loss beyond the
             limit silently counts as zero.
         ticket : Ticket, optional
             Ticket of the earlier decision that the loss belongs to. The round is still played at
@@ -378,7 +378,7 @@ class LipschitzLearner(OnlineLearner):
         played = np.empty(rounds, dtype=np.int64)
         width = len(self._points)
         with self._alone():
-            self._check_rounds(rounds)  # again, now that nobody else can play
+            self._check_rounds(rounds)  # again, now that no other thread can play
             first_round = self.round
             for part in self._chunks(rounds, width, progress, checkpoint, checkpoint_every):
                 chunk = rows.values(part)

@@ -142,7 +142,7 @@ class NoisyFTRL(RecordLearner):
         Arithmetic of the sum: doubles, whose rounding is not part of the proof, or exact integers;
         see `dpoco.mechanisms.ContinualSum`.
     participation : Participation, optional
-        How often one person may come. Budget and guarantee then cover all her rounds together.
+        How often one person may come. Budget and guarantee then cover all these rounds together.
     on_violation : {"clip", "raise"}
         "clip" (default): silently clip records beyond the bounds and count non-finite ones as zero.
         "raise": raise an error instead; only for trusted experiments, since the error depends on
@@ -391,7 +391,7 @@ class NoisyNewton(RecordLearner):
         Arithmetic of the sum: doubles, whose rounding is not part of the proof, or exact integers;
         see `dpoco.mechanisms.ContinualSum`.
     participation : Participation, optional
-        How often one person may come. Budget and guarantee then cover all her rounds together.
+        How often one person may come. Budget and guarantee then cover all these rounds together.
     max_dimension : int, default 300
         Largest dimension, which is the number of rows of the matrices.
     on_violation : {"clip", "raise"}
