@@ -156,7 +156,7 @@ def test_the_three_risks_are_the_curves(guarantee):
     assert ("except with a chance" in text) == (guarantee.delta > 0.0)
     for risk in ("Singling out.", "Linkability.", "Inference.", "recital 26"):
         assert risk in text
-    assert ("What the protected user is shown" in text) == (guarantee.view == "others")
+    assert ("who see what the protected user is shown" in text) == (guarantee.view == "others")
 
 
 def test_words_follow_the_numbers():

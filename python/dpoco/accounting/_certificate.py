@@ -134,7 +134,7 @@ def read_body(body: dict[str, Any]) -> None:
 
 
 def _check_words(body: Mapping[str, Any]) -> None:
-    """Raise for numbers that nobody can mean, and for texts that are none."""
+    """Raise for impossible numbers, and for values that should be texts and are not."""
     texts = (*body["conditions"], *body["details"])
     if not all(isinstance(text, str) for text in texts):
         raise TypeError("conditions and names of details must be texts")

@@ -21,16 +21,16 @@ Section = tuple[str, str, tuple[str, ...]]  # title, text, items
 
 AGAINST = {
     "everyone": (
-        "anybody who sees everything that is released, even if they know the mechanism and all "
+        "anyone who sees everything that is released, even if they know the mechanism and all "
         "other data, chose these data themselves, and have any computing power"
     ),
     "server": (
-        "anybody, including the party that collects the reports: data are protected before they "
+        "anyone, including the party that collects the reports: data are protected before they "
         "leave a device"
     ),
     "others": (
-        "all other users together, who may combine what they are shown, but not against anybody "
-        "who sees what the protected user is shown, nor against the party that runs the mechanism"
+        "all other users together, who may combine what they are shown, but not against anyone "
+        "who sees what the protected user is shown, or against the party that runs the mechanism"
     ),
 }
 _THINGS = {
@@ -100,7 +100,7 @@ def plain_sections(
     yield "What is not covered", "", tuple(_gaps(g))
     yield (
         "Words",
-        "A release is anything that the system publishes or shows to somebody, such as a decision "
+        "A release is anything that the system publishes or shows to a person, such as a decision "
         "or a sum. In a round the system makes one decision and receives one record.",
         (),
     )
@@ -120,9 +120,9 @@ def _warnings(g: Terms, people: int | None) -> Iterator[str]:
     if g.seeded:
         yield "The noise is reproducible. The numbers below would hold if it were secret."
     elif g.description is None:
-        yield "Nobody can compute the numbers below again. They are the word of the issuer."
+        yield "The numbers below cannot be computed again. Only the issuer states them."
     elif g.doubts:
-        yield "The numbers below hold if every promise is kept. Nobody enforces the promises."
+        yield "The numbers below hold if every promise is kept. The software enforces none of them."
     if g.epsilon > _LARGE:
         much = "an attacker's odds may change by a factor of more than twenty thousand"
         yield f"Hardly any protection: epsilon = {g.epsilon:.4g} is above {_LARGE:g}, so {much}."
@@ -155,7 +155,7 @@ def _risks(g: Terms) -> Iterator[str]:
     many, one = ("people", "a protected person") if own else ("records", "a protected record")
     rare, of_many, half = _percent(1.0 / _RARE), _percent(1.0 / _CANDIDATES), _percent(0.5)
     yield (
-        f"Singling out. Somebody reads all releases and then writes a description that fits one in "
+        f"Singling out. An attacker reads all releases and writes a description that fits one in "
         f"{_RARE:,} {many} by chance. "
     ) + _bound_sentence(
         test_power(g, 1.0 / _RARE),
@@ -163,8 +163,8 @@ def _risks(g: Terms) -> Iterator[str]:
         f"It could fit {one} with practical certainty.",
     )
     yield (
-        f"Linkability. Somebody has {_CANDIDATES} {many} from another source. One of them is "
-        f"{one}, and somebody picks one after reading all releases. "
+        f"Linkability. An attacker has {_CANDIDATES} {many} from another source. One of them is "
+        f"{one}, and the attacker picks one after reading all releases. "
     ) + _bound_sentence(
         test_power(g, 1.0 / _CANDIDATES),
         f"The pick is right with a chance of at most {{}}, instead of {of_many}.",
@@ -179,7 +179,7 @@ def _risks(g: Terms) -> Iterator[str]:
         "The guess could be practically certain. ",
     )
     yield (
-        "Inference. Somebody knows everything else, and finds two possible contents equally "
+        "Inference. An attacker knows everything else, and finds two possible contents equally "
         f"likely. {guess}"
     ) + _bound_sentence(
         posterior(_SUSPICION, factor),
@@ -187,8 +187,8 @@ def _risks(g: Terms) -> Iterator[str]:
         f"{suspicion} could become practically certain.",
     )
     yield (
-        "Facts about people in general, which somebody would find without these data as well, can "
-        "always be learned."
+        "Facts about people in general, which can also be found without these data, can always be "
+        "learned."
     )
     yield (
         "Whether the releases are anonymous in the sense of recital 26 of the GDPR is a legal "
@@ -228,9 +228,9 @@ def _gaps(g: Terms) -> Iterator[str]:
         )
     yield "Theft or misuse of the raw data, by this system or elsewhere."
     if g.view == "others":
-        yield "What the protected user is shown, to whoever sees it."
+        yield "Observers who see what the protected user is shown."
     if g.numerics == "float":
-        yield "What the last digits of computed numbers reveal."
+        yield "Information in the last digits of computed numbers."
 
 
 def _bound_sentence(share: float, text: str, certain: str) -> str:

@@ -466,9 +466,9 @@ class Terms:
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """What the protection rests on and nobody enforces or proves, one clause each.
+        """The assumptions of the protection that are neither enforced nor proved, one clause each.
 
-        Of a guarantee without a description nobody knows.
+        Of a guarantee without a description they are unknown.
         """
         found: tuple[str, ...] = ()
         if self.seeded:

@@ -1,4 +1,4 @@
-"""What a guarantee means for somebody who attacks it: guesses, tests, odds, groups.
+"""The power of an attacker under a guarantee: guesses, tests, odds, groups.
 
 Claim: let delta(e) be the curve of a guarantee and P, Q the laws of the releases on neighbouring
 streams. Then

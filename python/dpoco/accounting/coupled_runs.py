@@ -246,7 +246,7 @@ class GibbsRun(CoupledRun):
         bounds = super().bound_losses(problem)
         if problem.family != "custom":
             return bounds
-        # Draws need no smoothness, and nobody has to declare one that holds.
+        # Draws need no smoothness, so no valid one must be declared.
         lipschitz = bounds.lipschitz
         return SmoothLosses(problem.dimension, lipschitz, math.inf, problem.dimension, False)
 

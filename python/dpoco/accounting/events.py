@@ -94,7 +94,7 @@ def event_loss(event: Any) -> Loss:
 
 def _parts(event: Any, count: int) -> Iterator[Loss]:
     """Yield the losses of the independent mechanisms that an event repeats `count` times."""
-    dpa = sys.modules.get("dp_accounting")  # which whoever has an event has imported
+    dpa = sys.modules.get("dp_accounting")  # imported by every caller that has an event
     if dpa is None or not isinstance(event, dpa.DpEvent):
         raise TypeError(
             f"a Guarantee or a dp_accounting event can be charged; got {type(event).__name__}"

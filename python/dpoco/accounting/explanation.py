@@ -260,7 +260,7 @@ def one_line(guarantee: Terms) -> str:
 def statement(guarantee: Terms) -> str:
     """Return the guarantee as a statement of several lines: the verdict, what follows, and words.
 
-    Everything below "Stated by the issuer" is what a record says and nobody can compute from the
+    Everything below "Stated by the issuer" is stated by a record and cannot be computed from the
     description.
     """
     g, first = guarantee, verdict(guarantee).sentence

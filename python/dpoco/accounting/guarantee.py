@@ -58,7 +58,7 @@ class Guarantee(Terms):
         Theorem, whether corrected, and the page of the proof.
     conditions : tuple of str
         Conditions under which the guarantee holds: those that follow from the description and the
-        set-up, which nobody can leave out (`derived`), and others (`further`).
+        set-up, which cannot be left out (`derived`), and others (`further`).
     regret_bound : float or None
         Bound on the expected regret over the horizon, in units of the loss, for data that do not
         depend on the decisions.

@@ -494,7 +494,7 @@ class Ledger:
         return self.report()
 
     def _spending(self) -> AbstractContextManager[Any]:
-        """Return the lock, or raise in a forked child, whose charges nobody else would see."""
+        """Return the lock, or raise in a forked child, whose charges no other process would see."""
         if os.getpid() != self._owner:
             raise StateError(
                 "this ledger was inherited through fork: two processes would spend one budget; "

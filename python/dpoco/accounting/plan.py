@@ -1,6 +1,6 @@
 """Plans: what learners and mechanisms are built from, settled before there are any data.
 
-Privacy follows from the mechanism and nothing else. A plan that somebody else wrote is certified
+Privacy follows from the mechanism and nothing else. A plan that others wrote is certified
 like a calibrated one.
 """
 

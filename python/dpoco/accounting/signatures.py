@@ -1,7 +1,7 @@
-"""Signed certificates: who states what about which data, in one file that nobody else can change.
+"""Signed certificates: who states what about which data, in a file that no one else can change.
 
 Claim: a certificate that `SignedCertificate.check` accepts for a public key was signed, with its
-title, operator, data set, date and library version, by whoever holds the secret key. Whether the
+title, operator, data set, date and library version, by the holder of the secret key. Whether the
 certificate is *true* is another question: ``dpoco verify`` computes it again.
 
 The signed bytes are the line ``dpoco signed certificate 1``, a line feed, and the object under
@@ -40,7 +40,7 @@ _CERTIFICATES = ("dpoco.guarantee", "dpoco.ledger")
 
 
 class SignatureError(StateError):
-    """A signature is missing, is somebody else's, or does not fit what it stands under."""
+    """A signature is missing, is of another signer, or does not fit the signed text."""
 
 
 def _ed25519() -> Any:
@@ -252,7 +252,7 @@ class SignedCertificate:
         ----------
         signer : PublicKey, optional
             Whose signature it must be. None: only that the signature is that of the key which the
-            file itself names. Anybody can make such a file.
+            file itself names. Anyone can make such a file.
         """
         ed25519 = _ed25519()
         if signer is not None and signer != self.signer:

@@ -86,7 +86,7 @@ def guarantee(
     Parameters
     ----------
     plan : Plan
-        Calibrated, or anybody's.
+        Calibrated, or any other.
     relation : {"replace", "zero_out"}
         Neighbouring streams.
     budget : Budget, optional

@@ -28,7 +28,7 @@ class Verdict:
     Attributes
     ----------
     kind : {"protected", "only if", "not protected", "not verified"}
-        Proved and enforced; proved, but resting on what nobody enforces; nothing is protected as
+        Proved and enforced; proved, but only if unenforced promises are kept; not protected as
         configured; or nothing is there from which the statement could be computed again.
     sentence : str
         One line that begins with the kind, "NOT PROTECTED" in capitals.
@@ -107,7 +107,7 @@ def _derived_unit(g: Terms) -> bool:
 
 
 def issuer_says(guarantee: Terms) -> dict[str, Any]:
-    """Return what a certificate says and nothing proves: words and numbers of whoever issued it."""
+    """Return the unproved statements of a certificate: words and numbers of its issuer."""
     g = guarantee
     said: dict[str, Any] = {"released": g.mechanism}
     if not _derived_unit(g):
