@@ -162,9 +162,9 @@ def test_bad_arguments_of_windows(change, error, words):
 
 
 def test_parameters_of_windows_are_not_those_of_epochs():
-    with pytest.raises(TypeError, match="plan must be one of a WindowSelector"):
+    with pytest.raises(TypeError, match="plan must be a plan for a WindowSelector"):
         make_windows(5, plan=make(5).plan)
-    with pytest.raises(TypeError, match="plan must be one of a EpochSelector"):
+    with pytest.raises(TypeError, match="plan must be a plan for a EpochSelector"):
         make(5, plan=make_windows(5).plan)
 
 

@@ -471,6 +471,6 @@ def open_plan(domain: Domain, loss: Loss, plan: CoupledPlan) -> GibbsRun | Tilte
         problem = euclidean_problem(domain, loss, tuning.unbounded)
         run = TiltedRun(problem, plan.mechanism, tuning)
     else:
-        raise TypeError("plan must be one of coupled decisions")
+        raise TypeError("plan must be a plan for coupled decisions")
     run.check()
     return run

@@ -144,7 +144,7 @@ def record_bound(part: Mechanism) -> float:
         return part.summand.features
     if isinstance(part, Selections) and isinstance(part.scores, VertexScores):
         return part.scores.leaf
-    raise TypeError("plan must be one of arms that sum gradients or select vertices")
+    raise TypeError("plan must be a plan for arms that sum gradients or select vertices")
 
 
 def loss_in(plan: BanditPlan) -> Any:

@@ -158,7 +158,7 @@ class Confidence:
 def read_moments(total: GaussianSum) -> SecondMoments:
     """Return what a record adds to the statistics."""
     if not isinstance(total.summand, SecondMoments):
-        raise TypeError("plan must be one of LinUCB")
+        raise TypeError("plan must be a plan for LinUCB")
     return total.summand
 
 

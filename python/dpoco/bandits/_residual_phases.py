@@ -193,7 +193,7 @@ def guarantee(
 def _summand(plan: PhasesPlan) -> ResidualStatistics:
     summand = plan.mechanism.summand
     if not isinstance(summand, ResidualStatistics) or not isinstance(plan.tuning, PhaseTuning):
-        raise TypeError("plan must be one of a bandit that learns from residuals")
+        raise TypeError("plan must be a plan for a bandit that learns from residuals")
     return summand
 
 

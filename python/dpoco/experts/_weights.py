@@ -172,7 +172,7 @@ class PrefixHedge(Weighted):
     def _rename_fields(plan: HedgePlan) -> dict[str, Any]:
         total = plan.mechanism
         if not isinstance(total.summand, CentredLosses):
-            raise TypeError("plan must be one of a PrefixHedge")
+            raise TypeError("plan must be a plan for a PrefixHedge")
         return {"experts": total.summand.experts, "horizon": total.pushes + 1}
 
     @staticmethod

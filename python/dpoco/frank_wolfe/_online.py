@@ -318,7 +318,7 @@ class PolyhedralFrankWolfe(LeafLearner):
     def _rename_fields(plan: PolyhedralPlan) -> dict[str, Any]:
         scores = plan.mechanism.scores
         if not isinstance(scores, VertexScores):
-            raise TypeError("plan must be one of a PolyhedralFrankWolfe")
+            raise TypeError("plan must be a plan for a PolyhedralFrankWolfe")
         law, offset = plan.mechanism.law, WEIGHTS[scores.offset]
         return {"selector": law, "weights": offset, "batch": scores.batch}
 

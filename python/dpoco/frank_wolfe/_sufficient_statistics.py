@@ -140,7 +140,7 @@ class SufficientStatistics(Calibrated):
     def _plan_arguments(plan: FitPlan) -> dict[str, Any]:
         total = plan.mechanism
         if not isinstance(total, GaussianSum) or not isinstance(total.summand, SecondMoments):
-            raise TypeError("plan must be one of SufficientStatistics")
+            raise TypeError("plan must be a plan for SufficientStatistics")
         return {"records": total.batch}
 
     def _calibrate(self, records: int, budget: Budget | None) -> FitPlan:

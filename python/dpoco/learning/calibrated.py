@@ -131,7 +131,7 @@ class Certified(Calibrated, Stateful):
     def _plan_arguments(cls, plan: Any) -> dict[str, Any]:
         total, own = plan.mechanism, plan.tuning
         if type(own) is not (cls._tuning or NoneType):
-            raise TypeError(f"plan must be one of a {cls.__name__}")
+            raise TypeError(f"plan must be a plan for a {cls.__name__}")
         found = {**vars(total), **({} if own is None else vars(own))}
         if isinstance(total, GaussianSum):
             found["sum_method"] = name_of(total.factorisation)

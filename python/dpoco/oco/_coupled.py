@@ -68,7 +68,7 @@ class CoupledLearner(RecordLearner):
     def _plan_arguments(cls, plan: Any) -> dict[str, Any]:
         drawn = plan.mechanism
         if type(plan.tuning) is not cls._tuning or not isinstance(drawn, CoupledDraws):
-            raise TypeError(f"plan must be one of a {cls.__name__}")
+            raise TypeError(f"plan must be a plan for a {cls.__name__}")
         fixed = {"horizon": drawn.rounds, "unbounded": cls._ranges_freely(plan)}
         # Calibration answers a budget that buys no learning with one constant decision, whatever
         # coupling and block were asked for.

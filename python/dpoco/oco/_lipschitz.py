@@ -161,7 +161,7 @@ class LipschitzLearner(OnlineLearner):
     def _rename_fields(plan: NetPlan) -> dict[str, Any]:
         net = plan.mechanism.summand
         if not isinstance(net, NetDifferences):
-            raise TypeError("plan must be one of a LipschitzLearner")
+            raise TypeError("plan must be a plan for a LipschitzLearner")
         return {
             "lipschitz": net.lipschitz,
             "horizon": plan.mechanism.pushes + 1,
