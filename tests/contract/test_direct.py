@@ -6,6 +6,7 @@ way through Python.
 
 from __future__ import annotations
 
+import functools
 import gc
 import inspect
 import pickle
@@ -35,8 +36,14 @@ GLM, LINEAR = losses.LogisticLoss(1.0), losses.LinearLoss(1.0)
 
 
 def problem(kind, *arguments, **more):
+    @functools.cache
+    def plan():
+        return kind(*arguments, horizon=HORIZON, budget=BUDGET, **more).plan
+
     def make(seed=5, **others):
         known = {"horizon": HORIZON, "budget": BUDGET, "source": Source.seeded(seed)}
+        if "participation" not in others:
+            known["plan"] = plan()
         return kind(*arguments, **{**known, **more, **others})
 
     return make
