@@ -153,14 +153,22 @@ std::uint64_t replay_bandit(BanditLearner& self, const Array& contexts, const Ar
   return self.replay(entered, context_data, action_data, reward_data, events, played);
 }
 
-void recommend_bandit(BanditLearner& self, const Array& contexts, Arms& chosen) {
+using Mask = py::array_t<bool, py::array::c_style>;
+
+void recommend_bandit(BanditLearner& self, const Array& contexts, Arms& chosen,
+                      const std::optional<Mask>& allowed) {
   const auto count = static_cast<std::size_t>(chosen.size());
   expect_size(contexts, count * self.dimension(), "contexts");
+  if (allowed && static_cast<std::uint64_t>(allowed->size()) != self.arms()) {
+    throw std::invalid_argument("allowed has the wrong number of entries");
+  }
+  // Bytes, since a bool of the caller's memory need not be 0 or 1.
+  const void* mask = allowed ? static_cast<const py::array&>(*allowed).data() : nullptr;
   const double* context_data = data(contexts);
   std::int64_t* played = chosen.mutable_data();
   const auto entered = self.enter();
   const py::gil_scoped_release nogil;
-  self.recommend(entered, context_data, count, played);
+  self.recommend(entered, context_data, count, played, static_cast<const std::uint8_t*>(mask));
 }
 
 }  // namespace
@@ -197,7 +205,8 @@ void register_bandits(py::module_& m) {
             return self.takes_arrival(self.enter(), decided, arm, was_due);
           },
           "decided"_a, "arm"_a, "was_due"_a)
-      .def("recommend", &recommend_bandit, "contexts"_a.noconvert(), "chosen"_a.noconvert())
+      .def("recommend", &recommend_bandit, "contexts"_a.noconvert(), "chosen"_a.noconvert(),
+           "allowed"_a = py::none())
       .def("run", &run_bandit, "contexts"_a.noconvert(), "rewards"_a.noconvert(),
            "chosen"_a.noconvert(), "own_rewards"_a.noconvert())
       .def_static("run_keyed", &run_keyed_bandits, "learners"_a, "offsets"_a.noconvert(),

@@ -636,7 +636,12 @@ class BanditLearner:
         self, decided: int, arm: int, was_due: bool, context: FloatArray, reward: float
     ) -> bool: ...
     def takes_arrival(self, decided: int, arm: int, was_due: bool) -> bool: ...
-    def recommend(self, contexts: FloatArray, chosen: NDArray[np.int64]) -> None: ...
+    def recommend(
+        self,
+        contexts: FloatArray,
+        chosen: NDArray[np.int64],
+        allowed: NDArray[np.bool_] | None = None,
+    ) -> None: ...
     def run(
         self,
         contexts: FloatArray,

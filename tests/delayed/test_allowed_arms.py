@@ -6,36 +6,110 @@ import numpy as np
 import pytest
 
 import dpoco
+from dpoco.accounting import linucb
 from dpoco.random import Source
 
-from .families import BANDITS, BOUNDED, K, T, world
+from .families import BANDITS, BOUNDED, D, K, T, of, world
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 
 X, R = world()
-MASKED = [name for name in BANDITS if name.startswith("linucb")]
+LEARNERS = {name: make for name, make in BANDITS.items() if name.startswith("linucb")} | {
+    f"linucb, half-life, batches of {batch}": of(
+        "bandits", "LinUCB", K, D, half_life=8.0, batch=batch, exploration=1.0, numerics="float",
+        **BOUNDED,
+    )
+    for batch in (1, 4)
+}  # fmt: skip
+MASKED = list(LEARNERS)
 MASK = np.arange(K) != 0
 
 
-@pytest.mark.parametrize("name", ["linucb", "linucb, batches", "linucb, exact"])
-def test_scores_are_what_the_engine_compares(name):
-    learner = BANDITS[name]()
+def draw_mask(rng):
+    mask = rng.random(K) < 0.5
+    mask[rng.integers(K)] = True
+    return mask
+
+
+class Oracle:
+    """Upper confidence bounds in NumPy, from what the learner has released so far."""
+
+    def __init__(self, learner):
+        self.learner, self.plan = learner, learner.plan
+        self.kept = linucb.kept_statistics(self.plan.mechanism, self.plan.tuning)
+        self.batch = self.plan.mechanism.batch
+        self.sums = self.total = learner._engine.released()
+        self.releases = 0
+
+    def follow(self):
+        """Take up the releases of the round that has just ended."""
+        releases = self.learner.round // self.batch
+        if releases == self.releases:
+            return
+        before, self.total = self.total, self.learner._engine.released()
+        self.sums = (1.0 if self.kept is None else self.kept) * self.sums + (self.total - before)
+        self.releases = releases
+
+    def bounds(self, row):
+        """Return estimates and upper confidence bounds of the rewards of all arms."""
+        row = row / max(1.0, np.linalg.norm(row))
+        found = linucb.find_confidence(self.plan.mechanism, self.plan.tuning)
+        own, upper = self.plan.tuning, np.triu_indices(D)
+        matrices, sums = np.zeros((K, D, D)), self.sums.reshape(K, -1)
+        matrices[:, upper[0], upper[1]] = sums[:, :-D] * np.where(
+            upper[0] == upper[1], 1.0, np.sqrt(0.5)
+        )
+        values, vectors = np.linalg.eigh(matrices, UPLO="U")
+        shifts = np.full(K, own.regularization + found.margin)
+        while np.any(low := values[:, 0] + shifts <= 0.0):
+            shifts[low] *= 2.0
+        known = np.einsum("kij,i->kj", vectors, row) ** 2 / (values + shifts[:, None])
+        rounds = self.releases * self.batch
+        if self.kept is not None:
+            rounds = min(rounds, self.batch / (1.0 - self.kept))
+        information = found.log_term + D * np.log1p(rounds * found.growth)
+        width = own.exploration * (found.spread * np.sqrt(information) + found.bias)
+        estimates = self.learner.coefficients @ row
+        return estimates, estimates + width * np.sqrt(known.sum(axis=1))
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_the_allowed_arm_of_the_largest_upper_confidence_bound_is_chosen(name):
+    learner, rng = LEARNERS[name](), np.random.default_rng(2)
+    oracle, barred, explored = Oracle(learner), 0, 0
     for n in range(T - 1):
-        arm, ticket = learner.decide(X[n], ticket=True)
+        mask = draw_mask(rng)
+        arm, ticket = learner.decide(X[n], ticket=True, allowed=mask)
+        estimates, bounds = oracle.bounds(X[n])
+        best = np.where(mask, bounds, -np.inf)
+        assert mask[arm]
+        assert best[arm] >= best.max() - 1e-9 * np.abs(bounds).max()
+        barred += not mask[np.argmax(bounds)]
+        explored += arm != np.argmax(np.where(mask, estimates, -np.inf))
         learner.observe(R[n, arm], ticket=ticket)
-        chosen = learner.recommend(X)
-        rows = X / np.maximum(1.0, np.linalg.norm(X, axis=1))[:, None]
-        scores = np.array([learner._scores(row) for row in rows])
-        gap = scores.max(axis=1) - scores[np.arange(len(X)), chosen]
-        assert np.all(gap <= 1e-9 * np.abs(scores).max())
+        oracle.follow()
+    assert barred >= 5  # masks change choices
+    assert explored > 0  # and widths do
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_a_mask_changes_no_draw_and_no_release(name):
+    """Two learners learn of the same arms; one of them has chosen these under masks."""
+    plain, masked, rng = LEARNERS[name](), LEARNERS[name](), np.random.default_rng(3)
+    for n in range(T):
+        mask = draw_mask(rng)
+        arm, ticket = masked.decide(X[n], ticket=True, allowed=mask)
+        assert plain._engine.state() == masked._engine.state()
+        assert plain._engine.observe_arrival(plain.round, arm, -1, X[n], R[n, arm])
+        masked.observe(R[n, arm], ticket=ticket)
+        assert plain._engine.state() == masked._engine.state()
 
 
 @pytest.mark.parametrize("name", MASKED)
 def test_only_allowed_arms_are_chosen_and_learn(name):
-    learner, rng = BANDITS[name](), np.random.default_rng(1)
+    learner, rng = LEARNERS[name](), np.random.default_rng(1)
     for n in range(T):
-        mask = rng.random(K) < 0.5
-        mask[rng.integers(K)] = True
+        mask = draw_mask(rng)
         arm, ticket = learner.decide(X[n], ticket=True, allowed=mask)
         assert mask[arm]
         learner.observe(R[n, arm], ticket=ticket)
@@ -44,7 +118,7 @@ def test_only_allowed_arms_are_chosen_and_learn(name):
 
 @pytest.mark.parametrize("name", MASKED)
 def test_a_mask_of_all_arms_is_none(name):
-    plain, masked = BANDITS[name](), BANDITS[name]()
+    plain, masked = LEARNERS[name](), LEARNERS[name]()
     for n in range(T):
         arm, ticket = plain.decide(X[n], ticket=True)
         same, other = masked.decide(X[n], ticket=True, allowed=[True] * K)

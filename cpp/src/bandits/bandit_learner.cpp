@@ -100,12 +100,22 @@ bool BanditLearner::observe_arrival(std::uint64_t decided, std::uint64_t arm, bo
   return true;
 }
 
+std::uint64_t BanditLearner::advise_among(const double*, const std::uint8_t*) {
+  throw std::invalid_argument("this bandit takes no mask of allowed arms");
+}
+
 void BanditLearner::recommend(const Exclusive::Entry&, const double* contexts, std::uint64_t count,
-                              std::int64_t* chosen) {
+                              std::int64_t* chosen, const std::uint8_t* allowed) {
   require_no_decision();  // its context would be overwritten
+  const auto barred = [](std::uint8_t arm) { return arm == 0; };
+  if (allowed != nullptr && std::all_of(allowed, allowed + arms(), barred)) {
+    throw std::invalid_argument("at least one arm must be allowed");
+  }
   for (std::uint64_t i = 0; i < count; ++i, contexts += raw_.size()) {
     admit(contexts);
-    chosen[i] = static_cast<std::int64_t>(advise(admitted_.data()));
+    const double* own = admitted_.data();
+    const std::uint64_t arm = allowed == nullptr ? advise(own) : advise_among(own, allowed);
+    chosen[i] = static_cast<std::int64_t>(arm);
   }
 }
 

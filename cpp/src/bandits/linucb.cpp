@@ -129,13 +129,14 @@ void LinUcb::estimate() {
   for (std::uint64_t arm = 0; arm < arms(); ++arm) factor(arm);
 }
 
-std::uint64_t LinUcb::choose(const double* context) {
+std::uint64_t LinUcb::choose_among(const double* context, const std::uint8_t* allowed) {
   const simd::Kernels& k = simd::kernels();
   const std::size_t d = dimension();
   std::uint64_t best = 0;
   double highest = -std::numeric_limits<double>::infinity();
   for (std::uint64_t arm = 0; arm < arms(); ++arm) {
     const auto index = static_cast<std::size_t>(arm);
+    if (allowed != nullptr && allowed[index] == 0) continue;
     factors_[index].whiten(context, white_.data());
     const double spread = std::sqrt(k.dot(white_.data(), white_.data(), d));
     const double score = k.dot(coefficients_.data() + index * d, context, d) + width_ * spread;

@@ -303,24 +303,7 @@ class BanditLearner(OnlineLearner):
         mask = np.asarray(allowed)
         if mask.shape != (self._arms,) or mask.dtype != np.bool_:
             raise ValueError(f"allowed must be {self._arms} bools")
-        if not mask.any():
-            raise ValueError("at least one arm must be allowed")
-        return None if mask.all() else mask
-
-    def _scores(self, row: FloatArray) -> FloatArray:
-        """Return what arms are compared by for a context, shape (K,), from what is released."""
-        return np.asarray(self.coefficients @ row)
-
-    def _recommend_allowed(self, row: FloatArray, mask: NDArray[np.bool_] | None) -> int:
-        """Return the best of the allowed arms for a context."""
-        chosen = np.empty(1, dtype=np.int64)
-        self._engine.recommend(row[None, :], chosen)
-        arm = int(chosen[0])
-        if mask is None or mask[arm]:
-            return arm
-        norm = float(self._context_norms(row[None, :])[0])
-        known = row / max(norm, 1.0) if math.isfinite(norm) else np.zeros_like(row)
-        return int(np.argmax(np.where(mask, self._scores(known), -np.inf)))
+        return mask
 
     def _issue_for(self, context: Any, mask: NDArray[np.bool_] | None = None) -> tuple[int, Ticket]:
         """Return an arm for another user, and a ticket for it."""
@@ -336,7 +319,9 @@ class BanditLearner(OnlineLearner):
                 raise RoundOrderError("a decision waits for its reward: observe() or skip() first")
             arm = due = int(self._engine.due(book.promised(self._arms)))
             if due < 0:
-                arm = self._recommend_allowed(row, mask)
+                chosen = np.empty(1, dtype=np.int64)
+                self._engine.recommend(row[None, :], chosen, mask)
+                arm = int(chosen[0])
             return arm, book.issue(turn, arm, row, due)
 
     def _play_arrival(

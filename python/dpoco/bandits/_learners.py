@@ -13,7 +13,7 @@ import numpy as np
 
 from dpoco import _core, domains
 from dpoco import _literals as literals
-from dpoco._validation import FloatArray, positive_int, whole_if_float
+from dpoco._validation import positive_int, whole_if_float
 from dpoco.accounting import Budget, high_dimensional_bandit, linucb
 from dpoco.accounting.continual_sum import name_of
 from dpoco.accounting.forgetting import advise_half_lives
@@ -221,31 +221,6 @@ class LinUCB(BanditLearner):
 
     def _context_bound(self) -> float:
         return linucb.read_moments(self._mechanism).features
-
-    def _scores(self, row: FloatArray) -> FloatArray:
-        """Return upper confidence bounds, shape (K,), from the released statistics; O(K d^3).
-
-        Of a learner that forgets they are estimates: its damped sums stay in the engine.
-        """
-        own, total, d = self._plan.tuning, self._mechanism, self._dimension
-        if linucb.kept_statistics(total, own) is not None:
-            return super()._scores(row)
-        found = linucb.find_confidence(total, own)
-        upper = np.triu_indices(d)
-        packed = self._engine.released().reshape(self._arms, -1)[:, : len(upper[0])]
-        matrices = np.zeros((self._arms, d, d))
-        matrices[:, upper[0], upper[1]] = packed * np.where(
-            upper[0] == upper[1], 1.0, math.sqrt(0.5)
-        )
-        values, vectors = np.linalg.eigh(matrices, UPLO="U")
-        shifts = np.full(self._arms, own.regularization + found.margin)
-        while np.any(low := values[:, 0] + shifts <= 0.0):
-            shifts[low] *= 2.0
-        known = np.einsum("kij,i->kj", vectors, row) ** 2 / (values + shifts[:, None])
-        rounds = self.round // total.batch * total.batch
-        information = found.log_term + d * math.log1p(rounds * found.growth)
-        width = own.exploration * (found.spread * math.sqrt(information) + found.bias)
-        return np.asarray(self.coefficients @ row + width * np.sqrt(known.sum(axis=1)))
 
     @staticmethod
     def _sizes(arguments: Mapping[str, Any], plan: LinUCBPlan) -> tuple[int, int]:

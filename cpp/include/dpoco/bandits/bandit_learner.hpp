@@ -63,8 +63,10 @@ class BanditLearner : public Rounds {
                      bool was_due) const;
 
   // The arms that the current estimates choose for `count` contexts; no round is begun.
+  // allowed[a] is 0 for an arm a that may not be chosen; null: all arms may be. Throws
+  // std::invalid_argument if no arm may be, or for a mask that the bandit does not take.
   void recommend(const Exclusive::Entry& entered, const double* contexts, std::uint64_t count,
-                 std::int64_t* chosen);
+                 std::int64_t* chosen, const std::uint8_t* allowed = nullptr);
 
   // Many rounds whose contexts and rewards of all arms (rows of arms() entries) were fixed
   // beforehand. chosen, own_rewards: of `rounds` entries, not null; a reward that is missing is
@@ -96,6 +98,8 @@ class BanditLearner : public Rounds {
   virtual std::uint64_t choose(const double* context) = 0;
   // The same outside of any round, for `recommend`: what the estimates alone would choose.
   virtual std::uint64_t advise(const double* context) { return choose(context); }
+  // The same among the arms whose entry of `allowed` is not 0, at least one.
+  virtual std::uint64_t advise_among(const double* context, const std::uint8_t* allowed);
   // See `due`; public quantities only.
   virtual std::int64_t due_arm(const double*) const { return -1; }
   // Whether the current round can be played with a record of an earlier decision.

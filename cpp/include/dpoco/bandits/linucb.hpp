@@ -60,12 +60,17 @@ class LinUcb final : public BanditLearner {
   void leaf(std::uint64_t arm, const double* context, double reward, double* out) const;
 
  protected:
-  std::uint64_t choose(const double* context) override;
+  std::uint64_t choose(const double* context) override { return choose_among(context, nullptr); }
+  std::uint64_t advise_among(const double* context, const std::uint8_t* allowed) override {
+    return choose_among(context, allowed);
+  }
   void learn(std::uint64_t arm, const double* context, double reward) override;
   void write_own(Archive& archive) const override;
   void read_own(ArchiveReader& archive) override;
 
  private:
+  // Of the arms whose entry of `allowed` is not 0, at least one; null: of all arms.
+  std::uint64_t choose_among(const double* context, const std::uint8_t* allowed);
   void statistics(const double* context, double reward, double* to) const;
   void estimate();
   void factor(std::uint64_t arm);
