@@ -171,6 +171,20 @@ void observe_batch(Learner& self, std::uint64_t decided, const Array& total, std
   self.observe_batch(decided, data(total), rounds);
 }
 
+// How many sums were released: public.
+template <class Learner>
+std::uint64_t pushes(const Learner& self) {
+  const auto entered = self.enter();
+  return self.sum().round();
+}
+
+// Entries of a symmetric matrix.
+Array metric(const NoisyNewton& self) {
+  const auto entered = self.enter();
+  const Eigen::MatrixXd& own = self.metric();
+  return read_only(own.size(), [&](double* out) { std::copy_n(own.data(), own.size(), out); });
+}
+
 template <class Learner>
 Array nonprivate_sum(const Learner& self) {
   const std::vector<double>& sum = self.sum().nonprivate_sum();
@@ -204,6 +218,7 @@ void register_noisy_ftrl(py::module_& m) {
       .def("tally", &tally<NoisyFtrl>, "at"_a.noconvert(), "features"_a.noconvert(),
            "labels"_a.noconvert(), "grid"_a, "totals"_a.noconvert())
       .def("nonprivate_sum", &nonprivate_sum<NoisyFtrl>)
+      .def("pushes", &pushes<NoisyFtrl>)
       .def("choices", &choices)
       .def("released_loss", &NoisyFtrl::released_loss);
 }
@@ -217,7 +232,9 @@ void register_noisy_newton(py::module_& m) {
            "rounds"_a)
       .def("tally", &tally<NoisyNewton>, "at"_a.noconvert(), "features"_a.noconvert(),
            "labels"_a.noconvert(), "grid"_a, "totals"_a.noconvert())
-      .def("nonprivate_sum", &nonprivate_sum<NoisyNewton>);
+      .def("nonprivate_sum", &nonprivate_sum<NoisyNewton>)
+      .def("pushes", &pushes<NoisyNewton>)
+      .def("metric", &metric);
 }
 
 }  // namespace dpoco::bindings

@@ -13,7 +13,7 @@ import numpy as np
 from dpoco import _core, domains, losses
 from dpoco import _literals as literals
 from dpoco._validation import FloatArray, positive_int, whole_if_float
-from dpoco.accounting import Budget, noisy_newton
+from dpoco.accounting import Budget, noisy_newton, sum_release
 from dpoco.accounting import noisy_ftrl as accountant
 from dpoco.accounting.forgetting import Forgetting, advise_half_lives, batch_lengths
 from dpoco.accounting.leaf_bounds import record_length
@@ -288,6 +288,25 @@ class NoisyFTRL(RecordLearner):
         deviation = float(deviations[min(push, len(deviations)) - 1])
         return EstimatedLoss(self._engine.released_loss() / rounds, deviation / rounds, rounds)
 
+    @property
+    def covariance(self) -> FloatArray | None:
+        """How much noise moves `last_decision`, shape (d, d), in squared units of it.
+
+        It may be published: it is computed from public numbers, the law of the noise in the sum
+        and the step. It is of the decision before the projection, and exact for linear losses.
+        Where losses are curved, later gradients take a part of the noise back; that is left out,
+        and so is how much other records, or the clipping of these, would move the decision. Zero
+        before the first release and without noise; None with quadratic statistics, whose last sum
+        is not kept. O(d^2). Derivation: ``docs/privacy/noisy_ftrl.md``.
+        """
+        eta = self.plan.tuning.step_size
+        if eta is None:
+            return None
+        pushes, one = self._engine.pushes(), np.eye(self._domain.dimension)
+        if pushes == 0:
+            return 0.0 * one
+        return np.asarray(eta**2 * sum_release.variance(self._mechanism, pushes) * one)
+
     @cached_property
     def _loss_law(self) -> tuple[FloatArray, FloatArray]:
         """What past losses count behind every push, and the deviations of their sum."""
@@ -478,6 +497,29 @@ class NoisyNewton(RecordLearner):
             )
         return domain, loss
 
+    @property
+    def covariance(self) -> FloatArray:
+        """How much noise moves `last_decision`, shape (d, d), in squared units of it.
+
+        It may be published: it is computed from the metric, which is made of releases, and the law
+        of the noise in the sum of gradients. With metric A and deviation s it is s^2 A^-2, to first
+        order, of the decision before it is shrunk and before the domain cuts it off. It leaves out
+        the noise in A, how much other records, or the clipping of these, would move the decision,
+        and that later gradients take a part of the noise back: deviations are up to a third too
+        large where losses are curved. Zero before the first release and without noise. O(d^3).
+        Derivation: ``docs/privacy/noisy_newton.md``.
+        """
+        pushes, d = self._engine.pushes(), self._domain.dimension
+        if pushes == 0:
+            return np.zeros((d, d))
+        own = self._deviations[min(pushes, len(self._deviations)) - 1]
+        moved = own * np.linalg.inv(self._engine.metric().reshape(d, d))
+        return np.asarray(moved @ moved.T)
+
+    @cached_property
+    def _deviations(self) -> FloatArray:
+        return noisy_newton.deviations(self.plan.mechanism, self.plan.tuning.half_life)
+
     def _entries(self) -> dict[str, float]:
         return super()._entries() | sum_entries(self._mechanism)
 
@@ -493,7 +535,7 @@ class NoisyNewton(RecordLearner):
             "step_size": own.step_size,
             "step_share": STEP_SHARE,
             "shrinkage": own.shrinkage,
-            "deviations": noisy_newton.deviations(self.plan.mechanism, own.half_life).tolist(),
+            "deviations": self._deviations.tolist(),
         }
         if own.half_life is not None:
             kept = noisy_newton.kept_curvatures(self.plan.mechanism, own.half_life)

@@ -43,6 +43,9 @@ class NoisyNewton final : public BatchLearner {
   const losses::RecordClipper& clipper() const noexcept { return clipper_; }
   const NoisyNewtonSettings& settings() const noexcept { return settings_; }
 
+  // The metric of the last step: a function of what was released.
+  const Eigen::MatrixXd& metric() const noexcept { return metric_; }
+
   // What a record adds to the sum at a given decision: see `NoisyFtrl::leaf`.
   void leaf(const double* at, const double* features, double label, double* out) const;
 
