@@ -60,5 +60,6 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
   register_local_server(m);
   register_local_simulate(m);
   register_repeated_runs(m);
+  register_keyed_runs(m);
   register_tally(m);
 }

@@ -37,6 +37,7 @@ void register_local_server(py::module_& m);
 void register_local_simulate(py::module_& m);
 void register_continuous_multiplicative_weights(py::module_& m);
 void register_repeated_runs(py::module_& m);
+void register_keyed_runs(py::module_& m);
 void register_tally(py::module_& m);
 
 // Shared by the rooms above: a key, and a generator from its key.

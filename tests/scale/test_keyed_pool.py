@@ -370,19 +370,45 @@ def test_a_batch_whose_people_are_refused_plays_and_counts_nothing(name):
         plain.process(["a"], *(part[:1] for part in arrays), person=[1])
 
 
-@pytest.mark.parametrize("records", [1, 2, 31, 32, 33, 300])
-def test_small_batches_are_sorted_as_large_ones(monkeypatch, records):
-    """A dictionary sorts few records, arrays sort many: the rows are the same."""
+@pytest.mark.parametrize("records", [0, 1, 2, 33, 300])
+def test_rows_are_sorted_by_keys_and_keep_their_order(records):
     rng = np.random.default_rng(records)
-    index = {key: key for key in range(9)}
-    keys = [int(key) for key in rng.integers(0, 14, records)]
-    found = []
-    for few in (0, 10**6):
-        monkeypatch.setattr(_keys, "_FEW", few)
-        found.append(_keys.group_rows(index, keys, 20))
-    one, other = found
-    assert one.fresh == other.fresh
-    for name in ("slots", "offsets", "rows"):
-        assert np.array_equal(getattr(one, name), getattr(other, name))
-        assert getattr(one, name).dtype == getattr(other, name).dtype == np.int64
-    assert sorted(one.rows.tolist()) == list(range(records))
+    index = {str(key): key for key in range(9)}
+    keys = [str(key) for key in rng.integers(0, 14, records)]
+    found = _keys.group_rows(index, keys, 20)
+    assert found.fresh == [key for key in dict.fromkeys(keys) if key not in index]
+    numbers = {**index, **{key: 9 + i for i, key in enumerate(found.fresh)}}
+    codes = np.array([numbers[key] for key in keys], dtype=np.int64)
+    slots, counts = np.unique(codes, return_counts=True)
+    assert np.array_equal(found.slots, slots)
+    assert np.array_equal(found.counts, counts)
+    assert np.array_equal(found.rows, np.argsort(codes, kind="stable"))
+    assert found.slots.dtype == found.offsets.dtype == found.rows.dtype == np.int64
+    assert len(index) == 9
+
+
+def test_what_keys_raise_and_do_while_they_are_looked_up():
+    class Odd(str):
+        __slots__ = ()
+
+        def __hash__(self):
+            keys.clear()
+            return super().__hash__()
+
+        __eq__ = str.__eq__
+
+    class Failing(str):
+        __slots__ = ()
+
+        def __hash__(self):
+            raise RuntimeError("no hash")
+
+    keys = [Odd("a"), "b"]
+    with pytest.raises(IndexError):
+        _keys.group_rows({}, keys, 20)
+    with pytest.raises(RuntimeError, match="no hash"):
+        _keys.group_rows({}, [Failing("a")], 20)
+    pool = KeyedPool(hedge(horizon=9))
+    with pytest.raises(RuntimeError, match="no hash"):
+        pool.process([Failing("a")], np.zeros((1, 4)))
+    assert len(pool) == 0

@@ -65,6 +65,7 @@ class LearnersInMemory:
     def __init__(self, prototype: Any, family: Family) -> None:
         self._prototype, self._family = prototype, family
         self._learners: list[Any] = []
+        self._engines: list[Any] = []  # theirs: a look into a learner waits for its memory
         self._shown = bytearray()  # whether others may have played a learner, too
         # As the class has them: looking them up in a learner waits for its memory.
         self.decide: Any = getattr_static(type(prototype), "decide", None)
@@ -77,6 +78,7 @@ class LearnersInMemory:
     def put(self, learners: list[Any]) -> None:
         """Add learners."""
         self._learners += learners
+        self._engines += [learner._engine for learner in learners]
         self._shown += bytes(len(learners))
 
     def show(self, slot: int) -> Any:
@@ -91,24 +93,26 @@ class LearnersInMemory:
         if batch is not None:
             raise ValueError("batch numbers need a journal: without one nothing can be repeated")
         fresh = [sibling(self._prototype) for _ in rows.fresh]
-        slots, known = rows.slots.tolist(), len(self._learners)
-        # Numbers of fresh keys follow those of the others.
-        chosen = [self._learners[i] if i < known else fresh[i - known] for i in slots]
-        for slot, learner, count in zip(slots, chosen, rows.counts.tolist(), strict=True):
-            if (slot < known and self._shown[slot]) or names is not None:
+        slots = rows.slots.tolist()
+        old = slots[: len(slots) - len(fresh)]  # numbers of fresh keys follow those of the others
+        engines = [*map(self._engines.__getitem__, old), *(each._engine for each in fresh)]
+        learners = []
+        if names is not None or any(map(self._shown.__getitem__, old)):
+            learners = [*map(self._learners.__getitem__, old), *fresh]
+            for learner, count in zip(learners, rows.counts.tolist(), strict=True):
                 self._check(learner, count)
-        model = self._family, self._prototype, [learner._engine for learner in chosen]
+        model = self._family, self._prototype, engines
         if names is not None:
             own = [names[rows.rows[piece]] for piece in rows.pieces]
-            people = [x._digests(who, len(who)) for x, who in zip(chosen, own, strict=True)]
+            people = [x._digests(who, len(who)) for x, who in zip(learners, own, strict=True)]
             # No rounds: what would refuse some refuses these, before anybody counts.
             none = tuple(part[:0] for part in parts)
             play_keyed(*model, np.zeros_like(rows.offsets), rows.rows[:0], none, workers)
-            parts = entering(self._family, chosen, people, rows.rows, parts)
+            parts = entering(self._family, learners, people, rows.rows, parts)
         decisions = play_keyed(*model, rows.offsets, rows.rows, parts, workers)
         self.put(fresh)
         after()
-        decisions.flags.writeable = False
+        decisions.setflags(write=False)
         return decisions
 
     @staticmethod

@@ -13,11 +13,12 @@ import json
 import operator
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco import _core
 from dpoco._validation import IntArray, positive_int
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.pools import noise_of, pool_guarantee
@@ -61,7 +62,6 @@ class Terms:
 
 
 Key = str | int | bytes
-_FEW = 32  # records up to which a dictionary sorts faster than arrays do
 
 
 def check_key(value: Any) -> Key:
@@ -112,8 +112,7 @@ def key_from_text(text: str) -> Key:
     raise ValueError("not a key")
 
 
-@dataclass(frozen=True)
-class Rows:
+class Rows(NamedTuple):
     """The records of a batch by key.
 
     Attributes
@@ -167,12 +166,12 @@ def entering(
     return (*parts[:at], emptied(parts[at], passed), *parts[at + 1 :])
 
 
-def group_rows(index: Mapping[Key, int], keys: list[Key], limit: int) -> Rows:
+def group_rows(index: dict[Key, int], keys: list[Key], limit: int) -> Rows:
     """Return which records belong to which key; `BudgetExceeded` for more than `limit` keys.
 
     Parameters
     ----------
-    index : mapping
+    index : dict
         Numbers of the known keys, from 0 on.
     keys : list
         Keys of the records.
@@ -181,36 +180,11 @@ def group_rows(index: Mapping[Key, int], keys: list[Key], limit: int) -> Rows:
 
     Notes
     -----
-    O(n + k log k).
+    O(n log n).
     """
-    fresh: list[Key] = []
-    try:
-        codes = [index[key] for key in keys]
-    except KeyError:
-        fresh = [key for key in dict.fromkeys(keys) if key not in index]
-        check_fresh(len(index), fresh, limit)
-        more = {key: len(index) + i for i, key in enumerate(fresh)}
-        codes = [index[key] if key in index else more[key] for key in keys]
-    if len(codes) <= _FEW:
-        return _few_rows(codes, fresh)
-    kind = np.uint16 if len(index) + len(fresh) <= 2**16 else np.int64  # sorted in linear time
-    numbers = np.array(codes, dtype=kind)
-    rows = np.argsort(numbers, kind="stable")
-    slots, counts = np.unique(numbers, return_counts=True)
-    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    return Rows(slots.astype(np.int64), offsets, rows.astype(np.int64), fresh)
-
-
-def _few_rows(codes: list[int], fresh: list[Key]) -> Rows:
-    found: dict[int, list[int]] = {}
-    for row, code in enumerate(codes):
-        found.setdefault(code, []).append(row)
-    slots = sorted(found)
-    groups = [found[slot] for slot in slots]
-    offsets = [0, *itertools.accumulate(map(len, groups))]
-    rows = list(itertools.chain.from_iterable(groups))
-    numbers = [np.array(part, dtype=np.int64) for part in (slots, offsets, rows)]
-    return Rows(numbers[0], numbers[1], numbers[2], fresh)
+    rows = Rows(*_core.group_rows(index, keys))
+    check_fresh(len(index), rows.fresh, limit)
+    return rows
 
 
 def check_fresh(known: int, fresh: list[Key], limit: int) -> None:
