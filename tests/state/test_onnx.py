@@ -39,7 +39,7 @@ RECORDS = np.array(
     "changes",
     [
         {},
-        {"intercept": False, "decision": (0.5, -2.0)},
+        {"intercept": False, "decision": (0.5, -2.0), "covariance": None},
         {"task": "regression", "label_range": (-5.0, 20.0)},
         {"task": "regression", "label_range": None, "decision": (3.0, -2.0, 1.0)},
         {"record_bounds": ((None, 0.5), (2.0, 0.9))},

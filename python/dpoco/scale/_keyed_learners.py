@@ -96,7 +96,7 @@ class LearnersInMemory:
         slots = rows.slots.tolist()
         old = slots[: len(slots) - len(fresh)]  # numbers of fresh keys follow those of the others
         engines = [*map(self._engines.__getitem__, old), *(each._engine for each in fresh)]
-        learners = []
+        learners: list[Any] = []
         if names is not None or any(map(self._shown.__getitem__, old)):
             learners = [*map(self._learners.__getitem__, old), *fresh]
             for learner, count in zip(learners, rows.counts.tolist(), strict=True):
