@@ -12,7 +12,6 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from dpoco.accounting import conditions as say
-from dpoco.accounting._words import norm_name
 from dpoco.privacy.losses.loss import Pure
 from dpoco.privacy.mechanisms.base import Declared, Mechanism, Nothing, Open, Parts
 from dpoco.privacy.mechanisms.batch_release import BatchRelease, movement
@@ -34,6 +33,11 @@ __all__ = ["UNITS", "Numbers", "arithmetic", "conditions", "numbers", "promises"
            "units"]  # fmt: skip
 
 UNITS = ("one round", "one record", "one user's record", "one report")
+
+
+def norm_name(q: float) -> str:
+    """Return "l2", "l3", "linf", ..."""
+    return "linf" if q == math.inf else f"l{q:g}"
 
 
 class Numbers(NamedTuple):

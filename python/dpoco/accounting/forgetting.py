@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 
 from dpoco._validation import FloatArray, choice, positive_float
-from dpoco.accounting.continual_sum import UNBOUNDED_HORIZON
+from dpoco.accounting.continual_sum import UNBOUNDED_HORIZON, factorisation, planned
 from dpoco.privacy.mechanisms.factorisations import Buffered, decoder_rate
 from dpoco.privacy.mechanisms.gaussian_sum import batch_starts
+from dpoco.privacy.neighbours import Neighbours
 
 __all__ = ["INDEPENDENT", "Forgetting", "ForgettingView", "advise_half_lives", "batch_lengths",
            "check_options", "damp", "growth_of_batches", "kept_share", "memory_rounds",
@@ -98,6 +99,26 @@ def damp(factor: Buffered, kept: float) -> Buffered:
         tuple(1.0 - kept * (1.0 - rate) for rate in factor.decay),
         tuple(kept * weight for weight in factor.weights),
     )
+
+
+def damped_sum(
+    pushes: int, near: Neighbours, batch: int, half_life: float, rounds: float
+) -> Buffered:
+    """Return the sum with buffers that fits memory with this half-life, for pushes so far apart."""
+    factor = factorisation(planned("blt", pushes, near, batch), pushes)
+    assert isinstance(factor, Buffered)
+    return damp(factor, float(kept_share(half_life, np.asarray(rounds))))
+
+
+def check_damped(sum_method: str | None, half_life: Any, rounds: float) -> None:
+    """Raise `ValueError` for another sum, or for batches that are longer than a half-life."""
+    if sum_method not in (None, "auto", "blt"):
+        raise ValueError(f"learners that forget sum by 'blt'; got sum_method={sum_method!r}")
+    if isinstance(half_life, float) and rounds > half_life:
+        raise ValueError(
+            f"batches of {rounds:.0f} rounds are longer than half_life={half_life:g}: take a "
+            "longer half-life or a smaller batch"
+        )
 
 
 def kept_share(half_life: float, rounds: FloatArray) -> FloatArray:
@@ -184,19 +205,17 @@ def advise_half_lives(horizon: int | None) -> tuple[float, ...]:
 
 
 def check_options(
-    half_life: Any, ridge: Any, statistics: str, sum_method: str | None
+    half_life: Any, ridge: Any, statistics: str
 ) -> tuple[float | str | None, float | str | None]:
     """Return the options of a learner that forgets.
 
     Raises
     ------
     ValueError, TypeError
-        For statistics of gradients, another sum, or numbers that are not positive.
+        For statistics of gradients, or numbers that are not positive.
     """
     if statistics != "quadratic":
         raise ValueError("half_life and ridge are options of statistics='quadratic'")
-    if sum_method not in (None, "auto", "blt"):
-        raise ValueError(f"learners that forget sum by 'blt'; got sum_method={sum_method!r}")
     return _number_or_auto("half_life", half_life), _number_or_auto("ridge", ridge)
 
 

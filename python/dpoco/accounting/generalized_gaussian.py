@@ -107,3 +107,8 @@ def _log_moment(power: float, order: float, dimension: int) -> float:
     # Gamma((1+s)/r) Gamma(d/r) / (Gamma(1/r) Gamma((d+s)/r)) through two beta functions.
     angle = float(betaln(d / order, s / order) - betaln(1.0 / order, s / order))
     return radius + angle
+
+
+def noise_in_words(order: float) -> str:
+    """Return "Gaussian noise" for order 2, or "generalized Gaussian noise, r = 3"."""
+    return "Gaussian noise" if order == 2.0 else f"generalized Gaussian noise, r = {order:g}"

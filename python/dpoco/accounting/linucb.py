@@ -40,7 +40,7 @@ import numpy as np
 from dpoco._validation import choice, positive_float, positive_int, real_float
 from dpoco.accounting import continual_sum, release
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.forgetting import damp, kept_share, view_noise
+from dpoco.accounting.forgetting import check_damped, damped_sum, view_noise
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.plan import Plan
 from dpoco.accounting.regret_bounds import stated_regret
@@ -48,7 +48,6 @@ from dpoco.accounting.statement import stated_delta
 from dpoco.accounting.truncation import charged_gaussian_mu
 from dpoco.errors import CalibrationError
 from dpoco.privacy.mechanisms.bounds import SecondMoments
-from dpoco.privacy.mechanisms.factorisations import Buffered
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import CHANGES, Neighbours
 from dpoco.privacy.records import Description, limits
@@ -421,8 +420,10 @@ class _Problem:
         planned = near if searched else Neighbours(near.change)
         releases = (own.horizon - 1) // batch
         pushes = max(releases, 1)
+        method: continual_sum.Method
         if own.half_life is not None:
-            method = self._damp(own.half_life, pushes, planned, batch)
+            check_damped(self.sum_method, own.half_life, batch)
+            method = damped_sum(pushes, planned, batch, own.half_life, batch)
         elif self.sum_method in (None, "auto") and budget is not None:
             method = continual_sum.choose_method(pushes, near=planned, batch=batch)
         else:
@@ -454,24 +455,6 @@ class _Problem:
         ]
         close = [w for w, bias in zip(weights, biases, strict=True) if bias <= 1.02 * min(biases)]
         return min(map(noisy, close), key=lambda found: find_confidence(*found).bias)
-
-    def _damp(
-        self, half_life: float, pushes: int, near: Neighbours, batch: int
-    ) -> continual_sum.Method:
-        """Return the factorisation whose noise fits what is remembered."""
-        if self.sum_method not in (None, "auto", "blt"):
-            raise ValueError(
-                f"learners that forget sum by 'blt'; got sum_method={self.sum_method!r}"
-            )
-        if batch > half_life:
-            raise ValueError(
-                f"batches of {batch} rounds are longer than half_life={half_life:g}: take a "
-                "longer half-life or a smaller batch"
-            )
-        plain = continual_sum.planned("blt", pushes, near, batch)
-        factor = continual_sum.factorisation(plain, pushes)
-        assert isinstance(factor, Buffered)
-        return damp(factor, float(kept_share(half_life, np.asarray(batch))))
 
 
 @lru_cache

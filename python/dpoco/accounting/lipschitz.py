@@ -20,7 +20,6 @@ from typing import Any
 
 from dpoco._validation import choice, positive_float
 from dpoco.accounting import continual_sum, release
-from dpoco.accounting._words import REGRET_SCOPES
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.continual_sum import Method
 from dpoco.accounting.guarantee import Guarantee
@@ -37,7 +36,7 @@ from dpoco.accounting.nets import (
 from dpoco.accounting.noisy_ftrl_regret import RegretForecast
 from dpoco.accounting.plan import Plan
 from dpoco.accounting.prefix_hedge import HedgeRun, HedgeTuning
-from dpoco.accounting.regret_bounds import stated_regret
+from dpoco.accounting.regret_bounds import REGRET_SCOPES, stated_regret
 from dpoco.accounting.statement import check_claim, stated_delta
 from dpoco.domains import Domain
 from dpoco.errors import CalibrationError

@@ -27,10 +27,10 @@ from dpoco.accounting.continual_sum import Method
 from dpoco.accounting.forgetting import (
     Forgetting,
     batch_lengths,
+    check_damped,
     check_options,
-    damp,
+    damped_sum,
     growth_of_batches,
-    kept_share,
     memory_rounds,
     plan_batch,
     plan_candidates,
@@ -160,7 +160,7 @@ def calibrate(
     growth = None if scale is None else "quarter"
     methods: tuple[Method, ...] | None = None
     if forgets:
-        half_life, ridge = check_options(half_life, ridge, statistics, sum_method)
+        half_life, ridge = check_options(half_life, ridge, statistics)
         growth = growth_of_batches(half_life, n)
         memory = memory_rounds(half_life, horizon)
         if batch is None:
@@ -171,16 +171,8 @@ def calibrate(
     pushes = updates(growth, positive_int("batch", batch, maximum=n), n)
     if forgets:
         last = batch_lengths(batch, growth, pushes)[-1]
-        if isinstance(half_life, float) and last > half_life:
-            raise ValueError(
-                f"batches of {last:.0f} rounds are longer than half_life={half_life:g}: take a "
-                "longer half-life or a smaller batch"
-            )
-        sum_method = "blt"
-        plain_method = continual_sum.planned("blt", pushes, near, batch)
-        factor = continual_sum.factorisation(plain_method, pushes)
-        assert isinstance(factor, Buffered)
-        methods = (damp(factor, float(kept_share(memory, last))),)
+        check_damped(sum_method, half_life, last)
+        methods = (damped_sum(pushes, near, batch, memory, last),)
     elif scale is not None and sum_method in (None, "auto"):
         sum_method = "toeplitz"  # there are few sums
     known = None if horizon is None else pushes

@@ -22,7 +22,7 @@ from dpoco._validation import FloatArray, choice, positive_float, real_float
 from dpoco.accounting import continual_sum
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.continual_sum import Method
-from dpoco.accounting.forgetting import batch_lengths, damp, kept_share, view_noise
+from dpoco.accounting.forgetting import batch_lengths, damped_sum, kept_share, view_noise
 from dpoco.accounting.gaussian import gaussian_mu
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.leaf_bounds import clipped, record_length
@@ -36,7 +36,7 @@ from dpoco.losses import GlmLoss, HuberLoss, LogisticLoss, Loss
 from dpoco.privacy.mechanisms.bounds import GradientAndCurvature
 from dpoco.privacy.mechanisms.factorisations import Buffered
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
-from dpoco.privacy.neighbours import CHANGES, Neighbours
+from dpoco.privacy.neighbours import CHANGES, ONE, Neighbours
 from dpoco.privacy.records import Description, limits
 
 __all__ = ["NewtonPlan", "NewtonTuning", "calibrate", "guarantee", "learned_loss"]
@@ -307,7 +307,5 @@ def _plan_forgetting(first: int, half_life: float, horizon: int) -> tuple[int, M
         if batch > half_life:
             raise ValueError(f"half_life must be at least one round; got {half_life!r}")
     pushes = updates(growth, batch, horizon)
-    factor = continual_sum.factorisation("blt", pushes)
-    assert isinstance(factor, Buffered)
     longest = batch_lengths(batch, growth, pushes)[-1]
-    return batch, damp(factor, float(kept_share(half_life / STEP_SHARE, longest)))
+    return batch, damped_sum(pushes, ONE, batch, half_life / STEP_SHARE, longest)

@@ -24,6 +24,13 @@ __all__ = ["RegretBound", "best_inverse_temperature", "best_step_size",
            "endless_regret", "entropy_term", "gaussian_width", "gibbs_regret", "growing_cost",
            "leader_regret", "stated_regret", "uniform_is_as_good", "without_regret"]  # fmt: skip
 
+# Streams that bounds on regret hold for, in words.
+REGRET_SCOPES = {
+    "stationary": "losses drawn independently from one law",
+    "shifting": "losses drawn independently, from a law that changes a few times",
+    "oblivious": "losses fixed in advance",
+    "adaptive": "all losses, also such as react to the decisions",
+}
 _ENDLESS = "no bound is stated of a stream without end, because it grows with the rounds"
 
 

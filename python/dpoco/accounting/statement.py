@@ -12,11 +12,10 @@ from dataclasses import replace
 from typing import Any
 
 from dpoco._validation import LARGEST_HORIZON
-from dpoco.accounting._words import REGRET_SCOPES
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.conditions import CLIPPED_LOSSES, DELAYED, UNPROVED
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.regret_bounds import stated_regret, without_regret
+from dpoco.accounting.regret_bounds import REGRET_SCOPES, stated_regret, without_regret
 from dpoco.errors import CalibrationError
 from dpoco.privacy.mechanisms.base import Mechanism
 from dpoco.privacy.neighbours import Neighbours

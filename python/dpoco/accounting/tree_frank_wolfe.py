@@ -24,11 +24,10 @@ from dpoco.accounting import (
     release,
     truncation,
 )
-from dpoco.accounting._words import noise_in_words
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.frank_wolfe_regret import ErrorForecast
 from dpoco.accounting.gaussian import gaussian_epsilon
-from dpoco.accounting.generalized_gaussian import expected_norm_bound
+from dpoco.accounting.generalized_gaussian import expected_norm_bound, noise_in_words
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.leaf_bounds import WEIGHTS, published_leaf_bound
 from dpoco.accounting.plan import Plan

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpoco.accounting import _meaning as meaning
+from dpoco.accounting._plain_statement import span
 from dpoco.accounting._terms import Terms
 
 __all__ = ["Verdict", "issuer_says", "scope", "verdict", "worst"]
@@ -69,8 +70,8 @@ def worst(kinds: list[str]) -> str:
 def _why_open(g: Terms) -> str:
     held = g.description is not None and g.description.loss(g.neighbours) is not None
     if held:
-        return f"no epsilon holds at delta = {g.delta:.6g} for {g.unit} ({_extent(g)})"
-    return f"there is no noise, or no proof: releases may reveal {g.unit} ({_extent(g)})"
+        return f"no epsilon holds at delta = {g.delta:.6g} for {g.unit} (at most {span(g)})"
+    return f"there is no noise, or no proof: releases may reveal {g.unit} (at most {span(g)})"
 
 
 _CHANGES = {"replace": "replaced by any other data", "zero_out": "present or empty"}
@@ -92,13 +93,8 @@ def scope(guarantee: Terms) -> str:
         whom = f"one person with at most {most} {often}{near}"
     return (
         f"epsilon = {g.epsilon:.6g}, delta = {g.delta:.6g} for {whom}, {_CHANGES[g.change]}, "
-        f"{_OBSERVERS[g.view]}, over {_extent(g)}"
+        f"{_OBSERVERS[g.view]}, over at most {span(g)}"
     )
-
-
-def _extent(g: Terms) -> str:
-    noun = "release" if g.unit == "one record" else "round"
-    return f"at most {g.horizon} {noun}" + ("" if g.horizon == 1 else "s")
 
 
 def _derived_unit(g: Terms) -> bool:

@@ -206,11 +206,7 @@ class ArmReleases(ReleasedSums):
         return {arm: (forced + later) // batch for arm, forced in enumerate(own)}
 
     def _decisions(self, learner: Any, records: list[tuple[Any, ...]], run: Run) -> list[Any]:
-        forced = learner.round < self._forced
-        arms, heeded = pick_actions(learner, [context for context, _ in records], forced)
-        if not heeded:
-            run.findings.append(self.astray)
-        return arms
+        return pick_actions(learner, records, run, self._forced)
 
     def _show(self, learner: Any) -> FloatArray:
         return np.array(learner.coefficients)

@@ -25,6 +25,8 @@ from dpoco.audit._sum_noise import SILENT, Run, score_decisions
 from dpoco.privacy.mechanisms.batch_release import movement
 from dpoco.random import Source
 
+# Of cube noise all entries may move; a response on one coordinate sees one entry.
+_NORMS = {"gaussian": (2, "l2"), "laplace": (1, "l1")}
 _GRID = 1e-12  # losses of a batch are rounded to a grid of 2^-52 rounds
 
 
@@ -221,30 +223,22 @@ class Batches(Family):
         inputs = (play.notes.get("input", []) for play in (base, other))
         for k, (a, b) in enumerate(zip(*inputs, strict=True)):
             if k == own:
-                yield self._size(a - b)
-                yield from self._spend(a, b)
+                order, name = _NORMS.get(self.mechanism.law, (np.inf, "the maximum norm"))
+                moved = float(np.linalg.norm(a - b, order))
+                most = movement(self.mechanism.law, self.learner.experts)
+                yield f"a batch's sum in {name}", moved, most
+                yield from self._spend(a, b, moved)
             else:
                 yield "releases of other batches", float(np.abs(a - b).max()), _GRID
 
-    def _size(self, gap: FloatArray) -> Change:
-        law = self.mechanism.law
-        most = movement(law, self.learner.experts)
-        if law == "gaussian":
-            return "a batch's sum in l2", float(np.linalg.norm(gap)), most
-        if law == "laplace":
-            return "a batch's sum in l1", float(np.abs(gap).sum()), most
-        # Cube noise; a response on one coordinate sees one entry.
-        return "a batch's sum in the maximum norm", float(np.abs(gap).max()), most
-
-    def _spend(self, ours: FloatArray, theirs: FloatArray) -> Iterator[Change]:
+    def _spend(self, ours: FloatArray, theirs: FloatArray, moved: float) -> Iterator[Change]:
         """Yield what the movement of a release spends with the noise in use, and the promise."""
-        m, found, gap = self.mechanism, self.learner.guarantee, ours - theirs
+        m, found = self.mechanism, self.learner.guarantee
         if not found.private:
             return
         pure = found.epsilon_at(0.0)
         if m.law == "gaussian":
             if found.mu is not None:
-                moved = float(np.linalg.norm(gap))
                 yield "mu of the releases", ratio(moved, m.scale), found.mu
         elif m.law == "response":
             bias = 0.5 * np.tanh(0.5 * m.epsilon)
@@ -253,7 +247,6 @@ class Batches(Family):
                 logs = [np.abs(np.log(a / b)) for a, b in (high, [1.0 - x for x in high])]
             yield "the log odds of a response", float(np.max(logs)), pure
         else:
-            moved = float(np.abs(gap).sum() if m.law == "laplace" else np.abs(gap).max())
             yield "the log odds of a release", ratio(moved, m.scale), pure
 
     def facts(self) -> dict[str, bool]:

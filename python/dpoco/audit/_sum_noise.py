@@ -57,16 +57,20 @@ def sum_noise(family: Sums, dimension: int, count: int, claim: _core.Claim) -> F
     return out
 
 
-def pick_actions(learner: Any, contexts: list[FloatArray], forced: bool) -> tuple[list[int], bool]:
+def pick_actions(
+    learner: Any, records: list[tuple[Any, ...]], run: Run, forced_rounds: int
+) -> list[int]:
     """Return the actions for contexts, given all that was released; begins the round of the first.
 
-    And whether the round's action is the one that the estimates recommend. `forced` says that the
-    schedule decides, whatever the context.
+    Unless the schedule decides, as in the first rounds, whatever the context, the round's action
+    must be the one that the estimates recommend.
     """
+    contexts, forced = [context for context, _ in records], learner.round < forced_rounds
     advised = [int(arm) for arm in learner.recommend(np.array(contexts))]
     arm = int(learner.decide(contexts[0]))
-    heeded = forced or arm == advised[0]
-    return [arm, *(arm if forced else other for other in advised[1:])], heeded
+    if not forced and arm != advised[0]:
+        run.findings.append("an action is not the one that is recommended")
+    return [arm, *(arm if forced else other for other in advised[1:])]
 
 
 @dataclass
@@ -299,15 +303,10 @@ class ReleasedStatistics(ReleasedSums):
         super().__init__(family, stream, neighbour)
         total = family.mechanism
         self._of_residuals = isinstance(total.summand, ResidualStatistics)
-        # In which coins choose, whatever the context.
-        self._first = total.batch if self._of_residuals else 0
+        self._forced = total.batch if self._of_residuals else 0
 
     def _decisions(self, learner: Any, records: list[tuple[Any, ...]], run: Run) -> list[Any]:
-        forced = learner.round < self._first
-        arms, heeded = pick_actions(learner, [context for context, _ in records], forced)
-        if not heeded:
-            run.findings.append("an action is not the one that is recommended")
-        return arms
+        return pick_actions(learner, records, run, self._forced)
 
     def _read_release(self, learner: Any, push: Push, noise: Any) -> FloatArray:
         return np.array(learner._engine.released())

@@ -9,8 +9,8 @@ from dpoco._options import SENTENCES, Option, constructor_options
 from dpoco._validation import named
 from dpoco.cli._settings import OPTIONS, Settings
 from dpoco.learners import Learner
+from dpoco.learning.calibrated import Calibrated
 from dpoco.learning.participation import Participation
-from dpoco.learning.planning import Planned
 
 # Settings that only some learners have a use for.
 _ONLY = {
@@ -77,7 +77,7 @@ _PROBLEM = {
 def own_options(entry: Learner) -> dict[str, Option]:
     """Return the options of a learner's constructor that commands take: those of calibration."""
     cls = entry.load()
-    taken = {*SENTENCES} - _PROBLEM if issubclass(cls, Planned) else set()
+    taken = {*SENTENCES} - _PROBLEM if issubclass(cls, Calibrated) else set()
     return {name: each for name, each in constructor_options(cls).items() if name in taken}
 
 

@@ -17,9 +17,9 @@ from dpoco.accounting.prefix_hedge import HedgePlan, HedgeTuning
 from dpoco.accounting.regret_bounds import uniform_is_as_good
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.experts._expert_learner import ExpertLearner
+from dpoco.learning.calibrated import noise_note
 from dpoco.learning.choice import Candidate, ExpertProblem
 from dpoco.learning.participation import Participation
-from dpoco.learning.planning import noise_note
 from dpoco.mechanisms import sum_entries
 from dpoco.privacy.mechanisms.batch_release import BatchRelease
 from dpoco.privacy.mechanisms.bounds import CentredLosses

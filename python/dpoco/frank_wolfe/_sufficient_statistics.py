@@ -14,9 +14,8 @@ from dpoco._validation import FloatArray, float_array, positive_int
 from dpoco.accounting import Budget, Guarantee, sufficient_statistics
 from dpoco.accounting.sufficient_statistics import FitPlan
 from dpoco.errors import BudgetExceeded, RoundOrderError
-from dpoco.learning.calibrated import Calibrated
+from dpoco.learning.calibrated import Calibrated, explained
 from dpoco.learning.learner import Progress
-from dpoco.learning.planning import explained
 from dpoco.privacy.mechanisms.bounds import SecondMoments
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.random import Source

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from inspect import signature
 from types import ModuleType, NoneType
@@ -21,9 +23,15 @@ from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting.continual_sum import name_of
 from dpoco.accounting.plan import Plan
 from dpoco.accounting.release import numerics_of
-from dpoco.errors import BudgetExceeded
+from dpoco.accounting.truncation import unspent_note
+from dpoco.errors import (
+    BudgetExceeded,
+    CalibrationError,
+    NoiseDominatesWarning,
+    UnspentBudgetWarning,
+)
+from dpoco.learners import LEARNERS, learner_of
 from dpoco.learning.participation import Participation, for_people
-from dpoco.learning.planning import Planned, explained
 from dpoco.learning.state import Stateful
 from dpoco.privacy.mechanisms.base import Mechanism
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
@@ -31,8 +39,44 @@ from dpoco.privacy.records import Description
 from dpoco.random import Source
 
 
-class Calibrated(Planned):
-    """Base of objects that are built from a plan, calibrated or given, within a budget."""
+def endless_advice(constructed: type) -> str:
+    """Return what to do instead of giving this constructor no horizon."""
+    own = learner_of(constructed)
+    others = [each for each in LEARNERS if own is not None and each.plays == own.plays]
+    names = [f"dpoco.{each.path}" for each in others if each.endless]
+    take = f"take {' or '.join(names)}" if names else "give a horizon that is long enough"
+    return f"for a stream without end {take}"
+
+
+@contextmanager
+def explained(constructed: type) -> Iterator[None]:
+    """Raise errors of planning that say what a caller of this constructor can do."""
+    try:
+        yield
+    except MissingHorizonError as error:
+        raise ValueError(f"{error}; {endless_advice(constructed)}") from None
+    except ArithmeticError:
+        raise CalibrationError(
+            "bounds, horizon and budget are so large or small that doubles cannot hold what "
+            "follows from them: state lengths, labels and losses in units near 1"
+        ) from None
+
+
+def noise_note(numbers: str) -> str:
+    """Return the words of a warning that noise dominates, with what was computed."""
+    return (
+        f"noise dominates: at this budget and horizon hardly any learning is expected ({numbers})"
+    )
+
+
+class Calibrated:
+    """Base of objects that are built from a plan, calibrated or given, within a budget.
+
+    Nothing here is believed: the guarantee is computed from the plan and compared with the budget.
+    """
+
+    _guarantee: Any
+    _plan: Any
 
     @staticmethod
     def _check_common(arguments: Mapping[str, Any]) -> None:
@@ -80,6 +124,40 @@ class Calibrated(Planned):
         """Raise `BudgetExceeded` unless the guarantee is of what the engine is built from."""
         if guarantee.private and guarantee.description != mechanism:
             raise BudgetExceeded("the guarantee is of another mechanism than the engine's")
+
+    def _warn(self, arguments: Mapping[str, Any]) -> None:
+        """Warn a caller of a delta or noise that is too large, and of budget left over."""
+        if arguments["budget"] is not None:
+            arguments["budget"].doubt(arguments.get("horizon"), stacklevel=4)
+            self._warn_unspent(arguments, stacklevel=5)
+        note = self._noise_note()
+        if note is not None:
+            warnings.warn(note, NoiseDominatesWarning, stacklevel=4)
+
+    def _warn_unspent(self, arguments: Mapping[str, Any], *, stacklevel: int) -> None:
+        """Warn if calibration left part of the budget, for which no smaller noise is proved."""
+        budget, stated = arguments["budget"], self._guarantee
+        if budget is None or arguments["plan"] is not None:
+            return
+        note = unspent_note(budget, stated.epsilon, stated.truncation_mass)
+        if note is not None:
+            warnings.warn(note, UnspentBudgetWarning, stacklevel=stacklevel)
+
+    def _noise_note(self) -> str | None:
+        """Return why hardly any learning is to be expected, from public numbers only; or None."""
+        forecast = self._plan.forecast
+        if not getattr(forecast, "noise_dominates", False):
+            return None
+        known = {
+            name: getattr(forecast, name, None) for name in ("predicted_error", "regret_bound")
+        }
+        return noise_note(
+            ", ".join(
+                f"{name.replace('_', ' ')} {value:.3g}"
+                for name, value in known.items()
+                if value is not None
+            )
+        )
 
 
 class Certified(Calibrated, Stateful):
