@@ -429,7 +429,7 @@ class _Problem:
         else:
             known = release.candidate_methods(self.sum_method, pushes, budget, planned, batch)
             method = known[0]
-        plain = release.sum_of(self.summand, method, releases, near, batch=batch)
+        plain = release.sum_of(self.summand, method, releases, batch=batch)
         if budget is None or releases == 0:
             # Without noise the weight has no effect, nor has anything without a release.
             return release.with_noise(plain, near, budget=None, numerics=self.numerics), own

@@ -76,7 +76,7 @@ class _Setting:
     def plan(self, counts: tuple[int, ...], method: Method) -> tuple[NetPlan, float]:
         """Return the plan of one net and sum, and the bound to compare nets by."""
         net = NetDifferences(self.shape.sides, counts, self.transform, self.lipschitz, self.enforce)
-        plain = release.sum_of(net, method, self.horizon - 1, self.near)
+        plain = release.sum_of(net, method, self.horizon - 1)
         budget = None if self.trivial(counts) else self.budget
         total = release.with_noise(plain, self.near, budget=budget, numerics="float")
         run, eta = find_run(self.shape, total), self.learning_rate

@@ -177,7 +177,7 @@ def calibrate(
         sum_method = "toeplitz"  # there are few sums
     known = None if horizon is None else pushes
     for method in methods or candidate_methods(sum_method, known, budget, near, batch):
-        plain = sum_of(summand, method, pushes, near, batch=batch, growth=growth)
+        plain = sum_of(summand, method, pushes, batch=batch, growth=growth)
         total = with_noise(plain, near, budget=budget, numerics=numerics)
         run = make_run(
             domain, loss, _slope(domain, loss), method=method, horizon=n, batch=batch,

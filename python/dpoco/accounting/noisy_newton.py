@@ -163,7 +163,7 @@ def calibrate(
     pushes = updates(growth, batch, n)
     if method is None:
         method = "toeplitz" if pushes <= continual_sum.TOEPLITZ_LIMIT else "blt"
-    plain = sum_of(summand, method, pushes, near, batch=batch, growth=growth)
+    plain = sum_of(summand, method, pushes, batch=batch, growth=growth)
     total = with_noise(plain, near, budget=budget, numerics=numerics)
     radius, width = float(domain.radius_from_center()), float(domain.diameter(2.0))
     # No longer than what keeps a step without curvature stable, or the noise inside the domain.

@@ -322,7 +322,7 @@ def calibrate(
     best: HedgePlan | None = None
     near = release.people_of("replace", None if trivial else participation, rounds, budget)
     for method in release.candidate_methods(sum_method, max(rounds - 1, 1), budget, near):
-        plain = release.sum_of(CentredLosses(n), method, rounds - 1, near)
+        plain = release.sum_of(CentredLosses(n), method, rounds - 1)
         total = release.with_noise(
             plain, near, budget=None if trivial else budget, numerics=numerics
         )

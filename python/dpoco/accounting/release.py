@@ -15,15 +15,15 @@ from dpoco.accounting import continual_sum
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.continual_sum import Method
 from dpoco.accounting.generalized_gaussian import best_order
-from dpoco.accounting.lattice import LARGEST_INFLATION, NUMERICS, noisy_on_lattice, placed
+from dpoco.accounting.lattice import LARGEST_INFLATION, NUMERICS, noisy_on_lattice
 from dpoco.accounting.truncation import charged_gaussian_mu
 from dpoco.errors import CalibrationError
 from dpoco.privacy.mechanisms.gaussian_sum import AnySummand, GaussianSum
 from dpoco.privacy.mechanisms.norms import smoothness_constant
 from dpoco.privacy.neighbours import ONE, Neighbours
 
-__all__ = ["DEFAULT_NUMERICS", "calibrate_noise", "check_numerics", "noise_order", "numerics_of",
-           "people_of", "plain_numerics", "sum_of", "with_noise"]  # fmt: skip
+__all__ = ["DEFAULT_NUMERICS", "calibrate_noise", "noise_order", "numerics_of",
+           "people_of", "sum_of", "with_noise"]  # fmt: skip
 
 DEFAULT_NUMERICS: Final = "auto"
 
@@ -66,45 +66,18 @@ def noise_order(noise: str, norm_order: float | None, q: float, dimension: int) 
     return order
 
 
-def check_numerics(numerics: str, noise: str, calibration: str = "tight") -> None:
-    """Raise unless the arithmetic is known and there is a proof for it with this noise."""
-    choice("numerics", numerics, NUMERICS)
-    if numerics == "lattice" and (noise != "gaussian" or calibration != "tight"):
-        raise ValueError("numerics 'lattice' is for Gaussian noise and calibration 'tight'")
-
-
-def plain_numerics(numerics: str, noise: str) -> str:
-    """Return the arithmetic meant without a budget: there is no noise to be exact about."""
-    choice("numerics", numerics, ("auto", *NUMERICS))
-    if numerics == "lattice":
-        check_numerics(numerics, noise)
-    return "float" if numerics == "auto" else numerics
-
-
 def sum_of(
     summand: AnySummand,
     method: Method,
     pushes: int,
-    near: Neighbours,
     *,
-    scale: float = 0.0,
-    numerics: str = "float",
     batch: int = 1,
     growth: str | None = None,
     order: float = 2.0,
 ) -> GaussianSum:
-    """Return the sum of this method; in integers on the finest lattice without overflow.
-
-    Raises
-    ------
-    CalibrationError
-        If only a lattice too coarse for the noise is safe.
-    """
+    """Return the sum of this method without noise; `with_noise` adds it."""
     factor = continual_sum.factorisation(method, max(pushes, 1))
-    plain = GaussianSum(summand, factor, pushes=pushes, batch=batch, growth=growth, order=order)
-    if numerics == "lattice" and scale > 0.0:
-        return placed(plain, near, scale)
-    return replace(plain, scale=float(scale))
+    return GaussianSum(summand, factor, pushes=pushes, batch=batch, growth=growth, order=order)
 
 
 def calibrate_noise(
@@ -172,7 +145,10 @@ def with_noise(
     noise: str = "gaussian",
 ) -> GaussianSum:
     """Return a sum with the least noise that meets `budget`; without noise for None."""
-    arithmetic, moved = plain_numerics(numerics, noise), plain.summand.movement(near, plain.order)
+    choice("numerics", numerics, ("auto", *NUMERICS))
+    if numerics == "lattice" and noise != "gaussian":
+        raise ValueError("numerics 'lattice' is for Gaussian noise")
+    moved = plain.summand.movement(near, plain.order)
     if moved > 0.0 and not 1e-100 <= moved <= 1e100:
         raise CalibrationError(
             f"bounds are so large or small that doubles cannot hold what follows: a record moves "
@@ -180,7 +156,7 @@ def with_noise(
         )
     if budget is None:
         return plain
-    wanted = numerics if noise == "gaussian" else arithmetic
+    wanted = numerics if noise == "gaussian" else "float"
     return calibrate_noise(plain, near, budget=budget, numerics=wanted)[0]
 
 

@@ -115,7 +115,7 @@ def calibrate(domain: Domain, loss: SquaredLoss, *, records: int, budget: Budget
     n = positive_int("records", records)
     check_problem(domain, loss)
     moments = second_moments(domain, loss, best_vector_scale(domain, loss, "replace"))
-    plain = sum_of(moments, "toeplitz", 1, Neighbours(), batch=n)
+    plain = sum_of(moments, "toeplitz", 1, batch=n)
     if budget is None:
         return Plan(plain, None, None)
     if not isinstance(budget, Budget):

@@ -69,7 +69,7 @@ def calibrate(
         (chosen,) = release.candidate_methods(method, n, budget, near)
     order = release.noise_order(noise, norm_order, norm, dimension)
     summand = ClippedVector(dimension, norm, bound, math.inf)
-    plain = release.sum_of(summand, chosen, n, near, order=order)
+    plain = release.sum_of(summand, chosen, n, order=order)
     total = release.with_noise(plain, near, budget=budget, numerics=numerics, noise=noise)
     return Plan(total, None, None)
 

@@ -129,7 +129,7 @@ def calibrate(
         method = continual_sum.planned(name, pushes, near, batch)
     offset = WEIGHTS.index(choice("weights", weights or "unbiased", WEIGHTS))
     summand = leaf_bounds.lossless_leaf_bounds(domain, loss, WEIGHTS[offset], step_scale)
-    plain = release.sum_of(summand.summand(domain), method, pushes, near, batch=batch, order=order)
+    plain = release.sum_of(summand.summand(domain), method, pushes, batch=batch, order=order)
     total = release.with_noise(plain, near, budget=budget, numerics=numerics, noise=noise)
     return make_plan(domain, loss, total, TreeTuning(n, step_scale, offset))
 
