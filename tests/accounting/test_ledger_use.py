@@ -155,7 +155,7 @@ def test_bandits_of_emptied_rounds_are_charged_as_any_learner_of_emptied_rounds(
 
 def test_two_steps_against_brute_force():
     """Emptying and filling a round with Gaussian, Laplace and approximate noise."""
-    cost = Ledger(BUDGET).charge(gaussian(0.05), "x").cost.doubled()
+    cost = Ledger(BUDGET).charge(gaussian(0.05), "x").cost.double()
     for epsilon in (0.0, 0.1, 0.5):
         with mp.workdps(30):  # N(0.1, 1) against N(0, 1): sums 0.05 apart, twice
             e = mpf(epsilon)
@@ -168,11 +168,11 @@ def test_two_steps_against_brute_force():
         found = gaussian_delta(epsilon, math.sqrt(cost.square()))
         assert found == pytest.approx(float(truth), rel=1e-9)
     assert cost.loss.rho == pytest.approx(4 * 0.05**2 / 2)
-    both = Cost(Repeated(Least((Pure(0.1), Gaussian(1.0))), 3)).doubled().loss
+    both = Cost(Repeated(Least((Pure(0.1), Gaussian(1.0))), 3)).double().loss
     assert (both.one.pure, both.one.mu) == pytest.approx((0.2, 2.0), rel=1e-13)
     assert both.count == 3
-    assert Cost(epsilon=800.0, delta=1e-9).doubled().delta == 1.0
-    assert Cost(epsilon=10.0, delta=0.5).doubled().delta == 1.0
+    assert Cost(epsilon=800.0, delta=1e-9).double().delta == 1.0
+    assert Cost(epsilon=10.0, delta=0.5).double().delta == 1.0
     basic = Ledger(Budget(1.0, 1e-3), relation="replace", currency="basic")
     entry = basic.charge(dataclasses.replace(bare(0.3, 1e-4), change="zero_out"), "x")
     # P <= e^a Q + d and Q <= e^a R + d give P <= e^2a R + (1 + e^a) d.

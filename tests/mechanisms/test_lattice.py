@@ -55,7 +55,7 @@ def test_noise_is_that_of_doubles_but_for_the_rounding(method):
     values /= np.linalg.norm(values, axis=1, keepdims=True)
     plain = make(method, d=40, horizon=64, numerics="float")
     held = plain.plan.mechanism
-    plan = replace(plain.plan, mechanism=lattice.placed(held, Neighbours(), held.scale))
+    plan = replace(plain.plan, mechanism=lattice.on_lattice(held, Neighbours(), held.scale))
     exact = ContinualSum(40, horizon=64, budget=None, plan=plan, source=Source.seeded(1), bound=1.0)
     assert np.abs(exact.run(values) - plain.run(values)).max() <= 1.01 * release_grid(
         plain.plan.mechanism.scale

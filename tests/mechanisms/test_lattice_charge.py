@@ -9,7 +9,7 @@ import pytest
 
 import dpoco
 from dpoco.accounting.continual_sum import blt_parameters, column_norm, factorisation
-from dpoco.accounting.lattice import placed
+from dpoco.accounting.lattice import on_lattice
 from dpoco.mechanisms import ContinualSum
 from dpoco.privacy.mechanisms.bounds import ClippedVector
 from dpoco.privacy.mechanisms.factorisations import Tree
@@ -78,7 +78,7 @@ def test_every_rounding_is_charged(scale):
         exact = sum(found.values())
         near, vector = Neighbours("zero_out"), ClippedVector(dimension, 2.0, reach, math.inf)
         total = GaussianSum(vector, factorisation(method, pushes), pushes, batch)
-        mu = placed(total, near, scale).loss(near).ideal.mu
+        mu = on_lattice(total, near, scale).loss(near).ideal.mu
         assert exact * (1.0 - 1e-14) <= mu * scale <= exact * (1.0 + 1e-12)
         used.add(bits)
         for name, value in found.items():
@@ -102,9 +102,9 @@ def test_grids_are_as_fine_as_no_overflow_allows(pushes, batch, scale):
             seen.add(found and found[1])
             if found is None:
                 with pytest.raises(dpoco.CalibrationError):
-                    placed(total, Neighbours("zero_out"), scale)
+                    on_lattice(total, Neighbours("zero_out"), scale)
             else:
-                assert placed(total, Neighbours("zero_out"), scale).grid == found[0]
+                assert on_lattice(total, Neighbours("zero_out"), scale).grid == found[0]
     assert seen >= {None, 16, 17, 22}
 
 

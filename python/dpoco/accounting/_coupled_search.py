@@ -34,7 +34,7 @@ _TIE = 1.05
 _HOPELESS = 1.2
 
 
-def calibrated(
+def search_plan(
     setting: Setting[Any], couplings: Sequence[str], coupling: str, block: int | None,
     max_switches: float | None,
 ) -> CoupledPlan:  # fmt: skip
@@ -121,7 +121,7 @@ def _best(
         if start.value > _HOPELESS * ranked[0].value:
             break
         tried[start.coupling] += 1
-        p = _refined(setting, budget, start) if tried[start.coupling] <= _FINALISTS else None
+        p = _refine(setting, budget, start) if tried[start.coupling] <= _FINALISTS else None
         if p is not None:
             found.append(p)
     found.sort(key=lambda p: p.forecast.regret_bound)
@@ -170,7 +170,7 @@ def _starts(
     return found
 
 
-def _refined(setting: Setting[Any], budget: Budget, start: _Start) -> CoupledPlan | None:
+def _refine(setting: Setting[Any], budget: Budget, start: _Start) -> CoupledPlan | None:
     """Return the best plan near a grid point: golden section on the log forced switch."""
     solved: dict[float, tuple[float, CoupledPlan | None, float]] = {}
 

@@ -123,7 +123,7 @@ class Cost:
         """Return the smallest bounds known on the Renyi divergences of the ideal loss."""
         return self.loss.bare.renyi(orders)
 
-    def doubled(self) -> Cost:
+    def double(self) -> Cost:
         """Return the cost for neighbours that are two steps apart."""
         delta = self.delta
         if delta > 0.0:

@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpoco._validation import FloatArray, MissingHorizonError, choice, positive_float, positive_int
-from dpoco.accounting.continual_sum_rates import SHIPPED, search_rates, shipped
+from dpoco.accounting.continual_sum_rates import SHIPPED, find_shipped, search_rates
 from dpoco.privacy.mechanisms.banded import LONGEST_BANDED, WIDEST_BAND, Banded
 from dpoco.privacy.mechanisms.factorisations import (
     SQUARE_ROOT_LIMIT,
@@ -55,8 +55,9 @@ from dpoco.privacy.neighbours import ONE, Neighbours
 __all__ = ["METHODS", "NOISES", "TOEPLITZ_LIMIT", "UNBOUNDED_HORIZON", "BLTParameters", "Method",
            "bands", "blt_parameters", "choose", "choose_buffers", "choose_method", "column_norm",
            "factorisation", "known_horizon", "lower_bound", "max_error", "mean_error", "name_of",
-           "noise_sigma", "planned", "rated", "release_grid", "resolve_horizon", "rises",
-           "root_mean_square_row", "row_norm", "worst_round", "worst_row_norm"]  # fmt: skip
+           "noise_sigma", "planned", "release_grid", "resolve_horizon", "rises",
+           "root_mean_square_row", "row_norm", "with_rates", "worst_round",
+           "worst_row_norm"]  # fmt: skip
 
 Method = str | AnyFactorisation  # a name, or a factorisation for as many pushes
 M = TypeVar("M")
@@ -97,7 +98,7 @@ def factorisation(method: Method, pushes: int) -> AnyFactorisation:
     if not isinstance(method, str):
         return method
     if method in _BUFFERED:
-        plain = SHIPPED[shipped(n)]
+        plain = SHIPPED[find_shipped(n)]
         return plain if method == "blt" else Normalised(plain.decay, plain.weights, n)
     if method == "banded":
         return _make_banded(n, n, 1)
@@ -113,7 +114,7 @@ def name_of(method: Method) -> str:
     return method if isinstance(method, str) else method.kind
 
 
-def rated(method: str, rates: Rates | None, pushes: int) -> Method:
+def with_rates(method: str, rates: Rates | None, pushes: int) -> Method:
     """Return a method with these rates and weights, one after the other; its name for None.
 
     For "banded" with this band, windows and tilt.
@@ -140,7 +141,7 @@ def planned(method: str, pushes: int, near: Neighbours, batch: int = 1) -> Metho
     if method not in _BUFFERED:
         return method
     found = search_rates(pushes, times, apart)
-    return rated(method, found.decay + found.weights, pushes)
+    return with_rates(method, found.decay + found.weights, pushes)
 
 
 def _make_banded(pushes: int, band: int, windows: int) -> Banded:
@@ -603,7 +604,7 @@ def _banded_rows(factor: Banded) -> FloatArray:
 
 def blt_parameters(horizon: int) -> BLTParameters:
     """Return the shipped parameters of the smallest tabulated horizon that covers `horizon`."""
-    key = shipped(positive_int("horizon", horizon))
+    key = find_shipped(positive_int("horizon", horizon))
     return _build(SHIPPED[key], key)
 
 

@@ -22,7 +22,7 @@ from dpoco._validation import FloatArray
 from dpoco.privacy.mechanisms.factorisations import Buffered
 from dpoco.privacy.mechanisms.participation import geometric, most_rounds, spaced_column
 
-__all__ = ["SHIPPED", "search_rates", "shipped"]
+__all__ = ["SHIPPED", "find_shipped", "search_rates"]
 
 
 # Decay and weights, by the number of pushes they are best for.
@@ -58,7 +58,7 @@ _STEP, _STARTS, _ITERATIONS = 1e-6, 2, 60
 _BOUNDS = [(-30.0, -1.5), *[(-5.0, 10.0)] * 4, *[(math.log(_SMALLEST), 0.0)] * 5]
 
 
-def shipped(pushes: int) -> int:
+def find_shipped(pushes: int) -> int:
     """Return the smallest tabulated horizon that covers `pushes`, or the largest there is."""
     return next((key for key in SHIPPED if key >= pushes), max(SHIPPED))
 
@@ -91,7 +91,7 @@ def search_rates(pushes: int, rounds: int, separation: int, mean: bool = False) 
 
     table = np.array([_point(*rates) for rates in _RATES.values()])
     order = np.argsort(value(table))
-    starts = {[*SHIPPED].index(shipped(pushes)), *order[:_STARTS].tolist()}
+    starts = {[*SHIPPED].index(find_shipped(pushes)), *order[:_STARTS].tolist()}
     options = {"maxiter": _ITERATIONS}
     known = [*SHIPPED.values()]
     for start in starts:

@@ -23,7 +23,7 @@ import numpy as np
 
 from dpoco import _core
 from dpoco._validation import choice
-from dpoco.accounting._coupled_search import calibrated
+from dpoco.accounting._coupled_search import search_plan
 from dpoco.accounting._coupled_setting import (
     ANCHORS,
     CONSTANT_SPREAD,
@@ -43,7 +43,7 @@ from dpoco.accounting.coupled_runs import (
     GibbsPlan,
     GibbsRun,
     GibbsTuning,
-    normalized,
+    has_normalizer,
 )
 from dpoco.accounting.euclidean import EuclideanProblem, euclidean_problem
 from dpoco.accounting.gaussian import largest_fitting
@@ -244,7 +244,7 @@ def calibrate(
     if sampler == "exact" and not problem.linear_sampler:
         raise ValueError(f"{NO_SAMPLER}: use sampler='mcmc'")
     known = ("density_ratio",) if problem.exact_normalizer else ()
-    lazy = ("maximal", "density_ratio") if normalized(problem) else ()
+    lazy = ("maximal", "density_ratio") if has_normalizer(problem) else ()
     bounded = () if problem.unbounded else ("dartboard", "anchored")
     setting = _Setting(
         problem, horizon, relation, budget, ("scheduled", *known, *bounded),
@@ -253,7 +253,7 @@ def calibrate(
     asked = (COUPLINGS, coupling, block, max_switches)
     # A public bound on the losses' curvature bounds the acceptance of envelopes.
     if sampler == "exact" or (sampler == "auto" and problem.linear_sampler and problem.enforced):
-        plan = cast(GibbsPlan, calibrated(setting, *asked))
+        plan = cast(GibbsPlan, search_plan(setting, *asked))
         drawn = plan.mechanism
         fair = drawn.cap == 0 or envelope_acceptance(drawn, problem) >= _FAIR_ACCEPTANCE
         closed = problem.family == "linear" or problem.dimension == 1 or drawn.cap == 0
@@ -268,7 +268,7 @@ def calibrate(
         if sampler == "exact" or fair:
             return plan
     name = sampler if sampler in CHAINS else "mcmc"
-    plan = cast(GibbsPlan, calibrated(replace(setting, tuning=GibbsTuning(0, name)), *asked))
+    plan = cast(GibbsPlan, search_plan(replace(setting, tuning=GibbsTuning(0, name)), *asked))
     if name == "proximal" and plan.mechanism.cap != 0:
         law, rounds = _read_draw(plan.mechanism), plan.mechanism.rounds
         steps = _core.proximal_steps(

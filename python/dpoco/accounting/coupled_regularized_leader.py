@@ -20,7 +20,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from dpoco.accounting._coupled_search import calibrated
+from dpoco.accounting._coupled_search import search_plan
 from dpoco.accounting._coupled_setting import CONSTANT_SPREAD, Law, Setting, guarantee
 from dpoco.accounting._roots import find_root
 from dpoco.accounting.budget import Budget
@@ -201,5 +201,5 @@ def calibrate(
         variants=_STEP_FACTORS if problem.smoothness > 0.0 else (1.0,),
         tuning=TiltedTuning(problem.barrier_weight(horizon), 0.0, unbounded),
     )  # fmt: skip
-    found = calibrated(setting, LEADER_COUPLINGS, coupling, block, max_switches)
+    found = search_plan(setting, LEADER_COUPLINGS, coupling, block, max_switches)
     return cast(TiltedPlan, found)

@@ -105,7 +105,7 @@ GibbsPlan = Plan[CoupledDraws, GibbsTuning, CoupledForecast]
 TiltedPlan = Plan[CoupledDraws, TiltedTuning, CoupledForecast]
 
 
-def normalized(problem: EuclideanProblem) -> bool:
+def has_normalizer(problem: EuclideanProblem) -> bool:
     """Whether the engine knows ln Z: beyond what is proved private, for quadratics over R^d."""
     return problem.exact_normalizer or (problem.unbounded and problem.family == "quadratic")
 
@@ -265,7 +265,7 @@ class GibbsRun(CoupledRun):
             raise ValueError(
                 f"the plan has half_width {self.draw.half_width!r}, but the domain gives {body!r}"
             )
-        known = q.exact_normalizer if self.private else normalized(q)
+        known = q.exact_normalizer if self.private else has_normalizer(q)
         if isinstance(keep, Window | Maximal) and not known:
             raise ValueError(
                 f"coupling {keep.kind!r} needs the normalising constant, known for linear "

@@ -19,7 +19,7 @@ from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.mechanisms.lattice import COARSEST_BITS, FINEST_BITS, LARGEST_LIMIT, LARGEST_SUM
 from dpoco.privacy.neighbours import Neighbours
 
-__all__ = ["LATTICE_NOISES", "NUMERICS", "batch_grid", "noisy_on_lattice", "placed"]
+__all__ = ["LATTICE_NOISES", "NUMERICS", "batch_grid", "noisy_on_lattice", "on_lattice"]
 
 NUMERICS = ("float", "lattice")
 # Laws that single sums of a batch of losses are released with on a lattice.
@@ -72,7 +72,9 @@ def batch_grid(experts: int, noise: str, noise_scale: float, batch: int) -> floa
     )
 
 
-def placed(plain: GaussianSum, near: Neighbours, scale: float, room: float = 0.0) -> GaussianSum:
+def on_lattice(
+    plain: GaussianSum, near: Neighbours, scale: float, room: float = 0.0
+) -> GaussianSum:
     """Return a sum with noise of `scale` on the finest lattice on which nothing overflows.
 
     Entries of what one push adds are kept within `limit` grids, which hold one person's rounds, and
@@ -99,7 +101,7 @@ def noisy_on_lattice(
 ) -> GaussianSum:
     """Return a sum on a lattice that is mu-GDP, with the least noise but for 1e-9.
 
-    What one push adds has `room` (`placed`).
+    What one push adds has `room` (`on_lattice`).
 
     Raises
     ------
@@ -108,7 +110,7 @@ def noisy_on_lattice(
     """
     scale = plain.reach(near) / mu
     for _ in range(500):
-        found = placed(plain, near, scale, room)
+        found = on_lattice(plain, near, scale, room)
         needed = found.reach(near) / mu
         if needed <= scale:
             return found

@@ -32,7 +32,7 @@ from dpoco.privacy.mechanisms.bounds import (
 from dpoco.privacy.mechanisms.selections import VertexScores
 from dpoco.privacy.neighbours import Neighbours
 
-__all__ = ["WEIGHTS", "L1Geometry", "LeafBounds", "clipped",
+__all__ = ["WEIGHTS", "L1Geometry", "LeafBounds", "clip_bounds",
            "enforced_leaf_bounds", "lossless_leaf_bounds", "moments_and_loss",
            "published_leaf_bound", "record_length", "second_moments"]  # fmt: skip
 
@@ -136,17 +136,19 @@ def lossless_leaf_bounds(domain: Any, loss: Any, weights: str, step_scale: float
     published = weights == "paper"
     if loss.glm and published:
         slope = published_leaf_bound(domain, loss, step_scale) / float(loss.feature_bound)
-        return clipped(loss, slope)
+        return clip_bounds(loss, slope)
     if loss.glm:
-        return clipped(loss, float(loss.leaf_scalar_bound(loss.margin_bound(domain), step_scale)))
+        return clip_bounds(
+            loss, float(loss.leaf_scalar_bound(loss.margin_bound(domain), step_scale))
+        )
     if hasattr(loss, "gradient_bound"):
-        return clipped(loss)
+        return clip_bounds(loss)
     if not hasattr(loss, "leaf_bound"):
         raise TypeError("a QuadraticLoss is for the learners of dpoco.oco; use a CustomLoss here")
     dual = loss.leaf_bound
     if published or dual is None:
         dual = published_leaf_bound(domain, loss, step_scale)
-    return clipped(loss, None, dual, loss.leaf_bound_l2)
+    return clip_bounds(loss, None, dual, loss.leaf_bound_l2)
 
 
 def enforced_leaf_bounds(domain: Any, loss: Any, bounds: AnyBounds) -> LeafBounds:
@@ -165,14 +167,16 @@ def enforced_leaf_bounds(domain: Any, loss: Any, bounds: AnyBounds) -> LeafBound
         leaf = LeafBounds(None, bounds.bound, bounds.bound_l2)
     else:
         raise TypeError(f"leaves of this loss are no {bounds.kind}")
-    if clipped(loss, leaf.slope, leaf.bound, leaf.bound_l2) != leaf:
+    if clip_bounds(loss, leaf.slope, leaf.bound, leaf.bound_l2) != leaf:
         raise ValueError("the leaf bounds of the plan are not those of this loss")
     if not isinstance(bounds, VertexScores) and leaf.summand(domain) != bounds:
         raise ValueError("the plan is for leaves of another dimension, or of another norm")
     return leaf
 
 
-def clipped(loss: Any, slope: float | None = None, dual: Any = None, l2: Any = None) -> LeafBounds:
+def clip_bounds(
+    loss: Any, slope: float | None = None, dual: Any = None, l2: Any = None
+) -> LeafBounds:
     """Return what is clipped: features, gradients of linear losses, or leaves to these bounds."""
     if loss.glm:
         dual, l2 = loss.feature_bound, loss.feature_bound_l2
@@ -183,7 +187,7 @@ def clipped(loss: Any, slope: float | None = None, dual: Any = None, l2: Any = N
 
 def second_moments(domain: Any, loss: Any, weight: float) -> SecondMoments:
     """Return the statistics of a squared loss's records, labels times `weight`."""
-    leaf = clipped(loss)
+    leaf = clip_bounds(loss)
     bounds = leaf.bound, leaf.bound_l2, float(loss.label_bound)
     exponent = float(domain.dual_exponent)
     return SecondMoments(domain.dimension, exponent, *bounds, weight=weight)
@@ -200,7 +204,7 @@ def moments_and_loss(domain: Any, loss: Any, weight: float, loss_weight: float) 
 
 def record_length(domain: Any, loss: Any) -> float:
     """Return the bound in l2 on a record's features, or on the gradient of a linear loss."""
-    leaf = clipped(loss, 1.0 if loss.glm else None)
+    leaf = clip_bounds(loss, 1.0 if loss.glm else None)
     return leaf.summand(domain).movement(Neighbours("zero_out"))
 
 

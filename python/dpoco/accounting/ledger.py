@@ -563,7 +563,7 @@ class Ledger:
         if view != self._view:
             conditions.append(say.VIEW_COVERS.format(more=view, fewer=self._view))
         if self._change == "replace" and change == "zero_out":
-            cost = cost.doubled()
+            cost = cost.double()
             conditions.append(say.DOUBLED)
         elif self._change == "zero_out" and change == "replace":
             if view == "server":

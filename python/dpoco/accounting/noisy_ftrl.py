@@ -39,7 +39,7 @@ from dpoco.accounting.forgetting import (
 from dpoco.accounting.gaussian import gaussian_mu
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.leaf_bounds import (
-    clipped,
+    clip_bounds,
     moments_and_loss,
     record_length,
     second_moments,
@@ -363,12 +363,12 @@ def _summand(
         return second_moments(domain, loss, vector_scale)
     if isinstance(loss, MarginLoss):
         slope = float(loss.derivative_bound(loss.margin_bound(domain)))
-        return clipped(loss, slope).summand(domain)
+        return clip_bounds(loss, slope).summand(domain)
     if isinstance(loss, LinearLoss):
-        return clipped(loss).summand(domain)
+        return clip_bounds(loss).summand(domain)
     if isinstance(loss, CustomLoss):
         dual = min(loss.lipschitz_bound, loss.leaf_bound or math.inf)
-        return clipped(loss, None, dual, loss.leaf_bound_l2).summand(domain)
+        return clip_bounds(loss, None, dual, loss.leaf_bound_l2).summand(domain)
     raise TypeError(f"loss must be generalised linear, linear or custom; got {type(loss).__name__}")
 
 

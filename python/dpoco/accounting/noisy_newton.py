@@ -25,7 +25,7 @@ from dpoco.accounting.continual_sum import Method
 from dpoco.accounting.forgetting import batch_lengths, damped_sum, kept_share, view_noise
 from dpoco.accounting.gaussian import gaussian_mu
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.leaf_bounds import clipped, record_length
+from dpoco.accounting.leaf_bounds import clip_bounds, record_length
 from dpoco.accounting.noisy_ftrl_regret import RegretForecast, updates
 from dpoco.accounting.plan import Plan
 from dpoco.accounting.regret_bounds import stated_regret
@@ -270,7 +270,7 @@ def _summand(domain: Domain, loss: Loss, weight: float | None) -> GradientAndCur
     """Return what a round adds; without a `weight`, matrices have their usual share."""
     own = learned_loss(loss)
     slope, length = own.derivative_bound(own.margin_bound(domain)), record_length(domain, own)
-    curvature, leaf = (0.25 if isinstance(own, LogisticLoss) else 1.0), clipped(own)
+    curvature, leaf = (0.25 if isinstance(own, LogisticLoss) else 1.0), clip_bounds(own)
     if weight is None:
         weight = math.sqrt(MATRIX_SHARE) * slope / (curvature * length)
     bounds = domain.dimension, float(domain.dual_exponent), leaf.bound, leaf.bound_l2

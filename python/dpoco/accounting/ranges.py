@@ -22,7 +22,7 @@ from dpoco.accounting import release
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.gaussian import gaussian_epsilon, gaussian_mu
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.lattice import placed
+from dpoco.accounting.lattice import on_lattice
 from dpoco.accounting.noisy_max import scale_for, selection_budget
 from dpoco.accounting.plan import Plan
 from dpoco.accounting.regret_bounds import without_regret
@@ -153,7 +153,7 @@ def _with_noise(
     if numerics == "float":
         return replace(plain, scale=scale)
     for _ in range(100):
-        found = placed(plain, Neighbours(), scale)
+        found = on_lattice(plain, Neighbours(), scale)
         needed = scale * reached(found) / mu
         if needed <= scale:
             return found

@@ -15,7 +15,7 @@ from dpoco import _core
 from dpoco._clipping import Flags, context_flags
 from dpoco._validation import FloatArray, IntArray, float_array, imported, number
 from dpoco.errors import HorizonExceeded, RoundOrderError
-from dpoco.learning.learner import OnlineLearner, Progress, emptied
+from dpoco.learning.learner import OnlineLearner, Progress, empty_rows
 from dpoco.learning.tickets import Ticket
 from dpoco.trace import NO_STREAM, ReadRecords
 
@@ -488,7 +488,7 @@ class BanditLearner(OnlineLearner):
             first_round = self.round
             for part in self._chunks(rounds, width, progress, checkpoint, checkpoint_every):
                 passed = self._admitted(first_round, digests, part, beyond)
-                entering = table[part] if passed is None else emptied(table[part], passed)
+                entering = empty_rows(table[part], passed)
                 self._engine.run(rows[part], entering, actions[part], own[part])
                 if passed is not None:  # what they earned, all the same
                     left = part.start + np.flatnonzero(~passed)

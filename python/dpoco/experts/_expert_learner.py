@@ -14,7 +14,7 @@ from dpoco import _core
 from dpoco._clipping import Flags, admitted_losses, checked_range
 from dpoco._validation import FloatArray, float_array, positive_int
 from dpoco.accounting import Guarantee
-from dpoco.learning.learner import BRIEF, OnlineLearner, Progress, emptied
+from dpoco.learning.learner import BRIEF, OnlineLearner, Progress, empty_rows
 from dpoco.learning.tickets import Ticket
 from dpoco.trace import Trace
 
@@ -22,7 +22,7 @@ from dpoco.trace import Trace
 LARGEST_EXPERTS = 2**32
 
 
-def _rescaled(guarantee: Guarantee, width: float) -> Guarantee:
+def _rescale(guarantee: Guarantee, width: float) -> Guarantee:
     """Return the guarantee with regret, which accountants state for losses in [0, 1], in units."""
     bound = guarantee.regret_bound
     counts = ("regret bound, rounds", "regret bound, shifts")  # which the bound holds for
@@ -152,7 +152,7 @@ class ExpertLearner(OnlineLearner):
         self._experts = int(arguments["experts"])
         self._loss_range = low, high = checked_range(arguments["loss_range"])
         super()._set_up(arguments, parameters, seeded, claim)
-        self._guarantee = _rescaled(self._guarantee, high - low)
+        self._guarantee = _rescale(self._guarantee, high - low)
 
     def _plain_parts(self) -> int:
         return 1
@@ -325,7 +325,7 @@ class ExpertLearner(OnlineLearner):
             first_round = self.round
             for part in self._chunks(rounds, self._experts, progress, checkpoint, checkpoint_every):
                 passed = self._admitted(first_round, digests, part, beyond)
-                entering = rows[part] if passed is None else emptied(rows[part], passed)
+                entering = empty_rows(rows[part], passed)
                 self._engine.run(entering, own[part], decisions[part])
                 if passed is not None:  # what they lost, all the same
                     left = part.start + np.flatnonzero(~passed)

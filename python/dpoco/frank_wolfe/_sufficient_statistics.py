@@ -14,7 +14,7 @@ from dpoco._validation import FloatArray, float_array, positive_int
 from dpoco.accounting import Budget, Guarantee, sufficient_statistics
 from dpoco.accounting.sufficient_statistics import FitPlan
 from dpoco.errors import BudgetExceeded, RoundOrderError
-from dpoco.learning.calibrated import Calibrated, explained
+from dpoco.learning.calibrated import Calibrated, explain_errors
 from dpoco.learning.learner import Progress
 from dpoco.privacy.mechanisms.bounds import SecondMoments
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
@@ -145,7 +145,7 @@ class SufficientStatistics(Calibrated):
     def _calibrate(self, records: int, budget: Budget | None) -> FitPlan:
         """Return the plan for so many records."""
         problem: tuple[Any, Any] = self._domain, self._loss
-        with explained(type(self)):
+        with explain_errors(type(self)):
             return sufficient_statistics.calibrate(*problem, records=records, budget=budget)
 
     def _certify(self, plan: FitPlan, seeded: bool = False) -> Guarantee:

@@ -49,7 +49,7 @@ def endless_advice(constructed: type) -> str:
 
 
 @contextmanager
-def explained(constructed: type) -> Iterator[None]:
+def explain_errors(constructed: type) -> Iterator[None]:
     """Raise errors of planning that say what a caller of this constructor can do."""
     try:
         yield
@@ -188,7 +188,7 @@ class Certified(Calibrated, Stateful):
         if plan is not None:
             self._check_fixed(plan, given)
         else:
-            with explained(type(self)):
+            with explain_errors(type(self)):
                 endless = "horizon" in given and given["horizon"] is None
                 if endless and not constructor_options(type(self))["horizon"].takes_none:
                     raise MissingHorizonError

@@ -430,7 +430,7 @@ def choose(
     told = switches, adversary, gap, drift, continuous
     for candidate in candidates(problem, horizon, budget, *told):
         try:
-            found.append(_judged(candidate, covered))
+            found.append(_judge(candidate, covered))
         except CalibrationError as error:
             refusals.append(f"{candidate.path}: {error}")
     of_experts = not isinstance(problem, tuple)
@@ -456,7 +456,7 @@ def choose(
     return tuple(sorted(found, key=rank))
 
 
-def _judged(candidate: Candidate, covered: Mapping[str, Any]) -> Choice:
+def _judge(candidate: Candidate, covered: Mapping[str, Any]) -> Choice:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         learner = candidate.make(**candidate.units, **covered)

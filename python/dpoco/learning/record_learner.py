@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpoco import _core, domains, losses
 from dpoco._clipping import Flags
 from dpoco._validation import FloatArray, float_array, number, positive_int
-from dpoco.learning.learner import BRIEF, OnlineLearner, Progress, emptied
+from dpoco.learning.learner import BRIEF, OnlineLearner, Progress, empty_rows
 from dpoco.learning.tickets import Ticket
 from dpoco.trace import Trace
 
@@ -306,7 +306,7 @@ class RecordLearner(OnlineLearner):
                 passed = self._admitted(first_round, digests, part, beyond)
                 own, label = rows[part], None if targets is None else targets[part]
                 played = log.room(part)
-                taught = own if passed is None else emptied(own, passed)
+                taught = empty_rows(own, passed)
                 self._play(taught, label, log.losses[part], played, log.changed[part])
                 if passed is not None and played is not None:
                     self._judge_absent(~passed, own, label, played, log.losses[part])

@@ -118,7 +118,7 @@ def write_atomically(
     Under a key it is encrypted, as a state.
     """
     target = Path(path)
-    handle, unfinished = _unfinished(target)
+    handle, unfinished = _open_unfinished(target)
     try:
         with os.fdopen(handle, "wb") as file:
             file.writelines([data] if key is None else key.seal(_CONTEXT, data))
@@ -137,7 +137,7 @@ def write_atomically(
 _MARK = ".unfinished"
 
 
-def _unfinished(target: Path) -> tuple[int, Path]:
+def _open_unfinished(target: Path) -> tuple[int, Path]:
     """Make an empty file next to `target`, which only its owner can read, and lock it.
 
     What interrupted saves have left, which no one locks, is removed: it would pile up.
@@ -150,7 +150,7 @@ def _unfinished(target: Path) -> tuple[int, Path]:
                     _remove_unlocked(entry.path)
     while True:
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=prefix, suffix=_MARK)  # 0600
-        if not _POSIX or (_locked(handle) and os.path.exists(name)):
+        if not _POSIX or (_lock_file(handle) and os.path.exists(name)):
             return handle, Path(name)
         os.close(handle)  # another save took it for one that was interrupted
 
@@ -158,13 +158,13 @@ def _unfinished(target: Path) -> tuple[int, Path]:
 def _remove_unlocked(name: str) -> None:
     handle = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        if _locked(handle):
+        if _lock_file(handle):
             os.unlink(name)
     finally:
         os.close(handle)
 
 
-def _locked(handle: int) -> bool:
+def _lock_file(handle: int) -> bool:
     """Lock a file; False if another process writes to it, True where locks do not work."""
     import fcntl
 

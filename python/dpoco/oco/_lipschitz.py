@@ -22,7 +22,7 @@ from dpoco.accounting.lipschitz import NetPlan
 from dpoco.accounting.noisy_ftrl_regret import RegretForecast
 from dpoco.accounting.prefix_hedge import HedgeTuning
 from dpoco.domains import Box, Domain, Simplex
-from dpoco.learning.learner import OnlineLearner, Progress, emptied
+from dpoco.learning.learner import OnlineLearner, Progress, empty_rows
 from dpoco.learning.participation import Participation
 from dpoco.learning.tickets import Ticket
 from dpoco.mechanisms import sum_entries
@@ -385,7 +385,7 @@ class LipschitzLearner(OnlineLearner):
                 if self._raises and rows.array is None:
                     self._refuse_violations(chunk, first_round + part.start)
                 passed = self._admitted(first_round, digests, part, beyond)
-                entering = chunk if passed is None else emptied(chunk, passed)
+                entering = empty_rows(chunk, passed)
                 self._engine.run(entering, own[part], played[part])
                 own[part] = chunk[np.arange(len(chunk)), played[part]]
         own[~np.isfinite(own)] = 0.0

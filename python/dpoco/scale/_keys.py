@@ -34,7 +34,7 @@ from dpoco.learning.families import (
     Vectors,
     family_of,
 )
-from dpoco.learning.learner import emptied
+from dpoco.learning.learner import empty_rows
 from dpoco.learning.state import Stateful, find_class
 from dpoco.random import Source
 
@@ -163,7 +163,7 @@ def entering(
     pairs = zip(learners, people, strict=True)
     passed[rows] = np.concatenate([x._limiter.admit(x.round, own) for x, own in pairs])
     at = int(family.contextual)
-    return (*parts[:at], emptied(parts[at], passed), *parts[at + 1 :])
+    return (*parts[:at], empty_rows(parts[at], passed), *parts[at + 1 :])
 
 
 def group_rows(index: dict[Key, int], keys: list[Key], limit: int) -> Rows:
