@@ -49,7 +49,6 @@ BINS = 259  # of the 258 edges +-2^(j/2), j = -48..80
 FEWEST = 500  # records of a search
 MEDIAN_SHARE = 0.4  # of them, for medians
 FINDER_SHARE = 0.1  # of mu^2, where people come back: half of it for medians
-_HORIZON_SHARE = 0.1  # of the rounds, at most
 _MEDIAN_RANKS = 44.0  # scales of one-directional noise that a median's rank is off, at most
 _SPREADS = 8.0  # deviations of a cumulative count that records for counts must be
 # What is left of a budget for tails and last digits.

@@ -343,22 +343,14 @@ class ResidualPhases(BanditLearner):
         return _summand(self._plan).features
 
     @staticmethod
-    def _plan_arguments(plan: PhasesPlan) -> dict[str, Any]:
-        summand, tuning = _summand(plan), plan.tuning
-        fixed = {
+    def _rename_fields(plan: PhasesPlan) -> dict[str, Any]:
+        summand = _summand(plan)
+        return {
             "arms": summand.arms,
             "dimension": summand.dimension,
-            "horizon": tuning.horizon,
             "context_bound": summand.features,
-            "reward_bound": tuning.reward_bound,
-            "parameter_bound": tuning.parameter_bound,
-            "reward_noise": tuning.reward_noise,
-            "one_hot": tuning.one_hot,
-            "intercept": tuning.intercept,
             "context_law": "normal" if summand.mean is None else "any",
         }
-        total = plan.mechanism
-        return {**fixed, "numerics": release.numerics_of(total)} if total.scale > 0.0 else fixed
 
     def _certify(self, plan: PhasesPlan, seeded: bool = False) -> Guarantee:
         relation, budget = self._arguments["relation"], self._arguments["budget"]
