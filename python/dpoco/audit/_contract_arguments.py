@@ -157,11 +157,11 @@ def budgets_are_kept(s: Subject) -> None:
     if not hasattr(s.kind, "_build"):
         return
 
-    def careless(self: Any, calibrate: partial[Any], others: dict[str, Any]) -> None:
+    def careless(self: Any, calibrate: partial[Any], *others: Any) -> None:
         def plan(budget: Budget, **_: Any) -> Any:
             return calibrate(budget=Budget._derived(2.0 * budget.epsilon, budget.delta))
 
-        s.kind._build(self, partial(plan, **calibrate.keywords), others)
+        s.kind._build(self, partial(plan, **calibrate.keywords), *others)
 
     kind = type(s.kind.__name__, (s.kind,), {"_build": careless, "__doc__": s.kind.__doc__})
     asked = Budget._derived(spent.epsilon_at(delta), delta)

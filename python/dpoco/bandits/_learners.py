@@ -171,9 +171,7 @@ class LinUCB(BanditLearner):
             reward_weight=reward_weight, sum_method=sum_method, relation=relation,
             numerics=numerics, participation=participation,
         )  # fmt: skip
-        self._build(calibrate, {
-            "budget": budget, "plan": plan, "on_violation": on_violation, "source": source,
-        })  # fmt: skip
+        self._build(calibrate, budget, plan, source, {"on_violation": on_violation})
 
     @staticmethod
     def _rename_fields(plan: LinUCBPlan) -> dict[str, Any]:
@@ -372,10 +370,8 @@ class HighDimensionalBandit(BanditLearner):
             selector=selector, batch=batch, forced_rounds=forced_rounds, gap=gap,
             sum_method=sum_method, relation=relation,
         )  # fmt: skip
-        self._build(calibrate, {
-            "budget": budget, "plan": plan, "participation": participation,
-            "on_violation": on_violation, "source": source,
-        })  # fmt: skip
+        others = {"participation": participation, "on_violation": on_violation}
+        self._build(calibrate, budget, plan, source, others)
 
     @staticmethod
     def _rename_fields(plan: BanditPlan) -> dict[str, Any]:

@@ -325,10 +325,8 @@ class ResidualPhases(BanditLearner):
             one_hot=one_hot, intercept=intercept, context_law=context_law, relation=relation,
             numerics=numerics,
         )  # fmt: skip
-        self._build(planner, {
-            "budget": budget, "plan": plan, "participation": participation,
-            "on_violation": on_violation, "source": source,
-        })  # fmt: skip
+        others = {"participation": participation, "on_violation": on_violation}
+        self._build(planner, budget, plan, source, others)
 
     @staticmethod
     def _sizes(arguments: Mapping[str, Any], plan: PhasesPlan) -> tuple[int, int]:

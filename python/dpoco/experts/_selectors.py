@@ -129,9 +129,8 @@ class EpochSelector(Selector):
             epoch_selector.calibrate, experts=experts, horizon=horizon, selection=selection,
             first=first,
         )  # fmt: skip
-        self._build(calibrate, {
-            "budget": budget, "plan": plan, "loss_range": loss_range,
-            "participation": participation, "on_violation": on_violation, "source": source,
+        self._build(calibrate, budget, plan, source, {
+            "loss_range": loss_range, "participation": participation, "on_violation": on_violation,
         })  # fmt: skip
 
     @classmethod
@@ -241,9 +240,8 @@ class WindowSelector(Selector):
             expected_shifts=expected_shifts, gap=gap, window=window, selection=selection,
             first=first,
         )  # fmt: skip
-        self._build(calibrate, {
-            "budget": budget, "plan": plan, "loss_range": loss_range,
-            "participation": participation, "on_violation": on_violation, "source": source,
+        self._build(calibrate, budget, plan, source, {
+            "loss_range": loss_range, "participation": participation, "on_violation": on_violation,
         })  # fmt: skip
 
     @classmethod
@@ -366,9 +364,8 @@ class ShiftDetector(Selector):
             select_share=select_share, windows=windows, expected_shifts=expected_shifts,
             threshold_scale=threshold_scale, nominal_horizon=nominal_horizon, first=first,
         )  # fmt: skip
-        self._build(calibrate, {
-            "budget": budget, "plan": plan, "loss_range": loss_range,
-            "participation": participation, "on_violation": on_violation, "source": source,
+        self._build(calibrate, budget, plan, source, {
+            "loss_range": loss_range, "participation": participation, "on_violation": on_violation,
         })  # fmt: skip
 
     def _build_engine(self, claim: _core.Claim) -> _core.ShiftDetector:

@@ -160,10 +160,8 @@ class PrefixHedge(Weighted):
             prefix_hedge.calibrate, experts=experts, horizon=horizon, participation=participation,
             sum_method=sum_method, learning_rate=learning_rate, numerics=numerics,
         )  # fmt: skip
-        self._build(calibrate, {
-            "budget": budget, "plan": plan, "loss_range": loss_range, "on_violation": on_violation,
-            "source": source,
-        })  # fmt: skip
+        others = {"loss_range": loss_range, "on_violation": on_violation}
+        self._build(calibrate, budget, plan, source, others)
 
     def _entries(self) -> dict[str, float]:
         return super()._entries() | sum_entries(self._mechanism)
@@ -308,9 +306,8 @@ class BatchShare(Weighted):
             adversary=adversary, learning_rate=learning_rate, batch=batch, share_rate=share_rate,
             nominal_horizon=nominal_horizon, numerics=numerics,
         )  # fmt: skip
-        self._build(calibrate, {
-            "budget": budget, "plan": plan, "loss_range": loss_range,
-            "participation": participation, "on_violation": on_violation, "source": source,
+        self._build(calibrate, budget, plan, source, {
+            "loss_range": loss_range, "participation": participation, "on_violation": on_violation,
         })  # fmt: skip
 
     @staticmethod
@@ -453,9 +450,8 @@ class ObliviousTracker(Drawn):
             prior=prior, learning_rate=learning_rate, forced_switch=forced_switch, batch=batch,
             share_rate=share_rate, max_resamples=max_resamples,
         )  # fmt: skip
-        self._build(calibrate, {
-            "budget": budget, "plan": plan, "loss_range": loss_range,
-            "participation": participation, "on_violation": on_violation, "source": source,
+        self._build(calibrate, budget, plan, source, {
+            "loss_range": loss_range, "participation": participation, "on_violation": on_violation,
         })  # fmt: skip
 
     @staticmethod

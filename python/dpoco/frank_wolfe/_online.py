@@ -184,10 +184,7 @@ class TreeFrankWolfe(LeafLearner):
             norm_order=norm_order, sum_method=sum_method, weights=weights, step_scale=step_scale,
             batch=batch, relation=relation, numerics=numerics, participation=participation,
         )  # fmt: skip
-        self._build(calibrate, {
-            "budget": budget, "plan": plan, "start": start, "on_violation": on_violation,
-            "source": source,
-        })  # fmt: skip
+        self._build(calibrate, budget, plan, source, {"start": start, "on_violation": on_violation})
 
     @staticmethod
     def _rename_fields(plan: TreePlan) -> dict[str, Any]:
@@ -309,10 +306,8 @@ class PolyhedralFrankWolfe(LeafLearner):
             polyhedral_frank_wolfe.calibrate, domain=domain, loss=loss, horizon=horizon,
             selector=selector, exponent=exponent, weights=weights, batch=batch, relation=relation,
         )  # fmt: skip
-        self._build(calibrate, {
-            "budget": budget, "plan": plan, "start": start, "participation": participation,
-            "on_violation": on_violation, "source": source,
-        })  # fmt: skip
+        others = {"start": start, "participation": participation, "on_violation": on_violation}
+        self._build(calibrate, budget, plan, source, others)
 
     @staticmethod
     def _rename_fields(plan: PolyhedralPlan) -> dict[str, Any]:

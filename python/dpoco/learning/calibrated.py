@@ -171,20 +171,27 @@ class Certified(Calibrated, Stateful):
     _mechanism: Mechanism
     _guarantee: Guarantee
 
-    def _build(self, calibrate: partial[Any], others: Mapping[str, Any]) -> None:
+    def _build(
+        self,
+        calibrate: partial[Any],
+        budget: Budget | None,
+        plan: Plan[Any, Any, Any] | None,
+        source: Source | None,
+        others: Mapping[str, Any] | None = None,
+    ) -> None:
         """Take the plan that was given, or calibrate one, certify it and build its engine.
 
         `calibrate` makes a plan of a budget for single rounds. It has the constructor's arguments
         that it takes by name; `others` are the rest of them.
         """
-        given = {**calibrate.keywords, **others}
+        given = {**calibrate.keywords, **(others or {})}
+        given |= {"budget": budget, "plan": plan, "source": source}
         order = [*signature(type(self).__init__).parameters, *given]  # the constructor's
         given = {name: given[name] for name in dict.fromkeys(order) if name in given}
         self._problem(given)
         self._check_common(given)
         self._arguments = given
-        plan, budget, people = given["plan"], given["budget"], given.get("participation")
-        source = Source() if given["source"] is None else given["source"]
+        people, source = given.get("participation"), Source() if source is None else source
         if plan is not None:
             self._check_fixed(plan, given)
         else:

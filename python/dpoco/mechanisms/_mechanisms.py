@@ -161,7 +161,7 @@ class ContinualSum(Mechanism):
             method=method, noise=noise, norm_order=norm_order, relation=relation, numerics=numerics,
             participation=participation,
         )  # fmt: skip
-        self._build(calibrate, {"budget": budget, "plan": plan, "source": source})
+        self._build(calibrate, budget, plan, source)
 
     @staticmethod
     def _rename_fields(plan: SumPlan) -> dict[str, Any]:
@@ -332,7 +332,7 @@ class NoisyMax(Mechanism):
             noisy_max.calibrate, candidates=candidates, horizon=horizon, sensitivity=sensitivity,
             noise=noise, one_directional=one_directional, largest=largest,
         )  # fmt: skip
-        self._build(calibrate, {"budget": budget, "plan": plan, "source": source})
+        self._build(calibrate, budget, plan, source)
 
     @staticmethod
     def _rename_fields(plan: NoisyMaxPlan) -> dict[str, Any]:
@@ -437,7 +437,7 @@ class AboveThreshold(Mechanism):
             above_threshold.calibrate, horizon=horizon, sensitivity=sensitivity, spread=spread,
             alarms=alarms, false_alarm=false_alarm,
         )  # fmt: skip
-        self._build(calibrate, {"budget": budget, "plan": plan, "source": source})
+        self._build(calibrate, budget, plan, source)
 
     def _build_engine(self, claim: _core.Claim) -> _core.AboveThreshold:
         return _core.AboveThreshold(self._mechanism, self.horizon, claim)

@@ -343,10 +343,8 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
             coupling=coupling, block=block, relation=relation, unbounded=unbounded,
             max_switches=max_switches, sampler=sampler,
         )  # fmt: skip
-        self._build(calibrate, {
-            "budget": budget, "plan": plan, "participation": participation,
-            "on_violation": on_violation, "source": source,
-        })  # fmt: skip
+        others = {"participation": participation, "on_violation": on_violation}
+        self._build(calibrate, budget, plan, source, others)
 
     @staticmethod
     def _ranges_freely(plan: GibbsPlan) -> bool:
@@ -477,10 +475,8 @@ class CoupledRegularizedLeader(CoupledLearner):
             coupling=coupling, block=block, relation=relation, unbounded=unbounded,
             max_switches=max_switches,
         )  # fmt: skip
-        self._build(calibrate, {
-            "budget": budget, "plan": plan, "participation": participation,
-            "on_violation": on_violation, "source": source,
-        })  # fmt: skip
+        others = {"participation": participation, "on_violation": on_violation}
+        self._build(calibrate, budget, plan, source, others)
 
     @staticmethod
     def _ranges_freely(plan: TiltedPlan) -> bool:

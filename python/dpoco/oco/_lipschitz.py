@@ -153,9 +153,7 @@ class LipschitzLearner(OnlineLearner):
             resolution=resolution, transform=transform, sum_method=sum_method,
             learning_rate=learning_rate, enforce=enforce, participation=participation,
         )  # fmt: skip
-        self._build(calibrate, {
-            "budget": budget, "plan": plan, "on_violation": on_violation, "source": source,
-        })  # fmt: skip
+        self._build(calibrate, budget, plan, source, {"on_violation": on_violation})
 
     @staticmethod
     def _rename_fields(plan: NetPlan) -> dict[str, Any]:

@@ -220,9 +220,7 @@ class NoisyFTRL(RecordLearner):
             ridge=ridge, running_loss=running_loss, relation=relation, numerics=numerics,
             participation=participation,
         )  # fmt: skip
-        self._build(calibrate, {
-            "budget": budget, "plan": plan, "on_violation": on_violation, "source": source,
-        })  # fmt: skip
+        self._build(calibrate, budget, plan, source, {"on_violation": on_violation})
 
     @staticmethod
     def _rename_fields(plan: LeaderPlan) -> dict[str, Any]:
@@ -481,9 +479,9 @@ class NoisyNewton(RecordLearner):
             noisy_newton.calibrate, domain=domain, loss=loss, horizon=horizon, shrinkage=shrinkage,
             half_life=half_life, relation=relation, numerics=numerics,
         )  # fmt: skip
-        self._build(calibrate, {
-            "budget": budget, "plan": plan, "participation": participation,
-            "max_dimension": max_dimension, "on_violation": on_violation, "source": source,
+        self._build(calibrate, budget, plan, source, {
+            "participation": participation, "max_dimension": max_dimension,
+            "on_violation": on_violation,
         })  # fmt: skip
 
     @classmethod
