@@ -213,7 +213,7 @@ def guarantee(
         If the plan contradicts the domain or the loss.
     """
     total, tuning, n = plan.mechanism, plan.tuning, plan.tuning.horizon
-    own = total.summand
+    own = total.summand if isinstance(total, GaussianSum) else None
     if not isinstance(own, GradientAndCurvature) or own != _summand(domain, loss, own.weight):
         raise ValueError("the plan's bounds are not those of this domain and loss")
     growth = _growth(tuning.half_life, n)

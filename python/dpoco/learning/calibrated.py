@@ -101,8 +101,12 @@ class Calibrated:
         """
         if not isinstance(plan, Plan):
             raise TypeError(f"plan must be a dpoco.Plan; got {type(plan).__name__}")
+        try:
+            settled = cls._plan_arguments(plan)
+        except AttributeError:  # the mechanism lacks a field
+            raise TypeError(f"plan must be a plan for a {cls.__name__}") from None
         defaults = cls.__init__.__kwdefaults__ or {}
-        for name, value in cls._plan_arguments(plan).items():
+        for name, value in settled.items():
             own = given.get(name)
             silent = own is None or (isinstance(own, str) and own in ("auto", "predicted"))
             if not silent and own not in (defaults.get(name), value):

@@ -1,0 +1,42 @@
+"""A plan whose mechanism is another learner's is refused, or certified as what the engine draws."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+import dpoco
+from dpoco.accounting.plan import Plan
+from dpoco.audit._contract import RUNNING, _listed, quiet
+from dpoco.learners import LEARNERS
+
+NAMES = [each.name for each in LEARNERS if each.plays in RUNNING]
+
+
+@cache
+def first(name):
+    with quiet():
+        return _listed(name).first
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_mechanisms_of_other_learners_are_refused(name):
+    """Over a second: the first test makes all learners."""
+    own = first(name)
+    arguments = {key: value for key, value in own.get_params().items() if key != "source"}
+    refused = 0
+    for other in (first(each) for each in NAMES if each != name):
+        if not isinstance(own.plan, Plan) or own.plan.mechanism == other.plan.mechanism:
+            continue
+        plan = replace(own.plan, mechanism=other.plan.mechanism)
+        try:
+            with quiet():
+                made = type(own)(**{**arguments, "plan": plan})
+        except (TypeError, ValueError, dpoco.BudgetExceeded):
+            refused += 1
+        else:
+            assert made.guarantee.description == plan.mechanism
+            assert made.guarantee.epsilon <= arguments["budget"].epsilon
+    assert refused >= 10
