@@ -2,9 +2,9 @@
 
 Usage: python bench/drift.py [--write] [--seeds N] [--dimension D] [--only TABLE]
 
-Of squared losses with `NoisyFTRL`, of logistic ones with `NoisyNewton`, of arms with `LinUCB`. With
---write the tables of docs/drift.md and their figure are written again. About five minutes of one
-core.
+Of squared losses with `NoisyFTRL`, of logistic ones with `NoisyNewton`, of arms with `LinUCB` and
+`ResidualPhases`. With --write the tables of docs/drift.md and their figure are written again. About
+five minutes of one core.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import argparse
 import os
 import sys
 import warnings
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +42,8 @@ WORLDS: tuple[tuple[str, str, dict[str, Any]], ...] = (
 LOGISTIC_WORLDS = tuple(
     each for each in WORLDS if each[1] not in ("anisotropic", "fading")
 )  # of labels whose margins are up to LENGTH
-ARM_WORLDS: tuple[tuple[str, float | None], ...] = (
-    ("nothing changes", None),
-    ("all turn by 90° in T/2", 0.5),
-    ("... in T/8", 0.125),
-)
-ARMS, FEATURES, REWARD_NOISE, BANDIT_SHARES = 3, 5, 0.3, (0.3, 0.1, 0.03, 0.01)
+ARMS, FEATURES, REWARD_NOISE = 3, 5, 0.3
+BANDIT_SHARES, PHASES_SHARES = (0.3, 0.1, 0.03, 0.01), (1.0, 0.3, 0.1, 0.03)
 LENGTH, NEWTON_SHARES = 6.0, (0.1, 0.03, 0.01)
 FIXED = (0.3, 0.1, 0.03, 0.01)  # half-lives, in horizons
 
@@ -169,29 +167,56 @@ def turning_arms(turn: float | None, seed: int) -> tuple[NDArray[np.float64], ..
     return rows, means, np.clip(means + REWARD_NOISE * rng.normal(size=means.shape), -1.0, 1.0)
 
 
-def bandit_markdown(seeds: int) -> str:
-    """Medians over worlds of arms: LinUCB as it is, and with half-lives."""
+def reversed_arms(seed: int) -> tuple[NDArray[np.float64], ...]:
+    """The same; all coefficients change their sign at half of the horizon."""
+    rows, means, rewards = turning_arms(None, seed)
+    sign = np.where(np.arange(ROUNDS) < ROUNDS // 2, 1.0, -1.0)[:, None]
+    return rows, sign * means, sign * rewards
+
+
+ARM_WORLDS: tuple[tuple[str, Callable[[int], tuple[NDArray[np.float64], ...]]], ...] = (
+    ("nothing changes", partial(turning_arms, None)),
+    ("all turn by 90° in T/2", partial(turning_arms, 0.5)),
+    ("... in T/8", partial(turning_arms, 0.125)),
+    ("all are reversed at T/2", reversed_arms),
+)
+
+
+def linucb_markdown(seeds: int) -> str:
+    import dpoco
+
+    kind = partial(dpoco.bandits.LinUCB, reward_noise=REWARD_NOISE)
+    return bandit_markdown(kind, BANDIT_SHARES, seeds)
+
+
+def phases_markdown(seeds: int) -> str:
+    import dpoco
+
+    return bandit_markdown(dpoco.bandits.ResidualPhases, PHASES_SHARES, seeds)
+
+
+def bandit_markdown(kind: Callable[..., Any], shares: tuple[float, ...], seeds: int) -> str:
+    """Medians over worlds of arms: a bandit as it is, and with half-lives in horizons."""
     import dpoco
 
     parts = []
     for epsilon in (1.0, 8.0):
-        heads = " | ".join(f"{share:g} T" for share in BANDIT_SHARES)
+        heads = " | ".join(f"{share:g} T" for share in shares)
         parts += [f"epsilon = {epsilon:g}:\n", f"| arms | never forgets | {heads} |"]
-        parts.append("|---|" + "--:|" * (1 + len(BANDIT_SHARES)))
-        for number, (title, turn) in enumerate(ARM_WORLDS):
+        parts.append("|---|" + "--:|" * (1 + len(shares)))
+        for number, (title, make) in enumerate(ARM_WORLDS):
             regrets: list[list[float]] = []
             for seed in range(seeds):
-                rows, means, rewards = turning_arms(turn, 100 * number + seed)
+                rows, means, rewards = make(100 * number + seed)
                 regrets.append([])
-                for share in (None, *BANDIT_SHARES):
-                    own = dpoco.bandits.LinUCB(
+                for share in (None, *shares):
+                    own = kind(
                         ARMS,
                         FEATURES,
                         horizon=ROUNDS,
                         budget=dpoco.Budget(epsilon=epsilon, delta=1e-6),
                         context_bound=1.0,
                         reward_bound=1.0,
-                        reward_noise=REWARD_NOISE,
                         half_life=None if share is None else share * ROUNDS,
                         source=dpoco.random.Source.seeded(seed),
                     )
@@ -238,7 +263,12 @@ def _draw_lines(ax: Any, stream: Any, best: NDArray[np.float64]) -> None:
     ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
-TABLES = {"newton drift": newton_markdown, "bandit drift": bandit_markdown, "drift": markdown}
+TABLES = {
+    "newton drift": newton_markdown,
+    "bandit drift": linucb_markdown,
+    "phases drift": phases_markdown,
+    "drift": markdown,
+}
 
 
 def main() -> int:

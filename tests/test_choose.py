@@ -351,6 +351,14 @@ def test_contexts_that_are_continuous_have_a_learner_of_their_own():
     assert {each.name for each in usual} < {each.name for each in told}
     made = told[0].make(intercept=0.5, context_bound=1.0, reward_bound=1.0)
     assert made.plan.tuning.intercept == 0.5
+    moving = dpoco.choose((5, 10), horizon=10**5, budget=budget, continuous=True, drift=True)
+    assert (moving[0].name, moving[0].options) == ("ResidualPhases", {"half_life": 30_000.0})
+    assert moving[1].name == "LinUCB"
+    assert "half_life" in moving[1].options
+    hidden = dpoco.choose(
+        (5, 10), horizon=100, budget=dpoco.Budget(0.1, 1e-6), continuous=True, drift=True
+    )
+    assert "half_life" not in hidden[0].options
     rule = dpoco.Participation(3, separation=100, enforced=False)
     people = dpoco.choose(
         (5, 10), horizon=10**5, budget=budget, continuous=True, participation=rule

@@ -79,6 +79,7 @@ std::unique_ptr<ResidualPhases> make_residual_phases(const py::object& mechanism
     from.read("reward_noise", own.reward_noise);
     from.read("one_hot", own.one_hot);
     from.read("intercept", own.intercept);
+    from.read("half_life", own.half_life);
     return shared.horizon;
   });
   shared.reward_low = -shared.reward_high;

@@ -131,12 +131,12 @@ LEARNERS = (
         "noisy batched share, also against losses that react",
     ),
     Learner(
-        "linucb", "bandits.LinUCB", "arms",
-        "contextual linear bandit (DP-LinUCB), a few dimensions",
-    ),
-    Learner(
         "residual-phases", "bandits.ResidualPhases", "arms",
         "contextual linear bandit on clipped residuals, continuous and stochastic contexts",
+    ),
+    Learner(
+        "linucb", "bandits.LinUCB", "arms",
+        "contextual linear bandit (DP-LinUCB), a few dimensions",
     ),
     Learner(
         "high-dimensional-bandit", "bandits.HighDimensionalBandit", "arms",

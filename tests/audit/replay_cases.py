@@ -197,6 +197,9 @@ CASES = {
     ),
     "LinUCB, batches": (of(bandits.LinUCB, 2, D, batch=5, **BOUNDED), BANDIT, USERS),
     "ResidualPhases": (of(bandits.ResidualPhases, 2, D, **BOUNDED), BANDIT, USERS),
+    "ResidualPhases, half-life": (
+        of(bandits.ResidualPhases, 2, D, half_life=12.0, **BOUNDED), BANDIT, USERS,
+    ),
     "ResidualPhases, any law": (
         of(bandits.ResidualPhases, 2, D, context_law="any", **BOUNDED), BANDIT, USERS,
     ),

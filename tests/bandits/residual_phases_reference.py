@@ -12,12 +12,12 @@ Z, MARK, MEAN, RATIO, BETA, GROWTH, DAMPING = 0.5, 0.3, 0.2, 0.4, 2.0, 1.3, 0.25
 GRID = 2.0 ** np.linspace(-4.0, 3.0, 120)
 
 
-def ends(first, horizon):
+def ends(first, horizon, growth=GROWTH):
     """Return the last rounds of all phases."""
     found, n = [0], float(first)
     while found[-1] < horizon:
         found.append(min(horizon, found[-1] + math.floor(n)))
-        n *= GROWTH
+        n *= growth
     return found[1:]
 
 
@@ -67,13 +67,13 @@ class Reference:
     def __init__(
         self, arms, d, *, horizon, first, sigma, draws, noise, coins, reward_bound,
         context_bound=1.0, parameter_bound=1.0, reward_noise=None, intercept=None,
-        one_hot=0, any_law=False,
+        one_hot=0, any_law=False, half_life=None,
     ):  # fmt: skip
         self.arms, self.d, self.sigma, self.draws, self.noise = arms, d, sigma, draws, noise
         self.coins, self.B, self.S, self.Y = coins, context_bound, parameter_bound, reward_bound
         self.known, self.intercept, self.one_hot = reward_noise is not None, intercept, one_hot
-        self.low, self.any_law = reward_noise or 0.0, any_law
-        self.ends = ends(first, horizon)
+        self.low, self.any_law, self.half_life = reward_noise or 0.0, any_law, half_life
+        self.ends = ends(first, horizon, GROWTH if half_life is None else 1.0)
         self.C = strategy(max(len(self.ends) - 1, 1))
         self.theta, self.mean = np.zeros((arms, d)), np.zeros((arms, d))
         self.P = np.tile(np.eye(d) * self.S**2 / d, (arms, 1, 1))
@@ -258,6 +258,9 @@ class Reference:
             P = P - gain @ total @ P
             self.P[a] = (P + P.T) / 2 + DAMPING * np.outer(step, step)
             self.theta[a], self.mean[a] = played, new
+        if self.half_life is not None:
+            kept = 0.5 ** (n / self.half_life)
+            self.P = kept * self.P + (1.0 - kept) * np.eye(self.d) * self.S**2 / self.d
         v = np.einsum("aij,aji->", self.P, G) / n
         zk = min(3.0, self.zc * math.sqrt(self.ends[k - 1] / self.ends[0]))
         wanted = max(zk * math.sqrt(v + tau2), c / 2, 1e-3 * self.Y)

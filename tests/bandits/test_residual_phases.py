@@ -155,6 +155,7 @@ def compared(kind, arms=3, d=4, rounds=3000, reach=1.0, constant=None, **options
         reward_bound=own["reward_bound"], context_bound=reach, intercept=intercept,
         parameter_bound=own.get("parameter_bound", 1.0), reward_noise=own.get("reward_noise"),
         one_hot=options.get("one_hot", 0), any_law=options.get("context_law") == "any",
+        half_life=options.get("half_life"),
     )  # fmt: skip
     one_hot = options.get("one_hot", 0)
     told = intercept if constant is None else constant
@@ -197,6 +198,15 @@ SETTINGS = {
     "any law, untold": {"context_law": "any", "constant": 0.5},
     "any law, one arm": {"context_law": "any", "arms": 1, "d": 2},
     "any law, more": {"context_law": "any", "budget": dpoco.Budget(8.0, 1e-6), "rounds": 6000},
+    "half-life": {"half_life": 1500.0},
+    "half-life, any law": {"half_life": 900.0, "context_law": "any", "reach": 3.0},
+    "half-life, many phases": {
+        "half_life": 300.0,
+        "budget": dpoco.Budget(8.0, 1e-6),
+        "rounds": 5000,
+        "numerics": "lattice",
+        "parameter_bound": 2.0,
+    },
 }
 
 
@@ -275,6 +285,20 @@ def test_planted_faults_with_any_law_are_seen(kind):
         budget=dpoco.Budget(8.0, 1e-6),
     )  # fmt: skip
     assert max(far["coefficients"], far["clip"]) > 1e-3 or far["arms"] > 0
+
+
+class Certain(program.Reference):
+    """Loses what it knows half as fast."""
+
+    def close(self):
+        self.half_life, given = 2.0 * self.half_life, self.half_life
+        super().close()
+        self.half_life = given
+
+
+def test_a_half_life_that_is_not_kept_is_seen():
+    far = compared(Certain, half_life=1500.0)
+    assert max(far["coefficients"], far["clip"]) > 1e-3
 
 
 @pytest.mark.parametrize("kind", [Uncounted, Unclipped, Counting, Hopeful])
@@ -427,6 +451,7 @@ def test_arguments_that_make_no_sense_are_refused():
     with pytest.raises(ValueError, match="give a horizon"):
         made(horizon=None)
     for options in (
+        {"half_life": 0.0}, {"half_life": math.inf}, {"half_life": -3.0},
         {"intercept": 1.0}, {"intercept": 0.0}, {"intercept": -0.5}, {"reward_noise": 0.0},
         {"parameter_bound": math.inf}, {"context_bound": 1e31}, {"relation": "add"},
         {"d": 1, "intercept": 0.5}, {"one_hot": 1}, {"one_hot": 4}, {"one_hot": -1},
@@ -447,6 +472,28 @@ def test_a_first_phase_that_is_too_short_is_warned_of():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         ResidualPhases(5, 10, horizon=5000, budget=BUDGET, **BOUNDED)
+
+    with pytest.warns(dpoco.NoiseDominatesWarning, match="half-life"):
+        ResidualPhases(5, 10, horizon=50_000, budget=BUDGET, half_life=300, **BOUNDED)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ResidualPhases(5, 10, horizon=5000, budget=BUDGET, half_life=1e6, **BOUNDED)
+
+
+def test_phases_are_equally_long_where_arms_change():
+    """Nothing else of the release changes: leaf, strategy and noise are what they were."""
+    plain = ResidualPhases(5, 10, horizon=10**5, budget=BUDGET, **BOUNDED).plan
+    own = ResidualPhases(5, 10, horizon=10**5, budget=BUDGET, half_life=30_000.0, **BOUNDED).plan
+    total = own.mechanism
+    length = round(0.7 * (plain.mechanism.batch**2 * 30_000.0) ** (1.0 / 3.0))
+    assert (total.batch, total.growth, total.pushes) == (length, None, (10**5 - 1) // length)
+    assert total.summand == plain.mechanism.summand
+    assert total.scale / total.factorisation.column(total.pushes) == pytest.approx(
+        plain.mechanism.scale / plain.mechanism.factorisation.column(16), rel=1e-6
+    )
+    # Many rounds of a person in one phase add up.
+    column = total.column(Neighbours(rounds=3, separation=1))
+    assert column == pytest.approx(3.0 * total.factorisation.column(total.pushes))
 
 
 def test_a_single_round_releases_nothing():
@@ -540,3 +587,38 @@ def test_categories_that_are_told_are_learned():
         )
         found.append(float(learner.run(contexts, rewards).pseudo_regret(means)[-1]))
     assert found[0] < 0.6 * found[1]
+
+
+def changing(kind, seed, rounds=30_000):
+    """Arms that change their sign at half of the horizon, or turn by 90 degrees in a quarter."""
+    world, half = LinearWorld(3, 4, rounds, seed=seed), rounds // 2
+    if kind == "reversed":
+        sign = np.where(np.arange(rounds) < half, 1.0, -1.0)[:, None]
+        return world.contexts, sign * world.means, sign * world.rewards
+    rng, angles = np.random.default_rng(seed), 2.0 * math.pi * np.arange(rounds) / rounds
+    along = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    means = np.empty((rounds, 3))
+    for arm in range(3):
+        plane = np.linalg.qr(rng.normal(size=(4, 2)))[0].T
+        means[:, arm] = np.einsum("td,td->t", world.contexts, along @ plane)
+    return world.contexts, means, means + rng.uniform(-0.1, 0.1, means.shape)
+
+
+@pytest.mark.parametrize("law", ["normal", "any"])
+@pytest.mark.parametrize("kind", ["reversed", "turning"])
+def test_arms_that_change_are_followed(kind, law):
+    """An eighth of the regret without a half-life, if that is neither far too long nor short.
+
+    Over a second: sixteen runs of 30,000 rounds.
+    """
+    contexts, means, rewards = changing(kind, 4)
+    found = {}
+    for half_life in (None, 9000.0, 3e7, 60.0):
+        learner = ResidualPhases(
+            3, 4, horizon=30_000, budget=dpoco.Budget(4.0, 1e-6), source=Source.seeded(2),
+            half_life=half_life, context_law=law, **BOUNDED,
+        )  # fmt: skip
+        trace = learner.run(contexts, rewards)
+        found[half_life] = float(trace.pseudo_regret(means)[-1])
+    assert 8.0 * found[9000.0] < found[None]
+    assert 8.0 * min(found[3e7], found[60.0]) > found[None]

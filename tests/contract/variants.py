@@ -182,6 +182,7 @@ VARIANTS = {
         bandits.ResidualPhases, 3, D, numerics="lattice", relation="zero_out", reward_noise=0.3,
         **BOUNDED,
     ),
+    "phases, half-life": of(bandits.ResidualPhases, 3, D, half_life=12.0, **BOUNDED),
     "phases, intercept": of(
         bandits.ResidualPhases, 3, D, numerics="float", intercept=0.25, **BOUNDED
     ),

@@ -154,6 +154,7 @@ ResidualPhases::ResidualPhases(BanditSettings settings, losses::RecordClipper cl
       sum_(std::move(sum)),
       batch_(sum_dimension(arms(), dimension(), own_.mean.has_value()), own_.phases),
       reach_(own_.parameter_bound * this->clipper().bound()),
+      prior_(reach_ * reach_ / static_cast<double>(dimension())),
       reward_bound_(largest_reward()),
       constants_(choose_constants()),
       clip_(std::max(constants_.first * reward_bound_, own_.reward_noise.value_or(0.0))),
@@ -174,6 +175,9 @@ ResidualPhases::ResidualPhases(BanditSettings settings, losses::RecordClipper cl
   if (own_.mean && (!(*own_.mean > 0.0) || own_.intercept || own_.one_hot > 0)) {
     throw std::invalid_argument("contexts of any law have a weight, and no entries that are told");
   }
+  if (own_.half_life && !(*own_.half_life > 0.0)) {
+    throw std::invalid_argument("half_life must be positive");
+  }
   if (own_.one_hot == 1 || own_.one_hot + (own_.intercept ? 1 : 0) > dimension()) {
     throw std::invalid_argument("one_hot must be 0, or entries of a context from 2 on");
   }
@@ -188,10 +192,9 @@ ResidualPhases::ResidualPhases(BanditSettings settings, losses::RecordClipper cl
   }
   if (sum_.horizon() < pushes_)
     throw std::invalid_argument("the sum must have room for all phases");
-  const Arm fresh{
-      Vector::Zero(d),       RowMatrix::Identity(d, d) * (reach_ * reach_ / static_cast<double>(d)),
-      RowMatrix::Zero(d, d), RowMatrix::Zero(d, d),
-      Vector::Zero(d),       Vector::Zero(d)};
+  const Arm fresh{Vector::Zero(d),       RowMatrix::Identity(d, d) * prior_,
+                  RowMatrix::Zero(d, d), RowMatrix::Zero(d, d),
+                  Vector::Zero(d),       Vector::Zero(d)};
   arms_.assign(static_cast<std::size_t>(arms()), fresh);
   const std::size_t more = own_.mean ? dimension() : 0;
   kept_moments_ = pooled_moments_ =
@@ -325,6 +328,7 @@ void ResidualPhases::close_phase(std::uint64_t length) {
   for (std::size_t a = 0; a < arms_.size(); ++a) {
     update(arms_[a], moments[a], sums.subspan(a * d, d), scale, row);
   }
+  if (own_.half_life) forget(n);
   const auto first = static_cast<double>(own_.phases.first);
   const double wide = std::min(3.0, constants_.clips * std::sqrt(ended / first));
   const double wanted = std::max(
@@ -521,6 +525,16 @@ void ResidualPhases::update(Arm& arm, const RowMatrix& moments, std::span<const 
   arm.covariance = 0.5 * (left + left.transpose()) + kRenewal * (step * step.transpose());
   arm.mean = moved;
   arm.coefficients = own_.mean ? Vector(kept * moved) : moved;
+}
+
+// Arms may have changed in a phase of so many rounds: beliefs widen towards the first one.
+void ResidualPhases::forget(double length) {
+  const double ln2 = elementary::kLn2Hi + elementary::kLn2Lo;
+  const double kept = elementary::exp(-length / *own_.half_life * ln2);
+  for (Arm& arm : arms_) {
+    arm.covariance *= kept;
+    arm.covariance.diagonal().array() += (1.0 - kept) * prior_;
+  }
 }
 
 void ResidualPhases::coefficients(std::span<double> out) const {

@@ -11,7 +11,14 @@ from typing import Any, ClassVar
 
 from dpoco import _core
 from dpoco import _literals as literals
-from dpoco._validation import choice, positive_int, real_in, whole_if_float, whole_number
+from dpoco._validation import (
+    choice,
+    positive_float,
+    positive_int,
+    real_in,
+    whole_if_float,
+    whole_number,
+)
 from dpoco.accounting import Budget, Guarantee, continual_sum, release
 from dpoco.accounting.gaussian import gaussian_mu
 from dpoco.accounting.linucb import NEIGHBOURS
@@ -26,7 +33,7 @@ from dpoco.privacy.mechanisms.factorisations import Normalised
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum, batch_starts
 from dpoco.privacy.mechanisms.residuals import ResidualStatistics
 from dpoco.privacy.neighbours import CHANGES, Neighbours
-from dpoco.privacy.records import Description, limits
+from dpoco.privacy.records import Description, limits, read
 from dpoco.random import Source
 
 GROWTH = "three_tenths"  # of phases
@@ -38,6 +45,11 @@ LAWS = ("normal", "any")  # of contexts
 _DECAY, _SHARE = 0.5999999999, 0.4
 # Rounds of the first phase, in deviations of the noise for every coefficient.
 _FIRST = 0.9 * math.sqrt(4.68 / 4.18)
+# Rounds of a phase where arms change, in roots of n n h: n rounds in which arms stand out of the
+# noise, half-life h. What arms change by grows with a phase, the variance of its noise falls with
+# the square of it: both are in a fixed proportion at such lengths.
+_LENGTH = 0.7
+_ADVISED = 0.3  # half-life, in horizons, for `choose`
 _UNITS = "[1e-30, 1e30]"  # bounds whose squares and ratios stay far from over- and underflow
 _LARGEST_CHOSEN = 300  # dimensions, for `choose`: the end of a phase costs O(K d^3)
 
@@ -60,15 +72,19 @@ class PhaseTuning(Description):
         Entries in front of which one is not zero; 0: they are like the others.
     intercept : float or None
         Last entry of every context, above 0; None: it is no constant, or unknown.
+    half_life : float or None
+        Rounds in which half of what is known of an arm is lost; None: nothing is.
     """
 
     kind = "residual_phases_tuning"
+    unsaid = ("half_life",)
     horizon: int
     reward_bound: float
     parameter_bound: float
     reward_noise: float | None
     one_hot: int = limits(zero=True)
     intercept: float | None = None
+    half_life: float | None = None
 
 
 PhasesPlan = Plan[GaussianSum, PhaseTuning, None]
@@ -87,6 +103,7 @@ def calibrate(
     one_hot: int = 0,
     intercept: float | None = None,
     context_law: str = "normal",
+    half_life: float | None = None,
     relation: str = "replace",
     numerics: str = release.DEFAULT_NUMERICS,
 ) -> PhasesPlan:
@@ -120,6 +137,7 @@ def calibrate(
         None if reward_noise is None else real_in("reward_noise", reward_noise, _UNITS),
         int(one_hot),
         intercept,
+        None if half_life is None else positive_float("half_life", half_life),
     )
     mean = _MEAN if anyhow else None
     summand = ResidualStatistics(d, unit, arms, _BINS, _WEIGHT, _MARK, mean)
@@ -129,15 +147,33 @@ def calibrate(
         # Of the budget's own mu: that after the lattice's charges depends on the phases.
         noise = summand.movement(near) / gaussian_mu(budget.epsilon, budget.delta)
         first = max(first, round(min(_FIRST * arms * d * noise, float(rounds))))
-    first = min(first, max(1, rounds // 10))
-    ends = islice(batch_starts(first, GROWTH), 1, None)
-    pushes = sum(1 for _ in takewhile(lambda end: end < rounds, ends))
+    longest = max(1, rounds // 10)
+    if tuning.half_life is None:
+        first, growth = min(first, longest), GROWTH
+        ends = islice(batch_starts(first, growth), 1, None)
+        pushes = sum(1 for _ in takewhile(lambda end: end < rounds, ends))
+    else:  # after phases that grow, arms would be followed ever later
+        first, growth = min(phase_length(first, tuning.half_life), longest), None
+        pushes = (rounds - 1) // first
     factor = Normalised((_DECAY,), (_SHARE,), max(pushes, 1))
-    plain = GaussianSum(summand, factor, pushes=pushes, batch=first, growth=GROWTH)
+    plain = GaussianSum(summand, factor, pushes=pushes, batch=first, growth=growth)
     if pushes == 0:  # nothing is released
         return Plan(plain, tuning, None)
     total = release.with_noise(plain, near, budget=budget, numerics=numerics)
     return Plan(total, tuning, None)
+
+
+def phase_length(least: int, half_life: float) -> int:
+    """Return the rounds of each phase of a learner that forgets.
+
+    Parameters
+    ----------
+    least : int
+        Rounds in which arms stand out of the noise.
+    half_life : float
+        Rounds in which half of what is known of an arm is lost.
+    """
+    return max(least, round(_LENGTH * (float(least) ** 2 * half_life) ** (1.0 / 3.0)))
 
 
 def guarantee(
@@ -208,7 +244,7 @@ class ResidualPhases(BanditLearner):
     for replacing one user's record.
 
     It is for contexts drawn independently: by default from a continuous distribution, with
-    ``context_law="any"`` from any. For drift and adversaries take `LinUCB`.
+    ``context_law="any"`` from any. For adversaries take `LinUCB`.
 
     Parameters
     ----------
@@ -233,6 +269,7 @@ class ResidualPhases(BanditLearner):
     reward_noise : float, optional
         Bound on |reward - mean|, if it is public knowledge; residuals are never clipped below it.
         With rewards of 0 and 1 give `reward_bound`: else arms may not be learned. Default: unknown.
+        Without a constant entry, give such rewards as -1/2 and 1/2: their mean is then learned.
     one_hot : int, default 0
         Number of entries in front that are one-hot: in every context one of them is not zero, and
         that has always the same positive value. Without it, one-hot contexts are learned badly.
@@ -243,6 +280,9 @@ class ResidualPhases(BanditLearner):
         What contexts are like: by default they are judged by a normal law that is fitted to
         released moments. "any" releases second moments of every arm and the contexts' mean as well:
         for categories, constants and features of unknown shape, which need not be told then.
+    half_life : float, optional
+        Rounds in which half of what is known of an arm is lost unless it is learned anew, for arms
+        that change; see ``docs/drift.md``. Phases are equally long then. Default: nothing is lost.
     relation : {"replace", "zero_out"}
         Whether neighbouring streams replace or empty one user's record.
     numerics : {"auto", "float", "lattice"}
@@ -269,7 +309,7 @@ class ResidualPhases(BanditLearner):
     Warns
     -----
     NoiseDominatesWarning
-        If the first phase would have to be longer than a tenth of the horizon.
+        If the first phase would have to be longer than a tenth of the horizon, or the half-life.
 
     Notes
     -----
@@ -312,6 +352,7 @@ class ResidualPhases(BanditLearner):
         one_hot: int = 0,
         intercept: float | None = None,
         context_law: literals.ContextLaw = "normal",
+        half_life: float | None = None,
         relation: literals.Relation = "replace",
         numerics: literals.Numerics = release.DEFAULT_NUMERICS,
         participation: Participation | None = None,
@@ -322,8 +363,8 @@ class ResidualPhases(BanditLearner):
         planner = partial(
             calibrate, arms=arms, dimension=dimension, horizon=horizon, context_bound=context_bound,
             reward_bound=reward_bound, parameter_bound=parameter_bound, reward_noise=reward_noise,
-            one_hot=one_hot, intercept=intercept, context_law=context_law, relation=relation,
-            numerics=numerics,
+            one_hot=one_hot, intercept=intercept, context_law=context_law, half_life=half_life,
+            relation=relation, numerics=numerics,
         )  # fmt: skip
         others = {"participation": participation, "on_violation": on_violation}
         self._build(planner, budget, plan, source, others)
@@ -348,6 +389,7 @@ class ResidualPhases(BanditLearner):
             "dimension": summand.dimension,
             "context_bound": summand.features,
             "context_law": "normal" if summand.mean is None else "any",
+            "half_life": tuning.half_life,
         }
 
     def _certify(self, plan: PhasesPlan, seeded: bool = False) -> Guarantee:
@@ -356,11 +398,18 @@ class ResidualPhases(BanditLearner):
 
     def _noise_note(self) -> str | None:
         total, rounds = self._mechanism, self._horizon
-        if total.scale == 0.0 or total.batch < max(1, rounds // 10):
+        if total.scale == 0.0:
+            return None
+        needed, limit = float(total.batch), max(1, rounds // 10)
+        if (half_life := self._plan.tuning.half_life) is not None:  # phases are longer than needed
+            noise = total.scale / total.factorisation.column(total.pushes)
+            needed = _FIRST * self._arms * self._dimension * noise
+            limit = min(limit, half_life)
+        if needed < limit:
             return None
         return (
             "noise dominates: a first phase in which arms stand out of the noise would be longer "
-            "than a tenth of the horizon"
+            "than a tenth of the horizon" + ("" if half_life is None else ", or than the half-life")
         )
 
     def _entries(self) -> dict[str, float]:
@@ -372,17 +421,17 @@ class ResidualPhases(BanditLearner):
 
     @classmethod
     def _header_dimension(cls, header: dict[str, Any]) -> int:
-        summand = header["plan"]["mechanism"]["summand"]
-        arms, d = int(summand["arms"]), int(summand["dimension"])
-        triangle = d * (d + 1) // 2
-        if summand.get("mean") is not None:
-            return arms * (d + triangle) + d + int(summand["bins"])
-        return arms * d + triangle + int(summand["bins"])
+        return read(header["plan"]["mechanism"]["summand"], (ResidualStatistics,)).size
 
     @classmethod
     def _candidates(cls, problem: ArmProblem) -> Iterator[Candidate]:
-        if problem.continuous and problem.arguments[1] <= _LARGEST_CHOSEN:
-            yield replace(problem.candidate(cls), units=UNITS)
+        if not problem.continuous or problem.arguments[1] > _LARGEST_CHOSEN:
+            return
+        yield replace(problem.candidate(cls), units=UNITS)
+        if problem.drifts and problem.horizon is not None:
+            forgets = {"half_life": _ADVISED * problem.horizon}
+            own = problem.candidate(cls, forgets, variant="/forgetting")
+            yield replace(own, units=UNITS)
 
     @property
     def clip(self) -> float:

@@ -32,7 +32,7 @@ from dpoco.accounting.conditions import UNPROVED
 from dpoco.accounting.epoch_selector import LARGEST_EXPERTS
 from dpoco.accounting.gaussian import gaussian_mu
 from dpoco.domains import Domain, VertexSet
-from dpoco.errors import CalibrationError
+from dpoco.errors import CalibrationError, NoiseDominatesWarning
 from dpoco.learners import LEARNERS
 from dpoco.learning.participation import Participation
 from dpoco.losses import (
@@ -295,6 +295,7 @@ class Choice:
     plan: Any
     guarantee: Any
     notes: tuple[str, ...]
+    _noise_dominates: bool = field(repr=False)
     _constructor: Callable[..., Any] = field(repr=False)
 
     @property
@@ -449,7 +450,7 @@ def choose(
     def rank(each: Choice) -> list[float]:
         numbers = [each.regret_bound] if by_bound else [each.predicted_regret, each.regret_bound]
         forgets = each.options.get("half_life") == "auto" or (
-            "half_life" in each.options and not each.plan.forecast.noise_dominates
+            "half_life" in each.options and not each._noise_dominates
         )
         return [not forgets, *(math.inf if number is None else number for number in numbers)]
 
@@ -484,6 +485,9 @@ def _judge(candidate: Candidate, covered: Mapping[str, Any]) -> Choice:
         plan=learner.plan,
         guarantee=learner.guarantee,
         notes=tuple(str(warning.message) for warning in caught),
+        _noise_dominates=any(
+            issubclass(warning.category, NoiseDominatesWarning) for warning in caught
+        ),
         _constructor=partial(candidate.make, **covered),
     )
 

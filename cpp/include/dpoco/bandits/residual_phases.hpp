@@ -24,6 +24,8 @@ struct ResidualPhasesSettings {
   std::optional<double> reward_noise;  // bound on |reward - mean|; none: unknown
   std::uint64_t one_hot = 0;  // entries in front of which one is not zero, of one positive value
   std::optional<double> intercept;  // last entry of every context; none: it is no constant
+  // Rounds in which half of what is known of an arm is lost; none: arms do not change.
+  std::optional<double> half_life;
 };
 
 // A linear bandit that learns from clipped residuals in phases. In a phase the policy is fixed. A
@@ -108,6 +110,7 @@ class ResidualPhases final : public BanditLearner {
   double mean_spread(const std::vector<RowMatrix>& design, double length) const;
   void update(Arm& arm, const RowMatrix& moments, std::span<const double> sums, double scale,
               const Row& row);
+  void forget(double length);
   template <class Visit>
   void visit_state(Visit visit);
 
@@ -116,6 +119,7 @@ class ResidualPhases final : public BanditLearner {
   BatchSum batch_;
   std::uint64_t pushes_ = 0;  // phases that end before the last round
   double reach_;              // of coefficients in units
+  double prior_;              // variance of every coefficient at first
   double reward_bound_;
   Constants constants_;
   double clip_;
