@@ -87,8 +87,8 @@ def logistic_clicks(arms: int, d: int, low: float, seed: int) -> World:
     rng = np.random.default_rng(seed)
     contexts = directions(rng, ROUNDS, d)
     chances = 1.0 / (1.0 + np.exp(-4.0 * contexts @ directions(rng, arms, d).T))
-    clicked = rng.random(chances.shape) < chances
-    return World(contexts, chances + low, clicked + low, 1.0 + low, 1.0 + low)
+    rewards = (rng.random(chances.shape) < chances).astype(float) + low
+    return World(contexts, chances + low, rewards, 1.0 + low, 1.0 + low)
 
 
 def offsets(arms: int, d: int, seed: int) -> World:

@@ -173,7 +173,8 @@ def phase_length(least: int, half_life: float) -> int:
     half_life : float
         Rounds in which half of what is known of an arm is lost.
     """
-    return max(least, round(_LENGTH * (float(least) ** 2 * half_life) ** (1.0 / 3.0)))
+    wanted: float = _LENGTH * (float(least) ** 2 * half_life) ** (1.0 / 3.0)
+    return max(least, round(wanted))
 
 
 def guarantee(
