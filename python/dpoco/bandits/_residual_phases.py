@@ -282,8 +282,8 @@ class ResidualPhases(BanditLearner):
         released moments. "any" releases second moments of every arm and the contexts' mean as well:
         for categories, constants and features of unknown shape, which need not be told then.
     half_life : float, optional
-        Rounds in which half of what is known of an arm is lost unless it is learned anew, for arms
-        that change; see ``docs/drift.md``. Phases are equally long then. Default: nothing is lost.
+        Rounds after which, without new data, half of what was learned of an arm is lost: for arms
+        that change; see ``docs/drift.md``. Phases then have equal lengths. Default: none is lost.
     relation : {"replace", "zero_out"}
         Whether neighbouring streams replace or empty one user's record.
     numerics : {"auto", "float", "lattice"}
