@@ -36,7 +36,7 @@ def test_every_line_names_what_exists(listed):
 def test_unknown_names_say_what_was_meant():
     with pytest.raises(ValueError, match="did you mean 'noisy-ftrl'"):
         learner_named("noisy-ftlr")
-    with pytest.raises(ValueError, match="it is one of: linucb, residual-phases, high-dim"):
+    with pytest.raises(ValueError, match="it is one of: residual-phases, linucb, high-dim"):
         learner_named("zebra", ("arms",))
     with pytest.raises(ValueError, match="sufficient-statistics is not for this"):
         learner_named("sufficient-statistics", ("arms",))
