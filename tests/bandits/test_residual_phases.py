@@ -607,10 +607,7 @@ def changing(kind, seed, rounds=30_000):
 @pytest.mark.parametrize("law", ["normal", "any"])
 @pytest.mark.parametrize("kind", ["reversed", "turning"])
 def test_arms_that_change_are_followed(kind, law):
-    """An eighth of the regret without a half-life, if that is neither far too long nor short.
-
-    Over a second: sixteen runs of 30,000 rounds.
-    """
+    """An eighth of the regret without a half-life, if that is neither far too long nor short."""
     contexts, means, rewards = changing(kind, 4)
     found = {}
     for half_life in (None, 9000.0, 3e7, 60.0):
