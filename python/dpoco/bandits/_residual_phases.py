@@ -390,7 +390,6 @@ class ResidualPhases(BanditLearner):
             "dimension": summand.dimension,
             "context_bound": summand.features,
             "context_law": "normal" if summand.mean is None else "any",
-            "half_life": tuning.half_life,
         }
 
     def _certify(self, plan: PhasesPlan, seeded: bool = False) -> Guarantee:
