@@ -462,7 +462,7 @@ def test_arguments_that_make_no_sense_are_refused():
             made(**options)
     with pytest.raises(dpoco.CalibrationError):
         made(budget=dpoco.Budget(1.0, 0.0))
-    with pytest.raises(TypeError, match="residuals"):
+    with pytest.raises(TypeError, match="plan for a ResidualPhases"):
         made(plan=dpoco.mechanisms.ContinualSum(2, horizon=9, budget=None, bound=1.0).plan)
 
 
