@@ -299,8 +299,8 @@ def test_the_guide_says_how_good_choices_are():
     costs = [measured[0][0] / min(regret for regret, _ in measured) for measured in worlds]
     ratios = [regret / predicted for (regret, predicted), *_ in worlds]
     said = re.search(
-        r"the best in (\d+) of (\d+) worlds; in the other world it had ([\d.]+) times the regret of "
-        r"the best one. Its own regret was ([\d.]+) to ([\d.]+) times",
+        r"the best in (\d+) of (\d+) worlds; in the other world it had ([\d.]+) times the regret "
+        r"of the best one. Its own regret was ([\d.]+) to ([\d.]+) times",
         " ".join(GUIDE.read_text().split()),
     )
     assert said is not None
