@@ -12,6 +12,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -85,14 +86,14 @@ class Rows {
     source.fill(Variate::gaussian, values_.data(), values_.size());
     for (std::size_t row = 0; row < kRows; ++row) {
       double* x = values_.data() + row * d_;
-      const double factor = length / dpoco::domains::norm(x, d, order);
+      const double factor = length / dpoco::domains::norm({x, d_}, order);
       for (std::size_t i = 0; i < d_; ++i) x[i] *= factor;
     }
   }
 
-  const double* next() {
+  std::span<const double> next() {
     at_ = (at_ + 1) % kRows;
-    return values_.data() + at_ * d_;
+    return std::span(values_).subspan(at_ * d_, d_);
   }
 
  private:
@@ -164,7 +165,7 @@ void bench_sums(const std::string& set, std::chrono::milliseconds epoch) {
     const auto push = [&](const char* name, std::unique_ptr<NoiseProcess> process) {
       ContinualSum sum = make_sum(d, std::move(process), kHorizon, clipper);
       bench.batch(1).run(in_dimension(name, d), [&] {
-        sum.push(rows.next(), out.data());
+        sum.push(rows.next(), out);
         doNotOptimizeAway(out.data());
       });
     };
@@ -173,7 +174,7 @@ void bench_sums(const std::string& set, std::chrono::milliseconds epoch) {
     bench.batch(kToeplitzRounds).run(in_dimension("toeplitz, mean of rounds 1 to 256", d), [&] {
       ContinualSum sum = make_sum(d, dpoco::mechanisms::make_toeplitz(d, kToeplitzRounds, kLaw),
                                   kToeplitzRounds, clipper);
-      for (std::uint64_t t = 0; t < kToeplitzRounds; ++t) sum.push(rows.next(), out.data());
+      for (std::uint64_t t = 0; t < kToeplitzRounds; ++t) sum.push(rows.next(), out);
       doNotOptimizeAway(out.data());
     });
   }
@@ -189,11 +190,11 @@ void bench_domains(const std::string& set, std::chrono::milliseconds epoch) {
       Rows rows(d, p, 2.0);  // outside: every projection has work to do
       std::vector<double> out(static_cast<std::size_t>(d));
       bench.run(with_exponent("minimize_linear", p, d), [&] {
-        ball.minimize_linear(rows.next(), out.data());
+        ball.minimize_linear(rows.next(), out);
         doNotOptimizeAway(out.data());
       });
       bench.run(with_exponent("project", p, d), [&] {
-        ball.project(rows.next(), out.data());
+        ball.project(rows.next(), out);
         doNotOptimizeAway(out.data());
       });
     }
@@ -214,7 +215,7 @@ void bench_learners(const std::string& set, std::chrono::milliseconds epoch) {
           ball, LeafRule(loss, RecordClipper(d, 1.0, q), 2.0),
           FrankWolfeSettings{.horizon = kHorizon},
           dpoco::frank_wolfe::make_sum_rule(ball, make_sum(d, make_blt(d), kHorizon, std::nullopt)),
-          start.data());
+          start);
       Rows rows(d, q, 0.9);
       double label = 0.0;
       bench.run(with_exponent("observe", p, d), [&] {
@@ -254,13 +255,13 @@ void bench_gibbs(const std::string& set, std::chrono::milliseconds epoch) {
           body, {.regularization = kRegularization, .chain = chain, .lipschitz = kLosses});
       dpoco::samplers::ChainState state;
       bench.batch(kVariates).run(in_dimension(name, d), [&] {
-        sampler.walk(source, *sum, 1, kVariates, state, out.data());
+        sampler.walk(source, *sum, kVariates, state, out);
         doNotOptimizeAway(out.data());
       });
     }
     dpoco::samplers::GibbsSampler exact(body, {.regularization = kRegularization});
     bench.batch(1).run(in_dimension("exact draw", d), [&] {
-      exact.sample(source, *sum, out.data());
+      exact.sample(source, *sum, out);
       doNotOptimizeAway(out.data());
     });
   }

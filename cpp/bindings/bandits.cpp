@@ -223,11 +223,12 @@ void register_bandits(py::module_& m) {
            [](const LinUcb& self) {
              const auto entries = static_cast<std::size_t>(self.arms()) * self.dimension();
              return read_only(static_cast<py::ssize_t>(entries),
-                              [&](double* out) { self.coefficients(out); });
+                              [&](std::span<double> out) { self.coefficients(out.data()); });
            })
       .def("released",
            [](const LinUcb& self) {
-             return read_only(self.sum().dimension(), [&](double* out) { self.released(out); });
+             return read_only(self.sum().dimension(),
+                              [&](std::span<double> out) { self.released(out.data()); });
            })
       .def(
           "leaf",
@@ -243,7 +244,7 @@ void register_bandits(py::module_& m) {
         const auto entered = self.enter();
         const std::vector<double>& sum = self.sum().nonprivate_sum();
         return read_only(self.sum().dimension(),
-                         [&](double* out) { std::copy(sum.begin(), sum.end(), out); });
+                         [&](std::span<double> out) { std::ranges::copy(sum, out.begin()); });
       });
   py::class_<ResidualPhases, BanditLearner>(m, "ResidualPhases")
       .def(py::init(&make_residual_phases), "mechanism"_a, "tuning"_a, "claim"_a)
@@ -251,13 +252,12 @@ void register_bandits(py::module_& m) {
            [](const ResidualPhases& self) {
              const auto entries = static_cast<std::size_t>(self.arms()) * self.dimension();
              return read_only(static_cast<py::ssize_t>(entries),
-                              [&](double* out) { self.coefficients({out, entries}); });
+                              [&](std::span<double> out) { self.coefficients(out); });
            })
       .def("released",
            [](const ResidualPhases& self) {
-             const auto entries = static_cast<std::size_t>(self.sum().dimension());
              return read_only(self.sum().dimension(),
-                              [&](double* out) { self.last_sums({out, entries}); });
+                              [&](std::span<double> out) { self.last_sums(out); });
            })
       .def("clip", &ResidualPhases::clip)
       .def(
@@ -276,12 +276,12 @@ void register_bandits(py::module_& m) {
              const auto entered = self.enter();
              const std::vector<double>& sum = self.sum().nonprivate_sum();
              return read_only(self.sum().dimension(),
-                              [&](double* out) { std::copy(sum.begin(), sum.end(), out); });
+                              [&](std::span<double> out) { std::ranges::copy(sum, out.begin()); });
            })
       .def_static("public_draws", [](std::size_t dimension) {
         const auto draws = ResidualPhases::public_draws(dimension);
-        return read_only(static_cast<py::ssize_t>(draws->size()), [&](double* out) {
-          std::copy(draws->data(), draws->data() + draws->size(), out);
+        return read_only(static_cast<py::ssize_t>(draws->size()), [&](std::span<double> out) {
+          std::ranges::copy(view(*draws), out.begin());
         });
       });
 }

@@ -60,19 +60,20 @@ Array leaf(const HighDimensionalBandit& self, std::uint64_t arm, const Array& co
   const frank_wolfe::FrankWolfe& model = self.model(arm);
   std::vector<double> at(self.dimension());
   std::vector<double> previous(self.dimension());
-  model.decision(at.data());
-  model.previous_decision(previous.data());
-  return read_only(model.dimension(), [&](double* out) {
-    model.leaf(at.data(), previous.data(), data(context), reward, out);
+  model.decision(at);
+  model.previous_decision(previous);
+  return read_only(model.dimension(), [&](std::span<double> out) {
+    model.leaf(at, previous, entries(context), reward, out);
   });
 }
 
 Array nonprivate_sums(const HighDimensionalBandit& self) {
   const auto entered = self.enter();
-  return table(self, [&](double* out) {
+  return table(self, [&](std::span<double> out) {
+    auto to = out.begin();
     for (std::uint64_t arm = 0; arm < self.arms(); ++arm) {
       const std::vector<double>& sum = self.model(arm).nonprivate_sum();
-      out = std::copy(sum.begin(), sum.end(), out);
+      to = std::ranges::copy(sum, to).out;
     }
   });
 }
@@ -92,11 +93,11 @@ void register_high_dimensional_bandit(py::module_& m) {
            "start"_a.noconvert())
       .def("coefficients",
            [](const HighDimensionalBandit& self) {
-             return table(self, [&](double* out) { self.coefficients(out); });
+             return table(self, [&](std::span<double> out) { self.coefficients(out.data()); });
            })
       .def("frozen",
            [](const HighDimensionalBandit& self) {
-             return table(self, [&](double* out) { self.frozen(out); });
+             return table(self, [&](std::span<double> out) { self.frozen(out.data()); });
            })
       .def("leaf", &leaf, "arm"_a, "context"_a.noconvert(), "reward"_a)
       .def("nonprivate_sums", &nonprivate_sums)

@@ -24,7 +24,14 @@ using Array = py::array_t<double, py::array::c_style>;
 
 inline const double* data(const Array& array) { return array.data(); }
 
-// Last guard against a wrong size: the pointers below carry no length.
+inline std::span<const double> entries(const Array& array) {
+  return {array.data(), static_cast<std::size_t>(array.size())};
+}
+inline std::span<double> writable(Array& array) {
+  return {array.mutable_data(), static_cast<std::size_t>(array.size())};
+}
+
+// The core asserts the sizes of its arguments in debug builds only.
 inline void expect_size(const Array& array, std::size_t size, const char* name) {
   if (static_cast<std::size_t>(array.size()) != size) {
     throw std::invalid_argument(std::string(name) + " has the wrong number of entries");
@@ -35,14 +42,14 @@ inline void expect_size(const Array& array, std::size_t size, const char* name) 
 template <class Fill>
 Array read_only(py::ssize_t n, Fill fill) {
   Array out(n);
-  fill(out.mutable_data());
+  fill(writable(out));
   py::detail::array_proxy(out.ptr())->flags &= ~py::detail::npy_api::NPY_ARRAY_WRITEABLE_;
   return out;
 }
 
 inline Array make_array(std::span<const double> values) {
   return read_only(static_cast<py::ssize_t>(values.size()),
-                   [&](double* out) { std::copy(values.begin(), values.end(), out); });
+                   [&](std::span<double> out) { std::ranges::copy(values, out.begin()); });
 }
 
 template <class T>

@@ -21,29 +21,29 @@ void expect_point(const Domain& domain, const Array& x, const char* name) {
 Array minimize_linear(const Domain& self, const Array& g) {
   expect_point(self, g, "g");
   Array out(self.dimension());
-  self.minimize_linear(data(g), out.mutable_data());
+  self.minimize_linear(entries(g), writable(out));
   return out;
 }
 
 Array project(const Domain& self, const Array& x) {
   expect_point(self, x, "x");
   Array out(self.dimension());
-  self.project(data(x), out.mutable_data());
+  self.project(entries(x), writable(out));
   return out;
 }
 
 bool contains(const Domain& self, const Array& x, double tolerance) {
   expect_point(self, x, "x");
-  return self.contains(data(x), tolerance);
+  return self.contains(entries(x), tolerance);
 }
 
 Array center(const Domain& self) {
   Array out(self.dimension());
-  self.center(out.mutable_data());
+  self.center(writable(out));
   return out;
 }
 
-Vector vector_of(const Array& x) { return Eigen::Map<const Vector>(data(x), x.size()); }
+Vector vector_of(const Array& x) { return as_vector(entries(x)); }
 
 std::shared_ptr<Box> make_box(const Array& lower, const Array& upper) {
   return std::make_shared<Box>(vector_of(lower), vector_of(upper));
@@ -96,7 +96,7 @@ void register_domains(py::module_& m) {
   m.def("polytope_box", &polytope_box, "rows"_a.noconvert(), "bounds"_a.noconvert(),
         "center"_a.noconvert(), "reach"_a);
   m.def(
-      "norm", [](const Array& x, double order) { return domains::norm(data(x), x.size(), order); },
+      "norm", [](const Array& x, double order) { return domains::norm(entries(x), order); },
       "x"_a.noconvert(), "order"_a);
 }
 

@@ -20,12 +20,12 @@ void run_losses(ExpertLearner& self, const Array& losses, Array& own_losses,
   if (static_cast<std::size_t>(decisions.size()) != rounds) {
     throw std::invalid_argument("decisions has the wrong number of entries");
   }
-  const double* from = data(losses);
-  double* own = own_losses.mutable_data();
-  std::int64_t* played = decisions.mutable_data();
+  const std::span<const double> from = entries(losses);
+  const std::span<double> own = writable(own_losses);
+  const std::span<std::int64_t> played(decisions.mutable_data(), rounds);
   const auto entered = self.enter();   // while the interpreter lock still orders the threads
   const py::gil_scoped_release nogil;  // no Python object is touched below
-  self.run(entered, from, rounds, own, played);
+  self.run(entered, from, own, played);
 }
 
 // The same for a short run, whose arrays are made here: losses in [0, 1], decisions, the rounds
@@ -68,14 +68,14 @@ void run_keyed_losses(const py::list& learners, const Offsets& offsets, const Of
   if (static_cast<std::size_t>(decisions.size()) != size) {
     throw std::invalid_argument("decisions has the wrong number of entries");
   }
-  const double* from = data(losses);
-  double* own = own_losses.mutable_data();
-  std::int64_t* played = decisions.mutable_data();
+  const std::span<const double> from = entries(losses);
+  const std::span<double> own = writable(own_losses);
+  const std::span<std::int64_t> played(decisions.mutable_data(), size);
   play_keyed<ExpertLearner>(learners, to, workers,
                             [=](ExpertLearner& learner, const Exclusive::Entry& entry,
                                 std::size_t row, std::size_t count) {
-                              learner.run(entry, from + row * experts, count, own + row,
-                                          played + row);
+                              learner.run(entry, from.subspan(row * experts, count * experts),
+                                          own.subspan(row, count), played.subspan(row, count));
                             });
 }
 
@@ -90,7 +90,7 @@ void register_experts(py::module_& m) {
           "observe",
           [](ExpertLearner& self, std::uint64_t decided, const Array& losses) {
             expect_size(losses, self.experts(), "losses");
-            self.observe(decided, data(losses));
+            self.observe(decided, entries(losses));
           },
           "decided"_a, "losses"_a.noconvert())
       .def("run", &run_losses, "losses"_a.noconvert(), "own_losses"_a.noconvert(),

@@ -66,7 +66,7 @@ void register_batch_share(py::module_& m) {
       .def("weights",
            [](const BatchShare& self) {
              return read_only(static_cast<py::ssize_t>(self.experts()),
-                              [&](double* out) { self.weights(out); });
+                              [&](std::span<double> out) { self.weights(out); });
            })
       .def("released", [](const BatchShare& self) { return make_array(self.released()); })
       .def("nonprivate_input",
@@ -79,8 +79,8 @@ void register_batch_share(py::module_& m) {
           throw std::invalid_argument("floor must be in [0, 1 / n]");
         }
         std::vector<double> scratch(n);
-        return read_only(static_cast<py::ssize_t>(n), [&](double* out) {
-          domains::project_floored_simplex(data(log_v), floor, n, scratch.data(), out);
+        return read_only(static_cast<py::ssize_t>(n), [&](std::span<double> out) {
+          domains::project_floored_simplex(entries(log_v), floor, scratch, out);
         });
       },
       "log_v"_a.noconvert(), "floor"_a);
@@ -90,7 +90,7 @@ void register_batch_share(py::module_& m) {
          double grid) {
         Array out(x.size());
         make_release(law, scale, static_cast<std::uint64_t>(x.size()), grid)
-            ->release(data(x), source, out.mutable_data());
+            ->release(entries(x), source, writable(out));
         return out;
       },
       "source"_a, "law"_a, "scale"_a, "x"_a.noconvert(), "grid"_a = 0.0);

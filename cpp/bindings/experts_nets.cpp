@@ -18,7 +18,7 @@ void register_nets(py::module_& m) {
           [](NetTransform& self, const Array& losses, Array& out) {
             expect_size(losses, self.inputs(), "losses");
             expect_size(out, self.outputs(), "out");
-            return self.apply(data(losses), out.mutable_data());
+            return self.apply(entries(losses), writable(out));
           },
           "losses"_a.noconvert(), "out"_a.noconvert())
       .def(
@@ -26,7 +26,7 @@ void register_nets(py::module_& m) {
           [](NetTransform& self, const Array& sums) {
             expect_size(sums, self.outputs(), "sums");
             Array out(static_cast<py::ssize_t>(self.inputs()));
-            self.invert(data(sums), out.mutable_data());
+            self.invert(entries(sums), writable(out));
             return out;
           },
           "sums"_a.noconvert());

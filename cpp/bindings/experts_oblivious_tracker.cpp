@@ -58,7 +58,7 @@ std::unique_ptr<ObliviousTracker> make_tracker(const py::object& mechanism,
 // Shape (levels, N).
 Array law_of(const SwitchingPaths& paths) {
   Array out({static_cast<py::ssize_t>(paths.levels()), static_cast<py::ssize_t>(paths.experts())});
-  paths.nonprivate_law(out.mutable_data());
+  paths.nonprivate_law(writable(out));
   return out;
 }
 
@@ -84,7 +84,7 @@ void register_oblivious_tracker(py::module_& m) {
           "learn",
           [](SwitchingPaths& self, const Array& losses) {
             expect_size(losses, self.experts(), "losses");
-            self.learn(data(losses));
+            self.learn(entries(losses));
           },
           "losses"_a.noconvert())
       .def("skip", &SwitchingPaths::skip)
@@ -116,7 +116,7 @@ void register_oblivious_tracker(py::module_& m) {
           "nonprivate_kernel",
           [](const ObliviousTracker& self, const Array& losses) {
             expect_size(losses, self.experts(), "losses");
-            const auto kernel = self.nonprivate_kernel(data(losses));
+            const auto kernel = self.nonprivate_kernel(entries(losses));
             return py::make_tuple(kernel.keep, law_of(*kernel.next), chances_of(*kernel.next));
           },
           "losses"_a.noconvert());

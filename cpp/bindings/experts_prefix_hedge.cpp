@@ -79,21 +79,21 @@ void register_prefix_hedge(py::module_& m) {
       .def("weights",
            [](const PrefixHedge& self) {
              return read_only(static_cast<py::ssize_t>(self.experts()),
-                              [&](double* out) { self.weights(out); });
+                              [&](std::span<double> out) { self.weights(out); });
            })
       .def(
           "leaf",
           [](PrefixHedge& self, const Array& losses) {
             expect_size(losses, self.experts(), "losses");
             Array out(self.sum().dimension());
-            self.leaf(data(losses), out.mutable_data());
+            self.leaf(entries(losses), writable(out));
             return out;
           },
           "losses"_a.noconvert())
       .def("nonprivate_sum", [](const PrefixHedge& self) {
         const std::vector<double>& sum = self.sum().nonprivate_sum();
         return read_only(self.sum().dimension(),
-                         [&](double* out) { std::copy(sum.begin(), sum.end(), out); });
+                         [&](std::span<double> out) { std::ranges::copy(sum, out.begin()); });
       });
 }
 

@@ -124,7 +124,7 @@ void register_shift_detector(py::module_& m) {
           [](ShiftStatistic& self, std::uint64_t own, const Array& losses, double allowance) {
             expect_size(losses, self.experts(), "losses");
             if (own >= self.experts()) throw std::invalid_argument("own is not an expert");
-            return self.update(own, data(losses), allowance);
+            return self.update(own, entries(losses), allowance);
           },
           "own"_a, "losses"_a.noconvert(), "allowance"_a)
       .def("reset", &ShiftStatistic::reset);

@@ -28,7 +28,7 @@ SelectionNoise vertex_noise(const std::string& name) {
 Array select(VertexSelection& self, const Array& direction, double rate, random::Source& source) {
   expect_size(direction, static_cast<std::size_t>(self.dimension()), "direction");
   Array out(self.dimension());
-  self.select(data(direction), rate, source, out.mutable_data());
+  self.select(entries(direction), rate, source, writable(out));
   return out;
 }
 
@@ -109,7 +109,7 @@ std::unique_ptr<FrankWolfe> make_frank_wolfe(std::shared_ptr<const domains::Doma
   tuning.finish();
   frank_wolfe::LeafRule leaves(loss, steps.leaf.clipper, steps.leaf.slope);
   return std::make_unique<FrankWolfe>(std::move(domain), std::move(leaves), own,
-                                      std::move(steps.rule), data(start));
+                                      std::move(steps.rule), entries(start));
 }
 
 namespace {
@@ -138,10 +138,6 @@ std::unique_ptr<SufficientStatistics> make_statistics(const losses::GlmLoss& los
   return std::make_unique<SufficientStatistics>(clipper, loss, settings, read_claim(claim));
 }
 
-std::span<const double> entries(const Array& array) {
-  return {array.data(), static_cast<std::size_t>(array.size())};
-}
-
 void register_statistics(py::module_& m) {
   py::class_<SufficientStatistics>(m, "SufficientStatistics", py::is_final())
       .def(py::init(&make_statistics), "loss"_a, "mechanism"_a, "claim"_a)
@@ -155,15 +151,13 @@ void register_statistics(py::module_& m) {
           "features"_a.noconvert(), "labels"_a.noconvert())
       .def("release",
            [](SufficientStatistics& self) {
-             const std::size_t n = self.size();
-             return read_only(static_cast<py::ssize_t>(n),
-                              [&](double* out) { self.release({out, n}); });
+             return read_only(static_cast<py::ssize_t>(self.size()),
+                              [&](std::span<double> out) { self.release(out); });
            })
       .def("nonprivate_sum",
            [](const SufficientStatistics& self) {
-             const std::size_t n = self.size();
-             return read_only(static_cast<py::ssize_t>(n),
-                              [&](double* out) { self.nonprivate_sum({out, n}); });
+             return read_only(static_cast<py::ssize_t>(self.size()),
+                              [&](std::span<double> out) { self.nonprivate_sum(out); });
            })
       .def("variates_drawn", [](const SufficientStatistics& self) {
         std::vector<std::uint64_t> positions;
@@ -197,7 +191,8 @@ void register_frank_wolfe(py::module_& m) {
            "domain"_a, "loss"_a, "mechanism"_a, "tuning"_a, "claim"_a, "start"_a.noconvert())
       .def("previous_decision",
            [](const FrankWolfe& self) {
-             return read_only(self.dimension(), [&](double* out) { self.previous_decision(out); });
+             return read_only(self.dimension(),
+                              [&](std::span<double> out) { self.previous_decision(out); });
            })
       .def(
           "observe_gradients",
@@ -206,7 +201,7 @@ void register_frank_wolfe(py::module_& m) {
             const auto d = static_cast<std::size_t>(self.dimension());
             expect_size(at_decision, d, "gradient at the decision");
             expect_size(at_previous, d, "gradient at the previous decision");
-            self.observe_gradients(decided, data(at_decision), data(at_previous));
+            self.observe_gradients(decided, entries(at_decision), entries(at_previous));
           },
           "decided"_a, "at_decision"_a.noconvert(), "at_previous"_a.noconvert())
       .def(
@@ -218,14 +213,14 @@ void register_frank_wolfe(py::module_& m) {
             expect_size(previous, d, "previous");
             expect_size(features, d, "features");
             Array out(self.dimension());
-            self.leaf(data(at), data(previous), data(features), label, out.mutable_data());
+            self.leaf(entries(at), entries(previous), entries(features), label, writable(out));
             return out;
           },
           "at"_a.noconvert(), "previous"_a.noconvert(), "features"_a.noconvert(), "label"_a)
       .def("nonprivate_sum", [](const FrankWolfe& self) {
         const std::vector<double> values = self.nonprivate_sum();
         return read_only(self.dimension(),
-                         [&](double* out) { std::copy(values.begin(), values.end(), out); });
+                         [&](std::span<double> out) { std::ranges::copy(values, out.begin()); });
       });
 }
 

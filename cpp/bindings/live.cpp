@@ -132,8 +132,9 @@ bool decide(Live& self, PyObject* const* arguments, std::size_t count, py::objec
     if (!is_asked(self, turn)) {
       if (self.suspended != 0 || turn >= self.records->horizon()) return false;
       double* data = nullptr;
-      py::object made = new_vector(static_cast<std::size_t>(self.records->dimension()), data);
-      self.records->decision(data);
+      const auto size = static_cast<std::size_t>(self.records->dimension());
+      py::object made = new_vector(size, data);
+      self.records->decision({data, size});
       py::detail::array_proxy(made.ptr())->flags &= ~py::detail::npy_api::NPY_ARRAY_WRITEABLE_;
       ask(self, turn, std::move(made));
     }
@@ -171,15 +172,15 @@ bool observe(Live& self, PyObject* const* arguments, std::size_t count, py::obje
     const double* record = plain_vector(arguments[0], size);
     if (record == nullptr || (count == 2 && !plain_number(arguments[1], number))) return false;
     if (count == 2) {
-      self.records->observe(turn, record, number);
+      self.records->observe(turn, {record, size}, number);
     } else {
-      self.records->observe_gradient(turn, record);
+      self.records->observe_gradient(turn, {record, size});
     }
   } else if (self.experts != nullptr) {
     const std::uint64_t turn = self.experts->round();
     const double* losses = plain_vector(arguments[0], self.experts->experts());
     if (losses == nullptr || !is_asked(self, turn)) return false;
-    self.experts->observe(turn, losses);
+    self.experts->observe(turn, {losses, self.experts->experts()});
   } else {
     if (self.bandit == nullptr || !plain_number(arguments[0], number)) return false;
     const std::uint64_t turn = self.bandit->round();
@@ -197,7 +198,7 @@ bool push(Live& self, PyObject* const* arguments, std::size_t count, py::object&
   if (value == nullptr) return false;
   double* out = nullptr;
   result = new_vector(size, out);
-  self.sum->push(value, out);
+  self.sum->push({value, size}, {out, size});
   return true;
 }
 

@@ -31,8 +31,7 @@ Array threshold_values(const Array& coefficients, const Array& matrix) {
   const Matrix table = matrix_of(matrix);
   expect_size(coefficients, table.rows, "coefficients");
   Array phi(matrix.shape(1));
-  local::threshold_values(data(coefficients), table.rows, table.entries, table.columns,
-                          table.columns, phi.mutable_data());
+  local::threshold_values(entries(coefficients), entries(matrix), table.columns, writable(phi));
   return phi;
 }
 
@@ -42,8 +41,7 @@ Array loss_values(std::size_t index, double midpoint, double half_range, double 
   if (index >= table.rows) throw std::invalid_argument("index must be that of a row");
   Array phi(matrix.shape(1));
   const LossScale scale{index, midpoint, half_range, mixing};
-  local::loss_values(scale, table.rows, table.entries, table.columns, table.columns,
-                     phi.mutable_data());
+  local::loss_values(scale, table.rows, entries(matrix), table.columns, writable(phi));
   return phi;
 }
 

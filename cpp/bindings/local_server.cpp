@@ -28,35 +28,38 @@ Shape shape_of(const Array& matrix) {
   return {static_cast<std::size_t>(matrix.shape(0)), static_cast<std::size_t>(matrix.shape(1))};
 }
 
-std::size_t rows_of(const Integers& values, std::size_t width) {
+void expect_rows(const Integers& values, std::size_t width) {
   if (values.ndim() != 2 || static_cast<std::size_t>(values.shape(1)) != width) {
     throw std::invalid_argument("values must have one row a report");
   }
-  return static_cast<std::size_t>(values.shape(0));
+}
+
+std::span<const std::int64_t> integers(const Integers& values) {
+  return {values.data(), static_cast<std::size_t>(values.size())};
 }
 
 Array centred_losses(const Array& matrix, double mixing) {
   const Shape shape = shape_of(matrix);
   Array out({matrix.shape(0), matrix.shape(1)});
-  double* to = out.mutable_data();
-  const double* from = data(matrix);
+  const auto from = entries(matrix);
+  const auto to = writable(out);
   {
     const py::gil_scoped_release nogil;
-    local::centred_losses(from, shape.rows, shape.columns, shape.columns, mixing, to);
+    local::centred_losses(from, shape.rows, mixing, to);
   }
   return out;
 }
 
 py::tuple loss_ranges(const Array& matrix, double mixing) {
-  const Shape shape = shape_of(matrix);
+  shape_of(matrix);
   Array middle(matrix.shape(0));
   Array half_range(matrix.shape(0));
   Array sums(matrix.shape(0));
-  const double* from = data(matrix);
-  double* to[3] = {middle.mutable_data(), half_range.mutable_data(), sums.mutable_data()};
+  const auto from = entries(matrix);
+  const std::span<double> to[3] = {writable(middle), writable(half_range), writable(sums)};
   {
     const py::gil_scoped_release nogil;
-    local::loss_ranges(from, shape.rows, shape.columns, mixing, to[0], to[1], to[2]);
+    local::loss_ranges(from, mixing, to[0], to[1], to[2]);
   }
   return py::make_tuple(middle, half_range, sums);
 }
@@ -65,12 +68,12 @@ Array mixture(const Array& matrix, const Array& coefficients) {
   const Shape shape = shape_of(matrix);
   expect_size(coefficients, shape.rows, "coefficients");
   Array out(matrix.shape(1));
-  double* to = out.mutable_data();
-  const double* from = data(matrix);
-  const double* factors = data(coefficients);
+  const auto to = writable(out);
+  const auto from = entries(matrix);
+  const auto factors = entries(coefficients);
   {
     const py::gil_scoped_release nogil;
-    local::mixture(from, factors, shape.rows, shape.columns, to);
+    local::mixture(from, factors, to);
   }
   return out;
 }
@@ -80,13 +83,13 @@ py::tuple threshold_means(const Array& matrix, const Array& coefficients) {
   expect_size(coefficients, shape.rows, "coefficients");
   Array phi(matrix.shape(1));
   Array means(matrix.shape(0));
-  const double* from = data(matrix);
-  const double* factors = data(coefficients);
-  double* signs = phi.mutable_data();
-  double* to = means.mutable_data();
+  const auto from = entries(matrix);
+  const auto factors = entries(coefficients);
+  const auto signs = writable(phi);
+  const auto to = writable(means);
   {
     const py::gil_scoped_release nogil;
-    local::threshold_means(from, factors, shape.rows, shape.columns, signs, to);
+    local::threshold_means(from, factors, signs, to);
   }
   return py::make_tuple(phi, means);
 }
@@ -101,8 +104,7 @@ Array threshold_question(const std::string& family, std::uint64_t seed, std::uin
   if (hypotheses < 1) throw std::invalid_argument("there is nothing to ask");
   Array out(static_cast<py::ssize_t>(hypotheses));
   std::vector<std::uint32_t> members(hypotheses);
-  local::threshold_question(named, local::PublicCoins(seed, round, slot), hypotheses,
-                            members.data(), out.mutable_data());
+  local::threshold_question(named, local::PublicCoins(seed, round, slot), members, writable(out));
   return out;
 }
 
@@ -110,25 +112,23 @@ Array query_means(const Array& matrix, const Array& phi) {
   const Shape shape = shape_of(matrix);
   expect_size(phi, shape.columns, "phi");
   Array means(matrix.shape(0));
-  local::query_means(data(matrix), data(phi), shape.rows, shape.columns, means.mutable_data());
+  local::query_means(entries(matrix), entries(phi), writable(means));
   return means;
 }
 
 double bit_information(const Array& weights, const Array& means, double contrast) {
   expect_size(means, static_cast<std::size_t>(weights.size()), "means");
-  return local::bit_information(data(weights), data(means),
-                                static_cast<std::size_t>(weights.size()), contrast);
+  return local::bit_information(entries(weights), entries(means), contrast);
 }
 
 // Statistics of the rows that do not depend on weights: kept where the context stays the same.
 Array row_statistics(const Array& matrix, std::optional<double> contraction) {
-  const Shape shape = shape_of(matrix);
+  shape_of(matrix);
   Array out(matrix.shape(0));
-  double* to = out.mutable_data();
   if (contraction) {
-    local::response_entropies(data(matrix), shape.rows, shape.columns, *contraction, to);
+    local::response_entropies(entries(matrix), *contraction, writable(out));
   } else {
-    local::row_squares(data(matrix), shape.rows, shape.columns, to);
+    local::row_squares(entries(matrix), writable(out));
   }
   return out;
 }
@@ -138,16 +138,15 @@ double response_information(const Array& weights, const Array& matrix, const Arr
   const Shape shape = shape_of(matrix);
   expect_size(weights, shape.rows, "weights");
   expect_size(entropies, shape.rows, "entropies");
-  return local::response_information(data(weights), data(matrix), data(entropies), shape.rows,
-                                     shape.columns, contraction);
+  return local::response_information(entries(weights), entries(matrix), entries(entropies),
+                                     contraction);
 }
 
 double weighted_spread(const Array& weights, const Array& matrix, const Array& squares) {
   const Shape shape = shape_of(matrix);
   expect_size(weights, shape.rows, "weights");
   expect_size(squares, shape.rows, "squares");
-  return local::weighted_spread(data(weights), data(matrix), data(squares), shape.rows,
-                                shape.columns);
+  return local::weighted_spread(entries(weights), entries(matrix), entries(squares));
 }
 
 // Coefficients and means, starting from the two largest weights.
@@ -160,16 +159,15 @@ py::tuple adaptive_query(const Array& weights, const Array& matrix) {
   std::vector<double> scratch(2 * shape.rows);
   std::size_t first = 0;
   std::size_t second = 0;
-  local::leading_pair(data(weights), shape.rows, first, second);
-  local::adaptive_query(data(weights), data(matrix), shape.rows, shape.columns, first, second,
-                        coefficients.mutable_data(), means.mutable_data(), scratch.data());
+  local::leading_pair(entries(weights), first, second);
+  local::adaptive_query(entries(weights), entries(matrix), first, second, writable(coefficients),
+                        writable(means), scratch);
   return py::make_tuple(coefficients, means);
 }
 
-template <class Fill>
-Array copied(std::size_t n, Fill fill) {
-  Array out(static_cast<py::ssize_t>(n));
-  fill(out.mutable_data());
+Array copied(std::span<const double> values) {
+  Array out(static_cast<py::ssize_t>(values.size()));
+  std::ranges::copy(values, out.mutable_data());
   return out;
 }
 
@@ -177,16 +175,13 @@ void register_posterior(py::module_& m) {
   py::class_<Posterior>(m, "LocalPosterior")
       .def(py::init<std::size_t, double>(), "hypotheses"_a, "temperature"_a)
       .def_property_readonly("reports", &Posterior::reports)
-      .def("log_likelihoods",
-           [](const Posterior& self) {
-             return copied(self.hypotheses(), [&](double* out) {
-               std::copy_n(self.log_likelihoods(), self.hypotheses(), out);
-             });
-           })
+      .def("log_likelihoods", [](const Posterior& self) { return copied(self.log_likelihoods()); })
       .def(
           "weights",
           [](const Posterior& self, double temperature) {
-            return copied(self.hypotheses(), [&](double* out) { self.weights(temperature, out); });
+            Array out(static_cast<py::ssize_t>(self.hypotheses()));
+            self.weights(temperature, writable(out));
+            return out;
           },
           "temperature"_a)
       .def(
@@ -194,8 +189,8 @@ void register_posterior(py::module_& m) {
           [](Posterior& self, const Array& means, double contrast, const Integers& values) {
             const Shape shape = shape_of(means);
             expect_size(means, shape.rows * self.hypotheses(), "means");
-            self.add_bits(data(means), contrast, shape.rows, values.data(),
-                          rows_of(values, shape.rows));
+            expect_rows(values, shape.rows);
+            self.add_bits(entries(means), contrast, integers(values));
           },
           "means"_a.noconvert(), "contrast"_a, "values"_a.noconvert())
       .def(
@@ -205,8 +200,8 @@ void register_posterior(py::module_& m) {
             expect_size(matrix, self.hypotheses() * shape.columns, "matrix");
             const std::size_t size =
                 values.ndim() == 2 ? static_cast<std::size_t>(values.shape(1)) : 0;
-            self.add_subsets(data(matrix), shape.columns, excess, size, values.data(),
-                             rows_of(values, size));
+            expect_rows(values, size);
+            self.add_subsets(entries(matrix), excess, size, integers(values));
           },
           "matrix"_a.noconvert(), "excess"_a, "values"_a.noconvert())
       .def("state", &state_of<Posterior>)
@@ -221,18 +216,8 @@ void register_hedge(py::module_& m) {
       .def_property_readonly("spread", &Hedge::spread)
       .def_property_readonly("gaps", &Hedge::gaps)
       .def_property_readonly("rate", &Hedge::rate)
-      .def("losses",
-           [](const Hedge& self) {
-             return copied(self.hypotheses(), [&](double* out) {
-               std::copy_n(self.losses(), self.hypotheses(), out);
-             });
-           })
-      .def("weights",
-           [](const Hedge& self) {
-             return copied(self.hypotheses(), [&](double* out) {
-               std::copy_n(self.weights(), self.hypotheses(), out);
-             });
-           })
+      .def("losses", [](const Hedge& self) { return copied(self.losses()); })
+      .def("weights", [](const Hedge& self) { return copied(self.weights()); })
       .def("raise_start", &Hedge::raise_start, "start"_a)
       .def(
           "add",
@@ -240,7 +225,7 @@ void register_hedge(py::module_& m) {
             const Shape shape = shape_of(estimates);
             expect_size(estimates, shape.rows * self.hypotheses(), "estimates");
             for (std::size_t i = 0; i < shape.rows; ++i) {
-              self.add(data(estimates) + i * self.hypotheses());
+              self.add(entries(estimates).subspan(i * self.hypotheses(), self.hypotheses()));
             }
           },
           "estimates"_a.noconvert())
@@ -249,7 +234,8 @@ void register_hedge(py::module_& m) {
           [](Hedge& self, std::size_t index, const Array& middle, double scale,
              const Integers& bits) {
             expect_size(middle, self.hypotheses(), "middle");
-            self.add_coordinate(index, data(middle), scale, bits.data(), rows_of(bits, 1));
+            expect_rows(bits, 1);
+            self.add_coordinate(index, entries(middle), scale, integers(bits));
           },
           "index"_a, "middle"_a.noconvert(), "scale"_a, "bits"_a.noconvert())
       .def("state", &state_of<Hedge>)

@@ -27,14 +27,13 @@ Stage stage_of(const Array& tables, const Integers& contexts, const Integers& la
   if (tables.ndim() != 3) throw std::invalid_argument("tables must have three dimensions");
   Stage stage;
   Play& play = stage.play;
-  play.tables = data(tables);
+  play.tables = entries(tables);
   play.contexts = static_cast<std::size_t>(tables.shape(0));
   play.hypotheses = static_cast<std::size_t>(tables.shape(1));
   play.labels = static_cast<std::size_t>(tables.shape(2));
-  play.rounds = static_cast<std::size_t>(labels.size());
-  play.label = labels.data();
-  play.context = contexts.size() == 0 ? nullptr : contexts.data();
-  if (play.context != nullptr && contexts.size() != labels.size()) {
+  play.label = {labels.data(), static_cast<std::size_t>(labels.size())};
+  play.context = {contexts.data(), static_cast<std::size_t>(contexts.size())};
+  if (!play.context.empty() && contexts.size() != labels.size()) {
     throw std::invalid_argument("contexts has the wrong number of entries");
   }
   from.read("first", play.first);
@@ -43,22 +42,21 @@ Stage stage_of(const Array& tables, const Integers& contexts, const Integers& la
   from.read("confidence", play.confidence);
   if (truth.size() != 0) {
     expect_size(truth, play.contexts * play.labels, "truth");
-    expect_size(kl, play.rounds, "kl");
-    expect_size(tv, play.rounds, "tv");
-    play.truth = data(truth);
-    stage.measured.kl = kl.mutable_data();
-    stage.measured.tv = tv.mutable_data();
+    expect_size(kl, play.label.size(), "kl");
+    expect_size(tv, play.label.size(), "tv");
+    play.truth = entries(truth);
+    stage.measured.kl = writable(kl);
+    stage.measured.tv = writable(tv);
   }
   from.read("checkpoints", stage.checkpoints);
   expect_size(weights, stage.checkpoints.size() * play.hypotheses, "weights");
-  stage.measured.weights = weights.mutable_data();
+  stage.measured.weights = writable(weights);
   return stage;
 }
 
 template <class Plan, class Learner>
 py::dict run(Stage& stage, const Plan& plan, Learner& learner, random::Source& source) {
-  stage.play.checkpoints = stage.checkpoints.data();
-  stage.play.checkpoint_count = stage.checkpoints.size();
+  stage.play.checkpoints = stage.checkpoints;
   {
     const py::gil_scoped_release nogil;  // the caller holds the learner's lock
     local::simulate(stage.play, plan, learner, source, stage.measured);

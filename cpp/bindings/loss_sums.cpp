@@ -17,45 +17,43 @@ namespace {
 class ObjectSum final : public LossSum {
  public:
   explicit ObjectSum(const Body& body)
-      : LossSum(Kind::custom, body, body.dimension()), direction_(dimension()) {}
+      : LossSum(Kind::custom, body, body.dimension()), direction_(Vector::Ones(dimension())) {}
 
   bool empty() const noexcept override { return losses_.empty(); }
 
-  double value(const double* u) const override {
+  double value(std::span<const double> u) override {
     const py::object x = point(u);
     double sum = 0.0;
     double rest = 0.0;
     for (const py::object& each : losses_) add_compensated(value_of(each, x), sum, rest);
     return sum;
   }
-  void gradient(const double* u, double* out) const override {
+  void gradient(std::span<const double> u, std::span<double> out) override {
     const py::object x = point(u);
     Vector sum = Vector::Zero(body().ambient());
     Vector rest = sum;
     for (const py::object& each : losses_) add_gradient(each, x, sum, rest);
-    body().pull_back(sum.data(), out);
+    body().pull_back(view(sum), out);
   }
-  void hessian(const double* u, double* out) const override {
+  void hessian(std::span<const double> u, std::span<double> out) override {
     const py::object x = point(u);
     RowMatrix sum = RowMatrix::Zero(body().ambient(), body().ambient());
     for (const py::object& each : losses_) add_hessian(each, x, sum);
-    body().pull_back_matrix(sum.data(), out);
+    body().pull_back_matrix(view(sum), out);
   }
   bool has_hessian() const noexcept override { return smooth_; }
-  void add_least_hessian(double*) const override {}
+  void add_least_hessian(std::span<double>) const override {}
 
-  void prepare_line(const double* u, const double* step) const override {
-    line_at_.assign(u, u + dimension());
-    line_along_.assign(step, step + dimension());
+  void prepare_line(std::span<const double> u, std::span<const double> step) override {
+    line_at_ = as_vector(u);
+    line_along_ = as_vector(step);
   }
-  double line_value(double t) const override { return value(on_line(t).data()); }
-  double line_slope(double t) const override {
+  double line_value(double t) override { return value(view(on_line(t))); }
+  double line_slope(double t) override {
     Vector slope(dimension());
-    gradient(on_line(t).data(), slope.data());
+    gradient(view(on_line(t)), view(slope));
     double sum = 0.0;
-    for (Index i = 0; i < dimension(); ++i) {
-      sum += slope[i] * line_along_[static_cast<std::size_t>(i)];
-    }
+    for (Index i = 0; i < dimension(); ++i) sum += slope[i] * line_along_[i];
     return sum;
   }
 
@@ -64,36 +62,35 @@ class ObjectSum final : public LossSum {
     staged_ = std::move(loss);
   }
 
-  double staged_value(const double* u) const override { return value_of(staged_, point(u)); }
-  void staged_gradient(const double* u, double* out) const override {
+  double staged_value(std::span<const double> u) const override {
+    return value_of(staged_, point(u));
+  }
+  void staged_gradient(std::span<const double> u, std::span<double> out) const override {
     Vector full = Vector::Zero(body().ambient());
     Vector rest = full;
     add_gradient(staged_, point(u), full, rest);
-    body().pull_back(full.data(), out);
+    body().pull_back(view(full), out);
   }
-  double staged_curvature(const double* u) const override {
+  double staged_curvature(std::span<const double> u) const override {
     if (dimension() != 1) {
       throw std::logic_error("the Hessian of a custom loss has no single direction");
     }
     double curvature;
-    staged_hessian(u, &curvature);
+    staged_hessian(u, {&curvature, 1});
     return curvature;
   }
-  const double* staged_direction() const override {
-    direction_.setOnes();
-    return direction_.data();
-  }
-  void staged_hessian(const double* u, double* out) const override {
+  std::span<const double> staged_direction() const override { return view(direction_); }
+  void staged_hessian(std::span<const double> u, std::span<double> out) const override {
     RowMatrix full = RowMatrix::Zero(body().ambient(), body().ambient());
     add_hessian(staged_, point(u), full);
-    body().pull_back_matrix(full.data(), out);
+    body().pull_back_matrix(view(full), out);
   }
   // Convex, so above its tangent at the centre.
-  double staged_minimum() const override {
+  double staged_minimum() override {
     const Vector centre = Vector::Zero(dimension());
     Vector slope(dimension());
-    staged_gradient(centre.data(), slope.data());
-    return staged_value(centre.data()) + body().support_low(slope.data());
+    staged_gradient(view(centre), view(slope));
+    return staged_value(view(centre)) + body().support_low(view(slope));
   }
 
   void commit() override {
@@ -109,17 +106,10 @@ class ObjectSum final : public LossSum {
   }
 
  private:
-  py::object point(const double* u) const {
-    return read_only(body().ambient(), [&](double* out) { body().embed(u, out); });
+  py::object point(std::span<const double> u) const {
+    return read_only(body().ambient(), [&](std::span<double> out) { body().embed(u, out); });
   }
-  Vector on_line(double t) const {
-    Vector u(dimension());
-    for (Index i = 0; i < dimension(); ++i) {
-      const auto k = static_cast<std::size_t>(i);
-      u[i] = line_at_[k] + t * line_along_[k];
-    }
-    return u;
-  }
+  Vector on_line(double t) const { return line_at_ + t * line_along_; }
 
   // Errors of conversion would quote what they could not convert.
   static double value_of(const py::object& loss, const py::object& x) {
@@ -156,7 +146,7 @@ class ObjectSum final : public LossSum {
   void add_hessian(const py::object& loss, const py::object& x, RowMatrix& to) const {
     std::vector<double> part(static_cast<std::size_t>(to.size()));
     if (!read_array(loss.attr("hessian")(x), part, "a loss's Hessian")) return;
-    const Eigen::Map<const RowMatrix> matrix(part.data(), to.rows(), to.cols());
+    const auto matrix = as_matrix(std::span<const double>(part), to.rows());
     to += 0.5 * matrix;
     to += 0.5 * matrix.transpose();
   }
@@ -165,9 +155,9 @@ class ObjectSum final : public LossSum {
   py::object staged_;
   bool smooth_ = true;
   bool staged_smooth_ = true;
-  mutable Vector direction_;
-  mutable std::vector<double> line_at_;
-  mutable std::vector<double> line_along_;
+  Vector direction_;
+  Vector line_at_;
+  Vector line_along_;
 };
 
 }  // namespace

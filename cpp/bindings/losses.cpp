@@ -36,8 +36,7 @@ GlmLoss make_table(const Array& slopes, double reach, double at_zero, bool resid
                    double label_low, double label_high) {
   if (!(label_low <= label_high)) throw std::invalid_argument("label bounds must be ordered");
   GlmLoss loss{GlmKind::table, 1.0, 1.0, label_low, label_high};
-  const std::span<const double> knots(data(slopes), static_cast<std::size_t>(slopes.size()));
-  loss.table = std::make_shared<const losses::OneVariableTable>(knots, reach, at_zero);
+  loss.table = std::make_shared<const losses::OneVariableTable>(entries(slopes), reach, at_zero);
   loss.residual = residual;
   return loss;
 }
@@ -66,9 +65,10 @@ Array multipliers(const RecordClipper& self, const Array& records) {
     throw std::invalid_argument("records have the wrong shape");
   }
   Array out(records.shape(0));
-  double* const to = out.mutable_data();
-  for (py::ssize_t i = 0; i < records.shape(0); ++i) {
-    to[i] = self.multiplier(data(records) + i * self.dimension());
+  const auto d = static_cast<std::size_t>(self.dimension());
+  const std::span<double> to = writable(out);
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    to[i] = self.multiplier(entries(records).subspan(i * d, d));
   }
   return out;
 }

@@ -40,7 +40,7 @@ void register_mechanisms(py::module_& m) {
             const auto d = static_cast<std::size_t>(self.dimension());
             expect_size(value, d, "value");
             Array out(self.dimension());
-            self.push(data(value), out.mutable_data());
+            self.push(entries(value), writable(out));
             return out;
           },
           "value"_a.noconvert())
@@ -51,12 +51,12 @@ void register_mechanisms(py::module_& m) {
             const auto rounds = static_cast<std::size_t>(values.size()) / d;
             expect_size(values, rounds * d, "values");
             expect_size(out, rounds * d, "out");
-            const double* from = data(values);
-            double* to = out.mutable_data();
+            const std::span<const double> from = entries(values);
+            const std::span<double> to = writable(out);
             const auto entered =
                 self.enter();  // while the interpreter lock still orders the threads
             const py::gil_scoped_release nogil;  // no Python object is touched below
-            self.run(entered, from, rounds, to);
+            self.run(entered, from, to);
           },
           "values"_a.noconvert(), "out"_a.noconvert());
   bind_rounds(sum);

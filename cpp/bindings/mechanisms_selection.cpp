@@ -49,7 +49,7 @@ void register_selection(py::module_& m) {
       "select",
       [](NoisyMaxAnswers& self, const Array& scores) {
         expect_size(scores, self.settings().candidates, "scores");
-        const double* from = data(scores);
+        const std::span<const double> from = entries(scores);
         return self.answer([from](NoisyMax& law, random::Source& source, bool) {
           return static_cast<std::uint64_t>(law.select(from, source));
         });

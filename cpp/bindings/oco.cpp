@@ -19,27 +19,27 @@ void run_records(RecordLearner& self, const Array& features, const py::object& l
   const auto d = static_cast<std::size_t>(self.dimension());
   const auto rounds = static_cast<std::size_t>(losses.size());
   expect_size(features, rounds * d, "features");
-  const double* label_data = nullptr;
+  std::span<const double> label_data;
   if (!labels.is_none()) {
     const auto array = labels.cast<Array>();
     expect_size(array, rounds, "labels");
-    label_data = data(array);
+    label_data = entries(array);
   }
-  double* decision_data = nullptr;
+  std::span<double> decision_data;
   if (!decisions.is_none()) {
     auto array = decisions.cast<Array>();
     expect_size(array, rounds * d, "decisions");
-    decision_data = array.mutable_data();
+    decision_data = writable(array);
   }
   if (static_cast<std::size_t>(changed.size()) != rounds) {
     throw std::invalid_argument("changed has the wrong number of entries");
   }
-  const double* feature_data = data(features);
-  double* loss_data = losses.mutable_data();
-  std::uint8_t* changed_data = changed.mutable_data();
+  const std::span<const double> feature_data = entries(features);
+  const std::span<double> loss_data = writable(losses);
+  const std::span<std::uint8_t> changed_data(changed.mutable_data(), rounds);
   const auto entered = self.enter();   // while the interpreter lock still orders the threads
   const py::gil_scoped_release nogil;  // no Python object is touched below
-  self.run(entered, feature_data, label_data, rounds, loss_data, decision_data, changed_data);
+  self.run(entered, feature_data, label_data, loss_data, decision_data, changed_data);
 }
 
 // The same for a short run, whose arrays are made here: losses, decisions (None unless they are
@@ -86,22 +86,23 @@ void run_keyed_records(const py::list& learners, const Offsets& offsets, const O
   }
   expect_size(features, size * d, "features");
   expect_size(decisions, size * d, "decisions");
-  const double* label_data = nullptr;
+  std::span<const double> label_data;
   if (!labels.is_none()) {
     const auto array = labels.cast<Array>();
     expect_size(array, size, "labels");
-    label_data = data(array);
+    label_data = entries(array);
   }
-  const double* feature_data = data(features);
-  double* loss_data = losses.mutable_data();
-  double* decision_data = decisions.mutable_data();
-  play_keyed<RecordLearner>(learners, to, workers,
-                            [=](RecordLearner& learner, const Exclusive::Entry& entry,
-                                std::size_t row, std::size_t count) {
-                              learner.run(entry, feature_data + row * d,
-                                          label_data ? label_data + row : nullptr, count,
-                                          loss_data + row, decision_data + row * d, nullptr);
-                            });
+  const std::span<const double> feature_data = entries(features);
+  const std::span<double> loss_data = writable(losses);
+  const std::span<double> decision_data = writable(decisions);
+  play_keyed<RecordLearner>(
+      learners, to, workers,
+      [=](RecordLearner& learner, const Exclusive::Entry& entry, std::size_t row,
+          std::size_t count) {
+        learner.run(entry, feature_data.subspan(row * d, count * d),
+                    label_data.empty() ? label_data : label_data.subspan(row, count),
+                    loss_data.subspan(row, count), decision_data.subspan(row * d, count * d), {});
+      });
 }
 
 }  // namespace
@@ -112,20 +113,20 @@ void register_record_learners(py::module_& m) {
   learner
       .def("decision",
            [](const RecordLearner& self) {
-             return read_only(self.dimension(), [&](double* out) { self.decision(out); });
+             return read_only(self.dimension(), [&](std::span<double> out) { self.decision(out); });
            })
       .def(
           "observe",
           [](RecordLearner& self, std::uint64_t decided, const Array& features, double label) {
             expect_size(features, static_cast<std::size_t>(self.dimension()), "features");
-            self.observe(decided, data(features), label);
+            self.observe(decided, entries(features), label);
           },
           "decided"_a, "features"_a.noconvert(), "label"_a)
       .def(
           "observe_gradient",
           [](RecordLearner& self, std::uint64_t decided, const Array& gradient) {
             expect_size(gradient, static_cast<std::size_t>(self.dimension()), "gradient");
-            self.observe_gradient(decided, data(gradient));
+            self.observe_gradient(decided, entries(gradient));
           },
           "decided"_a, "gradient"_a.noconvert())
       .def("run", &run_records, "features"_a.noconvert(), "labels"_a, "losses"_a.noconvert(),
@@ -145,7 +146,7 @@ void register_record_learners(py::module_& m) {
             const auto d = static_cast<std::size_t>(self.dimension());
             expect_size(matrix, d * d, "matrix");
             expect_size(vector, d, "vector");
-            self.observe_quadratic(decided, data(matrix), data(vector));
+            self.observe_quadratic(decided, entries(matrix), entries(vector));
           },
           "decided"_a, "matrix"_a.noconvert(), "vector"_a.noconvert())
       .def(
@@ -158,7 +159,7 @@ void register_record_learners(py::module_& m) {
       .def_property_readonly("switches", &CoupledLearner::switches)
       .def("nonprivate_point", [](const CoupledLearner& self) {
         return read_only(self.intrinsic_dimension(),
-                         [&](double* out) { self.nonprivate_point(out); });
+                         [&](std::span<double> out) { self.nonprivate_point(out); });
       });
 }
 

@@ -64,7 +64,7 @@ void register_continuous_multiplicative_weights(py::module_& m) {
       .def("nonprivate_log_change", &Engine::nonprivate_log_change)
       .def("nonprivate_anchor_mean", [](const Engine& self) {
         return read_only(self.intrinsic_dimension(),
-                         [&](double* out) { self.nonprivate_anchor_mean(out); });
+                         [&](std::span<double> out) { self.nonprivate_anchor_mean(out); });
       });
 }
 

@@ -47,9 +47,9 @@ std::unique_ptr<Engine> make_engine(std::shared_ptr<const domains::Domain> domai
 }
 
 // Reads u, intrinsic_dimension() entries.
-const double* coordinates(const Engine& self, const Array& u) {
+std::span<const double> coordinates(const Engine& self, const Array& u) {
   expect_size(u, static_cast<std::size_t>(self.intrinsic_dimension()), "u");
-  return data(u);
+  return entries(u);
 }
 
 }  // namespace
@@ -76,9 +76,9 @@ void register_coupled_regularized_leader(py::module_& m) {
       .def(
           "nonprivate_solve",
           [](Engine& self, const Array& z) {
-            const double* noise = coordinates(self, z);
+            const std::span<const double> noise = coordinates(self, z);
             return read_only(self.intrinsic_dimension(),
-                             [&](double* out) { self.nonprivate_solve(noise, out); });
+                             [&](std::span<double> out) { self.nonprivate_solve(noise, out); });
           },
           "z"_a.noconvert());
 }

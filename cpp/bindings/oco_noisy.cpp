@@ -189,7 +189,7 @@ template <class Learner>
 Array nonprivate_sum(const Learner& self) {
   const std::vector<double>& sum = self.sum().nonprivate_sum();
   return read_only(self.sum().dimension(),
-                   [&](double* out) { std::copy(sum.begin(), sum.end(), out); });
+                   [&](std::span<double> out) { std::ranges::copy(sum, out.begin()); });
 }
 
 // Rows of candidates: weight, estimated excess of its loss, deviation of the estimate.

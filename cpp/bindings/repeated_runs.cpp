@@ -47,18 +47,19 @@ class Outcomes {
 class PlayExperts {
  public:
   PlayExperts(const Array& losses, Outcomes<std::int64_t> out)
-      : losses_(data(losses)), size_(static_cast<std::size_t>(losses.size())), out_(out) {
+      : losses_(entries(losses)), out_(out) {
     own_.resize(out_.width());
   }
   void operator()(experts::ExpertLearner& self, std::size_t run) {
-    if (size_ != self.experts() * out_.width()) throw std::invalid_argument("losses: wrong size");
-    self.run(self.enter(), losses_, out_.width(), own_.data(), out_.row(run));
+    if (losses_.size() != self.experts() * own_.size()) {
+      throw std::invalid_argument("losses: wrong size");
+    }
+    self.run(self.enter(), losses_, own_, {out_.row(run), own_.size()});
   }
   std::string outcome(std::size_t run) const { return out_.bytes(run); }
 
  private:
-  const double* losses_;
-  std::size_t size_;
+  std::span<const double> losses_;
   Outcomes<std::int64_t> out_;
   std::vector<double> own_;
 };
@@ -90,13 +91,13 @@ class PlayBandit {
 class PlaySelections {
  public:
   PlaySelections(const Array& scores, Outcomes<std::int64_t> out)
-      : scores_(data(scores)), size_(static_cast<std::size_t>(scores.size())), out_(out) {}
+      : scores_(entries(scores)), out_(out) {}
   void operator()(NoisyMaxAnswers& self, std::size_t run) {
     const std::uint64_t n = self.settings().candidates;
-    if (size_ != n * out_.width()) throw std::invalid_argument("scores: wrong size");
+    if (scores_.size() != n * out_.width()) throw std::invalid_argument("scores: wrong size");
     std::int64_t* to = out_.row(run);
     for (std::size_t t = 0; t < out_.width(); ++t) {
-      const double* row = scores_ + t * n;
+      const std::span<const double> row = scores_.subspan(t * n, n);
       to[t] = self.answer([row](mechanisms::NoisyMax& law, random::Source& source, bool) {
         return static_cast<std::int64_t>(law.select(row, source));
       });
@@ -105,8 +106,7 @@ class PlaySelections {
   std::string outcome(std::size_t run) const { return out_.bytes(run); }
 
  private:
-  const double* scores_;
-  std::size_t size_;
+  std::span<const double> scores_;
   Outcomes<std::int64_t> out_;
 };
 
@@ -210,9 +210,10 @@ class PlayRecords {
       : features_(features), out_(std::move(out)) {
     if (!labels.is_none()) {
       labels_ = labels.cast<Array>();
-      label_data_ = data(labels_);
+      label_data_ = entries(labels_);
+      labelled_ = true;
     }
-    feature_data_ = data(features_);
+    feature_data_ = entries(features_);
     losses_.resize(out_.rounds());
   }
 
@@ -228,11 +229,11 @@ class PlayRecords {
       return;
     }
     expect_size(features_, rounds * d, "features");
-    if (label_data_ != nullptr) expect_size(labels_, rounds, "labels");
+    if (labelled_) expect_size(labels_, rounds, "labels");
     {
       const auto entered = self.enter();
-      self.run(entered, feature_data_, label_data_, rounds, losses_.data(), decisions,
-               out_.changed());
+      self.run(entered, feature_data_, label_data_, losses_, {decisions, rounds * d},
+               {out_.changed(), rounds});
     }
     finish(self, run, d);
   }
@@ -242,27 +243,29 @@ class PlayRecords {
   void finish(const oco::RecordLearner& self, std::size_t run, std::size_t d) {
     if (out_.last()) {
       latest_.resize(d);
-      self.decision(latest_.data());
+      self.decision(latest_);
     }
     out_.finish(run, latest_.data());
   }
 
   void play_matrices(oco::CoupledLearner& self, double* decisions) {
     const auto d = static_cast<std::size_t>(self.dimension());
-    if (label_data_ == nullptr) throw std::invalid_argument("matrices come with vectors");
+    if (!labelled_) throw std::invalid_argument("matrices come with vectors");
     expect_size(labels_, out_.rounds() * d, "vectors");
     for (std::size_t t = 0; t < out_.rounds(); ++t) {
-      self.decision(decisions + t * d);
+      self.decision({decisions + t * d, d});
       const std::uint64_t before = self.switches();
-      self.observe_quadratic(t, feature_data_ + t * d * d, label_data_ + t * d);
+      self.observe_quadratic(t, feature_data_.subspan(t * d * d, d * d),
+                             label_data_.subspan(t * d, d));
       out_.changed()[t] = self.switches() != before;
     }
   }
 
   const Array& features_;
   Array labels_;
-  const double* feature_data_ = nullptr;
-  const double* label_data_ = nullptr;
+  std::span<const double> feature_data_;
+  std::span<const double> label_data_;
+  bool labelled_ = false;
   VectorOutcome out_;
   std::vector<double> losses_;
   std::vector<double> latest_;
@@ -271,19 +274,19 @@ class PlayRecords {
 class PlaySums {
  public:
   PlaySums(const Array& values, VectorOutcome out)
-      : values_(values), from_(data(values)), out_(std::move(out)) {}
+      : values_(values), from_(entries(values)), out_(std::move(out)) {}
   void operator()(mechanisms::ContinualSum& self, std::size_t run) {
     const auto d = static_cast<std::size_t>(self.dimension());
     expect_size(values_, out_.rounds() * d, "values");
     double* sums = out_.decisions(run, d);
-    self.run(self.enter(), from_, out_.rounds(), sums);
+    self.run(self.enter(), from_, {sums, from_.size()});
     out_.finish(run, sums + (out_.rounds() - 1) * d);
   }
   std::string outcome(std::size_t run) const { return out_.outcome(run); }
 
  private:
   const Array& values_;
-  const double* from_;
+  std::span<const double> from_;
   VectorOutcome out_;
 };
 

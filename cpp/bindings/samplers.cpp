@@ -24,16 +24,15 @@ void fill_truncated_gaussian(Source& source, const std::shared_ptr<Domain>& doma
   if (out.ndim() != 2 || static_cast<std::size_t>(out.shape(1)) != d) {
     throw std::invalid_argument("out has the wrong number of columns");
   }
-  const py::ssize_t rows = out.shape(0);
-  const double* from = data(mean);
-  double* to = out.mutable_data();
+  const std::span<const double> from = entries(mean);
+  const std::span<double> to = writable(out);
   const py::gil_scoped_release nogil;  // dpoco.random.Source holds a lock of its own
   std::vector<double> centre(static_cast<std::size_t>(law.body().dimension()));
   std::vector<double> draw(centre.size());
-  law.body().coordinates(from, centre.data());
-  for (py::ssize_t i = 0; i < rows; ++i) {
-    law.sample(source, centre.data(), scale, draw.data());
-    law.body().embed(draw.data(), to + static_cast<std::size_t>(i) * d);
+  law.body().coordinates(from, centre);
+  for (std::size_t i = 0; i < to.size(); i += d) {
+    law.sample(source, centre, scale, draw);
+    law.body().embed(draw, to.subspan(i, d));
   }
 }
 
@@ -42,11 +41,9 @@ double log_gaussian_mass(const std::shared_ptr<Domain>& domain, const Array& mea
   if (!law.has_log_mass()) throw std::invalid_argument("domain must be a box or a Euclidean ball");
   expect_size(mean, static_cast<std::size_t>(domain->dimension()), "mean");
   std::vector<double> centre(static_cast<std::size_t>(law.body().dimension()));
-  law.body().coordinates(data(mean), centre.data());
-  return law.log_mass(centre.data(), scale);
+  law.body().coordinates(entries(mean), centre);
+  return law.log_mass(centre, scale);
 }
-
-Eigen::Map<const Vector> vector(const Array& x) { return {data(x), x.size()}; }
 
 void fill_coordinate_gibbs(Source& source, const Array& precision, const Array& mean,
                            const Array& lower, const Array& upper, const Array& start,
@@ -57,15 +54,14 @@ void fill_coordinate_gibbs(Source& source, const Array& precision, const Array& 
   if (out.ndim() != 2 || out.shape(1) != mean.size()) {
     throw std::invalid_argument("out has the wrong number of columns");
   }
-  const Eigen::Map<const RowMatrix> matrix(data(precision), mean.size(), mean.size());
-  CoordinateGibbs chain(matrix, vector(mean), vector(lower), vector(upper));
-  chain.restart(data(start));
-  const py::ssize_t rows = out.shape(0);
-  double* to = out.mutable_data();
+  CoordinateGibbs chain(as_matrix(entries(precision), mean.size()), as_vector(entries(mean)),
+                        as_vector(entries(lower)), as_vector(entries(upper)));
+  chain.restart(entries(start));
+  const std::span<double> to = writable(out);
   const py::gil_scoped_release nogil;
-  for (py::ssize_t i = 0; i < rows; ++i) {
+  for (std::size_t i = 0; i < to.size(); i += n) {
     for (std::uint64_t k = 0; k < sweeps; ++k) chain.sweep(source);
-    chain.current(to + static_cast<std::size_t>(i) * n);
+    chain.current(to.subspan(i, n));
   }
 }
 

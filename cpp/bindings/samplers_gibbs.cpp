@@ -27,7 +27,7 @@ class GibbsSampler {
   void observe_vectors(const Array& gradients) {
     expect_columns(gradients);
     for (py::ssize_t i = 0; i < gradients.shape(0); ++i) {
-      sum_->stage_vector(data(gradients) + i * ambient());
+      sum_->stage_vector(row(gradients, i));
       sum_->commit();
     }
   }
@@ -36,7 +36,7 @@ class GibbsSampler {
     expect_columns(features);
     expect_size(labels, static_cast<std::size_t>(features.shape(0)), "labels");
     for (py::ssize_t i = 0; i < features.shape(0); ++i) {
-      sum_->stage_record(data(features) + i * ambient(), data(labels)[i]);
+      sum_->stage_record(row(features, i), data(labels)[i]);
       sum_->commit();
     }
   }
@@ -45,7 +45,7 @@ class GibbsSampler {
     const auto d = static_cast<std::size_t>(ambient());
     expect_size(matrix, d * d, "matrix");
     expect_size(vector, d, "vector");
-    sum_->stage_matrix(data(matrix), data(vector));
+    sum_->stage_matrix(entries(matrix), entries(vector));
     sum_->commit();
   }
 
@@ -56,14 +56,12 @@ class GibbsSampler {
 
   // Rows of `out` are draws.
   void fill(Source& source, Array& out) {
-    fill_with(out, [&](Index rows, double* to) { sampler_.sample_many(source, *sum_, rows, to); });
+    fill_with(out, [&](std::span<double> to) { sampler_.sample_many(source, *sum_, to); });
   }
 
   // Rows of `out` are states of the chain, `steps` apart.
   void walk(Source& source, std::uint64_t steps, Array& out) {
-    fill_with(out, [&](Index rows, double* to) {
-      sampler_.walk(source, *sum_, rows, steps, state_, to);
-    });
+    fill_with(out, [&](std::span<double> to) { sampler_.walk(source, *sum_, steps, state_, to); });
   }
 
   std::uint64_t chain_steps() const {
@@ -78,9 +76,9 @@ class GibbsSampler {
 
   py::tuple mode() {
     Vector u(sum_->dimension());
-    const double residual = sampler_.mode(*sum_, u.data());
+    const double residual = sampler_.mode(*sum_, view(u));
     Array x(ambient());
-    sum_->body().embed(u.data(), x.mutable_data());
+    sum_->body().embed(view(u), writable(x));
     return py::make_tuple(x, residual);
   }
 
@@ -98,19 +96,22 @@ class GibbsSampler {
   template <class Fill>
   void fill_with(Array& out, Fill fill) {
     expect_columns(out);
-    const py::ssize_t rows = out.shape(0);
-    double* const to = out.mutable_data();
+    const std::span<double> to = writable(out);
     std::optional<py::gil_scoped_release> nogil;  // dpoco.random.Source holds a lock of its own
     if (sum_->kind() != LossSum::Kind::custom) nogil.emplace();
-    const Index n = sum_->dimension();
-    std::vector<double> draws(static_cast<std::size_t>(rows * n));
-    fill(rows, draws.data());
-    for (py::ssize_t i = 0; i < rows; ++i) {
-      sum_->body().embed(draws.data() + i * n, to + i * ambient());
+    const auto d = static_cast<std::size_t>(ambient());
+    const auto n = static_cast<std::size_t>(sum_->dimension());
+    std::vector<double> draws(to.size() / d * n);
+    fill(draws);
+    for (std::size_t i = 0; i < to.size() / d; ++i) {
+      sum_->body().embed(std::span(draws).subspan(i * n, n), to.subspan(i * d, d));
     }
   }
 
   py::ssize_t ambient() const { return sum_->body().ambient(); }
+  std::span<const double> row(const Array& rows, py::ssize_t i) const {
+    return {data(rows) + i * ambient(), static_cast<std::size_t>(ambient())};
+  }
   void expect_columns(const Array& rows) const {
     if (rows.ndim() != 2 || rows.shape(1) != ambient()) {
       throw std::invalid_argument("rows have the wrong shape");

@@ -63,8 +63,8 @@ TEST_CASE("an interrupted share goes on bit for bit, and foreign states are refu
         split->read(reader);
         reader.finish();
         CHECK(split->decision() == whole->decision());
-        whole->observe(t, losses.data() + t * kExperts);
-        split->observe(t, losses.data() + t * kExperts);
+        whole->observe(t, std::span(losses).subspan(t * kExperts, kExperts));
+        split->observe(t, std::span(losses).subspan(t * kExperts, kExperts));
       }
       Archive archive;
       whole->write(archive);
@@ -72,7 +72,7 @@ TEST_CASE("an interrupted share goes on bit for bit, and foreign states are refu
       auto other = make(law, settings_of(4, share));
       ArchiveReader reader(bytes);
       CHECK_THROWS_AS(other->read(reader), StateError);
-      CHECK_THROWS_AS(whole->observe(kRounds, losses.data()), HorizonExceeded);
+      CHECK_THROWS_AS(whole->observe(kRounds, std::span(losses).first(kExperts)), HorizonExceeded);
     }
   }
 }
@@ -81,14 +81,15 @@ TEST_CASE("variates are drawn once a batch that a round follows") {
   const auto losses = losses_of(kRounds);
   for (const std::uint64_t batch : {1U, 7U, 20U, 39U, 40U, 99U}) {
     auto learner = make(AdditiveLaw::cube_exponential, settings_of(batch, 0.1));
-    for (std::uint64_t t = 0; t < kRounds; ++t) learner->observe(t, losses.data() + t * kExperts);
+    for (std::uint64_t t = 0; t < kRounds; ++t)
+      learner->observe(t, std::span(losses).subspan(t * kExperts, kExperts));
     const std::uint64_t releases = (kRounds - 1) / batch;
     CHECK(learner->source().position(Variate::exponential) == releases * (kExperts + 1));
     CHECK(learner->source().position(Variate::uniform) == releases * kExperts + kRounds);
   }
   auto single = make(AdditiveLaw::gaussian,
                      {.problem = {.experts = 1, .horizon = kRounds, .range = {}}, .batch = 2});
-  for (std::uint64_t t = 0; t < kRounds; ++t) single->observe(t, losses.data());
+  for (std::uint64_t t = 0; t < kRounds; ++t) single->observe(t, std::span(losses).first(1));
   for (const auto kind : {Variate::uniform, Variate::gaussian}) {
     CHECK(single->source().position(kind) == 0);
   }
@@ -99,11 +100,11 @@ TEST_CASE("projection onto the floored simplex") {
   std::vector<double> log_v{std::log(0.5), std::log(0.3), std::log(0.15), std::log(0.04), minus};
   std::vector<double> scratch(5);
   std::vector<double> w(5);
-  domains::project_floored_simplex(log_v.data(), 0.05, 5, scratch.data(), w.data());
+  domains::project_floored_simplex(log_v, 0.05, scratch, w);
   CHECK(w[0] == doctest::Approx(0.5 * 0.9 / 0.95));
   CHECK(w[3] == 0.05);
   CHECK(w[4] == 0.05);
-  domains::project_floored_simplex(log_v.data(), 0.2, 5, scratch.data(), w.data());
+  domains::project_floored_simplex(log_v, 0.2, scratch, w);
   for (const double weight : w) CHECK(weight == doctest::Approx(0.2));
 }
 

@@ -128,15 +128,15 @@ void step(ContinuousMultiplicativeWeights& learner, Losses kind, const Records& 
           std::uint64_t t) {
   const double* v = records.row(t);
   if (kind == Losses::linear) {
-    learner.observe_gradient(t, v);
+    learner.observe_gradient(t, {v, kDimension});
   } else if (kind == Losses::matrix) {
     std::vector<double> matrix(kDimension * kDimension);
     for (Index i = 0; i < kDimension; ++i) {
       for (Index j = 0; j < kDimension; ++j) matrix[i * kDimension + j] = v[i] * v[j];
     }
-    learner.observe_quadratic(t, matrix.data(), v);
+    learner.observe_quadratic(t, matrix, {v, kDimension});
   } else {
-    learner.observe(t, v, records.labels[t]);
+    learner.observe(t, {v, kDimension}, records.labels[t]);
   }
 }
 
@@ -148,7 +148,7 @@ std::string state(const ContinuousMultiplicativeWeights& learner) {
 
 std::vector<double> decision(const ContinuousMultiplicativeWeights& learner) {
   std::vector<double> x(static_cast<std::size_t>(learner.dimension()));
-  learner.decision(x.data());
+  learner.decision(x);
   return x;
 }
 
@@ -176,10 +176,14 @@ TEST_CASE("state after every round continues bit for bit, and run equals single 
     const auto many = make(one);
     std::vector<double> decisions(kRounds * kDimension);
     std::vector<std::uint8_t> changed(kRounds);
-    const double* labels = one.losses == Losses::linear ? nullptr : records.labels.data();
-    many->run(many->enter(), records.features.data(), labels, 20, nullptr, nullptr, nullptr);
-    many->run(many->enter(), records.row(20), labels == nullptr ? nullptr : labels + 20, 40,
-              nullptr, decisions.data(), changed.data());
+    const auto labels = [&](std::size_t first, std::size_t count) -> std::span<const double> {
+      if (one.losses == Losses::linear) return {};
+      return std::span(records.labels).subspan(first, count);
+    };
+    many->run(many->enter(), std::span(records.features).first(20 * kDimension), labels(0, 20), {},
+              {}, {});
+    many->run(many->enter(), {records.row(20), 40 * kDimension}, labels(20, 40), {},
+              std::span(decisions).first(40 * kDimension), std::span(changed).first(40));
     CHECK(state(*many) == state(*whole));
   }
 }
@@ -192,12 +196,13 @@ TEST_CASE("a switch of the maximal coupling goes where the new law has more mass
   std::uint64_t seen = 0;
   for (std::uint64_t t = 0; t + 1 < kRounds; ++t) {
     const std::uint64_t before = learner->switches();
-    learner->observe_gradient(t, records.row(t));
+    learner->observe_gradient(t, {records.row(t), kDimension});
     if (learner->switches() == before) continue;
     ++seen;
     std::vector<double> u(kDimension);
-    learner->nonprivate_point(u.data());
-    const double multiplier = RecordClipper(kDimension, 1.0, 2.0).multiplier(records.row(t));
+    learner->nonprivate_point(u);
+    const double multiplier =
+        RecordClipper(kDimension, 1.0, 2.0).multiplier({records.row(t), kDimension});
     double loss = 0.0;
     for (std::size_t i = 0; i < u.size(); ++i) loss += multiplier * records.row(t)[i] * u[i];
     CHECK(-0.4 * loss - learner->nonprivate_log_change() > 0.0);
@@ -213,22 +218,24 @@ class FailingSum final : public LossSum {
   explicit FailingSum(const Body& body) : LossSum(Kind::custom, body, body.dimension()) {}
 
   bool empty() const noexcept override { return true; }
-  double value(const double*) const override { return 0.0; }
-  void gradient(const double*, double* out) const override { clear(out, dimension()); }
-  void hessian(const double*, double* out) const override { clear(out, dimension() * dimension()); }
-  void add_least_hessian(double*) const override {}
-  void prepare_line(const double*, const double*) const override {}
-  double line_value(double) const override { return 0.0; }
-  double line_slope(double) const override { return 0.0; }
-  double staged_value(const double*) const override {
+  double value(std::span<const double>) override { return 0.0; }
+  void gradient(std::span<const double>, std::span<double> out) override { clear(out); }
+  void hessian(std::span<const double>, std::span<double> out) override { clear(out); }
+  void add_least_hessian(std::span<double>) const override {}
+  void prepare_line(std::span<const double>, std::span<const double>) override {}
+  double line_value(double) override { return 0.0; }
+  double line_slope(double) override { return 0.0; }
+  double staged_value(std::span<const double>) const override {
     if (fails) throw std::runtime_error("no value");
     return not_a_number ? std::nan("") : 0.25;
   }
-  void staged_gradient(const double*, double* out) const override { clear(out, dimension()); }
-  double staged_curvature(const double*) const override { return 0.0; }
-  const double* staged_direction() const override { return nullptr; }
-  void staged_hessian(const double*, double* out) const override { hessian(nullptr, out); }
-  double staged_minimum() const override { return 0.0; }
+  void staged_gradient(std::span<const double>, std::span<double> out) const override {
+    clear(out);
+  }
+  double staged_curvature(std::span<const double>) const override { return 0.0; }
+  std::span<const double> staged_direction() const override { return {}; }
+  void staged_hessian(std::span<const double>, std::span<double> out) const override { clear(out); }
+  double staged_minimum() override { return 0.0; }
   void commit() override {}
   void write(Archive&) const override {}
   void read(ArchiveReader&) override {}
@@ -237,7 +244,7 @@ class FailingSum final : public LossSum {
   bool not_a_number = false;
 
  private:
-  static void clear(double* out, Index n) { std::fill(out, out + n, 0.0); }
+  static void clear(std::span<double> out) { std::ranges::fill(out, 0.0); }
 };
 
 }  // namespace
@@ -273,7 +280,7 @@ TEST_CASE("one thread at a time; wrong rounds and the horizon") {
     std::atomic<bool> refused{false};
     std::thread other([&] {
       try {
-        learner->observe_gradient(0, records.row(0));
+        learner->observe_gradient(0, {records.row(0), kDimension});
       } catch (const RoundOrderError&) {
         refused = true;
       }
@@ -283,11 +290,12 @@ TEST_CASE("one thread at a time; wrong rounds and the horizon") {
     CHECK_THROWS_AS(decision(*learner), RoundOrderError);
   }
   CHECK(learner->round() == 0);
-  CHECK_THROWS_AS(learner->observe_gradient(1, records.row(0)), RoundOrderError);
-  CHECK_THROWS_AS(learner->observe(0, records.row(0), 0.0), std::invalid_argument);
-  CHECK_THROWS_AS(learner->run(learner->enter(), records.row(0), nullptr, kRounds + 1, nullptr,
-                               nullptr, nullptr),
+  CHECK_THROWS_AS(learner->observe_gradient(1, {records.row(0), kDimension}), RoundOrderError);
+  CHECK_THROWS_AS(learner->observe(0, {records.row(0), kDimension}, 0.0), std::invalid_argument);
+  CHECK_THROWS_AS(
+      learner->run(learner->enter(), {records.row(0), (kRounds + 1) * kDimension}, {}, {}, {}, {}),
+      HorizonExceeded);
+  learner->run(learner->enter(), {records.row(0), kRounds * kDimension}, {}, {}, {}, {});
+  CHECK_THROWS_AS(learner->observe_gradient(kRounds, {records.row(0), kDimension}),
                   HorizonExceeded);
-  learner->run(learner->enter(), records.row(0), nullptr, kRounds, nullptr, nullptr, nullptr);
-  CHECK_THROWS_AS(learner->observe_gradient(kRounds, nullptr), HorizonExceeded);
 }

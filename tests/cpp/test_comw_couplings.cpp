@@ -61,12 +61,12 @@ TEST_CASE("the linear normaliser is the ratio of two integrals") {
       const auto normalizer = [&] {
         const double one = 1.0;
         for (int k = 0; k < before; ++k) {
-          sum->stage_vector(&one);
+          sum->stage_vector({&one, 1});
           sum->commit();
         }
         return oco::make_log_normalizer(*sum, kBeta, kLam);
       }();
-      sum->stage_vector(&slope);
+      sum->stage_vector({&slope, 1});
       sum->commit();
       normalizer->advance(*sum);
       const auto weight = [&](double total) {
@@ -112,7 +112,7 @@ TEST_CASE("anchors: the oldest goes, all count, their age widens the window") {
     oco::Anchors anchors(1, settings, linear);
     const auto sum = make_sum(linear ? Losses::linear : Losses::squared, box(1));
     const double v = 0.5;
-    linear ? sum->stage_vector(&v) : sum->stage_record(&v, 0.25);
+    linear ? sum->stage_vector({&v, 1}) : sum->stage_record({&v, 1}, 0.25);
     const double a = 0.8;
     const double b = -0.4;
     const double c = 0.1;
@@ -120,10 +120,12 @@ TEST_CASE("anchors: the oldest goes, all count, their age widens the window") {
     anchors.add(&b, 4);
     const double young = anchors.width(10);
     CHECK(anchors.mean_loss(*sum) ==
-          doctest::Approx(0.5 * (sum->staged_value(&a) + sum->staged_value(&b))).epsilon(1e-14));
+          doctest::Approx(0.5 * (sum->staged_value({&a, 1}) + sum->staged_value({&b, 1})))
+              .epsilon(1e-14));
     anchors.add(&c, 6);
     CHECK(anchors.mean_loss(*sum) ==
-          doctest::Approx(0.5 * (sum->staged_value(&c) + sum->staged_value(&b))).epsilon(1e-14));
+          doctest::Approx(0.5 * (sum->staged_value({&c, 1}) + sum->staged_value({&b, 1})))
+              .epsilon(1e-14));
     // Mean draw 2 before, 5 after; g^2 a round.
     CHECK(young - anchors.width(10) == doctest::Approx(0.01 * 3.0).epsilon(1e-12));
     CHECK(anchors.width(11) - anchors.width(10) == doctest::Approx(0.01).epsilon(1e-12));
@@ -136,7 +138,8 @@ TEST_CASE("anchors: the oldest goes, all count, their age widens the window") {
     copy.read(reader, sum->body(), 6);
     copy.add(&a, 7);
     CHECK(copy.mean_loss(*sum) ==
-          doctest::Approx(0.5 * (sum->staged_value(&c) + sum->staged_value(&a))).epsilon(1e-14));
+          doctest::Approx(0.5 * (sum->staged_value({&c, 1}) + sum->staged_value({&a, 1})))
+              .epsilon(1e-14));
     ArchiveReader again(bytes);
     CHECK_THROWS_AS(copy.read(again, sum->body(), 5), StateError);  // drawn in the future
   }

@@ -68,7 +68,7 @@ void commit_all(losses::LossSum& sum, std::size_t rounds, std::size_t d) {
   const auto rows = gaussians(rounds * d, 11);
   const auto labels = gaussians(rounds, 12);
   for (std::size_t t = 0; t < rounds; ++t) {
-    sum.stage_record(rows.data() + t * d, labels[t]);
+    sum.stage_record(std::span(rows).subspan(t * d, d), labels[t]);
     sum.commit();
     if (t % 5 == 0) sum.commit();  // counted twice
   }
@@ -167,10 +167,10 @@ TEST_CASE("sums of rows agree with loops, in all instruction sets bit for bit") 
           std::vector<double> part(d * d);
           for (std::size_t t = 0; t < rounds; ++t) {
             const double count = t % 5 == 0 ? 2.0 : 1.0;
-            sum->stage_record(rows.data() + t * d, labels[t]);
-            sum->staged_gradient(u.data(), part.data());
+            sum->stage_record(std::span(rows).subspan(t * d, d), labels[t]);
+            sum->staged_gradient(u, std::span(part).first(d));
             for (std::size_t i = 0; i < d; ++i) expected[i] += count * part[i];
-            sum->staged_hessian(u.data(), part.data());
+            sum->staged_hessian(u, part);
             for (std::size_t i = 0; i < d * d; ++i) expected[d + i] += count * part[i];
           }
         }
@@ -178,15 +178,17 @@ TEST_CASE("sums of rows agree with loops, in all instruction sets bit for bit") 
         for (const std::string& name : instruction_sets()) {
           simd::select(name);
           std::vector<double> got(d * (d + 1));
-          sum->gradient(u.data(), got.data());
-          sum->hessian(u.data(), got.data() + d);
+          const std::span<double> slope = std::span(got).first(d);
+          const std::span<double> bend = std::span(got).subspan(d);
+          sum->gradient(u, slope);
+          sum->hessian(u, bend);
           simd::select("auto");
           for (std::size_t i = 0; i < got.size(); ++i) {
             CHECK(std::fabs(got[i] - expected[i]) < 1e-12 * (1.0 + static_cast<double>(rounds)));
           }
           if (first.empty()) first = got;
           CHECK(first == got);
-          sum->gradient_and_hessian(u.data(), got.data(), got.data() + d);
+          sum->gradient_and_hessian(u, slope, bend);
           CHECK(first == got);
         }
       }
@@ -205,31 +207,40 @@ class Watched final : public losses::LossSum {
         beyond_(beyond),
         hessians_(hessians) {}
   bool beyond_cache() const noexcept override { return beyond_; }
-  void hessian(const double* u, double* out) const override {
+  void hessian(std::span<const double> u, std::span<double> out) override {
     ++*hessians_;
     sum_->hessian(u, out);
   }
-  void gradient_and_hessian(const double* u, double* slope, double* bend) const override {
+  void gradient_and_hessian(std::span<const double> u, std::span<double> slope,
+                            std::span<double> bend) override {
     sum_->gradient_and_hessian(u, slope, bend);
   }
   bool empty() const noexcept override { return sum_->empty(); }
-  double value(const double* u) const override { return sum_->value(u); }
-  void gradient(const double* u, double* out) const override { sum_->gradient(u, out); }
-  void add_least_hessian(double* out) const override { sum_->add_least_hessian(out); }
-  void prepare_line(const double* u, const double* step) const override {
+  double value(std::span<const double> u) override { return sum_->value(u); }
+  void gradient(std::span<const double> u, std::span<double> out) override {
+    sum_->gradient(u, out);
+  }
+  void add_least_hessian(std::span<double> out) const override { sum_->add_least_hessian(out); }
+  void prepare_line(std::span<const double> u, std::span<const double> step) override {
     sum_->prepare_line(u, step);
   }
-  double line_value(double t) const override { return sum_->line_value(t); }
-  double line_slope(double t) const override { return sum_->line_slope(t); }
-  void stage_record(const double* x, double label) override { sum_->stage_record(x, label); }
-  double staged_value(const double* u) const override { return sum_->staged_value(u); }
-  void staged_gradient(const double* u, double* out) const override {
+  double line_value(double t) override { return sum_->line_value(t); }
+  double line_slope(double t) override { return sum_->line_slope(t); }
+  void stage_record(std::span<const double> x, double label) override {
+    sum_->stage_record(x, label);
+  }
+  double staged_value(std::span<const double> u) const override { return sum_->staged_value(u); }
+  void staged_gradient(std::span<const double> u, std::span<double> out) const override {
     sum_->staged_gradient(u, out);
   }
-  double staged_curvature(const double* u) const override { return sum_->staged_curvature(u); }
-  const double* staged_direction() const override { return sum_->staged_direction(); }
-  void staged_hessian(const double* u, double* out) const override { sum_->staged_hessian(u, out); }
-  double staged_minimum() const override { return sum_->staged_minimum(); }
+  double staged_curvature(std::span<const double> u) const override {
+    return sum_->staged_curvature(u);
+  }
+  std::span<const double> staged_direction() const override { return sum_->staged_direction(); }
+  void staged_hessian(std::span<const double> u, std::span<double> out) const override {
+    sum_->staged_hessian(u, out);
+  }
+  double staged_minimum() override { return sum_->staged_minimum(); }
   void commit() override { sum_->commit(); }
   void write(Archive& archive) const override { sum_->write(archive); }
   void read(ArchiveReader& archive) override { sum_->read(archive); }
@@ -272,12 +283,12 @@ Played play_watched(const std::shared_ptr<const domains::Domain>& domain, losses
     if (t % 13 == 0) labels[t] = std::numeric_limits<double>::quiet_NaN();
   }
   played.decisions.resize(rounds * size);
-  learner.run(learner.enter(), rows.data(), labels.data(), rounds, nullptr, played.decisions.data(),
-              nullptr);
+  learner.run(learner.enter(), std::span(rows).first(rounds * d), std::span(labels).first(rounds),
+              {}, std::span(played.decisions).first(rounds * d), {});
   Archive archive;
   learner.write(archive);
   played.state = archive.take();
-  played.density = learner.nonprivate_log_density(std::vector<double>(size, 0.0).data());
+  played.density = learner.nonprivate_log_density(std::vector<double>(size, 0.0));
   played.switches = learner.switches();
   return played;
 }
@@ -347,7 +358,8 @@ TEST_CASE("the leader is found at every scale of the noise") {
     const auto own = leader(d, 400, sigma, 1.0 / (sigma * std::sqrt(static_cast<double>(d))));
     const auto rows = gaussians(400 * d, 21);
     const std::vector<double> labels(400, 1.0);
-    own->run(own->enter(), rows.data(), labels.data(), 400, nullptr, nullptr, nullptr);
+    own->run(own->enter(), std::span(rows).first(400 * d), std::span(labels).first(400), {}, {},
+             {});
     CHECK(own->switches() > 0);
     // With little noise the losses press the leader against the boundary, where the gradient
     // changes by more than that from one double to the next.
@@ -364,7 +376,8 @@ TEST_CASE("runs are the same bits in all instruction sets, and go on after a res
   for (const std::string& name : instruction_sets()) {
     simd::select(name);
     const auto whole = leader(d, rounds, 5.0, 0.1);
-    whole->run(whole->enter(), rows.data(), labels.data(), rounds, nullptr, nullptr, nullptr);
+    whole->run(whole->enter(), std::span(rows).first(rounds * d), std::span(labels).first(rounds),
+               {}, {}, {});
     Archive archive;
     whole->write(archive);
     const std::string state = archive.take();
@@ -373,7 +386,8 @@ TEST_CASE("runs are the same bits in all instruction sets, and go on after a res
   }
   simd::select("auto");
   const auto half = leader(d, rounds, 5.0, 0.1);
-  half->run(half->enter(), rows.data(), labels.data(), 151, nullptr, nullptr, nullptr);
+  half->run(half->enter(), std::span(rows).first(151 * d), std::span(labels).first(151), {}, {},
+            {});
   Archive archive;
   half->write(archive);
   const std::string state = archive.take();
@@ -381,12 +395,12 @@ TEST_CASE("runs are the same bits in all instruction sets, and go on after a res
   ArchiveReader reader(state);
   again->read(reader);
   reader.finish();
-  again->run(again->enter(), rows.data() + 151 * d, labels.data(), rounds - 151, nullptr, nullptr,
-             nullptr);
+  again->run(again->enter(), std::span(rows).subspan(151 * d, (rounds - 151) * d),
+             std::span(labels).first(rounds - 151), {}, {}, {});
   Archive last;
   again->write(last);
   CHECK(last.take() == expected);
-  CHECK_THROWS_AS(again->observe(rounds, rows.data(), 0.0), HorizonExceeded);
+  CHECK_THROWS_AS(again->observe(rounds, std::span(rows).first(d), 0.0), HorizonExceeded);
   for (std::size_t cut = 0; cut < state.size(); cut += 64) {
     const auto other = leader(d, rounds, 5.0, 0.1);
     ArchiveReader part(std::string_view(state).substr(0, cut));

@@ -21,7 +21,7 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 Vector minimizer(const Domain& domain, const Vector& g) {
   Vector v(domain.dimension());
-  domain.minimize_linear(g.data(), v.data());
+  domain.minimize_linear(g, v);
   return v;
 }
 
@@ -71,7 +71,7 @@ TEST_CASE("linear minimisation over lp balls reproduces the reference vectors") 
     const Vector v = minimizer(LpBall(4, p, 1.5), g);
     for (Index i = 0; i < 4; ++i) CHECK(v[i] == doctest::Approx(expected[i]).epsilon(1e-6));
     const double q = p == 1.0 ? kInf : (std::isinf(p) ? 1.0 : p / (p - 1.0));
-    CHECK(g.dot(v) == doctest::Approx(-1.5 * norm(g.data(), 4, q)).epsilon(1e-14));
+    CHECK(g.dot(v) == doctest::Approx(-1.5 * norm(view(g), q)).epsilon(1e-14));
   };
   check(1.0, Vector{{0.0, 1.5, 0.0, 0.0}});
   check(1.5, Vector{{-3.71144e-7, 1.484575664588, -0.092785979037, 0.0}});
@@ -89,11 +89,11 @@ TEST_CASE("every instruction set gives the same bits") {
       const LpBall ball(n, p, 0.7);
       simd::select(sets.front());
       const Vector v = minimizer(ball, g);
-      const double length = norm(g.data(), n, p);
+      const double length = norm(view(g), p);
       for (const std::string& name : sets) {
         simd::select(name);
         CHECK((minimizer(ball, g).array() == v.array()).all());
-        CHECK(norm(g.data(), n, p) == length);
+        CHECK(norm(view(g), p) == length);
       }
     }
   }
@@ -105,23 +105,23 @@ TEST_CASE("norms are scaled: extremes, subnormals and non-finite entries") {
     const double root = std::isinf(order) ? 1.0 : std::pow(3.0, 1.0 / order);
     for (const double size : {5e-324, 1e-310, 1e-300, 1e-200, 1.0, 1e200, 5e307}) {
       const Vector x{{size, -size, 0.0, size}};
-      CHECK(norm(x.data(), 4, order) / size ==
+      CHECK(norm(view(x), order) / size ==
             doctest::Approx(size == 5e-324 ? std::round(root) : root).epsilon(1e-12));
     }
     for (const double bad : {kNaN, kInf, -kInf}) {
       Vector x = normal(20, 1);
       x[13] = bad;
-      CHECK(std::isnan(norm(x.data(), 20, order)));
+      CHECK(std::isnan(norm(view(x), order)));
     }
     const Vector zero = Vector::Zero(9);
-    CHECK(norm(zero.data(), 9, order) == 0.0);
+    CHECK(norm(view(zero), order) == 0.0);
   }
 }
 
 TEST_CASE("subnormal inputs longer than one chunk") {
   const Vector x = Vector::Constant(300, 1e-312);
-  CHECK(norm(x.data(), 300, 3.0) == doctest::Approx(1e-312 * std::cbrt(300.0)).epsilon(1e-10));
-  CHECK(norm(x.data(), 300, 2.0) == doctest::Approx(1e-312 * std::sqrt(300.0)).epsilon(1e-10));
+  CHECK(norm(view(x), 3.0) == doctest::Approx(1e-312 * std::cbrt(300.0)).epsilon(1e-10));
+  CHECK(norm(view(x), 2.0) == doctest::Approx(1e-312 * std::sqrt(300.0)).epsilon(1e-10));
 }
 
 TEST_CASE("bad construction is refused") {

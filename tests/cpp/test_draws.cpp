@@ -84,7 +84,7 @@ void check_releases(VectorRelease& mechanism, const Reals& x, double tolerance,
   const bool counts = law != "none" && !(law == "laplace" && mechanism.grid() > 0.0);
   for (std::uint64_t k = 1; k <= (law == "response" ? 60 : 3); ++k) {
     Reals out = x;
-    mechanism.release(out.data(), source, out.data());  // in place
+    mechanism.release(out, source, out);  // in place
     const Reals expected = reference(x, same);
     for (std::size_t i = 0; i < x.size(); ++i) {
       CHECK(std::fabs(out[i] - expected[i]) <= tolerance * std::fabs(expected[i]));
@@ -260,7 +260,7 @@ TEST_CASE("a selected vertex is the winner of the documented race") {
           for (double& each : g) each = k == 4 ? 1e4 * std::fabs(each) : each;
           if (k == 6) std::fill(g.begin(), g.end(), 1e4);  // but one weight is only the floor
           g[d / 2] = k == 6 ? -1e4 : k == 5 ? 0.0 : g[d / 2];
-          selection->select(g.data(), rate, source, out.data());
+          selection->select(g, rate, source, out);
           if (kind == 2) {  // a box: coordinate by coordinate, between -1 and 3/4
             const Reals z = drawn(same, gumbel ? Variate::exponential : Variate::laplace, 2 * d);
             for (std::size_t j = 0; j < d; ++j) {
@@ -272,7 +272,7 @@ TEST_CASE("a selected vertex is the winner of the documented race") {
             }
           } else {
             Reals scores(list != nullptr ? static_cast<std::size_t>(list->count()) : signs * d);
-            if (list != nullptr) list->scores(g.data(), scores.data());
+            if (list != nullptr) list->scores(g, scores);
             for (std::size_t i = 0; list == nullptr && i < scores.size(); ++i) {
               scores[i] = length * (i < d ? g[i] : -g[i - d]);
             }
@@ -312,7 +312,7 @@ TEST_CASE("a selected vertex is the winner of the documented race") {
               chosen = block / blocks * run + block % blocks * 64 + place;
             }
             if (list != nullptr) {
-              std::copy_n(list->vertex(static_cast<Index>(chosen)), d, expected.begin());
+              std::ranges::copy(list->vertex(static_cast<Index>(chosen)), expected.begin());
             } else {
               expected[chosen % d] = chosen < d ? length : -length;
             }
@@ -349,7 +349,7 @@ TEST_CASE("noisy max is the best of its scores and variates, in favour of every 
             heights[i] = own + scale * (gumbel ? -std::log(heights[i]) : heights[i]);
           }
           const auto best = std::max_element(heights.begin(), heights.end()) - heights.begin();
-          CHECK(law.select(scores.data(), source) == static_cast<std::size_t>(best));
+          CHECK(law.select(scores, source) == static_cast<std::size_t>(best));
           const Reals e = drawn(same, Variate::exponential, 7);
           CHECK(law.uniform(source) ==
                 static_cast<std::size_t>(std::min_element(e.begin(), e.end()) - e.begin()));
@@ -360,7 +360,7 @@ TEST_CASE("noisy max is the best of its scores and variates, in favour of every 
   }
   Source source = fresh();
   CHECK(NoisyMax({.candidates = 1, .scale = 1.0}).uniform(source) == 0);
-  CHECK(NoisyMax({.candidates = 1, .scale = 1.0}).select(scores.data(), source) == 0);
+  CHECK(NoisyMax({.candidates = 1, .scale = 1.0}).select(std::span(scores).first(1), source) == 0);
   CHECK(positions_of(source) == Positions{});
   for (const double scale : {-1.0, kNan, kInfinity}) {
     CHECK_THROWS_AS(NoisyMax({.candidates = 2, .scale = scale}), std::invalid_argument);

@@ -51,7 +51,7 @@ TEST_CASE("a scan never draws what has no weight") {
     scores[0] = 0.0;
     const double total = k.tilt(nullptr, scores.data(), 0.0, 1.0, kExperts, weights.data());
     for (const double u : {1.0, std::nextafter(1.0, 0.0), 0.5, 1e-300}) {
-      const std::size_t drawn = dpoco::samplers::draw_by_scan(u, weights.data(), total, kExperts);
+      const std::size_t drawn = dpoco::samplers::draw_by_scan(u, weights, total);
       CHECK(weights[drawn] > 0.0);
     }
   }
@@ -67,9 +67,8 @@ TEST_CASE("races draw by weight, and never what has none") {
     int counts[4] = {};
     constexpr int kDraws = 40000;
     for (int i = 0; i < kDraws; ++i) {
-      const std::size_t drawn =
-          in_logs ? dpoco::samplers::draw_by_log_race(source, logs.data(), 4, scratch.data())
-                  : dpoco::samplers::draw_by_race(source, weights.data(), 4, scratch.data());
+      const std::size_t drawn = in_logs ? dpoco::samplers::draw_by_log_race(source, logs, scratch)
+                                        : dpoco::samplers::draw_by_race(source, weights, scratch);
       ++counts[drawn];
     }
     CHECK(counts[0] + counts[3] == 0);

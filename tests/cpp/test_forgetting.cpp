@@ -146,7 +146,7 @@ TEST_CASE("weights of a forgetting leader are a distribution and decisions stay 
         total += share;
       }
       CHECK(total == doctest::Approx(1.0));
-      CHECK(domain->contains(decision.data(), 1e-12));
+      CHECK(domain->contains(decision, 1e-12));
     }
     Archive archive;
     leader.write(archive);

@@ -54,7 +54,7 @@ std::unique_ptr<FrankWolfe> make(double p, const char* method, std::uint64_t bat
       frank_wolfe::make_sum_rule(
           ball, ContinualSum(kDimension, kRounds / batch, std::move(process), law.scale,
                              std::make_unique<Source>(Key{1, 2, 3}, 4))),
-      start.data());
+      start);
 }
 
 struct Stream {
@@ -80,13 +80,15 @@ TEST_CASE("rounds do not allocate, but for a first run of many, which holds some
       auto learner = make(p, method);
       const auto play = [&](std::uint64_t first, std::uint64_t rounds) {
         const std::size_t before = allocations;
-        learner->run(learner->enter(), stream.features.data() + first * kDimension,
-                     stream.labels.data() + first, rounds, losses.data(), decisions.data(),
-                     changed.data());
+        learner->run(
+            learner->enter(),
+            std::span(stream.features).subspan(first * kDimension, rounds * kDimension),
+            std::span(stream.labels).subspan(first, rounds), std::span(losses).first(rounds),
+            std::span(decisions).first(rounds * kDimension), std::span(changed).first(rounds));
         return allocations - before;
       };
       const std::size_t before = allocations;
-      learner->observe(0, stream.features.data(), stream.labels[0]);
+      learner->observe(0, std::span(stream.features).first(kDimension), stream.labels[0]);
       CHECK(allocations == before);
       CHECK(play(1, 1) == 0);
       CHECK(play(2, kRounds / 2) <= 2);  // records and noise
@@ -104,15 +106,17 @@ TEST_CASE("run equals observe, also through a saved state") {
   for (std::uint64_t batch : {1U, 3U}) {
     auto whole = make(1.5, "blt", batch);
     std::vector<double> decisions(kRounds * kDimension);
-    whole->run(whole->enter(), stream.features.data(), stream.labels.data(), kRounds, nullptr,
-               decisions.data(), nullptr);
+    whole->run(whole->enter(), std::span(stream.features).first(kRounds * kDimension),
+               std::span(stream.labels).first(kRounds), {},
+               std::span(decisions).first(kRounds * kDimension), {});
     auto single = make(1.5, "blt", batch);
     std::vector<double> theta(static_cast<std::size_t>(kDimension));
     for (std::uint64_t t = 0; t < kRounds; ++t) {
-      single->decision(theta.data());
+      single->decision(theta);
       CHECK(std::memcmp(theta.data(), decisions.data() + t * kDimension,
                         theta.size() * sizeof(double)) == 0);
-      single->observe(t, stream.features.data() + t * kDimension, stream.labels[t]);
+      single->observe(t, std::span(stream.features).subspan(t * kDimension, kDimension),
+                      stream.labels[t]);
       Archive archive;
       single->write(archive);
       const std::string bytes = archive.take();
@@ -129,12 +133,15 @@ TEST_CASE("run equals observe, also through a saved state") {
 TEST_CASE("a round that was not decided, or is past the horizon, is refused") {
   const Stream stream;
   auto learner = make(2.0, "tree");
-  CHECK_THROWS_AS(learner->observe(1, stream.features.data(), 0.0), RoundOrderError);
-  learner->observe(0, stream.features.data(), 0.0);
-  CHECK_THROWS_AS(learner->observe(0, stream.features.data(), 0.0), RoundOrderError);
-  CHECK_THROWS_AS(learner->run(learner->enter(), stream.features.data(), stream.labels.data(),
-                               kRounds, nullptr, nullptr, nullptr),
-                  HorizonExceeded);
+  CHECK_THROWS_AS(learner->observe(1, std::span(stream.features).first(kDimension), 0.0),
+                  RoundOrderError);
+  learner->observe(0, std::span(stream.features).first(kDimension), 0.0);
+  CHECK_THROWS_AS(learner->observe(0, std::span(stream.features).first(kDimension), 0.0),
+                  RoundOrderError);
+  CHECK_THROWS_AS(
+      learner->run(learner->enter(), std::span(stream.features).first(kRounds * kDimension),
+                   std::span(stream.labels).first(kRounds), {}, {}, {}),
+      HorizonExceeded);
   CHECK(learner->round() == 1);
 }
 
@@ -147,7 +154,7 @@ TEST_CASE("other threads are refused while the learner runs, and never see half 
     std::vector<double> theta(static_cast<std::size_t>(kDimension));
     while (!done) {
       try {
-        learner->decision(theta.data());
+        learner->decision(theta);
         Archive archive;
         learner->write(archive);
         ++seen;
@@ -160,8 +167,9 @@ TEST_CASE("other threads are refused while the learner runs, and never see half 
   for (std::uint64_t t = 0; t < kRounds; ++t) {
     for (;;) {  // the watcher may hold the learner for a moment
       try {
-        learner->run(learner->enter(), stream.features.data() + t * kDimension,
-                     stream.labels.data() + t, 1, nullptr, nullptr, nullptr);
+        learner->run(learner->enter(),
+                     std::span(stream.features).subspan(t * kDimension, kDimension),
+                     std::span(stream.labels).subspan(t, 1), {}, {}, {});
         break;
       } catch (const RoundOrderError&) {
         std::this_thread::yield();

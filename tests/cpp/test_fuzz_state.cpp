@@ -159,7 +159,7 @@ TEST_CASE("mutated states of continual sums") {
         [](ContinualSum& sum) {
           const std::vector<double> value = {0.3, -0.2, 0.9};
           std::vector<double> out(value.size());
-          sum.run(sum.enter(), value.data(), 1, out.data());
+          sum.run(sum.enter(), value, out);
           return largest(out);
         });
   }
@@ -177,9 +177,9 @@ TEST_CASE("mutated states of Hedge on noisy sums") {
         const std::vector<double> losses = {0.1, 1.0, 0.4};
         const std::uint64_t decision = learner.decision();
         CHECK(decision < learner.experts());
-        learner.observe(learner.round(), losses.data());
+        learner.observe(learner.round(), losses);
         std::vector<double> weights(learner.experts());
-        learner.weights(weights.data());
+        learner.weights(weights);
         return largest(weights);
       });
 }
@@ -196,13 +196,13 @@ TEST_CASE("mutated states of tree Frank-Wolfe") {
             frank_wolfe::FrankWolfeSettings{.horizon = kRounds},
             frank_wolfe::make_sum_rule(
                 ball, ContinualSum(kDimension, kRounds, process("tree"), 1.5, source())),
-            start.data());
+            start);
       },
       [](FrankWolfe& learner) {
         const std::vector<double> features = {0.5, -0.5, 0.1};
         std::vector<double> decision(features.size());
-        learner.decision(decision.data());
-        learner.observe(learner.round(), features.data(), 0.5);
+        learner.decision(decision);
+        learner.observe(learner.round(), features, 0.5);
         return largest(decision);
       });
 }
@@ -230,11 +230,11 @@ TEST_CASE("mutated states of continuous multiplicative weights") {
         [linear](ContinuousMultiplicativeWeights& learner) {
           const std::vector<double> features = {0.5, -0.5, 0.1};
           std::vector<double> decision(features.size());
-          learner.decision(decision.data());
+          learner.decision(decision);
           if (linear) {
-            learner.observe_gradient(learner.round(), features.data());
+            learner.observe_gradient(learner.round(), features);
           } else {
-            learner.observe(learner.round(), features.data(), 0.5);
+            learner.observe(learner.round(), features, 0.5);
           }
           return largest(decision);
         });
@@ -247,16 +247,16 @@ TEST_CASE("mutated states of the servers of local reports") {
       [](local::Posterior& posterior) {
         const std::vector<double> means = {0.5, -0.5, 0.1, 0.0};
         const std::int64_t bit = 1;
-        posterior.add_bits(means.data(), 0.4, 1, &bit, 1);
+        posterior.add_bits(means, 0.4, {&bit, 1});
         std::vector<double> weights(kHypotheses);
-        posterior.weights(0.75, weights.data());
+        posterior.weights(0.75, weights);
         return largest(weights);
       });
   attack<local::Hedge>(
       "hedge", [] { return std::make_unique<local::Hedge>(kHypotheses, 0.0); },
       [](local::Hedge& hedge) {
         const std::vector<double> estimates = {0.5, -0.5, 0.1, 0.0};
-        hedge.add(estimates.data());
-        return largest(std::vector<double>(hedge.weights(), hedge.weights() + kHypotheses));
+        hedge.add(estimates);
+        return largest(std::vector<double>(hedge.weights().begin(), hedge.weights().end()));
       });
 }

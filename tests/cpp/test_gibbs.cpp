@@ -25,45 +25,51 @@ random::Source source(std::uint32_t seed) { return {random::Key{seed, 7, 1, 8, 2
 // A sum with faults: lies about its curvature, returns values that are not numbers.
 class Faulty final : public LossSum {
  public:
-  Faulty(const LossSum& inner, double overstated, bool numbers)
+  Faulty(LossSum& inner, double overstated, bool numbers)
       : LossSum(inner.kind(), inner.body(), inner.rank()),
         inner_(inner),
         overstated_(overstated),
         numbers_(numbers) {}
 
   bool empty() const noexcept override { return inner_.empty(); }
-  double value(const double* u) const override { return numbers_ ? inner_.value(u) : std::nan(""); }
-  void gradient(const double* u, double* out) const override { inner_.gradient(u, out); }
-  void hessian(const double* u, double* out) const override { inner_.hessian(u, out); }
-  void add_least_hessian(double* out) const override {
+  double value(std::span<const double> u) override {
+    return numbers_ ? inner_.value(u) : std::nan("");
+  }
+  void gradient(std::span<const double> u, std::span<double> out) override {
+    inner_.gradient(u, out);
+  }
+  void hessian(std::span<const double> u, std::span<double> out) override {
+    inner_.hessian(u, out);
+  }
+  void add_least_hessian(std::span<double> out) const override {
     const Index n = dimension();
     RowMatrix least = RowMatrix::Zero(n, n);
-    inner_.add_least_hessian(least.data());
-    Eigen::Map<RowMatrix>(out, n, n) += overstated_ * least;
+    inner_.add_least_hessian(view(least));
+    as_matrix(out, n) += overstated_ * least;
   }
-  void prepare_line(const double* u, const double* step) const override {
+  void prepare_line(std::span<const double> u, std::span<const double> step) override {
     inner_.prepare_line(u, step);
   }
-  double line_value(double t) const override {
-    return numbers_ ? inner_.line_value(t) : std::nan("");
-  }
-  double line_slope(double t) const override { return inner_.line_slope(t); }
-  double staged_value(const double* u) const override { return inner_.staged_value(u); }
-  void staged_gradient(const double* u, double* out) const override {
+  double line_value(double t) override { return numbers_ ? inner_.line_value(t) : std::nan(""); }
+  double line_slope(double t) override { return inner_.line_slope(t); }
+  double staged_value(std::span<const double> u) const override { return inner_.staged_value(u); }
+  void staged_gradient(std::span<const double> u, std::span<double> out) const override {
     inner_.staged_gradient(u, out);
   }
-  double staged_curvature(const double* u) const override { return inner_.staged_curvature(u); }
-  const double* staged_direction() const override { return inner_.staged_direction(); }
-  void staged_hessian(const double* u, double* out) const override {
+  double staged_curvature(std::span<const double> u) const override {
+    return inner_.staged_curvature(u);
+  }
+  std::span<const double> staged_direction() const override { return inner_.staged_direction(); }
+  void staged_hessian(std::span<const double> u, std::span<double> out) const override {
     inner_.staged_hessian(u, out);
   }
-  double staged_minimum() const override { return inner_.staged_minimum(); }
+  double staged_minimum() override { return inner_.staged_minimum(); }
   void commit() override {}
   void write(Archive&) const override {}
   void read(ArchiveReader&) override {}
 
  private:
-  const LossSum& inner_;
+  LossSum& inner_;
   double overstated_;
   bool numbers_;
 };
@@ -132,7 +138,7 @@ void fill(LossSum& sum, int rows) {
   auto from = source(99);
   for (int k = 0; k < rows; ++k) {
     from.fill(random::Variate::gaussian, row.data(), d);
-    sum.stage_record(row.data(), k % 3 == 0 ? 1.0 : 0.0);
+    sum.stage_record(row, k % 3 == 0 ? 1.0 : 0.0);
     sum.commit();
   }
 }
@@ -150,14 +156,15 @@ TEST_CASE("logistic losses on the disc: mode, moments, and what an invalid envel
   const Index n = 200000;
   std::vector<double> draws(2 * static_cast<std::size_t>(n));
   auto from = source(1);
-  sampler.sample_many(from, *sum, n, draws.data());
+  sampler.sample_many(from, *sum, draws);
   CHECK(sampler.nonprivate_report().method == GibbsMethod::envelope);
   const auto proposals = static_cast<double>(sampler.nonprivate_report().proposals);
   CHECK(static_cast<double>(n) / proposals == doctest::Approx(0.9).epsilon(0.01));
   CHECK(deviation(draws) < 5.0);
 
   // Twice the proven curvature is too much.
-  sampler.sample_many(from, Faulty(*sum, 2.0, true), n, draws.data());
+  Faulty faulty(*sum, 2.0, true);
+  sampler.sample_many(from, faulty, draws);
   CHECK(deviation(draws) > 5.0);
 }
 
@@ -171,7 +178,7 @@ TEST_CASE("hit-and-run on the disc") {
   const Index n = 5000;
   std::vector<double> draws(2 * static_cast<std::size_t>(n));
   auto from = source(2);
-  sampler.sample_many(from, *sum, n, draws.data());
+  sampler.sample_many(from, *sum, draws);
   CHECK(sampler.nonprivate_report().method == GibbsMethod::hit_and_run);
   CHECK(sampler.nonprivate_report().proposals == 5000 * GibbsSampler::chain_length(2, 1e-4));
   CHECK(deviation(draws) < 5.0);
@@ -198,17 +205,17 @@ TEST_CASE("every method on every body: inside, reproducible, without memory") {
         auto warm = source(5);
         std::vector<double> first(n);
         std::vector<double> second(n);
-        used.sample(warm, *other, first.data());
+        used.sample(warm, *other, first);
         auto a = source(4);
         auto b = source(4);
         for (int k = 0; k < 5; ++k) {
-          sampler.sample(a, *sum, first.data());
-          used.sample(b, *sum, second.data());
+          sampler.sample(a, *sum, first);
+          used.sample(b, *sum, second);
           CHECK(first == second);
-          CHECK(body.contains(first.data(), 1e-12));
+          CHECK(body.contains(first, 1e-12));
         }
-        CHECK(sampler.mode(*sum, first.data()) < 1e-8);
-        CHECK(body.contains(first.data(), 1e-12));
+        CHECK(sampler.mode(*sum, first) < 1e-8);
+        CHECK(body.contains(first, 1e-12));
       }
     }
   }
@@ -221,21 +228,22 @@ TEST_CASE("nothing committed, zero records and values that are not numbers") {
     GibbsSampler sampler(body, {.inverse_temperature = 1.0, .regularization = 0.5});
     auto from = source(6);
     const auto sum = glm_sum(body, GlmKind::logistic, 0.0, 1.0);
-    sampler.sample(from, *sum, u.data());
+    sampler.sample(from, *sum, u);
     CHECK(sampler.nonprivate_report().method == GibbsMethod::truncated_gaussian);
-    CHECK(body.contains(u.data(), 1e-12));
-    CHECK(sampler.mode(*sum, u.data()) == 0.0);
+    CHECK(body.contains(u, 1e-12));
+    CHECK(sampler.mode(*sum, u) == 0.0);
     for (const double each : u) CHECK(each == 0.0);
 
     const std::vector<double> zero(static_cast<std::size_t>(body.ambient()), 0.0);
-    sum->stage_record(zero.data(), 1.0);
+    sum->stage_record(zero, 1.0);
     sum->commit();
-    sampler.sample(from, *sum, u.data());
-    CHECK(body.contains(u.data(), 1e-12));
-    CHECK(sampler.mode(*sum, u.data()) < 1e-12);
+    sampler.sample(from, *sum, u);
+    CHECK(body.contains(u, 1e-12));
+    CHECK(sampler.mode(*sum, u) < 1e-12);
 
     fill(*sum, 5);
-    sampler.sample(from, Faulty(*sum, 1.0, false), u.data());  // returns
+    Faulty faulty(*sum, 1.0, false);
+    sampler.sample(from, faulty, u);  // returns
   }
 }
 
@@ -258,7 +266,7 @@ TEST_CASE("a law much narrower than the body, on its wall, for all methods") {
                                 .chain_below = below});
     auto from = source(8);
     std::array<double, 600> draws;
-    sampler.sample_many(from, *sum, 200, draws.data());
+    sampler.sample_many(from, *sum, draws);
     // Near its wall x_2 is exponential with rate 100 (95 sigmoid(-1) - 5 sigmoid(1)) = 2189.
     double mean = 0.0;
     for (std::size_t i = 0; i < 200; ++i) mean += (draws[3 * i + 1] + 1.0) / 200.0;

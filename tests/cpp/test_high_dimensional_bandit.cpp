@@ -49,7 +49,7 @@ std::unique_ptr<HighDimensionalBandit> make(bool tree, std::uint64_t arms, std::
     }
     models.push_back(std::make_unique<FrankWolfe>(
         ball, leaves, frank_wolfe::FrankWolfeSettings{.horizon = model_rounds, .batch = batch},
-        std::move(rule), start.data()));
+        std::move(rule), start));
   }
   return std::make_unique<HighDimensionalBandit>(
       bandits::BanditSettings{arms, kRounds, -1.0, 1.0}, clipper,
@@ -62,9 +62,10 @@ class FailingRule final : public VertexRule {
  public:
   FailingRule(std::uint64_t arm, std::uint64_t fails) : source_(Key{1, 2}, arm), fails_(fails) {}
 
-  void next(std::uint64_t k, double, double, const double*, double* vertex) override {
+  void next(std::uint64_t k, double, double, std::span<const double>,
+            std::span<double> vertex) override {
     if (k > fails_) throw RoundOrderError("planted");
-    std::fill_n(vertex, kDimension, 0.0);
+    std::ranges::fill(vertex, 0.0);
   }
   Index dimension() const noexcept override { return static_cast<Index>(kDimension); }
   const Source& source() const noexcept override { return source_; }

@@ -103,20 +103,20 @@ TEST_CASE("queries give one label the same value alone and among many") {
   const local::LossScale scale{3, 0.1, 0.7, 0.05};
   std::vector<double> threshold(kLabels);
   std::vector<double> loss(kLabels);
-  local::threshold_values(c, kRows, matrix.data(), kLabels, kLabels, threshold.data());
-  local::loss_values(scale, kRows, matrix.data(), kLabels, kLabels, loss.data());
+  local::threshold_values(c, matrix, kLabels, threshold);
+  local::loss_values(scale, kRows, matrix, kLabels, loss);
   for (std::size_t y = 0; y < kLabels; ++y) {
     double alone;
-    local::threshold_values(c, kRows, matrix.data() + y, kLabels, 1, &alone);
+    local::threshold_values(c, std::span(matrix).subspan(y), kLabels, {&alone, 1});
     CHECK(alone == threshold[y]);
-    local::loss_values(scale, kRows, matrix.data() + y, kLabels, 1, &alone);
+    local::loss_values(scale, kRows, std::span(matrix).subspan(y), kLabels, {&alone, 1});
     CHECK(alone == loss[y]);
     CHECK(std::abs(alone) <= 1.0);
   }
   const double odd[2] = {kMissing, 1.0};
   double value;
-  local::threshold_values(odd, 2, odd, 1, 1, &value);
+  local::threshold_values(odd, odd, 1, {&value, 1});
   CHECK(value == 0.0);
-  local::loss_values({0, 0.0, 0.0, kInfinite}, 2, odd, 1, 1, &value);
+  local::loss_values({0, 0.0, 0.0, kInfinite}, 2, odd, 1, {&value, 1});
   CHECK(value == 0.0);
 }

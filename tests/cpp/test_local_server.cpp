@@ -64,24 +64,23 @@ TEST_CASE("what the server computes has the same bits on every instruction set")
     std::vector<double> coefficients(kHypotheses);
     std::vector<double> means(kHypotheses);
     std::vector<double> scratch(2 * kHypotheses);
-    adaptive_query(weights.data(), matrix.data(), kHypotheses, kLabels, 0, 1, coefficients.data(),
-                   means.data(), scratch.data());
+    adaptive_query(weights, matrix, 0, 1, coefficients, means, scratch);
     all.insert(all.end(), means.begin(), means.end());
     std::vector<double> losses(matrix.size());
-    centred_losses(matrix.data(), kHypotheses, kLabels, kLabels, 0.1, losses.data());
+    centred_losses(matrix, kHypotheses, 0.1, losses);
     all.insert(all.end(), losses.begin(), losses.end());
     std::vector<double> mixed(kLabels);
-    mixture(matrix.data(), weights.data(), kHypotheses, kLabels, mixed.data());
+    mixture(matrix, weights, mixed);
     all.insert(all.end(), mixed.begin(), mixed.end());
     Hedge hedge(kHypotheses, 0.0);
-    for (int i = 0; i < 50; ++i) hedge.add(losses.data() + i);
-    all.insert(all.end(), hedge.weights(), hedge.weights() + kHypotheses);
+    for (std::size_t i = 0; i < 50; ++i) hedge.add(std::span(losses).subspan(i, kHypotheses));
+    all.insert(all.end(), hedge.weights().begin(), hedge.weights().end());
     Posterior posterior(kHypotheses, 0.75);
     const std::int64_t bits[3] = {1, 0, 1};
-    posterior.add_bits(means.data(), 0.9, 1, bits, 3);
+    posterior.add_bits(means, 0.9, bits);
     const std::int64_t subsets[4] = {0, 2, 1, 5};
-    posterior.add_subsets(matrix.data(), kLabels, 0.5, 2, subsets, 2);
-    posterior.weights(0.75, weights.data());
+    posterior.add_subsets(matrix, 0.5, 2, subsets);
+    posterior.weights(0.75, weights);
     all.insert(all.end(), weights.begin(), weights.end());
     found.push_back(all);
   }
@@ -93,16 +92,16 @@ TEST_CASE("states of the server are exact, and impossible ones are refused") {
   Posterior posterior(3, 0.75);
   const double means[3] = {0.5, -0.25, 1.0};
   const std::int64_t bits[4] = {1, 0, 1, 1};
-  posterior.add_bits(means, 0.4, 1, bits, 4);
+  posterior.add_bits(means, 0.4, bits);
   Posterior copy(3, 0.75);
   restore(copy, state_of(posterior));
-  posterior.add_bits(means, 0.4, 1, bits, 4);
-  copy.add_bits(means, 0.4, 1, bits, 4);
+  posterior.add_bits(means, 0.4, bits);
+  copy.add_bits(means, 0.4, bits);
   CHECK(state_of(copy) == state_of(posterior));
 
   Hedge hedge(3, 0.0);
   hedge.raise_start(2.0);
-  hedge.add_coordinate(1, means, 5.0, bits, 4);
+  hedge.add_coordinate(1, means, 5.0, bits);
   Hedge twin(3, 0.0);
   restore(twin, state_of(hedge));
   for (std::size_t j = 0; j < 3; ++j) CHECK(twin.weights()[j] == hedge.weights()[j]);
@@ -135,13 +134,15 @@ TEST_CASE("values that are no reports change nothing") {
   const double means[2] = {1.0, -1.0};
   const std::int64_t bad[2] = {1, 2};
   const std::string before = state_of(posterior);
-  CHECK_THROWS_AS(posterior.add_bits(means, 0.5, 1, bad, 2), std::invalid_argument);
-  CHECK_THROWS_AS(posterior.add_bits(means, 1.0, 1, bad, 1), std::invalid_argument);
-  CHECK_THROWS_AS(posterior.add_subsets(means, 1, 1.0, 1, bad, 1), std::invalid_argument);
+  CHECK_THROWS_AS(posterior.add_bits(means, 0.5, bad), std::invalid_argument);
+  CHECK_THROWS_AS(posterior.add_bits(means, 1.0, std::span(bad).first(1)), std::invalid_argument);
+  CHECK_THROWS_AS(posterior.add_subsets(means, 1.0, 1, std::span(bad).first(1)),
+                  std::invalid_argument);
   CHECK(state_of(posterior) == before);
   Hedge hedge(2, 0.1);
-  CHECK_THROWS_AS(hedge.add_coordinate(0, means, 1.0, bad, 2), std::invalid_argument);
-  CHECK_THROWS_AS(hedge.add_coordinate(2, means, 1.0, bad, 1), std::invalid_argument);
+  CHECK_THROWS_AS(hedge.add_coordinate(0, means, 1.0, bad), std::invalid_argument);
+  CHECK_THROWS_AS(hedge.add_coordinate(2, means, 1.0, std::span(bad).first(1)),
+                  std::invalid_argument);
   CHECK(hedge.reports() == 0);
   // Estimates that are no numbers count as 0.
   const double wild[2] = {std::numeric_limits<double>::infinity(), 1.0};

@@ -66,14 +66,14 @@ TEST_CASE("a clipped record is never longer than its bound") {
         const double size = trial % 2 == 0 ? 1.7 / static_cast<double>(exact_norm(x, 1.0, order))
                                            : std::pow(10.0, uniform(generator));
         x *= size;
-        const double factor = clip.multiplier(x.data());
+        const double factor = clip.multiplier(x);
         CHECK(factor > 0.0);
         CHECK(factor <= 1.0);
         CHECK(exact_norm(x, factor, order) <= 1.7L);
         if (exact_norm(x, 1.0, order) < 1.69L) CHECK(factor == 1.0);
         if (factor < 1.0)
           CHECK(static_cast<double>(exact_norm(x, factor, order)) > 1.7 * (1.0 - 1e-12));
-        const double joint = both.multiplier(x.data());
+        const double joint = both.multiplier(x);
         CHECK(joint <= factor);
         CHECK(exact_norm(x, joint, order) <= 1.7L);
         CHECK(exact_norm(x, joint, 2.0) <= 0.9L);
@@ -89,26 +89,26 @@ TEST_CASE("records no factor can serve are zero records") {
       for (Index i = 0; i < 3; ++i) {
         Vector x = Vector::Ones(3);
         x[i] = bad;
-        CHECK(clip.multiplier(x.data()) == 0.0);
+        CHECK(clip.multiplier(x) == 0.0);
       }
     }
     const Vector zero = Vector::Zero(3);
-    CHECK(clip.multiplier(zero.data()) == 1.0);
+    CHECK(clip.multiplier(zero) == 1.0);
     const Vector tiny = Vector::Constant(3, 5e-324);
-    CHECK(clip.multiplier(tiny.data()) == 1.0);
+    CHECK(clip.multiplier(tiny) == 1.0);
     const Vector huge{{1e300, 0.0, 0.0}};
-    CHECK(clip.multiplier(huge.data()) == doctest::Approx(1e-300).epsilon(1e-12));
+    CHECK(clip.multiplier(huge) == doctest::Approx(1e-300).epsilon(1e-12));
   }
   // Would need a subnormal factor.
   const RecordClipper small(1, 1e-10, 2.0);
   const Vector top = Vector::Constant(1, 1e308);
-  CHECK(small.multiplier(top.data()) == 0.0);
+  CHECK(small.multiplier(top) == 0.0);
 }
 
 TEST_CASE("a record on the boundary of the largest-entry norm is untouched") {
   const RecordClipper clip(4, 1.0, kInf);
   const Vector x{{1.0, -1.0, 0.5, 0.0}};
-  CHECK(clip.multiplier(x.data()) == 1.0);
+  CHECK(clip.multiplier(x) == 1.0);
 }
 
 TEST_CASE("a bound implies one of the Euclidean norm, and the least factor is the least normal") {
@@ -124,14 +124,14 @@ TEST_CASE("a bound implies one of the Euclidean norm, and the least factor is th
     }
   }
   const RecordClipper clip(1, 0x1p-30, kInf);
-  const auto of = [&](double entry) { return clip.multiplier(&entry); };
+  const auto of = [&](double entry) { return clip.multiplier({&entry, 1}); };
   CHECK(of(0x1p-30) == 1.0);
   CHECK(of(0x1.0000000000001p-30) < 1.0);
   CHECK(of(-0x1p990) == doctest::Approx(0x1p-1020).epsilon(1e-12).scale(0));
   CHECK(of(0x1p992) == 0.0);
   const double top = 0x1p1000;
-  CHECK(RecordClipper(1, 0x1.0000000000004p-22, kInf).multiplier(&top) == 0x1p-1022);
-  CHECK(RecordClipper(1, 0x1.0000000000003p-22, kInf).multiplier(&top) == 0.0);
+  CHECK(RecordClipper(1, 0x1.0000000000004p-22, kInf).multiplier({&top, 1}) == 0x1p-1022);
+  CHECK(RecordClipper(1, 0x1.0000000000003p-22, kInf).multiplier({&top, 1}) == 0.0);
   const double pair[2] = {0x1p-31, kNaN};
   CHECK(RecordClipper(2, 1.0, kInf, 2.0).multiplier(pair) == 0.0);
 }

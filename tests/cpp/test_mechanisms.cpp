@@ -48,8 +48,8 @@ void check_rows(NoiseProcess& process, std::uint64_t n, const Eigen::MatrixXd& r
   const auto z = draws(static_cast<std::size_t>(rows.cols() * d));
   std::vector<double> released(static_cast<std::size_t>(n) * d);
   // One call for the first round, one for all others: the split must not matter.
-  process.advance(1, 1, source, released.data());
-  process.advance(2, n - 1, source, released.data() + d);
+  process.advance(1, source, std::span(released).first(d));
+  process.advance(2, source, std::span(released).subspan(d));
   for (std::uint64_t t = 1; t <= n; ++t) {
     const double* noise = released.data() + (t - 1) * d;
     for (Index i = 0; i < d; ++i) {
@@ -126,7 +126,7 @@ TEST_CASE("the horizon ends before noise is drawn, and the state is unchanged") 
   sum.write(before);
   CHECK_THROWS_AS(sum.push(g, out), HorizonExceeded);
   std::vector<double> wide(sum.width(), 1.0), released(wide);
-  CHECK_THROWS_AS(sum.add_one(1.0, wide.data(), released.data()), HorizonExceeded);
+  CHECK_THROWS_AS(sum.add_one(1.0, wide, released), HorizonExceeded);
   Archive after;
   sum.write(after);
   CHECK(before.take() == after.take());
@@ -262,7 +262,7 @@ TEST_CASE("noise goes on from its state, which holds numbers that such noise can
         counts += real_at(silent, at) != 0.0 ? 1 : 0;
       }
       CHECK(counts <= 2);
-      process->advance(1, n, source, out.data());
+      process->advance(1, source, std::span(out).first(3 * n));
       CHECK(process->matches(n, source));
       CHECK_FALSE(process->matches(n - 1, source));
       CHECK_FALSE(process->matches(n + 1, source));
@@ -275,8 +275,8 @@ TEST_CASE("noise goes on from its state, which holds numbers that such noise can
       const std::string drawn = state_of(source);
       ArchiveReader behind(drawn);
       same.read(behind);
-      process->advance(n + 1, 3, source, out.data());
-      copy->advance(n + 1, 3, same, again.data());
+      process->advance(n + 1, source, std::span(out).first(9));
+      copy->advance(n + 1, same, std::span(again).first(9));
       CHECK(std::equal(out.begin(), out.begin() + 9, again.begin()));
       // Words of counts, then reals.
       const std::size_t words = state.size() / 8;
@@ -328,8 +328,8 @@ TEST_CASE("noise on a lattice is exact sums of integers that are drawn, and of r
     std::vector<double> out(3 * kRounds);
     const auto process = process_of(kind, law);
     for (std::uint64_t t = 1; t <= kRounds; t += 7) {  // across the ends of blocks
-      process->advance(t, std::min<std::uint64_t>(7, kRounds + 1 - t), source,
-                       out.data() + 3 * (t - 1));
+      const std::size_t entries = 3 * std::min<std::uint64_t>(7, kRounds + 1 - t);
+      process->advance(t, source, std::span(out).subspan(3 * (t - 1), entries));
     }
     const auto next = [&](double level) {
       std::vector<double> z(3);
@@ -382,8 +382,8 @@ TEST_CASE("draws of later blocks are smaller by their levels, however rounds are
   Source source(Key{}, 3);
   const auto process = make_blt(3, {2.0, 1.0}, p);
   std::vector<double> out(3 * (kRounds + 1));
-  process->advance(1, kRounds, source, out.data());
-  CHECK_THROWS_AS(process->advance(kRounds + 1, 1, source, out.data()), std::logic_error);
+  process->advance(1, source, std::span(out).first(3 * kRounds));
+  CHECK_THROWS_AS(process->advance(kRounds + 1, source, std::span(out).first(3)), std::logic_error);
 }
 
 TEST_CASE("processes hold their own parameters, however alike they are to others'") {
@@ -409,7 +409,7 @@ TEST_CASE("silence is zeros, and leaves its source alone") {
   const auto silence = make_silence(3);
   Source source(Key{}, 3);
   std::vector<double> out(7, 5.0);
-  silence->advance(1, 2, source, out.data());
+  silence->advance(1, source, std::span(out).first(6));
   CHECK(out == std::vector<double>{0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 5.0});
   CHECK(silence->matches(2, source));
   CHECK(silence->correlation().law.scale == 0.0);
@@ -490,15 +490,15 @@ TEST_CASE(
         for (double& each : g) each *= 0x1p-15;
         for (std::size_t i = 0; i < 3; ++i) g[6 + i] *= 0x1p20;  // beyond the bounds
         if (clipped) g[3] = kNan;
-        sum.run(sum.enter(), g.data(), kRounds, out.data());
-        process->advance(1, kRounds, source, noise.data());
+        sum.run(sum.enter(), g, out);
+        process->advance(1, source, noise);
         const double step = std::ldexp(1.0, std::ilogb(law.scale) - 12);
         long double exact[3] = {0.0L, 0.0L, 0.0L};
         for (std::uint64_t t = 0; t < kRounds; ++t) {
-          const double* row = g.data() + 3 * t;
+          const auto row = std::span<const double>(g).subspan(3 * t, 3);
           const bool wild = clipped && t == 2;
           const double factor = wild ? 0x1p-7 / std::hypot(row[0], row[1], row[2]) : 1.0;
-          pushed.push(row, single.data() + 3 * t);
+          pushed.push(row, std::span(single).subspan(3 * t, 3));
           for (std::size_t i = 0; i < 3; ++i) {
             if (clipped && t == 1) continue;
             const double own = factor * row[i];
@@ -538,7 +538,7 @@ TEST_CASE("a state of a round that the horizon does not have is refused") {
       settings.horizon = kRounds;
       ContinualSum own = make_sum(settings, std::make_unique<Source>(Key{}, 3));
       std::vector<double> rows(3 * round, 1.0);
-      longer.run(longer.enter(), rows.data(), round, rows.data());
+      longer.run(longer.enter(), rows, rows);
       const std::string state = state_of(longer);
       ArchiveReader reader(state);
       if (round > kRounds) {
@@ -547,7 +547,9 @@ TEST_CASE("a state of a round that the horizon does not have is refused") {
       }
       own.read(reader);
       CHECK(own.round() == round);
-      if (round == kRounds) CHECK_THROWS_AS(own.push(rows.data(), rows.data()), HorizonExceeded);
+      if (round == kRounds)
+        CHECK_THROWS_AS(own.push(std::span(rows).first(3), std::span(rows).first(3)),
+                        HorizonExceeded);
     }
   }
 }
@@ -561,8 +563,10 @@ TEST_CASE("blocks of short and of long rows, and exact sums of more than 53 bits
     const std::size_t rounds = d <= 3 ? 5000 : 5;
     std::vector<double> g(rounds * width), out(g), one(g);
     Source(Key{}, 4).fill(Variate::gaussian, g.data(), g.size());
-    whole.run(whole.enter(), g.data(), rounds, out.data());
-    for (std::size_t t = 0; t < rounds; ++t) single.push(&g[t * width], &one[t * width]);
+    whole.run(whole.enter(), g, out);
+    for (std::size_t t = 0; t < rounds; ++t) {
+      single.push(std::span(g).subspan(t * width, width), std::span(one).subspan(t * width, width));
+    }
     CHECK(out == one);
   }
   const double most = 0x1p50 - 1.0;
@@ -571,7 +575,7 @@ TEST_CASE("blocks of short and of long rows, and exact sums of more than 53 bits
   double out = 0.0;
   for (int t = 0; t < 2047; ++t) {
     const double g = (t == 9 ? -most : most) * kGrid;
-    sum.push(&g, &out);
+    sum.push({&g, 1}, {&out, 1});
   }
   const std::int64_t exact = 2045 * ((1LL << 50) - 1);
   const auto split = [&](double nearest, double rest) {
@@ -629,8 +633,8 @@ TEST_CASE("noise drawn for many calls at once is that of one call after the othe
             for (Index i = 0; i < d; ++i) {
               row[static_cast<std::size_t>(i)] = std::ldexp(static_cast<double>(t + 1), -5);
             }
-            plain.add_one(0.5, row.data(), one.data());
-            ahead.add_one(0.5, row.data(), many.data());
+            plain.add_one(0.5, row, one);
+            ahead.add_one(0.5, row, many);
             ++t;
             CHECK(one == many);
             if (t == end || (t - first) % block == 0) {
@@ -641,16 +645,16 @@ TEST_CASE("noise drawn for many calls at once is that of one call after the othe
           }
         }
         CHECK(t == kRounds);
-        CHECK_THROWS_AS(ahead.add_one(0.5, row.data(), many.data()), HorizonExceeded);
+        CHECK_THROWS_AS(ahead.add_one(0.5, row, many), HorizonExceeded);
         // Who asks for several at once after all gets what was drawn, and nothing twice.
         ContinualSum whole = make_sum(settings, std::make_unique<Source>(Key{}, 3));
         ContinualSum mixed = make_sum(settings, std::make_unique<Source>(Key{}, 3));
         const auto size = static_cast<std::size_t>(d);
         std::vector<double> rows(9 * size, 0.25), sums(rows), parts(rows);
-        whole.run(whole.enter(), rows.data(), 9, sums.data());
+        whole.run(whole.enter(), rows, sums);
         mixed.expect(6);
-        mixed.push(rows.data(), parts.data());
-        mixed.run(mixed.enter(), rows.data(), 8, &parts[size]);
+        mixed.push(std::span(rows).first(size), std::span(parts).first(size));
+        mixed.run(mixed.enter(), std::span(rows).first(8 * size), std::span(parts).subspan(size));
         CHECK(sums == parts);
         CHECK(state_of(whole) == state_of(mixed));
       }

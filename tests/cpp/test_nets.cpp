@@ -50,7 +50,7 @@ TEST_CASE("the cosine transform is the textbook sum, its inverse the transpose, 
       CosineTransform transform(n);
       const std::vector<double> in = numbers(n * columns);
       std::vector<double> out(n * columns);
-      transform.forward(in.data(), columns, out.data());
+      transform.forward(in, out);
       for (std::size_t column = 0; column < columns; ++column) {
         for (std::size_t k = 0; k < n; ++k) {
           double sum = 0.0;
@@ -71,7 +71,7 @@ TEST_CASE("the cosine transform is the textbook sum, its inverse the transpose, 
         }
       }
       std::vector<double> back(n * columns);
-      transform.inverse(coefficients.data(), columns, back.data());
+      transform.inverse(coefficients, back);
       for (std::size_t column = 0; column < columns; ++column) {
         for (std::size_t i = 0; i < n; ++i) {
           CHECK(std::fabs(back[column * n + i] - in[i * columns + column]) < 1e-13);
@@ -90,9 +90,9 @@ TEST_CASE("transforms of a net: round trip, and the same result every time") {
     std::vector<double> sums(net->outputs());
     std::vector<double> again(net->outputs());
     std::vector<double> back(net->inputs());
-    CHECK(net->apply(losses.data(), sums.data()) == 0);
-    net->invert(sums.data(), back.data());
-    net->apply(losses.data(), again.data());
+    CHECK(net->apply(losses, sums) == 0);
+    net->invert(sums, back);
+    net->apply(losses, again);
     CHECK(sums == again);
     for (std::size_t i = 0; i < back.size(); ++i) {
       CHECK(std::fabs((back[i] - back[0]) - (losses[i] - losses[0])) < 1e-13);
@@ -104,9 +104,9 @@ TEST_CASE("differences end at their limits, whatever the losses are") {
   const auto net = make_increments(4, 0.5);
   std::vector<double> out(3);
   const std::vector<double> steep = {0.0, 1.7e308, -1.7e308, -1.7e308};
-  CHECK(net->apply(steep.data(), out.data()) == 2);
+  CHECK(net->apply(steep, out) == 2);
   CHECK(out == std::vector<double>{0.5, -0.5, 0.0});
   const std::vector<double> broken = {0.0, 0.1, std::nan(""), 0.3};
-  CHECK(net->apply(broken.data(), out.data()) == 4);
+  CHECK(net->apply(broken, out) == 4);
   CHECK(out == std::vector<double>{0.0, 0.0, 0.0});
 }

@@ -121,13 +121,13 @@ struct Problem {
   double residual(const domains::Domain& domain, double ridge, const std::vector<double>& x) const {
     const auto n = static_cast<std::size_t>(kDimension);
     std::vector<double> center(n), moved(n), projected(n);
-    domain.center(center.data());
+    domain.center(center);
     for (std::size_t i = 0; i < n; ++i) {
       double slope = -linear[i] + ridge * (x[i] - center[i]);
       for (std::size_t j = 0; j < n; ++j) slope += entry(i, j, true) * x[j];
       moved[i] = x[i] - slope / (5.0 + ridge);
     }
-    domain.project(moved.data(), projected.data());
+    domain.project(moved, projected);
     double worst = 0.0;
     for (std::size_t i = 0; i < n; ++i) worst = std::fmax(worst, std::fabs(projected[i] - x[i]));
     return worst;
@@ -146,9 +146,9 @@ TEST_CASE("the quadratic leader is the minimiser, also for indefinite matrices")
         for (std::uint64_t seed = 1; seed < 12; ++seed) {
           const Problem problem(seed, low);
           std::vector<double> x(n);
-          domain->center(x.data());
-          leader.minimize(problem.packed.data(), 0.8, ridge, x.data());
-          CHECK(domain->contains(x.data(), 1e-12));
+          domain->center(x);
+          leader.minimize(problem.packed, 0.8, ridge, x);
+          CHECK(domain->contains(x, 1e-12));
           CHECK(problem.residual(*domain, ridge, x) < 1e-13);
         }
       }
@@ -162,12 +162,12 @@ TEST_CASE("degenerate quadratics") {
     const auto domain = domain_of(kind);
     QuadraticLeader leader(domain, 1.0);
     std::vector<double> center(n);
-    domain->center(center.data());
+    domain->center(center);
     for (const double scale : {0.0, -1.0, 1e-300, 1e90}) {
       std::vector<double> packed(packed_size(n) + n, scale);
       std::vector<double> x(center);
-      leader.minimize(packed.data(), 1.0, 1.0, x.data());
-      CHECK(domain->contains(x.data(), 1e-9));
+      leader.minimize(packed, 1.0, 1.0, x);
+      CHECK(domain->contains(x, 1e-9));
       if (scale == 0.0) {
         for (std::size_t i = 0; i < n; ++i) CHECK(x[i] == doctest::Approx(center[i]));
         leader.shrink(0.0, x.data());
@@ -188,14 +188,15 @@ TEST_CASE("run equals observe, also through a saved state") {
       for (std::uint64_t batch : {1U, 4U}) {
         auto whole = make(kind, statistics, batch);
         std::vector<double> decisions(kRounds * d);
-        whole->run(whole->enter(), stream.features.data(), stream.labels.data(), kRounds, nullptr,
-                   decisions.data(), nullptr);
+        whole->run(whole->enter(), std::span(stream.features).first(kRounds * d),
+                   std::span(stream.labels).first(kRounds), {},
+                   std::span(decisions).first(kRounds * d), {});
         auto single = make(kind, statistics, batch);
         std::vector<double> theta(d);
         for (std::uint64_t t = 0; t < kRounds; ++t) {
-          single->decision(theta.data());
+          single->decision(theta);
           CHECK(std::memcmp(theta.data(), decisions.data() + t * d, d * sizeof(double)) == 0);
-          single->observe(t, stream.features.data() + t * d, stream.labels[t]);
+          single->observe(t, std::span(stream.features).subspan(t * d, d), stream.labels[t]);
           const std::string bytes = state_of(*single);
           auto restored = make(kind, statistics, batch);
           ArchiveReader reader(bytes);
@@ -216,17 +217,17 @@ TEST_CASE("linear losses: blocks of any length give the same state") {
     auto whole = make(0, Statistics::gradient, batch);
     std::vector<double> losses(kRounds), other(kRounds);
     std::vector<std::uint8_t> changed(kRounds);
-    whole->run(whole->enter(), stream.features.data(), nullptr, kRounds, losses.data(), nullptr,
-               changed.data());
+    whole->run(whole->enter(), std::span(stream.features).first(kRounds * d), {},
+               std::span(losses).first(kRounds), {}, std::span(changed).first(kRounds));
     auto single = make(0, Statistics::gradient, batch);
     for (std::uint64_t t = 0; t < kRounds; ++t) {
       CHECK(changed[t] == ((t + 1) % batch == 0 ? 1 : 0));
       if (t % 3 == 0) {
-        single->observe_gradient(t, stream.features.data() + t * d);
+        single->observe_gradient(t, std::span(stream.features).subspan(t * d, d));
         continue;
       }
-      single->run(single->enter(), stream.features.data() + t * d, nullptr, 1, &other[t], nullptr,
-                  nullptr);
+      single->run(single->enter(), std::span(stream.features).subspan(t * d, d), {},
+                  std::span(other).subspan(t, 1), {}, {});
       CHECK(other[t] == losses[t]);
     }
     CHECK(state_of(*single) == state_of(*whole));
@@ -236,15 +237,16 @@ TEST_CASE("linear losses: blocks of any length give the same state") {
 TEST_CASE("a round that was not decided, or is past the horizon, is refused") {
   const Stream stream;
   auto learner = make(0, Statistics::gradient);
-  CHECK_THROWS_AS(learner->observe(1, stream.features.data(), 0.0), RoundOrderError);
-  learner->observe(0, stream.features.data(), 0.0);
-  CHECK_THROWS_AS(learner->observe(0, stream.features.data(), 0.0), RoundOrderError);
-  CHECK_THROWS_AS(learner->run(learner->enter(), stream.features.data(), nullptr, kRounds, nullptr,
-                               nullptr, nullptr),
-                  HorizonExceeded);
+  CHECK_THROWS_AS(learner->observe(1, std::span(stream.features).first(d), 0.0), RoundOrderError);
+  learner->observe(0, std::span(stream.features).first(d), 0.0);
+  CHECK_THROWS_AS(learner->observe(0, std::span(stream.features).first(d), 0.0), RoundOrderError);
+  CHECK_THROWS_AS(
+      learner->run(learner->enter(), std::span(stream.features).first(kRounds * d), {}, {}, {}, {}),
+      HorizonExceeded);
   CHECK(learner->round() == 1);
   auto quadratic = make(0, Statistics::quadratic);
-  CHECK_THROWS_AS(quadratic->observe_gradient(0, stream.features.data()), std::invalid_argument);
+  CHECK_THROWS_AS(quadratic->observe_gradient(0, std::span(stream.features).first(d)),
+                  std::invalid_argument);
 }
 
 TEST_CASE("other threads are refused while the learner runs") {
@@ -256,7 +258,7 @@ TEST_CASE("other threads are refused while the learner runs") {
     std::vector<double> theta(static_cast<std::size_t>(kDimension));
     while (!done) {
       try {
-        learner->decision(theta.data());
+        learner->decision(theta);
         (void)state_of(*learner);
         ++seen;
       } catch (const RoundOrderError&) {
@@ -267,8 +269,9 @@ TEST_CASE("other threads are refused while the learner runs") {
   for (std::uint64_t t = 0; t < kRounds; ++t) {
     for (;;) {  // the watcher may hold the learner for a moment
       try {
-        learner->run(learner->enter(), stream.features.data() + t * kDimension, nullptr, 1, nullptr,
-                     nullptr, nullptr);
+        learner->run(learner->enter(),
+                     std::span(stream.features).subspan(t * kDimension, kDimension), {}, {}, {},
+                     {});
         break;
       } catch (const RoundOrderError&) {
         std::this_thread::yield();

@@ -42,7 +42,7 @@ std::unique_ptr<FrankWolfe> make(const std::shared_ptr<const Domain>& domain, Se
                                  double scale, std::uint64_t batch = 1) {
   const auto d = domain->dimension();
   std::vector<double> start(static_cast<std::size_t>(d));
-  domain->center(start.data());
+  domain->center(start);
   const double infinity = std::numeric_limits<double>::infinity();
   return std::make_unique<FrankWolfe>(
       domain,
@@ -54,7 +54,7 @@ std::unique_ptr<FrankWolfe> make(const std::shared_ptr<const Domain>& domain, Se
                                         .exponent = 2.0 / 3.0,
                                         .diameters = {domain->diameter(1.0), infinity, infinity}},
                                        std::make_unique<Source>(Key{1, 2, 3}, 4)),
-      start.data());
+      start);
 }
 
 struct Stream {
@@ -77,16 +77,18 @@ TEST_CASE("run equals observe, also through a saved state, on every polytope") {
       for (const double scale : {0.0, 1.0}) {
         auto whole = make(domain, noise, scale, 7);
         std::vector<double> decisions(kRounds * kDimension);
-        whole->run(whole->enter(), stream.features.data(), stream.labels.data(), kRounds, nullptr,
-                   decisions.data(), nullptr);
+        whole->run(whole->enter(), std::span(stream.features).first(kRounds * kDimension),
+                   std::span(stream.labels).first(kRounds), {},
+                   std::span(decisions).first(kRounds * kDimension), {});
         auto single = make(domain, noise, scale, 7);
         std::vector<double> theta(static_cast<std::size_t>(kDimension));
         for (std::uint64_t t = 0; t < kRounds; ++t) {
-          single->decision(theta.data());
+          single->decision(theta);
           CHECK(std::memcmp(theta.data(), decisions.data() + t * kDimension,
                             theta.size() * sizeof(double)) == 0);
-          CHECK(domain->contains(theta.data(), 1e-9));
-          single->observe(t, stream.features.data() + t * kDimension, stream.labels[t]);
+          CHECK(domain->contains(theta, 1e-9));
+          single->observe(t, std::span(stream.features).subspan(t * kDimension, kDimension),
+                          stream.labels[t]);
           Archive archive;
           single->write(archive);
           const std::string bytes = archive.take();
@@ -106,7 +108,7 @@ TEST_CASE("a state is refused by a learner of other noise") {
   const auto domain = polytopes(5)[0];
   auto learner = make(domain, SelectionNoise::gumbel, 1.0);
   const std::vector<double> row(5, 0.5);
-  learner->observe(0, row.data(), 0.0);
+  learner->observe(0, row, 0.0);
   Archive archive;
   learner->write(archive);
   const std::string bytes = archive.take();
@@ -121,12 +123,15 @@ TEST_CASE("a state is refused by a learner of other noise") {
 TEST_CASE("a round that was not decided, or is past the horizon, is refused") {
   const Stream stream;
   auto learner = make(polytopes(kDimension)[0], SelectionNoise::gumbel, 1.0);
-  CHECK_THROWS_AS(learner->observe(1, stream.features.data(), 0.0), RoundOrderError);
-  learner->observe(0, stream.features.data(), 0.0);
-  CHECK_THROWS_AS(learner->observe(0, stream.features.data(), 0.0), RoundOrderError);
-  CHECK_THROWS_AS(learner->run(learner->enter(), stream.features.data(), stream.labels.data(),
-                               kRounds, nullptr, nullptr, nullptr),
-                  HorizonExceeded);
+  CHECK_THROWS_AS(learner->observe(1, std::span(stream.features).first(kDimension), 0.0),
+                  RoundOrderError);
+  learner->observe(0, std::span(stream.features).first(kDimension), 0.0);
+  CHECK_THROWS_AS(learner->observe(0, std::span(stream.features).first(kDimension), 0.0),
+                  RoundOrderError);
+  CHECK_THROWS_AS(
+      learner->run(learner->enter(), std::span(stream.features).first(kRounds * kDimension),
+                   std::span(stream.labels).first(kRounds), {}, {}, {}),
+      HorizonExceeded);
   CHECK(learner->round() == 1);
 }
 
@@ -139,10 +144,10 @@ TEST_CASE("selections draw the same number of variates whatever the direction") 
       std::vector<double> direction(static_cast<std::size_t>(kDimension), 0.0);
       std::vector<double> vertex(direction.size());
       for (std::uint64_t k = 1; k <= 20; ++k) {
-        selection->select(direction.data(), 1.0, source, vertex.data());
+        selection->select(direction, 1.0, source, vertex);
         CHECK(selection->accounts_for(source, k));
         CHECK_FALSE(selection->accounts_for(source, k + 1));
-        CHECK(domain->contains(vertex.data(), 1e-9));
+        CHECK(domain->contains(vertex, 1e-9));
         for (std::size_t i = 0; i < direction.size(); ++i) {
           direction[i] = std::ldexp(i % 3 == 0 ? 1.0 : -1.0, static_cast<int>(30 * k) - 300);
         }
@@ -175,7 +180,7 @@ TEST_CASE("double-doubles keep 30 digits, and projections of columns of any scal
   const VertexSet box(corners);
   const std::vector<double> x = {3e5, 4e-7};
   std::vector<double> y(2);
-  box.project(x.data(), y.data());
+  box.project(x, y);
   CHECK(std::fabs(y[0] - x[0]) < 1e-6);
   CHECK(std::fabs(y[1] - x[1]) < 1e-18);
 }

@@ -27,7 +27,7 @@ class Increments final : public LinearTransform {
   explicit Increments(std::size_t n) : n_(n) {}
   std::size_t inputs() const noexcept override { return n_; }
   std::size_t outputs() const noexcept override { return n_ - 1; }
-  std::size_t apply(const double* losses, double* out) override {
+  std::size_t apply(std::span<const double> losses, std::span<double> out) override {
     std::size_t changed = 0;
     for (std::size_t i = 0; i + 1 < n_; ++i) {
       const double step = losses[i + 1] - losses[i];
@@ -36,7 +36,7 @@ class Increments final : public LinearTransform {
     }
     return changed;
   }
-  void invert(const double* sums, double* out) override {
+  void invert(std::span<const double> sums, std::span<double> out) override {
     out[0] = 0.0;
     for (std::size_t i = 0; i + 1 < n_; ++i) out[i + 1] = out[i] + sums[i];
   }
@@ -86,7 +86,8 @@ TEST_CASE("a long run equals single rounds, also through a saved state") {
       std::vector<std::int64_t> played(kRounds);
       for (std::uint64_t t = 0, count = 1; t < kRounds; t += count, count = 2 * count + 1) {
         count = std::min(count, kRounds - t);
-        whole->run(whole->enter(), losses.data() + t * n, count, own.data() + t, played.data() + t);
+        whole->run(whole->enter(), std::span(losses).subspan(t * n, count * n),
+                   std::span(own).subspan(t, count), std::span(played).subspan(t, count));
       }
       auto single = make(n, transformed);
       for (std::uint64_t t = 0; t < kRounds; ++t) {
@@ -99,7 +100,7 @@ TEST_CASE("a long run equals single rounds, also through a saved state") {
         } else {
           CHECK(own[t] == 0.0);
         }
-        single->observe(t, losses.data() + t * n);
+        single->observe(t, std::span(losses).subspan(t * n, n));
         const std::string bytes = state_of(*single);
         auto restored = make(n, transformed);
         ArchiveReader reader(bytes);
@@ -112,7 +113,7 @@ TEST_CASE("a long run equals single rounds, also through a saved state") {
       CHECK(whole->nonprivate_violations() > 0);
       CHECK(whole->sum().round() == kRounds - 1);
       CHECK(whole->source().position(Variate::uniform) == kRounds);
-      CHECK_THROWS_AS(whole->observe(kRounds, losses.data()), HorizonExceeded);
+      CHECK_THROWS_AS(whole->observe(kRounds, std::span(losses).first(n)), HorizonExceeded);
     }
   }
 }
@@ -121,11 +122,11 @@ TEST_CASE("what a round adds has no mean, and a transform's rows are its own") {
   const std::vector<double> losses = {-5.0, 0.0, 1.0, std::nan(""), 3.0};
   std::vector<double> leaf(5), weights(5);
   auto learner = make(5, false, 0.0);
-  learner->leaf(losses.data(), leaf.data());
+  learner->leaf(losses, leaf);
   const double expected[] = {-0.35, -0.1, 0.15, -0.35, 0.65};
   for (std::size_t i = 0; i < 5; ++i) CHECK(leaf[i] == doctest::Approx(expected[i]));
-  learner->observe(0, losses.data());
-  learner->weights(weights.data());
+  learner->observe(0, losses);
+  learner->weights(weights);
   double sum = 0.0;
   for (std::size_t i = 0; i < 5; ++i) sum += weights[i];
   CHECK(sum == doctest::Approx(1.0));
@@ -133,19 +134,19 @@ TEST_CASE("what a round adds has no mean, and a transform's rows are its own") {
 
   auto transformed = make(5, true, 0.0);
   CHECK(transformed->transform() != nullptr);
-  transformed->leaf(losses.data(), leaf.data());
+  transformed->leaf(losses, leaf);
   CHECK(leaf[0] == 0.5);
   CHECK(leaf[2] == 0.0);
-  transformed->observe(0, losses.data());
+  transformed->observe(0, losses);
   CHECK(transformed->nonprivate_violations() == 4);  // 5, 1 and two differences of NaN
-  transformed->weights(weights.data());
+  transformed->weights(weights);
   CHECK(weights[1] / weights[0] == doctest::Approx(std::exp(-0.3 * 0.5)));
 }
 
 TEST_CASE("one expert, one round") {
   auto lonely = make(1);
   const double loss = 0.5;
-  for (std::uint64_t t = 0; t < kRounds; ++t) lonely->observe(t, &loss);
+  for (std::uint64_t t = 0; t < kRounds; ++t) lonely->observe(t, {&loss, 1});
   CHECK(lonely->decision() == 0);
   CHECK(lonely->source().position(Variate::gaussian) == 0);
   CHECK(lonely->source().position(Variate::uniform) == 0);
@@ -162,11 +163,11 @@ TEST_CASE("one thread at a time, sizes that fit") {
   std::vector<double> out(3);
   {
     const auto entry = learner->enter();
-    CHECK_THROWS_AS(learner->observe(0, losses.data()), RoundOrderError);
-    CHECK_THROWS_AS(learner->weights(out.data()), RoundOrderError);
-    CHECK_THROWS_AS(learner->leaf(losses.data(), out.data()), RoundOrderError);
+    CHECK_THROWS_AS(learner->observe(0, losses), RoundOrderError);
+    CHECK_THROWS_AS(learner->weights(out), RoundOrderError);
+    CHECK_THROWS_AS(learner->leaf(losses, out), RoundOrderError);
   }
-  CHECK_THROWS_AS(learner->observe(1, losses.data()), RoundOrderError);
+  CHECK_THROWS_AS(learner->observe(1, losses), RoundOrderError);
   const auto build = [](std::uint64_t n, Index entries, std::uint64_t pushes, double rate,
                         std::shared_ptr<LinearTransform> transform) {
     PrefixHedge built({n, 10, {}}, rate,

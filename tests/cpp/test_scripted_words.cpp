@@ -246,7 +246,7 @@ TEST_CASE("the least of noisy scores is the least after outer noise was drawn on
     std::fill(direction.begin(), direction.end(), lower ? 100.0 : 0.0);
     direction[0] = direction[550] = 0.0;
     Source source = fresh();
-    selection->select(direction.data(), 1.0, source, vertex.data());
+    selection->select(direction, 1.0, source, vertex);
     CHECK(vertex[550] == 1.0);
     CHECK(source.position(Variate::word) == 2);
   }

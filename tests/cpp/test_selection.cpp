@@ -167,11 +167,11 @@ TEST_CASE("epochs: the rounds a decision was selected from") {
   const std::vector<double> losses{1.0, 0.0};
   for (const std::uint64_t from : want) {
     CHECK(instance.selected_from() == from);
-    instance.learn(losses.data(), false, source);
+    instance.learn(losses, false, source);
   }
   instance.restart();
   CHECK(instance.selected_from() == 0);
-  CHECK(!instance.learn(losses.data(), true, source).has_value());
+  CHECK(!instance.learn(losses, true, source).has_value());
 }
 
 TEST_CASE("bias allowance") {
@@ -199,7 +199,7 @@ TEST_CASE("detector: an alarm keeps the decision, and the next instance starts a
   std::vector<std::uint64_t> played;
   for (std::uint64_t t = 0; t < 12; ++t) {
     played.push_back(learner.decision());
-    learner.observe(t, (t < 6 ? good : bad).data());
+    learner.observe(t, t < 6 ? good : bad);
   }
   // Losses turn in round 6; the window of rounds 6 and 7 lost 2. Round 8 is the first of the new
   // instance, which still plays the old expert; its selection follows.

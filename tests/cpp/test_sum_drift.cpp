@@ -46,20 +46,20 @@ std::unique_ptr<LossSum> squared() {
                               losses::RecordClipper(1, 1.0, 2.0));
 }
 
-double hessian(const LossSum& sum) {
+double hessian(LossSum& sum) {
   double out = 0.0;
-  sum.hessian(&out, &out);
+  sum.hessian({&out, 1}, {&out, 1});
   return out;
 }
-double slope(const LossSum& sum) {
+double slope(LossSum& sum) {
   const double zero = 0.0;
   double out = 0.0;
-  sum.gradient(&zero, &out);
+  sum.gradient({&zero, 1}, {&out, 1});
   return out;
 }
-double constant(const LossSum& sum) {
+double constant(LossSum& sum) {
   const double zero = 0.0;
-  return sum.value(&zero);
+  return sum.value({&zero, 1});
 }
 
 }  // namespace
@@ -75,7 +75,7 @@ TEST_CASE("plain sums of the streams used here drift apart") {
 
 TEST_CASE("sums of squared losses do not drift apart") {
   // weight 1: Hessian 2 v^2, slope -2 y v, constant y^2
-  const auto both = [](const std::function<double(const LossSum&)>& read,
+  const auto both = [](const std::function<double(LossSum&)>& read,
                        const std::function<void(LossSum&, double)>& stage) {
     return excess([&](const std::vector<double>& all) {
       const auto sum = squared();
@@ -86,16 +86,16 @@ TEST_CASE("sums of squared losses do not drift apart") {
       return read(*sum);
     });
   };
-  CHECK(std::fabs(both([](const LossSum& s) { return 0.5 * hessian(s); },
+  CHECK(std::fabs(both([](LossSum& s) { return 0.5 * hessian(s); },
                        [](LossSum& s, double x) {
                          const double v = std::sqrt(x);
-                         s.stage_record(&v, 0.0);
+                         s.stage_record({&v, 1}, 0.0);
                        })) < 1e-10);
-  CHECK(std::fabs(both([](const LossSum& s) { return 0.5 * slope(s); },
-                       [](LossSum& s, double x) { s.stage_record(&x, -1.0); })) < 1e-10);
+  CHECK(std::fabs(both([](LossSum& s) { return 0.5 * slope(s); },
+                       [](LossSum& s, double x) { s.stage_record({&x, 1}, -1.0); })) < 1e-10);
   CHECK(std::fabs(both(constant, [](LossSum& s, double x) {
           const double v = 0.0;
-          s.stage_record(&v, std::sqrt(x));
+          s.stage_record({&v, 1}, std::sqrt(x));
         })) < 1e-10);
 }
 
@@ -106,7 +106,7 @@ TEST_CASE("sums of quadratic losses do not drift apart") {
       for (const double x : all) {
         const double a = matrix ? x : 0.0;
         const double b = matrix ? 0.0 : -x;
-        sum->stage_matrix(&a, &b);
+        sum->stage_matrix({&a, 1}, {&b, 1});
         sum->commit();
       }
       return matrix ? hessian(*sum) : slope(*sum);
@@ -124,14 +124,14 @@ TEST_CASE("sums over kept rows do not drift apart") {
                                              losses::RecordClipper(1, 1.0, 2.0));
       double label = -3.0;
       for (const double x : all) {
-        sum->stage_record(&x, label);
+        sum->stage_record({&x, 1}, label);
         sum->commit();
         label = std::nextafter(label, 0.0);
       }
       if (!line_slope) return slope(*sum);
       const double zero = 0.0;
       const double one = 1.0;
-      sum->prepare_line(&zero, &one);
+      sum->prepare_line({&zero, 1}, {&one, 1});
       return sum->line_slope(0.0);
     };
     CHECK(std::fabs(excess(sum_of, line_slope ? kHeight : kHeight - 3)) < 1e-10);
@@ -142,7 +142,7 @@ TEST_CASE("a saved sum of squared losses goes on bit for bit, and impossible res
   const auto feed = [](LossSum& sum, std::size_t from, std::size_t to) {
     for (std::size_t i = from; i < to; ++i) {
       const double v = std::sin(static_cast<double>(i));
-      sum.stage_record(&v, std::cos(static_cast<double>(i)));
+      sum.stage_record({&v, 1}, std::cos(static_cast<double>(i)));
       sum.commit();
     }
   };

@@ -40,7 +40,7 @@ long double add_logs(long double a, long double b) {
 
 std::vector<double> law_of(const SwitchingPaths& paths) {
   std::vector<double> law(paths.levels() * paths.experts());
-  paths.nonprivate_law(law.data());
+  paths.nonprivate_law(law);
   return law;
 }
 
@@ -95,7 +95,7 @@ TEST_CASE("weights of sequences with few switches, also far below the range of d
       for (std::size_t i = 0; i < law.size(); ++i) {
         CHECK(std::fabs(law[i] - static_cast<double>(std::exp(want[i] - most) / sum)) < 1e-11);
       }
-      paths->learn(row_at(t, n).data());
+      paths->learn(row_at(t, n));
       advance(alpha, n, levels, t, rate);
     }
   }
@@ -106,8 +106,8 @@ TEST_CASE("shared weights never vanish and a share of 1 - 1/N forgets everything
   const auto forgetful = make_share_paths(n, 0.75, 2.0);
   const auto tiny = make_share_paths(n, 1e-100, 700.0);
   for (std::size_t t = 0; t < 200; ++t) {
-    forgetful->learn(row_at(t, n).data());
-    tiny->learn(row_at(t, n).data());
+    forgetful->learn(row_at(t, n));
+    tiny->learn(row_at(t, n));
     for (const double each : law_of(*forgetful)) CHECK(each == doctest::Approx(0.25));
     double sum = 0.0;
     for (const double each : law_of(*tiny)) {
@@ -161,8 +161,8 @@ TEST_CASE("messages are restored bit for bit; foreign ones are refused") {
     const auto whole = make();
     auto split = make();
     for (std::size_t t = 0; t < 150; ++t) {
-      whole->learn(row_at(t, 7).data());
-      split->learn(row_at(t, 7).data());
+      whole->learn(row_at(t, 7));
+      split->learn(row_at(t, 7));
       Archive archive;
       split->write(archive);
       const std::string bytes = archive.take();
@@ -188,7 +188,7 @@ TEST_CASE("messages are restored bit for bit; foreign ones are refused") {
 // down.
 std::string spoiled(const Maker& make, std::size_t rounds, std::ptrdiff_t place, double value) {
   const auto paths = make();
-  for (std::size_t t = 0; t < rounds; ++t) paths->learn(row_at(t, 3).data());
+  for (std::size_t t = 0; t < rounds; ++t) paths->learn(row_at(t, 3));
   Archive archive;
   paths->write(archive);
   std::string bytes = archive.take();
@@ -205,7 +205,7 @@ bool restores(const Maker& make, const std::string& bytes) {
   } catch (const StateError&) {
     return false;
   }
-  for (std::size_t t = 0; t < 60; ++t) target->learn(row_at(t, 3).data());
+  for (std::size_t t = 0; t < 60; ++t) target->learn(row_at(t, 3));
   for (const double chance : law_of(*target)) CHECK(chance >= 0.0);
   return true;
 }

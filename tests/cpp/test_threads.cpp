@@ -82,8 +82,9 @@ TEST_CASE("learners of one domain and one stream run in several threads, each as
     std::vector<double> lost(kRounds);
     std::vector<double> decisions(kRounds * kDimension);
     std::vector<std::uint8_t> changed(kRounds);
-    one.run(one.enter(), features.data(), labels.data(), kRounds, lost.data(), decisions.data(),
-            changed.data());
+    one.run(one.enter(), std::span(features).first(kRounds * kDimension),
+            std::span(labels).first(kRounds), std::span(lost).first(kRounds),
+            std::span(decisions).first(kRounds * kDimension), std::span(changed).first(kRounds));
     return decisions;
   };
   std::vector<std::vector<double>> found(kThreads);
@@ -111,12 +112,13 @@ TEST_CASE("two threads in one learner: a round is whole or refused, and so is a 
         } else if (i == 1) {
           if (shared->decision() >= shared->experts()) unsound = true;
         } else if (call % 2 == 0) {
-          shared->observe(round, losses.data());
+          shared->observe(round, std::span(losses).first(shared->experts()));
           ++played;
         } else {
           double own[2];
           std::int64_t decisions[2];
-          shared->run(shared->enter(), losses.data(), 2, own, decisions);
+          shared->run(shared->enter(), std::span(losses).first(2 * shared->experts()), own,
+                      decisions);
           played += 2;
         }
       } catch (const RoundOrderError&) {
@@ -161,12 +163,12 @@ TEST_CASE("domains are constants: oracles and projections from many threads") {
     for (std::uint64_t t = i; t < kRounds; t += kThreads) {
       for (const std::shared_ptr<const domains::Domain>& domain :
            std::vector<std::shared_ptr<const domains::Domain>>{ball, box, simplex}) {
-        const double* x = rows.data() + t * kDimension;
+        const auto x = std::span(rows).subspan(t * kDimension, kDimension);
         std::vector<double> out(static_cast<std::size_t>(kDimension));
-        domain->project(x, out.data());
-        if (!domain->contains(out.data(), 1e-9)) outside = true;
-        domain->minimize_linear(x, out.data());
-        if (!domain->contains(out.data(), 1e-9)) outside = true;
+        domain->project(x, out);
+        if (!domain->contains(out, 1e-9)) outside = true;
+        domain->minimize_linear(x, out);
+        if (!domain->contains(out, 1e-9)) outside = true;
       }
     }
   });

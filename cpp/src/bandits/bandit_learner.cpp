@@ -37,7 +37,7 @@ void BanditLearner::require_no_decision() const {
 
 void BanditLearner::admit(const double* context) {
   std::copy(context, context + raw_.size(), raw_.data());
-  const double multiplier = clipper_.multiplier(raw_.data());
+  const double multiplier = clipper_.multiplier(raw_);
   finite_ = multiplier != 0.0;
   clipped_ = multiplier != 1.0;
   for (std::size_t i = 0; i < raw_.size(); ++i) {

@@ -52,7 +52,7 @@ HighDimensionalBandit::HighDimensionalBandit(BanditSettings settings, losses::Re
   frozen_ = coefficients_;
   early_.assign(models_.size(), 0.0);
   for (std::size_t arm = 0; arm < models_.size(); ++arm) {
-    models_[arm]->decision(coefficients_.data() + arm * dimension());
+    models_[arm]->decision(std::span(coefficients_).subspan(arm * dimension(), dimension()));
   }
   if (is_frozen(0)) frozen_ = coefficients_;
   find_next();
@@ -144,12 +144,12 @@ void HighDimensionalBandit::learn(std::uint64_t arm, const double* context, doub
     const auto index = static_cast<std::size_t>(other);
     FrankWolfe& model = *models_[index];
     if (other == arm && context != nullptr) {
-      model.observe(model.round(), context, reward);
+      model.observe(model.round(), {context, dimension()}, reward);
     } else {
       model.skip(model.round());
     }
     if (model.round() % own_.batch == 0) {
-      model.decision(coefficients_.data() + index * dimension());
+      model.decision(std::span(coefficients_).subspan(index * dimension(), dimension()));
     }
   }
   if (!forced) return;
@@ -189,7 +189,7 @@ void HighDimensionalBandit::read_own(ArchiveReader& archive) {
     pulls += pulled;
     // Two arms on one stream would share their noise.
     if (model.source().stream() != arm) throw StateError("state holds a shared generator");
-    model.decision(coefficients_.data() + index * dimension());
+    model.decision(std::span(coefficients_).subspan(index * dimension(), dimension()));
   }
   if (any_order && pulls != round()) throw StateError("state holds an impossible clock");
   next_ = 0;
@@ -209,7 +209,9 @@ void HighDimensionalBandit::read_own(ArchiveReader& archive) {
                   std::memcmp(frozen_.data(), known->data(), frozen_.size() * sizeof(double)) == 0;
   if (known == nullptr) {
     for (std::size_t arm = 0; arm < models_.size(); ++arm) {
-      possible = possible && domain_->contains(frozen_.data() + arm * dimension(), kTolerance);
+      possible =
+          possible &&
+          domain_->contains(std::span(frozen_).subspan(arm * dimension(), dimension()), kTolerance);
     }
   }
   if (!possible) throw StateError("state holds impossible estimates");

@@ -159,12 +159,12 @@ void LinUcb::learn(std::uint64_t arm, const double* context, double reward) {
   if (releases_after(round() + 1) == sum_.round()) return;
   if (forgets()) {
     before_.swap(total_);
-    sum_.push(leaf_.data(), total_.data());
+    sum_.push(leaf_, total_);
     for (std::size_t i = 0; i < total_.size(); ++i) {
       released_[i] = own_.kept * released_[i] + (total_[i] - before_[i]);
     }
   } else {
-    sum_.push(leaf_.data(), released_.data());
+    sum_.push(leaf_, released_);
   }
   std::fill(leaf_.begin(), leaf_.end(), 0.0);
   std::fill(rest_.begin(), rest_.end(), 0.0);

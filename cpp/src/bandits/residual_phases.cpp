@@ -307,7 +307,7 @@ void ResidualPhases::close_phase(std::uint64_t length) {
   const auto ended = static_cast<double>(round() + 1);
   const auto n = static_cast<double>(length);
   std::vector<double> last = released_;
-  sum_.push(batch_.sum(), released_.data());
+  sum_.push(std::span(batch_.values()).first(released_.size()), released_);
   for (std::size_t i = 0; i < last.size(); ++i) last[i] = released_[i] - last[i];
   const auto& ends = own_.factor.ends;
   const auto block = std::lower_bound(ends.begin(), ends.end(), sum_.round()) - ends.begin();

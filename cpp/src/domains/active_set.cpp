@@ -1,6 +1,7 @@
 #include "active_set.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 
 #include "dpoco/simd/kernels.hpp"
@@ -23,28 +24,31 @@ void ActiveSet::reset(Index n) {
   rows_.clear();
 }
 
-void ActiveSet::rotate(const double* v, double* out) const noexcept {
+void ActiveSet::rotate(std::span<const double> v, std::span<double> out) const noexcept {
   const auto dot = simd::kernels().dot;
-  for (Index i = 0; i < n_; ++i) out[i] = dot(q(i), v, size_of(n_));
+  assert(std::ssize(v) == n_ && std::ssize(out) == n_);
+  for (Index i = 0; i < n_; ++i) out[i] = dot(q(i), v.data(), size_of(n_));
 }
 
-void ActiveSet::combine(const double* coefficients, Index begin, Index end,
-                        double* out) const noexcept {
+void ActiveSet::combine(std::span<const double> coefficients, Index begin, Index end,
+                        std::span<double> out) const noexcept {
   const auto axpy = simd::kernels().axpy;
-  std::fill_n(out, n_, 0.0);
+  assert(std::ssize(coefficients) >= end && std::ssize(out) == n_);
+  std::ranges::fill(out, 0.0);
   for (Index i = begin; i < end; ++i) {
-    if (coefficients[i] != 0.0) axpy(coefficients[i], q(i), size_of(n_), out);
+    if (coefficients[i] != 0.0) axpy(coefficients[i], q(i), size_of(n_), out.data());
   }
 }
 
 // One reflection carries the part of the row across the others into the next column of Q.
-void ActiveSet::add(Index row, const double* rotated) {
+void ActiveSet::add(Index row, std::span<const double> rotated) {
   const auto& kernel = simd::kernels();
   const Index k = size();
   const Index rest = n_ - k;
-  std::copy(rotated, rotated + k, column(k));
+  assert(std::ssize(rotated) == n_);
+  std::copy_n(rotated.begin(), k, column(k));
   double* v = reflector_.data();
-  std::copy(rotated + k, rotated + n_, v);
+  std::copy(rotated.begin() + k, rotated.end(), v);
   double along = v[0];
   if (rest > 1) {
     const double length = std::sqrt(kernel.dot(v, v, size_of(rest)));
@@ -95,18 +99,20 @@ void ActiveSet::remove(Index position) noexcept {
   }
 }
 
-void ActiveSet::solve(double* x) const noexcept {
+void ActiveSet::solve(std::span<double> x) const noexcept {
   const auto axpy = simd::kernels().axpy;
+  assert(std::ssize(x) == size());
   for (Index j = size(); j-- > 0;) {
     x[j] /= column(j)[j];
-    axpy(-x[j], column(j), size_of(j), x);
+    axpy(-x[j], column(j), size_of(j), x.data());
   }
 }
 
-void ActiveSet::solve_transposed(double* x) const noexcept {
+void ActiveSet::solve_transposed(std::span<double> x) const noexcept {
   const auto dot = simd::kernels().dot;
+  assert(std::ssize(x) == size());
   for (Index j = 0; j < size(); ++j) {
-    x[j] = (x[j] - dot(column(j), x, size_of(j))) / column(j)[j];
+    x[j] = (x[j] - dot(column(j), x.data(), size_of(j))) / column(j)[j];
   }
 }
 

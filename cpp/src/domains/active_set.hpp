@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "dpoco/core/types.hpp"
@@ -17,15 +18,16 @@ class ActiveSet {
   Index row(Index position) const noexcept { return rows_[static_cast<std::size_t>(position)]; }
 
   // out = Q' v, n values: the first size() along the rows, the others across them. O(n^2).
-  void rotate(const double* v, double* out) const noexcept;
+  void rotate(std::span<const double> v, std::span<double> out) const noexcept;
   // out = sum of coefficients[i] q_i over begin <= i < end. O(n (end - begin)).
-  void combine(const double* coefficients, Index begin, Index end, double* out) const noexcept;
+  void combine(std::span<const double> coefficients, Index begin, Index end,
+               std::span<double> out) const noexcept;
   // `rotated` is Q' a of a row that does not depend on the others. O(n^2).
-  void add(Index row, const double* rotated);
+  void add(Index row, std::span<const double> rotated);
   void remove(Index position) noexcept;  // O(n^2)
 
-  void solve(double* x) const noexcept;             // R^-1 x in place, size() values
-  void solve_transposed(double* x) const noexcept;  // R^-T x in place
+  void solve(std::span<double> x) const noexcept;             // R^-1 x in place
+  void solve_transposed(std::span<double> x) const noexcept;  // R^-T x in place
 
  private:
   double* q(Index i) noexcept { return q_.data() + i * n_; }

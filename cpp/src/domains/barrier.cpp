@@ -75,7 +75,7 @@ void BallBarrier::hessian(const ConstVectorRef& x, RowMatrixRef out) const {
 double BallBarrier::distance(const ConstVectorRef& x, const ConstVectorRef& step) const {
   const Vector from = (x - center()) / radius_;
   const Vector along = step / radius_;
-  const double length = norm(along.data(), dimension(), p_);
+  const double length = norm(view(along), p_);
   if (!(length > 0.0)) return kInfinity;
   if (p_ == 2.0) {
     const double a = along.squaredNorm();
@@ -92,7 +92,7 @@ double BallBarrier::distance(const ConstVectorRef& x, const ConstVectorRef& step
   for (int i = 0; i < 100; ++i) {
     const double middle = 0.5 * (low + high);
     for (Index j = 0; j < dimension(); ++j) point[j] = from[j] + middle * along[j];
-    (norm(point.data(), dimension(), p_) <= 1.0 ? low : high) = middle;
+    (norm(view(point), p_) <= 1.0 ? low : high) = middle;
   }
   return low;
 }

@@ -1,6 +1,7 @@
 #include "dpoco/domains/body.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -17,7 +18,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-double length(const double* x, Index n) { return norm(x, n, 2.0); }
+double length(std::span<const double> x) { return norm(x, 2.0); }
 
 }  // namespace
 
@@ -27,7 +28,7 @@ Body::Body(std::shared_ptr<const Domain> domain, Kind kind)
       dimension_(domain_->dimension()),
       radius_(kInfinity),
       centre_(dimension_) {
-  domain_->center(centre_.data());
+  domain_->center(view(centre_));
 }
 
 Body Body::of(std::shared_ptr<const Domain> domain, bool unbounded) {
@@ -61,7 +62,7 @@ Body Body::of(std::shared_ptr<const Domain> domain, bool unbounded) {
       throw std::invalid_argument("every upper bound must exceed its lower bound");
     }
     Body body(std::move(domain), Kind::box);
-    body.radius_ = length(half.data(), half.size());
+    body.radius_ = length(view(half));
     body.half_widths_ = std::move(half);
     return body;
   }
@@ -80,7 +81,7 @@ Body Body::of(std::shared_ptr<const Domain> domain, bool unbounded) {
     for (Index j = 0; j + 1 < d; ++j) {
       unit.setZero();
       unit[j] = 1.0;
-      body.reflect(unit.data());
+      body.reflect(view(unit));
       body.rows_.col(j) = -unit;
     }
     body.bounds_ = body.centre_;
@@ -98,7 +99,7 @@ Body Body::of(std::shared_ptr<const Domain> domain, bool unbounded) {
 
 // The reflection that swaps the diagonal direction 1/sqrt(d) and the last unit vector: its first
 // d - 1 columns are an orthonormal basis of the vectors with sum zero.
-void Body::reflect(double* x) const noexcept {
+void Body::reflect(std::span<double> x) const noexcept {
   const Index d = ambient();
   const double diagonal = 1.0 / std::sqrt(static_cast<double>(d));
   double sum = 0.0;
@@ -109,17 +110,19 @@ void Body::reflect(double* x) const noexcept {
   x[d - 1] += factor;
 }
 
-void Body::embed(const double* u, double* x) const noexcept {
+void Body::embed(std::span<const double> u, std::span<double> x) const noexcept {
   const Index d = ambient();
-  std::copy(u, u + dimension_, x);
+  assert(std::ssize(u) == dimension_ && std::ssize(x) == d);
+  std::ranges::copy(u, x.begin());
   if (simplex_) {
-    x[d - 1] = 0.0;
+    x.back() = 0.0;
     reflect(x);
   }
   for (Index i = 0; i < d; ++i) x[i] += centre_[i];
 }
 
-void Body::coordinates(const double* x, double* u) const noexcept {
+void Body::coordinates(std::span<const double> x, std::span<double> u) const noexcept {
+  assert(std::ssize(x) == ambient() && std::ssize(u) == dimension_);
   if (!simplex_) {
     for (Index i = 0; i < dimension_; ++i) u[i] = x[i] - centre_[i];
     return;
@@ -127,12 +130,13 @@ void Body::coordinates(const double* x, double* u) const noexcept {
   pull_back(x, u);  // Q' centre = 0
 }
 
-double Body::pull_back(const double* v, double* w) const noexcept {
+double Body::pull_back(std::span<const double> v, std::span<double> w) const noexcept {
   const Index d = ambient();
+  assert(std::ssize(v) == d && std::ssize(w) == dimension_);
   double offset = 0.0;
   for (Index i = 0; i < d; ++i) offset += v[i] * centre_[i];
   if (!simplex_) {
-    std::copy(v, v + d, w);
+    std::ranges::copy(v, w.begin());
     return offset;
   }
   const double diagonal = 1.0 / std::sqrt(static_cast<double>(d));
@@ -143,16 +147,20 @@ double Body::pull_back(const double* v, double* w) const noexcept {
   return offset;
 }
 
-void Body::pull_back_matrix(const double* a, double* m) const {
+void Body::pull_back_matrix(std::span<const double> a, std::span<double> m) const {
   const Index d = ambient();
   const Index n = dimension_;
+  assert(std::ssize(a) == d * d && std::ssize(m) == n * n);
   if (!simplex_) {
-    std::copy(a, a + d * d, m);
+    std::ranges::copy(a, m.begin());
     return;
   }
   // The rows, then the columns; of these all at once.
   RowMatrix half(d, n);
-  for (Index i = 0; i < d; ++i) pull_back(a + i * d, half.data() + i * n);
+  for (Index i = 0; i < d; ++i) {
+    pull_back(a.subspan(static_cast<std::size_t>(i * d), static_cast<std::size_t>(d)),
+              view(half.row(i)));
+  }
   const double diagonal = 1.0 / std::sqrt(static_cast<double>(d));
   Vector shift = Vector::Zero(n);
   for (Index i = 0; i < d; ++i) shift += half.row(i);
@@ -162,17 +170,16 @@ void Body::pull_back_matrix(const double* a, double* m) const {
   }
 }
 
-bool Body::contains(const double* u, double tolerance) const noexcept {
-  for (Index i = 0; i < dimension_; ++i) {
-    if (!std::isfinite(u[i])) return false;
-  }
+bool Body::contains(std::span<const double> u, double tolerance) const noexcept {
+  assert(std::ssize(u) == dimension_);
+  if (!std::ranges::all_of(u, [](double x) { return std::isfinite(x); })) return false;
   switch (kind_) {
     case Kind::space:
       return true;
     case Kind::ball:
-      return length(u, dimension_) <= radius_ * (1.0 + tolerance);
+      return length(u) <= radius_ * (1.0 + tolerance);
     case Kind::lp_ball:
-      return norm(u, dimension_, exponent_) <= extent_ * (1.0 + tolerance);
+      return norm(u, exponent_) <= extent_ * (1.0 + tolerance);
     case Kind::box:
       for (Index i = 0; i < dimension_; ++i) {
         if (std::fabs(u[i]) > half_widths_[i] * (1.0 + tolerance)) return false;
@@ -189,10 +196,12 @@ bool Body::contains(const double* u, double tolerance) const noexcept {
   return true;
 }
 
-void Body::chord(const double* u, const double* step, double& low, double& high) const {
+void Body::chord(std::span<const double> u, std::span<const double> step, double& low,
+                 double& high) const {
   low = -kInfinity;
   high = kInfinity;
   const Index n = dimension_;
+  assert(std::ssize(u) == n && std::ssize(step) == n);
   // Cuts the line where slope t reaches room >= 0.
   const auto cut = [&](double slope, double room) {
     if (slope > 0.0) {
@@ -234,7 +243,7 @@ void Body::chord(const double* u, const double* step, double& low, double& high)
     }
     case Kind::lp_ball: {
       // t -> |u + t step|_p is convex and at most 1 at 0: bisect where it crosses 1 on each side.
-      const double size = norm(step, n, exponent_);
+      const double size = norm(step, exponent_);
       if (!(size > 0.0)) return;
       Vector point(n);
       for (const double side : {-1.0, 1.0}) {
@@ -243,7 +252,7 @@ void Body::chord(const double* u, const double* step, double& low, double& high)
         for (int k = 0; k < 100; ++k) {
           const double middle = 0.5 * (inside + outside);
           for (Index i = 0; i < n; ++i) point[i] = u[i] + side * middle * step[i];
-          (norm(point.data(), n, exponent_) <= extent_ ? inside : outside) = middle;
+          (norm(view(point), exponent_) <= extent_ ? inside : outside) = middle;
         }
         (side < 0.0 ? low : high) = side * inside;
       }
@@ -263,8 +272,9 @@ void Body::chord(const double* u, const double* step, double& low, double& high)
   }
 }
 
-double Body::support_low(const double* w) const noexcept {
+double Body::support_low(std::span<const double> w) const noexcept {
   const Index n = dimension_;
+  assert(std::ssize(w) == n);
   switch (kind_) {
     case Kind::space:
       return -kInfinity;
@@ -274,7 +284,7 @@ double Body::support_low(const double* w) const noexcept {
       return -sum;
     }
     case Kind::lp_ball:
-      return -extent_ * norm(w, n, exponent_ == 1.0 ? kInfinity : exponent_ / (exponent_ - 1.0));
+      return -extent_ * norm(w, exponent_ == 1.0 ? kInfinity : exponent_ / (exponent_ - 1.0));
     case Kind::ball:
       break;
     case Kind::polytope: {
@@ -295,26 +305,27 @@ double Body::support_low(const double* w) const noexcept {
         const double wall = w[i] > 0.0 ? polytope.lower()[i] : polytope.upper()[i];
         corner += w[i] * (wall - centre_[i]);
       }
-      return std::max(corner, -radius_ * length(w, n));
+      return std::max(corner, -radius_ * length(w));
     }
   }
-  return -radius_ * length(w, n);
+  return -radius_ * length(w);
 }
 
-void Body::project(const double* u, double* out) const {
+void Body::project(std::span<const double> u, std::span<double> out) const {
   const Index n = dimension_;
+  assert(std::ssize(u) == n && std::ssize(out) == n);
   switch (kind_) {
     case Kind::space:
-      std::copy(u, u + n, out);
+      std::ranges::copy(u, out.begin());
       return;
     case Kind::ball:
-      project_l2_ball(u, n, radius_, out);
+      project_l2_ball(u, radius_, out);
       return;
     case Kind::lp_ball:
       if (exponent_ == 1.0) {
-        project_l1_ball(u, n, extent_, out);
+        project_l1_ball(u, extent_, out);
       } else {
-        project_lp_ball(u, n, exponent_, extent_, out);
+        project_lp_ball(u, exponent_, extent_, out);
       }
       return;
     case Kind::box:
@@ -325,9 +336,9 @@ void Body::project(const double* u, double* out) const {
   }
   Vector x(ambient());
   Vector nearest(ambient());
-  embed(u, x.data());
-  domain_->project(x.data(), nearest.data());
-  coordinates(nearest.data(), out);
+  embed(u, view(x));
+  domain_->project(view(x), view(nearest));
+  coordinates(view(nearest), out);
 }
 
 std::shared_ptr<const Barrier> Body::barrier() const {

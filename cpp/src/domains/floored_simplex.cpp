@@ -1,21 +1,24 @@
 #include "dpoco/domains/floored_simplex.hpp"
 
 #include <algorithm>
+#include <cassert>
 
 #include "dpoco/simd/kernels.hpp"
 
 namespace dpoco::domains {
 
-void project_floored_simplex(const double* log_v, double floor, std::size_t n, double* scratch,
-                             double* w) {
+void project_floored_simplex(std::span<const double> log_v, double floor, std::span<double> scratch,
+                             std::span<double> w) {
+  assert(scratch.size() == log_v.size() && w.size() == log_v.size());
   const simd::Kernels& k = simd::kernels();
-  const double highest = *std::max_element(log_v, log_v + n);
+  const std::size_t n = log_v.size();
+  const double highest = *std::max_element(log_v.begin(), log_v.end());
   for (std::size_t i = 0; i < n; ++i) w[i] = log_v[i] - highest;
-  k.exp(w, n, w);  // the largest is 1
+  k.exp(w.data(), n, w.data());  // the largest is 1
   // Entries below the floor go to it and leave the rest less mass than they had, which can only
   // bring more entries below it: what stays above to the end is above in the projection, too.
-  double* above = scratch;
-  std::copy(w, w + n, above);
+  double* above = scratch.data();
+  std::copy(w.begin(), w.end(), above);
   std::size_t count = n;
   double factor = 1.0 / k.sum(above, n);
   for (bool changed = true; changed && count > 0;) {
@@ -30,7 +33,7 @@ void project_floored_simplex(const double* log_v, double floor, std::size_t n, d
     const double left = 1.0 - static_cast<double>(n - count) * floor;
     if (changed) factor = count > 0 && left > 0.0 ? left / k.sum(above, count) : 0.0;
   }
-  for (std::size_t i = 0; i < n; ++i) w[i] = std::max(floor, factor * w[i]);
+  for (double& each : w) each = std::max(floor, factor * each);
 }
 
 }  // namespace dpoco::domains

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -11,13 +12,11 @@
 
 namespace dpoco::domains {
 
-inline double dot(const double* a, const double* b, std::size_t n) {
-  return simd::kernels().dot(a, b, n);
-}
+using simd::dot;
 
-inline DoubleDouble dot(const DoubleDouble* a, const DoubleDouble* b, std::size_t n) {
+inline DoubleDouble dot(std::span<const DoubleDouble> a, std::span<const DoubleDouble> b) {
   DoubleDouble sum;
-  for (std::size_t i = 0; i < n; ++i) sum = sum + a[i] * b[i];
+  for (std::size_t i = 0; i < a.size(); ++i) sum = sum + a[i] * b[i];
   return sum;
 }
 
@@ -40,7 +39,7 @@ class NearestPoint {
     Real largest(0.0);
     Real least(std::numeric_limits<double>::infinity());
     for (std::size_t i = 0; i < count_; ++i) {
-      const Real square = dot(row(i), row(i), d_);
+      const Real square = dot(row(i), row(i));
       if (largest < square) largest = square;
       if (square < least) {
         least = square;
@@ -64,13 +63,13 @@ class NearestPoint {
     const Real rounding(16.0 * kUnitRounding<Real> * kUnitRounding<Real>);
     const std::size_t most = 50 * (count_ + d_) + 100;
     for (std::size_t step = 0; step < most; ++step) {
-      const Real square = dot(point_.data(), point_.data(), d_);
+      const Real square = dot(point_, point_);
       // What rounding leaves of a length 0, and of a slope 0.
       if (square <= rounding * largest_square_) break;
       std::size_t best = 0;
       Real least(std::numeric_limits<double>::infinity());
       for (std::size_t i = 0; i < count_; ++i) {
-        const Real price = dot(row(i), point_.data(), d_);
+        const Real price = dot(row(i), point_);
         if (price < least) {
           least = price;
           best = i;
@@ -84,7 +83,7 @@ class NearestPoint {
       corral_.push_back(best);
       weights_.push_back(Real(0.0));
       shrink();
-      if (!(dot(point_.data(), point_.data(), d_) < square)) {  // rounding has the last word
+      if (!(dot(point_, point_) < square)) {  // rounding has the last word
         corral_ = corral;
         weights_ = weights;
         update();
@@ -97,12 +96,12 @@ class NearestPoint {
   const Reals& weights() const noexcept { return weights_; }
 
  private:
-  const Real* row(std::size_t i) const { return points_.data() + i * d_; }
+  std::span<const Real> row(std::size_t i) const { return {points_.data() + i * d_, d_}; }
 
   void update() {
     point_.assign(d_, Real(0.0));
     for (std::size_t i = 0; i < corral_.size(); ++i) {
-      const Real* const at = row(corral_[i]);
+      const std::span<const Real> at = row(corral_[i]);
       for (std::size_t j = 0; j < d_; ++j) point_[j] = point_[j] + weights_[i] * at[j];
     }
   }
@@ -118,18 +117,18 @@ class NearestPoint {
   // the last column. An edge in the span of earlier ones gets no weight.
   Reals affine_weights() const {
     const std::size_t edges = corral_.size() - 1;
-    const Real* const origin = row(corral_[0]);
+    const std::span<const Real> origin = row(corral_[0]);
     std::vector<Reals> q(edges, Reals(d_));
     std::vector<Reals> r(edges, Reals(edges + 1, Real(0.0)));
     Reals right(d_);
     for (std::size_t j = 0; j < d_; ++j) right[j] = Real(0.0) - origin[j];
     Reals squares(edges, Real(0.0));
     for (std::size_t i = 0; i < edges; ++i) {
-      const Real* const at = row(corral_[i + 1]);
+      const std::span<const Real> at = row(corral_[i + 1]);
       for (std::size_t j = 0; j < d_; ++j) q[i][j] = at[j] - origin[j];
-      const Real whole = dot(q[i].data(), q[i].data(), d_);
+      const Real whole = dot(q[i], q[i]);
       for (std::size_t k = 0; k < i; ++k) r[k][i] = remove(q[k], squares[k], q[i]);
-      squares[i] = dot(q[i].data(), q[i].data(), d_);
+      squares[i] = dot(q[i], q[i]);
       const Real least(256.0 * kUnitRounding<Real> * kUnitRounding<Real>);
       if (squares[i] <= least * whole) squares[i] = Real(0.0);
     }
@@ -149,7 +148,7 @@ class NearestPoint {
   // x -= c q with the c that makes it orthogonal to q; returns c.
   Real remove(const Reals& q, const Real& square, Reals& x) const {
     if (!(Real(0.0) < square)) return Real(0.0);
-    const Real c = dot(q.data(), x.data(), d_) / square;
+    const Real c = dot(q, x) / square;
     for (std::size_t j = 0; j < d_; ++j) x[j] = x[j] - c * q[j];
     return c;
   }

@@ -11,7 +11,8 @@ namespace {
 
 // Eight partials added in a fixed order, as in simd/kernels.hpp.
 template <class Term>
-double sum_of(const double* x, Index n, Term term) noexcept {
+double sum_of(std::span<const double> x, Term term) noexcept {
+  const Index n = std::ssize(x);
   double part[8] = {};
   Index i = 0;
   for (; i + 8 <= n; i += 8)
@@ -27,30 +28,30 @@ double root(double sum, double order) noexcept {
 }
 
 // max|x| so small or large that its reciprocal or the powers would leave the normal range.
-double rescaled_norm(const double* x, Index n, double order, double max_abs) noexcept {
-  constexpr Index kChunk = 128;
+double rescaled_norm(std::span<const double> x, double order, double max_abs) noexcept {
+  constexpr std::size_t kChunk = 128;
   const PowerOfTwoScale scale = power_of_two_scale(max_abs);
   const double top = scale.apply(max_abs);
   double chunk[kChunk];
   double sum = 0.0;
-  for (Index start = 0; start < n; start += kChunk) {
-    const Index length = std::min(kChunk, n - start);
-    for (Index i = 0; i < length; ++i) chunk[i] = scale.apply(x[start + i]);
-    sum += power_sum(chunk, length, 1.0 / top, order);
+  for (std::size_t start = 0; start < x.size(); start += kChunk) {
+    const std::size_t length = std::min(kChunk, x.size() - start);
+    for (std::size_t i = 0; i < length; ++i) chunk[i] = scale.apply(x[start + i]);
+    sum += power_sum({chunk, length}, 1.0 / top, order);
   }
   return max_abs * root(sum, order);
 }
 
 }  // namespace
 
-double power_sum(const double* x, Index n, double scale, double order) noexcept {
+double power_sum(std::span<const double> x, double scale, double order) noexcept {
   if (order == 3.0) {
-    return sum_of(x, n, [scale](double value) {
+    return sum_of(x, [scale](double value) {
       const double t = std::fabs(value) * scale;
       return t * t * t;
     });
   }
-  return simd::kernels().abs_power_sum(x, static_cast<std::size_t>(n), scale, order);
+  return simd::kernels().abs_power_sum(x.data(), x.size(), scale, order);
 }
 
 PowerOfTwoScale power_of_two_scale(double max_abs) noexcept {
@@ -60,22 +61,21 @@ PowerOfTwoScale power_of_two_scale(double max_abs) noexcept {
   return {std::ldexp(1.0, -half), std::ldexp(1.0, half - exponent)};
 }
 
-double norm(const double* x, Index n, double order) noexcept {
+double norm(std::span<const double> x, double order) noexcept {
   const auto& kernel = simd::kernels();
-  const auto size = static_cast<std::size_t>(n);
   if (order == 2.0) {
-    const double squares = kernel.dot(x, x, size);
+    const double squares = kernel.dot(x.data(), x.data(), x.size());
     // Inside this range every square that matters is a normal number; NaN fails the test.
     if (squares >= 1e-200 && squares <= 1e200) return std::sqrt(squares);
   } else if (order == 1.0) {
-    const double sum = sum_of(x, n, [](double value) { return std::fabs(value); });
+    const double sum = sum_of(x, [](double value) { return std::fabs(value); });
     if (sum >= 1e-290 && sum <= 1e300) return sum;
   }
-  const double max_abs = kernel.max_abs(x, size);
+  const double max_abs = kernel.max_abs(x.data(), x.size());
   if (!(max_abs > 0.0) || std::isinf(order)) return max_abs;
   if (max_abs >= 1e-290 && max_abs <= 1e290 && order != 2.0)
-    return max_abs * root(power_sum(x, n, 1.0 / max_abs, order), order);
-  return rescaled_norm(x, n, order, max_abs);
+    return max_abs * root(power_sum(x, 1.0 / max_abs, order), order);
+  return rescaled_norm(x, order, max_abs);
 }
 
 }  // namespace dpoco::domains

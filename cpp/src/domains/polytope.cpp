@@ -1,6 +1,7 @@
 #include "dpoco/domains/polytope.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -15,12 +16,10 @@ namespace {
 
 constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
 
-double dot(const double* x, const double* y, Index n) noexcept {
-  return simd::kernels().dot(x, y, static_cast<std::size_t>(n));
-}
+using simd::dot;
 
-double largest(const double* x, Index n) noexcept {
-  return simd::kernels().max_abs(x, static_cast<std::size_t>(n));
+double largest(std::span<const double> x) noexcept {
+  return simd::kernels().max_abs(x.data(), x.size());
 }
 
 // bounds - rows center, of checked arguments.
@@ -31,11 +30,11 @@ Vector slack_of(const RowMatrix& rows, const Vector& bounds, const Vector& cente
   }
   Vector slack(bounds.size());
   for (Index j = 0; j < slack.size(); ++j) {
-    const double length = norm(rows.row(j).data(), n, 2.0);
+    const double length = norm(view(rows.row(j)), 2.0);
     if (!(std::fabs(length - 1.0) <= 1e-9)) {
       throw std::invalid_argument("rows must have length 1");
     }
-    slack[j] = bounds[j] - dot(rows.row(j).data(), center.data(), n);
+    slack[j] = bounds[j] - dot(view(rows.row(j)), view(center));
     if (!(slack[j] > 0.0) || !std::isfinite(slack[j])) {
       throw std::invalid_argument("center must be an interior point");
     }
@@ -99,16 +98,17 @@ void Polytope::bounding_box(const RowMatrix& rows, const Vector& bounds, const V
     for (const double side : {-1.0, 1.0}) {
       g[i] = -side;
       walk.start(rows, slack, size);  // from the centre: from the last vertex it takes more steps
-      walk.minimize_linear(g.data());
+      walk.minimize_linear(view(g));
       (side < 0.0 ? below : above)[i] = outward * walk.dual_bound(reach);
     }
     g[i] = 0.0;
   }
 }
 
-void Polytope::minimize_linear(const double* g, double* v) const noexcept {
+void Polytope::minimize_linear(std::span<const double> g, std::span<double> v) const noexcept {
   const Index n = dimension();
-  const double size = largest(g, n);
+  assert(std::ssize(g) == n && v.size() == g.size());
+  const double size = largest(g);
   if (!(size > 0.0)) return center(v);
   const PowerOfTwoScale scale = power_of_two_scale(size);
   for (Index i = 0; i < n; ++i) v[i] = scale.apply(g[i]);
@@ -118,23 +118,24 @@ void Polytope::minimize_linear(const double* g, double* v) const noexcept {
   for (Index i = 0; i < n; ++i) v[i] = center_[i] + walk.point()[i];
 }
 
-void Polytope::project(const double* x, double* out) const {
+void Polytope::project(std::span<const double> x, std::span<double> out) const {
   const Index n = dimension();
-  if (std::isnan(largest(x, n))) return center(out);
+  assert(std::ssize(x) == n && out.size() == x.size());
+  if (std::isnan(largest(x))) return center(out);
   // Farther points round by more than the set in any case; their squares must not overflow.
   constexpr double kFar = 1e140;
   for (Index i = 0; i < n; ++i) out[i] = 0.5 * x[i] - 0.5 * center_[i];
-  const double size = largest(out, n);
+  const double size = largest(out);
   const double shrink = size > kFar ? kFar / size : 2.0;
   for (Index i = 0; i < n; ++i) out[i] *= shrink;
   // Its own results count as inside.
   const double grain = 2e-14 * radius_;
   bool inside = true;
   for (Index j = 0; inside && j < rows_.rows(); ++j) {
-    inside = dot(rows_.row(j).data(), out, n) <= slack_[j] + (grain + 16.0 * kEpsilon * reach_[j]);
+    inside = dot(view(rows_.row(j)), out) <= slack_[j] + (grain + 16.0 * kEpsilon * reach_[j]);
   }
   if (inside) {
-    std::copy(x, x + n, out);
+    std::ranges::copy(x, out.begin());
     return;
   }
   WallWalk& walk = workspace();
@@ -143,10 +144,11 @@ void Polytope::project(const double* x, double* out) const {
   for (Index i = 0; i < n; ++i) out[i] = center_[i] + walk.point()[i];
 }
 
-bool Polytope::contains(const double* x, double tolerance) const noexcept {
+bool Polytope::contains(std::span<const double> x, double tolerance) const noexcept {
   const Index n = dimension();
   const double* const c = center_.data();
-  if (std::isnan(largest(x, n))) return false;
+  assert(std::ssize(x) == n);
+  if (std::isnan(largest(x))) return false;
   for (Index j = 0; j < rows_.rows(); ++j) {
     double sum = 0.0;
     for (Index i = 0; i < n; ++i) sum += rows_(j, i) * (x[i] - c[i]);
@@ -155,6 +157,8 @@ bool Polytope::contains(const double* x, double tolerance) const noexcept {
   return true;
 }
 
-void Polytope::center(double* out) const { std::copy_n(center_.data(), dimension(), out); }
+void Polytope::center(std::span<double> out) const {
+  std::ranges::copy(view(center_), out.begin());
+}
 
 }  // namespace dpoco::domains

@@ -27,10 +27,10 @@ double water_level(std::vector<double>& gaps, double total) {
 }
 
 template <class Gap>
-double solve_level(Index n, double total, const Gap& gap) {
+double solve_level(std::size_t n, double total, const Gap& gap) {
   std::vector<double> gaps;
-  gaps.reserve(static_cast<std::size_t>(n));
-  for (Index i = 0; i < n; ++i)
+  gaps.reserve(n);
+  for (std::size_t i = 0; i < n; ++i)
     if (gap(i) < total) gaps.push_back(gap(i));  // the level never exceeds `total`
   return water_level(gaps, total);
 }
@@ -112,45 +112,46 @@ void solve_dual(const std::vector<double>& log_x, double p, double log_norm,
 
 }  // namespace
 
-void project_simplex(const double* x, Index n, double scale, double* out) {
-  const double top = *std::max_element(x, x + n);
-  const double level = solve_level(n, scale, [=](Index i) { return top - x[i]; });
-  for (Index i = 0; i < n; ++i) out[i] = std::max(level - (top - x[i]), 0.0);
+void project_simplex(std::span<const double> x, double scale, std::span<double> out) {
+  const double top = *std::max_element(x.begin(), x.end());
+  const double level = solve_level(x.size(), scale, [=](std::size_t i) { return top - x[i]; });
+  for (std::size_t i = 0; i < x.size(); ++i) out[i] = std::max(level - (top - x[i]), 0.0);
 }
 
-void project_l1_ball(const double* x, Index n, double radius, double* out) {
-  if (norm(x, n, 1.0) <= radius) {
-    std::copy_n(x, n, out);
+void project_l1_ball(std::span<const double> x, double radius, std::span<double> out) {
+  if (norm(x, 1.0) <= radius) {
+    std::copy(x.begin(), x.end(), out.begin());
     return;
   }
   double top = 0.0;
-  for (Index i = 0; i < n; ++i) top = std::max(top, std::fabs(x[i]));
-  const double level = solve_level(n, radius, [=](Index i) { return top - std::fabs(x[i]); });
-  for (Index i = 0; i < n; ++i)
+  for (const double each : x) top = std::max(top, std::fabs(each));
+  const double level =
+      solve_level(x.size(), radius, [=](std::size_t i) { return top - std::fabs(x[i]); });
+  for (std::size_t i = 0; i < x.size(); ++i)
     out[i] = std::copysign(std::max(level - (top - std::fabs(x[i])), 0.0), x[i]);
 }
 
-void project_l2_ball(const double* x, Index n, double radius, double* out) {
-  std::copy_n(x, n, out);
-  const double length = norm(x, n, 2.0);
+void project_l2_ball(std::span<const double> x, double radius, std::span<double> out) {
+  std::copy(x.begin(), x.end(), out.begin());
+  const double length = norm(x, 2.0);
   if (length <= radius) return;
   double top = 0.0;
-  for (Index i = 0; i < n; ++i) top = std::max(top, std::fabs(x[i]));
+  for (const double each : x) top = std::max(top, std::fabs(each));
   // Scaled first: radius / length may be subnormal, or the length infinite.
   const PowerOfTwoScale scale = power_of_two_scale(top);
-  for (Index i = 0; i < n; ++i) out[i] = scale.apply(x[i]);
-  const double factor = radius / norm(out, n, 2.0);
-  for (Index i = 0; i < n; ++i) out[i] *= factor;
+  for (std::size_t i = 0; i < x.size(); ++i) out[i] = scale.apply(x[i]);
+  const double factor = radius / norm(out, 2.0);
+  for (double& each : out) each *= factor;
 }
 
-void project_lp_ball(const double* x, Index n, double p, double radius, double* out) {
-  const double length = norm(x, n, p);
-  std::copy_n(x, n, out);
+void project_lp_ball(std::span<const double> x, double p, double radius, std::span<double> out) {
+  const double length = norm(x, p);
+  std::copy(x.begin(), x.end(), out.begin());
   if (length <= radius) return;
   const double log_radius = elementary::log(radius);
   std::vector<double> log_x;
-  std::vector<Index> where;
-  for (Index i = 0; i < n; ++i) {
+  std::vector<std::size_t> where;
+  for (std::size_t i = 0; i < x.size(); ++i) {
     const double magnitude = std::fabs(x[i]);
     out[i] = 0.0;  // also for subnormal entries, which have no logarithm here
     if (magnitude < 2.2250738585072014e-308) continue;
@@ -162,8 +163,8 @@ void project_lp_ball(const double* x, Index n, double p, double radius, double* 
   if (log_norm > 1e-15) solve_dual(log_x, p, log_norm, log_y);
   for (std::size_t i = 0; i < where.size(); ++i)
     out[where[i]] = std::copysign(elementary::exp(log_y[i]), x[where[i]]);
-  const double factor = radius / norm(out, n, p);
-  for (Index i = 0; i < n; ++i) out[i] *= factor;
+  const double factor = radius / norm(out, p);
+  for (double& each : out) each *= factor;
 }
 
 }  // namespace dpoco::domains

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -12,7 +13,8 @@ namespace dpoco::domains {
 namespace {
 
 // Lanes let the loop vectorise; a minimum does not depend on the order.
-double minimum(const double* x, Index n) noexcept {
+double minimum(std::span<const double> x) noexcept {
+  const Index n = std::ssize(x);
   double least[8];
   std::fill_n(least, 8, std::numeric_limits<double>::infinity());
   Index i = 0;
@@ -29,34 +31,36 @@ Simplex::Simplex(Index dimension, double scale) : Domain(dimension), scale_(scal
     throw std::invalid_argument("scale must be positive and finite");
 }
 
-void Simplex::minimize_linear(const double* g, double* v) const noexcept {
-  const Index n = dimension();
-  const double least = minimum(g, n);
-  const double* const vertex = std::find(g, g + n, least);
+void Simplex::minimize_linear(std::span<const double> g, std::span<double> v) const noexcept {
+  assert(std::ssize(g) == dimension() && v.size() == g.size());
+  const double least = minimum(g);
+  const auto vertex = std::ranges::find(g, least);
   // All entries NaN or +inf, or g = 0 (only then can the largest magnitude be 0).
-  const bool flat = vertex == g + n || (least == 0.0 && simd::kernels().max_abs(
-                                                            g, static_cast<std::size_t>(n)) == 0.0);
-  std::fill_n(v, n, flat ? scale_ / static_cast<double>(n) : 0.0);
-  if (!flat) v[vertex - g] = scale_;
+  const bool flat =
+      vertex == g.end() || (least == 0.0 && simd::kernels().max_abs(g.data(), g.size()) == 0.0);
+  if (flat) return center(v);
+  std::ranges::fill(v, 0.0);
+  v[vertex - g.begin()] = scale_;
 }
 
-void Simplex::project(const double* x, double* out) const {
-  if (std::isnan(norm(x, dimension(), std::numeric_limits<double>::infinity()))) return center(out);
-  project_simplex(x, dimension(), scale_, out);
+void Simplex::project(std::span<const double> x, std::span<double> out) const {
+  assert(std::ssize(x) == dimension() && out.size() == x.size());
+  if (std::isnan(norm(x, std::numeric_limits<double>::infinity()))) return center(out);
+  project_simplex(x, scale_, out);
 }
 
-bool Simplex::contains(const double* x, double tolerance) const noexcept {
-  const Index n = dimension();
+bool Simplex::contains(std::span<const double> x, double tolerance) const noexcept {
+  assert(std::ssize(x) == dimension());
   double sum = 0.0;
-  for (Index i = 0; i < n; ++i) {
-    if (!(x[i] >= -tolerance * scale_)) return false;
-    sum += x[i];
+  for (const double each : x) {
+    if (!(each >= -tolerance * scale_)) return false;
+    sum += each;
   }
   return std::fabs(sum - scale_) <= tolerance * scale_;
 }
 
-void Simplex::center(double* out) const {
-  std::fill_n(out, dimension(), scale_ / static_cast<double>(dimension()));
+void Simplex::center(std::span<double> out) const {
+  std::ranges::fill(out, scale_ / static_cast<double>(dimension()));
 }
 
 }  // namespace dpoco::domains

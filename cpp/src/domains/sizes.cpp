@@ -21,7 +21,7 @@ constexpr Index kMostPaired = 256;
 constexpr Index kMostStarts = 32;
 constexpr int kMostSteps = 20;
 
-double length(const Vector& x, double order) { return norm(x.data(), x.size(), order); }
+double length(const Vector& x, double order) { return norm(view(x), order); }
 
 // A direction in which |x|_order grows fastest.
 Vector slope_of_norm(const Vector& x, double order) {
@@ -66,7 +66,7 @@ double climb(Index n, double order, Ends ends) {
 Vector farthest(const Domain& domain, const Vector& g) {
   const Vector against = -g;
   Vector v(domain.dimension());
-  domain.minimize_linear(against.data(), v.data());
+  domain.minimize_linear(view(against), view(v));
   return v;
 }
 
@@ -107,7 +107,7 @@ double Simplex::diameter(double order) const {
 double VertexSet::max_norm(double order) const {
   double largest = 0.0;
   for (Index i = 0; i < count(); ++i) {
-    largest = std::max(largest, norm(vertex(i), dimension(), order));
+    largest = std::max(largest, norm(vertex(i), order));
   }
   return largest;
 }

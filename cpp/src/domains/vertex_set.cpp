@@ -1,6 +1,7 @@
 #include "dpoco/domains/vertex_set.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -22,30 +23,29 @@ VertexSet::VertexSet(RowMatrix vertices) : Domain(vertices.cols()), vertices_(st
   if (one_point) center_ = vertices_.row(0).transpose();
 }
 
-void VertexSet::scores(const double* g, double* out) const noexcept {
-  const auto d = static_cast<std::size_t>(dimension());
-  const simd::Kernels& k = simd::kernels();
-  for (Index i = 0; i < count(); ++i) out[i] = k.dot(g, vertex(i), d);
+void VertexSet::scores(std::span<const double> g, std::span<double> out) const noexcept {
+  assert(std::ssize(g) == dimension() && std::ssize(out) == count());
+  for (Index i = 0; i < count(); ++i) out[i] = dot(g, vertex(i));
 }
 
-void VertexSet::minimize_linear(const double* g, double* v) const noexcept {
-  const auto d = static_cast<std::size_t>(dimension());
-  const simd::Kernels& k = simd::kernels();
+void VertexSet::minimize_linear(std::span<const double> g, std::span<double> v) const noexcept {
+  assert(std::ssize(g) == dimension() && v.size() == g.size());
   double least = std::numeric_limits<double>::infinity();
   Index best = -1;
   for (Index i = 0; i < count(); ++i) {
-    const double score = k.dot(g, vertex(i), d);
+    const double score = dot(g, vertex(i));
     if (score < least) {
       least = score;
       best = i;
     }
   }
-  const bool flat = best < 0 || std::all_of(g, g + d, [](double x) { return x == 0.0; });
-  std::copy_n(flat ? center_.data() : vertex(best), d, v);
+  const bool flat = best < 0 || std::ranges::all_of(g, [](double x) { return x == 0.0; });
+  std::ranges::copy(flat ? view(center_) : vertex(best), v.begin());
 }
 
-void VertexSet::project(const double* x, double* out) const {
-  const Eigen::Map<const Vector> target(x, dimension());
+void VertexSet::project(std::span<const double> x, std::span<double> out) const {
+  assert(std::ssize(x) == dimension() && out.size() == x.size());
+  const auto target = as_vector(x);
   if (!target.allFinite()) return center(out);
   // In units of the larger of both sizes, so that no square over- or underflows; a power of 2.
   constexpr double kLeast = std::numeric_limits<double>::min();
@@ -53,11 +53,11 @@ void VertexSet::project(const double* x, double* out) const {
   int exponent = 0;
   std::frexp(size, &exponent);
   const auto n = static_cast<std::size_t>(count());
-  const auto d = static_cast<std::size_t>(dimension());
+  const std::size_t d = x.size();
   std::vector<double> near(n * d);
   std::vector<DoubleDouble> exact(n * d);
   for (std::size_t i = 0; i < n; ++i) {
-    const double* const at = vertex(static_cast<Index>(i));
+    const std::span<const double> at = vertex(static_cast<Index>(i));
     for (std::size_t j = 0; j < d; ++j) {
       exact[i * d + j] = exact_sum(std::ldexp(at[j], -exponent), -std::ldexp(x[j], -exponent));
       near[i * d + j] = exact[i * d + j].high;
@@ -71,22 +71,25 @@ void VertexSet::project(const double* x, double* out) const {
   fine.resume(rough.corral(), {rough.weights().begin(), rough.weights().end()});
   fine.find();
   // Their combination, not the difference to x: its rounding is that of the set, however far x is.
-  std::fill_n(out, d, 0.0);
+  std::ranges::fill(out, 0.0);
   for (std::size_t i = 0; i < fine.corral().size(); ++i) {
     const auto weight = static_cast<double>(fine.weights()[i]);
-    const double* const at = vertex(static_cast<Index>(fine.corral()[i]));
+    const std::span<const double> at = vertex(static_cast<Index>(fine.corral()[i]));
     for (std::size_t j = 0; j < d; ++j) out[j] += weight * at[j];
   }
 }
 
-bool VertexSet::contains(const double* x, double tolerance) const noexcept {
-  const Eigen::Map<const Vector> target(x, dimension());
+bool VertexSet::contains(std::span<const double> x, double tolerance) const noexcept {
+  assert(std::ssize(x) == dimension());
+  const auto target = as_vector(x);
   if (!target.allFinite()) return false;
   Vector nearest(dimension());
-  project(x, nearest.data());
+  project(x, view(nearest));
   return (nearest - target).cwiseAbs().maxCoeff() <= tolerance * size_;
 }
 
-void VertexSet::center(double* out) const { std::copy_n(center_.data(), dimension(), out); }
+void VertexSet::center(std::span<double> out) const {
+  std::ranges::copy(view(center_), out.begin());
+}
 
 }  // namespace dpoco::domains

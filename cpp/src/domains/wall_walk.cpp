@@ -19,9 +19,7 @@ constexpr double kGrain = 1e-14;
 // A wall met at a smaller angle is parallel to the direction.
 constexpr double kParallel = 1e-11;
 
-double dot(const double* x, const double* y, Index n) noexcept {
-  return simd::kernels().dot(x, y, static_cast<std::size_t>(n));
-}
+using simd::dot;
 
 }  // namespace
 
@@ -42,13 +40,13 @@ void WallWalk::start(const RowMatrix& rows, const Vector& slack, double size) {
   grain_ = kGrain * size;
 }
 
-void WallWalk::minimize_linear(const double* g) {
+void WallWalk::minimize_linear(std::span<const double> g) {
   target_ = g;
   linear_ = true;
   walk();
 }
 
-void WallWalk::project(const double* v) {
+void WallWalk::project(std::span<const double> v) {
   target_ = v;
   linear_ = false;
   walk();
@@ -57,7 +55,7 @@ void WallWalk::project(const double* v) {
 void WallWalk::measure_room() {
   for (Index j = 0; j < rows_->rows(); ++j) {
     const bool on = is_active_[static_cast<std::size_t>(j)] != 0;
-    room_[j] = on ? 0.0 : (*slack_)[j] - dot(rows_->row(j).data(), point_.data(), rows_->cols());
+    room_[j] = on ? 0.0 : (*slack_)[j] - dot(view(rows_->row(j)), view(point_));
   }
 }
 
@@ -68,7 +66,7 @@ void WallWalk::gradient() {
   } else {
     for (Index i = 0; i < n; ++i) pull_[i] = target_[i] - point_[i];
   }
-  active_.rotate(pull_.data(), rotated_.data());
+  active_.rotate(view(pull_), view(rotated_));
 }
 
 // The first wall met on the way along direction_, and the step to it; -1 for none.
@@ -97,7 +95,7 @@ bool WallWalk::advance(double length) {
   const Index n = rows_->cols();
   for (Index j = 0; j < room_.size(); ++j) {
     const bool on = is_active_[static_cast<std::size_t>(j)] != 0;
-    rate_[j] = on ? 0.0 : dot(rows_->row(j).data(), direction_.data(), n);
+    rate_[j] = on ? 0.0 : dot(view(rows_->row(j)), view(direction_));
   }
   double step = length;
   const Index wall = blocking(step);
@@ -107,8 +105,8 @@ bool WallWalk::advance(double length) {
   for (Index i = 0; i < n; ++i) point_[i] += step_ * direction_[i];
   for (Index j = 0; j < room_.size(); ++j) room_[j] -= step_ * rate_[j];
   if (!stopped) return false;
-  active_.rotate(rows_->row(wall).data(), rotated_.data());
-  active_.add(wall, rotated_.data());
+  active_.rotate(view(rows_->row(wall)), view(rotated_));
+  active_.add(wall, view(rotated_));
   is_active_[static_cast<std::size_t>(wall)] = 1;
   room_[wall] = 0.0;
   return true;
@@ -116,8 +114,8 @@ bool WallWalk::advance(double length) {
 
 // The position of the wall to leave, given the rotated pull; -1 if all multipliers are nonnegative.
 Index WallWalk::leaving(double tolerance) {
-  std::copy(rotated_.data(), rotated_.data() + active_.size(), multipliers_.data());
-  active_.solve(multipliers_.data());
+  multipliers_ = rotated_.head(active_.size());
+  active_.solve(view(multipliers_));
   Index chosen = -1;
   for (Index k = 0; k < active_.size(); ++k) {
     if (!(multipliers_[k] < -tolerance)) continue;
@@ -131,7 +129,7 @@ Index WallWalk::leaving(double tolerance) {
 void WallWalk::walk() {
   const Index n = rows_->cols();
   const Index m = rows_->rows();
-  scale_ = norm(target_, n, 2.0);
+  scale_ = norm(target_, 2.0);
   const Index most = 1000 + 50 * (m + n);
   Index stalled = 0;
   bool settled = false;  // the last step reached the minimum of its face
@@ -140,17 +138,18 @@ void WallWalk::walk() {
   for (Index round = 0; round < most; ++round) {
     gradient();
     const Index k = active_.size();
-    double rest = std::sqrt(dot(rotated_.data() + k, rotated_.data() + k, n - k));
+    const auto across = view(rotated_).subspan(static_cast<std::size_t>(k));
+    double rest = std::sqrt(dot(across, across));
     if (!settled && rest > kFlat * scale_) {
-      for (Index i = k; i < n; ++i) rotated_[i] /= rest;
-      active_.combine(rotated_.data(), k, n, direction_.data());
+      for (double& each : across) each /= rest;
+      active_.combine(view(rotated_), k, n, view(direction_));
       settled = !advance(linear_ ? kInfinity : rest);
       stalled = step_ > grain_ ? 0 : stalled + 1;
       bland_ = stalled > 2 * n;
       continue;
     }
     // Of a projection the multipliers are of the size of the distance.
-    const double size = linear_ ? scale_ : norm(pull_.data(), n, 2.0);
+    const double size = linear_ ? scale_ : norm(view(pull_), 2.0);
     const Index out = leaving(kFlat * std::max(size, linear_ ? 0.0 : kFlat * scale_));
     if (out < 0) break;
     is_active_[static_cast<std::size_t>(active_.row(out))] = 0;
@@ -166,16 +165,16 @@ void WallWalk::refine() {
   const Index n = rows_->cols();
   const Index k = active_.size();
   if (k == 0) return;
-  active_.rotate(linear_ ? point_.data() : target_, rotated_.data());
+  active_.rotate(linear_ ? view(point_) : target_, view(rotated_));
   for (Index i = 0; i < k; ++i) rotated_[i] = (*slack_)[active_.row(i)];
-  active_.solve_transposed(rotated_.data());
-  active_.combine(rotated_.data(), 0, n, point_.data());
+  active_.solve_transposed(view(rotated_).first(static_cast<std::size_t>(k)));
+  active_.combine(view(rotated_), 0, n, view(point_));
   for (Index i = 0; i < k; ++i) {
     const Index j = active_.row(i);
-    rotated_[i] = (*slack_)[j] - dot(rows_->row(j).data(), point_.data(), n);
+    rotated_[i] = (*slack_)[j] - dot(view(rows_->row(j)), view(point_));
   }
-  active_.solve_transposed(rotated_.data());
-  active_.combine(rotated_.data(), 0, k, direction_.data());
+  active_.solve_transposed(view(rotated_).first(static_cast<std::size_t>(k)));
+  active_.combine(view(rotated_), 0, k, view(direction_));
   for (Index i = 0; i < n; ++i) point_[i] += direction_[i];
 }
 
@@ -190,7 +189,7 @@ double WallWalk::dual_bound(double reach) {
     bound += weight * (*slack_)[j];
     for (Index i = 0; i < n; ++i) pull_[i] -= weight * (*rows_)(j, i);
   }
-  return bound + reach * norm(pull_.data(), n, 2.0);
+  return bound + reach * norm(view(pull_), 2.0);
 }
 
 }  // namespace dpoco::domains

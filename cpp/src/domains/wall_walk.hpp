@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "active_set.hpp"
@@ -19,8 +20,8 @@ class WallWalk {
   void start(const RowMatrix& rows, const Vector& slack, double size);
 
   // Continue from the current point and walls.
-  void minimize_linear(const double* g);
-  void project(const double* v);
+  void minimize_linear(std::span<const double> g);
+  void project(std::span<const double> v);
 
   const Vector& point() const noexcept { return point_; }
   // Upper bound of max <-g, u> over the set, after minimize_linear(g), for |u| <= reach.
@@ -37,7 +38,7 @@ class WallWalk {
 
   const RowMatrix* rows_ = nullptr;
   const Vector* slack_ = nullptr;
-  const double* target_ = nullptr;  // v, or g
+  std::span<const double> target_;  // v, or g
   bool linear_ = true;
   bool bland_ = false;
   double grain_ = 0.0;  // violations below this do not count

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cassert>
 #include <cmath>
 #include <stdexcept>
 #include <utility>
@@ -70,23 +71,24 @@ std::uint64_t BatchShare::draws_before(std::uint64_t round) const noexcept {
   return experts() == 1 ? 0 : std::min(round + 1, horizon());
 }
 
-void BatchShare::weights(double* out) const {
+void BatchShare::weights(std::span<double> out) const {
   const auto entry = enter();
   const std::size_t n = table_.size();
+  assert(out.size() == n);
   // From the table, not the state: they are what decisions are drawn from.
   for (std::size_t i = 0; i < n; ++i) {
     out[i] = (i == 0 ? table_[0] : table_[i] - table_[i - 1]) / table_[n - 1];
   }
 }
 
-void BatchShare::learn(const double* losses) {
+void BatchShare::learn(std::span<const double> losses) {
   const std::uint64_t over = round() + 1;
   if (round() / settings_.batch < releases_) {
     // Losses on a grid so fine that no digit of a batch's sum is lost: the sums of neighbouring
     // batches then differ by what the changed round differs by, exactly. 0 and 1 are on the grid.
     const simd::Kernels& k = simd::kernels();
     const std::size_t n = sums_.size();
-    k.affine(1.0, losses, shift_, n, scratch_.data());
+    k.affine(1.0, losses.data(), shift_, n, scratch_.data());
     k.affine(1.0, scratch_.data(), -shift_, n, scratch_.data());
     k.axpy(1.0, scratch_.data(), n, sums_.data());
     if (over % settings_.batch == 0) close_batch();
@@ -103,7 +105,7 @@ void BatchShare::close_batch() {
   }
   for (std::size_t i = 0; i < n; ++i) input_[i] = sums_[i] - mean;
   std::fill(sums_.begin(), sums_.end(), 0.0);
-  release_->release(input_.data(), source(), released_.data());
+  release_->release(input_, source(), released_);
   update();
   tabulate();
 }
@@ -117,7 +119,7 @@ void BatchShare::update() {
   if (settings_.floor > 0.0) {
     k.log(state, n, scratch_.data());
     for (std::size_t i = 0; i < n; ++i) scratch_[i] -= eta * x[i];
-    domains::project_floored_simplex(scratch_.data(), settings_.floor, n, table_.data(), state);
+    domains::project_floored_simplex(scratch_, settings_.floor, table_, state_);
   } else if (settings_.share_rate > 0.0) {
     // The least of the losses has weight o at least and factor 1: the sum does not underflow.
     const double total = k.tilt(state, x, k.smallest(x, n), eta, n, state);

@@ -1,6 +1,7 @@
 #include "dpoco/experts/cosine_transform.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <numbers>
 #include <stdexcept>
@@ -145,14 +146,16 @@ void CosineTransform::transform() noexcept {
   }
 }
 
-void CosineTransform::forward(const double* in, std::size_t columns, double* out) noexcept {
+void CosineTransform::forward(std::span<const double> in, std::span<double> out) noexcept {
   const std::size_t n = length_;
+  const std::size_t columns = in.size() / n;
+  assert(in.size() == n * columns && out.size() == in.size());
   const double inverse_length = 1.0 / static_cast<double>(n);
   for (std::size_t start = 0; start < columns; start += kWidth) {
     const std::size_t width = std::min(kWidth, columns - start);
     for (std::size_t row = 0; row < n; ++row) {
       double* to = work_.data() + shuffled(row, n) * kWidth;
-      std::copy_n(in + row * columns + start, width, to);
+      std::copy_n(&in[row * columns + start], width, to);
       std::fill(to + width, to + kWidth, 0.0);
     }
     transform();
@@ -178,8 +181,10 @@ void CosineTransform::forward(const double* in, std::size_t columns, double* out
   }
 }
 
-void CosineTransform::inverse(const double* in, std::size_t columns, double* out) noexcept {
+void CosineTransform::inverse(std::span<const double> in, std::span<double> out) noexcept {
   const std::size_t n = length_;
+  const std::size_t columns = in.size() / n;
+  assert(in.size() == n * columns && out.size() == in.size());
   const double inverse_length = 1.0 / static_cast<double>(n);
   const double zeros[kWidth] = {};
   for (std::size_t start = 0; start < columns; start += kWidth) {
@@ -187,8 +192,8 @@ void CosineTransform::inverse(const double* in, std::size_t columns, double* out
     for (std::size_t k = 0; k < n; ++k) {
       double here[kWidth] = {};
       double mirrored[kWidth] = {};
-      std::copy_n(in + k * columns + start, width, here);
-      std::copy_n(k == 0 ? zeros : in + (n - k) * columns + start, width, mirrored);
+      std::copy_n(&in[k * columns + start], width, here);
+      std::copy_n(k == 0 ? zeros : &in[(n - k) * columns + start], width, mirrored);
       const double scale = std::sqrt((k == 0 ? 1.0 : 0.5) * inverse_length);
       const double c = scale * quarter_cosines_[k];
       const double s = scale * quarter_sines_[k];

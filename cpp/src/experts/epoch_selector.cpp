@@ -46,15 +46,15 @@ std::uint64_t EpochInstance::selected_from() const noexcept {
   return std::bit_floor(rounds_ + 1) / 2;
 }
 
-std::optional<std::uint64_t> EpochInstance::learn(const double* losses, bool last,
+std::optional<std::uint64_t> EpochInstance::learn(std::span<const double> losses, bool last,
                                                   random::Source& source) {
   sums_.add_rounding(losses);
   ++rounds_;
   if (open_of(rounds_) != 0) return std::nullopt;
   std::optional<std::uint64_t> selected;
   if (!last) {
-    sums_.relative_on_grid(std::min((rounds_ + 1) / 2, longest_), scores_.data());
-    selected = selector_.select(scores_.data(), source);
+    sums_.relative_on_grid(std::min((rounds_ + 1) / 2, longest_), scores_);
+    selected = selector_.select(scores_, source);
   }
   sums_.clear();
   return selected;
@@ -84,29 +84,29 @@ EpochSelector::EpochSelector(ExpertSettings settings, const EpochSelectorSetting
   set_decision(own.first.has_value() ? *own.first : instance_.uniform(this->source()));
 }
 
-void EpochSelector::learn(const double* losses) {
+void EpochSelector::learn(std::span<const double> losses) {
   const auto selected = instance_.learn(losses, ends_last_round(), source());
   if (selected.has_value()) set_decision(*selected);
 }
 
-void EpochSelector::play(const double* losses, std::uint64_t rounds, double* own_losses,
-                         std::int64_t* decisions) {
-  while (rounds > 0) {
-    const std::uint64_t open = std::min(instance_.open(), rounds);
+void EpochSelector::play(std::span<const double> losses, std::span<double> own_losses,
+                         std::span<std::int64_t> decisions) {
+  while (!decisions.empty()) {
+    const std::uint64_t open = std::min<std::uint64_t>(instance_.open(), decisions.size());
+    const std::size_t played = std::max<std::size_t>(open, 1);
+    const auto rows = losses.first(played * experts());
     if (open == 0) {  // the round ends a window
-      ExpertLearner::play(losses, 1, own_losses, decisions);
+      ExpertLearner::play(rows, own_losses.first(1), decisions.first(1));
     } else {
-      instance_.learn_open(open, [&](double grid, double* sums) {
-        admit_sums(losses, open, grid, sums, own_losses);
+      instance_.learn_open(open, [&](double grid, std::span<double> sums) {
+        admit_sums(rows, grid, sums, own_losses.first(open));
       });
-      std::fill_n(decisions, open, static_cast<std::int64_t>(current()));
+      std::ranges::fill(decisions.first(open), static_cast<std::int64_t>(current()));
       count_rounds(open);
     }
-    const std::uint64_t played = std::max<std::uint64_t>(open, 1);
-    losses += played * experts();
-    own_losses += played;
-    decisions += played;
-    rounds -= played;
+    losses = losses.subspan(rows.size());
+    own_losses = own_losses.subspan(played);
+    decisions = decisions.subspan(played);
   }
 }
 

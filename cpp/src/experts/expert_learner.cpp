@@ -1,5 +1,6 @@
 #include "dpoco/experts/expert_learner.hpp"
 
+#include <cassert>
 #include <cmath>
 #include <stdexcept>
 #include <utility>
@@ -24,42 +25,49 @@ std::uint64_t ExpertLearner::decision() const {
   return decision_;
 }
 
-void ExpertLearner::admit(const double* losses, double* to) {
-  violations_ += simd::kernels().admit_losses(losses, admitted_.size(), settings_.range.low,
-                                              settings_.range.high, inverse_width_, to);
+void ExpertLearner::admit(std::span<const double> losses, std::span<double> to) {
+  assert(losses.size() == admitted_.size() && to.size() == losses.size());
+  violations_ += simd::kernels().admit_losses(losses.data(), losses.size(), settings_.range.low,
+                                              settings_.range.high, inverse_width_, to.data());
 }
 
-void ExpertLearner::admit_sums(const double* losses, std::uint64_t rounds, double grid,
-                               double* sums, double* own_losses) {
+void ExpertLearner::admit_sums(std::span<const double> losses, double grid, std::span<double> sums,
+                               std::span<double> own_losses) {
   const simd::Kernels& k = simd::kernels();
   const auto& range = settings_.range;
   const std::size_t n = admitted_.size();
-  violations_ += k.admit_sums(rounds, losses, n, range.low, range.high, inverse_width_, grid, sums);
-  for (std::uint64_t r = 0; r < rounds; ++r) own_losses[r] = losses[r * n + decision_];
-  k.admit_losses(own_losses, rounds, range.low, range.high, inverse_width_, own_losses);
+  const std::size_t rounds = own_losses.size();
+  assert(losses.size() == rounds * n && sums.size() == n);
+  violations_ += k.admit_sums(rounds, losses.data(), n, range.low, range.high, inverse_width_, grid,
+                              sums.data());
+  for (std::size_t r = 0; r < rounds; ++r) own_losses[r] = losses[r * n + decision_];
+  double* const own = own_losses.data();
+  k.admit_losses(own, rounds, range.low, range.high, inverse_width_, own);
 }
 
-void ExpertLearner::observe(std::uint64_t decided, const double* losses) {
+void ExpertLearner::observe(std::uint64_t decided, std::span<const double> losses) {
   const auto entry = enter();
   require_turn(decided);
-  admit(losses, admitted_.data());
-  play_round([this] { learn(admitted_.data()); });
+  admit(losses, admitted_);
+  play_round([this] { learn(admitted_); });
 }
 
-void ExpertLearner::play(const double* losses, std::uint64_t rounds, double* own_losses,
-                         std::int64_t* decisions) {
-  for (std::uint64_t t = 0; t < rounds; ++t, losses += admitted_.size()) {
-    admit(losses, admitted_.data());
+void ExpertLearner::play(std::span<const double> losses, std::span<double> own_losses,
+                         std::span<std::int64_t> decisions) {
+  const std::size_t n = admitted_.size();
+  for (std::size_t t = 0; t < decisions.size(); ++t) {
+    admit(losses.subspan(t * n, n), admitted_);
     own_losses[t] = admitted_[decision_];
     decisions[t] = static_cast<std::int64_t>(decision_);
-    play_round([this] { learn(admitted_.data()); });
+    play_round([this] { learn(admitted_); });
   }
 }
 
-void ExpertLearner::run(const Exclusive::Entry&, const double* losses, std::uint64_t rounds,
-                        double* own_losses, std::int64_t* decisions) {
-  require(rounds);
-  play(losses, rounds, own_losses, decisions);
+void ExpertLearner::run(const Exclusive::Entry&, std::span<const double> losses,
+                        std::span<double> own_losses, std::span<std::int64_t> decisions) {
+  assert(losses.size() == decisions.size() * experts() && own_losses.size() == decisions.size());
+  require(decisions.size());
+  play(losses, own_losses, decisions);
 }
 
 void ExpertLearner::write_state(Archive& archive) const {

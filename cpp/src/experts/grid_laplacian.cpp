@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <stdexcept>
 #include <vector>
@@ -55,29 +56,31 @@ class GridLaplacian final : public NetTransform {
   // With the field e of bounded edge differences and the incidence matrix B, the nearest gradient
   // is B u, L u = B' e, L = B' B; its white coefficients are L^{-1/2} B' e. Projecting does not
   // lengthen, and where nothing is bounded e = B l already.
-  std::size_t apply(const double* losses, double* out) override {
-    if (!all_finite(losses, inputs())) return zero_round(*this, out);
+  std::size_t apply(std::span<const double> losses, std::span<double> out) override {
+    assert(losses.size() == inputs() && out.size() == outputs());
+    if (!all_finite(losses)) return zero_round(*this, out);
     const std::size_t changed = divergence(losses);
-    along_columns_.forward(field_.data(), columns_, turned_.data());
-    along_rows_.forward(turned_.data(), rows_, field_.data());
+    along_columns_.forward(field_, turned_);
+    along_rows_.forward(turned_, field_);
     for (std::size_t i = 1; i < inputs(); ++i) out[i - 1] = field_[i] * inverse_roots_[i];
     return changed;
   }
 
-  void invert(const double* sums, double* out) override {
+  void invert(std::span<const double> sums, std::span<double> out) override {
+    assert(sums.size() == outputs() && out.size() == inputs());
     field_[0] = 0.0;
     for (std::size_t i = 1; i < inputs(); ++i) field_[i] = sums[i - 1] * inverse_roots_[i];
-    along_columns_.inverse(field_.data(), columns_, turned_.data());
-    along_rows_.inverse(turned_.data(), rows_, out);
+    along_columns_.inverse(field_, turned_);
+    along_rows_.inverse(turned_, out);
   }
 
  private:
   // field = B' e.
-  std::size_t divergence(const double* losses) noexcept {
+  std::size_t divergence(std::span<const double> losses) noexcept {
     std::size_t changed = 0;
     std::fill(field_.begin(), field_.end(), 0.0);
     for (std::size_t i = 0; i < rows_; ++i) {
-      const double* from = losses + i * columns_;
+      const double* from = losses.data() + i * columns_;
       double* to = field_.data() + i * columns_;
       for (std::size_t j = 0; j + 1 < columns_; ++j) {
         const double step = from[j + 1] - from[j];

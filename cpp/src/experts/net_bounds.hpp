@@ -15,15 +15,15 @@ inline void check_limit(double limit) {
   }
 }
 
-inline bool all_finite(const double* values, std::size_t n) noexcept {
+inline bool all_finite(std::span<const double> values) noexcept {
   double zeros = 0.0;  // x - x is 0 or NaN; without branches, so that the loop vectorises
-  for (std::size_t i = 0; i < n; ++i) zeros += values[i] - values[i];
+  for (const double value : values) zeros += value - value;
   return zeros == 0.0;
 }
 
 // Every entry of a round that is not finite somewhere is replaced.
-inline std::size_t zero_round(const LinearTransform& transform, double* out) noexcept {
-  std::fill_n(out, transform.outputs(), 0.0);
+inline std::size_t zero_round(const LinearTransform& transform, std::span<double> out) noexcept {
+  std::ranges::fill(out, 0.0);
   return transform.inputs();
 }
 

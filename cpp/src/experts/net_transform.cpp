@@ -1,6 +1,7 @@
 #include "dpoco/experts/net_transform.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <cstdint>
 #include <stdexcept>
@@ -23,8 +24,9 @@ class Increments final : public NetTransform {
   std::size_t inputs() const noexcept override { return points_; }
   std::size_t outputs() const noexcept override { return points_ - 1; }
 
-  std::size_t apply(const double* losses, double* out) override {
-    if (!all_finite(losses, points_)) return zero_round(*this, out);
+  std::size_t apply(std::span<const double> losses, std::span<double> out) override {
+    assert(losses.size() == inputs() && out.size() == outputs());
+    if (!all_finite(losses)) return zero_round(*this, out);
     std::size_t changed = 0;
     for (std::size_t i = 0; i + 1 < points_; ++i) {
       const double step = losses[i + 1] - losses[i];
@@ -34,7 +36,8 @@ class Increments final : public NetTransform {
     return changed;
   }
 
-  void invert(const double* sums, double* out) override {
+  void invert(std::span<const double> sums, std::span<double> out) override {
+    assert(sums.size() == outputs() && out.size() == inputs());
     out[0] = 0.0;
     for (std::size_t i = 0; i + 1 < points_; ++i) out[i + 1] = out[i] + sums[i];
   }
@@ -76,8 +79,9 @@ class Parent final : public NetTransform {
   std::size_t inputs() const noexcept override { return parents_.size(); }
   std::size_t outputs() const noexcept override { return parents_.size() - 1; }
 
-  std::size_t apply(const double* losses, double* out) override {
-    if (!all_finite(losses, parents_.size())) return zero_round(*this, out);
+  std::size_t apply(std::span<const double> losses, std::span<double> out) override {
+    assert(losses.size() == inputs() && out.size() == outputs());
+    if (!all_finite(losses)) return zero_round(*this, out);
     std::size_t changed = 0;
     for (std::size_t i = 1; i < parents_.size(); ++i) {
       const double step = losses[i] - losses[parents_[i]];
@@ -88,7 +92,8 @@ class Parent final : public NetTransform {
   }
 
   // A parent comes before its children in row-major order.
-  void invert(const double* sums, double* out) override {
+  void invert(std::span<const double> sums, std::span<double> out) override {
+    assert(sums.size() == outputs() && out.size() == inputs());
     out[0] = 0.0;
     for (std::size_t i = 1; i < parents_.size(); ++i) out[i] = sums[i - 1] + out[parents_[i]];
   }

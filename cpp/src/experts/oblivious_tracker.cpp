@@ -29,7 +29,7 @@ void ObliviousTracker::move_to(PathState state) noexcept {
   set_decision(state.expert);
 }
 
-void ObliviousTracker::learn(const double* losses) {
+void ObliviousTracker::learn(std::span<const double> losses) {
   if (experts() == 1) return;
   const double log_factor =
       coins_.wants_factor() ? -rate_ * paths_->loss(losses, state_.expert) : 0.0;
@@ -52,7 +52,7 @@ void ObliviousTracker::nonprivate_set_state(PathState state) {
   move_to(state);
 }
 
-TrackerKernel ObliviousTracker::nonprivate_kernel(const double* losses) const {
+TrackerKernel ObliviousTracker::nonprivate_kernel(std::span<const double> losses) const {
   const auto entry = enter();
   TrackerKernel kernel{.keep = 1.0, .next = paths_->copy()};
   mechanisms::SwitchRule coins = coins_;

@@ -1,6 +1,7 @@
 #include "dpoco/experts/prefix_hedge.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <stdexcept>
 #include <utility>
@@ -53,9 +54,9 @@ std::uint64_t PrefixHedge::pushes_after(std::uint64_t rounds) const noexcept {
   return experts() == 1 ? 0 : std::min(rounds, horizon() - 1);
 }
 
-void PrefixHedge::admit(const double* losses, double* to) {
+void PrefixHedge::admit(std::span<const double> losses, std::span<double> to) {
   if (transform_) {
-    std::copy(losses, losses + scores_.size(), to);
+    std::ranges::copy(losses, to.begin());
   } else {
     ExpertLearner::admit(losses, to);
   }
@@ -64,11 +65,13 @@ void PrefixHedge::admit(const double* losses, double* to) {
 // Writes what a round adds to the sum; returns how many entries the transform changed. Without the
 // mean, neighbouring rows are as close as their difference up to a common shift: the sum is rounded
 // to a grid, entry by entry, so leaving the shift to the softmax would come too late.
-std::uint64_t PrefixHedge::add(const double* admitted, double* row) {
+std::uint64_t PrefixHedge::add(std::span<const double> admitted, std::span<double> row) {
   if (transform_) return transform_->apply(admitted, row);
   const simd::Kernels& k = simd::kernels();
   const std::size_t n = scores_.size();
-  k.affine(1.0, admitted, -k.sum(admitted, n) / static_cast<double>(n), n, row);
+  assert(admitted.size() == n && row.size() == n);
+  const double mean = k.sum(admitted.data(), n) / static_cast<double>(n);
+  k.affine(1.0, admitted.data(), -mean, n, row.data());
   return 0;
 }
 
@@ -81,76 +84,83 @@ void PrefixHedge::weigh() {
 
 void PrefixHedge::draw() {
   if (experts() == 1) return;
-  set_decision(
-      samplers::draw_by_scan(source().uniform(), weights_.data(), total_, weights_.size()));
+  set_decision(samplers::draw_by_scan(source().uniform(), weights_, total_));
 }
 
-void PrefixHedge::decide(const double* released) {
+void PrefixHedge::decide(std::span<const double> released) {
   if (transform_) {
-    transform_->invert(released, scores_.data());
+    transform_->invert(released, scores_);
   } else {
-    std::copy(released, released + scores_.size(), scores_.data());
+    std::ranges::copy(released, scores_.begin());
   }
   weigh();
   draw();
 }
 
-void PrefixHedge::learn(const double* losses) {
-  count_violations(add(losses, rows_.data()));
+void PrefixHedge::learn(std::span<const double> losses) {
+  const auto entries = static_cast<std::size_t>(sum_.dimension());  // longer runs need more rows
+  const std::span<double> row = std::span(rows_).first(entries);
+  const std::span<double> sums = std::span(sums_).first(entries);
+  count_violations(add(losses, row));
   if (pushes_after(round() + 1) == sum_.round()) return;
-  sum_.push(rows_.data(), sums_.data());
-  decide(sums_.data());
+  sum_.push(row, sums);
+  decide(sums);
 }
 
 // The losses do not depend on decisions: all sums of a block come first. The decisions' uniforms
 // and the sum's noise are different variates of the source, so their order does not matter.
-void PrefixHedge::play(const double* losses, std::uint64_t rounds, double* own_losses,
-                       std::int64_t* decisions) {
+void PrefixHedge::play(std::span<const double> losses, std::span<double> own_losses,
+                       std::span<std::int64_t> decisions) {
   const std::size_t n = scores_.size();
   const auto entries = static_cast<std::size_t>(sum_.dimension());
   // For long runs only: a learner that plays round by round needs no more than one of each.
-  const std::size_t most = std::min<std::uint64_t>(block_, rounds);
+  const std::size_t most = std::min(block_, decisions.size());
   if (admitted_.size() < most * n) {
     rows_.resize(most * entries);
     sums_.resize(most * entries);
     admitted_.resize(most * n);  // last: its size stands for all three
   }
-  while (rounds > 0) {
-    const std::size_t count = std::min<std::uint64_t>(block_, rounds);
+  const std::span<double> rows(rows_);
+  const std::span<double> sums(sums_);
+  while (!decisions.empty()) {
+    const std::size_t count = std::min(block_, decisions.size());
     for (std::size_t r = 0; r < count; ++r) {
-      double* admitted = admitted_.data() + r * n;
-      admit(losses + r * n, admitted);
-      count_violations(add(admitted, rows_.data() + r * entries));
+      const std::span<double> admitted = std::span(admitted_).subspan(r * n, n);
+      admit(losses.subspan(r * n, n), admitted);
+      count_violations(add(admitted, rows.subspan(r * entries, entries)));
     }
     const std::size_t pushes = pushes_after(round() + count) - sum_.round();
-    if (pushes > 0) sum_.run(sum_.enter(), rows_.data(), pushes, sums_.data());
+    if (pushes > 0)
+      sum_.run(sum_.enter(), rows.first(pushes * entries), sums.first(pushes * entries));
     for (std::size_t r = 0; r < count; ++r) {
       own_losses[r] = admitted_[r * n + current()];
       decisions[r] = static_cast<std::int64_t>(current());
-      if (r < pushes) decide(sums_.data() + r * entries);
+      if (r < pushes) decide(sums.subspan(r * entries, entries));
     }
     count_rounds(count);
-    losses += count * n;
-    own_losses += count;
-    decisions += count;
-    rounds -= count;
+    losses = losses.subspan(count * n);
+    own_losses = own_losses.subspan(count);
+    decisions = decisions.subspan(count);
   }
 }
 
-void PrefixHedge::weights(double* out) const {
+void PrefixHedge::weights(std::span<double> out) const {
+  assert(out.size() == weights_.size());
   const auto entry = enter();
   for (std::size_t i = 0; i < weights_.size(); ++i) out[i] = weights_[i] / total_;
 }
 
-void PrefixHedge::leaf(const double* losses, double* out) {
+void PrefixHedge::leaf(std::span<const double> losses, std::span<double> out) {
+  assert(losses.size() == scores_.size() && std::ssize(out) == sum_.dimension());
   const auto entry = enter();
   if (transform_) {
     transform_->apply(losses, out);
     return;
   }
-  simd::kernels().admit_losses(losses, scores_.size(), range_.low, range_.high,
-                               1.0 / (range_.high - range_.low), admitted_.data());
-  add(admitted_.data(), out);
+  const std::span<double> admitted = std::span(admitted_).first(scores_.size());
+  simd::kernels().admit_losses(losses.data(), losses.size(), range_.low, range_.high,
+                               1.0 / (range_.high - range_.low), admitted.data());
+  add(admitted, out);
 }
 
 void PrefixHedge::write_own(Archive& archive) const {

@@ -31,7 +31,7 @@ ShiftDetector::ShiftDetector(ExpertSettings settings, const ShiftDetectorSetting
   if (detects_) test_.arm(this->source());
 }
 
-void ShiftDetector::learn(const double* losses) {
+void ShiftDetector::learn(std::span<const double> losses) {
   const bool last = ends_last_round();
   if (detects_) {
     const double allowance = bias_.after(instance_.selected_from());

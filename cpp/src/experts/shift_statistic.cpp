@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cassert>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -67,32 +68,33 @@ void ShiftStatistic::reset() noexcept {
   }
 }
 
-double ShiftStatistic::update(std::uint64_t own, const double* losses, double allowance) {
+double ShiftStatistic::update(std::uint64_t own, std::span<const double> losses, double allowance) {
   ++round_;
   // Adding and taking away 1.5 * 2^52 multiples rounds to the nearest one.
   const double shift = elementary::kRoundMagic * grid_;
   const simd::Kernels& k = simd::kernels();
-  k.affine(1.0, losses, shift, losses_.size(), losses_.data());
+  assert(losses.size() == losses_.size());
+  k.affine(1.0, losses.data(), shift, losses_.size(), losses_.data());
   k.affine(1.0, losses_.data(), -shift, losses_.size(), losses_.data());
   const double own_loss = losses_[own];
   const double allowed = nearest_multiple(allowance, grid_);
   switch (settings_.windows) {
     case Windows::tangent:
-      return update_tangent(own_loss - allowed, losses_.data());
+      return update_tangent(own_loss - allowed, losses_);
     case Windows::dyadic:
-      return update_dyadic(own_loss, losses_.data(), allowed);
+      return update_dyadic(own_loss, losses_, allowed);
     default:
-      return update_naive(own_loss, losses_.data(), allowed);
+      return update_naive(own_loss, losses_, allowed);
   }
 }
 
-double ShiftStatistic::update_tangent(double gain, const double* losses) {
+double ShiftStatistic::update_tangent(double gain, std::span<const double> losses) {
   const auto cusum = simd::kernels().cusum;
   const std::size_t n = settings_.experts;
   const auto reach = static_cast<double>(settings_.reach);
   double most = kNever;
   for (std::size_t k = 0; k < settings_.offsets.size(); ++k) {
-    const double row = cusum(gain - settings_.slopes[k], losses, n, rows_.data() + k * n);
+    const double row = cusum(gain - settings_.slopes[k], losses.data(), n, rows_.data() + k * n);
     most = std::max(most, std::min(row, reach) - settings_.offsets[k]);
   }
   if (round_ > settings_.reach) {  // no sum exceeds the number of its rounds
@@ -101,11 +103,12 @@ double ShiftStatistic::update_tangent(double gain, const double* losses) {
   return most;
 }
 
-double ShiftStatistic::update_dyadic(double own_loss, const double* losses, double allowance) {
+double ShiftStatistic::update_dyadic(double own_loss, std::span<const double> losses,
+                                     double allowance) {
   const std::size_t n = settings_.experts;
   const std::size_t levels = settings_.offsets.size();
   double* block = rows_.data() + levels * n;
-  simd::kernels().affine(-1.0, losses, own_loss, n, block);
+  simd::kernels().affine(-1.0, losses.data(), own_loss, n, block);
   double most = kNever;
   // The blocks that end now have 1, 2, 4, ... rounds; each but the longest is a right half.
   for (std::size_t k = 0; k < levels; ++k) {
@@ -122,7 +125,8 @@ double ShiftStatistic::update_dyadic(double own_loss, const double* losses, doub
   return most;
 }
 
-double ShiftStatistic::update_naive(double own_loss, const double* losses, double allowance) {
+double ShiftStatistic::update_naive(double own_loss, std::span<const double> losses,
+                                    double allowance) {
   const std::size_t n = settings_.experts;
   const std::size_t now = rows_.size();
   rows_.resize(now + n);

@@ -1,6 +1,7 @@
 #include "dpoco/frank_wolfe/frank_wolfe.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <stdexcept>
 #include <utility>
 
@@ -11,7 +12,7 @@ namespace dpoco::frank_wolfe {
 
 FrankWolfe::FrankWolfe(std::shared_ptr<const domains::Domain> domain, LeafRule leaves,
                        FrankWolfeSettings settings, std::unique_ptr<VertexRule> rule,
-                       const double* start)
+                       std::span<const double> start)
     : RecordLearner(domain->dimension(), settings.horizon),
       domain_(std::move(domain)),
       leaves_(std::move(leaves)),
@@ -23,34 +24,35 @@ FrankWolfe::FrankWolfe(std::shared_ptr<const domains::Domain> domain, LeafRule l
   if (rule_->dimension() != dimension() || leaves_.dimension() != dimension()) {
     throw std::invalid_argument("the leaves and their rule must have the domain's dimension");
   }
-  decision_.assign(start, start + decision_.size());
+  assert(start.size() == decision_.size());
+  decision_.assign(start.begin(), start.end());
   decision_.resize(vertex_.size(), 0.0);
   previous_ = decision_;
 }
 
-void FrankWolfe::previous_decision(double* out) const {
+void FrankWolfe::previous_decision(std::span<double> out) const {
+  assert(std::ssize(out) == dimension());
   const auto entry = enter();
-  std::copy_n(previous_.begin(), dimension(), out);
+  std::copy_n(previous_.begin(), out.size(), out.begin());
 }
 
 double FrankWolfe::weight() const noexcept {
   return static_cast<double>(step_) + (settings_.published_weights ? 1.0 : 0.0);
 }
 
-void FrankWolfe::leaf(const double* at, const double* previous, const double* features,
-                      double label, double* out) const {
-  const auto d = static_cast<std::size_t>(dimension());
-  const double factor = leaves_.of(weight(), at, previous, features, label, d).factor;
-  std::fill_n(out, d, 0.0);
-  if (factor != 0.0) simd::kernels().axpy(factor, features, d, out);
+void FrankWolfe::leaf(std::span<const double> at, std::span<const double> previous,
+                      std::span<const double> features, double label, std::span<double> out) const {
+  assert(std::ssize(features) == dimension() && out.size() == features.size());
+  const double factor = leaves_.of(weight(), at, previous, features, label).factor;
+  std::ranges::fill(out, 0.0);
+  if (factor != 0.0) simd::kernels().axpy(factor, features.data(), out.size(), out.data());
 }
 
 double FrankWolfe::admit(const double* record, const double* label, bool) {
-  const std::size_t width = vertex_.size();
-  const LeafRule::Leaf leaf =
-      label == nullptr
-          ? leaves_.of_gradient(decision_.data(), record, width)
-          : leaves_.of(weight(), decision_.data(), previous_.data(), record, *label, width);
+  const std::span<const double> padded(record, vertex_.size());
+  const LeafRule::Leaf leaf = label == nullptr
+                                  ? leaves_.of_gradient(decision_, padded)
+                                  : leaves_.of(weight(), decision_, previous_, padded, *label);
   take(leaf.factor);
   return leaf.loss;
 }
@@ -65,14 +67,14 @@ void FrankWolfe::take(double factor) {
   }
 }
 
-void FrankWolfe::observe_gradients(std::uint64_t decided, const double* at_decision,
-                                   const double* at_previous) {
+void FrankWolfe::observe_gradients(std::uint64_t decided, std::span<const double> at_decision,
+                                   std::span<const double> at_previous) {
   play_turn(decided, [&] {
     const double w = weight();
     // The leaf is clipped, not the two gradients: clipping each
     // would break the smoothness that bounds their weighted difference.
-    const auto d = static_cast<std::size_t>(dimension());  // the row is padded
-    for (std::size_t i = 0; i < d; ++i) {
+    assert(std::ssize(at_decision) == dimension() && at_previous.size() == at_decision.size());
+    for (std::size_t i = 0; i < at_decision.size(); ++i) {  // the row is padded
       row_[i] = w * at_decision[i] - (w - 1.0) * at_previous[i];
     }
     admit(row_, nullptr, false);
@@ -90,8 +92,8 @@ bool FrankWolfe::close_round() {
     factor_ = 1.0;
     batch_.clear();
   }
-  rule_->next(step_, static_cast<double>(settings_.batch) * weight(), factor_, row_,
-              vertex_.data());
+  rule_->next(step_, static_cast<double>(settings_.batch) * weight(), factor_,
+              {row_, vertex_.size()}, vertex_);
   const double s = settings_.step_scale;
   const double eta = s / (static_cast<double>(step_) + s);
   previous_.swap(decision_);
@@ -127,8 +129,8 @@ void FrankWolfe::read_state(ArchiveReader& archive) {
   batch_.read_rest(archive, round());
   rule_->read(archive, step_ - 1);
   constexpr double kTolerance = 1e-6;
-  if (!domain_->contains(decision_.data(), kTolerance) ||
-      !domain_->contains(previous_.data(), kTolerance)) {
+  if (!domain_->contains(std::span(decision_).first(d), kTolerance) ||
+      !domain_->contains(std::span(previous_).first(d), kTolerance)) {
     throw StateError("state holds a decision outside the domain");
   }
 }

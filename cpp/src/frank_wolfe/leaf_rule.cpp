@@ -15,14 +15,16 @@ LeafRule::LeafRule(losses::GlmLoss loss, losses::RecordClipper clipper, double s
   if (!(scalar_bound >= 0.0)) throw std::invalid_argument("scalar_bound must be at least 0");
 }
 
-LeafRule::Leaf LeafRule::of(double weight, const double* at, const double* previous,
-                            const double* features, double label, std::size_t width) const {
-  const auto dot = simd::kernels().dot;
-  const double multiplier = loss_.label_multiplier(label) * clipper_.multiplier(features);
+LeafRule::Leaf LeafRule::of(double weight, std::span<const double> at,
+                            std::span<const double> previous, std::span<const double> features,
+                            double label) const {
+  using simd::dot;
+  const auto d = static_cast<std::size_t>(dimension());
+  const double multiplier = loss_.label_multiplier(label) * clipper_.multiplier(features.first(d));
   if (multiplier == 0.0) return {};  // features may be NaN, so they are not multiplied by zero
   const double y = loss_.clip_label(label);
-  const double margin = multiplier * dot(at, features, width);
-  const double before = weight == 1.0 ? margin : multiplier * dot(previous, features, width);
+  const double margin = multiplier * dot(at, features);
+  const double before = weight == 1.0 ? margin : multiplier * dot(previous, features);
   const double wanted =
       weight * loss_.derivative(margin, y) - (weight - 1.0) * loss_.derivative(before, y);
   const double scalar =
@@ -33,11 +35,12 @@ LeafRule::Leaf LeafRule::of(double weight, const double* at, const double* previ
   return {coarse ? 0.0 : factor, loss_.value(margin, y)};
 }
 
-LeafRule::Leaf LeafRule::of_gradient(const double* at, const double* gradient,
-                                     std::size_t width) const {
-  const double multiplier = clipper_.multiplier(gradient);
+LeafRule::Leaf LeafRule::of_gradient(std::span<const double> at,
+                                     std::span<const double> gradient) const {
+  const double multiplier =
+      clipper_.multiplier(gradient.first(static_cast<std::size_t>(dimension())));
   if (multiplier == 0.0) return {};
-  return {multiplier, multiplier * simd::kernels().dot(at, gradient, width)};
+  return {multiplier, multiplier * simd::dot(at, gradient)};
 }
 
 }  // namespace dpoco::frank_wolfe

@@ -44,8 +44,7 @@ void SufficientStatistics::add(std::span<const double> features, std::span<const
     const auto row = features.subspan(i * d, d);
     std::copy(row.begin(), row.end(), row_.begin());  // the caller's memory is read once
     const double label = labels[i];
-    const double multiplier =
-        losses::GlmLoss::label_multiplier(label) * clipper_.multiplier(row_.data());
+    const double multiplier = losses::GlmLoss::label_multiplier(label) * clipper_.multiplier(row_);
     if (multiplier == 0.0) {
       std::fill(row_.begin(), row_.end(), 0.0);  // entries may be NaN
     } else {
@@ -65,7 +64,7 @@ void SufficientStatistics::release(std::span<double> out) {
   }
   if (out.size() != size()) throw std::invalid_argument("the sum has another size");
   released_ = true;
-  noise_->release(sum_.data(), *source_, out.data());
+  noise_->release(sum_, *source_, out);
 }
 
 void SufficientStatistics::nonprivate_sum(std::span<double> out) const {

@@ -1,6 +1,7 @@
 #include "dpoco/frank_wolfe/vertex_rule.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -27,9 +28,10 @@ class SumRule final : public VertexRule {
   }
 
   // The minimiser is the same for any positive multiple of the direction, so `terms` is left out.
-  void next(std::uint64_t, double, double factor, const double* row, double* vertex) override {
-    sum_.add_one(factor, row, direction_.data());
-    domain_->minimize_padded(direction_.data(), direction_.size(), vertex);
+  void next(std::uint64_t, double, double factor, std::span<const double> row,
+            std::span<double> vertex) override {
+    sum_.add_one(factor, row, direction_);
+    domain_->minimize_padded(direction_, vertex);
   }
 
   void expect(std::uint64_t updates) noexcept override { sum_.expect(updates); }
@@ -75,14 +77,16 @@ class SelectionRule final : public VertexRule {
     }
   }
 
-  void next(std::uint64_t k, double terms, double factor, const double* row,
-            double* vertex) override {
-    simd::kernels().accumulate(factor, row, sum_.size(), sum_.data(), rest_.data());
-    if (settings_.scale == 0.0) return domain_->minimize_linear(sum_.data(), vertex);
+  void next(std::uint64_t k, double terms, double factor, std::span<const double> row,
+            std::span<double> vertex) override {
+    assert(row.size() >= sum_.size() && vertex.size() == row.size());
+    simd::kernels().accumulate(factor, row.data(), sum_.size(), sum_.data(), rest_.data());
+    vertex = vertex.first(sum_.size());
+    if (settings_.scale == 0.0) return domain_->minimize_linear(sum_, vertex);
     // 1 / (batch w_k b_k)
     const double growth = elementary::power(static_cast<double>(k), settings_.exponent);
     const double rate = growth / (terms * settings_.scale);
-    selection_->select(sum_.data(), rate, *source_, vertex);
+    selection_->select(sum_, rate, *source_, vertex);
   }
 
   Index dimension() const noexcept override { return domain_->dimension(); }

@@ -1,6 +1,7 @@
 #include "dpoco/local/hedge.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -82,15 +83,16 @@ double Hedge::mix_loss(double low) noexcept {
   return (after - before) - (elementary::log(new_sum) - elementary::log(old_sum)) / now;
 }
 
-void Hedge::add(const double* estimate) {
+void Hedge::add(std::span<const double> estimate) {
   const std::size_t n = losses_.size();
+  assert(estimate.size() == n);
   double low = std::numeric_limits<double>::infinity();
   for (std::size_t j = 0; j < n; ++j) {
     const double value = estimate[j];
     estimate_[j] = value - value == 0.0 ? value : 0.0;
     low = weights_[j] > 0.0 && estimate_[j] < low ? estimate_[j] : low;
   }
-  const double expected = simd::kernels().dot(weights_.data(), estimate_.data(), n);
+  const double expected = simd::dot(weights_, estimate_);
   const double gap = std::max(expected - mix_loss(low), 0.0);
   gaps_ += gap;
   if (fixed_rate_ == 0.0) spread_ += gap;
@@ -99,17 +101,16 @@ void Hedge::add(const double* estimate) {
   refresh();
 }
 
-void Hedge::add_coordinate(std::size_t index, const double* middle, double scale,
-                           const std::int64_t* bits, std::size_t reports) {
-  const std::size_t n = losses_.size();
-  if (index >= n) throw std::invalid_argument("index is out of range");
-  for (std::size_t i = 0; i < reports; ++i) {
-    if (bits[i] != 0 && bits[i] != 1) throw std::invalid_argument("a bit must be 0 or 1");
+void Hedge::add_coordinate(std::size_t index, std::span<const double> middle, double scale,
+                           std::span<const std::int64_t> bits) {
+  if (index >= losses_.size()) throw std::invalid_argument("index is out of range");
+  for (const std::int64_t bit : bits) {
+    if (bit != 0 && bit != 1) throw std::invalid_argument("a bit must be 0 or 1");
   }
-  std::vector<double> estimate(middle, middle + n);
-  for (std::size_t i = 0; i < reports; ++i) {
-    estimate[index] = middle[index] + (bits[i] == 1 ? scale : -scale);
-    add(estimate.data());
+  std::vector<double> estimate(middle.begin(), middle.end());
+  for (const std::int64_t bit : bits) {
+    estimate[index] = middle[index] + (bit == 1 ? scale : -scale);
+    add(estimate);
   }
 }
 

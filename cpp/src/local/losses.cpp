@@ -1,6 +1,7 @@
 #include "dpoco/local/losses.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <vector>
 
 #include "dpoco/simd/elementary.hpp"
@@ -50,35 +51,42 @@ void block_losses(const double* matrix, std::size_t hypotheses, std::size_t labe
 
 }  // namespace
 
-void centred_losses(const double* matrix, std::size_t hypotheses, std::size_t labels,
-                    std::size_t stride, double mixing, double* out) noexcept {
+void centred_losses(std::span<const double> matrix, std::size_t hypotheses, double mixing,
+                    std::span<double> out) noexcept {
+  assert(out.size() == matrix.size());
+  const std::size_t labels = matrix.size() / hypotheses;
   double floor[kBlock];
   for (std::size_t first = 0; first < labels; first += kBlock) {
     const std::size_t count = std::min(kBlock, labels - first);
-    mixed_floor(matrix + first, hypotheses, count, stride, mixing, floor);
-    block_losses(matrix + first, hypotheses, count, stride, mixing, floor, out + first, stride);
+    const double* const from = &matrix[first];
+    mixed_floor(from, hypotheses, count, labels, mixing, floor);
+    block_losses(from, hypotheses, count, labels, mixing, floor, &out[first], labels);
   }
 }
 
-void loss_ranges(const double* matrix, std::size_t hypotheses, std::size_t labels, double mixing,
-                 double* middle, double* half_range, double* sums) {
+void loss_ranges(std::span<const double> matrix, double mixing, std::span<double> middle,
+                 std::span<double> half_range, std::span<double> sums) {
+  const std::size_t hypotheses = middle.size();
+  const std::size_t labels = matrix.size() / hypotheses;
+  assert(half_range.size() == hypotheses && (sums.empty() || sums.size() == hypotheses));
   std::vector<double> block(hypotheses * kBlock);
   std::vector<double> low(hypotheses, 0.0);
   std::vector<double> high(hypotheses, 0.0);
   double floor[kBlock];
-  if (sums != nullptr) std::fill(sums, sums + hypotheses, 0.0);
+  std::ranges::fill(sums, 0.0);
   bool any = false;
   for (std::size_t first = 0; first < labels; first += kBlock) {
     const std::size_t count = std::min(kBlock, labels - first);
-    mixed_floor(matrix + first, hypotheses, count, labels, mixing, floor);
-    block_losses(matrix + first, hypotheses, count, labels, mixing, floor, block.data(), kBlock);
+    const double* const from = &matrix[first];
+    mixed_floor(from, hypotheses, count, labels, mixing, floor);
+    block_losses(from, hypotheses, count, labels, mixing, floor, block.data(), kBlock);
     for (std::size_t y = 0; y < count; ++y) {
       if (!(floor[y] > kSmallestMixed)) continue;
       for (std::size_t j = 0; j < hypotheses; ++j) {
         const double loss = block[j * kBlock + y];
         high[j] = !any || loss > high[j] ? loss : high[j];
         low[j] = !any || loss < low[j] ? loss : low[j];
-        if (sums != nullptr) sums[j] += loss;
+        if (!sums.empty()) sums[j] += loss;
       }
       any = true;
     }
@@ -89,15 +97,17 @@ void loss_ranges(const double* matrix, std::size_t hypotheses, std::size_t label
   }
 }
 
-void mixture(const double* matrix, const double* coefficients, std::size_t hypotheses,
-             std::size_t labels, double* out) noexcept {
+void mixture(std::span<const double> matrix, std::span<const double> coefficients,
+             std::span<double> out) noexcept {
   constexpr std::size_t kPiece = 2048;  // of the output: stays in the first cache
   const simd::Kernels& k = simd::kernels();
+  const std::size_t labels = out.size();
+  assert(matrix.size() == coefficients.size() * labels);
+  std::ranges::fill(out, 0.0);
   for (std::size_t first = 0; first < labels; first += kPiece) {
     const std::size_t count = std::min(kPiece, labels - first);
-    std::fill(out + first, out + first + count, 0.0);
-    for (std::size_t j = 0; j < hypotheses; ++j) {
-      k.axpy(coefficients[j], matrix + j * labels + first, count, out + first);
+    for (std::size_t j = 0; j < coefficients.size(); ++j) {
+      k.axpy(coefficients[j], &matrix[j * labels + first], count, &out[first]);
     }
   }
 }

@@ -1,6 +1,7 @@
 #include "dpoco/local/posterior.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <stdexcept>
 
@@ -16,46 +17,48 @@ namespace {
 constexpr std::size_t kBlock = 256;
 
 // Nothing is asked where there is nothing to tell apart: as on the device.
-bool idle(const double* coefficients, std::size_t hypotheses, std::size_t labels) {
-  return labels == 1 || std::all_of(coefficients, coefficients + hypotheses,
-                                    [](double coefficient) { return coefficient == 0.0; });
+bool idle(std::span<const double> coefficients, std::size_t labels) {
+  return labels == 1 || std::ranges::all_of(coefficients, [](double each) { return each == 0.0; });
 }
 
 }  // namespace
 
-void threshold_means(const double* matrix, const double* coefficients, std::size_t hypotheses,
-                     std::size_t labels, double* phi, double* means) noexcept {
+void threshold_means(std::span<const double> matrix, std::span<const double> coefficients,
+                     std::span<double> phi, std::span<double> means) noexcept {
   const simd::Kernels& k = simd::kernels();
+  const std::size_t hypotheses = coefficients.size();
+  const std::size_t labels = matrix.size() / hypotheses;
+  assert(means.size() == hypotheses && (phi.empty() || phi.size() == labels));
   double score[kBlock];
-  std::fill(means, means + hypotheses, 0.0);
-  if (idle(coefficients, hypotheses, labels)) {
-    if (phi != nullptr) std::fill(phi, phi + labels, 0.0);
+  std::ranges::fill(means, 0.0);
+  if (idle(coefficients, labels)) {
+    std::ranges::fill(phi, 0.0);
     return;
   }
   for (std::size_t first = 0; first < labels; first += kBlock) {
     const std::size_t count = std::min(kBlock, labels - first);
     std::fill(score, score + count, 0.0);
     for (std::size_t j = 0; j < hypotheses; ++j) {
-      k.axpy(coefficients[j], matrix + j * labels + first, count, score);
+      k.axpy(coefficients[j], &matrix[j * labels + first], count, score);
     }
     for (std::size_t y = 0; y < count; ++y) {
       const double sign = score[y] > 0.0 ? 1.0 : -1.0;
       score[y] = score[y] - score[y] == 0.0 ? sign : 0.0;
     }
-    if (phi != nullptr) std::copy(score, score + count, phi + first);
+    if (!phi.empty()) std::copy(score, score + count, &phi[first]);
     for (std::size_t j = 0; j < hypotheses; ++j) {
-      means[j] += k.dot(matrix + j * labels + first, score, count);
+      means[j] += k.dot(&matrix[j * labels + first], score, count);
     }
   }
   // Rows sum to 1 only up to rounding and the tolerance of the check.
-  for (std::size_t j = 0; j < hypotheses; ++j) means[j] = std::clamp(means[j], -1.0, 1.0);
+  for (double& mean : means) mean = std::clamp(mean, -1.0, 1.0);
 }
 
-void query_means(const double* matrix, const double* phi, std::size_t hypotheses,
-                 std::size_t labels, double* means) noexcept {
-  const simd::Kernels& k = simd::kernels();
-  for (std::size_t j = 0; j < hypotheses; ++j) {
-    means[j] = std::clamp(k.dot(matrix + j * labels, phi, labels), -1.0, 1.0);
+void query_means(std::span<const double> matrix, std::span<const double> phi,
+                 std::span<double> means) noexcept {
+  for (std::size_t j = 0; j < means.size(); ++j) {
+    const auto row = matrix.subspan(j * phi.size(), phi.size());
+    means[j] = std::clamp(simd::dot(row, phi), -1.0, 1.0);
   }
 }
 
@@ -67,7 +70,7 @@ Posterior::Posterior(std::size_t hypotheses, double temperature)
   }
 }
 
-void Posterior::add(const double* increments) noexcept {
+void Posterior::add(std::span<const double> increments) noexcept {
   const std::size_t n = logs_.size();
   double largest = logs_[0] + increments[0];
   for (std::size_t j = 0; j < n; ++j) {
@@ -78,14 +81,16 @@ void Posterior::add(const double* increments) noexcept {
 }
 
 // One report at a time, so that reports brought singly and together give the same bits.
-void Posterior::add_bits(const double* means, double contrast, std::size_t bits,
-                         const std::int64_t* values, std::size_t reports) {
+void Posterior::add_bits(std::span<const double> means, double contrast,
+                         std::span<const std::int64_t> values) {
   const std::size_t n = logs_.size();
+  const std::size_t bits = means.size() / n;
+  assert(bits > 0 && means.size() == bits * n && values.size() % bits == 0);
   if (!(contrast >= 0.0 && contrast < 1.0)) {
     throw std::invalid_argument("contrast must be in [0, 1)");
   }
-  for (std::size_t i = 0; i < reports * bits; ++i) {
-    if (values[i] != 0 && values[i] != 1) throw std::invalid_argument("a bit must be 0 or 1");
+  for (const std::int64_t value : values) {
+    if (value != 0 && value != 1) throw std::invalid_argument("a bit must be 0 or 1");
   }
   table_.resize(2 * bits * n);
   for (std::size_t bit = 0; bit < bits; ++bit) {
@@ -99,44 +104,45 @@ void Posterior::add_bits(const double* means, double contrast, std::size_t bits,
       one[j] = elementary::log1p(contrast * safe);
     }
   }
-  for (std::size_t i = 0; i < reports; ++i) {
-    for (std::size_t bit = 0; bit < bits; ++bit) {
-      const auto answer = static_cast<std::size_t>(values[i * bits + bit]);
-      add(table_.data() + (2 * bit + answer) * n);
-    }
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto answer = static_cast<std::size_t>(values[i]);
+    add(std::span(table_).subspan((2 * (i % bits) + answer) * n, n));
   }
-  reports_ += reports;
+  reports_ += values.size() / bits;
 }
 
-void Posterior::add_subsets(const double* matrix, std::size_t labels, double excess,
-                            std::size_t size, const std::int64_t* values, std::size_t reports) {
+void Posterior::add_subsets(std::span<const double> matrix, double excess, std::size_t size,
+                            std::span<const std::int64_t> values) {
   const std::size_t n = logs_.size();
+  const std::size_t labels = matrix.size() / n;
+  if (size < 1) throw std::invalid_argument("a subset must have a label");
+  assert(matrix.size() == n * labels && values.size() % size == 0);
   if (!(excess >= 0.0) || !std::isfinite(excess)) {
     throw std::invalid_argument("excess must be finite and not negative");
   }
-  for (std::size_t i = 0; i < reports * size; ++i) {
-    if (values[i] < 0 || static_cast<std::uint64_t>(values[i]) >= labels) {
+  for (const std::int64_t value : values) {
+    if (value < 0 || static_cast<std::uint64_t>(value) >= labels) {
       throw std::invalid_argument("a label of a subset is out of range");
     }
   }
   table_.resize(n);
-  for (std::size_t i = 0; i < reports; ++i) {
-    const std::int64_t* subset = values + i * size;
+  for (std::size_t i = 0; i < values.size(); i += size) {
     for (std::size_t j = 0; j < n; ++j) {
       double inside = 0.0;
-      const double* row = matrix + j * labels;
-      for (std::size_t s = 0; s < size; ++s) inside += row[subset[s]];
+      const double* row = &matrix[j * labels];
+      for (const std::int64_t label : values.subspan(i, size)) inside += row[label];
       table_[j] = elementary::log1p(excess * std::min(inside, 1.0));
     }
-    add(table_.data());
+    add(table_);
   }
-  reports_ += reports;
+  reports_ += values.size() / size;
 }
 
-void Posterior::weights(double temperature, double* out) const noexcept {
-  const std::size_t n = logs_.size();
-  const double total = simd::kernels().tilt(nullptr, logs_.data(), 0.0, -temperature, n, out);
-  for (std::size_t j = 0; j < n; ++j) out[j] /= total;
+void Posterior::weights(double temperature, std::span<double> out) const noexcept {
+  assert(out.size() == logs_.size());
+  const auto tilt = simd::kernels().tilt;
+  const double total = tilt(nullptr, logs_.data(), 0.0, -temperature, logs_.size(), out.data());
+  for (double& weight : out) weight /= total;
 }
 
 void Posterior::write(Archive& archive) const {

@@ -1,6 +1,7 @@
 #include "dpoco/local/queries.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <stdexcept>
 
@@ -18,28 +19,30 @@ Family family_from(const std::string& name) {
   throw std::invalid_argument("unknown family of queries");
 }
 
-void pair_question(PublicCoins& coins, std::size_t hypotheses, double* coefficients) noexcept {
-  std::fill(coefficients, coefficients + hypotheses, 0.0);
+void pair_question(PublicCoins& coins, std::span<double> coefficients) noexcept {
+  const std::size_t hypotheses = coefficients.size();
+  std::ranges::fill(coefficients, 0.0);
   const std::uint64_t first = coins.below(hypotheses);
   const std::uint64_t other = coins.below(hypotheses - 1);
   coefficients[static_cast<std::size_t>(first)] = 1.0;
   coefficients[static_cast<std::size_t>(other + (other >= first ? 1 : 0))] = -1.0;
 }
 
-void threshold_question(Family family, PublicCoins coins, std::size_t hypotheses,
-                        std::uint32_t* members, double* coefficients) noexcept {
+void threshold_question(Family family, PublicCoins coins, std::span<std::uint32_t> members,
+                        std::span<double> coefficients) noexcept {
+  const std::size_t hypotheses = coefficients.size();
+  assert(members.size() == hypotheses);
   if (hypotheses == 1) {
     coefficients[0] = 0.0;
   } else if (family == Family::scheffe) {
-    pair_question(coins, hypotheses, coefficients);
+    pair_question(coins, coefficients);
   } else if (family == Family::mean_test) {
-    std::fill(coefficients, coefficients + hypotheses, -1.0 / static_cast<double>(hypotheses));
+    std::ranges::fill(coefficients, -1.0 / static_cast<double>(hypotheses));
     coefficients[static_cast<std::size_t>(coins.below(hypotheses))] += 1.0;
   } else {
     const std::size_t half = hypotheses / 2;
-    coins.shuffle(hypotheses, half, members);
-    std::fill(coefficients, coefficients + hypotheses,
-              -1.0 / static_cast<double>(hypotheses - half));
+    coins.shuffle(hypotheses, half, members.data());
+    std::ranges::fill(coefficients, -1.0 / static_cast<double>(hypotheses - half));
     for (std::size_t m = 0; m < half; ++m)
       coefficients[members[m]] = 1.0 / static_cast<double>(half);
   }
@@ -52,20 +55,15 @@ constexpr std::size_t kBlock = 256;
 
 }  // namespace
 
-void threshold_values(const double* coefficients, std::size_t hypotheses, const double* matrix,
-                      std::size_t stride, std::size_t labels, double* phi) noexcept {
-  const bool idle = std::all_of(coefficients, coefficients + hypotheses,
-                                [](double coefficient) { return coefficient == 0.0; });
-  if (idle) {
-    std::fill(phi, phi + labels, 0.0);
-    return;
-  }
-  for (std::size_t start = 0; start < labels; start += kBlock) {
-    const std::size_t count = std::min(kBlock, labels - start);
-    double* const sums = phi + start;
-    std::fill(sums, sums + count, 0.0);
-    for (std::size_t j = 0; j < hypotheses; ++j) {
-      const double* const row = matrix + j * stride + start;
+void threshold_values(std::span<const double> coefficients, std::span<const double> matrix,
+                      std::size_t stride, std::span<double> phi) noexcept {
+  std::ranges::fill(phi, 0.0);
+  if (std::ranges::all_of(coefficients, [](double each) { return each == 0.0; })) return;
+  for (std::size_t start = 0; start < phi.size(); start += kBlock) {
+    const std::size_t count = std::min(kBlock, phi.size() - start);
+    double* const sums = &phi[start];
+    for (std::size_t j = 0; j < coefficients.size(); ++j) {
+      const double* const row = &matrix[j * stride + start];
       const double c = coefficients[j];
       for (std::size_t i = 0; i < count; ++i) sums[i] += c * row[i];
     }
@@ -76,29 +74,29 @@ void threshold_values(const double* coefficients, std::size_t hypotheses, const 
   }
 }
 
-void loss_values(const LossScale& scale, std::size_t hypotheses, const double* matrix,
-                 std::size_t stride, std::size_t labels, double* phi) noexcept {
+void loss_values(const LossScale& scale, std::size_t hypotheses, std::span<const double> matrix,
+                 std::size_t stride, std::span<double> phi) noexcept {
   double least[kBlock];
   double most[kBlock];
   const double keep = 1.0 - scale.mixing;
   const auto count_of_rows = static_cast<double>(hypotheses);
-  for (std::size_t start = 0; start < labels; start += kBlock) {
-    const std::size_t count = std::min(kBlock, labels - start);
-    double* const sums = phi + start;
-    const double* const first = matrix + start;
+  for (std::size_t start = 0; start < phi.size(); start += kBlock) {
+    const std::size_t count = std::min(kBlock, phi.size() - start);
+    double* const sums = &phi[start];
+    const double* const first = &matrix[start];
     for (std::size_t i = 0; i < count; ++i) {
       sums[i] = 0.0 + first[i];
       least[i] = most[i] = first[i];
     }
     for (std::size_t j = 1; j < hypotheses; ++j) {
-      const double* const row = matrix + j * stride + start;
+      const double* const row = &matrix[j * stride + start];
       for (std::size_t i = 0; i < count; ++i) {
         sums[i] += row[i];
         least[i] = row[i] < least[i] ? row[i] : least[i];
         most[i] = row[i] > most[i] ? row[i] : most[i];
       }
     }
-    const double* const own = matrix + scale.index * stride + start;
+    const double* const own = &matrix[scale.index * stride + start];
     for (std::size_t i = 0; i < count; ++i) {
       const double floor = scale.mixing * (sums[i] / count_of_rows);
       // Rounding is monotonic: the extremes of the mixtures are the mixtures of the extremes.

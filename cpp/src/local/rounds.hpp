@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "dpoco/local/channel.hpp"
@@ -18,11 +19,12 @@ namespace dpoco::local {
 inline constexpr std::uint64_t kAdaptiveSlot = 1000;
 
 inline std::size_t context_of(const Play& play, std::size_t i) {
-  return play.context == nullptr ? 0 : static_cast<std::size_t>(play.context[i]);
+  return play.context.empty() ? 0 : static_cast<std::size_t>(play.context[i]);
 }
 
-inline const double* matrix_of(const Play& play, std::size_t i) {
-  return play.tables + context_of(play, i) * play.hypotheses * play.labels;
+inline std::span<const double> matrix_of(const Play& play, std::size_t i) {
+  const std::size_t entries = play.hypotheses * play.labels;
+  return play.tables.subspan(context_of(play, i) * entries, entries);
 }
 
 // The queries of one round, their values at the user's label and their means.
@@ -38,16 +40,17 @@ class Questions {
         members_(play.hypotheses),
         values_(plan.bits) {}
 
-  void ask(std::size_t i, const double* weights) {
+  void ask(std::size_t i, std::span<const double> weights) {
     for (std::size_t slot = 0; slot < plan_.bits; ++slot) {
-      double* means = means_.data() + slot * play_.hypotheses;
-      const double* matrix = matrix_of(play_, i);
+      const std::span<double> means =
+          std::span(means_).subspan(slot * play_.hypotheses, play_.hypotheses);
+      const std::span<const double> matrix = matrix_of(play_, i);
       const std::int64_t label = play_.label[i];
       const bool inside = label >= 0 && static_cast<std::uint64_t>(label) < play_.labels;
       if (plan_.family == Family::hadamard && play_.labels > 1) {
         const std::uint64_t row = hadamard_row(play_.first + i, slot);
         for (std::size_t y = 0; y < play_.labels; ++y) phi_[y] = sign(row & y);
-        query_means(matrix, phi_.data(), play_.hypotheses, play_.labels, means);
+        query_means(matrix, phi_, means);
       } else {
         threshold(i, slot, weights, matrix, means);
       }
@@ -55,7 +58,7 @@ class Questions {
     }
   }
 
-  const double* means() const noexcept { return means_.data(); }
+  std::span<const double> means() const noexcept { return means_; }
   const std::vector<double>& values() const noexcept { return values_; }
 
  private:
@@ -68,27 +71,25 @@ class Questions {
     return 1 + PublicCoins(plan_.seed, round, slot).below(size - 1);
   }
 
-  void threshold(std::size_t i, std::uint64_t slot, const double* weights, const double* matrix,
-                 double* means) {
+  void threshold(std::size_t i, std::uint64_t slot, std::span<const double> weights,
+                 std::span<const double> matrix, std::span<double> means) {
     const std::size_t count = play_.hypotheses;
     const std::uint64_t round = play_.first + i;
     if (count > 1 && plan_.family == Family::adaptive) {
       PublicCoins other(plan_.seed, round, kAdaptiveSlot + slot);
       if (other.below(10) == 0) {
-        pair_question(other, count, coefficients_.data());
+        pair_question(other, coefficients_);
       } else {
         std::size_t first = 0;
         std::size_t second = 0;
-        leading_pair(weights, count, first, second);
-        adaptive_query(weights, matrix, count, play_.labels, first, second, coefficients_.data(),
-                       means, scratch_.data());
+        leading_pair(weights, first, second);
+        adaptive_query(weights, matrix, first, second, coefficients_, means, scratch_);
       }
     } else {
       const Family family = plan_.family == Family::adaptive ? Family::bisection : plan_.family;
-      threshold_question(family, PublicCoins(plan_.seed, round, slot), count, members_.data(),
-                         coefficients_.data());
+      threshold_question(family, PublicCoins(plan_.seed, round, slot), members_, coefficients_);
     }
-    threshold_means(matrix, coefficients_.data(), count, play_.labels, phi_.data(), means);
+    threshold_means(matrix, coefficients_, phi_, means);
   }
 
   const Play& play_;
@@ -112,12 +113,13 @@ class Choice {
         statistics_(play.contexts) {}
 
   // Size of the subset to ask for; 0 for bits.
-  std::size_t size(std::size_t i, const double* weights, const double* means, double contrast) {
+  std::size_t size(std::size_t i, std::span<const double> weights, std::span<const double> means,
+                   double contrast) {
     if (plan_.subset_size == 0 || play_.hypotheses == 1) return 0;
-    const double* used = plan_.interactive ? weights : uniform_.data();
+    const std::span<const double> used = plan_.interactive ? weights : uniform_;
     double best = 0.0;
     for (std::size_t slot = 0; slot < plan_.bits; ++slot) {
-      best += bit_information(used, means + slot * play_.hypotheses, play_.hypotheses, contrast);
+      best += bit_information(used, means.subspan(slot * used.size(), used.size()), contrast);
     }
     const std::size_t at = context_of(play_, i);
     Statistics& kept = statistics_[at];
@@ -138,20 +140,19 @@ class Choice {
     double subset = 0.0;
   };
 
-  void refresh(Statistics& kept, const double* matrix, const double* weights) {
+  void refresh(Statistics& kept, std::span<const double> matrix, std::span<const double> weights) {
     const std::size_t n = play_.hypotheses;
     const bool fresh = kept.entropies.empty();
     if (fresh) {
       kept.entropies.resize(n);
       kept.squares.resize(n);
-      response_entropies(matrix, n, play_.labels, plan_.contraction, kept.entropies.data());
-      row_squares(matrix, n, play_.labels, kept.squares.data());
+      response_entropies(matrix, plan_.contraction, kept.entropies);
+      row_squares(matrix, kept.squares);
     }
     if (!fresh && !plan_.interactive) return;
-    kept.response = response_information(weights, matrix, kept.entropies.data(), n, play_.labels,
-                                         plan_.contraction);
+    kept.response = response_information(weights, matrix, kept.entropies, plan_.contraction);
     if (plan_.subset_size >= 2) {
-      const double spread = weighted_spread(weights, matrix, kept.squares.data(), n, play_.labels);
+      const double spread = weighted_spread(weights, matrix, kept.squares);
       kept.subset = 0.5 * plan_.signal * spread;
     }
   }

@@ -21,8 +21,8 @@ void check(const Play& play) {
       play.named >= static_cast<std::int64_t>(play.hypotheses)) {
     throw std::invalid_argument("nothing to simulate");
   }
-  for (std::size_t i = 0; play.context != nullptr && i < play.rounds; ++i) {
-    if (play.context[i] < 0 || static_cast<std::uint64_t>(play.context[i]) >= play.contexts) {
+  for (const std::int64_t context : play.context) {
+    if (context < 0 || static_cast<std::uint64_t>(context) >= play.contexts) {
       throw std::invalid_argument("a context is out of range");
     }
   }
@@ -34,18 +34,17 @@ class Meter {
   Meter(const Play& play, Measured& out)
       : play_(play), out_(out), coefficients_(play.hypotheses), prediction_(play.labels) {}
 
-  void before(std::size_t i, const double* weights) {
-    if (play_.truth == nullptr) return;
+  void before(std::size_t i, std::span<const double> weights) {
+    if (play_.truth.empty()) return;
     const double round = static_cast<double>(play_.first + i);
     const double mixing = play_.mixing < 0.0 ? 1.0 / (round + 1.0) : play_.mixing;
     const double share = mixing / static_cast<double>(play_.hypotheses);
     for (std::size_t j = 0; j < play_.hypotheses; ++j) {
       coefficients_[j] = (1.0 - mixing) * weights[j] + share;
     }
-    mixture(matrix_of(play_, i), coefficients_.data(), play_.hypotheses, play_.labels,
-            prediction_.data());
+    mixture(matrix_of(play_, i), coefficients_, prediction_);
     const std::size_t at = context_of(play_, i);
-    const double* truth = play_.truth + at * play_.labels;
+    const std::span<const double> truth = play_.truth.subspan(at * play_.labels, play_.labels);
     double divergence = 0.0;
     double distance = 0.0;
     for (std::size_t y = 0; y < play_.labels; ++y) {
@@ -60,10 +59,10 @@ class Meter {
     out_.tv[i] = 0.5 * distance;
   }
 
-  void after(std::size_t i, const double* weights) {
+  void after(std::size_t i, std::span<const double> weights) {
     const std::uint64_t round = play_.first + i;
-    while (next_ < play_.checkpoint_count && play_.checkpoints[next_] <= round) {
-      std::copy_n(weights, play_.hypotheses, out_.weights + next_ * play_.hypotheses);
+    while (next_ < play_.checkpoints.size() && play_.checkpoints[next_] <= round) {
+      std::ranges::copy(weights, out_.weights.subspan(next_ * weights.size()).begin());
       ++next_;
     }
   }
@@ -78,10 +77,10 @@ class Meter {
 
 void watch(const Play& play, std::size_t i, const Posterior& learner, Measured& out) {
   if (play.named < 0) return;
-  const double* logs = learner.log_likelihoods();
-  const double own = logs[play.named];
+  const std::span<const double> logs = learner.log_likelihoods();
+  const double own = logs[static_cast<std::size_t>(play.named)];
   double total = 0.0;
-  for (std::size_t j = 0; j < play.hypotheses; ++j) total += elementary::exp(logs[j] - own);
+  for (const double each : logs) total += elementary::exp(each - own);
   // The posterior 1 / total is below beta / K.
   if (!(total * play.confidence > static_cast<double>(play.hypotheses))) return;
   if (out.misses++ == 0) out.first_miss = play.first + i;
@@ -109,29 +108,29 @@ void simulate(const Play& play, const PosteriorPlan& plan, Posterior& learner,
   Choice choice(play, plan);
   std::vector<double> weights(play.hypotheses);
   std::vector<std::int64_t> report(std::max(plan.bits, plan.subset_size));
-  learner.weights(learner.temperature(), weights.data());
-  for (std::size_t i = 0; i < play.rounds; ++i) {
-    meter.before(i, weights.data());
+  learner.weights(learner.temperature(), weights);
+  for (std::size_t i = 0; i < play.label.size(); ++i) {
+    meter.before(i, weights);
     std::size_t size = plan.subset_size;
     if (plan.channel != Channel::subset) {
-      questions.ask(i, weights.data());
+      questions.ask(i, weights);
       size = plan.channel == Channel::bits
                  ? 0
-                 : choice.size(i, weights.data(), questions.means(), law.contrast());
+                 : choice.size(i, weights, questions.means(), law.contrast());
     }
     if (size == 0) {
       for (std::size_t slot = 0; slot < plan.bits; ++slot) {
         report[slot] = BitLaw::draw(law.threshold(questions.values()[slot]), source) ? 1 : 0;
       }
-      learner.add_bits(questions.means(), law.contrast(), plan.bits, report.data(), 1);
+      learner.add_bits(questions.means(), law.contrast(), std::span(report).first(plan.bits));
     } else {
       (size == 1 ? *response : *subset).draw(play.label[i], source, report.data());
       const double gain = size == 1 ? plan.response_gain : plan.subset_gain;
-      learner.add_subsets(matrix_of(play, i), play.labels, gain, size, report.data(), 1);
+      learner.add_subsets(matrix_of(play, i), gain, size, std::span(report).first(size));
       ++out.subsets;
     }
-    learner.weights(learner.temperature(), weights.data());
-    meter.after(i, weights.data());
+    learner.weights(learner.temperature(), weights);
+    meter.after(i, weights);
     watch(play, i, learner, out);
   }
 }
@@ -152,8 +151,9 @@ void simulate(const Play& play, const HedgePlan& plan, Hedge& learner, random::S
   std::vector<double> half(play.contexts * n, plan.half_range);
   if (plan.exact_range) {
     for (std::size_t c = 0; c < play.contexts; ++c) {
-      loss_ranges(play.tables + c * n * play.labels, n, play.labels, plan.mixing,
-                  middle.data() + c * n, half.data() + c * n, nullptr);
+      const std::size_t entries = n * play.labels;
+      loss_ranges(play.tables.subspan(c * entries, entries), plan.mixing,
+                  std::span(middle).subspan(c * n, n), std::span(half).subspan(c * n, n), {});
     }
   }
   std::vector<double> widest(play.contexts);
@@ -162,17 +162,18 @@ void simulate(const Play& play, const HedgePlan& plan, Hedge& learner, random::S
     widest[c] = *std::max_element(first, first + static_cast<std::ptrdiff_t>(n));
   }
   Meter meter(play, out);
-  for (std::size_t i = 0; i < play.rounds; ++i) {
+  for (std::size_t i = 0; i < play.label.size(); ++i) {
     meter.before(i, learner.weights());
     const std::size_t at = context_of(play, i);
-    const double* own_middle = middle.data() + at * n;
-    const double* own_half = half.data() + at * n;
+    const std::span<const double> own_middle = std::span(middle).subspan(at * n, n);
+    const std::span<const double> own_half = std::span(half).subspan(at * n, n);
     const auto index = static_cast<std::size_t>(PublicCoins(plan.seed, play.first + i, 0).below(n));
     double phi = 0.0;
     const std::int64_t label = play.label[i];
     if (play.labels > 1 && label >= 0 && static_cast<std::uint64_t>(label) < play.labels) {
       const LossScale scale{index, own_middle[index], own_half[index], plan.mixing};
-      loss_values(scale, n, matrix_of(play, i) + label, play.labels, 1, &phi);
+      const auto own = matrix_of(play, i).subspan(static_cast<std::size_t>(label));
+      loss_values(scale, n, own, play.labels, {&phi, 1});
     }
     const std::int64_t bit = BitLaw::draw(law.threshold(phi), source) ? 1 : 0;
     // Else the bit is a coin, or about losses that all hypotheses share.
@@ -180,7 +181,7 @@ void simulate(const Play& play, const HedgePlan& plan, Hedge& learner, random::S
       if (plan.adaptive_rate) {
         learner.raise_start(static_cast<double>(n) * inverse * widest[at] * log_count);
       }
-      learner.add_coordinate(index, own_middle, inverse * own_half[index] / share, &bit, 1);
+      learner.add_coordinate(index, own_middle, inverse * own_half[index] / share, {&bit, 1});
     }
     meter.after(i, learner.weights());
   }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <stdexcept>
 #include <utility>
@@ -32,7 +33,7 @@ class GlmSum final : public LossSum {
 
   bool empty() const noexcept override { return rows_.size() == 0; }
 
-  double value(const double* u) const override {
+  double value(std::span<const double> u) override {
     double sum = 0.0;
     double rest = 0.0;
     for_blocks(u, [&](std::size_t first, std::size_t groups, const double* margins) {
@@ -47,89 +48,93 @@ class GlmSum final : public LossSum {
     return sum;
   }
 
-  void gradient(const double* u, double* out) const override { pass(u, out, nullptr); }
-  void hessian(const double* u, double* out) const override { pass(u, nullptr, out); }
-  void gradient_and_hessian(const double* u, double* gradient, double* hessian) const override {
+  void gradient(std::span<const double> u, std::span<double> out) override { pass(u, out, {}); }
+  void hessian(std::span<const double> u, std::span<double> out) override { pass(u, {}, out); }
+  void gradient_and_hessian(std::span<const double> u, std::span<double> gradient,
+                            std::span<double> hessian) override {
     pass(u, gradient, hessian);
   }
   bool beyond_cache() const noexcept override { return rows_.size() >= kBeyondCache; }
 
-  void add_least_hessian(double* out) const override {
+  void add_least_hessian(std::span<double> out) const override {
     const std::size_t d = rows_.dimension();
     std::vector<double> sum(d * d, 0.0);
     std::vector<double> opposite(d);
     std::vector<double> row(d + 2);
-    const double* v = row.data();
+    const std::span<const double> v = std::span(row).first(d);
     for (std::size_t i = 0; i < rows_.size(); ++i) {
       rows_.copy(i, row.data());
       for (std::size_t j = 0; j < d; ++j) opposite[j] = -v[j];
       const double low = rows_.offset(i) + body().support_low(v);
-      const double high = rows_.offset(i) - body().support_low(opposite.data());
+      const double high = rows_.offset(i) - body().support_low(opposite);
       const double least = least_curvature(low, high, rows_.label(i));
-      if (least > 0.0) add_outer(rows_.count(i) * least, v, sum.data());
+      if (least > 0.0) add_outer(rows_.count(i) * least, v, sum);
     }
-    mirror(sum.data());
+    mirror(sum);
     for (std::size_t i = 0; i < sum.size(); ++i) out[i] += sum[i];
   }
 
-  void prepare_line(const double* u, const double* step) const override {
+  void prepare_line(std::span<const double> u, std::span<const double> step) override {
     const auto dots = simd::kernels().lane_dots;
     const std::size_t d = rows_.dimension();
     line_at_.resize(rows_.groups() * kLanes);
     line_along_.resize(line_at_.size());
     extend(u);
     dots(rows_.group(0), rows_.groups(), rows_.stride(), extended_.data(), d + 1, line_at_.data());
-    dots(rows_.group(0), rows_.groups(), rows_.stride(), step, d, line_along_.data());
+    dots(rows_.group(0), rows_.groups(), rows_.stride(), step.data(), d, line_along_.data());
     line_at_.resize(rows_.size());
     line_along_.resize(rows_.size());
   }
-  double line_value(double t) const override {
+  double line_value(double t) override {
     return line_sum([&](std::size_t i) {
       return rows_.count(i) * loss_.value(line_at_[i] + t * line_along_[i], rows_.label(i));
     });
   }
-  double line_slope(double t) const override {
+  double line_slope(double t) override {
     return line_sum([&](std::size_t i) {
       const double slope = loss_.derivative(line_at_[i] + t * line_along_[i], rows_.label(i));
       return rows_.count(i) * slope * line_along_[i];
     });
   }
 
-  void stage_record(const double* features, double label) override {
-    std::copy(features, features + row_.size(), row_.data());
-    const double multiplier = GlmLoss::label_multiplier(label) * clipper_.multiplier(row_.data());
+  void stage_record(std::span<const double> features, double label) override {
+    assert(features.size() == row_.size());
+    std::ranges::copy(features, row_.begin());
+    const double multiplier = GlmLoss::label_multiplier(label) * clipper_.multiplier(row_);
     dropped_ = multiplier == 0.0;
     for (double& each : row_) each = dropped_ ? 0.0 : multiplier * each;
     const std::size_t d = rows_.dimension();
-    staged_[d] = body().pull_back(row_.data(), staged_.data());
+    staged_[d] = body().pull_back(row_, std::span(staged_).first(d));
     staged_[d + 1] = dropped_ ? loss_.label_low : loss_.clip_label(label);
   }
 
   // A dropped record is the zero loss, not the loss of a zero vector: a constant, both, but only
   // the former is 0.
-  double staged_value(const double* u) const override {
+  double staged_value(std::span<const double> u) const override {
     return dropped_ ? 0.0 : loss_.value(margin(u), label());
   }
-  void staged_gradient(const double* u, double* out) const override {
+  void staged_gradient(std::span<const double> u, std::span<double> out) const override {
     const double slope = dropped_ ? 0.0 : loss_.derivative(margin(u), label());
     for (std::size_t j = 0; j < rows_.dimension(); ++j) out[j] = slope * staged_[j];
   }
-  double staged_curvature(const double* u) const override {
+  double staged_curvature(std::span<const double> u) const override {
     return dropped_ ? 0.0 : loss_.curvature(margin(u), label());
   }
-  const double* staged_direction() const override { return staged_.data(); }
-  void staged_hessian(const double* u, double* out) const override {
-    std::fill(out, out + rows_.dimension() * rows_.dimension(), 0.0);
-    add_outer(staged_curvature(u), staged_.data(), out);
+  std::span<const double> staged_direction() const override {
+    return {staged_.data(), rows_.dimension()};
+  }
+  void staged_hessian(std::span<const double> u, std::span<double> out) const override {
+    std::ranges::fill(out, 0.0);
+    add_outer(staged_curvature(u), staged_direction(), out);
     mirror(out);
   }
 
-  double staged_minimum() const override {
+  double staged_minimum() override {
     if (dropped_) return 0.0;
     const std::size_t d = rows_.dimension();
     for (std::size_t j = 0; j < d; ++j) opposite_[j] = -staged_[j];
-    const double low = staged_[d] + body().support_low(staged_.data());
-    const double high = staged_[d] - body().support_low(opposite_.data());
+    const double low = staged_[d] + body().support_low(staged_direction());
+    const double high = staged_[d] - body().support_low(opposite_);
     if (loss_.derivative(low, label()) >= 0.0) return loss_.value(low, label());
     if (loss_.derivative(high, label()) <= 0.0) return loss_.value(high, label());
     return loss_.minimum(label());
@@ -161,18 +166,17 @@ class GlmSum final : public LossSum {
     rows_.copy(i, row.data());
     std::vector<double> centre(row_.size());
     const std::vector<double> origin(d, 0.0);
-    body().embed(origin.data(), centre.data());
+    body().embed(origin, centre);
     const double ambient = std::sqrt(static_cast<double>(row_.size()));
     const double length = (1.0 + 1e-6) * ambient * clipper_.bound();  // of the record, Euclidean
-    const double far = std::sqrt(simd::kernels().dot(centre.data(), centre.data(), centre.size()));
+    const double far = std::sqrt(simd::dot(centre, centre));
     const bool inside =
         std::all_of(row.data(), row.data() + d, [&](double x) { return std::fabs(x) <= length; });
     return inside && std::fabs(row[d]) <= length * far &&
            loss_.clip_label(row[d + 1]) == row[d + 1];
   }
-  double margin(const double* u) const {
-    const std::size_t d = rows_.dimension();
-    return staged_[d] + simd::kernels().dot(staged_.data(), u, d);
+  double margin(std::span<const double> u) const {
+    return staged_[rows_.dimension()] + simd::dot(staged_direction(), u);
   }
 
   // The least second derivative over margins in [low, high].
@@ -184,15 +188,16 @@ class GlmSum final : public LossSum {
   }
 
   // The offset is one more entry of a row, and 1 the entry of u that it meets.
-  void extend(const double* u) const {
-    extended_.assign(u, u + rows_.dimension());
+  void extend(std::span<const double> u) {
+    assert(u.size() == rows_.dimension());
+    extended_.assign(u.begin(), u.end());
     extended_.push_back(1.0);
   }
 
   // Calls visit(first group, number of groups, margins) for all rows in order; it may overwrite the
   // margins.
   template <class Visit>
-  void for_blocks(const double* u, Visit visit) const {
+  void for_blocks(std::span<const double> u, Visit visit) {
     const auto dots = simd::kernels().lane_dots;
     const std::size_t d = rows_.dimension();
     const std::size_t most =
@@ -212,16 +217,16 @@ class GlmSum final : public LossSum {
     }
   }
 
-  // The sum's gradient and Hessian at u, in one pass over the rows; one of them may be null.
-  void pass(const double* u, double* gradient, double* hessian) const {
+  // The sum's gradient and Hessian at u, in one pass over the rows; one of them may be empty.
+  void pass(std::span<const double> u, std::span<double> gradient, std::span<double> hessian) {
     const simd::Kernels& k = simd::kernels();
     const std::size_t n = rows_.dimension();
     // Sums in eight lanes: the gradient's entries, then the Hessian's upper triangle, row by row.
     const auto for_parts = [&](auto visit) {
-      if (gradient != nullptr) visit(std::size_t{0}, n);
-      for (std::size_t i = 0; hessian != nullptr && i < n; ++i) visit(n + i * n + i, n - i);
+      if (!gradient.empty()) visit(std::size_t{0}, n);
+      for (std::size_t i = 0; !hessian.empty() && i < n; ++i) visit(n + i * n + i, n - i);
     };
-    const std::size_t size = kLanes * n * (hessian == nullptr ? 1 : n + 1);
+    const std::size_t size = kLanes * n * (hessian.empty() ? 1 : n + 1);
     lanes_.assign(size, 0.0);
     totals_.assign(size, 0.0);
     rests_.assign(size, 0.0);
@@ -240,20 +245,20 @@ class GlmSum final : public LossSum {
       }
       pending += groups;
       const double* const rows = rows_.group(first);
-      if (hessian != nullptr) {
+      if (!hessian.empty()) {
         std::copy(margins, margins + kLanes * groups, bends);
         curvatures(first, groups, bends);
         k.lane_grams(rows, groups, rows_.stride(), bends, n, lanes_.data() + kLanes * n);
       }
-      if (gradient != nullptr) {
+      if (!gradient.empty()) {
         derivatives(first, groups, margins);
         k.lane_sums(rows, groups, rows_.stride(), margins, n, lanes_.data());
       }
     });
     for_parts(carry);
     const auto total = [&](std::size_t i) { return k.sum(totals_.data() + kLanes * i, kLanes); };
-    for (std::size_t j = 0; gradient != nullptr && j < n; ++j) gradient[j] = total(j);
-    if (hessian == nullptr) return;
+    for (std::size_t j = 0; j < gradient.size(); ++j) gradient[j] = total(j);
+    if (hessian.empty()) return;
     for (std::size_t i = 0; i < n; ++i) {
       for (std::size_t j = i; j < n; ++j) hessian[i * n + j] = total(n + i * n + j);
     }
@@ -303,15 +308,15 @@ class GlmSum final : public LossSum {
   }
 
   // The upper triangle of out += weight v v'.
-  void add_outer(double weight, const double* v, double* out) const {
+  void add_outer(double weight, std::span<const double> v, std::span<double> out) const {
     const std::size_t d = rows_.dimension();
     for (std::size_t i = 0; i < d; ++i) {
       const double factor = weight * v[i];
-      double* to = out + i * d;
+      double* to = out.data() + i * d;
       for (std::size_t j = i; j < d; ++j) to[j] += factor * v[j];
     }
   }
-  void mirror(double* out) const {
+  void mirror(std::span<double> out) const {
     const std::size_t d = rows_.dimension();
     for (std::size_t i = 0; i < d; ++i) {
       for (std::size_t j = 0; j < i; ++j) out[i * d + j] = out[j * d + i];
@@ -322,16 +327,16 @@ class GlmSum final : public LossSum {
   RecordClipper clipper_;
   std::vector<double> row_;     // private copy of the record
   std::vector<double> staged_;  // direction, offset, label
-  mutable std::vector<double> opposite_;
+  std::vector<double> opposite_;
   bool dropped_ = true;
   std::uint64_t committed_ = 0;
   Rows rows_;
-  mutable std::vector<double> extended_;  // u, 1
-  mutable Lines lanes_;                   // partial sums
-  mutable Lines totals_;                  // of many
-  mutable Lines rests_;                   // what rounding has lost of those
-  mutable std::vector<double> line_at_;
-  mutable std::vector<double> line_along_;
+  std::vector<double> extended_;  // u, 1
+  Lines lanes_;                   // partial sums
+  Lines totals_;                  // of many
+  Lines rests_;                   // what rounding has lost of those
+  std::vector<double> line_at_;
+  std::vector<double> line_along_;
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cassert>
 #include <stdexcept>
 #include <utility>
 
@@ -9,15 +10,15 @@
 
 namespace dpoco::losses {
 
-void LossSum::stage_vector(const double*) {
+void LossSum::stage_vector(std::span<const double>) {
   throw std::invalid_argument("this sum takes no gradients");
 }
 
-void LossSum::stage_record(const double*, double) {
+void LossSum::stage_record(std::span<const double>, double) {
   throw std::invalid_argument("this sum takes no records with labels");
 }
 
-void LossSum::stage_matrix(const double*, const double*) {
+void LossSum::stage_matrix(std::span<const double>, std::span<const double>) {
   throw std::invalid_argument("this sum takes no matrices");
 }
 
@@ -42,41 +43,42 @@ class LinearSum final : public LossSum {
            std::all_of(sum_.begin(), sum_.end(), [](double x) { return x == 0.0; });
   }
 
-  double value(const double* u) const override { return offset_ + dot(sum_, u); }
-  void gradient(const double*, double* out) const override {
-    std::copy(sum_.begin(), sum_.end(), out);
+  double value(std::span<const double> u) override { return offset_ + simd::dot(sum_, u); }
+  void gradient(std::span<const double>, std::span<double> out) override {
+    std::ranges::copy(sum_, out.begin());
   }
-  void hessian(const double*, double* out) const override {
-    std::fill(out, out + sum_.size() * sum_.size(), 0.0);
+  void hessian(std::span<const double>, std::span<double> out) override {
+    std::ranges::fill(out, 0.0);
   }
-  void add_least_hessian(double*) const override {}
+  void add_least_hessian(std::span<double>) const override {}
 
-  void prepare_line(const double* u, const double* step) const override {
+  void prepare_line(std::span<const double> u, std::span<const double> step) override {
     line_at_ = value(u);
-    line_slope_ = dot(sum_, step);
+    line_slope_ = simd::dot(sum_, step);
   }
-  double line_value(double t) const override { return line_at_ + t * line_slope_; }
-  double line_slope(double) const override { return line_slope_; }
+  double line_value(double t) override { return line_at_ + t * line_slope_; }
+  double line_slope(double) override { return line_slope_; }
 
-  void stage_vector(const double* gradient) override {
-    std::copy(gradient, gradient + row_.size(), row_.data());
-    const double multiplier = clipper_.multiplier(row_.data());
+  void stage_vector(std::span<const double> gradient) override {
+    assert(gradient.size() == row_.size());
+    std::ranges::copy(gradient, row_.begin());
+    const double multiplier = clipper_.multiplier(row_);
     for (double& each : row_) each = multiplier == 0.0 ? 0.0 : multiplier * each;
-    staged_offset_ = body().pull_back(row_.data(), staged_.data());
+    staged_offset_ = body().pull_back(row_, staged_);
   }
 
-  double staged_value(const double* u) const override { return staged_offset_ + dot(staged_, u); }
-  void staged_gradient(const double*, double* out) const override {
-    std::copy(staged_.begin(), staged_.end(), out);
+  double staged_value(std::span<const double> u) const override {
+    return staged_offset_ + simd::dot(staged_, u);
   }
-  double staged_curvature(const double*) const override { return 0.0; }
-  const double* staged_direction() const override { return staged_.data(); }
-  void staged_hessian(const double*, double* out) const override {
-    std::fill(out, out + sum_.size() * sum_.size(), 0.0);
+  void staged_gradient(std::span<const double>, std::span<double> out) const override {
+    std::ranges::copy(staged_, out.begin());
   }
-  double staged_minimum() const override {
-    return staged_offset_ + body().support_low(staged_.data());
+  double staged_curvature(std::span<const double>) const override { return 0.0; }
+  std::span<const double> staged_direction() const override { return staged_; }
+  void staged_hessian(std::span<const double>, std::span<double> out) const override {
+    std::ranges::fill(out, 0.0);
   }
+  double staged_minimum() override { return staged_offset_ + body().support_low(staged_); }
 
   void commit() override {
     for (std::size_t i = 0; i < sum_.size(); ++i) {
@@ -102,10 +104,6 @@ class LinearSum final : public LossSum {
   }
 
  private:
-  double dot(const std::vector<double>& a, const double* b) const {
-    return simd::kernels().dot(a.data(), b, a.size());
-  }
-
   RecordClipper clipper_;
   std::vector<double> row_;  // private copy of the record
   std::vector<double> sum_;
@@ -114,8 +112,8 @@ class LinearSum final : public LossSum {
   double offset_rest_ = 0.0;
   std::vector<double> staged_;
   double staged_offset_ = 0.0;
-  mutable double line_at_ = 0.0;
-  mutable double line_slope_ = 0.0;
+  double line_at_ = 0.0;
+  double line_slope_ = 0.0;
 };
 
 }  // namespace

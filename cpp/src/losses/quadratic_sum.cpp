@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -17,21 +18,17 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // Rounding must not carry a loss over its bounds.
 constexpr double kReserve = 1.0 - 1e-12;
 
-using Matrix = Eigen::Map<const RowMatrix>;
-using Point = Eigen::Map<const Vector>;
-
 // F(u) = u'Au/2 + g'u + k: all a quadratic loss ever needs.
 struct Quadratic {
   explicit Quadratic(Index n) : matrix(RowMatrix::Zero(n, n)), slope(Vector::Zero(n)) {}
 
-  double value(const double* u) const {
-    const Point x(u, slope.size());
+  double value(std::span<const double> u) const {
+    const auto x = as_vector(u);
     return 0.5 * x.dot(matrix * x) + slope.dot(x) + constant;
   }
-  void gradient(const double* u, double* out) const {
-    const Index n = slope.size();
-    Eigen::Map<Vector>(out, n).noalias() = matrix * Point(u, n);
-    Eigen::Map<Vector>(out, n) += slope;
+  void gradient(std::span<const double> u, std::span<double> out) const {
+    as_vector(out).noalias() = matrix * as_vector(u);
+    as_vector(out) += slope;
   }
 
   RowMatrix matrix;
@@ -46,28 +43,27 @@ class QuadraticSum : public LossSum {
     return sum_.constant == 0.0 && sum_.slope.isZero(0.0) && sum_.matrix.isZero(0.0);
   }
 
-  double value(const double* u) const override { return sum_.value(u); }
-  void gradient(const double* u, double* out) const override { sum_.gradient(u, out); }
-  void hessian(const double*, double* out) const override {
-    std::copy(sum_.matrix.data(), sum_.matrix.data() + sum_.matrix.size(), out);
+  double value(std::span<const double> u) override { return sum_.value(u); }
+  void gradient(std::span<const double> u, std::span<double> out) override {
+    sum_.gradient(u, out);
   }
-  void add_least_hessian(double* out) const override {
-    Eigen::Map<RowMatrix>(out, dimension(), dimension()) += sum_.matrix;
+  void hessian(std::span<const double>, std::span<double> out) override {
+    std::ranges::copy(view(sum_.matrix), out.begin());
+  }
+  void add_least_hessian(std::span<double> out) const override {
+    as_matrix(out, dimension()) += sum_.matrix;
   }
 
-  void prepare_line(const double* u, const double* step) const override {
-    const Index n = dimension();
-    Vector at(n);
-    sum_.gradient(u, at.data());
-    const Point along(step, n);
+  void prepare_line(std::span<const double> u, std::span<const double> step) override {
+    Vector at(dimension());
+    sum_.gradient(u, view(at));
+    const auto along = as_vector(step);
     line_[0] = sum_.value(u);
     line_[1] = at.dot(along);
     line_[2] = along.dot(sum_.matrix * along);
   }
-  double line_value(double t) const override {
-    return line_[0] + t * (line_[1] + 0.5 * t * line_[2]);
-  }
-  double line_slope(double t) const override { return line_[1] + t * line_[2]; }
+  double line_value(double t) override { return line_[0] + t * (line_[1] + 0.5 * t * line_[2]); }
+  double line_slope(double t) override { return line_[1] + t * line_[2]; }
 
   void write(Archive& archive) const override {
     archive.reals(sum_.matrix.data(), static_cast<std::size_t>(sum_.matrix.size()));
@@ -110,7 +106,7 @@ class QuadraticSum : public LossSum {
  private:
   Quadratic sum_;
   Quadratic rest_;  // what rounding has lost of the sum, entry by entry
-  mutable double line_[3] = {0.0, 0.0, 0.0};
+  double line_[3] = {0.0, 0.0, 0.0};
 };
 
 // weight (<v, x> - y)^2, rank one.
@@ -123,29 +119,32 @@ class SquaredSum final : public QuadraticSum {
         row_(static_cast<std::size_t>(body.ambient()), 0.0),
         direction_(Vector::Zero(dimension())) {}
 
-  void stage_record(const double* features, double label) override {
-    std::copy(features, features + row_.size(), row_.data());
-    const double multiplier = GlmLoss::label_multiplier(label) * clipper_.multiplier(row_.data());
+  void stage_record(std::span<const double> features, double label) override {
+    assert(features.size() == row_.size());
+    std::ranges::copy(features, row_.begin());
+    const double multiplier = GlmLoss::label_multiplier(label) * clipper_.multiplier(row_);
     for (double& each : row_) each = multiplier == 0.0 ? 0.0 : multiplier * each;
-    offset_ = body().pull_back(row_.data(), direction_.data());
+    offset_ = body().pull_back(row_, view(direction_));
     // A dropped record is the zero loss: its vector, offset and label are all 0.
     label_ = multiplier == 0.0 ? 0.0 : loss_.clip_label(label);
   }
 
-  double staged_value(const double* u) const override { return loss_.value(margin(u), label_); }
-  void staged_gradient(const double* u, double* out) const override {
-    Eigen::Map<Vector>(out, dimension()) = loss_.derivative(margin(u), label_) * direction_;
+  double staged_value(std::span<const double> u) const override {
+    return loss_.value(margin(u), label_);
   }
-  double staged_curvature(const double*) const override { return 2.0 * loss_.weight; }
-  const double* staged_direction() const override { return direction_.data(); }
-  void staged_hessian(const double*, double* out) const override {
-    Eigen::Map<RowMatrix>(out, dimension(), dimension()).noalias() =
+  void staged_gradient(std::span<const double> u, std::span<double> out) const override {
+    as_vector(out) = loss_.derivative(margin(u), label_) * direction_;
+  }
+  double staged_curvature(std::span<const double>) const override { return 2.0 * loss_.weight; }
+  std::span<const double> staged_direction() const override { return view(direction_); }
+  void staged_hessian(std::span<const double>, std::span<double> out) const override {
+    as_matrix(out, dimension()).noalias() =
         (2.0 * loss_.weight) * direction_ * direction_.transpose();
   }
-  double staged_minimum() const override {
-    const double low = offset_ + body().support_low(direction_.data());
+  double staged_minimum() override {
+    const double low = offset_ + body().support_low(view(direction_));
     const Vector opposite = -direction_;
-    const double high = offset_ - body().support_low(opposite.data());
+    const double high = offset_ - body().support_low(view(opposite));
     if (!(low < label_)) return loss_.value(low, label_);
     return high > label_ ? 0.0 : loss_.value(high, label_);
   }
@@ -164,9 +163,8 @@ class SquaredSum final : public QuadraticSum {
   }
 
  private:
-  double margin(const double* u) const {
-    return offset_ +
-           simd::kernels().dot(direction_.data(), u, static_cast<std::size_t>(direction_.size()));
+  double margin(std::span<const double> u) const {
+    return offset_ + simd::dot(view(direction_), u);
   }
 
   GlmLoss loss_;
@@ -193,15 +191,15 @@ class MatrixSum final : public QuadraticSum {
         solver_staged_(body.dimension()),
         staged_(dimension()) {
     const Vector zero = Vector::Zero(dimension());
-    body.embed(zero.data(), centre_.data());
+    body.embed(view(zero), view(centre_));
   }
 
-  void stage_matrix(const double* matrix, const double* vector) override {
+  void stage_matrix(std::span<const double> matrix, std::span<const double> vector) override {
     const Index d = body().ambient();
-    const Matrix given(matrix, d, d);
+    const auto given = as_matrix(matrix, d);
     full_.noalias() = 0.5 * given;
     full_ += 0.5 * given.transpose();
-    Vector slope = -Point(vector, d);
+    Vector slope = -as_vector(vector);
     const double scale = admissible_scale(slope);
     if (scale == 0.0) {
       full_.setZero();
@@ -214,8 +212,8 @@ class MatrixSum final : public QuadraticSum {
     const Vector at_centre = full_ * centre_;
     const Vector gradient = at_centre + slope;
     staged_.constant = 0.5 * centre_.dot(at_centre) + slope.dot(centre_);
-    body().pull_back_matrix(full_.data(), staged_.matrix.data());
-    body().pull_back(gradient.data(), staged_.slope.data());
+    body().pull_back_matrix(view(full_), view(staged_.matrix));
+    body().pull_back(view(gradient), view(staged_.slope));
     // The pulled-back matrix must be symmetric to the last bit, as the sum's state promises.
     staged_.matrix = (0.5 * (staged_.matrix + staged_.matrix.transpose())).eval();
     if (!staged_.matrix.allFinite() || !staged_.slope.allFinite() ||
@@ -225,21 +223,23 @@ class MatrixSum final : public QuadraticSum {
     enforce_bounds();
   }
 
-  double staged_value(const double* u) const override { return staged_.value(u); }
-  void staged_gradient(const double* u, double* out) const override { staged_.gradient(u, out); }
-  double staged_curvature(const double*) const override {
+  double staged_value(std::span<const double> u) const override { return staged_.value(u); }
+  void staged_gradient(std::span<const double> u, std::span<double> out) const override {
+    staged_.gradient(u, out);
+  }
+  double staged_curvature(std::span<const double>) const override {
     if (dimension() != 1) {
       throw std::logic_error("the Hessian of a quadratic loss has no single direction");
     }
     return staged_.matrix(0, 0);
   }
-  const double* staged_direction() const override { return &kUnit; }
-  void staged_hessian(const double*, double* out) const override {
-    std::copy(staged_.matrix.data(), staged_.matrix.data() + staged_.matrix.size(), out);
+  std::span<const double> staged_direction() const override { return {&kUnit, 1}; }
+  void staged_hessian(std::span<const double>, std::span<double> out) const override {
+    std::ranges::copy(view(staged_.matrix), out.begin());
   }
   // Convex, so above its tangent at the centre.
-  double staged_minimum() const override {
-    return staged_.constant + body().support_low(staged_.slope.data());
+  double staged_minimum() override {
+    return staged_.constant + body().support_low(view(staged_.slope));
   }
 
   void commit() override {

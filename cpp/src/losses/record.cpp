@@ -1,6 +1,7 @@
 #include "dpoco/losses/record.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -49,14 +50,15 @@ double RecordClipper::largest_l2() const noexcept {
   return std::min(bound_ * stretch, bound_l2_);
 }
 
-double RecordClipper::multiplier(const double* x) const noexcept {
+double RecordClipper::multiplier(std::span<const double> x) const noexcept {
+  assert(std::ssize(x) == dimension_);
   // Most records are inside, which the dual of the common p = 3/2 knows without a root.
   double result = 1.0;
-  if (!(inside_ > 0.0 && domains::power_sum(x, dimension_, 1.0, 3.0) < inside_)) {
-    result = factor(domains::norm(x, dimension_, order_), safe_bound_);
+  if (!(inside_ > 0.0 && domains::power_sum(x, 1.0, 3.0) < inside_)) {
+    result = factor(domains::norm(x, order_), safe_bound_);
   }
   if (std::isfinite(bound_l2_))
-    result = std::min(result, factor(domains::norm(x, dimension_, 2.0), safe_bound_l2_));
+    result = std::min(result, factor(domains::norm(x, 2.0), safe_bound_l2_));
   if (std::isinf(order_) && result < 1.0)
     result *= 1.0 - 4.0 * std::numeric_limits<double>::epsilon();
   // A subnormal factor has too few bits to keep the product inside the bound. False for NaN.

@@ -1,6 +1,7 @@
 #include "dpoco/mechanisms/additive_noise.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <cstdint>
 #include <optional>
@@ -51,7 +52,8 @@ class AdditiveNoise final : public VectorRelease {
     grid_ = grid_below(scale, kGridBits);
   }
 
-  void release(const double* x, Source& source, double* out) override {
+  void release(std::span<const double> x, Source& source, std::span<double> out) override {
+    assert(x.size() == noise_.size() && out.size() == noise_.size());
     draw(source);
     for (std::size_t i = 0; i < noise_.size(); ++i) {
       out[i] = nearest_multiple(x[i] + noise_[i], grid_);
@@ -122,7 +124,8 @@ class LatticeNoise final : public VectorRelease {
     step_ = grid_below(scale, kGridBits);
   }
 
-  void release(const double* x, Source& source, double* out) override {
+  void release(std::span<const double> x, Source& source, std::span<double> out) override {
+    assert(x.size() == dimension_ && out.size() == dimension_);
     if (gaussian_) {
       gaussian_->fill(source, gaussians_.data(), dimension_);
       add(gaussians_, x, out);
@@ -151,7 +154,8 @@ class LatticeNoise final : public VectorRelease {
 
  private:
   template <class Number>
-  void add(const std::vector<Number>& noise, const double* x, double* out) const {
+  void add(const std::vector<Number>& noise, std::span<const double> x,
+           std::span<double> out) const {
     const double grid = grid_;
     const double step = step_;
     const double ratio = grid / step;

@@ -1,6 +1,7 @@
 #include "dpoco/mechanisms/continual_sum.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <stdexcept>
 #include <utility>
@@ -93,52 +94,57 @@ void ContinualSum::require(std::uint64_t rounds) const {
   source_->check_process();
 }
 
-void ContinualSum::push(const double* g, double* out) { run(enter(), g, 1, out); }
+void ContinualSum::push(std::span<const double> g, std::span<double> out) {
+  assert(std::ssize(g) == dimension_);
+  run(enter(), g, out);
+}
 
-void ContinualSum::run(const Exclusive::Entry&, const double* values, std::uint64_t rounds,
-                       double* out) {
-  require(rounds);
+void ContinualSum::run(const Exclusive::Entry&, std::span<const double> values,
+                       std::span<double> out) {
   const auto d = static_cast<std::size_t>(dimension_);
+  assert(values.size() % d == 0 && out.size() == values.size());
+  require(values.size() / d);
   const std::uint64_t most = std::max<std::uint64_t>(1, kBlockEntries / d);
-  while (rounds > 0) {
-    const std::uint64_t count = ahead_ > 0 ? 1 : std::min(rounds, most);
-    add(values, count, out);
-    values += count * d;
-    out += count * d;
-    rounds -= count;
+  while (!values.empty()) {
+    const std::size_t entries = std::min(ahead_ > 0 ? d : most * d, values.size());
+    add(values.first(entries), out.first(entries));
+    values = values.subspan(entries);
+    out = out.subspan(entries);
   }
 }
 
-void ContinualSum::add(const double* g, std::uint64_t rounds, double* out) {
+void ContinualSum::add(std::span<const double> rows, std::span<double> out) {
   const auto d = static_cast<std::size_t>(dimension_);
-  const std::size_t entries = rounds * d;
+  const std::uint64_t rounds = rows.size() / d;
   // On a lattice no sum needs these doubles: a single summand has them.
   std::vector<double>& copies = on_lattice() && rounds == 1 ? sum_ : rows_;
-  if (copies.size() < entries) copies.resize(entries);
+  if (copies.size() < rows.size()) copies.resize(rows.size());
   if (factors_.size() < rounds) factors_.resize(rounds);
   // Were a summand to change between the reading of its norm and its addition, the bound would not
   // hold.
-  std::copy(g, g + entries, copies.data());
+  std::ranges::copy(rows, copies.begin());
   const double* noise = rounds == 1 ? next_noise() : draw(rounds);
   round_ = round_ + rounds;
   for (std::uint64_t r = 0; r < rounds; ++r) {
-    double* row = copies.data() + r * d;
+    const std::span<double> row = std::span(copies).subspan(r * d, d);
     factors_[r] = clipper_ ? clipper_->multiplier(row) : 1.0;
-    if (factors_[r] == 0.0) std::fill(row, row + d, 0.0);  // it may hold a NaN
+    if (factors_[r] == 0.0) std::ranges::fill(row, 0.0);  // it may hold a NaN
   }
-  release(rounds, factors_.data(), copies.data(), noise, d, out);
+  release(rounds, factors_.data(), copies.data(), noise, d, out.data());
 }
 
-void ContinualSum::add_one(double factor, const double* row, double* out) {
+void ContinualSum::add_one(double factor, std::span<const double> row, std::span<double> out) {
+  assert(row.size() == width() && out.size() == width());
   require(1);
   const double* noise = next_noise();
   round_ = round_ + 1;
-  release(1, &factor, row, noise, width(), out);
+  release(1, &factor, row.data(), noise, width(), out.data());
 }
 
 const double* ContinualSum::draw(std::uint64_t rounds) {
   if (noise_.size() < rounds * width()) noise_.resize(rounds * width());
-  process_->advance(round_ + 1, rounds, *source_, noise_.data());
+  const auto entries = static_cast<std::size_t>(dimension_) * rounds;
+  process_->advance(round_ + 1, *source_, std::span(noise_).first(entries));
   return noise_.data();
 }
 

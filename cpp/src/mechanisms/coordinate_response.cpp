@@ -1,6 +1,7 @@
 #include "dpoco/mechanisms/coordinate_response.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <stdexcept>
 
@@ -35,7 +36,8 @@ class CoordinateResponse final : public VectorRelease {
     if (!std::isfinite(amplitude_)) throw std::invalid_argument("epsilon is too small");
   }
 
-  void release(const double* x, Source& source, double* out) override {
+  void release(std::span<const double> x, Source& source, std::span<double> out) override {
+    assert(x.size() == dimension_ && out.size() == dimension_);
     const auto n = static_cast<double>(dimension_);
     const auto place = static_cast<std::size_t>(source.uniform() * n);
     const std::size_t chosen = std::min(place, dimension_ - 1);
@@ -44,8 +46,8 @@ class CoordinateResponse final : public VectorRelease {
     // the smaller one's relative precision: a comparison with one uniform would not.
     const double weights[2] = {(1.0 - value) + value * odds_, value + (1.0 - value) * odds_};
     double scratch[2];
-    const bool up = samplers::draw_by_race(source, weights, 2, scratch) == 1;
-    std::fill(out, out + dimension_, 0.0);
+    const bool up = samplers::draw_by_race(source, weights, scratch) == 1;
+    std::ranges::fill(out, 0.0);
     out[chosen] = up ? amplitude_ : -amplitude_;
   }
 

@@ -74,11 +74,11 @@ class Draws {
     return {sampler_.order(), sampler_.scale(), 0.0};
   }
 
-  // Writes `rows` vectors; scale() times each is one draw.
-  void next(Source& source, std::uint64_t rows, double* out) {
-    if (current_) return current_->fill(source, out, rows * d_);
-    if (gaussian()) return source.fill(random::Variate::gaussian, out, rows * d_);
-    for (std::uint64_t r = 0; r < rows; ++r) sampler_.sample(source, out + r * d_);
+  // Writes vectors one after the other; scale() times each is one draw.
+  void next(Source& source, std::span<double> out) {
+    if (current_) return current_->fill(source, out.data(), out.size());
+    if (gaussian()) return source.fill(random::Variate::gaussian, out.data(), out.size());
+    for (std::size_t i = 0; i < out.size(); i += d_) sampler_.sample(source, out.data() + i);
   }
 
   bool account_for(std::uint64_t vectors, const Source& source) const {
@@ -123,10 +123,10 @@ class Tree final : public NoiseProcess {
   Tree(Index dimension, std::uint64_t horizon, NoiseLaw law)
       : d_(checked(dimension, horizon)), draws_(dimension, law), prefix_(d_, horizon) {}
 
-  void advance(std::uint64_t t, std::uint64_t rounds, Source& source, double* out) override {
-    draws_.next(source, rounds, out);
-    for (std::uint64_t r = 0; r < rounds; ++r, out += d_) {
-      extend_prefix(prefix_, t + r, out, draws_.scale(), d_, out);
+  void advance(std::uint64_t t, Source& source, std::span<double> out) override {
+    draws_.next(source, out);
+    for (std::size_t i = 0; i < out.size(); i += d_) {
+      extend_prefix(prefix_, t++, out.data() + i, draws_.scale(), d_, out.data() + i);
     }
   }
   Correlation correlation() const override { return {Factorisation::tree, draws_.law()}; }
@@ -155,17 +155,17 @@ class Toeplitz final : public NoiseProcess {
     history_.reserve(d_ * coefficients_.size());
   }
 
-  void advance(std::uint64_t t, std::uint64_t rounds, Source& source, double* out) override {
-    for (std::uint64_t r = 0; r < rounds; ++r, out += d_) {
-      draws_.next(source, 1, out);
-      for (std::size_t i = 0; i < d_; ++i) history_.push_back(draws_.scale() * out[i]);
-      std::fill_n(out, d_, 0.0);
-      const std::size_t past = t + r - 1;
+  void advance(std::uint64_t t, Source& source, std::span<double> out) override {
+    for (std::size_t past = t - 1; !out.empty(); ++past, out = out.subspan(d_)) {
+      const std::span<double> row = out.first(d_);
+      draws_.next(source, row);
+      for (const double each : row) history_.push_back(draws_.scale() * each);
+      std::ranges::fill(row, 0.0);
       for (std::size_t j = 0; j < past; ++j) {
-        simd::kernels().axpy(coefficients_[past - j], history_.data() + j * d_, d_, out);
+        simd::kernels().axpy(coefficients_[past - j], history_.data() + j * d_, d_, row.data());
       }
-      if (draws_.on_lattice()) std::transform(out, out + d_, out, nearest_integer);
-      simd::kernels().axpy(1.0, history_.data() + past * d_, d_, out);
+      if (draws_.on_lattice()) std::ranges::transform(row, row.begin(), nearest_integer);
+      simd::kernels().axpy(1.0, history_.data() + past * d_, d_, row.data());
     }
   }
   Correlation correlation() const override { return {Factorisation::toeplitz, draws_.law()}; }
@@ -240,9 +240,9 @@ class BufferedToeplitz final : public NoiseProcess {
     unit_ = grid_below(law.scale, kBufferBits) / law.grid;
   }
 
-  void advance(std::uint64_t t, std::uint64_t rounds, Source& source, double* out) override {
-    if (parameters_.ends.empty()) return step(draws_.scale(), rounds, source, out);
-    while (rounds > 0) {
+  void advance(std::uint64_t t, Source& source, std::span<double> out) override {
+    if (parameters_.ends.empty()) return step(draws_.scale(), source, out);
+    while (!out.empty()) {
       const auto& ends = parameters_.ends;
       const auto block =
           static_cast<std::size_t>(std::lower_bound(ends.begin(), ends.end(), t) - ends.begin());
@@ -251,11 +251,10 @@ class BufferedToeplitz final : public NoiseProcess {
       const double before = opens ? draws_.lower(parameters_.levels[block - 1]) : 0.0;
       const double scale = draws_.lower(parameters_.levels[block]);
       if (opens) rescale(scale / before);
-      const std::uint64_t count = std::min(rounds, ends[block] - t + 1);
-      step(scale, count, source, out);
+      const std::uint64_t count = std::min<std::uint64_t>(out.size() / d_, ends[block] - t + 1);
+      step(scale, source, out.first(count * d_));
       t += count;
-      rounds -= count;
-      out += count * d_;
+      out = out.subspan(count * d_);
     }
   }
   Correlation correlation() const override {
@@ -288,16 +287,17 @@ class BufferedToeplitz final : public NoiseProcess {
   }
 
   // Rounds whose draws have one scale.
-  void step(double scale, std::uint64_t rounds, Source& source, double* out) {
-    draws_.next(source, rounds, out);
+  void step(double scale, Source& source, std::span<double> out) {
+    const std::uint64_t rounds = out.size() / d_;
+    draws_.next(source, out);
     if (draws_.on_lattice()) {
       simd::kernels().lattice_blt(rounds, d_, unit_, parameters_.decay.size(),
                                   parameters_.decay.data(), parameters_.omega.data(),
-                                  buffers_.data(), total_.data(), out);
+                                  buffers_.data(), total_.data(), out.data());
       return;
     }
     simd::kernels().blt(rounds, d_, scale, keep_.size(), keep_.data(), parameters_.omega.data(),
-                        buffers_.data(), total_.data(), out);
+                        buffers_.data(), total_.data(), out.data());
   }
 
   // On a lattice to multiples of the unit, as lattice_blt rounds.
@@ -341,8 +341,8 @@ class Banded final : public NoiseProcess {
     }
   }
 
-  void advance(std::uint64_t t, std::uint64_t rounds, Source& source, double* out) override {
-    for (std::uint64_t r = 0; r < rounds; ++r, out += d_) step(t + r - 1, source, out);
+  void advance(std::uint64_t t, Source& source, std::span<double> out) override {
+    for (; !out.empty(); out = out.subspan(d_)) step(t++ - 1, source, out.first(d_));
   }
   Correlation correlation() const override {
     return {Factorisation::banded, draws_.law(), {}, parameters_};
@@ -363,12 +363,12 @@ class Banded final : public NoiseProcess {
   double* row(std::size_t t) { return kept_.data() + t % parameters_.coefficients.size() * d_; }
 
   // On a lattice what is taken back is rounded.
-  void step(std::size_t t, Source& source, double* out) {
+  void step(std::size_t t, Source& source, std::span<double> out) {
     const auto& [coefficients, levels] = parameters_;
     if (t >= levels.size()) throw std::logic_error("a round behind the last level");
     const double lowered = draws_.lower(levels[t]);
     const double scale = draws_.on_lattice() ? 1.0 : lowered;
-    draws_.next(source, 1, out);
+    draws_.next(source, out);
     std::fill(past_.begin(), past_.end(), 0.0);
     const std::size_t lags = std::min(coefficients.size() - 1, t);
     for (std::size_t lag = 1; lag <= lags; ++lag) {
@@ -395,18 +395,15 @@ class Banded final : public NoiseProcess {
 
 class Silence final : public NoiseProcess {
  public:
-  explicit Silence(Index dimension) : d_(checked(dimension, 1)) {}
+  explicit Silence(Index dimension) { checked(dimension, 1); }
 
-  void advance(std::uint64_t, std::uint64_t rounds, Source&, double* out) override {
-    std::fill_n(out, rounds * d_, 0.0);
+  void advance(std::uint64_t, Source&, std::span<double> out) override {
+    std::ranges::fill(out, 0.0);
   }
   Correlation correlation() const override { return {}; }
   void write(Archive&) const override {}
   void read(ArchiveReader&, std::uint64_t) override {}
   bool matches(std::uint64_t, const Source&) const override { return true; }
-
- private:
-  std::size_t d_;
 };
 
 }  // namespace

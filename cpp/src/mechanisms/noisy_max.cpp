@@ -1,6 +1,7 @@
 #include "dpoco/mechanisms/noisy_max.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -17,8 +18,9 @@ NoisyMax::NoisyMax(NoisyMaxSettings settings) : settings_(settings) {
   }
 }
 
-std::size_t NoisyMax::select(const double* scores, random::Source& source) {
+std::size_t NoisyMax::select(std::span<const double> scores, random::Source& source) {
   const std::size_t n = settings_.candidates;
+  assert(scores.size() == n);
   if (n == 1) return 0;
   scratch_.resize(n);  // the first time: what a state file says is not worth memory before
   double* noise = scratch_.data();

@@ -1,6 +1,7 @@
 #include "dpoco/mechanisms/vertex_selection.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -55,12 +56,12 @@ class BlockRace {
       for (std::size_t b = 0; b < length; ++b) {
         for (std::size_t at = b; at < sums_.size(); at += length) sums_[at] = fill(at, weights);
       }
-      block = samplers::draw_by_race(source, sums_.data(), sums_.size(), scratch_.data());
+      block = samplers::draw_by_race(source, sums_, scratch_);
     }
     std::fill(weights, weights + kBlock, -kFloor);  // nothing, once the floor is added
     fill(block, weights);
     for (double& weight : weights) weight += kFloor;
-    return {block, samplers::draw_by_race(source, weights, kBlock, scratch_.data())};
+    return {block, samplers::draw_by_race(source, weights, scratch_)};
   }
 
  private:
@@ -76,14 +77,14 @@ class NoisyLeast {
   explicit NoisyLeast(Source& source) : source_(source) {}
 
   // Candidates index(), index() + 1, ... with scores rate * x_i.
-  void add(const double* x, double rate, std::size_t n) {
+  void add(std::span<const double> x, double rate) {
     const simd::Kernels& k = simd::kernels();
     double heights[kPiece];
-    for (std::size_t first = 0; first < n; first += kPiece) {
-      const std::size_t count = std::min(kPiece, n - first);
+    for (std::size_t first = 0; first < x.size(); first += kPiece) {
+      const std::size_t count = std::min(kPiece, x.size() - first);
       source_.fill(random::Variate::laplace, heights, count);
       mend(heights, count);
-      k.axpy(rate, x + first, count, heights);
+      k.axpy(rate, x.data() + first, count, heights);
       const double least = k.smallest(heights, count);
       if (least < best_) {
         best_ = least;
@@ -131,12 +132,14 @@ class AxisSelection final : public VertexSelection {
         length_(length),
         race_(noise == SelectionNoise::gumbel ? kSigns * blocks_of(d) : 0) {}
 
-  void select(const double* direction, double rate, Source& source, double* vertex) override {
+  void select(std::span<const double> direction, double rate, Source& source,
+              std::span<double> vertex) override {
+    assert(std::ssize(direction) == dimension() && vertex.size() == direction.size());
     const bool gumbel = noise() == SelectionNoise::gumbel;
     const double own = rate * length_;
     const auto [place, negative] =
         gumbel ? draw(direction, own, source) : least(direction, own, source);
-    std::fill(vertex, vertex + d_, 0.0);
+    std::ranges::fill(vertex, 0.0);
     vertex[place] = negative ? -length_ : length_;
   }
 
@@ -147,28 +150,31 @@ class AxisSelection final : public VertexSelection {
     return noise == SelectionNoise::gumbel ? BlockRace::draws(kSigns * blocks_of(d)) : vertices;
   }
 
-  std::pair<std::size_t, bool> draw(const double* direction, double rate, Source& source) {
+  std::pair<std::size_t, bool> draw(std::span<const double> direction, double rate,
+                                    Source& source) {
     if (kSigns * d_ == 1) return {0, false};
     const simd::Kernels& k = simd::kernels();
-    const double base = kSigns == 2 ? -k.max_abs(direction, d_) : k.smallest(direction, d_);
+    const double base =
+        kSigns == 2 ? -k.max_abs(direction.data(), d_) : k.smallest(direction.data(), d_);
     const std::size_t half = blocks_of(d_);
     const auto [block, place] = race_.draw<kSigns>(source, [&](std::size_t b, double* out) {
       const bool mirrored = b >= half;
       const std::size_t first = (mirrored ? b - half : b) * kBlock;
       const std::size_t count = std::min(kBlock, d_ - first);
       const double sign = mirrored ? -1.0 : 1.0;
-      return with_floors(k.tilt(nullptr, direction + first, sign * base, sign * rate, count, out),
-                         count);
+      return with_floors(
+          k.tilt(nullptr, direction.data() + first, sign * base, sign * rate, count, out), count);
     });
     const bool mirrored = block >= half;
     return {(mirrored ? block - half : block) * kBlock + place, mirrored};
   }
 
-  std::pair<std::size_t, bool> least(const double* direction, double rate, Source& source) {
+  std::pair<std::size_t, bool> least(std::span<const double> direction, double rate,
+                                     Source& source) {
     if (kSigns * d_ == 1) return {0, false};
     NoisyLeast race(source);
-    race.add(direction, rate, d_);
-    if constexpr (kSigns == 2) race.add(direction, -rate, d_);
+    race.add(direction, rate);
+    if constexpr (kSigns == 2) race.add(direction, -rate);
     const bool mirrored = race.chosen() >= d_;
     return {mirrored ? race.chosen() - d_ : race.chosen(), mirrored};
   }
@@ -187,11 +193,13 @@ class ListSelection final : public VertexSelection {
         scores_(static_cast<std::size_t>(set_->count())),
         race_(noise == SelectionNoise::gumbel ? blocks_of(scores_.size()) : 0) {}
 
-  void select(const double* direction, double rate, Source& source, double* vertex) override {
-    set_->scores(direction, scores_.data());
+  void select(std::span<const double> direction, double rate, Source& source,
+              std::span<double> vertex) override {
+    assert(std::ssize(direction) == dimension() && vertex.size() == direction.size());
+    set_->scores(direction, scores_);
     const std::size_t chosen =
         noise() == SelectionNoise::gumbel ? draw(rate, source) : least(rate, source);
-    std::copy_n(set_->vertex(static_cast<Index>(chosen)), set_->dimension(), vertex);
+    std::ranges::copy(set_->vertex(static_cast<Index>(chosen)), vertex.begin());
   }
 
  private:
@@ -216,7 +224,7 @@ class ListSelection final : public VertexSelection {
   std::size_t least(double rate, Source& source) const {
     if (scores_.size() == 1) return 0;
     NoisyLeast race(source);
-    race.add(scores_.data(), rate, scores_.size());
+    race.add(scores_, rate);
     return race.chosen();
   }
 
@@ -235,7 +243,9 @@ class BoxSelection final : public VertexSelection {
         odds_(static_cast<std::size_t>(box_->dimension())),
         noise_values_(2 * odds_.size()) {}
 
-  void select(const double* direction, double rate, Source& source, double* vertex) override {
+  void select(std::span<const double> direction, double rate, Source& source,
+              std::span<double> vertex) override {
+    assert(std::ssize(direction) == dimension() && vertex.size() == direction.size());
     const std::size_t d = odds_.size();
     const double* low = box_->lower().data();
     const double* high = box_->upper().data();

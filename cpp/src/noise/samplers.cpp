@@ -129,7 +129,7 @@ void GeneralizedGaussian::sample(Source& source, double* out) {
   source.fill_words(signs_.data(), signs_.size());
   const double radius =
       scale_ * std::sqrt(2.0 * gamma(source, 0.5 * static_cast<double>(dimension_)));
-  const double factor = radius / domains::norm(magnitudes, dimension_, order_);
+  const double factor = radius / domains::norm(magnitudes_, order_);
   for (std::size_t i = 0; i < d; ++i) {
     const bool negative = ((signs_[i / 64] >> (i % 64)) & 1) != 0;
     out[i] = negative ? -factor * magnitudes[i] : factor * magnitudes[i];

@@ -42,7 +42,7 @@ ContinuousMultiplicativeWeights::ContinuousMultiplicativeWeights(
   if (settings_.coupling == Coupling::density_ratio || settings_.coupling == Coupling::maximal) {
     normalizer_ = make_log_normalizer(*sum_, beta, lam);
   }
-  sampler_.sample(*source_, *sum_, point_.data());
+  sampler_.sample(*source_, *sum_, point_);
   release();
   if (settings_.coupling == Coupling::anchored) {
     const AnchorSettings own{.count = settings_.anchors,
@@ -53,9 +53,9 @@ ContinuousMultiplicativeWeights::ContinuousMultiplicativeWeights(
     anchors_ =
         std::make_unique<Anchors>(sum_->dimension(), own, sum_->kind() == LossSum::Kind::linear);
     std::vector<double> drawn(n * settings_.anchors);
-    sampler_.sample_many(*source_, *sum_, static_cast<Index>(settings_.anchors), drawn.data());
+    sampler_.sample_many(*source_, *sum_, drawn);
     for (std::uint64_t k = 0; k < settings_.anchors; ++k) {
-      double* const point = drawn.data() + k * n;
+      const std::span<double> point = std::span(drawn).subspan(k * n, n);
       round_point(point, point);
       anchors_->add(point, 0);
     }
@@ -112,7 +112,7 @@ double ContinuousMultiplicativeWeights::grid() const {
 }
 
 void ContinuousMultiplicativeWeights::release() {
-  round_point(point_.data(), released_.data());
+  round_point(point_, released_);
   embed_released();
 }
 
@@ -121,7 +121,7 @@ double ContinuousMultiplicativeWeights::log_factor(bool& forced) {
   const double beta = settings_.gibbs.inverse_temperature;
   // A custom loss without a finite value counts as zero.
   const auto finite = [](double x) { return std::isfinite(x) ? x : 0.0; };
-  const double loss = sum_->staged_value(point_.data());
+  const double loss = sum_->staged_value(point_);
   switch (settings_.coupling) {
     case Coupling::density_ratio: {
       normalizer_->advance(*sum_);
@@ -161,11 +161,11 @@ bool ContinuousMultiplicativeWeights::close_round() {
 }
 
 void ContinuousMultiplicativeWeights::draw() {
-  if (anchors_) anchors_->add(released_.data(), drawn_);
+  if (anchors_) anchors_->add(released_, drawn_);
   if (settings_.coupling == Coupling::maximal) {
     draw_excess();
   } else {
-    sampler_.sample(*source_, *sum_, point_.data());
+    sampler_.sample(*source_, *sum_, point_);
   }
   release();
   drawn_ = rule_.round();
@@ -175,8 +175,8 @@ void ContinuousMultiplicativeWeights::draw() {
 // 1 - mu(u)/mu'(u).
 void ContinuousMultiplicativeWeights::draw_excess() {
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
-    sampler_.sample(*source_, *sum_, point_.data());
-    const double log_ratio = normalizer_->log_ratio(sum_->staged_value(point_.data()));
+    sampler_.sample(*source_, *sum_, point_);
+    const double log_ratio = normalizer_->log_ratio(sum_->staged_value(point_));
     if (log_ratio > 0.0 && mechanisms::lies_in_excess(log_ratio, *source_)) return;
   }
 }
@@ -185,15 +185,15 @@ double ContinuousMultiplicativeWeights::nonprivate_log_change() const noexcept {
   return normalizer_ ? normalizer_->log_change() : 0.0;
 }
 
-void ContinuousMultiplicativeWeights::nonprivate_point(double* out) const {
+void ContinuousMultiplicativeWeights::nonprivate_point(std::span<double> out) const {
   const auto entry = enter();
-  std::copy(point_.begin(), point_.end(), out);
+  std::ranges::copy(point_, out.begin());
 }
 
-void ContinuousMultiplicativeWeights::nonprivate_anchor_mean(double* out) const {
+void ContinuousMultiplicativeWeights::nonprivate_anchor_mean(std::span<double> out) const {
   const auto entry = enter();
   if (!anchors_) throw std::logic_error("this coupling has no anchors");
-  std::copy(anchors_->mean().begin(), anchors_->mean().end(), out);
+  std::ranges::copy(anchors_->mean(), out.begin());
 }
 
 void ContinuousMultiplicativeWeights::write_state(Archive& archive) const {
@@ -228,7 +228,7 @@ void ContinuousMultiplicativeWeights::read_state(ArchiveReader& archive) {
   if (drawn_ % settings_.rule.block != 0 || (drawn_ == 0) != (rule_.switches() == 0)) {
     throw StateError("state holds impossible switches");
   }
-  if (!sum_->body().contains(point_.data(), kTolerance)) {
+  if (!sum_->body().contains(point_, kTolerance)) {
     throw StateError("state holds a decision outside the domain");
   }
   check_positions();

@@ -41,27 +41,27 @@ double CoupledLearner::grid_within_body(double spread, int bits) const {
   return grid_below(spread, bits);
 }
 
-void CoupledLearner::round_point(const double* point, double* out) {
-  const std::size_t n = released_.size();
-  for (std::size_t i = 0; i < n; ++i) out[i] = nearest_multiple(point[i], grid_);
+void CoupledLearner::round_point(std::span<const double> point, std::span<double> out) {
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = nearest_multiple(point[i], grid_);
   if (sum_->body().contains(out, 0.0)) return;
-  rounded_.assign(out, out + n);
-  sum_->body().project(rounded_.data(), out);
+  std::ranges::copy(out, rounded_.begin());
+  sum_->body().project(rounded_, out);
 }
 
 void CoupledLearner::copy_counts() { switches_ = rule_.switches(); }
 
 double CoupledLearner::admit(const double* record, const double* label, bool wants_loss) {
+  const auto d = static_cast<std::size_t>(dimension());
   if (label == nullptr) {
-    sum_->stage_vector(record);
+    sum_->stage_vector({record, d});
   } else {
-    sum_->stage_record(record, *label);
+    sum_->stage_record({record, d}, *label);
   }
-  return wants_loss ? sum_->staged_value(released_.data()) : 0.0;
+  return wants_loss ? sum_->staged_value(released_) : 0.0;
 }
 
-void CoupledLearner::observe_quadratic(std::uint64_t decided, const double* matrix,
-                                       const double* vector) {
+void CoupledLearner::observe_quadratic(std::uint64_t decided, std::span<const double> matrix,
+                                       std::span<const double> vector) {
   play_turn(decided, [&] { sum_->stage_matrix(matrix, vector); });
 }
 

@@ -24,7 +24,7 @@ using losses::LossSum;
 // than 1e-5; with laws that differ by rounding errors alone they might never end.
 constexpr std::uint64_t kMostAttempts = 1ULL << 16;
 
-std::unique_ptr<LeaderLaw> make_law(const LossSum& sum,
+std::unique_ptr<LeaderLaw> make_law(LossSum& sum,
                                     const CoupledRegularizedLeaderSettings& settings) {
   if (sum.kind() == LossSum::Kind::linear) return make_shifted_gaussian(sum);
   return make_leader_law(
@@ -141,7 +141,7 @@ void CoupledRegularizedLeader::draw(double square, bool density) {
   } else {
     std::fill(noise_.begin(), noise_.end(), 0.0);
   }
-  law_->draw(noise_.data(), square, density);
+  law_->draw(noise_, square, density);
   release();
 }
 
@@ -169,9 +169,9 @@ void CoupledRegularizedLeader::release() {
     for (std::size_t i = 0; i < point.size(); ++i) {
       scaled_[i] = nearest_multiple(point[i], grid_) * -settings_.step_size;
     }
-    sum_->body().project(scaled_.data(), released_.data());
+    sum_->body().project(scaled_, released_);
   } else {
-    round_point(point.data(), released_.data());
+    round_point(point, released_);
   }
   embed_released();
 }
@@ -210,17 +210,17 @@ double CoupledRegularizedLeader::nonprivate_residual() const noexcept {
   return law_->residual() / (scale > 0.0 ? scale : 1.0);
 }
 
-void CoupledRegularizedLeader::nonprivate_point(double* out) const {
+void CoupledRegularizedLeader::nonprivate_point(std::span<double> out) const {
   const auto entry = enter();
-  std::copy(law_->point().begin(), law_->point().end(), out);
+  std::ranges::copy(law_->point(), out.begin());
 }
 
-double CoupledRegularizedLeader::nonprivate_log_density(const double* u) {
+double CoupledRegularizedLeader::nonprivate_log_density(std::span<const double> u) {
   const auto entry = enter();
   return law_->clone()->log_density(u, variance(round() + 1));
 }
 
-double CoupledRegularizedLeader::nonprivate_log_ratio_at(const double* u) {
+double CoupledRegularizedLeader::nonprivate_log_ratio_at(std::span<const double> u) {
   const auto entry = enter();
   if (round() == 0) throw RoundOrderError("no round is over");
   const auto law = law_->clone();
@@ -229,11 +229,11 @@ double CoupledRegularizedLeader::nonprivate_log_ratio_at(const double* u) {
   return law->log_ratio(variance(round()), variance(round() + 1), true);
 }
 
-void CoupledRegularizedLeader::nonprivate_solve(const double* z, double* out) {
+void CoupledRegularizedLeader::nonprivate_solve(std::span<const double> z, std::span<double> out) {
   const auto entry = enter();
   const auto law = law_->clone();
   law->draw(z, variance(round() + 1), false);
-  std::copy(law->point().begin(), law->point().end(), out);
+  std::ranges::copy(law->point(), out.begin());
 }
 
 void CoupledRegularizedLeader::write_state(Archive& archive) const {

@@ -80,7 +80,7 @@ ForgettingLeader::ForgettingLeader(std::shared_ptr<const domains::Domain> domain
       center_(d_) {
   check(settings_);
   if (!(vector_scale_ > 0.0)) throw std::invalid_argument("vector_scale must be positive");
-  domain_->center(center_.data());
+  domain_->center(center_);
   const std::size_t learned = settings_.views.size() * settings_.ridges.size();
   const std::size_t candidates = learned > 1 ? learned + 1 : 1;
   sums_.assign(settings_.views.size(), std::vector<double>(entries_));
@@ -128,7 +128,7 @@ void ForgettingLeader::compare(std::span<const double> increment) {
 double ForgettingLeader::probed_correction(std::span<const double> decision, double ridge,
                                            double step) {
   std::copy(decision.begin(), decision.end(), point_.begin());
-  probe_.solve(ridge, point_.data());
+  probe_.solve(ridge, point_);
   for (std::size_t i = 0; i < d_; ++i) point_[i] = (point_[i] - decision[i]) / step;
   const double* sign = signs_.data();
   double found = 0.0;
@@ -148,17 +148,17 @@ void ForgettingLeader::lead(std::size_t view) {
   const double covariance = behind(own.covariances, pushes_);
   const double scale = vector_scale_;
   const double step = kStep * deviation;
-  leader_.decompose(sums_[view].data(), scale);
+  leader_.decompose(sums_[view], scale);
   const bool probes = chooses() && !leader_.on_ball();
   if (probes) {
     moved_ = sums_[view];
     for (std::size_t i = 0; i < entries_; ++i) moved_[i] += step * signs_[i];
-    probe_.decompose(moved_.data(), scale);
+    probe_.decompose(moved_, scale);
   }
   for (std::size_t r = 0; r < settings_.ridges.size(); ++r) {
     const std::size_t a = view * settings_.ridges.size() + r;
     const double ridge = settings_.ridges[r] * std::sqrt(2.0 * static_cast<double>(d_)) * deviation;
-    leader_.solve(ridge, decisions_[a].data());
+    leader_.solve(ridge, decisions_[a]);
     if (!chooses()) continue;
     if (probes) {
       corrections_[a] = covariance * probed_correction(decisions_[a], ridge, step);
@@ -213,7 +213,7 @@ void ForgettingLeader::advance(std::span<const double> increment, std::span<doub
   for (std::size_t a = 0; a < shares_.size(); ++a) {
     for (std::size_t i = 0; i < d_; ++i) point_[i] += shares_[a] * decisions_[a][i];
   }
-  domain_->project(point_.data(), decision.data());  // rounding may leave the domain
+  domain_->project(point_, decision);  // rounding may leave the domain
 }
 
 void ForgettingLeader::write(Archive& archive) const {
@@ -234,7 +234,7 @@ void ForgettingLeader::read(ArchiveReader& archive) {
   }
   constexpr double kTolerance = 1e-6;
   for (const auto& decision : decisions_) {
-    if (!domain_->contains(decision.data(), kTolerance)) {
+    if (!domain_->contains(decision, kTolerance)) {
       throw StateError("state holds a decision outside the domain");
     }
   }

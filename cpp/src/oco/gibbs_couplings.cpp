@@ -1,6 +1,7 @@
 #include "gibbs_couplings.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <stdexcept>
 
@@ -20,7 +21,7 @@ using losses::LossSum;
 //   ln(Z'/Z) = -beta <w, m> + beta |w|^2 / (2 lam) + ln P(m') - ln P(m).
 class LinearNormalizer final : public LogNormalizer {
  public:
-  LinearNormalizer(const LossSum& sum, double beta, double lam)
+  LinearNormalizer(LossSum& sum, double beta, double lam)
       : LogNormalizer(beta),
         lam_(lam),
         scale_(1.0 / std::sqrt(beta * lam)),
@@ -28,16 +29,16 @@ class LinearNormalizer final : public LogNormalizer {
         mean_(static_cast<std::size_t>(sum.dimension()), 0.0),
         gradient_(mean_) {
     find_mean(sum);
-    log_mass_ = law_.log_mass(mean_.data(), scale_);
+    log_mass_ = law_.log_mass(mean_, scale_);
   }
 
-  void advance(const LossSum& sum) override {
-    reference_ = sum.staged_value(mean_.data());
-    sum.staged_gradient(mean_.data(), gradient_.data());
+  void advance(LossSum& sum) override {
+    reference_ = sum.staged_value(mean_);
+    sum.staged_gradient(mean_, gradient_);
     const double square = simd::kernels().dot(gradient_.data(), gradient_.data(), gradient_.size());
     find_mean(sum);
     const double before = log_mass_;
-    log_mass_ = law_.log_mass(mean_.data(), scale_);
+    log_mass_ = law_.log_mass(mean_, scale_);
     excess_ = 0.5 * beta_ * square / lam_ + (log_mass_ - before);
   }
 
@@ -46,16 +47,16 @@ class LinearNormalizer final : public LogNormalizer {
     archive.real(reference_);
     archive.real(excess_);
   }
-  void read(ArchiveReader& archive, const LossSum& sum) override {
+  void read(ArchiveReader& archive, LossSum& sum) override {
     reference_ = archive.real();
     excess_ = archive.real();
     find_mean(sum);
-    log_mass_ = law_.log_mass(mean_.data(), scale_);
+    log_mass_ = law_.log_mass(mean_, scale_);
   }
 
  private:
-  void find_mean(const LossSum& sum) {
-    sum.gradient(mean_.data(), gradient_.data());  // the same everywhere
+  void find_mean(LossSum& sum) {
+    sum.gradient(mean_, gradient_);  // the same everywhere
     for (std::size_t i = 0; i < mean_.size(); ++i) mean_[i] = -gradient_[i] / lam_;
   }
 
@@ -72,7 +73,7 @@ class LinearNormalizer final : public LogNormalizer {
 //   ln(Z'/Z) = -beta l(m) + (beta/2) p'H'^-1 p - ln(det H' / det H) / 2,   m' = m - H'^-1 p.
 class QuadraticNormalizer final : public LogNormalizer {
  public:
-  QuadraticNormalizer(const LossSum& sum, double beta, double lam)
+  QuadraticNormalizer(LossSum& sum, double beta, double lam)
       : LogNormalizer(beta),
         lam_(lam),
         n_(static_cast<std::size_t>(sum.dimension())),
@@ -84,9 +85,9 @@ class QuadraticNormalizer final : public LogNormalizer {
     rebuild(sum);
   }
 
-  void advance(const LossSum& sum) override {
-    reference_ = sum.staged_value(mode_.data());
-    sum.staged_gradient(mode_.data(), gradient_.data());
+  void advance(LossSum& sum) override {
+    reference_ = sum.staged_value(mode_);
+    sum.staged_gradient(mode_, gradient_);
     const double log_det = take_curvature(sum);
     factor_.solve(gradient_.data(), step_.data());
     const double decrease = simd::kernels().dot(gradient_.data(), step_.data(), n_);
@@ -102,7 +103,7 @@ class QuadraticNormalizer final : public LogNormalizer {
     archive.reals(factor_.entries().data(), factor_.entries().size());
     archive.reals(mode_.data(), mode_.size());
   }
-  void read(ArchiveReader& archive, const LossSum&) override {
+  void read(ArchiveReader& archive, LossSum&) override {
     std::vector<double>& entries = factor_.entries();
     reference_ = archive.real();
     excess_ = archive.real();
@@ -120,30 +121,30 @@ class QuadraticNormalizer final : public LogNormalizer {
   // Rounding errors of the updates add up for this long only.
   static constexpr std::uint64_t kUpdates = 512;
 
-  void factorize(const LossSum& sum) {
-    sum.hessian(mode_.data(), matrix_.data());
+  void factorize(LossSum& sum) {
+    sum.hessian(mode_, matrix_);
     for (std::size_t i = 0; i < n_; ++i) matrix_[i * n_ + i] += lam_;
     if (!factor_.compute(matrix_.data())) throw StateError("the sum of losses is not convex");
   }
 
-  void rebuild(const LossSum& sum) {
+  void rebuild(LossSum& sum) {
     updates_ = 0;
     factorize(sum);
     std::fill(step_.begin(), step_.end(), 0.0);
-    sum.gradient(step_.data(), gradient_.data());  // at 0
+    sum.gradient(step_, gradient_);  // at 0
     factor_.solve(gradient_.data(), mode_.data());
     for (double& each : mode_) each = -each;
   }
 
   // From H to H'; returns ln(det H' / det H). In one dimension a full rank is a rank of 1.
-  double take_curvature(const LossSum& sum) {
+  double take_curvature(LossSum& sum) {
     if (sum.rank() != 1 || n_ == 1) {
       const double before = factor_.log_determinant();
       factorize(sum);
       return factor_.log_determinant() - before;
     }
-    const double curvature = sum.staged_curvature(mode_.data());
-    const double* direction = sum.staged_direction();
+    const double curvature = sum.staged_curvature(mode_);
+    const double* direction = sum.staged_direction().data();
     factor_.whiten(direction, step_.data());
     const double square = simd::kernels().dot(step_.data(), step_.data(), n_);
     factor_.update(curvature, direction);
@@ -162,7 +163,7 @@ class QuadraticNormalizer final : public LogNormalizer {
 
 }  // namespace
 
-std::unique_ptr<LogNormalizer> make_log_normalizer(const LossSum& sum, double beta, double lam) {
+std::unique_ptr<LogNormalizer> make_log_normalizer(LossSum& sum, double beta, double lam) {
   if (sum.kind() == LossSum::Kind::linear &&
       samplers::TruncatedGaussian(sum.body()).has_log_mass()) {
     return std::make_unique<LinearNormalizer>(sum, beta, lam);
@@ -202,8 +203,9 @@ Anchors::Anchors(Index dimension, AnchorSettings settings, bool linear)
       tail_quantile(g, settings.error) * g + z * g / std::sqrt(static_cast<double>(settings.count));
 }
 
-void Anchors::add(const double* u, std::uint64_t drawn) {
-  std::copy(u, u + dimension_, points_.data() + oldest_ * dimension_);
+void Anchors::add(std::span<const double> u, std::uint64_t drawn) {
+  assert(u.size() == dimension_);
+  std::ranges::copy(u, points_.data() + oldest_ * dimension_);
   drawn_[oldest_] = drawn;
   oldest_ = (oldest_ + 1) % drawn_.size();
   refresh();
@@ -221,11 +223,11 @@ void Anchors::refresh() {
   drawn_mean_ = static_cast<double>(total) / count;
 }
 
-double Anchors::mean_loss(const LossSum& sum) const {
-  if (linear_) return sum.staged_value(mean_.data());
+double Anchors::mean_loss(LossSum& sum) const {
+  if (linear_) return sum.staged_value(mean_);
   double total = 0.0;
   for (std::size_t k = 0; k < drawn_.size(); ++k) {
-    total += sum.staged_value(points_.data() + k * dimension_);
+    total += sum.staged_value(std::span(points_).subspan(k * dimension_, dimension_));
   }
   return total / static_cast<double>(drawn_.size());
 }
@@ -247,7 +249,7 @@ void Anchors::read(ArchiveReader& archive, const domains::Body& body, std::uint6
   for (std::uint64_t& each : drawn_) each = archive.word_below(round + 1);
   archive.reals(points_.data(), points_.size());
   for (std::size_t k = 0; k < drawn_.size(); ++k) {
-    if (!body.contains(points_.data() + k * dimension_, kTolerance)) {
+    if (!body.contains(std::span(points_).subspan(k * dimension_, dimension_), kTolerance)) {
       throw StateError("state holds an anchor outside the domain");
     }
   }

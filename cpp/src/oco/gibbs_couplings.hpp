@@ -16,7 +16,7 @@ class LogNormalizer {
   virtual ~LogNormalizer() = default;
 
   // Takes in the sum's staged loss, which has just been committed.
-  virtual void advance(const losses::LossSum& sum) = 0;
+  virtual void advance(losses::LossSum& sum) = 0;
 
   // ln(mu_{t+1}(u)/mu_t(u)) for the staged loss's value at u.
   double log_ratio(double loss_at_u) const noexcept {
@@ -26,7 +26,7 @@ class LogNormalizer {
 
   virtual void write(Archive& archive) const = 0;
   // `sum` has been read already. Throws StateError.
-  virtual void read(ArchiveReader& archive, const losses::LossSum& sum) = 0;
+  virtual void read(ArchiveReader& archive, losses::LossSum& sum) = 0;
 
  protected:
   explicit LogNormalizer(double beta) : beta_(beta) {}
@@ -39,8 +39,7 @@ class LogNormalizer {
 // For linear losses on R^d, a ball or a box, O(d) per round and one normal probability of the body;
 // for quadratic ones on R^d, O(d^2) per round of rank 1 and O(d^3) otherwise. Throws
 // std::invalid_argument for the rest.
-std::unique_ptr<LogNormalizer> make_log_normalizer(const losses::LossSum& sum, double beta,
-                                                   double lam);
+std::unique_ptr<LogNormalizer> make_log_normalizer(losses::LossSum& sum, double beta, double lam);
 
 // The solution x of (g / x) exp(-x^2 / 2) = error, above which a normal tail times g is below
 // error.
@@ -61,9 +60,9 @@ class Anchors {
   Anchors(Index dimension, AnchorSettings settings, bool linear);
 
   // Replaces the oldest. `drawn`: rounds that were over when u was drawn.
-  void add(const double* u, std::uint64_t drawn);
+  void add(std::span<const double> u, std::uint64_t drawn);
 
-  double mean_loss(const losses::LossSum& sum) const;
+  double mean_loss(losses::LossSum& sum) const;
   // Half the window of log factors that round (from 1) asks for: the spread of beta l under the
   // law, the error of the mean, and the drift of the law since the anchors were drawn. A function
   // of the times of the switches, which are released.

@@ -26,9 +26,7 @@ bool finite(const std::vector<double>& x) {
   return std::all_of(x.begin(), x.end(), [](double each) { return std::isfinite(each); });
 }
 
-double dot(const std::vector<double>& a, const std::vector<double>& b) {
-  return simd::kernels().dot(a.data(), b.data(), a.size());
-}
+using simd::dot;
 
 Regularizer with_walls(Regularizer regularizer, const domains::Body& body) {
   if (regularizer.barrier && body.kind() == domains::Body::Kind::polytope) {
@@ -52,8 +50,7 @@ double log_gaussian_ratio(const std::vector<double>& from, const std::vector<dou
 
 }  // namespace
 
-LeaderLaw::LeaderLaw(const LossSum& sum)
-    : sum_(sum), n_(static_cast<std::size_t>(sum.dimension())) {
+LeaderLaw::LeaderLaw(LossSum& sum) : sum_(sum), n_(static_cast<std::size_t>(sum.dimension())) {
   at_.u.assign(n_, 0.0);
   at_.slope.assign(n_, 0.0);
   gradient_.assign(n_, 0.0);
@@ -76,15 +73,15 @@ namespace {
 // With y in the place of u: grad J = S - y = -Z and no determinant.
 class ShiftedGaussian final : public LeaderLaw {
  public:
-  explicit ShiftedGaussian(const LossSum& sum) : LeaderLaw(sum) {}
+  explicit ShiftedGaussian(LossSum& sum) : LeaderLaw(sum) {}
 
-  void draw(const double* z, double, bool) override {
-    sum_.gradient(nullptr, at_.slope.data());
+  void draw(std::span<const double> z, double, bool) override {
+    sum_.gradient({}, at_.slope);
     for (std::size_t i = 0; i < n_; ++i) at_.u[i] = at_.slope[i] + z[i];
   }
 
   bool stage(bool) override {
-    sum_.staged_gradient(nullptr, staged_.data());
+    sum_.staged_gradient({}, staged_);
     const bool counts = finite(staged_);
     if (!counts) stage_zero();
     return counts;
@@ -97,17 +94,17 @@ class ShiftedGaussian final : public LeaderLaw {
     }
     return log_gaussian_ratio(gradient_, staged_, before, after);
   }
-  void absorb(bool) override { sum_.gradient(nullptr, at_.slope.data()); }
+  void absorb(bool) override { sum_.gradient({}, at_.slope); }
 
-  double log_density(const double* u, double variance) override {
+  double log_density(std::span<const double> u, double variance) override {
     go(u);
     for (std::size_t i = 0; i < n_; ++i) gradient_[i] = at_.slope[i] - at_.u[i];
     return -dot(gradient_, gradient_) / (2.0 * variance) -
            0.5 * static_cast<double>(n_) * (kLogTwoPi + elementary::log(variance));
   }
-  void go(const double* u) override {
-    std::copy(u, u + n_, at_.u.data());
-    sum_.gradient(nullptr, at_.slope.data());
+  void go(std::span<const double> u) override {
+    std::ranges::copy(u, at_.u.begin());
+    sum_.gradient({}, at_.slope);
   }
 
   std::unique_ptr<LeaderLaw> clone() const override {
@@ -117,7 +114,7 @@ class ShiftedGaussian final : public LeaderLaw {
 
 class RegularizedLeader final : public LeaderLaw {
  public:
-  RegularizedLeader(const LossSum& sum, Regularizer regularizer)
+  RegularizedLeader(LossSum& sum, Regularizer regularizer)
       : LeaderLaw(sum),
         solver_(with_walls(std::move(regularizer), sum.body())),
         // In one dimension a Hessian is its own direction and need not be split.
@@ -135,24 +132,24 @@ class RegularizedLeader final : public LeaderLaw {
     settle(false);
   }
 
-  void draw(const double* z, double variance, bool density) override {
+  void draw(std::span<const double> z, double variance, bool density) override {
     if (variance == 0.0 && regularizer().inverse_step == 0.0 && sum_.empty()) {
       std::fill(at_.u.begin(), at_.u.end(), 0.0);  // the barrier's centre, or no loss at all
     } else {
-      residual_ = solver_.solve(sum_, z, kResidual * size(variance), at_);
+      residual_ = solver_.solve(sum_, z.data(), kResidual * size(variance), at_);
     }
     settle(density);
   }
   double residual() const noexcept override { return residual_; }
 
   bool stage(bool density) override {
-    sum_.staged_gradient(at_.u.data(), staged_.data());
+    sum_.staged_gradient(at_.u, staged_);
     bool counts = finite(staged_);
     if (rank_one_) {
-      bend_ = sum_.staged_curvature(at_.u.data());
+      bend_ = sum_.staged_curvature(at_.u);
       counts = counts && std::isfinite(bend_) && bend_ >= 0.0;
     } else {
-      sum_.staged_hessian(at_.u.data(), staged_hessian_.data());
+      sum_.staged_hessian(at_.u, staged_hessian_);
       counts = counts && finite(staged_hessian_);
       if (counts && density) {
         counts = factor_with_staged(1.0);
@@ -174,7 +171,7 @@ class RegularizedLeader final : public LeaderLaw {
     }
     const double gaussian = log_gaussian_ratio(gradient_, staged_, before, after);
     if (rank_one_) {
-      factor_.whiten(sum_.staged_direction(), white_.data());
+      factor_.whiten(sum_.staged_direction().data(), white_.data());
       const double gain = bend_ * dot(white_, white_);
       // det(H + k vv') = det H (1 + k v'H^-1 v), and its inverse where H holds the loss already
       return gaussian + (committed ? -elementary::log1p(-gain) : elementary::log1p(gain));
@@ -197,7 +194,7 @@ class RegularizedLeader final : public LeaderLaw {
       if (density) std::swap(factor_, next_factor_);
       return;
     }
-    const double* v = sum_.staged_direction();
+    const double* v = sum_.staged_direction().data();
     for (std::size_t i = 0; i < n_; ++i) {
       const double weight = bend_ * v[i];
       for (std::size_t j = 0; j < n_; ++j) {
@@ -212,16 +209,16 @@ class RegularizedLeader final : public LeaderLaw {
     }
   }
 
-  double log_density(const double* u, double variance) override {
+  double log_density(std::span<const double> u, double variance) override {
     go(u);
     for (std::size_t i = 0; i < n_; ++i) gradient_[i] = at_.slope[i] + pull_[i];
     return -dot(gradient_, gradient_) / (2.0 * variance) -
            0.5 * static_cast<double>(n_) * (kLogTwoPi + elementary::log(variance)) +
            factor_.log_determinant();
   }
-  void go(const double* u) override {
-    std::copy(u, u + n_, at_.u.data());
-    sum_.gradient(u, at_.slope.data());
+  void go(std::span<const double> u) override {
+    std::ranges::copy(u, at_.u.begin());
+    sum_.gradient(at_.u, at_.slope);
     settle(true);
   }
 
@@ -293,7 +290,7 @@ class RegularizedLeader final : public LeaderLaw {
     if (exact) {
       at_.curvature = solver_.hessian();
     } else {
-      sum_.hessian(at_.u.data(), at_.curvature.data());
+      sum_.hessian(at_.u, at_.curvature);
     }
     make_factor();
   }
@@ -317,11 +314,11 @@ class RegularizedLeader final : public LeaderLaw {
 
 }  // namespace
 
-std::unique_ptr<LeaderLaw> make_shifted_gaussian(const LossSum& sum) {
+std::unique_ptr<LeaderLaw> make_shifted_gaussian(LossSum& sum) {
   return std::make_unique<ShiftedGaussian>(sum);
 }
 
-std::unique_ptr<LeaderLaw> make_leader_law(const LossSum& sum, Regularizer regularizer) {
+std::unique_ptr<LeaderLaw> make_leader_law(LossSum& sum, Regularizer regularizer) {
   return std::make_unique<RegularizedLeader>(sum, std::move(regularizer));
 }
 

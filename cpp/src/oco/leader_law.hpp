@@ -20,7 +20,7 @@ class LeaderLaw {
 
   // Moves to the point of noise z under the sum's losses. `density`: whether the density there will
   // be asked for. Throws StateError if there is no such point or it cannot be found.
-  virtual void draw(const double* z, double variance, bool density) = 0;
+  virtual void draw(std::span<const double> z, double variance, bool density) = 0;
   // |grad J + z| of the last draw.
   virtual double residual() const noexcept { return 0.0; }
 
@@ -36,9 +36,9 @@ class LeaderLaw {
   virtual void absorb(bool density) = 0;
 
   // ln mu at u under the sum's losses: moves there.
-  virtual double log_density(const double* u, double variance) = 0;
+  virtual double log_density(std::span<const double> u, double variance) = 0;
   // Moves to u, with density.
-  virtual void go(const double* u) = 0;
+  virtual void go(std::span<const double> u) = 0;
 
   virtual void write(Archive& archive) const;
   virtual void read(ArchiveReader& archive);  // throws StateError
@@ -46,9 +46,9 @@ class LeaderLaw {
   virtual std::unique_ptr<LeaderLaw> clone() const = 0;
 
  protected:
-  explicit LeaderLaw(const losses::LossSum& sum);
+  explicit LeaderLaw(losses::LossSum& sum);
 
-  const losses::LossSum& sum_;
+  losses::LossSum& sum_;
   std::size_t n_;
   LeaderPoint at_;
   std::vector<double> gradient_;  // of J at the point
@@ -56,9 +56,9 @@ class LeaderLaw {
 };
 
 // For linear losses: y = S + Z for the sum S of their gradients.
-std::unique_ptr<LeaderLaw> make_shifted_gaussian(const losses::LossSum& sum);
+std::unique_ptr<LeaderLaw> make_shifted_gaussian(losses::LossSum& sum);
 
 // For all others: the minimiser of J + <z, .>.
-std::unique_ptr<LeaderLaw> make_leader_law(const losses::LossSum& sum, Regularizer regularizer);
+std::unique_ptr<LeaderLaw> make_leader_law(losses::LossSum& sum, Regularizer regularizer);
 
 }  // namespace dpoco::oco

@@ -202,12 +202,12 @@ void LeaderSolver::minimize_model(const LeaderPoint& at, const double* z, bool n
 // Looks at the losses at next_; returns what is left of the gradient there. At the minimiser the
 // Hessian is wanted next: where losses come from memory, the look that is likely to be the last,
 // as in the solve before, has it on the way.
-double LeaderSolver::look(const losses::LossSum& sum, const double* z) {
+double LeaderSolver::look(losses::LossSum& sum, const double* z) {
   next_exact_ = ++looks_ >= expected_looks_ && costly_;
   if (next_exact_) {
-    sum.gradient_and_hessian(next_.data(), next_slope_.data(), next_bend_.data());
+    sum.gradient_and_hessian(next_, next_slope_, next_bend_);
   } else {
-    sum.gradient(next_.data(), next_slope_.data());
+    sum.gradient(next_, next_slope_);
   }
   return residual(next_slope_.data(), z, next_.data());
 }
@@ -246,7 +246,7 @@ void LeaderSolver::move(LeaderPoint& at) {
 
 // The derivative of the objective at at.u + t step_, which goes to trial_; infinite outside the
 // barrier's interior.
-double LeaderSolver::line_slope(const losses::LossSum& sum, const double* z, const LeaderPoint& at,
+double LeaderSolver::line_slope(losses::LossSum& sum, const double* z, const LeaderPoint& at,
                                 double t) {
   for (std::size_t i = 0; i < n_; ++i) trial_[i] = at.u[i] + t * step_[i];
   if (!regularizer_.inside(trial_.data())) return kInfinity;
@@ -259,9 +259,9 @@ double LeaderSolver::line_slope(const losses::LossSum& sum, const double* z, con
 // next_ = a point on the ray from at.u along step_ where the objective falls at most kFlat times as
 // fast as at at.u, but does fall; in one dimension, the last such double. Where there is none
 // between at.u and the first double where it rises, next_ is that one, and false.
-bool LeaderSolver::search(const losses::LossSum& sum, const double* z, const LeaderPoint& at) {
+bool LeaderSolver::search(losses::LossSum& sum, const double* z, const LeaderPoint& at) {
   next_ = at.u;
-  sum.prepare_line(at.u.data(), step_.data());
+  sum.prepare_line(at.u, step_);
   const double first = line_slope(sum, z, at, 0.0);
   if (!(first < 0.0)) return false;
   const double enough = n_ == 1 ? 0.0 : kFlat * first;
@@ -302,13 +302,12 @@ bool LeaderSolver::search(const losses::LossSum& sum, const double* z, const Lea
 
 // Moves `at` to a lower point, the exact Hessian there with it. False if there is none: then `at`
 // stays, or moves by the last bits of u to where the gradient is smaller.
-bool LeaderSolver::improve(const losses::LossSum& sum, const double* z, LeaderPoint& at,
-                           double& last) {
+bool LeaderSolver::improve(losses::LossSum& sum, const double* z, LeaderPoint& at, double& last) {
   bool found = true;
   for (std::size_t i = 0; i < n_; ++i) step_[i] = next_[i] - at.u[i];
   if (!search(sum, z, at)) {
     // The exact Newton step instead: the model may have been far off.
-    sum.hessian(at.u.data(), at.curvature.data());
+    sum.hessian(at.u, at.curvature);
     path_.weight = regularizer_.weight;
     residual(at.slope.data(), z, at.u.data());
     found = false;
@@ -323,18 +322,18 @@ bool LeaderSolver::improve(const losses::LossSum& sum, const double* z, LeaderPo
   if (!std::isfinite(left) || (!found && !(left < last))) return false;
   move(at);
   last = left;
-  if (found) sum.hessian(at.u.data(), at.curvature.data());
+  if (found) sum.hessian(at.u, at.curvature);
   return found;
 }
 
 // The centre, where everything is finite if it is anywhere.
-void LeaderSolver::restart(const losses::LossSum& sum, LeaderPoint& at) {
+void LeaderSolver::restart(losses::LossSum& sum, LeaderPoint& at) {
   std::fill(at.u.begin(), at.u.end(), 0.0);
-  sum.gradient(at.u.data(), at.slope.data());
-  sum.hessian(at.u.data(), at.curvature.data());
+  sum.gradient(at.u, at.slope);
+  sum.hessian(at.u, at.curvature);
 }
 
-double LeaderSolver::solve(const losses::LossSum& sum, const double* z, double tolerance,
+double LeaderSolver::solve(losses::LossSum& sum, const double* z, double tolerance,
                            LeaderPoint& at) {
   costly_ = sum.beyond_cache();
   expected_looks_ = std::exchange(looks_, 0);
@@ -369,7 +368,7 @@ double LeaderSolver::solve(const losses::LossSum& sum, const double* z, double t
     }
     if (left < last && idle == 0) {
       move(at);
-      sum.hessian(at.u.data(), at.curvature.data());
+      sum.hessian(at.u, at.curvature);
       last = left;
     } else if (!improve(sum, z, at, last)) {
       break;

@@ -77,7 +77,7 @@ NoisyFtrl::NoisyFtrl(std::shared_ptr<const domains::Domain> domain, losses::GlmL
   } else if (!(settings_.step_size > 0.0)) {
     throw std::invalid_argument("step_size must be positive");
   }
-  domain_->center(decision_.data());
+  domain_->center(decision_);
   center_ = decision_;
   target_ = decision_;
   previous_ = decision_;
@@ -87,7 +87,7 @@ double NoisyFtrl::add_leaf(const double* at, const double* features, double labe
                            double* rest) const {
   const simd::Kernels& k = simd::kernels();
   const std::size_t d = decision_.size();
-  const double multiplier = loss_.label_multiplier(label) * clipper_.multiplier(features);
+  const double multiplier = loss_.label_multiplier(label) * clipper_.multiplier({features, d});
   if (multiplier == 0.0) return 0.0;  // features may be NaN, so they are not multiplied by zero
   const double y = loss_.clip_label(label);
   const double margin = multiplier * k.dot(at, features, d);
@@ -125,7 +125,7 @@ double NoisyFtrl::add_leaf(const double* at, const double* features, double labe
 
 void NoisyFtrl::clip(double* row) const {
   const std::size_t d = decision_.size();
-  const double multiplier = clipper_.multiplier(row);
+  const double multiplier = clipper_.multiplier({row, d});
   if (multiplier == 0.0) {
     std::fill(row, row + d, 0.0);  // it may hold a NaN
   } else if (multiplier != 1.0) {
@@ -168,13 +168,13 @@ bool NoisyFtrl::lead(const double* released) {
     forgetting_->advance(increment_, decision_);
   } else if (leader_) {
     const double ridge = settings_.ridges[sum_.round() - 1];
-    leader_->minimize(released, settings_.vector_scale, ridge, decision_.data());
+    leader_->minimize({released, entries()}, settings_.vector_scale, ridge, decision_);
     const double variance = settings_.shrinkage * ridge * ridge;
-    if (variance > 0.0) leader_->shrink(variance, decision_.data());
+    if (variance > 0.0) leader_->shrink(variance, decision_);
   } else {
     const double eta = settings_.step_size;
     for (std::size_t i = 0; i < d; ++i) target_[i] = center_[i] - eta * released[i];
-    domain_->project(target_.data(), decision_.data());
+    domain_->project(target_, decision_);
   }
   return previous_ != decision_;  // by value: a projection may turn 0 into -0
 }
@@ -190,7 +190,7 @@ bool NoisyFtrl::close_round() {
     batch_.clear();
     return false;
   }
-  sum_.add_one(1.0, batch_.sum(), released_.data());
+  sum_.add_one(1.0, batch_.values(), released_);
   batch_.clear();
   if (publishes_loss()) publish_loss(released_[entries() - 1]);
   return lead(released_.data());
@@ -233,7 +233,7 @@ void NoisyFtrl::read_state(ArchiveReader& archive) {
   constexpr double kTolerance = 1e-6;
   if (sum_.round() != std::min(batch_.ended(), sum_.horizon()))
     throw StateError("state holds an impossible round");
-  if (!domain_->contains(decision_.data(), kTolerance)) {
+  if (!domain_->contains(decision_, kTolerance)) {
     throw StateError("state holds a decision outside the domain");
   }
 }

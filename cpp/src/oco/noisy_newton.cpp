@@ -66,8 +66,8 @@ NoisyNewton::NoisyNewton(std::shared_ptr<const domains::Domain> domain, losses::
     throw std::invalid_argument("the sum must fit the statistics and their deviations");
   }
   if (forgets()) curvatures_ = damped_ = Vector::Zero(sum_.dimension() - dimension());
-  domain_->center(center_.data());
-  domain_->center(decision_.data());
+  domain_->center(view(center_));
+  domain_->center(decision_);
   metric_ = Eigen::MatrixXd::Identity(dimension(), dimension()) / settings_.step_size;
   axes_.compute(metric_);
 }
@@ -77,7 +77,7 @@ double NoisyNewton::add_leaf(const double* at, const double* features, double la
                              double* rest) const {
   const simd::Kernels& k = simd::kernels();
   const std::size_t d = decision_.size();
-  const double multiplier = loss_.label_multiplier(label) * clipper_.multiplier(features);
+  const double multiplier = loss_.label_multiplier(label) * clipper_.multiplier({features, d});
   if (multiplier == 0.0) return 0.0;  // features may be NaN, so they are not multiplied by zero
   const double y = loss_.clip_label(label);
   double* x = clipped_.data();
@@ -117,7 +117,7 @@ bool NoisyNewton::close_round() {
   if (!batch_.close_round()) return false;
   const std::uint64_t push = sum_.round();
   const bool seen = push < sum_.horizon();  // else it ends with the last round
-  if (seen) sum_.add_one(1.0, batch_.sum(), released_.data());
+  if (seen) sum_.add_one(1.0, batch_.values(), released_);
   batch_.clear();
   if (!seen) return false;
   previous_ = decision_;
@@ -189,11 +189,11 @@ void NoisyNewton::project_onto_domain(const Vector& target) {
   const auto inside = [&](const Vector& x) {
     const Vector from = center_ + x;
     Vector out(n);
-    domain_->project(from.data(), out.data());
+    domain_->project(view(from), view(out));
     return Vector(out - center_);
   };
   point_ = inside(target);
-  if (domain_->contains(Vector(center_ + target).data(), 0.0)) return;
+  if (domain_->contains(view(Vector(center_ + target)), 0.0)) return;
   const double largest = axes_.eigenvalues()[n - 1];
   const double share = std::sqrt(axes_.eigenvalues()[0] / largest);
   const double weight = (1.0 - share) / (1.0 + share);
@@ -213,7 +213,7 @@ void NoisyNewton::show(double deviation) {
   const double size = point_.squaredNorm();
   const double kept = size > 0.0 ? std::max(0.0, 1.0 - settings_.shrinkage * (moved / size)) : 0.0;
   const Vector target = center_ + kept * point_;
-  domain_->project(target.data(), decision_.data());
+  domain_->project(view(target), decision_);
 }
 
 void NoisyNewton::write_state(Archive& archive) const {
@@ -256,7 +256,7 @@ void NoisyNewton::read_state(ArchiveReader& archive) {
       !(axes_.eigenvalues()[0] > 0.0)) {
     throw StateError("state holds no metric");
   }
-  if (!domain_->contains(decision_.data(), kTolerance)) {
+  if (!domain_->contains(decision_, kTolerance)) {
     throw StateError("state holds a decision outside the domain");
   }
 }

@@ -1,6 +1,7 @@
 #include "dpoco/oco/quadratic_leader.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <stdexcept>
 #include <utility>
@@ -78,28 +79,30 @@ QuadraticLeader::QuadraticLeader(std::shared_ptr<const domains::Domain> domain, 
       eigen_(domain_->dimension()),
       vector_(domain_->dimension()) {
   if (!(radius >= 0.0)) throw std::invalid_argument("radius must not be negative");
-  domain_->center(center_.data());
+  domain_->center(view(center_));
 }
 
-void QuadraticLeader::minimize(const double* packed, double vector_scale, double ridge, double* x) {
+void QuadraticLeader::minimize(std::span<const double> packed, double vector_scale, double ridge,
+                               std::span<double> x) {
   decompose(packed, vector_scale);
   solve(ridge, x);
 }
 
-void QuadraticLeader::decompose(const double* packed, double vector_scale) {
-  const double* vector = unpack(packed, matrix_);
+void QuadraticLeader::decompose(std::span<const double> packed, double vector_scale) {
+  assert(std::ssize(packed) >= center_.size() * (center_.size() + 3) / 2);
+  const double* vector = unpack(packed.data(), matrix_);
   for (Index i = 0; i < center_.size(); ++i) vector_[i] = vector[i] / vector_scale;
   eigen_.compute(matrix_);
 }
 
-void QuadraticLeader::solve(double ridge, double* x) {
+void QuadraticLeader::solve(double ridge, std::span<double> x) {
   spectrum_ = eigen_.eigenvalues().cwiseMax(0.0).array() + ridge;
   linear_ = vector_ + ridge * center_;
   if (ball_radius_ > 0.0) {
     momentum_ = eigen_.eigenvectors().transpose() * linear_;
     multiplier_ = minimize_on_ball(spectrum_, momentum_, ball_radius_, point_);
     next_ = eigen_.eigenvectors() * point_;
-    domain_->project(next_.data(), x);
+    domain_->project(view(next_), x);
   } else {
     solve_general(x);
   }
@@ -107,15 +110,13 @@ void QuadraticLeader::solve(double ridge, double* x) {
 
 SteinTerms QuadraticLeader::stein_terms() const {
   const Vector inverse = (spectrum_.array() + multiplier_).inverse();
-  const auto view = [](const Vector& of) {
-    return std::span(of.data(), static_cast<std::size_t>(of.size()));
-  };
   return oco::stein_terms(view(eigen_.eigenvalues()), view(inverse), view(point_), view(point_),
                           multiplier_ > 0.0);
 }
 
-void QuadraticLeader::shrink(double variance, double* x) const {
-  Eigen::Map<Vector> at(x, center_.size());
+void QuadraticLeader::shrink(double variance, std::span<double> x) const {
+  assert(std::ssize(x) == center_.size());
+  auto at = as_vector(x);
   const double length = (at - center_).squaredNorm();
   const double noise = variance * spectrum_.cwiseInverse().squaredNorm();
   const double kept = noise < length ? 1.0 - noise / length : 0.0;
@@ -125,18 +126,18 @@ void QuadraticLeader::shrink(double variance, double* x) const {
 // Nesterov's method, started afresh whenever its momentum points uphill (O'Donoghue and Candes,
 // "Adaptive restart for accelerated gradient schemes"). A projected step from y to z is within
 // 2 (largest / smallest) ||y - z|| of the minimiser.
-void QuadraticLeader::solve_general(double* x) {
+void QuadraticLeader::solve_general(std::span<double> x) {
   const RowMatrix& vectors = eigen_.eigenvectors();
   matrix_.noalias() = vectors * spectrum_.asDiagonal() * vectors.transpose();
   const double steepest = spectrum_.maxCoeff();
   const double flattest = spectrum_.minCoeff();
   const double enough = radius_ * std::max(0.5 * kTolerance * (flattest / steepest), 1e-15);
-  Eigen::Map<Vector> at(x, center_.size());
+  auto at = as_vector(x);
   point_ = momentum_ = next_ = at;
   double time = 1.0;
   for (int step = 0; step < kSteps; ++step) {
     next_.noalias() = momentum_ - (matrix_ * momentum_ - linear_) / steepest;
-    domain_->project(next_.data(), x);
+    domain_->project(view(next_), x);
     if ((at - momentum_).norm() <= enough) break;
     if ((momentum_ - at).dot(at - point_) > 0.0) time = 1.0;
     const double later = 0.5 + std::sqrt(0.25 + time * time);

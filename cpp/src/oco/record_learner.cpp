@@ -1,5 +1,7 @@
 #include "dpoco/oco/record_learner.hpp"
 
+#include <cassert>
+
 #include "dpoco/simd/kernels.hpp"
 
 namespace dpoco::oco {
@@ -19,22 +21,25 @@ RecordLearner::RecordLearner(Index dimension, std::uint64_t horizon)
   row_ = rows_.data();
 }
 
-void RecordLearner::decision(double* out) const {
+void RecordLearner::decision(std::span<double> out) const {
+  assert(std::ssize(out) == dimension_);
   const auto entry = enter();
   require_whole();
-  std::copy_n(decision_.begin(), dimension_, out);
+  std::copy_n(decision_.begin(), dimension_, out.begin());
 }
 
-void RecordLearner::observe(std::uint64_t decided, const double* features, double label) {
+void RecordLearner::observe(std::uint64_t decided, std::span<const double> features, double label) {
+  assert(std::ssize(features) == dimension_);
   play_turn(decided, [&] {
-    copy_records(features, 1);
+    copy_records(features.data(), 1);
     admit(row_, &label, false);
   });
 }
 
-void RecordLearner::observe_gradient(std::uint64_t decided, const double* gradient) {
+void RecordLearner::observe_gradient(std::uint64_t decided, std::span<const double> gradient) {
+  assert(std::ssize(gradient) == dimension_);
   play_turn(decided, [&] {
-    copy_records(gradient, 1);
+    copy_records(gradient.data(), 1);
     admit(row_, nullptr, false);
   });
 }
@@ -46,11 +51,21 @@ void RecordLearner::copy_records(const double* records, std::uint64_t count) {
   for (std::uint64_t r = 0; r < count; ++r) std::copy_n(records + r * d, d, row_ + r * width);
 }
 
-void RecordLearner::run(const Exclusive::Entry&, const double* features, const double* labels,
-                        std::uint64_t rounds, double* losses, double* decisions,
-                        std::uint8_t* changed) {
+void RecordLearner::run(const Exclusive::Entry&, std::span<const double> features,
+                        std::span<const double> labels, std::span<double> losses,
+                        std::span<double> decisions, std::span<std::uint8_t> changed) {
+  const auto d = static_cast<std::size_t>(dimension_);
+  const std::size_t rounds = features.size() / d;
+  [[maybe_unused]] const auto fits = [](std::size_t size, std::size_t n) {
+    return size == 0 || size == n;
+  };
+  assert(features.size() == rounds * d && fits(labels.size(), rounds) &&
+         fits(losses.size(), rounds) && fits(decisions.size(), rounds * d) &&
+         fits(changed.size(), rounds));
   require(rounds);
-  play(features, labels, rounds, losses, decisions, changed);
+  if (rounds == 0) return;
+  const auto given = [](auto entries) { return entries.empty() ? nullptr : entries.data(); };
+  play(features.data(), given(labels), rounds, given(losses), given(decisions), given(changed));
 }
 
 void RecordLearner::play(const double* features, const double* labels, std::uint64_t rounds,

@@ -1,6 +1,7 @@
 // The uniform prior on all sequences with at most S switches: see switching_paths.hpp.
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -46,7 +47,6 @@ class AtMostPaths final : public SwitchingPaths {
         base_(experts),
         above_(experts),
         below_(experts),
-        scratch_(experts),
         rows_(switches_ * experts),
         offsets_(switches_ + 1, 0.0),
         minima_(switches_ + 1, 0.0),
@@ -63,14 +63,13 @@ class AtMostPaths final : public SwitchingPaths {
     const simd::Kernels& k = simd::kernels();
     std::uint64_t level = 0;
     if (switches_ > 0) {
-      weigh_levels(level_costs_.data());
+      weigh_levels(level_costs_, above_);
       for (double& cost : level_costs_) cost = -cost;
-      level = draw_by_log_race(source, level_costs_.data(), levels(), level_race_.data());
+      level = draw_by_log_race(source, level_costs_, level_race_);
     }
-    costs(level, above_.data());
+    costs(level, above_);
     k.affine(-1.0, above_.data(), 0.0, experts(), above_.data());
-    return {.level = level,
-            .expert = draw_by_log_race(source, above_.data(), experts(), below_.data())};
+    return {.level = level, .expert = draw_by_log_race(source, above_, below_)};
   }
 
   // Of the m steps left, k are switches with weight proportional to binom(m, k) (N - 1)^k, so that
@@ -95,25 +94,28 @@ class AtMostPaths final : public SwitchingPaths {
     return switches / total / static_cast<double>(left);
   }
 
-  double loss(const double* losses, std::uint64_t expert) const override {
+  double loss(std::span<const double> losses, std::uint64_t expert) const override {
     double rounded;
-    ExactSums::round(losses + expert, 1, &rounded);
+    ExactSums::round(losses.subspan(expert, 1), {&rounded, 1});
     return rounded;
   }
 
-  void nonprivate_law(double* out) const override {
+  void nonprivate_law(std::span<double> out) const override {
     const simd::Kernels& k = simd::kernels();
+    assert(out.size() == levels() * experts());
     std::vector<double> masses(levels());
-    weigh_levels(masses.data());
+    std::vector<double> scratch(experts());
+    weigh_levels(masses, scratch);
     const double least = k.smallest(masses.data(), levels());
     const double sum = k.tilt(nullptr, masses.data(), least, 1.0, levels(), masses.data());
     for (std::uint64_t level = 0; level < levels(); ++level) {
-      double* row = out + level * experts();
+      const std::span<double> law = out.subspan(level * experts(), experts());
       if (level >= filled_) {
-        std::fill_n(row, experts(), 0.0);
+        std::ranges::fill(law, 0.0);
         continue;
       }
-      costs(level, row);
+      costs(level, law);
+      double* row = law.data();
       const double total = k.tilt(nullptr, row, k.smallest(row, experts()), 1.0, experts(), row);
       k.affine(masses[level] / (sum * total), row, 0.0, experts(), row);
     }
@@ -126,11 +128,11 @@ class AtMostPaths final : public SwitchingPaths {
  protected:
   bool moves() const noexcept override { return switches_ > 0; }
 
-  void absorb(const double* losses) override {
+  void absorb(std::span<const double> losses) override {
     const simd::Kernels& k = simd::kernels();
-    ExactSums::round(losses, experts(), rounded_.data());
+    ExactSums::round(losses, rounded_);
     const double offset = sums_.offset();
-    sums_.add(rounded_.data());
+    sums_.add(rounded_);
     if (switches_ == 0) return;
     for (std::uint64_t c = 1; c < filled_; ++c) {
       k.axpy(rate(), rounded_.data(), experts(), row(c));
@@ -142,9 +144,9 @@ class AtMostPaths final : public SwitchingPaths {
     least_ = least;
     minima_[0] = shift;
     const std::uint64_t top = std::min(filled_, switches_);
-    if (top < filled_) normalize(top, above_.data());
+    if (top < filled_) normalize(top, above_);
     for (std::uint64_t c = top; c > 0; --c) {  // downwards: a level is read before it is written
-      offsets_[c] = mix(c, normalize(c - 1, below_.data())) - shift;
+      offsets_[c] = mix(c, normalize(c - 1, below_)) - shift;
       std::swap(above_, below_);
     }
     filled_ = std::min(filled_ + 1, switches_ + 1);
@@ -184,15 +186,15 @@ class AtMostPaths final : public SwitchingPaths {
 
   // base_ <- cumulative losses, relative; returns the smallest.
   double relative_sums() {
-    sums_.relative(base_.data());
+    sums_.relative(base_);
     return simd::kernels().smallest(base_.data(), experts());
   }
 
   // out_j <- v(level, j) over the level's largest; returns their sum.
-  double normalize(std::uint64_t level, double* out) const {
+  double normalize(std::uint64_t level, std::span<double> out) const {
     const simd::Kernels& k = simd::kernels();
-    if (level == 0) return k.tilt(nullptr, base_.data(), least_, rate(), experts(), out);
-    return k.tilt(nullptr, row(level), minima_[level], 1.0, experts(), out);
+    if (level == 0) return k.tilt(nullptr, base_.data(), least_, rate(), experts(), out.data());
+    return k.tilt(nullptr, row(level), minima_[level], 1.0, experts(), out.data());
   }
 
   // Cost of v(level, j) relative to the level's smallest.
@@ -201,9 +203,10 @@ class AtMostPaths final : public SwitchingPaths {
   }
 
   // Cost of the sum of v(level, i) over all i but the first of the level's best, relative to that.
-  double cost_of_the_rest(std::uint64_t level, std::size_t best, double* normalized) const {
+  double cost_of_the_rest(std::uint64_t level, std::size_t best,
+                          std::span<double> normalized) const {
     normalized[best] = 0.0;
-    const double rest = simd::kernels().sum(normalized, experts());
+    const double rest = simd::kernels().sum(normalized.data(), experts());
     normalized[best] = 1.0;
     // Entries that were flushed to zero do not count in it, or it counts them one by one.
     if (rest > 1e-280) return -elementary::log(rest);
@@ -225,7 +228,7 @@ class AtMostPaths final : public SwitchingPaths {
     // One entry is 1, as costs are finite; should none be, nothing past the end may be written.
     const auto found = std::find(below_.begin(), below_.end() - 1, 1.0);
     const auto best = static_cast<std::size_t>(found - below_.begin());
-    const double rest = cost_of_the_rest(c - 1, best, below_.data());
+    const double rest = cost_of_the_rest(c - 1, best, below_);
     const double own = is_new ? kInfinity : cost_above_least(c, best);
     double* to = row(c);
     if (gap > -600.0) {
@@ -249,21 +252,22 @@ class AtMostPaths final : public SwitchingPaths {
   }
 
   // Costs of the weights of one level, in the present round, relative to offsets_[level].
-  void costs(std::uint64_t level, double* out) const {
+  void costs(std::uint64_t level, std::span<double> out) const {
     const simd::Kernels& k = simd::kernels();
     if (level > 0) {
-      std::copy_n(row(level), experts(), out);
+      std::copy_n(row(level), experts(), out.begin());
       return;
     }
+    double* to = out.data();
     sums_.relative(out);
-    const double least = k.smallest(out, experts());
-    k.affine(1.0, out, -least, experts(), out);  // before the product: the difference is exact
-    k.affine(rate(), out, 0.0, experts(), out);
+    const double least = k.smallest(to, experts());
+    k.affine(1.0, to, -least, experts(), to);  // before the product: the difference is exact
+    k.affine(rate(), to, 0.0, experts(), to);
   }
 
   // Cost of each level: of the weights of its states times the number of their completions,
   // sum over k <= S - c of binom(m, k) (N - 1)^k, m steps being left.
-  void weigh_levels(double* out) const {
+  void weigh_levels(std::span<double> out, std::span<double> scratch) const {
     const simd::Kernels& k = simd::kernels();
     const std::uint64_t left = steps_left();
     const double others = static_cast<double>(experts()) - 1.0;
@@ -279,9 +283,9 @@ class AtMostPaths final : public SwitchingPaths {
       out[level] = level < filled_ ? -completions : kInfinity;
     }
     for (std::uint64_t level = 0; level < filled_; ++level) {
-      costs(level, scratch_.data());
-      const double least = k.smallest(scratch_.data(), experts());
-      const double sum = k.tilt(nullptr, scratch_.data(), least, 1.0, experts(), scratch_.data());
+      costs(level, scratch);
+      const double least = k.smallest(scratch.data(), experts());
+      const double sum = k.tilt(nullptr, scratch.data(), least, 1.0, experts(), scratch.data());
       out[level] += offsets_[level] + least - elementary::log(sum);
     }
   }
@@ -295,7 +299,6 @@ class AtMostPaths final : public SwitchingPaths {
   std::vector<double> base_;     // cumulative losses, relative to the sums' offset
   std::vector<double> above_;    // scratch of mixing and drawing
   std::vector<double> below_;
-  mutable std::vector<double> scratch_;
   std::vector<double> rows_;     // costs of levels 1, ..., S
   std::vector<double> offsets_;  // of the levels' costs; 0 for level 0
   std::vector<double> minima_;   // of their rows while a round ends

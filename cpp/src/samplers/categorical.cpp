@@ -1,6 +1,7 @@
 #include "dpoco/samplers/categorical.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <limits>
 
 #include "dpoco/noise/exponential.hpp"
@@ -8,9 +9,11 @@
 
 namespace dpoco::samplers {
 
-std::size_t draw_by_race(random::Source& source, const double* weights, std::size_t n,
-                         double* scratch) {
-  noise::exponentials(source, n, scratch);
+std::size_t draw_by_race(random::Source& source, std::span<const double> weights,
+                         std::span<double> scratch) {
+  const std::size_t n = weights.size();
+  assert(scratch.size() >= n);
+  noise::exponentials(source, n, scratch.data());
   std::size_t first = 0;
   double best = std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < n; ++i) {
@@ -24,10 +27,12 @@ std::size_t draw_by_race(random::Source& source, const double* weights, std::siz
   return first;
 }
 
-std::size_t draw_by_log_race(random::Source& source, const double* log_weights, std::size_t n,
-                             double* scratch) {
-  noise::exponentials(source, n, scratch);
-  simd::kernels().log(scratch, n, scratch);
+std::size_t draw_by_log_race(random::Source& source, std::span<const double> log_weights,
+                             std::span<double> scratch) {
+  const std::size_t n = log_weights.size();
+  assert(scratch.size() >= n);
+  noise::exponentials(source, n, scratch.data());
+  simd::kernels().log(scratch.data(), n, scratch.data());
   std::size_t first = 0;
   double best = -std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < n; ++i) {
@@ -40,14 +45,15 @@ std::size_t draw_by_log_race(random::Source& source, const double* log_weights, 
   return first;
 }
 
-std::size_t draw_by_scan(double uniform, const double* weights, double total, std::size_t n) {
+std::size_t draw_by_scan(double uniform, std::span<const double> weights, double total) {
   constexpr std::size_t kBlock = 64;
   const simd::Kernels& k = simd::kernels();
+  const std::size_t n = weights.size();
   double left = uniform * total;
   std::size_t i = 0;
   // Whole blocks first: their sums do not wait for each other.
   while (i + kBlock < n) {
-    const double block = k.sum(weights + i, kBlock);
+    const double block = k.sum(&weights[i], kBlock);
     if (left <= block) break;
     left -= block;
     i += kBlock;

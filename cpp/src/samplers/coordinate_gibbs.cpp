@@ -1,6 +1,7 @@
 #include "dpoco/samplers/coordinate_gibbs.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <stdexcept>
 
@@ -47,10 +48,11 @@ CoordinateGibbs::CoordinateGibbs(const ConstRowMatrixRef& precision, const Const
   for (Index i = 0; i < n; ++i) {
     for (Index j = 0; j < n; ++j) precision_(i, j) *= deviation_[i] * deviation_[j];
   }
-  restart(mean.data());
+  restart(view(mean));
 }
 
-void CoordinateGibbs::restart(const double* x) {
+void CoordinateGibbs::restart(std::span<const double> x) {
+  assert(std::ssize(x) == dimension());
   for (Index i = 0; i < dimension(); ++i) {
     state_[i] = std::min(std::max(x[i] / deviation_[i], lower_[i]), upper_[i]);
   }
@@ -82,7 +84,8 @@ void CoordinateGibbs::sweep(random::Source& source) {
   if (++sweeps_ >= kRefresh) refresh();
 }
 
-void CoordinateGibbs::current(double* out) const {
+void CoordinateGibbs::current(std::span<double> out) const {
+  assert(std::ssize(out) == dimension());
   for (Index i = 0; i < dimension(); ++i) {
     out[i] = std::min(std::max(state_[i] * deviation_[i], box_lower_[i]), box_upper_[i]);
   }

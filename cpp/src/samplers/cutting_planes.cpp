@@ -33,7 +33,7 @@ CuttingPlanes::CuttingPlanes(domains::Body body, double regularization)
 void CuttingPlanes::move() {
   slope_.noalias() = slopes_.leftCols(count_) * weights_.head(count_);
   scratch_ = slope_ / -lam_;
-  body_.project(scratch_.data(), at_.data());
+  body_.project(view(scratch_), view(at_));
   heights_.head(count_).noalias() = slopes_.leftCols(count_).transpose() * at_;
   heights_.head(count_) += offsets_.head(count_);
 }
@@ -88,7 +88,7 @@ void CuttingPlanes::weigh(double enough) {
   }
 }
 
-double CuttingPlanes::solve(const LossSum& sum, double enough, std::uint64_t most, Minorant& out) {
+double CuttingPlanes::solve(LossSum& sum, double enough, std::uint64_t most, Minorant& out) {
   double best = std::numeric_limits<double>::infinity();
   double gap = 0.0;
   double height = 0.0;
@@ -96,7 +96,7 @@ double CuttingPlanes::solve(const LossSum& sum, double enough, std::uint64_t mos
   at_.setZero();
   slope_.setZero();
   for (std::uint64_t k = 0; k <= most; ++k) {
-    const double value = sum.value(at_.data());
+    const double value = sum.value(view(at_));
     if (k > 0) {
       gap = value - height;
       if (gap < best) {
@@ -108,7 +108,7 @@ double CuttingPlanes::solve(const LossSum& sum, double enough, std::uint64_t mos
       if (!(gap > enough) || k == most) break;
     }
     const Index place = free_place();
-    sum.gradient(at_.data(), scratch_.data());
+    sum.gradient(view(at_), view(scratch_));
     slopes_.col(place) = scratch_;
     offsets_[place] = value - scratch_.dot(at_);
     // The Frank-Wolfe step: from all planes to the new one.
@@ -136,17 +136,16 @@ SecantCurvature::SecantCurvature(domains::Body body, double inverse_temperature,
       ahead_(body_.dimension()),
       behind_(body_.dimension()) {}
 
-double SecantCurvature::value(const LossSum& sum, const Vector& u, double t,
-                              const Vector& direction) {
+double SecantCurvature::value(LossSum& sum, const Vector& u, double t, const Vector& direction) {
   trial_ = u + t * direction;
-  return sum.value(trial_.data()) + 0.5 * lam_ * trial_.squaredNorm();
+  return sum.value(view(trial_)) + 0.5 * lam_ * trial_.squaredNorm();
 }
 
-double SecantCurvature::width(const LossSum& sum, const Vector& u, const Vector& direction,
+double SecantCurvature::width(LossSum& sum, const Vector& u, const Vector& direction,
                               double& bend) {
   double low = 0.0;
   double high = 0.0;
-  body_.chord(u.data(), direction.data(), low, high);
+  body_.chord(view(u), view(direction), low, high);
   double t = std::min(1.0 / std::sqrt(beta_ * lam_), 0.99 * std::min(-low, high));
   const double here = value(sum, u, 0.0, direction);
   for (int k = 0;; ++k) {
@@ -159,7 +158,7 @@ double SecantCurvature::width(const LossSum& sum, const Vector& u, const Vector&
   }
 }
 
-void SecantCurvature::measure(const LossSum& sum, const Vector& u, Matrix& out) {
+void SecantCurvature::measure(LossSum& sum, const Vector& u, Matrix& out) {
   const Index n = body_.dimension();
   double bend = 0.0;
   // Along the axes first, whose differences of subgradients show the directions to measure in.
@@ -170,9 +169,9 @@ void SecantCurvature::measure(const LossSum& sum, const Vector& u, Matrix& out) 
     const double t = width(sum, u, direction_, bend);
     if (!(t > 0.0)) continue;
     trial_ = u + t * direction_;
-    sum.gradient(trial_.data(), ahead_.data());
+    sum.gradient(view(trial_), view(ahead_));
     trial_ = u - t * direction_;
-    sum.gradient(trial_.data(), behind_.data());
+    sum.gradient(view(trial_), view(behind_));
     out.col(i) = (ahead_ - behind_) / (2.0 * t);
   }
   out = 0.5 * (out + out.transpose()).eval();

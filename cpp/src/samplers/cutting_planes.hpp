@@ -20,7 +20,7 @@ class CuttingPlanes {
   // Looks at F until J(at) - min (l + lam |u|^2 / 2) <= enough, at most `most` times: for F with
   // Lipschitz constant A that gap is at most 27 A^2 / (lam (most + 2)). Returns the least gap seen,
   // and the minorant with it.
-  double solve(const losses::LossSum& sum, double enough, std::uint64_t most, Minorant& out);
+  double solve(losses::LossSum& sum, double enough, std::uint64_t most, Minorant& out);
 
  private:
   static constexpr Index kPlanes = 64;
@@ -49,14 +49,14 @@ class SecantCurvature {
  public:
   SecantCurvature(domains::Body body, double inverse_temperature, double regularization);
 
-  void measure(const losses::LossSum& sum, const Vector& u, Matrix& out);
+  void measure(losses::LossSum& sum, const Vector& u, Matrix& out);
 
   // About a standard deviation of the law through u along a unit vector; `bend` becomes the
   // curvature of F + lam |u|^2 / 2 over it. At most 101 pairs of values.
-  double width(const losses::LossSum& sum, const Vector& u, const Vector& direction, double& bend);
+  double width(losses::LossSum& sum, const Vector& u, const Vector& direction, double& bend);
 
  private:
-  double value(const losses::LossSum& sum, const Vector& u, double t, const Vector& direction);
+  double value(losses::LossSum& sum, const Vector& u, double t, const Vector& direction);
 
   domains::Body body_;
   double beta_;

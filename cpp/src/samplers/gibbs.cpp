@@ -1,6 +1,7 @@
 #include "dpoco/samplers/gibbs.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <stdexcept>
 #include <utility>
@@ -74,16 +75,16 @@ struct GibbsSampler::Work {
         factor(body.dimension()) {}
 
   // Chooses the method and does what the draws share.
-  void prepare(Source& source, const LossSum& sum);
-  void prepare_flat(Source& source, const LossSum& sum);
-  void prepare_gaussian(const LossSum& sum);
-  void prepare_chain(const LossSum& sum);
-  void prepare_kinks(const LossSum& sum);
-  void prepare_chosen_chain(const LossSum& sum);
-  void prepare_chain_on_kinks(const LossSum& sum);
-  void sample(Source& source, const LossSum& sum);  // into draw
-  bool sample_envelope(Source& source, const LossSum& sum);
-  std::uint64_t most_proposals(const LossSum& sum) const;
+  void prepare(Source& source, LossSum& sum);
+  void prepare_flat(Source& source, LossSum& sum);
+  void prepare_gaussian(LossSum& sum);
+  void prepare_chain(LossSum& sum);
+  void prepare_kinks(LossSum& sum);
+  void prepare_chosen_chain(LossSum& sum);
+  void prepare_chain_on_kinks(LossSum& sum);
+  void sample(Source& source, LossSum& sum);  // into draw
+  bool sample_envelope(Source& source, LossSum& sum);
+  std::uint64_t most_proposals(LossSum& sum) const;
 
   Body body;
   GibbsSettings settings;
@@ -112,7 +113,7 @@ struct GibbsSampler::Work {
   GibbsReport report;
 };
 
-void GibbsSampler::Work::prepare(Source& source, const LossSum& sum) {
+void GibbsSampler::Work::prepare(Source& source, LossSum& sum) {
   if (sum.dimension() != body.dimension()) {
     throw std::invalid_argument("the sum and the sampler differ in dimension");
   }
@@ -126,7 +127,7 @@ void GibbsSampler::Work::prepare(Source& source, const LossSum& sum) {
     return prepare_gaussian(sum);
   }
   if (!sum.has_hessian() || modes.solve(sum, at) > kSmooth) return prepare_kinks(sum);
-  sum.hessian(at.data(), hessian.data());
+  sum.hessian(view(at), view(hessian));
   if (body.dimension() == 1) {
     report.method = GibbsMethod::line;
     slope[0] = 1.0 / std::sqrt(beta * (hessian(0, 0) + lam));
@@ -140,10 +141,10 @@ void GibbsSampler::Work::prepare(Source& source, const LossSum& sum) {
   if (report.predicted_acceptance < settings.chain_below) prepare_chain(sum);
 }
 
-void GibbsSampler::Work::prepare_flat(Source& source, const LossSum& sum) {
+void GibbsSampler::Work::prepare_flat(Source& source, LossSum& sum) {
   report.method = GibbsMethod::truncated_gaussian;
   at.setZero();
-  sum.gradient(at.data(), slope.data());
+  sum.gradient(view(at), view(slope));
   at = -slope / lam;
   scale = 1.0 / std::sqrt(beta * lam);
   if (settings.exact_only) return;
@@ -152,10 +153,10 @@ void GibbsSampler::Work::prepare_flat(Source& source, const LossSum& sum) {
 }
 
 // F = F(0) + <F'(0), u> + u'Hu/2: a Gaussian of precision beta (H + lam I).
-void GibbsSampler::Work::prepare_gaussian(const LossSum& sum) {
+void GibbsSampler::Work::prepare_gaussian(LossSum& sum) {
   report.method = GibbsMethod::gaussian;
   at.setZero();
-  sum.gradient_and_hessian(at.data(), slope.data(), hessian.data());
+  sum.gradient_and_hessian(view(at), view(slope), view(hessian));
   hessian.diagonal().array() += lam;
   factor.compute(hessian);
   // Positive definite but for rounding; whether it is, is private.
@@ -170,7 +171,7 @@ void GibbsSampler::Work::prepare_gaussian(const LossSum& sum) {
   scale = 1.0 / std::sqrt(beta);
 }
 
-void GibbsSampler::Work::prepare_chain(const LossSum& sum) {
+void GibbsSampler::Work::prepare_chain(LossSum& sum) {
   modes.central(sum, beta, metric.centre, hessian);
   metric.factor.compute(hessian);
   if (metric.factor.info() != Eigen::Success) return;  // not convex: the envelope stays
@@ -188,7 +189,7 @@ void GibbsSampler::Work::prepare_chain(const LossSum& sum) {
   }
 }
 
-void GibbsSampler::Work::prepare_chosen_chain(const LossSum& sum) {
+void GibbsSampler::Work::prepare_chosen_chain(LossSum& sum) {
   length = GibbsSampler::chosen_length(body, settings);
   if (settings.chain == GibbsChain::proximal) {
     report.method = GibbsMethod::proximal;
@@ -202,7 +203,7 @@ void GibbsSampler::Work::prepare_chosen_chain(const LossSum& sum) {
 }
 
 // Values and subgradients suffice: a combination of tangents in the place of the mode's.
-void GibbsSampler::Work::prepare_kinks(const LossSum& sum) {
+void GibbsSampler::Work::prepare_kinks(LossSum& sum) {
   kinks = true;
   const std::uint64_t most = settings.exact_only ? settings.most_planes : kFewPlanes;
   planes.solve(sum, kGap / beta, most, below);
@@ -226,7 +227,7 @@ void GibbsSampler::Work::prepare_kinks(const LossSum& sum) {
 
 // The metric is the curvature over a standard deviation of the law: a Hessian knows nothing of
 // kinks around it.
-void GibbsSampler::Work::prepare_chain_on_kinks(const LossSum& sum) {
+void GibbsSampler::Work::prepare_chain_on_kinks(LossSum& sum) {
   if (!kinks) planes.solve(sum, kGap / beta, kFewPlanes, below);
   const bool space = body.kind() == Body::Kind::space;
   secants.measure(sum, space ? below.at : Vector(0.95 * below.at), bend);
@@ -239,7 +240,7 @@ void GibbsSampler::Work::prepare_chain_on_kinks(const LossSum& sum) {
   report.method = GibbsMethod::hit_and_run;
 }
 
-std::uint64_t GibbsSampler::Work::most_proposals(const LossSum& sum) const {
+std::uint64_t GibbsSampler::Work::most_proposals(LossSum& sum) const {
   if (settings.exact_only) return settings.most_proposals;
   const std::uint64_t steps = HitAndRun::steps(body.dimension(), settings.tolerance);
   if (kinks) return steps;
@@ -247,7 +248,7 @@ std::uint64_t GibbsSampler::Work::most_proposals(const LossSum& sum) const {
 }
 
 // False if a chain has to take over.
-bool GibbsSampler::Work::sample_envelope(Source& source, const LossSum& sum) {
+bool GibbsSampler::Work::sample_envelope(Source& source, LossSum& sum) {
   const std::uint64_t most = most_proposals(sum);
   bool accepted = false;
   report.proposals += envelope.sample(source, sum, draw, most, accepted);
@@ -259,7 +260,7 @@ bool GibbsSampler::Work::sample_envelope(Source& source, const LossSum& sum) {
   return accepted || settings.exact_only;
 }
 
-void GibbsSampler::Work::sample(Source& source, const LossSum& sum) {
+void GibbsSampler::Work::sample(Source& source, LossSum& sum) {
   switch (report.method) {
     case GibbsMethod::truncated_gaussian: {
       const bool patient = settings.exact_only;
@@ -282,7 +283,7 @@ void GibbsSampler::Work::sample(Source& source, const LossSum& sum) {
     case GibbsMethod::line: {
       double low = 0.0;
       double high = 0.0;
-      body.chord(at.data(), slope.data(), low, high);
+      body.chord(view(at), view(slope), low, high);
       line.reset();
       draw = at + line.sample(source, sum, at, slope, low, high, 0.0, 1.0) * slope;
       report.proposals += line.proposals();
@@ -318,46 +319,50 @@ GibbsSampler::GibbsSampler(Body body, GibbsSettings settings)
 GibbsSampler::~GibbsSampler() = default;
 GibbsSampler::GibbsSampler(GibbsSampler&&) noexcept = default;
 
-void GibbsSampler::sample(Source& source, const LossSum& sum, double* u) {
-  sample_many(source, sum, 1, u);
+void GibbsSampler::sample(Source& source, LossSum& sum, std::span<double> u) {
+  assert(std::ssize(u) == sum.dimension());
+  sample_many(source, sum, u);
 }
 
-void GibbsSampler::sample_many(Source& source, const LossSum& sum, Index count, double* out) {
+void GibbsSampler::sample_many(Source& source, LossSum& sum, std::span<double> out) {
+  const auto n = static_cast<std::size_t>(sum.dimension());
+  assert(out.size() % n == 0);
   work_->prepare(source, sum);
-  for (Index i = 0; i < count; ++i) {
+  for (; !out.empty(); out = out.subspan(n)) {
     work_->sample(source, sum);
-    std::copy(work_->draw.begin(), work_->draw.end(), out + i * work_->body.dimension());
+    std::ranges::copy(view(work_->draw), out.begin());
   }
 }
 
-double GibbsSampler::mode(const LossSum& sum, double* u) {
+double GibbsSampler::mode(LossSum& sum, std::span<double> u) {
   const bool smooth = sum.has_hessian();
   double residual = smooth ? work_->modes.solve(sum, work_->at) : 1.0;
   if (residual > kSmooth) {
     residual = work_->planes.solve(sum, 0.0, kMostPlanes, work_->below);
     work_->at = work_->below.at;
   }
-  std::copy(work_->at.begin(), work_->at.end(), u);
+  std::ranges::copy(view(work_->at), u.begin());
   return residual;
 }
 
 const GibbsReport& GibbsSampler::nonprivate_report() const noexcept { return work_->report; }
 
-void GibbsSampler::walk(Source& source, const LossSum& sum, Index count, std::uint64_t steps,
-                        ChainState& state, double* out) {
+void GibbsSampler::walk(Source& source, LossSum& sum, std::uint64_t steps, ChainState& state,
+                        std::span<double> out) {
   Work& work = *work_;
   if (work.settings.chain == GibbsChain::automatic) {
     throw std::invalid_argument("only a chosen chain can be walked");
   }
   work.prepare(source, sum);
-  const Index n = work.body.dimension();
+  const auto n = static_cast<std::size_t>(work.body.dimension());
+  assert(out.size() % n == 0);
   const GibbsMethod method = work.report.method;
   const bool begun = !state.position.empty();
   if (begun) {
-    if (!work.body.contains(state.position.data(), 1e-9)) {
+    if (!work.body.contains(state.position, 1e-9)) {
       throw StateError("state holds no point of the domain");
     }
-    work.draw = Eigen::Map<const Vector>(state.position.data(), n);
+    work.draw = as_vector(std::span<const double>(state.position));
     work.langevin.set_step_size(state.step_size);
   } else if (method == GibbsMethod::langevin) {
     work.langevin.start(source, sum, work.metric, work.draw);
@@ -366,7 +371,7 @@ void GibbsSampler::walk(Source& source, const LossSum& sum, Index count, std::ui
   } else {
     work.draw = work.metric.centre;
   }
-  for (Index i = 0; i < count; ++i) {
+  for (; !out.empty(); out = out.subspan(n)) {
     if (method == GibbsMethod::langevin) {
       work.report.proposals += steps;
       work.report.accepted += work.langevin.walk(source, sum, work.metric, steps, work.draw);
@@ -382,7 +387,7 @@ void GibbsSampler::walk(Source& source, const LossSum& sum, Index count, std::ui
         }
       }
     }
-    std::copy(work.draw.begin(), work.draw.end(), out + i * n);
+    std::ranges::copy(view(work.draw), out.begin());
   }
   state.position.assign(work.draw.begin(), work.draw.end());
   state.step_size = work.langevin.step_size();

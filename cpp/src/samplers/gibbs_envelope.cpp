@@ -36,9 +36,9 @@ domains::Body around(const domains::Body& body, Vector& shift) {
   Vector unit = Vector::Zero(body.dimension());
   for (Index i = 0; i < half.size(); ++i) {
     unit[i] = 1.0;
-    const double low = body.support_low(unit.data());
+    const double low = body.support_low(view(unit));
     unit[i] = -1.0;
-    const double high = -body.support_low(unit.data());
+    const double high = -body.support_low(view(unit));
     unit[i] = 0.0;
     shift[i] = 0.5 * (low + high);
     half[i] = kRounding * 0.5 * (high - low);
@@ -58,9 +58,9 @@ std::uint64_t FlatSampler::sample(random::Source& source, const Vector& mean, do
                                   Vector& out, std::uint64_t most, bool& inside) {
   moved_ = mean - shift_;
   for (std::uint64_t proposals = 1;; ++proposals) {
-    law_.sample(source, moved_.data(), scale, out.data());
+    law_.sample(source, view(moved_), scale, view(out));
     if (!direct_) out += shift_;
-    inside = direct_ || body_.contains(out.data(), 0.0);
+    inside = direct_ || body_.contains(view(out), 0.0);
     if (inside || proposals == most) return proposals;
   }
 }
@@ -72,9 +72,9 @@ double FlatSampler::pilot_share(random::Source& source, const Vector& mean, doub
   int inside = 0;
   for (int k = 0; k < kDraws; ++k) {
     moved_ = mean - shift_;
-    law_.sample(source, moved_.data(), scale, scratch.data());
+    law_.sample(source, view(moved_), scale, view(scratch));
     scratch += shift_;
-    inside += body_.contains(scratch.data(), 0.0) ? 1 : 0;
+    inside += body_.contains(view(scratch), 0.0) ? 1 : 0;
   }
   return inside / static_cast<double>(kDraws);
 }
@@ -113,13 +113,13 @@ void Envelope::build(const Minorant& below) {
   mean_ = -slope_ / lam_;
 }
 
-void Envelope::build(const LossSum& sum, const Vector& at, const Matrix& hessian, bool flat) {
+void Envelope::build(LossSum& sum, const Vector& at, const Matrix& hessian, bool flat) {
   const auto n = static_cast<double>(body_.dimension());
   origin_ = at;
-  sum.gradient(at.data(), slope_.data());
-  height_ = sum.value(at.data());
+  sum.gradient(view(at), view(slope_));
+  height_ = sum.value(view(at));
   least_.setZero();
-  sum.add_least_hessian(least_.data());
+  sum.add_least_hessian(view(least_));
   const double reserve = kReserve * least_.trace();
 
   precision_ = hessian;
@@ -180,7 +180,7 @@ double Envelope::log_inside(const Vector& at) {
     factor_.matrixU().solveInPlace(scratch_);
     double low = 0.0;
     double high = 0.0;
-    body_.chord(at.data(), scratch_.data(), low, high);
+    body_.chord(view(at), view(scratch_), low, high);
     const double share = elementary::sigmoid(unit * high) - elementary::sigmoid(unit * low);
     sum += share > 1e-300 ? elementary::log(share) : -690.0;
   }
@@ -188,7 +188,7 @@ double Envelope::log_inside(const Vector& at) {
 }
 
 // beta (F(u) - the paraboloid at u), >= 0 but for rounding.
-double Envelope::excess(const LossSum& sum, const Vector& u) {
+double Envelope::excess(LossSum& sum, const Vector& u) {
   offset_ = u - origin_;
   double below = slope_.dot(offset_);
   if (whole_) {
@@ -197,10 +197,10 @@ double Envelope::excess(const LossSum& sum, const Vector& u) {
   } else {
     below += 0.5 * curvature_ * offset_.squaredNorm();
   }
-  return beta_ * (sum.value(u.data()) - height_ - below);
+  return beta_ * (sum.value(view(u)) - height_ - below);
 }
 
-std::uint64_t Envelope::sample(random::Source& source, const LossSum& sum, Vector& out,
+std::uint64_t Envelope::sample(random::Source& source, LossSum& sum, Vector& out,
                                std::uint64_t most, bool& accepted) {
   const auto n = static_cast<std::size_t>(body_.dimension());
   const double unit = 1.0 / std::sqrt(beta_);
@@ -211,7 +211,7 @@ std::uint64_t Envelope::sample(random::Source& source, const LossSum& sum, Vecto
       source.fill(random::Variate::gaussian, out.data(), n);
       factor_.matrixU().solveInPlace(out);
       out = mean_ + unit * out;
-      inside = body_.contains(out.data(), 0.0);
+      inside = body_.contains(view(out), 0.0);
       ++proposals;
     } else {
       proposals += flat_.sample(source, mean_, scale_, out, most - proposals, inside);

@@ -46,7 +46,7 @@ class Envelope {
 
   // x0 = at, in the body; `hessian` of F there serves the prediction only. C is a multiple of the
   // identity if `flat`.
-  void build(const losses::LossSum& sum, const Vector& at, const Matrix& hessian, bool flat);
+  void build(losses::LossSum& sum, const Vector& at, const Matrix& hessian, bool flat);
 
   // C = 0, and any affine minorant in the place of the tangent.
   void build(const Minorant& below);
@@ -65,12 +65,12 @@ class Envelope {
 
   // Makes at most `most` >= 1 proposals and returns their number; `out` is the last one, and
   // whether it is a draw is `accepted`.
-  std::uint64_t sample(random::Source& source, const losses::LossSum& sum, Vector& out,
+  std::uint64_t sample(random::Source& source, losses::LossSum& sum, Vector& out,
                        std::uint64_t most, bool& accepted);
 
  private:
   double log_inside(const Vector& at);
-  double excess(const losses::LossSum& sum, const Vector& u);
+  double excess(losses::LossSum& sum, const Vector& u);
 
   domains::Body body_;
   FlatSampler flat_;

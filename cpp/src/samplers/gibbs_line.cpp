@@ -48,15 +48,15 @@ std::size_t piece_at(std::span<const double> masses, double total, double share,
   return piece;
 }
 
-double LineSampler::value(const LossSum& sum, double t) const {
+double LineSampler::value(LossSum& sum, double t) const {
   return -beta_ * (sum.line_value(t) + lam_ * t * (cross_ + 0.5 * t * square_));
 }
 
-double LineSampler::slope(const LossSum& sum, double t) const {
+double LineSampler::slope(LossSum& sum, double t) const {
   return -beta_ * (sum.line_slope(t) + lam_ * (cross_ + t * square_));
 }
 
-bool LineSampler::insert(const LossSum& sum, double t, double value) {
+bool LineSampler::insert(LossSum& sum, double t, double value) {
   if (count_ == kMost) return false;
   std::size_t place = 0;
   while (place < count_ && tangents_[place].at < t) ++place;
@@ -69,7 +69,7 @@ bool LineSampler::insert(const LossSum& sum, double t, double value) {
 
 // The first tangents: a width on both sides of the guess, and on an infinite line as far out as it
 // takes for the outer two to fall outwards.
-void LineSampler::touch(const LossSum& sum, double guess, double width) {
+void LineSampler::touch(LossSum& sum, double guess, double width) {
   const double middle = std::clamp(guess, low_, high_);
   count_ = 0;
   for (const double t : {std::max(low_, middle - width), std::min(high_, middle + width)}) {
@@ -92,7 +92,7 @@ void LineSampler::touch(const LossSum& sum, double guess, double width) {
 
 // A point between `from`, near the mode, and `end` where the log density is between .5 and 2 below
 // `top`; `end` itself if it falls less.
-double LineSampler::fall(const LossSum& sum, double from, double end, double top) {
+double LineSampler::fall(LossSum& sum, double from, double end, double top) {
   if (top - value(sum, end) <= 2.0) return end;
   double near = from;
   double far = end;
@@ -108,7 +108,7 @@ double LineSampler::fall(const LossSum& sum, double from, double end, double top
 
 // Replaces the tangents by four: at both sides of the mode, which bound the density by e^.05 of its
 // maximum, and where it has fallen on either side.
-void LineSampler::refine(const LossSum& sum) {
+void LineSampler::refine(LossSum& sum) {
   double low = low_;
   double high = high_;
   double slope_low = 0.0;
@@ -205,11 +205,11 @@ double LineSampler::propose(random::Source& source, std::size_t& piece) {
   return tangents_[piece].slope > 0.0 ? high - distance : low + distance;
 }
 
-double LineSampler::sample(random::Source& source, const LossSum& sum, const Vector& u,
+double LineSampler::sample(random::Source& source, LossSum& sum, const Vector& u,
                            const Vector& step, double low, double high, double guess,
                            double width) {
   if (!(low < high)) return low;
-  sum.prepare_line(u.data(), step.data());
+  sum.prepare_line(view(u), view(step));
   cross_ = u.dot(step);
   square_ = step.squaredNorm();
   low_ = low;

@@ -32,8 +32,8 @@ class LineSampler {
 
   // `guess` and `width` > 0: roughly where the law lies and how wide it is. Both ends are finite or
   // both infinite.
-  double sample(random::Source& source, const losses::LossSum& sum, const Vector& u,
-                const Vector& step, double low, double high, double guess, double width);
+  double sample(random::Source& source, losses::LossSum& sum, const Vector& u, const Vector& step,
+                double low, double high, double guess, double width);
 
   std::uint64_t proposals() const noexcept { return proposals_; }
   void reset() noexcept { proposals_ = 0; }
@@ -48,12 +48,12 @@ class LineSampler {
     double slope;
   };
 
-  double value(const losses::LossSum& sum, double t) const;
-  double slope(const losses::LossSum& sum, double t) const;
-  bool insert(const losses::LossSum& sum, double t, double value);
-  void touch(const losses::LossSum& sum, double guess, double width);
-  void refine(const losses::LossSum& sum);
-  double fall(const losses::LossSum& sum, double from, double end, double top);
+  double value(losses::LossSum& sum, double t) const;
+  double slope(losses::LossSum& sum, double t) const;
+  bool insert(losses::LossSum& sum, double t, double value);
+  void touch(losses::LossSum& sum, double guess, double width);
+  void refine(losses::LossSum& sum);
+  double fall(losses::LossSum& sum, double from, double end, double top);
   void measure();
   double propose(random::Source& source, std::size_t& piece);
 

@@ -26,7 +26,7 @@ void HitAndRun::resume(const Whitening& metric, const Vector& out) {
   position_ = metric.factor.matrixU() * (out - metric.centre);
 }
 
-void HitAndRun::step(random::Source& source, const losses::LossSum& sum, const Whitening& metric,
+void HitAndRun::step(random::Source& source, losses::LossSum& sum, const Whitening& metric,
                      Vector& out) {
   source.fill(random::Variate::gaussian, direction_.data(),
               static_cast<std::size_t>(direction_.size()));
@@ -34,7 +34,7 @@ void HitAndRun::step(random::Source& source, const losses::LossSum& sum, const W
   metric.factor.matrixU().solveInPlace(step_);
   double low = 0.0;
   double high = 0.0;
-  body_.chord(out.data(), step_.data(), low, high);
+  body_.chord(view(out), view(step_), low, high);
   // Were the law the Gaussian of the metric, these would be its mean and deviation on the line.
   const double square = direction_.squaredNorm();
   const double guess = -direction_.dot(position_) / square;
@@ -43,7 +43,7 @@ void HitAndRun::step(random::Source& source, const losses::LossSum& sum, const W
   position_ += t * direction_;
 }
 
-std::uint64_t HitAndRun::sample(random::Source& source, const losses::LossSum& sum,
+std::uint64_t HitAndRun::sample(random::Source& source, losses::LossSum& sum,
                                 const Whitening& metric, Vector& out) {
   out = metric.centre;
   position_.setZero();

@@ -30,13 +30,12 @@ class HitAndRun {
   static std::uint64_t steps(Index dimension, double tolerance);
 
   // Runs the chain from the centre; returns the number of steps.
-  std::uint64_t sample(random::Source& source, const losses::LossSum& sum, const Whitening& metric,
+  std::uint64_t sample(random::Source& source, losses::LossSum& sum, const Whitening& metric,
                        Vector& out);
 
   // One step from `out`, whose whitened coordinates are kept from the step before: `resume` finds
   // them.
-  void step(random::Source& source, const losses::LossSum& sum, const Whitening& metric,
-            Vector& out);
+  void step(random::Source& source, losses::LossSum& sum, const Whitening& metric, Vector& out);
   void resume(const Whitening& metric, const Vector& out);
 
  private:

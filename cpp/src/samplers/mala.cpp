@@ -35,9 +35,9 @@ double Langevin::steps(Index dimension, double tolerance, double condition) {
   return std::ceil(-20.0 * root * condition * elementary::log(tolerance));
 }
 
-double Langevin::condition(const LossSum& sum, const Whitening& metric) {
+double Langevin::condition(LossSum& sum, const Whitening& metric) {
   least_.setZero();
-  sum.add_least_hessian(least_.data());
+  sum.add_least_hessian(view(least_));
   least_.diagonal().array() += lam_;
   least_ *= beta_;
   metric.factor.matrixL().solveInPlace(least_);
@@ -48,19 +48,19 @@ double Langevin::condition(const LossSum& sum, const Whitening& metric) {
   return least > 0.0 ? std::max(1.0 / least, 1.0) : std::numeric_limits<double>::infinity();
 }
 
-double Langevin::energy(const LossSum& sum, const Vector& u) const {
-  return beta_ * (sum.value(u.data()) + 0.5 * lam_ * u.squaredNorm());
+double Langevin::energy(LossSum& sum, const Vector& u) const {
+  return beta_ * (sum.value(view(u)) + 0.5 * lam_ * u.squaredNorm());
 }
 
-void Langevin::force(const LossSum& sum, const Whitening& metric, const Vector& u, Vector& out) {
-  sum.gradient(u.data(), out.data());
+void Langevin::force(LossSum& sum, const Whitening& metric, const Vector& u, Vector& out) {
+  sum.gradient(view(u), view(out));
   out = beta_ * (out + lam_ * u);
   metric.factor.matrixL().solveInPlace(out);
 }
 
 // One step of the chain; returns its acceptance probability.
-double Langevin::propose(random::Source& source, const LossSum& sum, const Whitening& metric,
-                         double size, Vector& u, bool& accepted) {
+double Langevin::propose(random::Source& source, LossSum& sum, const Whitening& metric, double size,
+                         Vector& u, bool& accepted) {
   source.fill(random::Variate::gaussian, noise_.data(), static_cast<std::size_t>(noise_.size()));
   const double drift = 0.5 * size * size;
   move_ = size * noise_ - drift * force_;
@@ -68,7 +68,7 @@ double Langevin::propose(random::Source& source, const LossSum& sum, const White
   next_ = u + move_;
   const double threshold = source.exponential();
   accepted = false;
-  if (!body_.contains(next_.data(), 0.0)) return 0.0;
+  if (!body_.contains(view(next_), 0.0)) return 0.0;
   const double reached = energy(sum, next_);
   force(sum, metric, next_, next_force_);
   // The noise that would lead back is -(noise - drift/size (force + next force)).
@@ -83,15 +83,14 @@ double Langevin::propose(random::Source& source, const LossSum& sum, const White
   return log_ratio < 0.0 ? elementary::exp(log_ratio) : (log_ratio >= 0.0 ? 1.0 : 0.0);
 }
 
-void Langevin::start(random::Source& source, const LossSum& sum, const Whitening& metric,
-                     Vector& out) {
+void Langevin::start(random::Source& source, LossSum& sum, const Whitening& metric, Vector& out) {
   const auto n = static_cast<double>(body_.dimension());
   // From the Gaussian of the metric, drawn towards the centre where that is outside.
   source.fill(random::Variate::gaussian, move_.data(), static_cast<std::size_t>(move_.size()));
   metric.factor.matrixU().solveInPlace(move_);
   double low = 0.0;
   double high = 0.0;
-  body_.chord(metric.centre.data(), move_.data(), low, high);
+  body_.chord(view(metric.centre), view(move_), low, high);
   out = metric.centre + std::min(1.0, 0.5 * high) * move_;
   energy_ = energy(sum, out);
   force(sum, metric, out, force_);
@@ -103,7 +102,7 @@ void Langevin::start(random::Source& source, const LossSum& sum, const Whitening
   }
 }
 
-std::uint64_t Langevin::walk(random::Source& source, const LossSum& sum, const Whitening& metric,
+std::uint64_t Langevin::walk(random::Source& source, LossSum& sum, const Whitening& metric,
                              std::uint64_t count, Vector& out) {
   energy_ = energy(sum, out);
   force(sum, metric, out, force_);
@@ -116,7 +115,7 @@ std::uint64_t Langevin::walk(random::Source& source, const LossSum& sum, const W
   return accepted;
 }
 
-std::uint64_t Langevin::sample(random::Source& source, const LossSum& sum, const Whitening& metric,
+std::uint64_t Langevin::sample(random::Source& source, LossSum& sum, const Whitening& metric,
                                std::uint64_t count, Vector& out) {
   start(source, sum, metric, out);
   return walk(source, sum, metric, count, out);

@@ -22,25 +22,24 @@ class Langevin {
 
   // An upper bound of the condition number of the whitened law from its least curvature, the metric
   // standing for the greatest.
-  double condition(const losses::LossSum& sum, const Whitening& metric);
+  double condition(losses::LossSum& sum, const Whitening& metric);
 
   // Makes `count` steps after the warm-up; returns how many were accepted.
-  std::uint64_t sample(random::Source& source, const losses::LossSum& sum, const Whitening& metric,
+  std::uint64_t sample(random::Source& source, losses::LossSum& sum, const Whitening& metric,
                        std::uint64_t count, Vector& out);
 
   // The start and the warm-up, whose last step size counts from then on; and steps from `out`.
-  void start(random::Source& source, const losses::LossSum& sum, const Whitening& metric,
-             Vector& out);
-  std::uint64_t walk(random::Source& source, const losses::LossSum& sum, const Whitening& metric,
+  void start(random::Source& source, losses::LossSum& sum, const Whitening& metric, Vector& out);
+  std::uint64_t walk(random::Source& source, losses::LossSum& sum, const Whitening& metric,
                      std::uint64_t count, Vector& out);
   double step_size() const noexcept { return size_; }
   void set_step_size(double size) noexcept { size_ = size; }
 
  private:
-  double energy(const losses::LossSum& sum, const Vector& u) const;
-  void force(const losses::LossSum& sum, const Whitening& metric, const Vector& u, Vector& out);
-  double propose(random::Source& source, const losses::LossSum& sum, const Whitening& metric,
-                 double size, Vector& u, bool& accepted);
+  double energy(losses::LossSum& sum, const Vector& u) const;
+  void force(losses::LossSum& sum, const Whitening& metric, const Vector& u, Vector& out);
+  double propose(random::Source& source, losses::LossSum& sum, const Whitening& metric, double size,
+                 Vector& u, bool& accepted);
 
   domains::Body body_;
   double beta_;

@@ -35,12 +35,12 @@ ModeSolver::ModeSolver(Body body, double regularization)
   if (body_.kind() != Body::Kind::lp_ball || body_.exponent() >= 2.0) barrier_ = body_.barrier();
 }
 
-double ModeSolver::value(const LossSum& sum, const Vector& u) const {
-  return sum.value(u.data()) + 0.5 * regularization_ * u.squaredNorm();
+double ModeSolver::value(LossSum& sum, const Vector& u) const {
+  return sum.value(view(u)) + 0.5 * regularization_ * u.squaredNorm();
 }
 
-void ModeSolver::derivatives(const LossSum& sum, const Vector& u) {
-  sum.gradient_and_hessian(u.data(), gradient_.data(), hessian_.data());
+void ModeSolver::derivatives(LossSum& sum, const Vector& u) {
+  sum.gradient_and_hessian(view(u), view(gradient_), view(hessian_));
   gradient_ += regularization_ * u;
   hessian_.diagonal().array() += regularization_;
 }
@@ -48,15 +48,15 @@ void ModeSolver::derivatives(const LossSum& sum, const Vector& u) {
 double ModeSolver::residual(const Vector& u) {
   const double scale = hessian_.trace();
   trial_ = u - gradient_ / scale;
-  body_.project(trial_.data(), scratch_.data());
+  body_.project(view(trial_), view(scratch_));
   return scale * (u - scratch_).norm();
 }
 
 // The length in (0, 1] at which J along u + length * step_ is least, slope < 0 being J's at 0. By
 // bisection on the slope, which rounding disturbs less than the value. 0 where a user's loss shows
 // a kink there: it is slow to ask, and further steps lead nowhere.
-double ModeSolver::search(const LossSum& sum, const Vector& u, double slope) {
-  sum.prepare_line(u.data(), step_.data());
+double ModeSolver::search(LossSum& sum, const Vector& u, double slope) {
+  sum.prepare_line(view(u), view(step_));
   const double cross = u.dot(step_);
   const double square = step_.squaredNorm();
   const auto slope_at = [&](double t) {
@@ -85,7 +85,7 @@ double ModeSolver::search(const LossSum& sum, const Vector& u, double slope) {
   return low > 0.0 ? low : high;
 }
 
-double ModeSolver::solve(const LossSum& sum, Vector& u) {
+double ModeSolver::solve(LossSum& sum, Vector& u) {
   u.setZero();
   derivatives(sum, u);
   const double start = gradient_.norm();
@@ -136,8 +136,7 @@ void ModeSolver::widen(double inverse_temperature, Vector& u, Matrix& hessian) c
   hessian.diagonal().array() += 1.0 / (body_.extent() * body_.extent());
 }
 
-void ModeSolver::central(const LossSum& sum, double inverse_temperature, Vector& u,
-                         Matrix& hessian) {
+void ModeSolver::central(LossSum& sum, double inverse_temperature, Vector& u, Matrix& hessian) {
   if (barrier_) {
     descend(
         inverse_temperature, u, hessian, [&](const Vector& at) { return value(sum, at); },

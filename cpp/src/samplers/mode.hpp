@@ -55,12 +55,12 @@ class ModeSolver {
   ModeSolver(domains::Body body, double regularization);
 
   // Returns the residual that GibbsSampler::mode describes, infinite where a kink ended the search.
-  double solve(const losses::LossSum& sum, Vector& u);
+  double solve(losses::LossSum& sum, Vector& u);
 
   // The minimiser of beta J plus the body's barrier, roughly, and the Hessian there. Near active
   // walls it sits where the Gibbs law has its mass, and the Hessian knows how thin that layer is.
   // On the space: the mode. Without a barrier (l_p balls, p < 2): the mode pulled in.
-  void central(const losses::LossSum& sum, double inverse_temperature, Vector& u, Matrix& hessian);
+  void central(losses::LossSum& sum, double inverse_temperature, Vector& u, Matrix& hessian);
 
   // The same with l(u) + (u - at)'bend (u - at)/2 in the place of F: for losses without Hessians.
   void central(const Minorant& tangent, const Matrix& bend, double inverse_temperature, Vector& u,
@@ -71,10 +71,10 @@ class ModeSolver {
   void descend(double inverse_temperature, Vector& u, Matrix& hessian, Value energy,
                Derivatives derivatives);
   void widen(double inverse_temperature, Vector& u, Matrix& hessian) const;
-  double value(const losses::LossSum& sum, const Vector& u) const;
-  void derivatives(const losses::LossSum& sum, const Vector& u);
+  double value(losses::LossSum& sum, const Vector& u) const;
+  void derivatives(losses::LossSum& sum, const Vector& u);
   double residual(const Vector& u);
-  double search(const losses::LossSum& sum, const Vector& u, double slope);
+  double search(losses::LossSum& sum, const Vector& u, double slope);
 
   domains::Body body_;
   double regularization_;

@@ -23,7 +23,7 @@ void QuadraticModel::minimize(const Matrix& hessian, const Vector& gradient, con
     out = gradient;
     factor_.solveInPlace(out);
     out = at - out;
-    if (body_.contains(out.data(), 0.0)) return;
+    if (body_.contains(view(out), 0.0)) return;
   }
   switch (body_.kind()) {
     case Body::Kind::box:
@@ -121,14 +121,14 @@ void QuadraticModel::minimize_projected(const Matrix& hessian, const Vector& gra
   const double greatest = eigen_.eigenvalues()[body_.dimension() - 1];
   const double root = std::sqrt(std::min(least / greatest, 1.0));
   const double momentum = (1.0 - root) / (1.0 + root);
-  body_.project(at.data(), out.data());
+  body_.project(view(at), view(out));
   ahead_ = out;
   for (int k = 0; k < kMostSteps; ++k) {
     next_ = ahead_ - at;
     slope_.noalias() = hessian * next_;
     slope_ += gradient;
     slope_ = ahead_ - slope_ / greatest;
-    body_.project(slope_.data(), next_.data());
+    body_.project(view(slope_), view(next_));
     slope_ = next_ - out;
     const double moved = slope_.norm();
     // Momentum against the descent is dropped.

@@ -43,25 +43,25 @@ double Proximal::steps(Index dimension, double radius, double inverse_temperatur
   return std::ceil(std::fmax(nats, 0.0) / each) + 1.0;
 }
 
-void Proximal::start(Source& source, const LossSum& sum, Vector& out) {
+void Proximal::start(Source& source, LossSum& sum, Vector& out) {
   next_.setZero();
-  sum.gradient(next_.data(), slope_.data());
+  sum.gradient(view(next_), view(slope_));
   mean_ = -slope_ / lam_;
   bool inside = false;
   flat_.sample(source, mean_, 1.0 / std::sqrt(beta_ * lam_), out, kForever, inside);
 }
 
-std::uint64_t Proximal::step(Source& source, const LossSum& sum, Vector& out) {
+std::uint64_t Proximal::step(Source& source, LossSum& sum, Vector& out) {
   source.fill(random::Variate::gaussian, mean_.data(), static_cast<std::size_t>(mean_.size()));
-  sum.gradient(out.data(), slope_.data());
-  const double height = sum.value(out.data());
+  sum.gradient(view(out), view(slope_));
+  const double height = sum.value(view(out));
   const double precision = beta_ * lam_ + 1.0 / variance_;
   mean_ = ((out + std::sqrt(variance_) * mean_) / variance_ - beta_ * slope_) / precision;
   std::uint64_t proposals = 0;
   for (;;) {
     bool inside = false;
     proposals += flat_.sample(source, mean_, 1.0 / std::sqrt(precision), next_, kForever, inside);
-    const double excess = beta_ * (sum.value(next_.data()) - height - slope_.dot(next_ - out));
+    const double excess = beta_ * (sum.value(view(next_)) - height - slope_.dot(next_ - out));
     // P(exponential >= x) = exp(-x). A value that is not a number ends the loop.
     if (!(source.exponential() < excess)) break;
   }

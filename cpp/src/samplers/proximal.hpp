@@ -25,9 +25,9 @@ class Proximal {
                       double regularization, double lipschitz, double tolerance);
 
   // From the law with the tangent at the centre in the place of F.
-  void start(random::Source& source, const losses::LossSum& sum, Vector& out);
+  void start(random::Source& source, losses::LossSum& sum, Vector& out);
   // Returns the number of proposals.
-  std::uint64_t step(random::Source& source, const losses::LossSum& sum, Vector& out);
+  std::uint64_t step(random::Source& source, losses::LossSum& sum, Vector& out);
 
  private:
   FlatSampler flat_;

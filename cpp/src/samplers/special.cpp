@@ -1,6 +1,7 @@
 #include "dpoco/samplers/special.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <limits>
 
@@ -94,7 +95,10 @@ double log_normal_interval(double a, double b) {
   return wide.offset + elementary::log1p(wide.excess);
 }
 
-double log_normal_box(const double* half_widths, const double* means, double scale, long n) {
+double log_normal_box(std::span<const double> half_widths, std::span<const double> means,
+                      double scale) {
+  assert(half_widths.size() == means.size());
+  const auto n = static_cast<long>(means.size());
   constexpr long kBlock = 16;
   const double inverse = 1.0 / scale;
   CompensatedSum total;

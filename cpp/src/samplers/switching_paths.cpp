@@ -39,13 +39,13 @@ class SharePaths final : public SwitchingPaths {
   std::size_t levels() const noexcept override { return 1; }
   std::optional<double> share_rate() const noexcept override { return share_rate_; }
   PathState draw(random::Source& source) override {
-    return {.level = 0, .expert = draw_by_race(source, weights_.data(), experts(), race_.data())};
+    return {.level = 0, .expert = draw_by_race(source, weights_, race_)};
   }
   double move_chance(std::uint64_t) const override { return share_rate_; }
-  void nonprivate_law(double* out) const override {
+  void nonprivate_law(std::span<double> out) const override {
     const simd::Kernels& k = simd::kernels();
     const double sum = k.sum(weights_.data(), experts());
-    k.affine(1.0 / sum, weights_.data(), 0.0, experts(), out);
+    k.affine(1.0 / sum, weights_.data(), 0.0, experts(), out.data());
   }
   std::unique_ptr<SwitchingPaths> copy() const override {
     return std::make_unique<SharePaths>(*this);
@@ -54,11 +54,12 @@ class SharePaths final : public SwitchingPaths {
  protected:
   bool moves() const noexcept override { return true; }
 
-  void absorb(const double* losses) override {
+  void absorb(std::span<const double> losses) override {
     const simd::Kernels& k = simd::kernels();
     // Weights relative to the best loss only where exp(-rate) would come near the smallest double.
-    const double base = rate() > 300.0 ? k.smallest(losses, experts()) : 0.0;
-    const double sum = k.tilt(weights_.data(), losses, base, rate(), experts(), weights_.data());
+    const double base = rate() > 300.0 ? k.smallest(losses.data(), experts()) : 0.0;
+    const double sum =
+        k.tilt(weights_.data(), losses.data(), base, rate(), experts(), weights_.data());
     k.affine(keep_ / sum, weights_.data(), move_, experts(), weights_.data());
   }
 

@@ -1,6 +1,7 @@
 #include "dpoco/samplers/truncated_gaussian.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <stdexcept>
 #include <utility>
@@ -32,9 +33,10 @@ TruncatedGaussian::TruncatedGaussian(domains::Body body) : body_(std::move(body)
   throw std::invalid_argument("an l_p ball needs p = 2 or p = inf for exact draws");
 }
 
-void TruncatedGaussian::sample(random::Source& source, const double* mean, double scale,
-                               double* out) {
+void TruncatedGaussian::sample(random::Source& source, std::span<const double> mean, double scale,
+                               std::span<double> out) {
   const Index n = body_.dimension();
+  assert(std::ssize(mean) == n && std::ssize(out) == n);
   switch (body_.kind()) {
     case Kind::space:
       source.fill(random::Variate::gaussian, work_.data(), work_.size());
@@ -46,7 +48,7 @@ void TruncatedGaussian::sample(random::Source& source, const double* mean, doubl
       return;
     }
     case Kind::ball:
-      sample_ball(source, n, body_.extent(), mean, scale, out, work_.data());
+      sample_ball(source, body_.extent(), mean, scale, out, work_);
       return;
     case Kind::polytope:
     case Kind::lp_ball:
@@ -54,24 +56,24 @@ void TruncatedGaussian::sample(random::Source& source, const double* mean, doubl
   }
   // A Gaussian on the simplex's hyperplane is one of all coordinates, given their sum.
   const auto d = static_cast<std::size_t>(body_.ambient());
-  double* x = work_.data();
+  const std::span<double> x = std::span(work_).first(d);
   body_.embed(mean, x);
-  sample_simplex(source, body_.ambient(), body_.extent(), x, scale, x, x + d);
-  body_.coordinates(x, out);
+  sample_simplex(source, body_.extent(), x, scale, x, std::span(work_).subspan(d));
+  body_.coordinates(x, view(out));
 }
 
 bool TruncatedGaussian::has_log_mass() const noexcept {
   return body_.kind() == Kind::space || body_.kind() == Kind::ball || body_.kind() == Kind::box;
 }
 
-double TruncatedGaussian::log_mass(const double* mean, double scale) const {
+double TruncatedGaussian::log_mass(std::span<const double> mean, double scale) const {
   switch (body_.kind()) {
     case Kind::space:
       return 0.0;
     case Kind::box:
-      return log_normal_box(body_.half_widths().data(), mean, scale, body_.dimension());
+      return log_normal_box(view(body_.half_widths()), mean, scale);
     case Kind::ball:
-      return log_ball_mass(body_.dimension(), body_.extent(), mean, scale);
+      return log_ball_mass(body_.extent(), mean, scale);
     case Kind::polytope:
     case Kind::lp_ball:
       break;

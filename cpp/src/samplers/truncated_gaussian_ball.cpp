@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <limits>
 
@@ -28,13 +29,13 @@ constexpr double kLargest = 1e60;
 // |x| / largest, in [1, sqrt(n)], with the largest |x_i|; 0 for x = 0. Nothing overflows. `Sum` is
 // double for draws; CompensatedSum for masses, whose error a guarantee charges.
 template <class Sum>
-double length_over_largest(const double* x, Index n, double& largest) {
+double length_over_largest(std::span<const double> x, double& largest) {
   largest = 0.0;
-  for (Index i = 0; i < n; ++i) largest = std::max(largest, std::fabs(x[i]));
+  for (const double each : x) largest = std::max(largest, std::fabs(each));
   if (!(largest > 0.0)) return 0.0;
   Sum sum{};
-  for (Index i = 0; i < n; ++i) {
-    const double part = x[i] / largest;
+  for (const double each : x) {
+    const double part = each / largest;
     sum += part * part;
   }
   return std::sqrt(static_cast<double>(sum));
@@ -278,10 +279,11 @@ double log_bessel_mass(Index n, double r, double m) {
 
 }  // namespace
 
-double log_ball_mass(Index n, double radius, const double* mean, double scale) {
+double log_ball_mass(double radius, std::span<const double> mean, double scale) {
+  const Index n = std::ssize(mean);
   const double r = radius / scale;
   double largest;
-  const double length = length_over_largest<CompensatedSum>(mean, n, largest);
+  const double length = length_over_largest<CompensatedSum>(mean, largest);
   const double m = largest / scale * length;
   if (m - r > kFarthest) return -0.5 * kFarthest * kFarthest;
   // |N(0, I)| exceeds sqrt(n) + 9 with probability below 3e-18.
@@ -290,18 +292,19 @@ double log_ball_mass(Index n, double radius, const double* mean, double scale) {
   return Axial(n, r, m).log_mass();
 }
 
-void sample_ball(Source& source, Index n, double radius, const double* mean, double scale,
-                 double* out, double* work) {
+void sample_ball(Source& source, double radius, std::span<const double> mean, double scale,
+                 std::span<double> out, std::span<double> work) {
+  const Index n = std::ssize(mean);
+  assert(out.size() == mean.size() && work.size() == mean.size());
   double r = radius / scale;
   double largest;
-  const double length = length_over_largest<double>(mean, n, largest);
+  const double length = length_over_largest<double>(mean, largest);
   double m = std::min(largest / scale * length, std::max(kFarthest, 1e10 * r));
-  const auto size = static_cast<std::size_t>(n);
   if (standing(static_cast<double>(n), r, m) > -0.5) {
     // The Gaussian is inside with probability at least 0.3.
     double square;
     do {
-      source.fill(random::Variate::gaussian, work, size);
+      source.fill(random::Variate::gaussian, work.data(), work.size());
       square = 0.0;
       for (Index i = 0; i < n; ++i) {
         work[i] += mean[i] / scale;
@@ -331,7 +334,7 @@ void sample_ball(Source& source, Index n, double radius, const double* mean, dou
   for (Index i = 0; i < n; ++i) {
     out[i] = largest > 0.0 ? (mean[i] / largest) / length : (i == 0 ? 1.0 : 0.0);
   }
-  source.fill(random::Variate::gaussian, work, size);
+  source.fill(random::Variate::gaussian, work.data(), work.size());
   double dot = 0.0;
   for (Index i = 0; i < n; ++i) dot += out[i] * work[i];
   double square = 0.0;

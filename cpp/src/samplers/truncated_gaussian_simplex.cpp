@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 
 #include "dpoco/samplers/special.hpp"
@@ -42,10 +43,10 @@ struct Sum {
 };
 
 // Of standard normals beyond walls at -(means_i + shift).
-Sum sum_of(const double* means, Index n, double shift) {
+Sum sum_of(std::span<const double> means, double shift) {
   Sum sum{0.0, 0.0};
-  for (Index i = 0; i < n; ++i) {
-    const Tail tail = tail_moments(-(means[i] + shift));
+  for (const double each : means) {
+    const Tail tail = tail_moments(-(each + shift));
     sum.mean += tail.mean;
     sum.variance += tail.variance;
   }
@@ -55,15 +56,15 @@ Sum sum_of(const double* means, Index n, double shift) {
 // The shift with an expected sum of `total`, to a tenth of the sum's standard deviation. Any shift
 // is exact. The expected sum is convex in the shift, first like 1/distance, then straight: Newton's
 // method on its inverse from below for a small total, on itself from above for a large one.
-double balance(const double* means, Index n, double total) {
-  const double largest = *std::max_element(means, means + n);
-  double low =
-      -largest - static_cast<double>(n) / total;  // n / (n / total) is an upper bound there
-  double high = total - largest;                  // one coordinate alone has mean total
+double balance(std::span<const double> means, double total) {
+  const double largest = *std::ranges::max_element(means);
+  double low = -largest - static_cast<double>(means.size()) /
+                              total;  // n / (n / total) is an upper bound there
+  double high = total - largest;      // one coordinate alone has mean total
   const bool large = total > 1.0;
   double shift = large ? high : low;
   for (int i = 0; i < 100; ++i) {
-    const Sum sum = sum_of(means, n, shift);
+    const Sum sum = sum_of(means, shift);
     const double excess = sum.mean - total;
     if (excess * excess <= 0.01 * sum.variance) break;
     (excess < 0.0 ? low : high) = shift;
@@ -78,17 +79,19 @@ double balance(const double* means, Index n, double total) {
 
 }  // namespace
 
-void sample_simplex(Source& source, Index n, double total, const double* mean, double scale,
-                    double* out, double* work) {
-  double* means = work;
+void sample_simplex(Source& source, double total, std::span<const double> mean, double scale,
+                    std::span<double> out, std::span<double> work) {
+  const std::size_t n = mean.size();
+  assert(out.size() == n && work.size() == 2 * n);
+  const std::span<double> means = work.first(n);
   // Only differences of means matter; beyond 1e200 they would overflow and change nothing.
-  const double top = *std::max_element(mean, mean + n);
-  for (Index i = 0; i < n; ++i) means[i] = std::max((mean[i] - top) / scale, -1e200);
+  const double top = *std::ranges::max_element(mean);
+  for (std::size_t i = 0; i < n; ++i) means[i] = std::max((mean[i] - top) / scale, -1e200);
   const double sum = total / scale;
-  const double shift = balance(means, n, sum);
-  Index widest = 0;
+  const double shift = balance(means, sum);
+  std::size_t widest = 0;
   double widest_variance = -1.0;
-  for (Index i = 0; i < n; ++i) {
+  for (std::size_t i = 0; i < n; ++i) {
     means[i] += shift;
     const double variance = tail_moments(-means[i]).variance;
     if (variance > widest_variance) {
@@ -100,12 +103,12 @@ void sample_simplex(Source& source, Index n, double total, const double* mean, d
   // keep their precision. `rest` is what the centres leave of the total; below its rounding it is
   // 0.
   double rest = sum;
-  for (Index i = 0; i < n; ++i) rest -= std::max(means[i], 0.0);
+  for (std::size_t i = 0; i < n; ++i) rest -= std::max(means[i], 0.0);
   if (std::fabs(rest) <= 4e-16 * static_cast<double>(n) * sum) rest = 0.0;
   const double centre = means[widest];
   for (;;) {
     double left = rest;
-    for (Index i = 0; i < n; ++i) {
+    for (std::size_t i = 0; i < n; ++i) {
       if (i == widest) continue;
       const double x = means[i] <= 0.0 ? normal_tail(source, -means[i], kUnbounded)
                                        : truncated_normal(source, 0.0, 1.0, -means[i], kUnbounded);
@@ -119,7 +122,7 @@ void sample_simplex(Source& source, Index n, double total, const double* mean, d
     work[n + widest] = left;
     break;
   }
-  for (Index i = 0; i < n; ++i) {
+  for (std::size_t i = 0; i < n; ++i) {
     out[i] = std::max(scale * (std::max(means[i], 0.0) + work[n + i]), 0.0);
   }
 }

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <cassert>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "dpoco/core/archive.hpp"
@@ -27,21 +29,25 @@ class ExactSums {
     since_carry_ = 0;
   }
 
-  static void round(const double* losses, std::size_t n, double* out) {
+  static void round(std::span<const double> losses, std::span<double> out) {
+    assert(out.size() == losses.size());
     constexpr double kShift = 96.0;  // 1.5 * 2^52 * 2^-46
     const simd::Kernels& k = simd::kernels();
-    k.affine(1.0, losses, kShift, n, out);
-    k.affine(1.0, out, -kShift, n, out);
+    k.affine(1.0, losses.data(), kShift, out.size(), out.data());
+    k.affine(1.0, out.data(), -kShift, out.size(), out.data());
   }
 
-  void add(const double* rounded) {
+  void add(std::span<const double> rounded) {
+    assert(rounded.size() == recent_.size());
     const simd::Kernels& k = simd::kernels();
-    k.axpy(1.0, rounded, recent_.size(), recent_.data());
+    k.axpy(1.0, rounded.data(), recent_.size(), recent_.data());
     count();
   }
   // The same of losses as they are, which are rounded on the way.
-  void add_rounding(const double* losses) {
-    simd::kernels().accumulate_rounded(1.0, losses, kGrid, 1.0, recent_.size(), recent_.data());
+  void add_rounding(std::span<const double> losses) {
+    assert(losses.size() == recent_.size());
+    simd::kernels().accumulate_rounded(1.0, losses.data(), kGrid, 1.0, recent_.size(),
+                                       recent_.data());
     count();
   }
   // The same of as many rounds as `until_carry()` at most: add(grid, sums) adds their rounded
@@ -49,7 +55,7 @@ class ExactSums {
   std::uint64_t until_carry() const noexcept { return 64 - since_carry_; }
   template <class Add>
   void add_rounds(std::uint64_t rounds, Add add) {
-    add(kGrid, recent_.data());
+    add(kGrid, std::span<double>(recent_));
     since_carry_ += rounds - 1;
     count();
   }
@@ -61,20 +67,22 @@ class ExactSums {
   }
   // Sums less the whole number `offset`.
   double offset() const noexcept { return offset_; }
-  void relative(double* out) const {
+  void relative(std::span<double> out) const {
+    assert(out.size() == whole_.size());
     const simd::Kernels& k = simd::kernels();
-    k.affine(1.0, whole_.data(), -offset_, whole_.size(), out);
-    k.axpy(1.0, recent_.data(), recent_.size(), out);
+    k.affine(1.0, whole_.data(), -offset_, whole_.size(), out.data());
+    k.axpy(1.0, recent_.data(), recent_.size(), out.data());
   }
   // The same of at most `rounds` <= 2^50 losses each, rounded to multiples of a grid that depends
   // on `rounds` alone: sums that differ by at most 1 do so afterwards, too.
-  void relative_on_grid(std::uint64_t rounds, double* out) const {
+  void relative_on_grid(std::uint64_t rounds, std::span<double> out) const {
+    assert(out.size() == whole_.size());
     const simd::Kernels& k = simd::kernels();
     // Added to all sums it leaves them within one binade.
     const double shift = 3.0 * static_cast<double>(std::bit_ceil(rounds));
-    k.affine(1.0, whole_.data(), shift - offset_, whole_.size(), out);
-    k.axpy(1.0, recent_.data(), recent_.size(), out);
-    k.affine(1.0, out, -shift, whole_.size(), out);
+    k.affine(1.0, whole_.data(), shift - offset_, whole_.size(), out.data());
+    k.axpy(1.0, recent_.data(), recent_.size(), out.data());
+    k.affine(1.0, out.data(), -shift, whole_.size(), out.data());
   }
 
   void write(Archive& archive) const {

@@ -34,27 +34,29 @@ class Body {
   double exponent() const noexcept { return exponent_; }  // lp_ball: |u|_p <= extent()
   double extent() const noexcept { return extent_; }
 
-  void embed(const double* u, double* x) const noexcept;        // u -> x
-  void coordinates(const double* x, double* u) const noexcept;  // x -> u, of the nearest x - centre
+  void embed(std::span<const double> u, std::span<double> x) const noexcept;  // u -> x
+  void coordinates(std::span<const double> x,
+                   std::span<double> u) const noexcept;  // x -> u, of the nearest x - centre
   // <v, x> = offset + <w, u>: writes w, returns offset.
-  double pull_back(const double* v, double* w) const noexcept;
-  // u' M u = (x - c)' A (x - c) for a symmetric A of order ambient().
-  void pull_back_matrix(const double* a, double* m) const;
+  double pull_back(std::span<const double> v, std::span<double> w) const noexcept;
+  // u' M u = (x - c)' A (x - c) for a symmetric A of order ambient(), row by row.
+  void pull_back_matrix(std::span<const double> a, std::span<double> m) const;
 
-  bool contains(const double* u, double tolerance) const noexcept;
+  bool contains(std::span<const double> u, double tolerance) const noexcept;
   // The t with u + t step in the body, for u in it: writes low <= 0 <= high, infinite for the
   // space.
-  void chord(const double* u, const double* step, double& low, double& high) const;
+  void chord(std::span<const double> u, std::span<const double> step, double& low,
+             double& high) const;
   // A lower bound of <w, u> over the body, exact except for a general polytope and an l_p ball.
-  double support_low(const double* w) const noexcept;
+  double support_low(std::span<const double> w) const noexcept;
   // Euclidean projection; out must not overlap u.
-  void project(const double* u, double* out) const;
+  void project(std::span<const double> u, std::span<double> out) const;
   // Of the interior, in u; null for the space. Throws std::invalid_argument for an l_p ball, p < 2.
   std::shared_ptr<const Barrier> barrier() const;
 
  private:
   Body(std::shared_ptr<const Domain> domain, Kind kind);
-  void reflect(double* x) const noexcept;
+  void reflect(std::span<double> x) const noexcept;
 
   std::shared_ptr<const Domain> domain_;
   Kind kind_;

@@ -5,7 +5,7 @@
 namespace dpoco::domains {
 
 // A compact convex set of decisions. Immutable; all methods may run on many threads at once.
-// Pointers are to dimension() doubles; outputs must not overlap inputs.
+// Vectors have dimension() entries; outputs must not overlap inputs.
 class Domain {
  public:
   virtual ~Domain() = default;
@@ -14,22 +14,22 @@ class Domain {
 
   // v = argmin over the set of <g, v>; the centre for g = 0. Ties go to the lowest index.
   // Finite for any g, O(dimension), allocation free, same bits on every machine.
-  virtual void minimize_linear(const double* g, double* v) const noexcept = 0;
+  virtual void minimize_linear(std::span<const double> g, std::span<double> v) const noexcept = 0;
 
-  // The same of vectors with zeros behind them, `width` entries in all, for kernels that want no
+  // The same of longer vectors with zeros behind their entries, for kernels that want no
   // remainders; v stays zero there.
-  virtual void minimize_padded(const double* g, std::size_t width, double* v) const noexcept {
-    (void)width;
-    minimize_linear(g, v);
+  virtual void minimize_padded(std::span<const double> g, std::span<double> v) const noexcept {
+    const auto d = static_cast<std::size_t>(dimension_);
+    minimize_linear(g.first(d), v.first(d));
   }
 
   // The Euclidean projection of x; the centre if x is not finite. O(dimension log dimension).
-  virtual void project(const double* x, double* out) const = 0;
+  virtual void project(std::span<const double> x, std::span<double> out) const = 0;
 
   // Membership up to `tolerance` relative to the size of the set; false for a non-finite x.
-  virtual bool contains(const double* x, double tolerance) const noexcept = 0;
+  virtual bool contains(std::span<const double> x, double tolerance) const noexcept = 0;
 
-  virtual void center(double* out) const = 0;
+  virtual void center(std::span<double> out) const = 0;
 
   // The largest |x - y|_order and |x|_order of points of the set, for order in [1, inf]: what
   // statements about it are held against, so never more than the truth. Exact but for a polytope
@@ -54,20 +54,20 @@ class LpBall final : public Domain {
   double p() const noexcept { return p_; }
   double radius() const noexcept { return radius_; }
 
-  void minimize_linear(const double* g, double* v) const noexcept override {
-    minimize_padded(g, static_cast<std::size_t>(dimension()), v);
+  void minimize_linear(std::span<const double> g, std::span<double> v) const noexcept override {
+    minimize_padded(g, v);
   }
-  void minimize_padded(const double* g, std::size_t width, double* v) const noexcept override;
-  void project(const double* x, double* out) const override;
-  bool contains(const double* x, double tolerance) const noexcept override;
-  void center(double* out) const override;
+  void minimize_padded(std::span<const double> g, std::span<double> v) const noexcept override;
+  void project(std::span<const double> x, std::span<double> out) const override;
+  bool contains(std::span<const double> x, double tolerance) const noexcept override;
+  void center(std::span<double> out) const override;
   double diameter(double order) const override;
   double max_norm(double order) const override;
 
  private:
-  void minimize_one(const double* g, std::size_t n, double* v) const noexcept;
-  void minimize_two(const double* g, std::size_t n, double* v) const noexcept;
-  void minimize_general(const double* g, std::size_t n, double* v) const noexcept;
+  void minimize_one(std::span<const double> g, std::span<double> v) const noexcept;
+  void minimize_two(std::span<const double> g, std::span<double> v) const noexcept;
+  void minimize_general(std::span<const double> g, std::span<double> v) const noexcept;
 
   enum class Kind : std::uint8_t { one, two, infinity, general };
   double p_;
@@ -83,10 +83,10 @@ class Box final : public Domain {
   const Vector& lower() const noexcept { return lower_; }
   const Vector& upper() const noexcept { return upper_; }
 
-  void minimize_linear(const double* g, double* v) const noexcept override;
-  void project(const double* x, double* out) const override;
-  bool contains(const double* x, double tolerance) const noexcept override;
-  void center(double* out) const override;
+  void minimize_linear(std::span<const double> g, std::span<double> v) const noexcept override;
+  void project(std::span<const double> x, std::span<double> out) const override;
+  bool contains(std::span<const double> x, double tolerance) const noexcept override;
+  void center(std::span<double> out) const override;
   double diameter(double order) const override;
   double max_norm(double order) const override;
 
@@ -103,10 +103,10 @@ class Simplex final : public Domain {
 
   double scale() const noexcept { return scale_; }
 
-  void minimize_linear(const double* g, double* v) const noexcept override;
-  void project(const double* x, double* out) const override;
-  bool contains(const double* x, double tolerance) const noexcept override;
-  void center(double* out) const override;
+  void minimize_linear(std::span<const double> g, std::span<double> v) const noexcept override;
+  void project(std::span<const double> x, std::span<double> out) const override;
+  bool contains(std::span<const double> x, double tolerance) const noexcept override;
+  void center(std::span<double> out) const override;
   double diameter(double order) const override;
   double max_norm(double order) const override;
 

@@ -7,11 +7,11 @@ namespace dpoco::domains {
 // ||x||_order for order in [1, inf]: scaled by the largest entry, so nothing under- or overflows
 // on the way, for any order. NaN if an entry is not finite, infinity if the norm itself overflows.
 // The relative error is below (n + 16) 2^-52. O(n), allocation free, same bits on every machine.
-double norm(const double* x, Index n, double order) noexcept;
+double norm(std::span<const double> x, double order) noexcept;
 
 // sum (|x_i| scale)^order for a finite order, whatever under- or overflows; NaN for an entry that
 // is. Without logarithms for order 3, the dual of the common p = 3/2.
-double power_sum(const double* x, Index n, double scale, double order) noexcept;
+double power_sum(std::span<const double> x, double scale, double order) noexcept;
 
 // A scale 2^k with 2^k max|x| in [1/2, 1), as two factors because one may not be representable.
 struct PowerOfTwoScale {

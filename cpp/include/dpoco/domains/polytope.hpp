@@ -33,12 +33,12 @@ class Polytope final : public Domain {
 
   // Of tied minimisers the one that the walk from the centre reaches. The centre also for a g that
   // is not finite.
-  void minimize_linear(const double* g, double* v) const noexcept override;
+  void minimize_linear(std::span<const double> g, std::span<double> v) const noexcept override;
   // A point of the set is its own projection, bit for bit.
-  void project(const double* x, double* out) const override;
+  void project(std::span<const double> x, std::span<double> out) const override;
   // Row by row up to tolerance times the largest |a_1 x_1| + .. + |a_n x_n| over the bounding box.
-  bool contains(const double* x, double tolerance) const noexcept override;
-  void center(double* out) const override;
+  bool contains(std::span<const double> x, double tolerance) const noexcept override;
+  void center(std::span<double> out) const override;
   double diameter(double order) const override;
   double max_norm(double order) const override;
 

@@ -13,14 +13,14 @@ class VertexSet final : public Domain {
   explicit VertexSet(RowMatrix vertices);
 
   Index count() const noexcept { return vertices_.rows(); }
-  const double* vertex(Index i) const noexcept { return vertices_.row(i).data(); }
+  std::span<const double> vertex(Index i) const noexcept { return view(vertices_.row(i)); }
   // out_i = <g, row i>
-  void scores(const double* g, double* out) const noexcept;
+  void scores(std::span<const double> g, std::span<double> out) const noexcept;
 
-  void minimize_linear(const double* g, double* v) const noexcept override;
-  void project(const double* x, double* out) const override;
-  bool contains(const double* x, double tolerance) const noexcept override;
-  void center(double* out) const override;
+  void minimize_linear(std::span<const double> g, std::span<double> v) const noexcept override;
+  void project(std::span<const double> x, std::span<double> out) const override;
+  bool contains(std::span<const double> x, double tolerance) const noexcept override;
+  void center(std::span<double> out) const override;
   double diameter(double order) const override;
   double max_norm(double order) const override;
 

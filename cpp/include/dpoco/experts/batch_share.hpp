@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "dpoco/experts/expert_learner.hpp"
@@ -38,13 +39,13 @@ class BatchShare final : public ExpertLearner {
              std::unique_ptr<random::Source> source);
 
   // The current round's law of the decision, `experts` entries: post-processing of releases.
-  void weights(double* out) const;
+  void weights(std::span<double> out) const;
   // The last release (zeros before the first) and what went into it: raw data, for audits only.
   const std::vector<double>& released() const noexcept { return released_; }
   const std::vector<double>& nonprivate_input() const noexcept { return input_; }
 
  protected:
-  void learn(const double* losses) override;
+  void learn(std::span<const double> losses) override;
   void write_own(Archive& archive) const override;
   void read_own(ArchiveReader& archive) override;
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 namespace dpoco::experts {
@@ -14,9 +15,9 @@ class CosineTransform {
   explicit CosineTransform(std::size_t length);
 
   std::size_t length() const noexcept { return length_; }
-  // in: row-major, length x columns; out: its transform, transposed, columns x length. Distinct.
-  void forward(const double* in, std::size_t columns, double* out) noexcept;
-  void inverse(const double* in, std::size_t columns, double* out) noexcept;
+  // in: a matrix of length() rows; out: its transform, transposed. Distinct.
+  void forward(std::span<const double> in, std::span<double> out) noexcept;
+  void inverse(std::span<const double> in, std::span<double> out) noexcept;
 
  private:
   void transform() noexcept;

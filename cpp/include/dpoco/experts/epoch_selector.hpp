@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "dpoco/core/exact_sums.hpp"
@@ -45,7 +46,8 @@ class EpochInstance {
 
   // Ends a round of admitted losses. Returns the expert selected for the rounds to come, if one is
   // due; in the last round of all (`last`) nothing is drawn and nothing returned.
-  std::optional<std::uint64_t> learn(const double* losses, bool last, random::Source& source);
+  std::optional<std::uint64_t> learn(std::span<const double> losses, bool last,
+                                     random::Source& source);
   // Rounds that may be learned at once before the one that ends a window; add(grid, sums) adds
   // their losses.
   std::uint64_t open() const noexcept;
@@ -86,9 +88,9 @@ class EpochSelector final : public ExpertLearner {
   std::vector<double> nonprivate_sums() const { return instance_.sums(); }
 
  protected:
-  void learn(const double* losses) override;
-  void play(const double* losses, std::uint64_t rounds, double* own_losses,
-            std::int64_t* decisions) override;
+  void learn(std::span<const double> losses) override;
+  void play(std::span<const double> losses, std::span<double> own_losses,
+            std::span<std::int64_t> decisions) override;
   void write_own(Archive& archive) const override;
   void read_own(ArchiveReader& archive) override;
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -40,13 +41,13 @@ class ExpertLearner : public Rounds {
 
   // Ends the round: the one in which `decided` rounds were over when its decision was asked for.
   // Throws as `Rounds` says.
-  void observe(std::uint64_t decided, const double* losses);
+  void observe(std::uint64_t decided, std::span<const double> losses);
 
   // Many rounds, whose losses (rows of `experts` entries) were fixed beforehand. own_losses: what
-  // the decisions lost, in [0, 1]; decisions: what they were; both of `rounds` entries, not null.
-  // The caller enters.
-  void run(const Exclusive::Entry& entered, const double* losses, std::uint64_t rounds,
-           double* own_losses, std::int64_t* decisions);
+  // the decisions lost, in [0, 1]; decisions: what they were; both with an entry a round. The
+  // caller enters.
+  void run(const Exclusive::Entry& entered, std::span<const double> losses,
+           std::span<double> own_losses, std::span<std::int64_t> decisions);
 
   // Entries clipped or replaced so far: depends on raw data, not private.
   std::uint64_t nonprivate_violations() const noexcept { return violations_; }
@@ -67,21 +68,21 @@ class ExpertLearner : public Rounds {
   std::uint64_t current() const noexcept { return decision_; }
   // Whether the round being ended is the last one: no decision need follow it.
   bool ends_last_round() const noexcept { return round() + 1 >= horizon(); }
-  // Admits a row of losses to [0, 1] and counts violations; `to` has `experts` entries. A subclass
-  // whose losses have no common range brings its own bounds.
-  virtual void admit(const double* losses, double* to);
-  // Admits `rounds` rows, writes what the current decision loses, and adds them to sums, rounded to
+  // Admits a row of losses to [0, 1] and counts violations. A subclass whose losses have no common
+  // range brings its own bounds.
+  virtual void admit(std::span<const double> losses, std::span<double> to);
+  // Admits rows, writes what the current decision loses, and adds them to sums, rounded to
   // multiples of grid.
-  void admit_sums(const double* losses, std::uint64_t rounds, double grid, double* sums,
-                  double* own_losses);
+  void admit_sums(std::span<const double> losses, double grid, std::span<double> sums,
+                  std::span<double> own_losses);
   void count_violations(std::uint64_t count) noexcept { violations_ += count; }
 
   // Ends a round of admitted losses and sets the next decision. round() still counts the rounds
   // before it.
-  virtual void learn(const double* losses) = 0;
-  // Plays `rounds` rows and counts them; the default admits and learns them one by one.
-  virtual void play(const double* losses, std::uint64_t rounds, double* own_losses,
-                    std::int64_t* decisions);
+  virtual void learn(std::span<const double> losses) = 0;
+  // Plays rows and counts them; the default admits and learns them one by one.
+  virtual void play(std::span<const double> losses, std::span<double> own_losses,
+                    std::span<std::int64_t> decisions);
   // Everything but the round, the decision, the count of violations and the base's source.
   virtual void write_own(Archive& archive) const = 0;
   // Called after those are restored; throws StateError for an impossible state.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 namespace dpoco::experts {
 
@@ -17,9 +18,9 @@ class LinearTransform {
   // out = M l, brought into the bounds that the sensitivity is declared for, whatever l is: entries
   // out of bounds are clipped, a vector that is not finite counts as zero. Returns the number of
   // entries changed by that.
-  virtual std::size_t apply(const double* losses, double* out) = 0;
+  virtual std::size_t apply(std::span<const double> losses, std::span<double> out) = 0;
   // out = M^+ sums, up to a common shift.
-  virtual void invert(const double* sums, double* out) = 0;
+  virtual void invert(std::span<const double> sums, std::span<double> out) = 0;
 };
 
 }  // namespace dpoco::experts

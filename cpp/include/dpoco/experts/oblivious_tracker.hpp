@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "dpoco/experts/expert_learner.hpp"
 #include "dpoco/mechanisms/switch_rule.hpp"
@@ -33,10 +34,10 @@ class ObliviousTracker final : public ExpertLearner {
   // Puts the path elsewhere, for tests. Throws std::invalid_argument for no state.
   void nonprivate_set_state(samplers::PathState state);
   // For these losses in [0, 1]; changes nothing.
-  TrackerKernel nonprivate_kernel(const double* losses) const;
+  TrackerKernel nonprivate_kernel(std::span<const double> losses) const;
 
  protected:
-  void learn(const double* losses) override;
+  void learn(std::span<const double> losses) override;
   void write_own(Archive& archive) const override;
   void read_own(ArchiveReader& archive) override;
 

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "dpoco/experts/expert_learner.hpp"
@@ -37,25 +38,25 @@ class PrefixHedge final : public ExpertLearner {
   // The law that the current decision was drawn from, `experts` entries that add up to 1. A
   // function of what the sum released, so it may be published. Throws RoundOrderError while
   // another thread runs the learner.
-  void weights(double* out) const;
+  void weights(std::span<double> out) const;
 
   // What a round with these losses adds to the sum, sum().dimension() entries: what an audit
   // compares between neighbouring streams. Reads private data; not a release.
-  void leaf(const double* losses, double* out);
+  void leaf(std::span<const double> losses, std::span<double> out);
 
  protected:
-  void admit(const double* losses, double* to) override;
-  void learn(const double* losses) override;
-  void play(const double* losses, std::uint64_t rounds, double* own_losses,
-            std::int64_t* decisions) override;
+  void admit(std::span<const double> losses, std::span<double> to) override;
+  void learn(std::span<const double> losses) override;
+  void play(std::span<const double> losses, std::span<double> own_losses,
+            std::span<std::int64_t> decisions) override;
   void write_own(Archive& archive) const override;
   void read_own(ArchiveReader& archive) override;
 
  private:
-  std::uint64_t add(const double* admitted, double* row);
+  std::uint64_t add(std::span<const double> admitted, std::span<double> row);
   void weigh();
   void draw();
-  void decide(const double* released);
+  void decide(std::span<const double> released);
   std::uint64_t pushes_after(std::uint64_t rounds) const noexcept;
 
   LossRange range_;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "dpoco/experts/epoch_selector.hpp"
@@ -41,7 +42,7 @@ class ShiftDetector final : public ExpertLearner {
   std::vector<std::uint64_t> alarms() const;
 
  protected:
-  void learn(const double* losses) override;
+  void learn(std::span<const double> losses) override;
   void write_own(Archive& archive) const override;
   void read_own(ArchiveReader& archive) override;
 

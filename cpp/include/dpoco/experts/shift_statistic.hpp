@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "dpoco/core/archive.hpp"
@@ -44,15 +45,15 @@ class ShiftStatistic {
   void reset() noexcept;
   // Ends a round: losses in [0, 1] of all experts, `own` the index played, `allowance` its public
   // allowance. Returns the statistic.
-  double update(std::uint64_t own, const double* losses, double allowance);
+  double update(std::uint64_t own, std::span<const double> losses, double allowance);
 
   void write(Archive& archive) const;
   void read(ArchiveReader& archive);  // throws StateError
 
  private:
-  double update_tangent(double gain, const double* losses);
-  double update_dyadic(double own_loss, const double* losses, double allowance);
-  double update_naive(double own_loss, const double* losses, double allowance);
+  double update_tangent(double gain, std::span<const double> losses);
+  double update_dyadic(double own_loss, std::span<const double> losses, double allowance);
+  double update_naive(double own_loss, std::span<const double> losses, double allowance);
   bool is_plausible() const;
 
   ShiftStatisticSettings settings_;

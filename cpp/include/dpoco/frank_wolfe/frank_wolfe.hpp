@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "dpoco/core/batch_sum.hpp"
@@ -32,10 +33,11 @@ class FrankWolfe final : public oco::RecordLearner {
  public:
   // start: the public first decision, in the domain.
   FrankWolfe(std::shared_ptr<const domains::Domain> domain, LeafRule leaves,
-             FrankWolfeSettings settings, std::unique_ptr<VertexRule> rule, const double* start);
+             FrankWolfeSettings settings, std::unique_ptr<VertexRule> rule,
+             std::span<const double> start);
 
   // theta_{k-1}, the other point where a custom loss is differentiated; theta_1 in the first batch.
-  void previous_decision(double* out) const;
+  void previous_decision(std::span<double> out) const;
   const random::Source& source() const noexcept override { return rule_->source(); }
   using RecordLearner::source;
 
@@ -45,14 +47,14 @@ class FrankWolfe final : public oco::RecordLearner {
   std::uint64_t batch() const noexcept { return settings_.batch; }
 
   // As `observe`: of a custom loss, and a round without a record, whose leaf is exactly 0.
-  void observe_gradients(std::uint64_t decided, const double* at_decision,
-                         const double* at_previous);
+  void observe_gradients(std::uint64_t decided, std::span<const double> at_decision,
+                         std::span<const double> at_previous);
   void skip(std::uint64_t decided);
 
   // The leaf of a record at given decisions in the current round: what an audit compares between
   // neighbouring streams. Reads private data; not a release.
-  void leaf(const double* at, const double* previous, const double* features, double label,
-            double* out) const;
+  void leaf(std::span<const double> at, std::span<const double> previous,
+            std::span<const double> features, double label, std::span<double> out) const;
   // The sum of the full batches' leaves. Private data; for audits.
   std::vector<double> nonprivate_sum() const { return rule_->nonprivate_sum(); }
 

@@ -1,12 +1,14 @@
 #pragma once
 
+#include <span>
+
 #include "dpoco/losses/glm.hpp"
 #include "dpoco/losses/record.hpp"
 
 namespace dpoco::frank_wolfe {
 
 // What one round adds to a gradient sum, its leaf w grad(theta) - (w - 1) grad(previous theta),
-// clipped so that no record exceeds the declared bounds. Pointers are to dimension() doubles.
+// clipped so that no record exceeds the declared bounds.
 class LeafRule {
  public:
   // scalar_bound: |leaf scalar| <= this, for generalised linear losses.
@@ -21,11 +23,11 @@ class LeafRule {
     double factor = 0.0;
     double loss = 0.0;  // at `at`
   };
-  // Vectors may have zeros behind them, `width` entries in all. For a linear loss the leaf is the
-  // gradient itself, whatever the weight.
-  Leaf of(double weight, const double* at, const double* previous, const double* features,
-          double label, std::size_t width) const;
-  Leaf of_gradient(const double* at, const double* gradient, std::size_t width) const;
+  // Vectors, all of one length, may have zeros behind their dimension() entries. For a linear loss
+  // the leaf is the gradient itself, whatever the weight.
+  Leaf of(double weight, std::span<const double> at, std::span<const double> previous,
+          std::span<const double> features, double label) const;
+  Leaf of_gradient(std::span<const double> at, std::span<const double> gradient) const;
 
  private:
   losses::GlmLoss loss_;

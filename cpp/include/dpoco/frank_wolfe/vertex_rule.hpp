@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "dpoco/core/archive.hpp"
@@ -35,8 +36,8 @@ class VertexRule {
   // Adds the sum of a full batch's leaves, factor times a row, to those before, and writes the
   // vertex of update k = 1, 2, ... `terms`: the batch times w_k, by which the sum is a gradient
   // estimate. Row and vertex have simd::padded(dimension()) entries, with zeros at the end.
-  virtual void next(std::uint64_t k, double terms, double factor, const double* row,
-                    double* vertex) = 0;
+  virtual void next(std::uint64_t k, double terms, double factor, std::span<const double> row,
+                    std::span<double> vertex) = 0;
 
   virtual void expect(std::uint64_t) noexcept {}  // so many updates, without anything in between
 

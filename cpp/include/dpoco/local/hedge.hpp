@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "dpoco/core/archive.hpp"
@@ -23,18 +24,18 @@ class Hedge {
   double spread() const noexcept { return spread_; }  // D
   double gaps() const noexcept { return gaps_; }      // sum of mix gaps, whatever the rate
   double rate() const noexcept;                       // infinite only for AdaHedge with D = 0
-  const double* losses() const noexcept { return losses_.data(); }
-  const double* weights() const noexcept { return weights_.data(); }
+  std::span<const double> losses() const noexcept { return losses_; }
+  std::span<const double> weights() const noexcept { return weights_; }
 
   // Raises D_0, and D by as much, if it is smaller: public, before the reports of a round.
   void raise_start(double start);
 
   // One estimate of all K losses, added in order. Not finite entries count as 0.
-  void add(const double* estimate);
+  void add(std::span<const double> estimate);
   // Reports of one coordinate: estimate_j = middle_j + [j = index] (2 bit - 1) scale.
   // Throws std::invalid_argument for anything but bits, before any change.
-  void add_coordinate(std::size_t index, const double* middle, double scale,
-                      const std::int64_t* bits, std::size_t reports);
+  void add_coordinate(std::size_t index, std::span<const double> middle, double scale,
+                      std::span<const std::int64_t> bits);
 
   void write(Archive& archive) const;
   void read(ArchiveReader& archive);

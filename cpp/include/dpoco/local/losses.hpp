@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 namespace dpoco::local {
 
@@ -14,17 +15,17 @@ inline constexpr double kSmallestHalfRange = 1e-12;
 // u_j(y) = -log p_j(y), less the mid-point of the largest and smallest over j. Labels impossible
 // under every hypothesis have u = 0. The same bits on every machine.
 
-// Of `labels` labels; matrix and out hold `hypotheses` rows `stride` apart. O(K M), no allocation.
-void centred_losses(const double* matrix, std::size_t hypotheses, std::size_t labels,
-                    std::size_t stride, double mixing, double* out) noexcept;
+// matrix and out have a row a hypothesis. O(K M), no allocation.
+void centred_losses(std::span<const double> matrix, std::size_t hypotheses, double mixing,
+                    std::span<double> out) noexcept;
 
 // Mid-points and half ranges (at least 1e-12) of each hypothesis' loss over the possible labels;
-// `means`, if not null, gets the sums of u_j over all labels.
-void loss_ranges(const double* matrix, std::size_t hypotheses, std::size_t labels, double mixing,
-                 double* middle, double* half_range, double* sums);
+// `sums`, if not empty, gets the sums of u_j over all labels.
+void loss_ranges(std::span<const double> matrix, double mixing, std::span<double> middle,
+                 std::span<double> half_range, std::span<double> sums);
 
 // out_y = sum_j coefficients_j matrix[j, y], added in the order of j.
-void mixture(const double* matrix, const double* coefficients, std::size_t hypotheses,
-             std::size_t labels, double* out) noexcept;
+void mixture(std::span<const double> matrix, std::span<const double> coefficients,
+             std::span<double> out) noexcept;
 
 }  // namespace dpoco::local

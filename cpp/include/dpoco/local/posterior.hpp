@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "dpoco/core/archive.hpp"
@@ -9,14 +10,14 @@
 namespace dpoco::local {
 
 // phi_y = +1 if sum_j c_j F[j, y] > 0 (added in the order of j), else -1, and
-// means_j = sum_y F[j, y] phi_y clamped to [-1, 1]. `phi` may be null. One pass over F; the same
+// means_j = sum_y F[j, y] phi_y clamped to [-1, 1]. `phi` may be empty. One pass over F; the same
 // bits on every machine.
-void threshold_means(const double* matrix, const double* coefficients, std::size_t hypotheses,
-                     std::size_t labels, double* phi, double* means) noexcept;
+void threshold_means(std::span<const double> matrix, std::span<const double> coefficients,
+                     std::span<double> phi, std::span<double> means) noexcept;
 
 // means_j = sum_y F[j, y] phi_y, clamped to [-1, 1].
-void query_means(const double* matrix, const double* phi, std::size_t hypotheses,
-                 std::size_t labels, double* means) noexcept;
+void query_means(std::span<const double> matrix, std::span<const double> phi,
+                 std::span<double> means) noexcept;
 
 // Tempered Bayes on the messages themselves: L_j = sum of log-likelihoods of all reports under
 // hypothesis j, the largest subtracted after each; weights proportional to exp(temperature L_j).
@@ -27,28 +28,28 @@ class Posterior {
 
   std::size_t hypotheses() const noexcept { return logs_.size(); }
   std::uint64_t reports() const noexcept { return reports_; }
-  const double* log_likelihoods() const noexcept { return logs_.data(); }
+  std::span<const double> log_likelihoods() const noexcept { return logs_; }
 
-  // Reports of `bits` bits each to one specification: means has `bits` rows of K expectations of
-  // the public questions, in [-1, 1]; contrast c0: Pr[b = 1 | y] = (1 + c0 phi(y)) / 2.
+  // Reports to one specification, of as many bits each as means has rows of K expectations of the
+  // public questions, in [-1, 1]; contrast c0: Pr[b = 1 | y] = (1 + c0 phi(y)) / 2.
   // O(bits K) once and O(bits K) a report.
-  void add_bits(const double* means, double contrast, std::size_t bits, const std::int64_t* values,
-                std::size_t reports);
+  void add_bits(std::span<const double> means, double contrast,
+                std::span<const std::int64_t> values);
   // Reports of subsets of `size` labels each: Pr[Z | y] is 1 + excess times larger if y is in Z.
-  // matrix is (K, labels). Throws std::invalid_argument for a label out of range, before any
-  // change. O(size K) a report.
-  void add_subsets(const double* matrix, std::size_t labels, double excess, std::size_t size,
-                   const std::int64_t* values, std::size_t reports);
+  // matrix has K rows. Throws std::invalid_argument for a size of 0 or a label out of range, before
+  // any change. O(size K) a report.
+  void add_subsets(std::span<const double> matrix, double excess, std::size_t size,
+                   std::span<const std::int64_t> values);
 
   // Weights at another temperature than its own are post-processing, too.
-  void weights(double temperature, double* out) const noexcept;
+  void weights(double temperature, std::span<double> out) const noexcept;
   double temperature() const noexcept { return temperature_; }
 
   void write(Archive& archive) const;
   void read(ArchiveReader& archive);
 
  private:
-  void add(const double* increments) noexcept;
+  void add(std::span<const double> increments) noexcept;
 
   double temperature_;
   std::uint64_t reports_ = 0;

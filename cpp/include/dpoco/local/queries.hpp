@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "dpoco/local/public_coins.hpp"
@@ -10,12 +11,12 @@ namespace dpoco::local {
 
 // Values phi(y) of public queries, in [-1, 1]: 0 for whatever is not a number or infinite, so that
 // no public number can take a report's law out of its bounds. Row j of `matrix` starts at
-// matrix + j stride and holds F[j, y] for y < labels. One label alone (labels = 1) gives the same
-// bits as among many: devices and server agree. No allocation.
+// j stride and holds F[j, y] for as many labels as phi has. One label alone gives the same bits as
+// among many: devices and server agree. No allocation.
 
 // +1 where sum_j c_j F[j, y] > 0, added in the order of j, else -1; all 0 if all c_j are.
-void threshold_values(const double* coefficients, std::size_t hypotheses, const double* matrix,
-                      std::size_t stride, std::size_t labels, double* phi) noexcept;
+void threshold_values(std::span<const double> coefficients, std::span<const double> matrix,
+                      std::size_t stride, std::span<double> phi) noexcept;
 
 // Families of public questions.
 enum class Family { bisection, scheffe, mean_test, hadamard, adaptive };
@@ -24,11 +25,11 @@ enum class Family { bisection, scheffe, mean_test, hadamard, adaptive };
 Family family_from(const std::string& name);
 
 // Coefficients of a threshold question of the first three families, from public coins alone; zeros
-// for a single hypothesis, which is asked nothing. members: hypotheses integers, overwritten.
-void threshold_question(Family family, PublicCoins coins, std::size_t hypotheses,
-                        std::uint32_t* members, double* coefficients) noexcept;
+// for a single hypothesis, which is asked nothing. members: an integer a hypothesis, overwritten.
+void threshold_question(Family family, PublicCoins coins, std::span<std::uint32_t> members,
+                        std::span<double> coefficients) noexcept;
 // Where one random hypothesis exceeds another; at least two hypotheses.
-void pair_question(PublicCoins& coins, std::size_t hypotheses, double* coefficients) noexcept;
+void pair_question(PublicCoins& coins, std::span<double> coefficients) noexcept;
 
 // One loss of those in losses.hpp, scaled: (u_index(y) - midpoint) / half_range.
 struct LossScale {
@@ -37,7 +38,7 @@ struct LossScale {
   double half_range;
   double mixing;
 };
-void loss_values(const LossScale& scale, std::size_t hypotheses, const double* matrix,
-                 std::size_t stride, std::size_t labels, double* phi) noexcept;
+void loss_values(const LossScale& scale, std::size_t hypotheses, std::span<const double> matrix,
+                 std::size_t stride, std::span<double> phi) noexcept;
 
 }  // namespace dpoco::local

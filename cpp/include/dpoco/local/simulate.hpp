@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "dpoco/local/hedge.hpp"
@@ -14,30 +15,29 @@ namespace dpoco::local {
 // Server and devices in one process, one report a round: for experiments. The noise of all devices
 // comes from one source.
 
-// What is played, and what is to be measured. Pointers are not owned; those that may be null say
+// What is played, and what is to be measured. Spans are not owned; those that may be empty say
 // so.
 struct Play {
-  const double* tables;  // contexts x K x M
+  std::span<const double> tables;  // contexts x K x M
   std::size_t contexts;
   std::size_t hypotheses;
   std::size_t labels;
-  const std::int64_t* context;  // of each round; null: the first
-  const std::int64_t* label;    // of each round; out of range: no event
-  std::size_t rounds;
-  std::uint64_t first;               // number of the first round, from 1
-  double mixing;                     // of predictions; negative: 1 / (t + 1) in round t
-  const double* truth;               // contexts x M; null: no risk
-  std::int64_t named;                // hypothesis whose confidence is watched; negative: none
-  double confidence;                 // beta
-  const std::uint64_t* checkpoints;  // ascending round numbers after which weights are kept
-  std::size_t checkpoint_count;
+  std::span<const std::int64_t> context;  // of each round; empty: the first
+  std::span<const std::int64_t> label;    // of each round; out of range: no event
+  std::uint64_t first;                    // number of the first round, from 1
+  double mixing;                          // of predictions; negative: 1 / (t + 1) in round t
+  std::span<const double> truth;          // contexts x M; empty: no risk
+  std::int64_t named;                     // hypothesis whose confidence is watched; negative: none
+  double confidence;                      // beta
+  std::span<const std::uint64_t>
+      checkpoints;  // ascending round numbers after which weights are kept
 };
 
 // What comes out; the caller's buffers.
 struct Measured {
-  double* kl;                    // per round, if there is a truth
-  double* tv;                    // total variation, half the l1 distance
-  double* weights;               // checkpoint_count x K
+  std::span<double> kl;          // per round, if there is a truth
+  std::span<double> tv;          // total variation, half the l1 distance
+  std::span<double> weights;     // K a checkpoint
   std::uint64_t misses = 0;      // rounds after which the named hypothesis is outside the set
   std::uint64_t first_miss = 0;  // 0: never
   std::uint64_t subsets = 0;     // rounds that asked for a subset

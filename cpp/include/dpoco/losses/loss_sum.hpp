@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "dpoco/core/archive.hpp"
@@ -22,7 +23,7 @@ struct LossBounds {
 // in a body's coordinates u. A round stages its loss, which brings the record within its public
 // bounds (a malformed one becomes the zero loss: whether that happened is private), asks what it
 // needs to know about it, and commits it to the sum. Losses are known up to the constants they were
-// given with.
+// given with. A sum belongs to one thread at a time: what is not const works in the sum's memory.
 class LossSum {
  public:
   enum class Kind : std::uint8_t { linear, quadratic, glm, custom };
@@ -39,11 +40,12 @@ class LossSum {
   virtual bool empty() const noexcept = 0;
 
   // The sum at u; gradient and hessian (row-major, symmetric, full) are overwritten.
-  virtual double value(const double* u) const = 0;
-  virtual void gradient(const double* u, double* out) const = 0;
-  virtual void hessian(const double* u, double* out) const = 0;
+  virtual double value(std::span<const double> u) = 0;
+  virtual void gradient(std::span<const double> u, std::span<double> out) = 0;
+  virtual void hessian(std::span<const double> u, std::span<double> out) = 0;
   // Both, the same bits.
-  virtual void gradient_and_hessian(const double* u, double* slope, double* bend) const {
+  virtual void gradient_and_hessian(std::span<const double> u, std::span<double> slope,
+                                    std::span<double> bend) {
     gradient(u, slope);
     hessian(u, bend);
   }
@@ -54,30 +56,31 @@ class LossSum {
   virtual bool beyond_cache() const noexcept { return false; }
   // Adds a matrix M with Hessian(F)(u) >= M for all u in the body to out: what is known for sure
   // about the curvature. Zero for custom losses.
-  virtual void add_least_hessian(double* out) const = 0;
+  virtual void add_least_hessian(std::span<double> out) const = 0;
 
   // The sum on the line u + t step: prepare_line fixes the line, line_value and line_slope (the
   // derivative in t) then cost O(distinct rows) for generalised linear losses.
-  virtual void prepare_line(const double* u, const double* step) const = 0;
-  virtual double line_value(double t) const = 0;
-  virtual double line_slope(double t) const = 0;
+  virtual void prepare_line(std::span<const double> u, std::span<const double> step) = 0;
+  virtual double line_value(double t) = 0;
+  virtual double line_slope(double t) = 0;
 
   // Bring in the round's loss; each record is read once. Default: std::invalid_argument.
-  virtual void stage_vector(const double* gradient);                      // linear
-  virtual void stage_record(const double* features, double label);        // generalised linear
-  virtual void stage_matrix(const double* matrix, const double* vector);  // x'Ax/2 - b'x
+  virtual void stage_vector(std::span<const double> gradient);                // linear
+  virtual void stage_record(std::span<const double> features, double label);  // generalised linear
+  virtual void stage_matrix(std::span<const double> matrix,
+                            std::span<const double> vector);  // x'Ax/2 - b'x
 
   // The staged loss at u.
-  virtual double staged_value(const double* u) const = 0;
-  virtual void staged_gradient(const double* u, double* out) const = 0;
+  virtual double staged_value(std::span<const double> u) const = 0;
+  virtual void staged_gradient(std::span<const double> u, std::span<double> out) const = 0;
   // For rank() <= 1: the Hessian is scale * direction direction'; returns scale.
-  virtual double staged_curvature(const double* u) const = 0;
-  virtual const double* staged_direction() const = 0;
+  virtual double staged_curvature(std::span<const double> u) const = 0;
+  virtual std::span<const double> staged_direction() const = 0;
   // For rank() > 1, n x n row-major, overwritten.
-  virtual void staged_hessian(const double* u, double* out) const = 0;
+  virtual void staged_hessian(std::span<const double> u, std::span<double> out) const = 0;
   // A lower bound of the staged loss over the body, from this loss alone; exact (the minimum) for
   // linear and generalised linear losses on ball, box and simplex.
-  virtual double staged_minimum() const = 0;
+  virtual double staged_minimum() = 0;
 
   // Adds the staged loss to the sum. The staged loss stays until the next is staged.
   virtual void commit() = 0;

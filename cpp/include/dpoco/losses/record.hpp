@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <span>
 
 #include "dpoco/core/types.hpp"
 
@@ -35,7 +36,7 @@ class RecordClipper {
   // finite or the factor would not be a normal number. The exact norm of the rounded product
   // factor * x never exceeds a bound. O(dimension), allocation free, no data-dependent branch
   // except for entries outside about 1e-100 .. 1e100.
-  double multiplier(const double* x) const noexcept;
+  double multiplier(std::span<const double> x) const noexcept;
 
  private:
   Index dimension_;

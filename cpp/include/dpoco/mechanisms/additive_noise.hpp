@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "dpoco/core/types.hpp"
 #include "dpoco/random/source.hpp"
@@ -18,7 +19,8 @@ class VectorRelease {
 
   // Writes the release of x to out; both have dimension() entries and may be the same. The number
   // of variates drawn does not depend on x.
-  virtual void release(const double* x, random::Source& source, double* out) = 0;
+  virtual void release(std::span<const double> x, random::Source& source,
+                       std::span<double> out) = 0;
   // Whether the source is where `releases` releases and `uniforms` uniforms, and nothing else,
   // leave it.
   virtual bool accounts_for(const random::Source& source, std::uint64_t releases,

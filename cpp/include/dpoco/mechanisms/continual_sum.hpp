@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "dpoco/core/archive.hpp"
@@ -37,22 +38,21 @@ class ContinualSum {
   // Throws HorizonExceeded if fewer than `rounds` rounds are left, StateError in a forked child.
   void require(std::uint64_t rounds) const;
 
-  // Adds g (dimension entries; a non-finite one counts as zero if there is a clipper) and writes
+  // Adds g (a vector that is not finite counts as zero if there is a clipper) and writes
   // the released sum to out. Throws as `require(1)`, before any draw and with nothing changed.
-  void push(const double* g, double* out);
+  void push(std::span<const double> g, std::span<double> out);
   // push of factor times a row that is within its bounds, for an owner that lets one thread in at a
   // time. Both vectors have `width()` entries, zeros behind the first `dimension()`.
-  void add_one(double factor, const double* row, double* out);
+  void add_one(double factor, std::span<const double> row, std::span<double> out);
   std::size_t width() const noexcept { return sum_.size(); }
   // Says that so many sums are asked for before anything else, one at a time: the noise of many is
   // drawn at once. Releases do not depend on it; a state in between is refused.
   void expect(std::uint64_t rounds) noexcept { expected_ = rounds; }
   // Keeps other threads out for as long as it lives; throws RoundOrderError if one is in.
   [[nodiscard]] Exclusive::Entry enter() const { return exclusive_.enter(); }
-  // push for `rounds` contiguous rows; throws as `require(rounds)` before the first. A caller that
+  // push for contiguous rows; throws as `require` of their number before the first. A caller that
   // shares a lock with other users of this object enters before it gives that lock up.
-  void run(const Exclusive::Entry& entered, const double* values, std::uint64_t rounds,
-           double* out);
+  void run(const Exclusive::Entry& entered, std::span<const double> values, std::span<double> out);
 
   Index dimension() const noexcept { return dimension_; }
   std::uint64_t round() const noexcept { return round_; }
@@ -71,7 +71,7 @@ class ContinualSum {
   void read(ArchiveReader& archive);
 
  private:
-  void add(const double* g, std::uint64_t rounds, double* out);
+  void add(std::span<const double> rows, std::span<double> out);
   const double* draw(std::uint64_t rounds);  // noise, in rows of dimension() entries
   const double* next_noise();                // of a round, with zeros behind: width() entries
   void release(std::uint64_t rounds, const double* factors, const double* rows, const double* noise,

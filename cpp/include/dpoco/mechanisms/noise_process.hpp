@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "dpoco/core/archive.hpp"
@@ -56,11 +57,10 @@ class NoiseProcess {
  public:
   virtual ~NoiseProcess() = default;
 
-  // Draws what rounds t, ..., t + rounds - 1 need and writes their noise to out, a row of
-  // `dimension` entries each. t = 1, 2, ...; rounds must come in order; the same bits however they
-  // are split into calls.
-  virtual void advance(std::uint64_t t, std::uint64_t rounds, random::Source& source,
-                       double* out) = 0;
+  // Draws what round t = 1, 2, ... and those behind it need and writes their noise to out, a row of
+  // `dimension` entries each. Rounds must come in order; the same bits however they are split into
+  // calls.
+  virtual void advance(std::uint64_t t, random::Source& source, std::span<double> out) = 0;
   // What the process draws from: read back for its description.
   virtual Correlation correlation() const = 0;
   virtual void write(Archive& archive) const = 0;

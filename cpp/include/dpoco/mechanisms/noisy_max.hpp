@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "dpoco/random/source.hpp"
@@ -30,7 +31,7 @@ class NoisyMax {
 
   // The index chosen for `candidates` scores; one that is not finite counts as 0. One variate per
   // candidate, none for a single candidate or without noise. O(candidates).
-  std::size_t select(const double* scores, random::Source& source);
+  std::size_t select(std::span<const double> scores, random::Source& source);
   // An index drawn uniformly, by a race of as many exponentials; for choices without data.
   std::size_t uniform(random::Source& source);
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "dpoco/core/types.hpp"
 #include "dpoco/domains/domain.hpp"
@@ -25,8 +26,8 @@ class VertexSelection {
   Index dimension() const noexcept { return dimension_; }
 
   // direction: finite; rate > 0. O(dimension), or O(dimension) a vertex for a list of them.
-  virtual void select(const double* direction, double rate, random::Source& source,
-                      double* vertex) = 0;
+  virtual void select(std::span<const double> direction, double rate, random::Source& source,
+                      std::span<double> vertex) = 0;
 
   // Whether a source that served nothing else is where so many selections leave it.
   bool accounts_for(const random::Source& source, std::uint64_t selections) const noexcept;

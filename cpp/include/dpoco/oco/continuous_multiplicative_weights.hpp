@@ -67,8 +67,8 @@ class ContinuousMultiplicativeWeights final : public CoupledLearner {
   // the body's coordinates.
   double nonprivate_log_factor() const noexcept { return log_factor_; }
   double nonprivate_log_change() const noexcept;
-  void nonprivate_point(double* out) const override;
-  void nonprivate_anchor_mean(double* out) const;  // std::logic_error without anchors
+  void nonprivate_point(std::span<double> out) const override;
+  void nonprivate_anchor_mean(std::span<double> out) const;  // std::logic_error without anchors
 
  protected:
   bool close_round() override;

@@ -25,14 +25,15 @@ class CoupledLearner : public RecordLearner {
   using RecordLearner::source;
 
   // As `observe`. std::invalid_argument, state unchanged, if the sum takes other records.
-  void observe_quadratic(std::uint64_t decided, const double* matrix, const double* vector);
+  void observe_quadratic(std::uint64_t decided, std::span<const double> matrix,
+                         std::span<const double> vector);
   // Other losses: `stage` brings the round's loss into the sum. An exception out of `stage` leaves
   // the state unchanged. Out of the loss's own functions later in the round, it leaves the object
   // unusable, since random numbers may have been used.
   void observe_staged(std::uint64_t decided, const std::function<void(losses::LossSum&)>& stage);
 
   // The unrounded point, intrinsic_dimension() entries. Private; for tests and studies.
-  virtual void nonprivate_point(double* out) const = 0;
+  virtual void nonprivate_point(std::span<double> out) const = 0;
 
  protected:
   // Throws std::invalid_argument without a sum or a source.
@@ -45,8 +46,8 @@ class CoupledLearner : public RecordLearner {
   static constexpr int kGridBits = 12;
   double grid_within_body(double spread, int bits = kGridBits) const;
   // Rounds a point of the body; `out` may be `point`.
-  void round_point(const double* point, double* out);
-  void embed_released() { sum_->body().embed(released_.data(), decision_.data()); }
+  void round_point(std::span<const double> point, std::span<double> out);
+  void embed_released() { sum_->body().embed(released_, decision_); }
   void copy_counts();  // of the switch rule, for other threads
 
   std::unique_ptr<losses::LossSum> sum_;

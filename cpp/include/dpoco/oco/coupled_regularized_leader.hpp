@@ -76,14 +76,14 @@ class CoupledRegularizedLeader final : public CoupledLearner {
   double nonprivate_log_ratio() const noexcept { return log_ratio_; }
   double nonprivate_residual() const noexcept;
   // The unrounded point: u, or y for linear losses; intrinsic_dimension() entries, as below.
-  void nonprivate_point(double* out) const override;
+  void nonprivate_point(std::span<double> out) const override;
   // ln of the law that a draw would have now, after round() losses, at u (linear losses: at y); not
   // for a noise of variance zero.
-  double nonprivate_log_density(const double* u);
+  double nonprivate_log_density(std::span<const double> u);
   // ln(mu'/mu) at u for the loss of the last round.
-  double nonprivate_log_ratio_at(const double* u);
+  double nonprivate_log_ratio_at(std::span<const double> u);
   // The point of noise z now.
-  void nonprivate_solve(const double* z, double* out);
+  void nonprivate_solve(std::span<const double> z, std::span<double> out);
 
  protected:
   bool close_round() override;

@@ -92,7 +92,7 @@ class LeaderSolver {
   // gradients never throw, whatever the data: where even that is out of reach, the point is one
   // from which no step lowers the objective by as much as a double shows. Losses of a user's own
   // for which no point has a small gradient are not convex, or not smooth: StateError.
-  double solve(const losses::LossSum& sum, const double* z, double tolerance, LeaderPoint& at);
+  double solve(losses::LossSum& sum, const double* z, double tolerance, LeaderPoint& at);
   // Of the losses, at the last solve's point, if that is exact.
   const std::vector<double>& hessian() const noexcept { return bend_; }
 
@@ -100,19 +100,19 @@ class LeaderSolver {
   double residual(const double* slope, const double* z, const double* u);
   double scale(const double* slope, const double* z, const double* u) const;
   double rounding(const std::vector<double>& u, const std::vector<double>& curvature);
-  void restart(const losses::LossSum& sum, LeaderPoint& at);
+  void restart(losses::LossSum& sum, LeaderPoint& at);
   void minimize_model(const LeaderPoint& at, const double* z, bool near);
   bool factor_model(const std::vector<double>& u, const std::vector<double>& curvature);
   double newton_step(const std::vector<double>& curvature);
   bool falls(const double* curvature);
   bool damp(const std::vector<double>& curvature);
   bool descend(const std::vector<double>& curvature, double size, double enough, int most);
-  double look(const losses::LossSum& sum, const double* z);
+  double look(losses::LossSum& sum, const double* z);
   void learn(LeaderPoint& at);
   void move(LeaderPoint& at);
-  double line_slope(const losses::LossSum& sum, const double* z, const LeaderPoint& at, double t);
-  bool search(const losses::LossSum& sum, const double* z, const LeaderPoint& at);
-  bool improve(const losses::LossSum& sum, const double* z, LeaderPoint& at, double& last);
+  double line_slope(losses::LossSum& sum, const double* z, const LeaderPoint& at, double t);
+  bool search(losses::LossSum& sum, const double* z, const LeaderPoint& at);
+  bool improve(losses::LossSum& sum, const double* z, LeaderPoint& at, double& last);
 
   Regularizer regularizer_;
   Regularizer path_;  // with a weight on its way to that of regularizer_

@@ -43,10 +43,11 @@ class QuadraticLeader {
   // domain to start from, replaced by the minimiser. One eigendecomposition, O(d^3); then the
   // secular equation for a Euclidean ball, accelerated projected gradient steps otherwise, until
   // within 1e-13 radius or as near as rounding allows: 2e-15 radius times the condition number.
-  void minimize(const double* packed, double vector_scale, double ridge, double* x);
+  void minimize(std::span<const double> packed, double vector_scale, double ridge,
+                std::span<double> x);
   // The two halves of `minimize`: several ridges share one eigendecomposition.
-  void decompose(const double* packed, double vector_scale);
-  void solve(double ridge, double* x);
+  void decompose(std::span<const double> packed, double vector_scale);
+  void solve(double ridge, std::span<double> x);
 
   // Whether the domain is a Euclidean ball about the origin.
   bool on_ball() const noexcept { return ball_radius_ > 0.0; }
@@ -55,10 +56,10 @@ class QuadraticLeader {
 
   // Draws x, the last minimiser, towards c: what noise of this variance in every coordinate of b
   // adds to ||x - c||^2, variance tr(A^-2) with A = M+ + ridge I, is taken off it, down to 0.
-  void shrink(double variance, double* x) const;
+  void shrink(double variance, std::span<double> x) const;
 
  private:
-  void solve_general(double* x);
+  void solve_general(std::span<double> x);
 
   std::shared_ptr<const domains::Domain> domain_;
   double ball_radius_;  // see `euclidean_radius`

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "dpoco/core/rounds.hpp"
@@ -24,19 +25,20 @@ class RecordLearner : public Rounds {
   void check_process() const override { source().check_process(); }
 
   // The decision of the current round. RoundOrderError while another thread runs the learner.
-  void decision(double* out) const;
+  void decision(std::span<double> out) const;
 
   // One round: the one in which `decided` rounds were over when its decision was asked for. Throws
   // as `Rounds` says; std::invalid_argument, state unchanged, for the wrong kind of record.
-  void observe(std::uint64_t decided, const double* features, double label);
-  void observe_gradient(std::uint64_t decided, const double* gradient);
+  void observe(std::uint64_t decided, std::span<const double> features, double label);
+  void observe_gradient(std::uint64_t decided, std::span<const double> gradient);
 
-  // Many rounds of generalised linear (labels given) or linear (labels null) losses; rows are
-  // contiguous. losses, decisions (rounds x d) and changed (rounds) may be null. losses are those
+  // Many rounds of generalised linear (labels given) or linear (labels empty) losses; rows are
+  // contiguous. losses, decisions (rounds x d) and changed (rounds) may be empty. losses are those
   // of the clipped records: they are not private. The caller enters: one that shares a lock with
   // other users of this object does so before it gives that lock up.
-  void run(const Exclusive::Entry& entered, const double* features, const double* labels,
-           std::uint64_t rounds, double* losses, double* decisions, std::uint8_t* changed);
+  void run(const Exclusive::Entry& entered, std::span<const double> features,
+           std::span<const double> labels, std::span<double> losses, std::span<double> decisions,
+           std::span<std::uint8_t> changed);
 
  protected:
   RecordLearner(Index dimension, std::uint64_t horizon);

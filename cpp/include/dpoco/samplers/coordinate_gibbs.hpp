@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "dpoco/core/types.hpp"
@@ -22,9 +23,9 @@ class CoordinateGibbs {
   Index dimension() const noexcept { return static_cast<Index>(deviation_.size()); }
 
   // Moves the chain to x, clamped to the box. Starts at the mean, clamped.
-  void restart(const double* x);
+  void restart(std::span<const double> x);
   void sweep(random::Source& source);
-  void current(double* out) const;
+  void current(std::span<double> out) const;
 
  private:
   void refresh();

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "dpoco/core/types.hpp"
@@ -77,22 +78,22 @@ class GibbsSampler {
   ~GibbsSampler();
   GibbsSampler(GibbsSampler&&) noexcept;
 
-  // Writes a fresh draw to u (dimension entries). Nothing is kept from earlier draws but scratch.
+  // Writes a fresh draw to u. Nothing is kept from earlier draws but scratch.
   // One mode (Newton steps of O(rows n^2 + n^3)), then O(rows n) per proposal or step of a chain.
-  void sample(random::Source& source, const losses::LossSum& sum, double* u);
+  void sample(random::Source& source, losses::LossSum& sum, std::span<double> u);
 
-  // `count` independent draws, one per row of `out`; the mode is found once.
-  void sample_many(random::Source& source, const losses::LossSum& sum, Index count, double* out);
+  // Independent draws, one per row of `out`; the mode is found once.
+  void sample_many(random::Source& source, losses::LossSum& sum, std::span<double> out);
 
-  // `count` states of the settings' chain, `steps` apart, from where `state` says.
-  void walk(random::Source& source, const losses::LossSum& sum, Index count, std::uint64_t steps,
-            ChainState& state, double* out);
+  // States of the settings' chain, one per row of `out`, `steps` apart, from where `state` says.
+  void walk(random::Source& source, losses::LossSum& sum, std::uint64_t steps, ChainState& state,
+            std::span<double> out);
 
   // The mode over the body, to high accuracy; for tests and for non-private use. Returns the
   // optimality residual |u - P(u - L^-1 gradient)| L relative to the size of the gradient of F,
   // L the trace of the Hessian, below 1e-8; where F has a kink there, how far its value is from
   // the least one at most.
-  double mode(const losses::LossSum& sum, double* u);
+  double mode(losses::LossSum& sum, std::span<double> u);
 
   const GibbsReport& nonprivate_report() const noexcept;
 

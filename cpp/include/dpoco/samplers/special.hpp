@@ -3,6 +3,8 @@
 // Normal and gamma integrals from + - * / sqrt and simd/elementary.hpp only: the same bits on every
 // machine. Relative accuracy about 1e-13 unless a function says otherwise.
 
+#include <span>
+
 #include "dpoco/simd/elementary.hpp"
 
 namespace dpoco::samplers {
@@ -68,7 +70,8 @@ double log_normal_interval(double a, double b);
 
 // sum_i ln(Phi((h_i - m_i)/s) - Phi((-h_i - m_i)/s)): the same for n intervals [-h_i, h_i] with a
 // common scale, in passes that vectorise. Accuracy: docs/privacy/gibbs_draws.md.
-double log_normal_box(const double* half_widths, const double* means, double scale, long n);
+double log_normal_box(std::span<const double> half_widths, std::span<const double> means,
+                      double scale);
 
 // ln Gamma(a) for a > 0; absolute accuracy near its zeros 1 and 2.
 double log_gamma(double a);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "dpoco/core/archive.hpp"
 #include "dpoco/random/source.hpp"
@@ -36,7 +37,7 @@ class SwitchingPaths {
   virtual std::optional<double> share_rate() const noexcept { return std::nullopt; }
 
   // Ends the round: its losses enter the weights.
-  void learn(const double* losses) {
+  void learn(std::span<const double> losses) {
     absorb(losses);
     ++round_;
   }
@@ -53,10 +54,12 @@ class SwitchingPaths {
   virtual double move_chance(std::uint64_t level) const = 0;
 
   // What an expert loses in the present round, as the weights count it.
-  virtual double loss(const double* losses, std::uint64_t expert) const { return losses[expert]; }
+  virtual double loss(std::span<const double> losses, std::uint64_t expert) const {
+    return losses[expert];
+  }
 
   // The law of `draw`: levels rows of N probabilities. Depends on data; for tests.
-  virtual void nonprivate_law(double* out) const = 0;
+  virtual void nonprivate_law(std::span<double> out) const = 0;
   virtual std::unique_ptr<SwitchingPaths> copy() const = 0;
 
   void write(Archive& archive) const;
@@ -68,7 +71,7 @@ class SwitchingPaths {
 
   // Whether paths can ever change their expert.
   virtual bool moves() const noexcept = 0;
-  virtual void absorb(const double* losses) = 0;
+  virtual void absorb(std::span<const double> losses) = 0;
   virtual void write_messages(Archive& archive) const = 0;
   virtual void read_messages(ArchiveReader& archive) = 0;  // round() is restored before
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "dpoco/core/types.hpp"
@@ -18,14 +19,15 @@ class TruncatedGaussian {
 
   const domains::Body& body() const noexcept { return body_; }
 
-  // mean and out have body().dimension() entries and may be the same. scale > 0. No allocation.
-  void sample(random::Source& source, const double* mean, double scale, double* out);
+  // out may be mean. scale > 0. No allocation.
+  void sample(random::Source& source, std::span<const double> mean, double scale,
+              std::span<double> out);
 
   // Whether log_mass is available: space, ball and box.
   bool has_log_mass() const noexcept;
   // ln P(N(mean, scale^2 I) in body), absolute error below 1e-12 (relative when large), finite for
   // any finite mean.
-  double log_mass(const double* mean, double scale) const;
+  double log_mass(std::span<const double> mean, double scale) const;
 
  private:
   domains::Body body_;

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 
 namespace dpoco::simd {
@@ -140,6 +142,11 @@ struct Kernels {
 
 // The best variant this machine runs, or the one chosen by `select`.
 const Kernels& kernels();
+
+inline double dot(std::span<const double> x, std::span<const double> y) {
+  assert(x.size() == y.size());
+  return kernels().dot(x.data(), y.data(), x.size());
+}
 
 // Chooses "baseline", "avx2", "avx512" or "auto"; returns the chosen name. Throws
 // std::invalid_argument for a name this build or machine does not have. For tests of equality.
