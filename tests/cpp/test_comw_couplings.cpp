@@ -116,13 +116,13 @@ TEST_CASE("anchors: the oldest goes, all count, their age widens the window") {
     const double a = 0.8;
     const double b = -0.4;
     const double c = 0.1;
-    anchors.add(&a, 0);
-    anchors.add(&b, 4);
+    anchors.add({&a, 1}, 0);
+    anchors.add({&b, 1}, 4);
     const double young = anchors.width(10);
     CHECK(anchors.mean_loss(*sum) ==
           doctest::Approx(0.5 * (sum->staged_value({&a, 1}) + sum->staged_value({&b, 1})))
               .epsilon(1e-14));
-    anchors.add(&c, 6);
+    anchors.add({&c, 1}, 6);
     CHECK(anchors.mean_loss(*sum) ==
           doctest::Approx(0.5 * (sum->staged_value({&c, 1}) + sum->staged_value({&b, 1})))
               .epsilon(1e-14));
@@ -136,7 +136,7 @@ TEST_CASE("anchors: the oldest goes, all count, their age widens the window") {
     oco::Anchors copy(1, settings, linear);
     ArchiveReader reader(bytes);
     copy.read(reader, sum->body(), 6);
-    copy.add(&a, 7);
+    copy.add({&a, 1}, 7);
     CHECK(copy.mean_loss(*sum) ==
           doctest::Approx(0.5 * (sum->staged_value({&c, 1}) + sum->staged_value({&a, 1})))
               .epsilon(1e-14));

@@ -21,7 +21,7 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 Vector minimizer(const Domain& domain, const Vector& g) {
   Vector v(domain.dimension());
-  domain.minimize_linear(g, v);
+  domain.minimize_linear(view(g), view(v));
   return v;
 }
 

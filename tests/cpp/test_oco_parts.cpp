@@ -45,7 +45,7 @@ class Tape {
   Vector inside(const Body& body) {
     const Vector far = vector(body.dimension());
     Vector near(body.dimension());
-    body.project(far, near);
+    body.project(view(far), view(near));
     return 0.9 * near;
   }
   random::Source& source() { return source_; }
@@ -61,14 +61,14 @@ struct Case {
   void stage(Tape& tape) const {
     const Index d = sum->body().ambient();
     const Vector v = tape.vector(d);
-    if (name == "linear") return sum->stage_vector(v);
+    if (name == "linear") return sum->stage_vector(view(v));
     if (name == "matrix") {
       RowMatrix root(d, d);
       for (Index i = 0; i < d; ++i) root.row(i) = tape.vector(d).transpose();
       const RowMatrix a = root * root.transpose();
-      return sum->stage_matrix(a, v);
+      return sum->stage_matrix(view(a), view(v));
     }
-    sum->stage_record(v, tape.gaussian());
+    sum->stage_record(view(v), tape.gaussian());
   }
 };
 
@@ -103,46 +103,46 @@ TEST_CASE("a body's coordinates keep lengths, and know its walls") {
     Vector back(n);
     Vector centre(d);
     const Vector zero = Vector::Zero(n);
-    body.embed(zero, centre);
+    body.embed(view(zero), view(centre));
     Vector expected(d);
-    domain->center(expected);
+    domain->center(view(expected));
     CHECK((centre - expected).norm() < 1e-14);
     for (int k = 0; k < 200; ++k) {
       const Vector u = tape.inside(body);
-      REQUIRE(body.contains(u, 0.0));
-      body.embed(u, x);
-      CHECK(domain->contains(x, 1e-12));
+      REQUIRE(body.contains(view(u), 0.0));
+      body.embed(view(u), view(x));
+      CHECK(domain->contains(view(x), 1e-12));
       CHECK(std::fabs((x - centre).norm() - u.norm()) < 1e-13);
-      body.coordinates(x, back);
+      body.coordinates(view(x), view(back));
       CHECK((back - u).norm() < 1e-13);
       CHECK(u.norm() <= body.radius() * (1.0 + 1e-12));
 
       const Vector v = tape.vector(d);
       Vector w(n);
-      const double offset = body.pull_back(v, w);
+      const double offset = body.pull_back(view(v), view(w));
       CHECK(std::fabs(offset + w.dot(u) - v.dot(x)) < 1e-12);
-      CHECK(w.dot(u) >= body.support_low(w) - 1e-12);
+      CHECK(w.dot(u) >= body.support_low(view(w)) - 1e-12);
 
       const Vector step = tape.vector(n);
       double low;
       double high;
-      body.chord(u, step, low, high);
+      body.chord(view(u), view(step), low, high);
       CHECK(low < 0.0);
       CHECK(high > 0.0);
       for (const double t : {low, high}) {
         const Vector wall = u + t * step;
         const Vector beyond = u + 1.0001 * t * step;
-        CHECK(body.contains(wall, 1e-9));
-        CHECK_FALSE(body.contains(beyond, 0.0));
+        CHECK(body.contains(view(wall), 1e-9));
+        CHECK_FALSE(body.contains(view(beyond), 0.0));
       }
     }
     // The support is attained by a linear minimisation.
     const Vector v = tape.vector(d);
     Vector w(n);
-    const double offset = body.pull_back(v, w);
+    const double offset = body.pull_back(view(v), view(w));
     Vector best(d);
-    domain->minimize_linear(v, best);
-    CHECK(std::fabs(offset + body.support_low(w) - v.dot(best)) < 1e-12);
+    domain->minimize_linear(view(v), view(best));
+    CHECK(std::fabs(offset + body.support_low(view(w)) - v.dot(best)) < 1e-12);
   }
 }
 
@@ -159,7 +159,7 @@ TEST_CASE("a barrier's walls are the body's") {
     const Vector step = tape.vector(body.dimension());
     double low;
     double high;
-    body.chord(u, step, low, high);
+    body.chord(view(u), view(step), low, high);
     CHECK(barrier->distance(u, step) == doctest::Approx(high).epsilon(1e-9));
     CHECK(std::isfinite(barrier->value(u)));
     CHECK(std::isinf(barrier->value(u + 1.001 * high * step)));
@@ -195,55 +195,55 @@ TEST_CASE("sums add their losses, and derivatives are derivatives") {
       RowMatrix curve(n, n);
       for (int k = 0; k < 30; ++k) {
         if (k % 3 != 2) each.stage(tape);  // every third loss is a repetition
-        value += sum.staged_value(u);
-        sum.staged_gradient(u, part);
+        value += sum.staged_value(view(u));
+        sum.staged_gradient(view(u), view(part));
         slope += part;
-        sum.staged_hessian(u, curve);
+        sum.staged_hessian(view(u), view(curve));
         bend += curve;
         const double least = sum.staged_minimum();
         for (int j = 0; j < 5; ++j) {
-          CHECK(sum.staged_value(tape.inside(body)) >= least - 1e-12);
+          CHECK(sum.staged_value(view(tape.inside(body))) >= least - 1e-12);
         }
         if (sum.rank() <= 1 && n > 1) {
-          const Eigen::Map<const Vector> direction(sum.staged_direction(), n);
-          const RowMatrix outer = sum.staged_curvature(u) * direction * direction.transpose();
+          const auto direction = as_vector(sum.staged_direction());
+          const RowMatrix outer = sum.staged_curvature(view(u)) * direction * direction.transpose();
           CHECK((outer - curve).norm() < 1e-12);
         }
         sum.commit();
       }
       CHECK_FALSE(sum.empty());
-      CHECK(sum.value(u) == doctest::Approx(value).epsilon(1e-11));
-      sum.gradient(u, part);
+      CHECK(sum.value(view(u)) == doctest::Approx(value).epsilon(1e-11));
+      sum.gradient(view(u), view(part));
       CHECK((part - slope).norm() < 1e-11);
-      sum.hessian(u, curve);
+      sum.hessian(view(u), view(curve));
       CHECK((curve - bend).norm() < 1e-11);
 
       const Vector step = tape.vector(n, 1e-3);
       const Vector ahead = u + step;
       const Vector behind = u - step;
-      CHECK(sum.value(ahead) - sum.value(behind) ==
+      CHECK(sum.value(view(ahead)) - sum.value(view(behind)) ==
             doctest::Approx(2.0 * slope.dot(step)).epsilon(1e-3));
       if (each.name != "huber") {
         Vector up(n);
         Vector down(n);
-        sum.gradient(ahead, up);
-        sum.gradient(behind, down);
+        sum.gradient(view(ahead), view(up));
+        sum.gradient(view(behind), view(down));
         CHECK(((up - down) - 2.0 * bend * step).norm() < 1e-4 * (up - down).norm() + 1e-12);
       }
-      sum.prepare_line(u, step);
+      sum.prepare_line(view(u), view(step));
       for (const double t : {0.0, 1.0, -2.5}) {
         const Vector at = u + t * step;
-        CHECK(sum.line_value(t) == doctest::Approx(sum.value(at)).epsilon(1e-11));
-        sum.gradient(at, part);
+        CHECK(sum.line_value(t) == doctest::Approx(sum.value(view(at))).epsilon(1e-11));
+        sum.gradient(view(at), view(part));
         CHECK(sum.line_slope(t) == doctest::Approx(part.dot(step)).epsilon(1e-9));
       }
 
       RowMatrix least = RowMatrix::Zero(n, n);
-      sum.add_least_hessian(least);
+      sum.add_least_hessian(view(least));
       for (int j = 0; j < 10; ++j) {
         const Vector at = tape.inside(body);
         const Vector along = tape.vector(n);
-        sum.hessian(at, curve);
+        sum.hessian(view(at), view(curve));
         CHECK(along.dot(curve * along) >= along.dot(least * along) - 1e-10);
       }
       if (each.name == "logistic" || each.name == "squared") CHECK(least.trace() > 0.1);
@@ -258,7 +258,7 @@ TEST_CASE("sums add their losses, and derivatives are derivatives") {
       ArchiveReader reader(bytes);
       fresh->read(reader);
       reader.finish();
-      CHECK(fresh->value(u) == sum.value(u));
+      CHECK(fresh->value(view(u)) == sum.value(view(u)));
     }
   }
 }
@@ -275,17 +275,17 @@ TEST_CASE("malformed losses are the zero loss") {
     RowMatrix saddle = RowMatrix::Identity(3, 3);
     saddle(0, 0) = -0.1;
     if (each.name == "linear") {
-      sum.stage_vector(broken);
+      sum.stage_vector(view(broken));
     } else if (each.name == "matrix") {
-      sum.stage_matrix(saddle, fine);
+      sum.stage_matrix(view(saddle), view(fine));
     } else {
-      sum.stage_record(fine, kInfinity);
+      sum.stage_record(view(fine), kInfinity);
     }
-    CHECK(sum.staged_value(u) == 0.0);
+    CHECK(sum.staged_value(view(u)) == 0.0);
     CHECK(sum.staged_minimum() == 0.0);
     sum.commit();
     CHECK(sum.empty());
-    CHECK(sum.value(u) == 0.0);
+    CHECK(sum.value(view(u)) == 0.0);
   }
 }
 
@@ -296,19 +296,19 @@ TEST_CASE("losses over their bounds are scaled down to them") {
   const Vector u = Vector::Constant(3, 0.3);
   auto linear = losses::make_linear_sum(body, clipper);
   const Vector big = Vector::Constant(3, 1e9);
-  linear->stage_vector(big);
-  linear->staged_gradient(u, g);
+  linear->stage_vector(view(big));
+  linear->staged_gradient(view(u), view(g));
   CHECK(g.norm() == doctest::Approx(1.0).epsilon(1e-9));
   CHECK(g.norm() <= 1.0);
   auto quadratic = losses::make_quadratic_sum(body, 1.0, 0.5, 1.0);
   const RowMatrix steep = 100.0 * RowMatrix::Identity(3, 3);
-  quadratic->stage_matrix(steep, big);
+  quadratic->stage_matrix(view(steep), view(big));
   RowMatrix h(3, 3);
-  quadratic->staged_hessian(u, h);
+  quadratic->staged_hessian(view(u), view(h));
   CHECK(h(0, 0) <= 0.5);
   for (const double t : {-1.0, 1.0}) {
     const Vector edge = Vector::Constant(3, t / std::sqrt(3.0));
-    quadratic->staged_gradient(edge, g);
+    quadratic->staged_gradient(view(edge), view(g));
     CHECK(g.norm() <= 1.0);
   }
 }
@@ -329,7 +329,7 @@ TEST_CASE("no quadratic record exceeds the Lipschitz constant, not by overflow o
     for (const double x : {-1.0, 1.0}) {
       for (const double y : {-1.0, 1.0}) {
         const Vector corner = (Vector(2) << x, y).finished();
-        sum->staged_gradient(corner, g);
+        sum->staged_gradient(view(corner), view(g));
         most = g.allFinite() ? std::max(most, g.norm()) : kInfinity;
       }
     }
@@ -340,13 +340,13 @@ TEST_CASE("no quadratic record exceeds the Lipschitz constant, not by overflow o
       a << size, -size, -size, size;
       b << size * tape.gaussian(), size * tape.gaussian();
       if (k % 2 == 0) b = b.cwiseSign() * std::min(2.0 * size, 1.7e308);
-      sum->stage_matrix(a, b);
+      sum->stage_matrix(view(a), view(b));
       CHECK(steepest() <= 1.0 + 1e-12);
       // Nearly cancelling: b close to A c.
       const Vector centre = Vector::Constant(2, 3.0);
       a << size, 0.3 * size, 0.3 * size, size;
       b = a * centre + 1e-9 * size * tape.vector(2);
-      sum->stage_matrix(a, b);
+      sum->stage_matrix(view(a), view(b));
       CHECK(steepest() <= 1.0 + 1e-12);
     }
   }
@@ -360,10 +360,10 @@ TEST_CASE("repeated rows are stored once") {
   for (int k = 0; k < 4000; ++k) {
     Vector v(2);
     v << 0.1 * (k % 7), 0.05 * (k % 3);
-    few->stage_record(v, k % 2);
+    few->stage_record(view(v), k % 2);
     few->commit();
     v[0] += 1e-9 * k;
-    many->stage_record(v, k % 2);
+    many->stage_record(view(v), k % 2);
     many->commit();
   }
   Archive a;
@@ -373,7 +373,7 @@ TEST_CASE("repeated rows are stored once") {
   CHECK(a.take().size() < 3000);
   CHECK(b.take().size() > 4000 * 5 * 8);
   const Vector u = Vector::Constant(2, 0.4);
-  CHECK(few->value(u) == doctest::Approx(many->value(u)).epsilon(1e-6));
+  CHECK(few->value(view(u)) == doctest::Approx(many->value(view(u))).epsilon(1e-6));
 }
 
 TEST_CASE("switches keep to the schedule, the cap and the last round") {

@@ -78,19 +78,19 @@ std::shared_ptr<Polytope> cross_polytope(Index n) {
 
 Vector minimizer(const Domain& domain, const Vector& g) {
   Vector v(domain.dimension());
-  domain.minimize_linear(g, v);
+  domain.minimize_linear(view(g), view(v));
   return v;
 }
 
 Vector projection(const Domain& domain, const Vector& x) {
   Vector v(domain.dimension());
-  domain.project(x, v);
+  domain.project(view(x), view(v));
   return v;
 }
 
 Vector center_of(const Domain& domain) {
   Vector c(domain.dimension());
-  domain.center(c);
+  domain.center(view(c));
   return c;
 }
 
@@ -117,7 +117,7 @@ TEST_CASE("a polytope of a box's walls is that box") {
       const Vector x = middle + 2.0 * random.normal(n);
       CHECK((projection(*polytope, x) - projection(box, x)).cwiseAbs().maxCoeff() < 1e-14);
       CHECK((minimizer(*polytope, x) - minimizer(box, x)).cwiseAbs().maxCoeff() < 1e-14);
-      CHECK(polytope->contains(x, 1e-9) == box.contains(x, 1e-9));
+      CHECK(polytope->contains(view(x), 1e-9) == box.contains(view(x), 1e-9));
     }
     Vector far = middle;
     far[0] = 1e300;
@@ -133,9 +133,9 @@ TEST_CASE("projections satisfy the variational inequality, minimisers weak duali
       for (const double size : {0.5, 3.0, 1e3, 1e6}) {
         const Vector x = center_of(*set) + size * random.normal(n);
         const Vector y = projection(*set, x);
-        CHECK(set->contains(y, 1e-12));
+        CHECK(set->contains(view(y), 1e-12));
         const Vector z = minimizer(*set, y - x);
-        CHECK(set->contains(z, 1e-12));
+        CHECK(set->contains(view(z), 1e-12));
         const double rounding = 1e-14 * (x.norm() + 1.0) * (y.norm() + set->radius());
         CHECK((x - y).dot(z - y) <= rounding);
         CHECK((projection(*set, y) - y).cwiseAbs().maxCoeff() == 0.0);
@@ -188,7 +188,7 @@ TEST_CASE("what is not finite, or zero, gives the centre") {
     const Vector x{{0.1, bad, 0.0}};
     CHECK(minimizer(*set, x) == c);
     CHECK(projection(*set, x) == c);
-    CHECK_FALSE(set->contains(x, 1e9));
+    CHECK_FALSE(set->contains(view(x), 1e9));
   }
   CHECK(minimizer(*set, Vector::Zero(3)) == c);
   CHECK(projection(*set, c) == c);
@@ -196,7 +196,7 @@ TEST_CASE("what is not finite, or zero, gives the centre") {
     const Vector g{{size, -size, size}};
     const Vector unit{{1.0, -1.0, 1.0}};
     CHECK(minimizer(*set, g) == minimizer(*set, unit));
-    CHECK(set->contains(projection(*set, g), 1e-12));
+    CHECK(set->contains(view(projection(*set, g)), 1e-12));
   }
 }
 
@@ -275,40 +275,40 @@ TEST_CASE("the body of a polytope") {
   for (int k = 0; k < 50; ++k) {
     const Vector step = random.normal(n);
     const Vector u = 0.2 * random.normal(n);
-    if (!body.contains(u, 0.0)) continue;
+    if (!body.contains(view(u), 0.0)) continue;
     double low = 0.0;
     double high = 0.0;
-    body.chord(u, step, low, high);
+    body.chord(view(u), view(step), low, high);
     CHECK(low <= 0.0);
     CHECK(high == doctest::Approx(barrier->distance(u, step)).epsilon(1e-12));
     for (const double inside : {low * (1.0 - 1e-9), high * (1.0 - 1e-9)}) {
       const Vector at = u + inside * step;
-      CHECK(body.contains(at, 0.0));
+      CHECK(body.contains(view(at), 0.0));
       CHECK(std::isfinite(barrier->value(at)));
       Vector x(n);
       Vector back(n);
-      body.embed(at, x);
-      CHECK(set->contains(x, 1e-12));
-      body.coordinates(x, back);
+      body.embed(view(at), view(x));
+      CHECK(set->contains(view(x), 1e-12));
+      body.coordinates(view(x), view(back));
       CHECK((back - at).cwiseAbs().maxCoeff() < 1e-14);
-      CHECK(step.dot(at) >= body.support_low(step));
+      CHECK(step.dot(at) >= body.support_low(view(step)));
     }
     const Vector out = u + high * (1.0 + 1e-9) * step;
-    CHECK_FALSE(body.contains(out, 0.0));
+    CHECK_FALSE(body.contains(view(out), 0.0));
     CHECK(std::isinf(barrier->value(out)));
     // The support bound lies between the minimum and the ball's, and is exact along the axes.
     const double least = step.dot(minimizer(*set, step) - middle);
-    CHECK(body.support_low(step) <= least);
-    CHECK(body.support_low(step) >= -body.radius() * step.norm());
+    CHECK(body.support_low(view(step)) <= least);
+    CHECK(body.support_low(view(step)) >= -body.radius() * step.norm());
     Vector nearest(n);
-    body.project(out, nearest);
+    body.project(view(out), view(nearest));
     Vector x(n);
-    body.embed(out, x);
+    body.embed(view(out), view(x));
     CHECK((nearest - (projection(*set, x) - middle)).cwiseAbs().maxCoeff() < 1e-14);
   }
   for (Index i = 0; i < n; ++i) {
     const Vector axis = Vector::Unit(n, i);
     const double least = axis.dot(minimizer(*set, axis) - middle);
-    CHECK(body.support_low(axis) == doctest::Approx(least).epsilon(1e-10));
+    CHECK(body.support_low(view(axis)) == doctest::Approx(least).epsilon(1e-10));
   }
 }
