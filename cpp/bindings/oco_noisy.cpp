@@ -182,7 +182,8 @@ std::uint64_t pushes(const Learner& self) {
 Array metric(const NoisyNewton& self) {
   const auto entered = self.enter();
   const Eigen::MatrixXd& own = self.metric();
-  return read_only(own.size(), [&](double* out) { std::copy_n(own.data(), own.size(), out); });
+  return read_only(own.size(),
+                   [&](std::span<double> out) { std::ranges::copy(view(own), out.begin()); });
 }
 
 template <class Learner>
