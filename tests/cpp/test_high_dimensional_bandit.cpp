@@ -195,7 +195,7 @@ TEST_CASE("high-dimensional bandit: a round that fails midway is the last one") 
       models.push_back(std::make_unique<FrankWolfe>(
           ball, frank_wolfe::LeafRule(losses::GlmLoss{}, clipper, 2.0),
           frank_wolfe::FrankWolfeSettings{.horizon = kRounds},
-          std::make_unique<FailingRule>(arm, arm == 1 ? fails : kRounds), start.data()));
+          std::make_unique<FailingRule>(arm, arm == 1 ? fails : kRounds), start));
     }
     return std::make_unique<HighDimensionalBandit>(
         bandits::BanditSettings{3, kRounds, -1.0, 1.0}, clipper,

@@ -97,7 +97,7 @@ TEST_CASE("records no factor can serve are zero records") {
     const Vector tiny = Vector::Constant(3, 5e-324);
     CHECK(clip.multiplier(view(tiny)) == 1.0);
     const Vector huge{{1e300, 0.0, 0.0}};
-    CHECK(clip.multiplier(huge) == doctest::Approx(1e-300).epsilon(1e-12));
+    CHECK(clip.multiplier(view(huge)) == doctest::Approx(1e-300).epsilon(1e-12));
   }
   // Would need a subnormal factor.
   const RecordClipper small(1, 1e-10, 2.0);

@@ -170,10 +170,10 @@ TEST_CASE("degenerate quadratics") {
       CHECK(domain->contains(x, 1e-9));
       if (scale == 0.0) {
         for (std::size_t i = 0; i < n; ++i) CHECK(x[i] == doctest::Approx(center[i]));
-        leader.shrink(0.0, x.data());
+        leader.shrink(0.0, x);
         for (std::size_t i = 0; i < n; ++i) CHECK(x[i] == doctest::Approx(center[i]));
       }
-      leader.shrink(1e300, x.data());
+      leader.shrink(1e300, x);
       CHECK(x == center);
     }
   }
@@ -237,15 +237,18 @@ TEST_CASE("linear losses: blocks of any length give the same state") {
 TEST_CASE("a round that was not decided, or is past the horizon, is refused") {
   const Stream stream;
   auto learner = make(0, Statistics::gradient);
-  CHECK_THROWS_AS(learner->observe(1, std::span(stream.features).first(d), 0.0), RoundOrderError);
-  learner->observe(0, std::span(stream.features).first(d), 0.0);
-  CHECK_THROWS_AS(learner->observe(0, std::span(stream.features).first(d), 0.0), RoundOrderError);
+  CHECK_THROWS_AS(learner->observe(1, std::span(stream.features).first(kDimension), 0.0),
+                  RoundOrderError);
+  learner->observe(0, std::span(stream.features).first(kDimension), 0.0);
+  CHECK_THROWS_AS(learner->observe(0, std::span(stream.features).first(kDimension), 0.0),
+                  RoundOrderError);
   CHECK_THROWS_AS(
-      learner->run(learner->enter(), std::span(stream.features).first(kRounds * d), {}, {}, {}, {}),
+      learner->run(learner->enter(), std::span(stream.features).first(kRounds * kDimension), {}, {},
+                   {}, {}),
       HorizonExceeded);
   CHECK(learner->round() == 1);
   auto quadratic = make(0, Statistics::quadratic);
-  CHECK_THROWS_AS(quadratic->observe_gradient(0, std::span(stream.features).first(d)),
+  CHECK_THROWS_AS(quadratic->observe_gradient(0, std::span(stream.features).first(kDimension)),
                   std::invalid_argument);
 }
 

@@ -52,7 +52,7 @@ std::unique_ptr<FrankWolfe> learner(const std::shared_ptr<const domains::Domain>
       domain,
       frank_wolfe::LeafRule(losses::GlmLoss{}, losses::RecordClipper(kDimension, 1.0, 2.0), 4.0),
       frank_wolfe::FrankWolfeSettings{.horizon = kRounds},
-      frank_wolfe::make_sum_rule(domain, std::move(sum)), start.data());
+      frank_wolfe::make_sum_rule(domain, std::move(sum)), start);
 }
 
 std::unique_ptr<PrefixHedge> hedge(std::uint32_t key) {
