@@ -134,6 +134,7 @@ TEST_CASE("what a round adds has no mean, and a transform's rows are its own") {
 
   auto transformed = make(5, true, 0.0);
   CHECK(transformed->transform() != nullptr);
+  leaf.resize(4);
   transformed->leaf(losses, leaf);
   CHECK(leaf[0] == 0.5);
   CHECK(leaf[2] == 0.0);
@@ -159,7 +160,7 @@ TEST_CASE("one expert, one round") {
 
 TEST_CASE("one thread at a time, sizes that fit") {
   auto learner = make(3);
-  const std::vector<double> losses = losses_of(3);
+  const std::vector<double> losses = {0.1, 0.2, 0.3};
   std::vector<double> out(3);
   {
     const auto entry = learner->enter();
