@@ -22,10 +22,10 @@ void run_losses(ExpertLearner& self, const Array& losses, Array& own_losses,
   }
   const std::span<const double> from = entries(losses);
   const std::span<double> own = writable(own_losses);
-  const std::span<std::int64_t> played(decisions.mutable_data(), rounds);
+  const std::span<std::int64_t> choices(decisions.mutable_data(), rounds);
   const auto entered = self.enter();   // while the interpreter lock still orders the threads
   const py::gil_scoped_release nogil;  // no Python object is touched below
-  self.run(entered, from, own, played);
+  self.run(entered, from, own, choices);
 }
 
 // The same for a short run, whose arrays are made here: losses in [0, 1], decisions, the rounds
@@ -70,12 +70,12 @@ void run_keyed_losses(const py::list& learners, const Offsets& offsets, const Of
   }
   const std::span<const double> from = entries(losses);
   const std::span<double> own = writable(own_losses);
-  const std::span<std::int64_t> played(decisions.mutable_data(), size);
+  const std::span<std::int64_t> choices(decisions.mutable_data(), size);
   play_keyed<ExpertLearner>(learners, to, workers,
                             [=](ExpertLearner& learner, const Exclusive::Entry& entry,
                                 std::size_t row, std::size_t count) {
                               learner.run(entry, from.subspan(row * experts, count * experts),
-                                          own.subspan(row, count), played.subspan(row, count));
+                                          own.subspan(row, count), choices.subspan(row, count));
                             });
 }
 

@@ -49,10 +49,10 @@ void FrankWolfe::leaf(std::span<const double> at, std::span<const double> previo
 }
 
 double FrankWolfe::admit(const double* record, const double* label, bool) {
-  const std::span<const double> padded(record, vertex_.size());
+  const std::span<const double> row(record, vertex_.size());
   const LeafRule::Leaf leaf = label == nullptr
-                                  ? leaves_.of_gradient(decision_, padded)
-                                  : leaves_.of(weight(), decision_, previous_, padded, *label);
+                                  ? leaves_.of_gradient(decision_, row)
+                                  : leaves_.of(weight(), decision_, previous_, row, *label);
   take(leaf.factor);
   return leaf.loss;
 }
