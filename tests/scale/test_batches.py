@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 import pickle
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -84,6 +86,19 @@ def test_any_partition_gives_the_same_bits(kind):
     whole.run(rows, labels.astype(float))
     assert whole.last_decision == pytest.approx(found[-1], abs=1e-9)
     assert whole.round == together.round == T
+
+
+@pytest.mark.parametrize("kind", ["ridge", "newton"])
+def test_threads_may_share_a_partition(kind):
+    """Entries of two records that met in one place would add up to more than a record may."""
+    batches, rounds = Batches(make(kind)), 40_000
+    partition, batch = batches.partition(), replace(batches.begin(), rounds=rounds)
+    rows, labels = np.repeat(np.eye(D), rounds // D, axis=0), np.ones(rounds // D)
+    parts = [rows[k * len(labels) : (k + 1) * len(labels)] for k in range(D)]
+    with ThreadPoolExecutor(D) as pool:
+        found = [*pool.map(lambda own: partition.tally(batch, own, labels).cells, parts * 4)]
+    alone = [partition.tally(batch, own, labels).cells for own in parts]
+    assert np.array_equal(found, alone * 4)
 
 
 @pytest.mark.parametrize("kind", ["ridge", "ridge that chooses", "newton"])

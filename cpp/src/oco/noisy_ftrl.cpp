@@ -84,7 +84,7 @@ NoisyFtrl::NoisyFtrl(std::shared_ptr<const domains::Domain> domain, losses::GlmL
 }
 
 double NoisyFtrl::add_leaf(const double* at, const double* features, double label, double* to,
-                           double* rest) const {
+                           double* rest, double* clipped) const {
   const simd::Kernels& k = simd::kernels();
   const std::size_t d = decision_.size();
   const double multiplier = loss_.label_multiplier(label) * clipper_.multiplier({features, d});
@@ -92,7 +92,6 @@ double NoisyFtrl::add_leaf(const double* at, const double* features, double labe
   const double y = loss_.clip_label(label);
   const double margin = multiplier * k.dot(at, features, d);
   if (leader_) {
-    double* clipped = clipped_.data();
     for (std::size_t i = 0; i < d; ++i) clipped[i] = (multiplier * features[i]) * kShrink;
     if (rest == nullptr) {
       add_quadratic(clipped, y, settings_.vector_scale, d, [&](double entry) { *to++ += entry; });
@@ -139,7 +138,7 @@ void NoisyFtrl::refuse_gradients() const {
 
 double NoisyFtrl::admit(const double* record, const double* label, bool) {
   if (label != nullptr) {
-    return add_leaf(decision_.data(), record, *label, batch_.sum(), batch_.rest());
+    return add_leaf(decision_.data(), record, *label, batch_.sum(), batch_.rest(), clipped_.data());
   }
   refuse_gradients();
   clip(row_);
@@ -148,8 +147,9 @@ double NoisyFtrl::admit(const double* record, const double* label, bool) {
 }
 
 void NoisyFtrl::leaf(const double* at, const double* features, double label, double* out) const {
+  std::vector<double> scratch(decision_.size());  // several threads may call this
   std::fill_n(out, sum_.dimension(), 0.0);
-  add_leaf(at, features, label, out, nullptr);
+  add_leaf(at, features, label, out, nullptr, scratch.data());
 }
 
 void NoisyFtrl::publish_loss(double released) {

@@ -74,13 +74,12 @@ NoisyNewton::NoisyNewton(std::shared_ptr<const domains::Domain> domain, losses::
 
 // Rows of the triangle hold products of clipped entries.
 double NoisyNewton::add_leaf(const double* at, const double* features, double label, double* to,
-                             double* rest) const {
+                             double* rest, double* x) const {
   const simd::Kernels& k = simd::kernels();
   const std::size_t d = decision_.size();
   const double multiplier = loss_.label_multiplier(label) * clipper_.multiplier({features, d});
   if (multiplier == 0.0) return 0.0;  // features may be NaN, so they are not multiplied by zero
   const double y = loss_.clip_label(label);
-  double* x = clipped_.data();
   for (std::size_t i = 0; i < d; ++i) x[i] = multiplier * features[i];
   const double margin = k.dot(at, x, d);
   const bool huber = loss_.kind == losses::GlmKind::huber;  // the same for all margins, for it has
@@ -104,13 +103,14 @@ double NoisyNewton::add_leaf(const double* at, const double* features, double la
 
 double NoisyNewton::admit(const double* record, const double* label, bool) {
   if (label == nullptr) throw std::invalid_argument("curvature needs features and labels");
-  return add_leaf(decision_.data(), record, *label, batch_.sum(), batch_.rest());
+  return add_leaf(decision_.data(), record, *label, batch_.sum(), batch_.rest(), clipped_.data());
 }
 
 void NoisyNewton::leaf(const double* at, const double* features, double label, double* out) const {
   std::vector<double> rest(released_.size(), 0.0);
+  std::vector<double> scratch(decision_.size());  // several threads may call this
   std::fill_n(out, sum_.dimension(), 0.0);
-  add_leaf(at, features, label, out, rest.data());
+  add_leaf(at, features, label, out, rest.data(), scratch.data());
 }
 
 bool NoisyNewton::close_round() {

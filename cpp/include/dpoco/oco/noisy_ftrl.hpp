@@ -87,9 +87,10 @@ class NoisyFtrl final : public BatchLearner {
 
  private:
   // Adds the record's leaf at the given decision to `to`; returns the loss there. `rest`: what
-  // rounding has lost of a sum of several leaves; null where `to` is zero before.
-  double add_leaf(const double* at, const double* features, double label, double* to,
-                  double* rest) const;
+  // rounding has lost of a sum of several leaves; null where `to` is zero before. The record's
+  // features go to `clipped`.
+  double add_leaf(const double* at, const double* features, double label, double* to, double* rest,
+                  double* clipped) const;
   void clip(double* row) const;  // in place
   void refuse_gradients() const;
   bool publishes_loss() const noexcept { return settings_.running_loss.weight > 0.0; }
@@ -101,9 +102,9 @@ class NoisyFtrl final : public BatchLearner {
   losses::RecordClipper clipper_;
   NoisyFtrlSettings settings_;
   std::vector<double> center_;
-  std::vector<double> target_;           // what is projected
-  std::vector<double> previous_;         // decision before the last update
-  mutable std::vector<double> clipped_;  // of a record's features
+  std::vector<double> target_;    // what is projected
+  std::vector<double> previous_;  // decision before the last update
+  std::vector<double> clipped_;   // a record's features
   std::vector<double> released_;
   std::optional<QuadraticLeader> leader_;
   std::optional<ForgettingLeader> forgetting_;

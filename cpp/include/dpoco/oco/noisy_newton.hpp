@@ -56,8 +56,8 @@ class NoisyNewton final : public BatchLearner {
   void read_state(ArchiveReader& archive) override;
 
  private:
-  double add_leaf(const double* at, const double* features, double label, double* to,
-                  double* rest) const;
+  double add_leaf(const double* at, const double* features, double label, double* to, double* rest,
+                  double* clipped) const;
   void lead(std::size_t push);  // all from here on sees released numbers only
   void grow_metric(double deviation);
   bool forgets() const noexcept { return !settings_.kept.empty(); }
@@ -78,8 +78,8 @@ class NoisyNewton final : public BatchLearner {
   Eigen::MatrixXd metric_;  // A
   Eigenvalues axes_;        // of the metric
   std::vector<double> released_;
-  std::vector<double> previous_;         // decision before the last update
-  mutable std::vector<double> clipped_;  // of a record's features
+  std::vector<double> previous_;  // decision before the last update
+  std::vector<double> clipped_;   // a record's features
 };
 
 }  // namespace dpoco::oco
