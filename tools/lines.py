@@ -361,7 +361,10 @@ _CALLED = re.compile(r"(?:(\w+)(?:<[^<>()]*>)?::)?(~?\w+|operator\s*\S{1,2}|oper
 
 
 def _bare(path: Path) -> list[str]:
-    """Return the lines of a C++ file, blank where there are comments, texts and directives."""
+    """Return the lines of a C++ file, blank where it says nothing about releases.
+
+    That is at comments, texts, directives, and assertions, which a release build leaves out.
+    """
 
     def blank(found: re.Match[str]) -> str:
         return re.sub(r"[^\n]", " ", found.group())
@@ -369,6 +372,7 @@ def _bare(path: Path) -> list[str]:
     skipped = r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])'"
     text = re.sub(skipped, blank, path.read_text(encoding="utf-8"), flags=re.DOTALL)
     text = re.sub(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", blank, text, flags=re.MULTILINE)
+    text = re.sub(r"^[ \t]*assert\([^;]*;$", blank, text, flags=re.MULTILINE)
     return text.split("\n")
 
 

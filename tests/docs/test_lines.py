@@ -16,7 +16,8 @@ import lines  # noqa: E402
 
 # Unit, promises and conditions of a guarantee are computed, and not believed: some 280 lines.
 # Names that samplers share with domains lead to 700 lines of projections that no sum calls.
-BEHIND = {"oco.NoisyFTRL": 6_620, "oco.CoupledRegularizedLeader": 5_900}
+# What constructors share took 34 lines from learners, which all count here; spans took 30.
+BEHIND = {"oco.NoisyFTRL": 6_660, "oco.CoupledRegularizedLeader": 5_950}
 
 
 def planted(tmp_path, monkeypatch, **sources: str) -> None:
