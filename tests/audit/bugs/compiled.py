@@ -212,9 +212,9 @@ MUTATIONS = [
     Mutation(
         "noise-shared-between-coordinates", "Entries beyond a block repeat those of the first.",
         "mechanisms/noise_process.cpp",
-        "    if (current_) return current_->fill(source, out, rows * d_);\n",
-        "    if (current_) {\n      current_->fill(source, out, rows * d_);\n"
-        "      for (std::size_t i = 0; i < rows * d_; ++i)\n"
+        "    if (current_) return current_->fill(source, out.data(), out.size());\n",
+        "    if (current_) {\n      current_->fill(source, out.data(), out.size());\n"
+        "      for (std::size_t i = 0; i < out.size(); ++i)\n"
         "        if (i % d_ >= 16) out[i] = out[i - 16];\n      return;\n    }\n",
         "continual-sum", "checks:standard_audit",
     ),
