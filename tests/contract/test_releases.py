@@ -89,7 +89,8 @@ def released(name: str) -> list[str]:
 
 def shown(engine: Any, record: tuple[Any, ...] = ()) -> list[Any]:
     """Return what an engine answers to whoever asks without arguments, or for this record."""
-    names = [each for each in dir(engine) if not each.startswith("_")]
+    # What covariances are computed from is read off the state, which has a hash already.
+    names = [each for each in dir(engine) if each[0] != "_" and each not in ("metric", "pushes")]
     row = [np.array(each) for each in record if np.ndim(each) == 1]
     calls = [(each, ()) for each in names]
     for each in {"leaf", "nonprivate_kernel", "clip_width"} & {*names} if row else ():
