@@ -116,5 +116,4 @@ def test_a_long_run_takes_no_work_per_round_outside_compiled_code(work):
     learner = BatchShare(100, horizon=100_000, budget=PURE, switches=5, batch=100)
     trace, done = work(lambda: learner.run(rows))
     assert len(trace.decisions) == 100_000
-    # The losses are handed on twice, as they are and without those who may not take part.
-    assert done - 2 * rows.size < 1000
+    assert done - rows.size < 1000  # one copy of the losses; 56

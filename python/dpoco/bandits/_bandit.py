@@ -488,7 +488,7 @@ class BanditLearner(OnlineLearner):
             first_round = self.round
             for part in self._chunks(rounds, width, progress, checkpoint, checkpoint_every):
                 passed = self._admitted(first_round, digests, part, beyond)
-                entering = empty_rows(table[part], passed)
+                entering = table[part] if passed is None else empty_rows(table[part], passed)
                 self._engine.run(rows[part], entering, actions[part], own[part])
                 if passed is not None:  # what they earned, all the same
                     left = part.start + np.flatnonzero(~passed)

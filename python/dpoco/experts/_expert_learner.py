@@ -325,7 +325,7 @@ class ExpertLearner(OnlineLearner):
             first_round = self.round
             for part in self._chunks(rounds, self._experts, progress, checkpoint, checkpoint_every):
                 passed = self._admitted(first_round, digests, part, beyond)
-                entering = empty_rows(rows[part], passed)
+                entering = rows[part] if passed is None else empty_rows(rows[part], passed)
                 self._engine.run(entering, own[part], decisions[part])
                 if passed is not None:  # what they lost, all the same
                     left = part.start + np.flatnonzero(~passed)

@@ -29,10 +29,8 @@ BRIEF = 4096  # entries of records: a run of no more is one call, which Ctrl-C w
 _NOBODY = Digests()
 
 
-def empty_rows(rows: FloatArray, passed: NDArray[np.bool_] | None) -> FloatArray:
+def empty_rows(rows: FloatArray, passed: NDArray[np.bool_]) -> FloatArray:
     """Return records with those that did not pass replaced by ones that count as zero."""
-    if passed is None:
-        return rows
     entering = rows.copy()
     entering[~passed] = np.nan
     return entering

@@ -306,7 +306,7 @@ class RecordLearner(OnlineLearner):
                 passed = self._admitted(first_round, digests, part, beyond)
                 own, label = rows[part], None if targets is None else targets[part]
                 played = log.room(part)
-                taught = empty_rows(own, passed)
+                taught = own if passed is None else empty_rows(own, passed)
                 self._play(taught, label, log.losses[part], played, log.changed[part])
                 if passed is not None and played is not None:
                     self._judge_absent(~passed, own, label, played, log.losses[part])

@@ -383,7 +383,7 @@ class LipschitzLearner(OnlineLearner):
                 if self._raises and rows.array is None:
                     self._refuse_violations(chunk, first_round + part.start)
                 passed = self._admitted(first_round, digests, part, beyond)
-                entering = empty_rows(chunk, passed)
+                entering = chunk if passed is None else empty_rows(chunk, passed)
                 self._engine.run(entering, own[part], played[part])
                 own[part] = chunk[np.arange(len(chunk)), played[part]]
         own[~np.isfinite(own)] = 0.0
