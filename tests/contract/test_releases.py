@@ -52,10 +52,13 @@ def beyond(part, *spoiled):
 
 def restored(subject, state: bytes) -> list[bytes]:
     """Return what engines hold after a state, and after some with a word spoiled, or "refused"."""
-    held, first = [], subject.fresh()._engine
+    held, learner = [], subject.fresh()
+    first = learner._engine
     first.restore(state)
     for at in range(0, len(state), 8 * max(1, len(state) // 320)):
-        engine, word = subject.fresh()._engine, WORDS[at // 8 % len(WORDS)]
+        # A whole learner would certify its plan again and again.
+        engine = learner._build_engine(Source.seeded(1)._claim())
+        word = WORDS[at // 8 % len(WORDS)]
         try:
             engine.restore(state[:at] + word + state[at + 8 :])
             held.append(engine.state())

@@ -208,6 +208,7 @@ def _own_numbers(one: Mechanism, near: Neighbours) -> Numbers:
 # -- conditions ------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=256)
 def conditions(
     mechanism: Mechanism, near: Neighbours, *, person: bool, seeded: bool, mass: float
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:

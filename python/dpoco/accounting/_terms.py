@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from dpoco._validation import LARGEST_HORIZON, choice, positive_float, positive_int
@@ -580,8 +581,10 @@ class Terms:
         return self.loss.mass
 
 
+# Pools, and learners that go on from a state, certify the same plan again and again.
+@lru_cache(maxsize=256, typed=True)
 def _at(loss: Loss, delta: float) -> dict[str, Any]:
-    """Return the fields of a guarantee that a loss decides, stated at `delta`."""
+    """Return the fields of a guarantee that a loss decides, stated at `delta`, to read only."""
     epsilon = loss.epsilon(delta)
     own = _choose_bounds(loss.bare, epsilon, delta)
     return {

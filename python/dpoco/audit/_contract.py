@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from inspect import Parameter, signature
@@ -228,9 +228,10 @@ class Subject:
             raise InapplicableError
 
 
-def arguments_of(kind: type) -> dict[str, Any]:
+@functools.lru_cache(maxsize=64)
+def arguments_of(kind: type) -> Mapping[str, Any]:
     """Return the parameters of a constructor by name."""
-    return dict(signature(kind).parameters)
+    return signature(kind).parameters
 
 
 @functools.cache

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from inspect import signature
 from types import ModuleType, NoneType
 from typing import Any, ClassVar
@@ -46,6 +46,11 @@ def endless_advice(constructed: type) -> str:
     names = [f"dpoco.{each.path}" for each in others if each.endless]
     take = f"take {' or '.join(names)}" if names else "give a horizon that is long enough"
     return f"for a stream without end {take}"
+
+
+@lru_cache(maxsize=256)
+def _argument_names(constructor: Callable[..., None]) -> tuple[str, ...]:
+    return tuple(signature(constructor).parameters)
 
 
 @contextmanager
@@ -190,7 +195,7 @@ class Certified(Calibrated, Stateful):
         """
         given = {**calibrate.keywords, **(others or {})}
         given |= {"budget": budget, "plan": plan, "source": source}
-        order = [*signature(type(self).__init__).parameters, *given]  # the constructor's
+        order = [*_argument_names(type(self).__init__), *given]  # the constructor's
         given = {name: given[name] for name in dict.fromkeys(order) if name in given}
         self._problem(given)
         self._check_common(given)
