@@ -303,6 +303,12 @@ def memory_limit() -> float:
             return positive_float(_VARIABLE, float(given))
         except ValueError:
             raise ValueError(f"{_VARIABLE} must be a number of bytes") from None
+    return _machine_memory()
+
+
+@cache  # every learner asks, and audits make thousands
+def _machine_memory() -> float:
+    """Return the bytes of memory that this process may use, as far as the system tells."""
     try:
         whole = float(os.sysconf("SC_PHYS_PAGES")) * float(os.sysconf("SC_PAGE_SIZE"))
     except (AttributeError, OSError, ValueError):  # Windows, and systems without these names

@@ -84,6 +84,8 @@ def test_a_billion_coordinates_need_more_than_a_laptop(monkeypatch):
 def test_the_limit_is_the_machine_s_memory_unless_it_is_set(monkeypatch):
     monkeypatch.delenv("DPOCO_MEMORY_LIMIT", raising=False)
     assert 2**28 <= _validation.memory_limit() <= 2**50
+    uncached = _validation._machine_memory.__wrapped__
+    monkeypatch.setattr(_validation, "_machine_memory", uncached)
     monkeypatch.setattr(_validation.os, "sysconf", lambda _: 2**20)
     monkeypatch.setattr(_validation.Path, "read_text", lambda _: "max\n")
     assert _validation.memory_limit() == 2.0**40
