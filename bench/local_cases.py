@@ -10,7 +10,7 @@ from measurement import Row, available_sets, compare, rate
 from numpy.typing import NDArray
 
 from dpoco.local import ClientPool, Hypotheses, LocalClient, RoundSpec, SubsetRandomizer
-from dpoco.local import _queries as families
+from dpoco.local import _messages as families
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco.local import DistributionLearner, Hypotheses, simulate
+from dpoco.environments import simulate_local
+from dpoco.local import DistributionLearner, Hypotheses
 from dpoco.random import Source
 
 FloatArray = NDArray[np.float64]
@@ -65,7 +66,7 @@ def row(count: int, labels: int, contexts: int, classes: int, rounds: int) -> st
                     hypotheses, epsilon=epsilon, horizon=rounds, public_seed=number, **build
                 )
                 noise = Source.seeded(number)
-                trace = simulate(server, stream, places, truth=truth, source=noise)
+                trace = simulate_local(server, stream, places, truth=truth, source=noise)
                 found.setdefault((name, epsilon), []).append(trace.kl_risk)
     cells = [f"{count}, {labels}" + (f", {contexts} contexts" if contexts > 1 else "")]
     cells += [" / ".join(f"{epsilon:g}" for epsilon in EPSILONS), f"{np.mean(idle):.0f}"]

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 import dpoco
 from dpoco import _core
+from dpoco.environments import simulate_local
 from dpoco.local import (
     DistributionLearner,
     Hypotheses,
     Prediction,
     Report,
     ReportBatch,
-    simulate,
 )
 
 FloatArray = NDArray[np.float64]
@@ -161,7 +161,7 @@ def rows(pairs: int, shrink: int) -> Iterator[Row]:
             Hypotheses(classes(8, 16)), epsilon=1.0, learner=learner, mixing=0.01
         )
         yield rate("Simulation of server and devices: rounds per second of CPU time",
-                   f"{learner}, K = 8, M = 16", partial(simulate, server, labels, truth=0),
+                   f"{learner}, K = 8, M = 16", partial(simulate_local, server, labels, truth=0),
                    units=len(labels), repetitions=pairs, target=None)  # fmt: skip
 
 

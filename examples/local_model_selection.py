@@ -16,7 +16,8 @@ import matplotlib
 import numpy as np
 
 import dpoco
-from dpoco.local import DistributionLearner, Hypotheses, simulate
+from dpoco.environments import simulate_local
+from dpoco.local import DistributionLearner, Hypotheses
 from dpoco.plotting import STYLE, new_figure
 from dpoco.published.sima_local import PublishedDistributionLearner
 
@@ -98,7 +99,7 @@ def main(arguments: list[str] | None = None) -> None:
                     continue
                 server = DistributionLearner(Hypotheses(table), public_seed=seed, **build)
                 noise, truth = dpoco.random.Source.seeded(seed), np.eye(table.shape[2])[labels]
-                runs.append(simulate(server, labels, rounds, truth=truth, source=noise).kl)
+                runs.append(simulate_local(server, labels, rounds, truth=truth, source=noise).kl)
             curves[name] = (look, np.mean(runs, axis=0).cumsum())
         print(f"\n{load.__name__}, {len(rounds)} devices; best model: {list(groups)[best]}")
         for name, (look, losses) in curves.items():

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from dpoco._divergences import total_variations
+from dpoco.environments import simulate_local
 from dpoco.evaluation import kl_divergence, total_variation
-from dpoco.local import DistributionLearner, Hypotheses, simulate
+from dpoco.local import DistributionLearner, Hypotheses
 from dpoco.random import Source
 
 FC = np.array([
@@ -46,7 +47,7 @@ def test_published_predictions_have_the_risk_of_the_trace():
     rounds, truth = 60, 2
     labels = np.random.default_rng(0).choice(6, p=FC[truth], size=rounds)
     server = DistributionLearner(Hypotheses(FC), epsilon=2.0, horizon=rounds, public_seed=3)
-    trace = simulate(server, labels, truth=truth, source=Source.seeded(1),
+    trace = simulate_local(server, labels, truth=truth, source=Source.seeded(1),
                      checkpoints=range(1, rounds + 1))  # fmt: skip
     weights = np.vstack([np.full(4, 0.25), trace.weights[:-1]])
     lam = 1 / rounds

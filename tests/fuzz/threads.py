@@ -178,7 +178,7 @@ def local_reports() -> None:
 
     def simulated() -> bytes:
         own = DistributionLearner(hypotheses, epsilon=1.0, public_seed=3)
-        dpoco.local.simulate(own, np.arange(300) % 6, source=Source.seeded(9))
+        dpoco.environments.simulate_local(own, np.arange(300) % 6, source=Source.seeded(9))
         return own.weights.tobytes()
 
     assert len(set(together(*[simulated] * _THREADS))) == 1

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dpoco.local import DistributionLearner, Hypotheses, Report, RoundSpec
-from dpoco.local import _queries as families
+from dpoco.local import _messages as families
 from dpoco.local._bounds import loss_ranges
 
 MASK = 2**64 - 1

@@ -12,7 +12,7 @@ from local_cases import ReferenceCoins, mix
 import dpoco
 from dpoco import _core
 from dpoco.local import DistributionLearner, Hypotheses, PublicCoins
-from dpoco.local import _queries as families
+from dpoco.local import _messages as families
 from dpoco.local._bounds import loss_ranges
 
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from local_cases import FA, FC
 
-from dpoco.local import DistributionLearner, Hypotheses, LocalClient, simulate
+from dpoco.environments import simulate_local
+from dpoco.local import DistributionLearner, Hypotheses, LocalClient
 from dpoco.random import Source
 
 LEARNERS = [
@@ -99,7 +100,7 @@ def test_extreme_epsilons(epsilon, learner):
         Hypotheses(FC), epsilon=epsilon, learner=learner, public_seed=1, horizon=300
     )
     labels = np.random.default_rng(0).choice(6, p=FC[2], size=300)
-    simulate(server, labels, source=Source.seeded(0))
+    simulate_local(server, labels, source=Source.seeded(0))
     assert np.isfinite(server.weights).all()
     if epsilon == 30.0:
         assert server.weights.argmax() == 2
@@ -112,5 +113,5 @@ def test_many_hypotheses_and_labels():
     matrix = rng.dirichlet(np.full(50, 0.1), size=1000)
     server = DistributionLearner(Hypotheses(matrix), epsilon=4.0, public_seed=1)
     labels = rng.choice(50, p=matrix[17], size=1500)
-    simulate(server, labels, source=Source.seeded(1))
+    simulate_local(server, labels, source=Source.seeded(1))
     assert server.weights[17] > 0.5

@@ -13,8 +13,9 @@ from distributions import (
     softmax_class,
 )
 
+from dpoco.environments import simulate_local
 from dpoco.evaluation import kl_divergence
-from dpoco.local import DistributionLearner, Hypotheses, simulate
+from dpoco.local import DistributionLearner, Hypotheses
 from dpoco.random import Source
 
 LEARNERS = {
@@ -35,7 +36,7 @@ def risks(made, epsilon, rounds, build, seeds=3):
             server = DistributionLearner(
                 Hypotheses(made.matrix), epsilon=epsilon, horizon=rounds, public_seed=seed, **build
             )
-            trace = simulate(server, labels, truth=truth, source=Source.seeded(seed))
+            trace = simulate_local(server, labels, truth=truth, source=Source.seeded(seed))
             found.append(trace.kl_risk)
     return np.array(found)
 
@@ -85,7 +86,7 @@ def test_all_worlds_can_be_learnt():
             contexts = np.random.default_rng(0).integers(0, len(matrix), size=rounds)
         labels = draw_labels(law, rounds if contexts is None else None, contexts, seed=1)
         server = DistributionLearner(Hypotheses(matrix), epsilon=4.0, horizon=rounds, public_seed=1)
-        trace = simulate(server, labels, contexts, truth=2, source=Source.seeded(1))
+        trace = simulate_local(server, labels, contexts, truth=2, source=Source.seeded(1))
         uniform = matrix.mean(axis=-2)
         ignored = kl_divergence(law, uniform)
         ignored = ignored * rounds if contexts is None else ignored[contexts].sum()
@@ -103,7 +104,7 @@ def test_a_wrong_class_costs_little():
         server = DistributionLearner(
             Hypotheses(matrix), epsilon=1.0, horizon=rounds, public_seed=run
         )
-        trace = simulate(server, labels, truth=truth, source=Source.seeded(run))
+        trace = simulate_local(server, labels, truth=truth, source=Source.seeded(run))
         excess.append(trace.kl_risk - floor)
         best.append(floor)
     assert np.mean(excess) < 0.3 * np.mean(best)

@@ -11,7 +11,7 @@ import pytest
 
 import dpoco
 from dpoco.local import Hypotheses, LocalClient, RoundSpec
-from dpoco.local._queries import HadamardQuery, LossQuery, ThresholdQuery
+from dpoco.local._messages import HadamardQuery, LossQuery, ThresholdQuery
 
 RNG = np.random.default_rng(3)
 CLASSES = [

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from local_cases import FA, FC, build, play
 
+from dpoco.environments import simulate_local
 from dpoco.errors import NoiseDominatesWarning
-from dpoco.local import DistributionLearner, Hypotheses, LocalClient, simulate
+from dpoco.local import DistributionLearner, Hypotheses, LocalClient
 from dpoco.local._bounds import hedge_bound, tempered_bound
 from dpoco.random import Source
 
@@ -158,7 +159,7 @@ def test_bounds_of_hedge_hold(eta):
     for run in range(40):
         learner = DistributionLearner(Hypotheses(FA), public_seed=run, **build)
         labels = rng.choice(4, p=FA[0], size=3000)
-        risk[run] = simulate(learner, labels, truth=0, source=Source.seeded(run)).kl_risk
+        risk[run] = simulate_local(learner, labels, truth=0, source=Source.seeded(run)).kl_risk
         promised[run] = learner.risk_certificate()
         bound = learner.risk_bound()
     assert risk.mean() < promised.mean() < bound < 3000 * math.log(3)

@@ -17,8 +17,8 @@ from local_cases import FA, bit_spec, fixed
 
 import dpoco
 from dpoco.local import LocalClient
-from dpoco.local import _ledger as ledger_module
-from dpoco.local._ledger import Ledger, Ledgers
+from dpoco.local import _client as ledger_module
+from dpoco.local._client import Ledger, Ledgers
 
 WIDE = {"epsilon_max": 100.0, "max_reports": 1000}
 
@@ -103,10 +103,10 @@ def test_a_crash_while_drawing_counts(tmp_path):
     path = tmp_path / "ledger"
     code = f"""
 import os, numpy as np
-from dpoco.local import LocalClient, Hypotheses, RoundSpec, _queries
+from dpoco.local import LocalClient, Hypotheses, RoundSpec, _messages
 
 h = Hypotheses(np.full((3, 4), 0.25))
-spec = RoundSpec(1, "bit", 1.0, 3, 4, queries=(_queries.threshold('bisection', 1, 1, 0, 3),))
+spec = RoundSpec(1, "bit", 1.0, 3, 4, queries=(_messages.threshold('bisection', 1, 1, 0, 3),))
 client = LocalClient(h, 1.0, ledger={str(path)!r})
 client._source._own = lambda: os._exit(7)
 client.respond(spec, None, 1)
@@ -171,7 +171,7 @@ def test_one_client_at_a_time(tmp_path):
     (tmp_path / "link").symlink_to(path)
     with pytest.raises(dpoco.StateError, match="in use"):
         LocalClient(fixed(FA), 1.0, ledger=tmp_path / "link")
-    code = f"from dpoco.local._ledger import Ledger; Ledger({str(path)!r})"
+    code = f"from dpoco.local._client import Ledger; Ledger({str(path)!r})"
     run = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
     assert run.returncode == 1
     assert "in use by another client" in run.stderr

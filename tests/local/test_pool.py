@@ -18,7 +18,7 @@ from dpoco.local import (
     RoundSpec,
     SubsetRandomizer,
 )
-from dpoco.local import _queries as families
+from dpoco.local import _messages as families
 from dpoco.local._bounds import loss_ranges
 from dpoco.local._hypotheses import label_indices as indices
 from dpoco.local._randomizers import bit_randomizer

@@ -12,9 +12,9 @@ import pytest
 from local_cases import FA, FB
 
 from dpoco.local import HadamardQuery, LossQuery, ThresholdQuery
-from dpoco.local import _queries as families
+from dpoco.local import _messages as families
 from dpoco.local._bounds import loss_ranges, losses
-from dpoco.local._queries import read_query
+from dpoco.local._messages import read_query
 
 HOSTILE = (math.nan, math.inf, -math.inf, 1e308, -1e308, 5e-324, 0.0)
 

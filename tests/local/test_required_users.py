@@ -9,6 +9,7 @@ import pytest
 from distributions import dirichlet_class
 from local_cases import FA, FC
 
+from dpoco.environments import simulate_local
 from dpoco.evaluation import total_variation
 from dpoco.local import (
     BitRandomizer,
@@ -17,10 +18,9 @@ from dpoco.local import (
     LocalHypothesisSelector,
     median_select,
     required_users,
-    simulate,
 )
-from dpoco.local import _queries as families
-from dpoco.local._selector import mean_affinity_gap
+from dpoco.local import _messages as families
+from dpoco.local._learner import mean_affinity_gap
 from dpoco.random import Source
 
 BITS = {"channel": "bit"}
@@ -66,7 +66,7 @@ def test_the_error_at_that_number_is_at_most_beta(channel, truth):
                 Hypotheses(FC), epsilon=1.0, learning_rate=1.0, public_seed=run, **channel
             )
             labels = rng.choice(6, p=FC[truth], size=count)
-            simulate(server, labels, source=Source.seeded(run))
+            simulate_local(server, labels, source=Source.seeded(run))
             wrong += bool(apart[np.argmax(server.weights)])
         return wrong / runs
 

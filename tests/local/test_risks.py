@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from local_cases import FC
 
-from dpoco.local import DistributionLearner, Hypotheses, simulate
+from dpoco.environments import simulate_local
+from dpoco.local import DistributionLearner, Hypotheses
 from dpoco.random import Source
 
 KNOWN = [
@@ -28,7 +29,7 @@ def risks(truth, rounds, epsilon, runs, **build):
             Hypotheses(FC), epsilon=epsilon, horizon=rounds, public_seed=run // 10, **build
         )
         labels = rng.choice(6, p=FC[truth], size=rounds)
-        found[run] = simulate(learner, labels, truth=truth, source=noise).kl_risk
+        found[run] = simulate_local(learner, labels, truth=truth, source=noise).kl_risk
     return found
 
 
@@ -55,7 +56,7 @@ def test_confidence_sets_hold_at_all_times(truth):
     for run in range(runs):
         learner = DistributionLearner(Hypotheses(FC), epsilon=1.0, channel="bit", public_seed=run)
         labels = rng.choice(6, p=FC[truth], size=3000)
-        missed += simulate(learner, labels, truth=truth, source=noise, beta=0.1).misses > 0
+        missed += simulate_local(learner, labels, truth=truth, source=noise, beta=0.1).misses > 0
     assert missed / runs <= 0.1 + 3 * np.sqrt(0.1 * 0.9 / runs)
     assert missed > 0  # a set that misses never says nothing
     assert truth in learner.confidence_set(1e-6)
@@ -74,7 +75,7 @@ def test_measured_risks_of_random_classes():
             learner = DistributionLearner(
                 Hypotheses(matrix), epsilon=1.0, horizon=rounds, public_seed=run, **build
             )
-            trace = simulate(learner, stream, truth=truth, source=Source.seeded(run))
+            trace = simulate_local(learner, stream, truth=truth, source=Source.seeded(run))
             found[run, place] = trace.kl_risk
     means = found.mean(axis=0)
     for mean, expected in zip(means, (375.0, 61.0, 45.0), strict=True):

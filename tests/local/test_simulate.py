@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from local_cases import FA, FC
 
+from dpoco.environments import _local as module
+from dpoco.environments import simulate_local
 from dpoco.errors import HorizonExceeded
-from dpoco.local import DistributionLearner, Hypotheses, simulate
-from dpoco.local import _simulate as module
+from dpoco.local import DistributionLearner, Hypotheses
 from dpoco.random import Source
 
 TABLE = np.stack([FC, FC[[1, 0, 3, 2]], FC[::-1]])
@@ -46,7 +47,7 @@ def both(build, hypotheses, contexts, monkeypatch, rounds=150):
         with monkeypatch.context() as patch:
             if not compiled:
                 patch.setattr(module._Run, "compiled_settings", lambda self: None)
-            trace = simulate(
+            trace = simulate_local(
                 learner, labels, contexts, truth=2, source=Source.seeded(5),
                 checkpoints=(1, 64, rounds),
             )  # fmt: skip
@@ -88,12 +89,12 @@ def test_everything_else_is_played_round_by_round():
         {"learner": "hedge", "protect": "label_and_context", "mixing": 0.1},
     ):
         learner = DistributionLearner(Hypotheses(FA), epsilon=6.0, public_seed=0, **build)
-        trace = simulate(learner, labels, truth=1, source=Source.seeded(2))
+        trace = simulate_local(learner, labels, truth=1, source=Source.seeded(2))
         assert learner.reports == 400
         assert trace.kl[-50:].mean() < trace.kl[:20].mean()
     held = Hypotheses(lambda x: FA[:, ::x], 3, 4)
     learner = DistributionLearner(held, epsilon=6.0, public_seed=0)
-    simulate(learner, labels, [1, -1] * 200, truth=1, source=Source.seeded(3))
+    simulate_local(learner, labels, [1, -1] * 200, truth=1, source=Source.seeded(3))
     assert learner.weights.shape == (3,)
 
 
@@ -114,10 +115,10 @@ def test_arguments():
         (HorizonExceeded, np.zeros(11, dtype=int), {}),
     ):
         with pytest.raises(error):
-            simulate(learner, given, **more)
+            simulate_local(learner, given, **more)
         assert learner.round == 0
     np.testing.assert_array_equal(before, learner.weights)
-    trace = simulate(learner, labels, progress=lambda done, total: None)
+    trace = simulate_local(learner, labels, progress=lambda done, total: None)
     assert trace.kl is None
     with pytest.raises(ValueError, match="no truth"):
         trace.kl_risk  # noqa: B018
@@ -133,7 +134,9 @@ def test_chunks_do_not_matter(monkeypatch):
     for chunk in (8192, 7):
         monkeypatch.setattr(module, "_CHUNK", chunk)
         learner = DistributionLearner(Hypotheses(FC), epsilon=2.0, public_seed=1)
-        trace = simulate(learner, labels, truth=0, source=Source.seeded(1), checkpoints=(5, 50, 99))
+        trace = simulate_local(
+            learner, labels, truth=0, source=Source.seeded(1), checkpoints=(5, 50, 99)
+        )
         found.append((learner.weights.tobytes(), trace.kl.tobytes(), trace.weights.tobytes()))
     assert found[0] == found[1]
 

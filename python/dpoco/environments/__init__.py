@@ -3,7 +3,7 @@
 Worlds see only decisions and have their own random numbers. Oblivious worlds fix all losses in
 advance; a world of your own, derived from `Environment`, may react to the decisions it has seen.
 Contextual worlds are for bandits: they show a context in each round, which determines the means of
-the rewards.
+the rewards. `simulate_local` plays servers of `dpoco.local` and their devices.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from dpoco.environments._base import (
 )
 from dpoco.environments._contextual import ContextualWorld, LinearWorld, LogisticWorld
 from dpoco.environments._drifting import DriftingRegression
+from dpoco.environments._local import LocalTrace, simulate_local
 from dpoco.environments._play import DelayedRun, play, play_bandit, play_delayed
 
 __all__ = ["AdversarialBlocks", "ContextualWorld", "DelayedRun", "DriftingRegression",
-           "Environment", "LinearWorld", "LogisticWorld", "Oblivious", "ObliviousSwitching",
-           "Packing", "Recorded", "SwitchingStochastic", "play", "play_bandit",
-           "play_delayed"]  # fmt: skip
+           "Environment", "LinearWorld", "LocalTrace", "LogisticWorld", "Oblivious",
+           "ObliviousSwitching", "Packing", "Recorded", "SwitchingStochastic", "play",
+           "play_bandit", "play_delayed", "simulate_local"]  # fmt: skip

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import dpoco.local._bounds as bounds
 from dpoco import _core
 from dpoco._validation import FloatArray, IntArray
-from dpoco.local import _bounds as bounds
 from dpoco.local._bounds import losses
-from dpoco.local._messages import RoundSpec
-from dpoco.local._queries import PublicCoins, loss_of
+from dpoco.local._messages import PublicCoins, RoundSpec, loss_of
 from dpoco.local._randomizers import BitRandomizer, subset_randomizer
 from dpoco.local._settings import Settings
 
@@ -133,14 +132,25 @@ class Hedge:
                 self._engine.add_coordinate(query.index, middle, scale, values)
         self._cost += values.shape[0] * bounds.mixing_cost(count, mixing)
 
-    @property
-    def is_adaptive(self) -> bool:
-        """Whether the rate is AdaHedge's."""
-        return self._rate == 0.0
+    def compiled_settings(self) -> dict[str, object] | None:
+        """Return what `play` needs to know; None for what compiled code does not play."""
+        settings, mixing = self._settings, self.fixed_mixing
+        if mixing is None or settings.channel != "coordinate" or settings.interactive:
+            return None
+        return {
+            "mixing": mixing,
+            "named": -1,
+            "exact_range": settings.range == "exact",
+            "half_range": float(bounds.loss_ranges(settings.hypotheses, mixing)[1][0]),
+            "adaptive_rate": self._rate == 0.0,
+        }
 
-    def charge(self, first: int, rounds: int) -> None:
-        """Account for the mixing of rounds that compiled code played, with a fixed mixing."""
-        self._cost += rounds * bounds.mixing_cost(self._settings.hypotheses, self.mixing(first))
+    def play(self, noise: _core.Source, *arrays: Any) -> dict[str, Any]:
+        """Play rounds of a simulation in compiled code, with a fixed mixing."""
+        found = _core.local_simulate_hedge(self._engine, noise, *arrays)
+        labels, mixing = arrays[2], self.mixing(1)
+        self._cost += labels.size * bounds.mixing_cost(self._settings.hypotheses, mixing)
+        return found
 
     def _add_subsets(
         self, spec: RoundSpec, matrix: FloatArray, mixing: float, values: IntArray

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from dpoco import _core
 from dpoco._validation import FloatArray, IntArray
 from dpoco.local._bounds import bayes_bound, tempered_bound
-from dpoco.local._messages import RoundSpec
-from dpoco.local._queries import Query
+from dpoco.local._messages import Query, RoundSpec
 from dpoco.local._randomizers import BitRandomizer, subset_randomizer
 from dpoco.local._settings import Settings
 
@@ -185,6 +184,33 @@ class Posterior:
             means = np.array([query.means(matrix) for query in spec.queries])
             self._means = (spec.digest, means)
         return self._means[1]
+
+    def compiled_settings(self) -> dict[str, object] | None:
+        """Return what `play` needs to know; None for what compiled code does not play."""
+        settings = self._settings
+        labels, size, epsilon = settings.labels, settings.subset_size, settings.epsilon
+        if labels is None or settings.query == "loss" or settings.track_information:
+            return None
+        gains = {1: 0.0, size: 0.0}
+        if size is not None:
+            gains = {d: subset_randomizer(labels, d, epsilon).gain for d in {1, size}}
+        fixed = settings.mixing is not None or settings.horizon is not None
+        return {
+            "mixing": self.mixing(1) if fixed else -1.0,
+            "family": settings.query,
+            "channel": settings.channel if labels > 1 else "bit",
+            "interactive": settings.interactive,
+            "bits": settings.bits,
+            "subset_size": size or 0,
+            "response_gain": gains[1],
+            "subset_gain": gains[size],
+            "contraction": contraction(labels, epsilon),
+            "signal": signal(labels, size, epsilon) if size else 0.0,
+        }
+
+    def play(self, noise: _core.Source, *arrays: Any) -> dict[str, Any]:
+        """Play rounds of a simulation in compiled code."""
+        return _core.local_simulate_posterior(self._engine, noise, *arrays)
 
     def risk_bound(self, rounds: int) -> float:
         """Return the a-priori bound where the channel has one; else infinity."""

@@ -9,11 +9,20 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
+from dpoco import _literals as literals
 from dpoco._validation import FloatArray, choice, positive_float, positive_int, real_in
 from dpoco.local._bounds import loss_ranges
 from dpoco.local._hypotheses import Hypotheses
-from dpoco.local._messages import RoundSpec, checked_epsilon
-from dpoco.local._queries import COIN_FAMILIES, Query, adaptive, hadamard, loss, threshold
+from dpoco.local._messages import (
+    COIN_FAMILIES,
+    Query,
+    RoundSpec,
+    adaptive,
+    checked_epsilon,
+    hadamard,
+    loss,
+    threshold,
+)
 from dpoco.local._randomizers import BitRandomizer, best_subset_size, subset_randomizer
 from dpoco.privacy.mechanisms.local_report import Bits, Subset
 
@@ -62,7 +71,7 @@ class Settings:
     query: str
     bits: int
     interactive: bool
-    protect: str
+    protect: literals.Protect
     range: str
     mixing: float | None
     subset_size: int | None

@@ -1,25 +1,17 @@
-"""Server and devices in one process: for experiments, at millions of rounds."""
+"""Locally private servers and devices in one process: experiments of millions of rounds."""
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from dpoco import _core
 from dpoco._divergences import kl_divergence, total_variation
 from dpoco._validation import FloatArray, IntArray, instance, positive_int, real_in
 from dpoco.learning.learner import Progress
-from dpoco.local._bounds import loss_ranges
-from dpoco.local._hedge import Hedge
-from dpoco.local._hypotheses import Prediction
-from dpoco.local._learner import DistributionLearner
-from dpoco.local._messages import Report
-from dpoco.local._posterior import Posterior, contraction, signal
-from dpoco.local._randomizers import SubsetRandomizer, draws
+from dpoco.local import ClientPool, DistributionLearner, Prediction
 from dpoco.random import Source, checked_source
 
 _CHUNK = 8192
@@ -77,7 +69,7 @@ def _require(values: FloatArray | None) -> FloatArray:
     return values
 
 
-def simulate(
+def simulate_local(
     learner: DistributionLearner,
     labels: Any,
     contexts: Any = None,
@@ -222,61 +214,25 @@ class _Run:
 
     def compiled_settings(self) -> dict[str, Any] | None:
         """Return the settings with which compiled code plays, or None if it cannot."""
-        rule, settings = self.learner._rule, self.learner.settings
-        labels = settings.labels
-        if self.table is None or labels is None:
+        settings = self.learner.settings
+        own = self.learner._rule.compiled_settings()
+        if self.table is None or settings.labels is None or own is None:
             return None
-        common = {
+        return {
             "seed": settings.public_seed,
             "epsilon": settings.epsilon,
             "confidence": self.beta,
-        }
-        if isinstance(rule, Hedge):
-            mixing = rule.fixed_mixing
-            if mixing is None or settings.channel != "coordinate" or settings.interactive:
-                return None
-            return {
-                **common,
-                "mixing": mixing,
-                "named": -1,
-                "exact_range": settings.range == "exact",
-                "half_range": float(loss_ranges(settings.hypotheses, mixing)[1][0]),
-                "adaptive_rate": rule.is_adaptive,
-            }
-        if settings.query == "loss" or settings.track_information:
-            return None
-        channel = settings.channel if labels > 1 else "bit"
-        size = settings.subset_size
-        gains = {1: 0.0, size: 0.0}
-        if size is not None:
-            gains = {d: SubsetRandomizer(labels, d, settings.epsilon).gain for d in {1, size}}
-        fixed = settings.mixing is not None or settings.horizon is not None
-        return {
-            **common,
-            "mixing": rule.mixing(1) if fixed else -1.0,
             "named": self.named,
-            "family": settings.query,
-            "channel": channel,
-            "interactive": settings.interactive,
-            "bits": settings.bits,
-            "subset_size": size or 0,
-            "response_gain": gains[1],
-            "subset_gain": gains[size],
-            "contraction": contraction(labels, settings.epsilon),
-            "signal": signal(labels, size, settings.epsilon) if size else 0.0,
+            **own,
         }
 
     def play(self, part: slice, noise: Source, settings: dict[str, Any]) -> None:
         """Play a slice of rounds in compiled code."""
-        learner, rule = self.learner, self.learner._rule
-        function: Any = _core.local_simulate_hedge
-        if isinstance(rule, Posterior):
-            function = _core.local_simulate_posterior
+        learner = self.learner
         first, count = learner.round + 1, part.stop - part.start
         inside = (self.marks >= first) & (self.marks < first + count)
         weights = np.zeros((int(inside.sum()), learner.hypotheses.count))
-        found = function(
-            rule._engine,
+        found = learner._rule.play(
             noise._engine,
             self.table,
             np.empty(0, dtype=np.int64) if self.contexts is None else self.contexts[part],
@@ -291,8 +247,6 @@ class _Run:
         self.first_miss = self.first_miss or found["first_miss"]
         self.misses += found["misses"]
         self.subsets += found["subsets"]
-        if isinstance(rule, Hedge):
-            rule.charge(first, count)
         learner._open.clear()
         learner.round += count
         learner.reports += count
@@ -300,26 +254,23 @@ class _Run:
     def step_by_step(self, part: slice, noise: Source) -> None:
         """Play a slice of rounds as a server and its devices would."""
         learner, hypotheses = self.learner, self.learner.hypotheses
-        protect = learner.settings.protect
+        private = learner.settings.protect != "label"
+        count, epsilon = part.stop - part.start, learner.settings.epsilon
+        device = ClientPool(hypotheses, 1, count * epsilon, count, learner.settings.protect)
+        device._source = noise  # from which the compiled loop draws as well
         for i in range(part.start, part.stop):
             x = None if self.contexts is None else self.contexts[i]
-            spec = learner.round_spec(x if protect == "label" else None)
+            spec = learner.round_spec(None if private else x)
             if self.kl is not None and self.tv is not None:
                 matrix = hypotheses.matrix(x)
-                rule = learner._rule
-                prediction = Prediction(rule.weights, rule.mixing(spec.round), matrix=matrix).all()
+                prediction = Prediction(learner.weights, learner.mixing, matrix=matrix).all()
                 truth = matrix[self.named]
                 if self.truth is not None:
                     truth = self.truth[0 if self.contexts is None else x]
                 self.kl[i] = kl_divergence(truth, prediction)
                 self.tv[i] = total_variation(truth, prediction)
-            given = [x] if protect != "label" and x is not None else x
-            draw = draws(spec, hypotheses, given, self.labels[i : i + 1], protect)
-            values, nonce = tuple(draw(noise)[0].tolist()), secrets.token_bytes(8)
-            learner.update(
-                spec,
-                Report(spec.round, spec.digest, nonce, spec.channel, values, noise.is_seeded),
-            )
+            given = [x] if private and x is not None else x
+            learner.update(spec, device.respond(spec, given, self.labels[i : i + 1]))
             self.subsets += spec.channel == "subset"
             self.weights[self.marks == spec.round] = learner.weights
             if self._watched and learner.posterior()[self.named] < self.beta / hypotheses.count:
@@ -328,7 +279,7 @@ class _Run:
 
     @property
     def _watched(self) -> bool:
-        return self.named >= 0 and isinstance(self.learner._rule, Posterior)
+        return self.named >= 0 and self.learner.get_params()["learner"] == "posterior"
 
     def trace(self) -> LocalTrace:
         """Return what was measured."""
