@@ -23,7 +23,7 @@ from dpoco.accounting import continual_sum
 from dpoco.accounting.truncation import charged_gaussian_mu
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.statistics import Count, Last, Monitor
-from dpoco.statistics._views import row_norms
+from dpoco.statistics._plan import row_norms
 
 PAGE = Path(__file__).parents[1] / "docs" / "comparison.md"
 VIEWS = ("interval", "total", Last(24))

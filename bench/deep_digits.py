@@ -34,8 +34,7 @@ from sklearn.datasets import load_digits
 
 import dpoco
 from dpoco.accounting.gaussian import gaussian_mu
-from dpoco.adapters._workload import choose_factorisation, view_error
-from dpoco.adapters.gradients import NoisyGradients
+from dpoco.adapters.gradients import NoisyGradients, choose_factorisation, view_error
 from dpoco.adapters.torch import PrivateLoader, PrivateTraining
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.random import Source

@@ -20,8 +20,7 @@ import numpy as np
 from pages import replaced
 
 import dpoco
-from dpoco.adapters._workload import choose_factorisation, view_error
-from dpoco.adapters.gradients import NoisyGradients
+from dpoco.adapters.gradients import NoisyGradients, choose_factorisation, view_error
 from dpoco.privacy.neighbours import ONE, Neighbours
 
 SIZE, ROUNDS = 10**6, 9

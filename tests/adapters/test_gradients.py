@@ -16,8 +16,7 @@ import pytest
 
 import dpoco
 from dpoco.accounting import continual_sum
-from dpoco.adapters._workload import choose_factorisation, view_error
-from dpoco.adapters.gradients import NoisyGradients
+from dpoco.adapters.gradients import NoisyGradients, choose_factorisation, view_error
 from dpoco.errors import CalibrationError, HorizonExceeded, StateError
 from dpoco.privacy.mechanisms.banded import Banded
 from dpoco.privacy.mechanisms.factorisations import Buffered

@@ -7,9 +7,9 @@ import stat
 
 import numpy as np
 import pytest
+from tests.adapters.replay import used_mu
 
 import dpoco
-from dpoco.adapters._replay import used_mu
 from dpoco.errors import HorizonExceeded, StateError
 from dpoco.random import Source
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from dpoco.statistics import Categories, Count, Histogram, Mean, Quantiles, Share, Sum
-from dpoco.statistics._estimates import quantiles
-from dpoco.statistics._statistics import NoisyBlock
+from dpoco.statistics._statistics import NoisyBlock, quantiles
 
 RUNS, SCALE = 40_000, 10.0
 LOW, HIGH = 0.945, 0.955

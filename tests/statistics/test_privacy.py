@@ -55,7 +55,7 @@ STATISTICS = {
 
 def vectors(layout, records, grid=2.0**-24):
     """What each record adds, by the program itself."""
-    from dpoco.statistics._columns import Reader
+    from dpoco.statistics._partition import Reader
 
     summand, found = layout.summand(1), []
     tally = replace(layout, grid=grid).make_tally(summand)

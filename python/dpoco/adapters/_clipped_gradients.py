@@ -18,8 +18,6 @@ import torch
 from torch import nn
 from torch.func import functional_call, grad, vmap
 
-__all__ = ["Batch", "ClippedGradients"]
-
 Batch = tuple[torch.Tensor, torch.Tensor]
 Named = dict[str, torch.Tensor]
 _SMALLEST = 1e-140  # more than a norm can lose by squares below the range of doubles

@@ -12,10 +12,15 @@ epochs, 2023); Dvijotham et al. (buffers, 2024).
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
 import math
 import os
 import secrets
+import struct
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,23 +32,209 @@ from dpoco._encryption import EncryptionKey, given_key, refuse_readable
 from dpoco._literals import Relation
 from dpoco._validation import FloatArray, choice, float_array, positive_float, positive_int
 from dpoco.accounting import Budget, Guarantee, continual_sum
+from dpoco.accounting.continual_sum import choose
+from dpoco.accounting.continual_sum_rates import search_rates
+from dpoco.accounting.forgetting import INDEPENDENT, damp, view_noise
 from dpoco.accounting.lattice import noisy_on_lattice
 from dpoco.accounting.statement import stated_delta
 from dpoco.accounting.truncation import charged_gaussian_mu
-from dpoco.adapters._reservation import Reservation
-from dpoco.adapters._workload import Correlated, choose_factorisation, view_error
 from dpoco.errors import HorizonExceeded, StateError
 from dpoco.learning.participation import Participation
-from dpoco.learning.state import pack, read_state, unpack, write_atomically
+from dpoco.learning.state import pack, read_state, synchronise, unpack, write_atomically
 from dpoco.privacy.mechanisms.banded import Banded
 from dpoco.privacy.mechanisms.bounds import ClippedVector, ClippedVectors
-from dpoco.privacy.mechanisms.factorisations import Buffered
+from dpoco.privacy.mechanisms.factorisations import Buffered, Normalised
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import CHANGES, Neighbours
 from dpoco.privacy.records import written
 from dpoco.random import Source, checked_source
 
 __all__ = ["NoisyGradients"]
+
+_SLOT = struct.Struct("<Q16s")
+_SLOTS = 2  # written in turn: a torn write leaves the other
+
+
+class Reservation:
+    """A locked file with the number of rounds that are reserved.
+
+    Parameters
+    ----------
+    path : path-like
+        The file; a new training makes it, and refuses one that exists.
+    secret : bytes
+        32 bytes that a checkpoint holds, under which counts are authenticated.
+    ahead : int
+        Rounds that are reserved and not played, at most: as many are skipped after a crash. With 1
+        every round waits for the disk.
+    new : bool
+        Whether the training is new.
+
+    Raises
+    ------
+    StateError
+        If the file is in use, exists and should not, or is not of this training.
+    """
+
+    _handle = -1
+    _coming: Future[int] | None = None
+    _writer: ThreadPoolExecutor | None = None
+
+    def __init__(self, path: str | os.PathLike[str], secret: bytes, ahead: int, new: bool) -> None:
+        self._secret, self._ahead, self._slot = secret, ahead, 0
+        flags = os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | (os.O_CREAT | os.O_EXCL if new else 0)
+        try:
+            self._handle = os.open(path, flags, 0o600)
+        except FileExistsError:
+            raise StateError(
+                f"{Path(path).name} reserves rounds of another training: load its checkpoint, or "
+                "name another file for a new training, which costs its own budget"
+            ) from None
+        except FileNotFoundError:
+            raise StateError(
+                f"{Path(path).name} is missing: only this file tells which noise was released"
+            ) from None
+        try:
+            self._lock(path)
+            if new:
+                self.rounds = self._write(0)
+                synchronise(Path(path).absolute().parent)
+            else:
+                self.rounds = self._read(path)
+        except BaseException:
+            self.close()
+            raise
+
+    def _lock(self, path: str | os.PathLike[str]) -> None:
+        if os.name != "posix":
+            return
+        import fcntl
+
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StateError(
+                f"another process continues the training of {Path(path).name}"
+            ) from None
+
+    def _digest(self, rounds: int) -> bytes:
+        return hashlib.blake2b(
+            rounds.to_bytes(8, "little"), key=self._secret, digest_size=16
+        ).digest()
+
+    def _read(self, path: str | os.PathLike[str]) -> int:
+        data = os.pread(self._handle, _SLOTS * _SLOT.size, 0)
+        slots = (data[i * _SLOT.size : (i + 1) * _SLOT.size] for i in range(_SLOTS))
+        stated: Iterator[tuple[int, bytes]] = (
+            _SLOT.unpack(slot) for slot in slots if len(slot) == _SLOT.size
+        )
+        known = [n for n, mark in stated if hmac.compare_digest(mark, self._digest(n))]
+        if not known:
+            raise StateError(f"{Path(path).name} is not the reservation file of this training")
+        return max(known)
+
+    def _write(self, rounds: int) -> int:
+        entry = _SLOT.pack(rounds, self._digest(rounds))
+        os.pwrite(self._handle, entry, self._slot * _SLOT.size)
+        os.fsync(self._handle)
+        self._slot = (self._slot + 1) % _SLOTS
+        return rounds
+
+    def reserve(self, round_: int) -> None:
+        """Return once `round_` is reserved on the disk, and let a thread reserve the next ones."""
+        if self._coming is not None and (self._coming.done() or round_ > self.rounds):
+            coming, self._coming = self._coming, None
+            self.rounds = coming.result()
+        half = self._ahead // 2
+        if round_ > self.rounds:
+            self.rounds = self._write(round_ - 1 + max(half, 1))
+        if half > 0 and self._coming is None and self.rounds + half < round_ + self._ahead:
+            if self._writer is None:
+                self._writer = ThreadPoolExecutor(1, "dpoco-reservations")
+            self._coming = self._writer.submit(self._write, self.rounds + half)
+
+    def close(self) -> None:
+        """Give the file free for another process."""
+        if self._writer is not None:
+            self._writer.shutdown()
+            self._writer = None
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
+
+    __del__ = close
+
+
+Correlated = Buffered | Banded
+
+_LONGEST = 2**20  # steps whose variances are computed one by one
+_KEPT = 2**25  # numbers of past noise that a band may keep: 256 MB
+_TILTS = (0.15, 0.2, 0.25)
+
+
+def choose_factorisation(
+    steps: int, near: Neighbours, half_life: float, dimension: int = 1
+) -> Correlated:
+    """Return the factorisation with the least noise in a view of the gradients of all steps.
+
+    Parameters
+    ----------
+    steps : int
+        n, the steps of the whole training.
+    near : Neighbours
+        How often one person comes.
+    half_life : float
+        Steps after which the view gives a gradient half the weight; infinite for their sum. The
+        iterates of SGD are such a sum, with momentum and without.
+    dimension : int
+        d: bands keep so many numbers a step, and are not taken where that is too much memory.
+    """
+    known: list[Correlated] = [
+        each for each in _candidates(steps, near, half_life) if each.fits(steps)
+    ]
+    if half_life == math.inf:
+        known += _bands(steps, near, dimension)
+    return choose(known, lambda each: (view_error(each, steps, near, half_life),))[0]
+
+
+def view_error(factor: Correlated, steps: int, near: Neighbours, half_life: float) -> float:
+    """Return the root mean square noise of a view at unit sensitivity and mu = 1, exactly.
+
+    Over all steps, or the first 2^20.
+    """
+    if isinstance(factor, Normalised | Banded):
+        if half_life < math.inf:
+            raise ValueError("views that forget have a variance for draws of one scale only")
+        return continual_sum.mean_error(factor, steps, near)
+    kept = np.full(min(steps, _LONGEST), 2.0 ** (-1.0 / half_life))
+    deviations = view_noise(factor, kept)[0]
+    return factor.column(steps, near) * math.sqrt(float(np.mean(deviations**2)))
+
+
+def _candidates(steps: int, near: Neighbours, half_life: float) -> Iterator[Buffered]:
+    yield INDEPENDENT
+    best = continual_sum.choose_buffers(steps, near)
+    methods = {best, continual_sum.planned("blt", steps, near)}
+    if near.rounds > 1:
+        methods.add(search_rates(steps, near.rounds, near.separation, mean=True))
+    for method in methods:
+        found = continual_sum.factorisation(method, steps)
+        if isinstance(found, Buffered) and (half_life == math.inf or type(found) is Buffered):
+            yield found
+        if type(found) is Buffered:
+            lives = [half_life * f for f in (0.5, 1.0, 2.0, 4.0)]
+            if half_life == math.inf:
+                lives = [near.separation * 2.0**i for i in range(-2, 6)] if near.rounds > 1 else []
+            for life in lives:
+                yield damp(found, 2.0 ** (-1.0 / life))
+
+
+def _bands(steps: int, near: Neighbours, dimension: int) -> Iterator[Banded]:
+    """Yield bands, most of whose columns are the longer the earlier they are."""
+    for band in continual_sum.bands(steps, near)[:1]:
+        if band.band * dimension <= _KEPT:
+            yield from (replace(band, tilt=tilt) for tilt in _TILTS)
+
 
 _LARGEST_BATCH = 2**20
 _SECRET = 32

@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.table import Table
 
 from dpoco.cli import _shell as shell
-from dpoco.statistics import Monitor, Release, draw_page
+from dpoco.statistics import Monitor, Release
 
 
 def make_table(release: Release) -> Table:
@@ -112,6 +112,8 @@ class Sink:
         if self._is_read_again and self._output is not None and self._output.exists():
             with self._output.open(encoding="utf-8") as lines:
                 shown = [json.loads(line) for line in lines]
+        from dpoco.plotting import draw_page  # on use: most commands draw nothing
+
         title = ", ".join(name for name, _ in monitor.statistics)
         beside = self._page.with_name(self._page.name + ".new")
         beside.write_text(draw_page(shown, monitor.guarantee, title), encoding="utf-8")

@@ -4,13 +4,14 @@ Every function takes ``ax=`` and returns what it drew on. No function shows, sav
 figure, and matplotlib (extra ``plot``) is imported on use. Colours are those of Okabe and Ito,
 which can be told apart with every form of colour vision, and every line also has its own style.
 Bands are the range over repeated runs. Proven bounds are dashed and thin, with a triangle at the
-round that they are for.
+round that they are for. `draw_page` needs no matplotlib: it draws releases of a monitor as HTML.
 """
 
 from __future__ import annotations
 
 from dpoco.plotting._comparison import plot_comparison
 from dpoco.plotting._drawing import STYLE, new_figure
+from dpoco.plotting._page import draw_page
 from dpoco.plotting._privacy import plot_audit, plot_noise, plot_privacy
 from dpoco.plotting._runs import (
     plot_decisions,
@@ -21,6 +22,6 @@ from dpoco.plotting._runs import (
     plot_switches,
 )
 
-__all__ = ["STYLE", "new_figure", "plot_audit", "plot_comparison", "plot_decisions", "plot_loss",
-           "plot_noise", "plot_prequential", "plot_privacy", "plot_regret", "plot_run_report",
-           "plot_switches"]  # fmt: skip
+__all__ = ["STYLE", "draw_page", "new_figure", "plot_audit", "plot_comparison",
+           "plot_decisions", "plot_loss", "plot_noise", "plot_prequential", "plot_privacy",
+           "plot_regret", "plot_run_report", "plot_switches"]  # fmt: skip

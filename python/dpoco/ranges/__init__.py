@@ -7,7 +7,6 @@ scaled by what was found. The estimators of `dpoco.adapters` do this by themselv
 
 from __future__ import annotations
 
-from dpoco.ranges._finder import RangeFinder
-from dpoco.ranges._found import FoundRanges
+from dpoco.ranges._finder import FoundRanges, RangeFinder
 
 __all__ = ["FoundRanges", "RangeFinder"]

@@ -7,12 +7,10 @@ releases. Start with the guide: ``docs/guide/statistics.md``; the proof is on
 
 from __future__ import annotations
 
-from dpoco.statistics._estimates import Estimates
 from dpoco.statistics._layout import Layout as Layout  # for audits
 from dpoco.statistics._monitor import Monitor
-from dpoco.statistics._page import draw_page
 from dpoco.statistics._partition import Partition, Tally
-from dpoco.statistics._plan import MonitorPlan, Row
+from dpoco.statistics._plan import HalfLife, Last, MonitorPlan, Row, View, parse_view
 from dpoco.statistics._release import Cell, Release
 from dpoco.statistics._statistics import (
     Block as Block,
@@ -20,6 +18,7 @@ from dpoco.statistics._statistics import (
 from dpoco.statistics._statistics import (
     Categories,
     Count,
+    Estimates,
     Histogram,
     Mean,
     Quantiles,
@@ -27,8 +26,7 @@ from dpoco.statistics._statistics import (
     Statistic,
     Sum,
 )
-from dpoco.statistics._views import HalfLife, Last, View, parse_view
 
 __all__ = ["Categories", "Cell", "Count", "Estimates", "HalfLife", "Histogram", "Last", "Mean",
            "Monitor", "MonitorPlan", "Partition", "Quantiles", "Release", "Row", "Share",
-           "Statistic", "Sum", "Tally", "View", "draw_page", "parse_view"]  # fmt: skip
+           "Statistic", "Sum", "Tally", "View", "parse_view"]  # fmt: skip

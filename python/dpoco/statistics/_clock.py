@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from dpoco._validation import imported
 
-__all__ = ["Clock"]
-
 Times = NDArray[np.int64]
 _AHEAD = 1024  # boundaries that are computed at once
 

@@ -11,17 +11,15 @@ from itertools import product
 from dpoco import _core
 from dpoco._validation import FloatArray, positive_float
 from dpoco.privacy.mechanisms.bounds import IntervalTotals
-from dpoco.statistics._estimates import Estimates
 from dpoco.statistics._statistics import (
     OTHER,
     Block,
+    Estimates,
     Name,
     NoisyBlock,
     Statistic,
     public_values,
 )
-
-__all__ = ["Column", "Layout"]
 
 Groups = tuple[tuple[str, tuple[Name, ...]], ...]
 

@@ -29,15 +29,11 @@ from dpoco.privacy.records import read, written
 from dpoco.random import Source
 from dpoco.statistics import _plan as planning
 from dpoco.statistics._clock import Clock
-from dpoco.statistics._columns import length_of, take
 from dpoco.statistics._layout import Layout
-from dpoco.statistics._partition import Partition, Tally
-from dpoco.statistics._plan import ENDLESS, MonitorPlan
+from dpoco.statistics._partition import Partition, Tally, length_of, take
+from dpoco.statistics._plan import ENDLESS, HalfLife, Last, MonitorPlan, View, parse_view, view_name
 from dpoco.statistics._release import Release
 from dpoco.statistics._statistics import Count, Name, Statistic, from_dict
-from dpoco.statistics._views import HalfLife, Last, View, parse_view, view_name
-
-__all__ = ["Monitor"]
 
 _TEXT = struct.Struct("<I")  # length of what a state says in JSON
 _BUFFERED = 4096  # records of `add` that are added up at once

@@ -9,21 +9,142 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
 
+import numpy as np
+
+from dpoco._validation import FloatArray, positive_float, positive_int
 from dpoco.accounting import Budget, continual_sum
-from dpoco.accounting.forgetting import INDEPENDENT, damp
+from dpoco.accounting.forgetting import INDEPENDENT, damp, view_noise
 from dpoco.accounting.lattice import noisy_on_lattice
 from dpoco.accounting.truncation import charged_gaussian_mu
 from dpoco.errors import CalibrationError
 from dpoco.privacy.mechanisms.bounds import IntervalTotals
-from dpoco.privacy.mechanisms.factorisations import Buffered
+from dpoco.privacy.mechanisms.factorisations import Buffered, Normalised
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.statistics._layout import Layout
-from dpoco.statistics._views import HalfLife, Last, View, row_norms, view_name, worst_row
 
-__all__ = ["ENDLESS", "MonitorPlan", "Row", "choose", "plan_sum"]
+
+@dataclass(frozen=True)
+class Last:
+    """The last `intervals` intervals together.
+
+    Parameters
+    ----------
+    intervals : int
+        At least 2. Before so many are over, the view is that of all intervals.
+    """
+
+    intervals: int
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that another view is for."""
+        positive_int("intervals", self.intervals, minimum=2)
+
+    @property
+    def damping(self) -> float:
+        """Factor a step of the factorisation that suits the view."""
+        return float(0.5 ** (1.0 / self.intervals))
+
+
+@dataclass(frozen=True)
+class HalfLife:
+    """All intervals, each with half the weight of the one that is `intervals` later.
+
+    Parameters
+    ----------
+    intervals : float
+        Positive and finite.
+    """
+
+    intervals: float
+
+    def __post_init__(self) -> None:
+        """Refuse what is no half-life."""
+        positive_float("intervals", self.intervals)
+
+    @property
+    def damping(self) -> float:
+        """Weight of an interval in units of the next one's."""
+        return float(0.5 ** (1.0 / self.intervals))
+
+
+View = Literal["interval", "total"] | Last | HalfLife
+
+
+def view_name(view: View) -> str:
+    """Return "interval", "total", "last 24" or "half-life 24"."""
+    if isinstance(view, Last):
+        return f"last {view.intervals}"
+    return f"half-life {view.intervals:g}" if isinstance(view, HalfLife) else view
+
+
+def parse_view(text: str) -> View:
+    """Return the view of a name that `view_name` returned.
+
+    Raises
+    ------
+    ValueError
+        For any other text.
+    """
+    kind, _, number = text.partition(" ")
+    try:
+        if kind == "last":
+            return Last(int(number))
+        if kind == "half-life":
+            return HalfLife(float(number))
+    except (TypeError, ValueError):
+        pass
+    if text == "interval" or text == "total":
+        return text  # type: ignore[return-value]
+    raise ValueError(f"a view is interval, total, last N or half-life N; got {text!r}")
+
+
+@lru_cache(maxsize=128)
+def row_norms(factor: Buffered, view: View, pushes: int) -> FloatArray:
+    """Return the deviation of a view after 1, ..., `pushes` intervals, in units of a draw.
+
+    Parameters
+    ----------
+    factor : Buffered
+        How draws are correlated. With levels (`Normalised`) only the total has a formula.
+    view : View
+        What is computed from the sums.
+    pushes : int
+        Number of intervals n.
+
+    Returns
+    -------
+    ndarray, shape (n,)
+        Read-only.
+
+    Raises
+    ------
+    ValueError
+        For another view than "total" of a factorisation with levels.
+    """
+    if isinstance(factor, Normalised):
+        if view != "total":
+            raise ValueError("sums with levels have a formula for the noise of totals only")
+        rounds = np.arange(1, pushes + 1)
+        norms = np.asarray(continual_sum.row_norm(factor, rounds, pushes))
+    else:
+        kept = view.damping if isinstance(view, HalfLife) else float(view != "interval")
+        width = view.intervals if isinstance(view, Last) else None
+        norms = view_noise(factor, np.full(pushes, kept), width)[0]
+    norms.setflags(write=False)
+    return np.asarray(norms, dtype=np.float64)
+
+
+def worst_row(factor: Buffered, view: View, pushes: int) -> float:
+    """Return the largest of `row_norms`."""
+    if view == "total":
+        return float(continual_sum.worst_row_norm(factor, pushes))
+    return float(row_norms(factor, view, pushes).max())
+
 
 # Intervals that a stream without end is planned for: more than a century of hours.
 ENDLESS = 2**20
@@ -198,8 +319,3 @@ def deviation(total: GaussianSum, view: View, interval: int) -> float:
 def _of(total: GaussianSum) -> Buffered:
     assert isinstance(total.factorisation, Buffered)
     return total.factorisation
-
-
-def without_noise(total: GaussianSum) -> GaussianSum:
-    """Return the sum without noise and without integers."""
-    return replace(total, scale=0.0, grid=0.0, limit=0)

@@ -15,10 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpoco._validation import FloatArray, imported, real_in
-from dpoco.statistics._estimates import Estimates
 from dpoco.statistics._layout import Layout
-
-__all__ = ["Cell", "Release"]
+from dpoco.statistics._statistics import Estimates
 
 
 class Cell(NamedTuple):

@@ -12,7 +12,8 @@ from xml.etree import ElementTree
 import pytest
 from tests.statistics.test_monitor import columns, noisy
 
-from dpoco.statistics import Categories, Count, Mean, Monitor, draw_page
+from dpoco.plotting import draw_page
+from dpoco.statistics import Categories, Count, Mean, Monitor
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 
