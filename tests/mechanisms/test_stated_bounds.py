@@ -59,16 +59,16 @@ def told(engine: str, make: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return seen
 
 
-@pytest.mark.parametrize("order", [1.0, 1.5, 2.0, 4.0, INF])
 @pytest.mark.parametrize("name", DOMAINS)
-def test_sizes_are_those_of_the_other_implementation(name, order):
-    domain = DOMAINS[name]
-    ours, theirs = domain._engine, domain
-    close = 1e-8 if name in ("polytope", "points") else 1e-12  # theirs is rounded outwards
-    assert ours.diameter(order) == pytest.approx(theirs.diameter(order), rel=close)
-    assert ours.max_norm(order) == pytest.approx(theirs.max_norm(order), rel=close)
-    assert ours.diameter(order) <= theirs.diameter(order) * (1.0 + 1e-12)
-    assert ours.max_norm(order) <= theirs.max_norm(order) * (1.0 + 1e-12)
+def test_sizes_are_those_of_the_other_implementation(name):
+    for order in [1.0, 1.5, 2.0, 4.0, INF]:
+        domain = DOMAINS[name]
+        ours, theirs = domain._engine, domain
+        close = 1e-8 if name in ("polytope", "points") else 1e-12  # theirs is rounded outwards
+        assert ours.diameter(order) == pytest.approx(theirs.diameter(order), rel=close)
+        assert ours.max_norm(order) == pytest.approx(theirs.max_norm(order), rel=close)
+        assert ours.diameter(order) <= theirs.diameter(order) * (1.0 + 1e-12)
+        assert ours.max_norm(order) <= theirs.max_norm(order) * (1.0 + 1e-12)
 
 
 @pytest.mark.parametrize("order", [1.0, 2.0, INF])

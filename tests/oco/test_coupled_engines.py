@@ -6,6 +6,7 @@ record became. Draws are compared with those of a sampler that was told by hand.
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -49,69 +50,68 @@ def records_around(bound):
     return np.array([s * x / np.abs(x).max() for x in shapes for s in (0.3, 0.85, 1.1, 40.0)])
 
 
-@pytest.mark.parametrize("declared", [True, False])
 @pytest.mark.parametrize("geometry", GEOMETRIES)
 @pytest.mark.parametrize("kind", ["leader", "weights"])
-def test_a_gradient_counts_up_to_both_bounds(coupled, kind, geometry, declared):
-    domain, q, bound, bound_l2 = GEOMETRIES[geometry]
-    bound_l2 = bound_l2 if declared else None
-    loss = LinearLoss(bound, gradient_bound_l2=bound_l2)
-    given = records_around(bound)
-    counted = clipped(given, q, bound, bound_l2)
-    learner = coupled.make(
-        f"{kind} scheduled ball linear", domain=domain, loss=loss, horizon=len(given) + 1,
-        **QUIET[kind], **FREE,
-    )  # fmt: skip
-    totals = []
-    for record in given:
-        learner.decide()
-        learner.observe(record)
-        point = np.array(learner._engine.nonprivate_point())
-        totals.append(point if kind == "leader" else -4.0 * point)
-    assert np.allclose(totals, np.cumsum(counted, axis=0), rtol=0.0, atol=1e-7)
-    # The accountant charges for the longest of them, and for no more.
-    module = ctrl if kind == "leader" else comw
-    for relation, sides in (("replace", 2.0), ("zero_out", 1.0)):
-        p = module.calibrate(domain, loss, horizon=9, budget=None, relation=relation)
-        stated = module.guarantee(domain, loss, coupled.plan(
-            f"{kind} scheduled ball linear", domain=domain, loss=loss,
-        ), relation=relation).sensitivity  # fmt: skip
-        longest = np.linalg.norm(counted, axis=1).max()
-        assert stated == pytest.approx(sides * longest, rel=1e-9)
-        assert p.mechanism.losses.lipschitz == pytest.approx(longest, rel=1e-9)
+def test_a_gradient_counts_up_to_both_bounds(coupled, kind, geometry):
+    for declared in [True, False]:
+        domain, q, bound, bound_l2 = GEOMETRIES[geometry]
+        bound_l2 = bound_l2 if declared else None
+        loss = LinearLoss(bound, gradient_bound_l2=bound_l2)
+        given = records_around(bound)
+        counted = clipped(given, q, bound, bound_l2)
+        learner = coupled.make(
+            f"{kind} scheduled ball linear", domain=domain, loss=loss, horizon=len(given) + 1,
+            **QUIET[kind], **FREE,
+        )  # fmt: skip
+        totals = []
+        for record in given:
+            learner.decide()
+            learner.observe(record)
+            point = np.array(learner._engine.nonprivate_point())
+            totals.append(point if kind == "leader" else -4.0 * point)
+        assert np.allclose(totals, np.cumsum(counted, axis=0), rtol=0.0, atol=1e-7)
+        # The accountant charges for the longest of them, and for no more.
+        module = ctrl if kind == "leader" else comw
+        for relation, sides in (("replace", 2.0), ("zero_out", 1.0)):
+            p = module.calibrate(domain, loss, horizon=9, budget=None, relation=relation)
+            stated = module.guarantee(domain, loss, coupled.plan(
+                f"{kind} scheduled ball linear", domain=domain, loss=loss,
+            ), relation=relation).sensitivity  # fmt: skip
+            longest = np.linalg.norm(counted, axis=1).max()
+            assert stated == pytest.approx(sides * longest, rel=1e-9)
+            assert p.mechanism.losses.lipschitz == pytest.approx(longest, rel=1e-9)
 
 
-@pytest.mark.parametrize("declared", [True, False])
 @pytest.mark.parametrize("geometry", GEOMETRIES)
 @pytest.mark.parametrize("kind", ["leader", "weights"])
-@pytest.mark.parametrize("family", ["logistic", "huber"])
-def test_features_count_up_to_both_bounds(coupled, kind, geometry, declared, family):
+def test_features_count_up_to_both_bounds(coupled, kind, geometry):
     """The decision is where the gradients of the clipped losses balance the regulariser."""
-    domain, q, bound, bound_l2 = GEOMETRIES[geometry]
-    bound_l2 = bound_l2 if declared else None
-    given = records_around(bound)[[1, 2, 3, 6, 7, 11, 18, 23, 31]]
-    labels = np.array([1.0, 0.0, 0.3] * 3)
-    if family == "logistic":
-        loss = LogisticLoss(bound, feature_bound_l2=bound_l2)
-    else:
-        loss = HuberLoss(bound, 2.0, threshold=0.2, feature_bound_l2=bound_l2)
-    learner = coupled.make(
-        f"{kind} scheduled ball {family}", domain=domain, loss=loss, horizon=len(given) + 1,
-        **QUIET[kind], **FREE,
-    )  # fmt: skip
-    learner.run(given, labels)
-    u = np.array(learner._engine.nonprivate_point())
-    rows = clipped(given, q, bound, bound_l2)
-    margins = rows @ (domain.center + u)
-    if family == "logistic":
-        slopes = 1.0 / (1.0 + np.exp(-margins)) - labels
-    else:
-        slopes = np.clip(margins - labels, -0.2, 0.2)
-    assert np.abs(slopes @ rows + 4.0 * u).max() < 1e-5
-    longest = np.linalg.norm(clipped(records_around(bound), q, bound, bound_l2), axis=1).max()
-    steepest = 1.0 if family == "logistic" else 0.2
-    stated = (ctrl if kind == "leader" else comw).guarantee(domain, loss, learner.plan)
-    assert stated.details["lipschitz"] == pytest.approx(steepest * longest, rel=1e-9)
+    for declared, family in itertools.product([True, False], ["logistic", "huber"]):
+        domain, q, bound, bound_l2 = GEOMETRIES[geometry]
+        bound_l2 = bound_l2 if declared else None
+        given = records_around(bound)[[1, 2, 3, 6, 7, 11, 18, 23, 31]]
+        labels = np.array([1.0, 0.0, 0.3] * 3)
+        if family == "logistic":
+            loss = LogisticLoss(bound, feature_bound_l2=bound_l2)
+        else:
+            loss = HuberLoss(bound, 2.0, threshold=0.2, feature_bound_l2=bound_l2)
+        learner = coupled.make(
+            f"{kind} scheduled ball {family}", domain=domain, loss=loss, horizon=len(given) + 1,
+            **QUIET[kind], **FREE,
+        )  # fmt: skip
+        learner.run(given, labels)
+        u = np.array(learner._engine.nonprivate_point())
+        rows = clipped(given, q, bound, bound_l2)
+        margins = rows @ (domain.center + u)
+        if family == "logistic":
+            slopes = 1.0 / (1.0 + np.exp(-margins)) - labels
+        else:
+            slopes = np.clip(margins - labels, -0.2, 0.2)
+        assert np.abs(slopes @ rows + 4.0 * u).max() < 1e-5
+        longest = np.linalg.norm(clipped(records_around(bound), q, bound, bound_l2), axis=1).max()
+        steepest = 1.0 if family == "logistic" else 0.2
+        stated = (ctrl if kind == "leader" else comw).guarantee(domain, loss, learner.plan)
+        assert stated.details["lipschitz"] == pytest.approx(steepest * longest, rel=1e-9)
 
 
 @pytest.mark.parametrize(("sampler", "tolerance"), [("exact", 0.0), ("mcmc", 1e-2), ("mcmc", 1e-9)])

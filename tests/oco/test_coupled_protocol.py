@@ -60,13 +60,13 @@ def test_the_trace_is_that_of_the_clipped_records(coupled, name):
 
 @pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 @pytest.mark.parametrize("name", FEW)
-@pytest.mark.parametrize("own", [{"horizon": 1}, {"horizon": 5, "block": 5}, {"max_switches": 0}])
-def test_nothing_is_decided_over_a_single_block_or_without_a_switch(coupled, name, own):
-    learner = coupled.make(name, **own)
-    horizon = learner.horizon
-    drawn = learner._engine.variates_drawn()
-    decisions = coupled.stream(name, horizon).play(learner, 0, horizon)
-    assert learner.switches == 0
-    assert learner._engine.variates_drawn() == drawn
-    assert (decisions == learner.last_decision).all()
-    assert learner.guarantee.epsilon == 0.0  # nothing released depends on data
+def test_nothing_is_decided_over_a_single_block_or_without_a_switch(coupled, name):
+    for own in [{"horizon": 1}, {"horizon": 5, "block": 5}, {"max_switches": 0}]:
+        learner = coupled.make(name, **own)
+        horizon = learner.horizon
+        drawn = learner._engine.variates_drawn()
+        decisions = coupled.stream(name, horizon).play(learner, 0, horizon)
+        assert learner.switches == 0
+        assert learner._engine.variates_drawn() == drawn
+        assert (decisions == learner.last_decision).all()
+        assert learner.guarantee.epsilon == 0.0  # nothing released depends on data

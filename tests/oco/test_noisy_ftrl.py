@@ -56,31 +56,30 @@ def draws(learner, method, pushes, entries):
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("loss_name", LOSSES)
-@pytest.mark.parametrize("method", continual_sum.METHODS)
-@pytest.mark.parametrize("batch", [1, 3])
-def test_matches_the_independent_implementation(case, loss_name, method, batch):
-    domain, kind, p, size = CASES[case]
-    loss, labels = LOSSES[loss_name]
-    d = domain.dimension
-    features, targets = stream(case + loss_name, d)
-    # Large enough a step that decisions move and often meet the boundary.
-    learner = make(domain, loss, sum_method=method, batch=batch, step_size=0.02)
-    y = None if loss_name == "linear" else targets
-    trace = learner.run(features, y)
-    pushes = T // batch
-    decode, gaussians = draws(learner, method, pushes, d)
-    assert learner._mechanism.scale > 0
-    expected = reference.decisions(
-        features, y, kind=kind, p=p, size=size, center=domain.center, loss=loss_name,
-        labels=labels, eta=0.02, sigma=learner._mechanism.scale, gaussians=gaussians,
-        decode=decode, batch=batch,
-    )  # fmt: skip
-    assert np.allclose(trace.decisions, expected[:-1], rtol=0, atol=1e-9)
-    assert np.allclose(learner.last_decision, expected[-1], rtol=0, atol=1e-9)
-    assert np.abs(np.diff(expected, axis=0)).max() > 0.01
-    played = np.vstack([trace.decisions, learner.last_decision])
-    switches = np.flatnonzero(np.any(played[1:] != played[:-1], axis=1))
-    assert np.array_equal(trace.switches, switches)
+def test_matches_the_independent_implementation(case, loss_name):
+    for method, batch in itertools.product(continual_sum.METHODS, [1, 3]):
+        domain, kind, p, size = CASES[case]
+        loss, labels = LOSSES[loss_name]
+        d = domain.dimension
+        features, targets = stream(case + loss_name, d)
+        # Large enough a step that decisions move and often meet the boundary.
+        learner = make(domain, loss, sum_method=method, batch=batch, step_size=0.02)
+        y = None if loss_name == "linear" else targets
+        trace = learner.run(features, y)
+        pushes = T // batch
+        decode, gaussians = draws(learner, method, pushes, d)
+        assert learner._mechanism.scale > 0
+        expected = reference.decisions(
+            features, y, kind=kind, p=p, size=size, center=domain.center, loss=loss_name,
+            labels=labels, eta=0.02, sigma=learner._mechanism.scale, gaussians=gaussians,
+            decode=decode, batch=batch,
+        )  # fmt: skip
+        assert np.allclose(trace.decisions, expected[:-1], rtol=0, atol=1e-9)
+        assert np.allclose(learner.last_decision, expected[-1], rtol=0, atol=1e-9)
+        assert np.abs(np.diff(expected, axis=0)).max() > 0.01
+        played = np.vstack([trace.decisions, learner.last_decision])
+        switches = np.flatnonzero(np.any(played[1:] != played[:-1], axis=1))
+        assert np.array_equal(trace.switches, switches)
 
 
 @pytest.mark.parametrize("case", CASES)

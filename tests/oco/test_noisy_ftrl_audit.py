@@ -54,22 +54,21 @@ def test_the_sensitivity_is_reached(statistics):
     assert report.measured > (0.999 if statistics == "quadratic" else 0.55) * report.declared
 
 
-@pytest.mark.parametrize("weight", [1.0, 1e-8, 1e-15, 3e-17, 1e-90])
 @pytest.mark.parametrize("kind", [
     NoisyFTRL, partial(NoisyFTRL, statistics="quadratic"), TreeFrankWolfe,
 ], ids=["gradient", "quadratic", "frank-wolfe"])  # fmt: skip
-def test_tiny_losses_and_huge_features_stay_within_the_sensitivity(weight, kind):
-    # Scalar times clipping factor may be subnormal, where rounding is coarse.
-    learner = kind(
-        LpBall(2, 2.0, 1e-9), SquaredLoss(1.0, 1.0, weight=weight), horizon=10,
-        budget=dpoco.Budget(1.0, 1e-6), source=Source.seeded(0),
-    )  # fmt: skip
-    zero = np.zeros(2)
-    for size in np.geomspace(1e300, 1.79e308, 1000):
-        record = np.array([size, 0.0])
-        change = learner._engine.leaf(zero, zero, record, -1.0)
-        change = change - learner._engine.leaf(zero, zero, record, 1.0)
-        assert np.linalg.norm(change) <= learner.guarantee.sensitivity * (1 + 1e-9)
+def test_tiny_losses_and_huge_features_stay_within_the_sensitivity(kind):
+    for weight in [1.0, 1e-8, 1e-15, 3e-17, 1e-90]:
+        learner = kind(
+            LpBall(2, 2.0, 1e-9), SquaredLoss(1.0, 1.0, weight=weight), horizon=10,
+            budget=dpoco.Budget(1.0, 1e-6), source=Source.seeded(0),
+        )  # fmt: skip
+        zero = np.zeros(2)
+        for size in np.geomspace(1e300, 1.79e308, 1000):
+            record = np.array([size, 0.0])
+            change = learner._engine.leaf(zero, zero, record, -1.0)
+            change = change - learner._engine.leaf(zero, zero, record, 1.0)
+            assert np.linalg.norm(change) <= learner.guarantee.sensitivity * (1 + 1e-9)
 
 
 # -- utility --------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -37,7 +39,6 @@ def stream(T, d=3, seed=0):
     return rng.normal(size=(T, d)), rng.normal(size=T)
 
 
-@pytest.mark.parametrize("batch", [1, 3])
 @pytest.mark.parametrize(
     ("loss", "statistics"),
     [
@@ -48,17 +49,17 @@ def stream(T, d=3, seed=0):
         (LinearLoss(1.0), "gradient"),
     ],
 )
-@pytest.mark.parametrize("p", [1.0, 1.5, 2.0, np.inf])
-def test_traces_have_the_losses_of_their_decisions(p, loss, statistics, batch):
-    X, y = stream(20)
-    X[3, 1] = np.nan
-    y = y if loss.glm else None
-    options = {"domain": LpBall(3, p), "loss": loss, "batch": batch, "statistics": statistics}
-    trace = make(**options).run(X, y)
-    for t in range(20):
-        target = None if y is None else y[t : t + 1]
-        own = loss.batch_values(options["domain"], trace.decisions[t], X[t : t + 1], target)
-        assert trace.losses[t] == pytest.approx(own[0], rel=1e-12, abs=1e-15)
+def test_traces_have_the_losses_of_their_decisions(loss, statistics):
+    for batch, p in itertools.product([1, 3], [1.0, 1.5, 2.0, np.inf]):
+        X, y = stream(20)
+        X[3, 1] = np.nan
+        y = y if loss.glm else None
+        options = {"domain": LpBall(3, p), "loss": loss, "batch": batch, "statistics": statistics}
+        trace = make(**options).run(X, y)
+        for t in range(20):
+            target = None if y is None else y[t : t + 1]
+            own = loss.batch_values(options["domain"], trace.decisions[t], X[t : t + 1], target)
+            assert trace.losses[t] == pytest.approx(own[0], rel=1e-12, abs=1e-15)
 
 
 def test_long_linear_runs_are_blocked_without_a_trace():
@@ -74,36 +75,36 @@ def test_long_linear_runs_are_blocked_without_a_trace():
 # -- bad input ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 3.0, np.inf])
 @pytest.mark.parametrize("statistics", ["gradient", "quadratic", "linear"])
-def test_huge_records_are_clipped_in_every_geometry(p, statistics):
-    linear = statistics == "linear"
-    loss = LinearLoss(1.0) if linear else SquaredLoss(1.0, 1.0, feature_bound_l2=0.9)
-    learner = make(
-        domain=LpBall(3, p), loss=loss, budget=None, horizon=40,
-        statistics="gradient" if linear else statistics,
-    )  # fmt: skip
-    X, y = stream(40)
-    X[::3] *= 1e300
-    X[1::3] *= 1e-300
-    y[::5] = 1e308
-    before = 0.0
-    for t in range(40):
-        at = learner.decide()
-        if statistics == "quadratic":
-            leaf = learner._engine.leaf(at, at, X[t], y[t])
-            scale = learner._mechanism.summand.weight
-            bound = 0.9**2 * np.sqrt(1 + (scale / 0.9) ** 2)
-            assert np.linalg.norm(leaf) <= bound * (1 + 1e-9)
-        learner.observe(X[t], None if linear else y[t])
-        total = np.array(learner._engine.nonprivate_sum())
-        change = np.linalg.norm(total - before)
-        if statistics == "quadratic":  # a batch may have ended
-            assert change <= (1 + t // 4) * bound * (1 + 1e-9)
-        else:
-            assert change <= learner._mechanism.summand.movement(EMPTIED) * (1 + 1e-9)
-        before = total
-        assert learner.domain.contains(learner.last_decision)
+def test_huge_records_are_clipped_in_every_geometry(statistics):
+    for p in [1.0, 1.5, 2.0, 3.0, np.inf]:
+        linear = statistics == "linear"
+        loss = LinearLoss(1.0) if linear else SquaredLoss(1.0, 1.0, feature_bound_l2=0.9)
+        learner = make(
+            domain=LpBall(3, p), loss=loss, budget=None, horizon=40,
+            statistics="gradient" if linear else statistics,
+        )  # fmt: skip
+        X, y = stream(40)
+        X[::3] *= 1e300
+        X[1::3] *= 1e-300
+        y[::5] = 1e308
+        before = 0.0
+        for t in range(40):
+            at = learner.decide()
+            if statistics == "quadratic":
+                leaf = learner._engine.leaf(at, at, X[t], y[t])
+                scale = learner._mechanism.summand.weight
+                bound = 0.9**2 * np.sqrt(1 + (scale / 0.9) ** 2)
+                assert np.linalg.norm(leaf) <= bound * (1 + 1e-9)
+            learner.observe(X[t], None if linear else y[t])
+            total = np.array(learner._engine.nonprivate_sum())
+            change = np.linalg.norm(total - before)
+            if statistics == "quadratic":  # a batch may have ended
+                assert change <= (1 + t // 4) * bound * (1 + 1e-9)
+            else:
+                assert change <= learner._mechanism.summand.movement(EMPTIED) * (1 + 1e-9)
+            before = total
+            assert learner.domain.contains(learner.last_decision)
 
 
 @pytest.mark.parametrize(
@@ -144,15 +145,15 @@ def test_quadratic_statistics_are_of_records_only():
         Box([0.0, 0.3], [1.0, 0.3]),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("statistics", ["gradient", "quadratic"])
-def test_decisions_stay_in_the_domain(domain, statistics):
-    learner = make(domain=domain, horizon=100, statistics=statistics)
-    X, y = stream(100, domain.dimension)
-    for theta in learner.run(X, y).decisions:
-        assert domain.contains(theta)
-    assert domain.contains(learner.last_decision)
-    if domain.diameter() == 0.0:
-        assert learner.plan.forecast.regret_bound == 0.0
+def test_decisions_stay_in_the_domain(domain):
+    for statistics in ["gradient", "quadratic"]:
+        learner = make(domain=domain, horizon=100, statistics=statistics)
+        X, y = stream(100, domain.dimension)
+        for theta in learner.run(X, y).decisions:
+            assert domain.contains(theta)
+        assert domain.contains(learner.last_decision)
+        if domain.diameter() == 0.0:
+            assert learner.plan.forecast.regret_bound == 0.0
 
 
 def test_noise_that_dominates_is_announced():

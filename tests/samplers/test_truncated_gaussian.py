@@ -225,7 +225,6 @@ def test_simplex_far_means_sit_at_a_vertex():
 EXTREMES = [(1e300, 1e-100), (-1e300, 1e100), (0.0, 1e100), (0.0, 1e-100), (1.0, 1e-100)]
 
 
-@pytest.mark.parametrize(("m", "s"), EXTREMES)
 @pytest.mark.parametrize(
     "domain",
     [
@@ -239,11 +238,12 @@ EXTREMES = [(1e300, 1e-100), (-1e300, 1e100), (0.0, 1e100), (0.0, 1e-100), (1.0,
     ],
     ids=repr,
 )
-def test_extreme_arguments_give_points_of_the_domain(domain, m, s):
-    mean = np.zeros(domain.dimension)
-    mean[0] = m
-    x = draw(domain, mean, s, 20)
-    assert all(domain.contains(row, 1e-12) for row in x)
+def test_extreme_arguments_give_points_of_the_domain(domain):
+    for m, s in EXTREMES:
+        mean = np.zeros(domain.dimension)
+        mean[0] = m
+        x = draw(domain, mean, s, 20)
+        assert all(domain.contains(row, 1e-12) for row in x)
 
 
 def test_a_seeded_source_repeats_and_splits():
