@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from tests.statistics.test_monitor import columns, noisy
 
-from dpoco import HorizonExceeded, Participation
+from dpoco import HorizonExceeded, Participation, RoundOrderError
 from dpoco.statistics import Count, Tally
 
 BY = {"country": ["DE", "FR"]}
@@ -61,3 +62,36 @@ def test_tallies_of_another_interval_are_refused():
         monitor.merge(worker.tally(2))
     with pytest.raises(TypeError, match="stays in its process"):
         pickle.dumps(worker)
+
+
+class Column(list):
+    """A column that runs something when it is read."""
+
+    read = None
+
+    def __iter__(self):
+        self.read()
+        return super().__iter__()
+
+
+@pytest.mark.parametrize("people", [None, Participation(3)])
+def test_a_second_thread_is_refused(people):
+    """Two threads in one partition would add to cells and counters that the other one writes."""
+    worker = noisy(participation=people).partition()
+    table, person = columns(50), "user" if people else None
+    tries = [lambda: worker.add_many(columns(50), person=person), worker.tally]
+    with ThreadPoolExecutor(1) as pool:
+
+        def intrude():
+            for each in tries:
+                with pytest.raises(RoundOrderError, match="in use by another thread"):
+                    pool.submit(each).result(timeout=60)
+
+        name = next(name for name in table if name != "user")
+        column = Column(table[name].tolist())
+        column.read = intrude
+        worker.add_many({**table, name: column}, person=person)
+    alone = noisy(participation=people).partition()
+    alone.add_many(table, person=person)
+    assert worker.records == 50
+    assert people or np.array_equal(worker.tally().cells, alone.tally().cells)

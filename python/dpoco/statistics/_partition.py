@@ -7,6 +7,7 @@ are limited where their records are added, so all records of a person must come 
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from dpoco import _core
 from dpoco._validation import FloatArray, imported, is_missing, number, whole_number
+from dpoco.errors import RoundOrderError
 from dpoco.learning.participation import Digests, Limiter, Participation
 from dpoco.privacy.mechanisms.bounds import IntervalTotals
 from dpoco.statistics._layout import Column, Layout
@@ -240,7 +242,8 @@ class Partition:
     """Adds up the records of a part of a stream, interval by interval.
 
     Made by `Monitor.partition`. It can be sent to a worker before it has seen a record, and lives
-    there: it counts how often people came.
+    there: it counts how often people came. One thread at a time may use it; a second one is
+    refused.
 
     Parameters
     ----------
@@ -273,6 +276,7 @@ class Partition:
         self.cells = np.zeros(self._tally.size, dtype=np.int64)
         self.records = 0
         self._interval = 0
+        self._sole = threading.Lock()
 
     def __reduce__(self) -> Any:
         if self.records or self._interval:
@@ -280,10 +284,26 @@ class Partition:
         return Partition, self._made_of
 
     def add_many(self, records: Any, *, person: Any = None) -> None:
-        """Add records of the running interval; arguments as of `Monitor.add_many`."""
-        count = length_of(records, person)
-        columns, group = self.reader.table(records, count)
-        self.add(self._interval, columns, group, self.digests(records, person, count), count)
+        """Add records of the running interval; arguments as of `Monitor.add_many`.
+
+        Raises
+        ------
+        RoundOrderError
+            If another thread uses the partition; nothing is added.
+        ValueError, TypeError
+            As of `Monitor.add_many`; nothing is added.
+        """
+        with self._alone():
+            count = length_of(records, person)
+            columns, group = self.reader.table(records, count)
+            self.add(self._interval, columns, group, self.digests(records, person, count), count)
+
+    def _alone(self) -> threading.Lock:
+        """Return the lock that keeps other threads out, or raise if one is in."""
+        # Adding leaves the interpreter lock: cells and counts of two threads would mix.
+        if self._sole.locked():
+            raise RoundOrderError("the partition is in use by another thread")
+        return self._sole
 
     def digests(self, records: Any, person: Any, count: int) -> Digests:
         """Return who the people of records are, or raise; none is counted yet."""
@@ -338,14 +358,22 @@ class Partition:
         ----------
         interval : int, optional
             Number of the interval that ends; default: the running one. Numbers must not decrease.
+
+        Raises
+        ------
+        RoundOrderError
+            If another thread uses the partition.
+        ValueError
+            For an interval that has ended.
         """
-        ended = self._interval if interval is None else whole_number("interval", interval)
-        if ended < self._interval:
-            raise ValueError(f"interval must be at least {self._interval}; got {ended}")
-        found = Tally(ended, self.cells, self.records)
-        self.cells = np.zeros_like(self.cells)
-        self.records, self._interval = 0, ended + 1
-        return found
+        with self._alone():
+            ended = self._interval if interval is None else whole_number("interval", interval)
+            if ended < self._interval:
+                raise ValueError(f"interval must be at least {self._interval}; got {ended}")
+            found = Tally(ended, self.cells, self.records)
+            self.cells = np.zeros_like(self.cells)
+            self.records, self._interval = 0, ended + 1
+            return found
 
 
 def as_persons(names: Any) -> Any:
