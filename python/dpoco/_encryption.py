@@ -81,7 +81,8 @@ class EncryptionKey:
     >>> import dpoco, os, secrets, tempfile
     >>> key = dpoco.EncryptionKey(secrets.token_bytes(32))
     >>> path = os.path.join(tempfile.mkdtemp(), "state")
-    >>> dpoco.experts.PrefixHedge(3, horizon=9, budget=dpoco.Budget(1.0, 1e-6)).save(path, key=key)
+    >>> learner = dpoco.experts.EpochSelector(3, horizon=9, budget=dpoco.Budget(1.0, 0.0))
+    >>> learner.save(path, key=key)
     >>> dpoco.load(path, key=key).round
     0
     """

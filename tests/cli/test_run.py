@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import sys
 
@@ -207,16 +208,15 @@ def test_checkpoint_interrupt_and_resume(table, invoke, monkeypatch, refused, re
     assert dpoco.load("whole").round == 400
 
     chosen = type(dpoco.load("whole"))
-    chunks = chosen._chunks
+    admit, parts = chosen._admit_part, itertools.count()
 
     def interrupted(self, *arguments):
-        for number, part in enumerate(chunks(self, *arguments)):
-            if number == 3:
-                raise KeyboardInterrupt
-            yield part
+        if next(parts) == 3:
+            raise KeyboardInterrupt
+        return admit(self, *arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(chosen, "_chunks", interrupted)
+        patch.setattr(chosen, "_admit_part", interrupted)
         result = invoke(*common, "state", code=130)
     assert result.stderr == "interrupted; state kept in state, after round 150\n"
     assert dpoco.load("state").round == 150

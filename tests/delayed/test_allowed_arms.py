@@ -155,7 +155,7 @@ def test_masks_that_are_none_are_refused():
         learner.decide(X[0], allowed=MASK)
     assert learner._engine.state() == state
     for name in ("phases", "polyhedral"):  # what is forced would depend on masks
-        with pytest.raises(ValueError, match="LinUCB takes masks"):
+        with pytest.raises(ValueError, match="that force none take masks"):
             BANDITS[name]().decide(X[0], ticket=True, allowed=MASK)
     arm, _ = learner.decide(np.full(X.shape[1], np.nan), ticket=True, allowed=MASK)
     assert arm != 0

@@ -179,9 +179,9 @@ def test_the_best_decision_in_hindsight_and_the_choice_take_the_loss():
         (lambda: GlmLoss(1.0, slopes=[0.0, 1.0], reach=0.0), ValueError, "reach"),
         (lambda: GlmLoss(1.0, slopes=[0.0, 1.0], reach=1.0, variable="z"), ValueError, "variable"),
         (lambda: dpoco.frank_wolfe.TreeFrankWolfe(BALL, log_cosh(), horizon=10, budget=BUDGET),
-         ValueError, "only NoisyFTRL and NoisyNewton"),
+         ValueError, "has no bounds for a GlmLoss"),
         (lambda: dpoco.oco.CoupledRegularizedLeader(BALL, log_cosh(), horizon=10, budget=BUDGET),
-         ValueError, "only NoisyFTRL and NoisyNewton"),
+         ValueError, "has no bounds for a GlmLoss"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_a_loss_or_is_not_taken_is_refused_in_one_line(make, kind, words):

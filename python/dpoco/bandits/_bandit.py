@@ -15,7 +15,7 @@ from dpoco import _core
 from dpoco._clipping import Flags, context_flags
 from dpoco._validation import FloatArray, IntArray, float_array, imported, number
 from dpoco.errors import HorizonExceeded, RoundOrderError
-from dpoco.learning.learner import OnlineLearner, Progress, empty_rows
+from dpoco.learning.learner import Admit, OnlineLearner, Progress, empty_rows
 from dpoco.learning.tickets import Ticket
 from dpoco.trace import NO_STREAM, ReadRecords
 
@@ -257,9 +257,9 @@ class BanditLearner(OnlineLearner):
             ``observe(reward, ticket=ticket)``, `skip` or `expire`. Any number of users may wait for
             their rewards. A ticket holds its user's context and reserves a round of the horizon.
         allowed : array_like of bool, shape (K,), optional
-            Arms that there are for this user, at least one, for arms that come and go; for
-            `LinUCB`, with a ticket. They are protected as the context is. Bounds on regret are for
-            rounds in which all arms are allowed.
+            Arms that there are for this user, at least one, for arms that come and go; for bandits
+            that force no arm, with a ticket. They are protected as the context is. Bounds on regret
+            are for rounds in which all arms are allowed.
 
         Raises
         ------
@@ -298,7 +298,7 @@ class BanditLearner(OnlineLearner):
         if not self._takes_masks:
             raise ValueError(
                 f"allowed: {type(self).__name__} forces arms in rounds that must not depend on "
-                "who comes; LinUCB takes masks"
+                "who comes; only bandits that force none take masks"
             )
         mask = np.asarray(allowed)
         if mask.shape != (self._arms,) or mask.dtype != np.bool_:
@@ -474,25 +474,23 @@ class BanditLearner(OnlineLearner):
         rows = float_array("contexts", contexts, (None, self._dimension))
         rounds = rows.shape[0]
         table = float_array("rewards", rewards, (rounds, self._arms))
-        self._check_rounds(rounds)
         if self._raises:
             self._refuse_contexts(rows, self.round)
             self._refuse_rewards(table, self.round)
-        digests = self._digests(persons, rounds)
-        beyond = np.zeros(rounds, dtype=bool)
         own = np.empty(rounds)
         actions = np.empty(rounds, dtype=np.int64)
+
+        def play(part: slice, admit: Admit) -> None:
+            entering = empty_rows(table[part], passed := admit())
+            self._engine.run(rows[part], entering, actions[part], own[part])
+            if passed is not None:  # what they earned, all the same
+                left = part.start + np.flatnonzero(~passed)
+                own[left] = np.clip(table[left, actions[left]], *self._reward_range())
+
         width = self._dimension + self._arms
-        with self._alone():
-            self._check_rounds(rounds)  # again, now that no other thread can play
-            first_round = self.round
-            for part in self._chunks(rounds, width, progress, checkpoint, checkpoint_every):
-                passed = self._admitted(first_round, digests, part, beyond)
-                entering = table[part] if passed is None else empty_rows(table[part], passed)
-                self._engine.run(rows[part], entering, actions[part], own[part])
-                if passed is not None:  # what they earned, all the same
-                    left = part.start + np.flatnonzero(~passed)
-                    own[left] = np.clip(table[left, actions[left]], *self._reward_range())
+        first_round, beyond = self._run_parts(
+            rounds, width, persons, progress, checkpoint, checkpoint_every, play
+        )
         for array in (actions, own):
             array.flags.writeable = False
         bound = self._context_bound(), self._norm

@@ -175,8 +175,8 @@ def replay_log(learner: Any, log: LoggedBandit) -> ReplayResult:
 
     Parameters
     ----------
-    learner : LinUCB or HighDimensionalBandit
-        Any bandit of `dpoco.bandits`; continued from its current round.
+    learner : learner of `dpoco.bandits`
+        Continued from its current round.
     log : LoggedBandit
         A round needs about K events.
 

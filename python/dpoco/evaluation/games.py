@@ -18,12 +18,11 @@ from numpy.typing import NDArray
 from dpoco._clipping import Flags, admitted_losses, checked_range
 from dpoco._validation import FloatArray, float_array, positive_int, whole_number
 from dpoco.accounting import Budget, Guarantee
-from dpoco.bandits import HighDimensionalBandit
 from dpoco.datasets import Stream
 from dpoco.domains import Domain
 from dpoco.evaluation import _comparators as hindsight
+from dpoco.learners import LEARNERS
 from dpoco.losses import MarginLoss
-from dpoco.oco import LipschitzLearner
 from dpoco.random import Source
 from dpoco.trace import average_over, counted_rounds
 
@@ -152,8 +151,7 @@ def game_of_records(
     Parameters
     ----------
     learner : class
-        A learner of records of `dpoco.oco` or `dpoco.frank_wolfe`, or
-        `dpoco.frank_wolfe.SufficientStatistics`.
+        A learner of records, or a one-time fit, of `dpoco.oco` or `dpoco.frank_wolfe`.
     stream : Stream
         Rows past the horizon are left out.
     domain, loss
@@ -316,7 +314,7 @@ def game_of_arms(
     Parameters
     ----------
     learner : class
-        `dpoco.bandits.LinUCB` or `dpoco.bandits.HighDimensionalBandit`.
+        Of `dpoco.bandits`.
     contexts : array_like of shape (T, d)
         One context a round; rounds past the horizon are left out.
     rewards : array_like of shape (T, K)
@@ -327,7 +325,7 @@ def game_of_arms(
         Public range of the rewards, declared to the learner. Values outside are clipped, and a
         missing one counts as the middle of the range (0 with a logistic link).
     domain : Domain, optional
-        Set of the coefficients of an arm; only for `HighDimensionalBandit`, which requires it.
+        Set of the coefficients of an arm, for a learner that takes one instead of a dimension.
     stream : dict, optional
         Public facts about the stream for the report: ``name``, ``description``, ``scaling``.
     nonprivate_flags : mapping of str to ndarray of bool, optional
@@ -354,8 +352,8 @@ def game_of_arms(
     Learners declare rewards in [-b, b]. The rewards are shifted so that their range is symmetric,
     and no noise is wasted. With a logistic link they are in [0, 1] as they are.
     """
-    if (learner is HighDimensionalBandit) != isinstance(domain, Domain):
-        raise TypeError("domain belongs to HighDimensionalBandit, which needs one")
+    if ("domain" in inspect.signature(learner).parameters) != isinstance(domain, Domain):
+        raise TypeError("domain is for bandits that take one for dimension, and they need it")
     seen = float_array("contexts", contexts, (None, None))
     table = float_array("rewards", rewards, (None, None))
     if len(seen) != len(table):
@@ -416,7 +414,7 @@ def game_of_functions(
     nonprivate_flags: Flags | None = None,
     **options: Any,
 ) -> Game:
-    """Return the game of `dpoco.oco.LipschitzLearner`.
+    """Return the game of the learner of Lipschitz losses, of `dpoco.oco`.
 
     Parameters
     ----------
@@ -447,6 +445,7 @@ def game_of_functions(
     rows = list(losses)
     if not rows:
         raise ValueError("losses must have rounds")
+    (learner,) = (each for each in LEARNERS if each.plays == "surface")
     missing = (nonprivate_flags or {}).get("missing", np.zeros((len(rows), 1), dtype=bool))
     counted = ~np.any(missing, axis=1)
 
@@ -474,7 +473,7 @@ def game_of_functions(
         )  # fmt: skip
 
     return Game(
-        LipschitzLearner, (domain,), _check_horizon(horizon, len(rows)), options, (rows,),
+        learner.load(), (domain,), _check_horizon(horizon, len(rows)), options, (rows,),
         comparators, domain.to_dict(),
         {"type": "Lipschitz losses", "lipschitz": float(options["lipschitz"])},
         _facts("losses", "Lipschitz losses", stream, dimension=int(domain.dimension)),

@@ -19,13 +19,13 @@ from dpoco._encryption import EncryptionKey, given_key
 from dpoco._validation import FloatArray, positive_int
 from dpoco.accounting import Budget, continual_sum
 from dpoco.accounting.generalized_gaussian import coordinate_variance
+from dpoco.accounting.tree_frank_wolfe import TreeTuning
 from dpoco.bandits import BanditTrace
 from dpoco.errors import CalibrationError
 from dpoco.evaluation import _runs as running
 from dpoco.evaluation._accuracy import measure_run, middle
 from dpoco.evaluation.games import Game
 from dpoco.evaluation.reports import Curves, PlayedRuns, RunReport
-from dpoco.frank_wolfe import TreeFrankWolfe
 from dpoco.learning.learner import Progress
 from dpoco.learning.participation import Participation
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
@@ -58,7 +58,7 @@ def describe_noise(game: Game, parameters: Any, budget: Budget) -> dict[str, Any
     holder = getattr(holder, "parts", (holder,))[0]
     scale: Any = getattr(holder, "noise_scale", getattr(holder, "scale", None))
     record: dict[str, Any] = {"scale": scale, "released": None, **dict.fromkeys(names)}
-    if game.learner is not TreeFrankWolfe:
+    if not isinstance(getattr(parameters, "tuning", None), TreeTuning):
         return record
     record["released"] = released_deviations(holder, game.problem[0].dimension)[1]
     if "participation" in game.options:  # the published constants are for single rounds

@@ -14,7 +14,7 @@ from dpoco import _core
 from dpoco._clipping import Flags, admitted_losses, checked_range
 from dpoco._validation import FloatArray, float_array, positive_int
 from dpoco.accounting import Guarantee
-from dpoco.learning.learner import BRIEF, OnlineLearner, Progress, empty_rows
+from dpoco.learning.learner import BRIEF, Admit, OnlineLearner, Progress, empty_rows
 from dpoco.learning.tickets import Ticket
 from dpoco.trace import Trace
 
@@ -312,25 +312,23 @@ class ExpertLearner(OnlineLearner):
                 )
         rows = float_array("losses", losses, (None, self._experts))
         rounds = rows.shape[0]
-        self._check_rounds(rounds)
         if self._raises:
             self._refuse_violations(rows, self.round)
-        digests = self._digests(persons, rounds)
-        beyond = np.zeros(rounds, dtype=bool)
         low, high = self._loss_range
         own = np.empty(rounds)
         decisions = np.empty(rounds, dtype=np.int64)
-        with self._alone():
-            self._check_rounds(rounds)  # again, now that no one else can play
-            first_round = self.round
-            for part in self._chunks(rounds, self._experts, progress, checkpoint, checkpoint_every):
-                passed = self._admitted(first_round, digests, part, beyond)
-                entering = rows[part] if passed is None else empty_rows(rows[part], passed)
-                self._engine.run(entering, own[part], decisions[part])
-                if passed is not None:  # what they lost, all the same
-                    left = part.start + np.flatnonzero(~passed)
-                    lost = admitted_losses(rows[left, decisions[left]], low, high)
-                    own[left] = (lost - low) / (high - low)
+
+        def play(part: slice, admit: Admit) -> None:
+            entering = empty_rows(rows[part], passed := admit())
+            self._engine.run(entering, own[part], decisions[part])
+            if passed is not None:  # what they lost, all the same
+                left = part.start + np.flatnonzero(~passed)
+                lost = admitted_losses(rows[left, decisions[left]], low, high)
+                own[left] = (lost - low) / (high - low)
+
+        first_round, beyond = self._run_parts(
+            rounds, self._experts, persons, progress, checkpoint, checkpoint_every, play
+        )
         return ExpertTrace.of(rows, own, decisions, first_round, self._loss_range, beyond=beyond)
 
     @property

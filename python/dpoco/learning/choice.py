@@ -374,15 +374,15 @@ def choose(
         losses are returned; for the last two, sorted by their bound.
     gap : float, default 0
         For experts with stationary or shifting losses: how much larger, in [0, 1], the mean losses
-        of all other experts are than that of the best expert, if this is known. ``WindowSelector``
-        uses it.
+        of all other experts are than that of the best expert, if this is known. Learners of windows
+        use it.
     drift : bool, default False
         Whether the truth moves. Learners that forget then come first: of decisions in a convex set
         for squared, logistic and Huber losses, and of bandits. For experts it means
         ``adversary="shifting"`` and needs `switches`: trackers and window learners.
     continuous : bool, default False
         For bandits: whether contexts are drawn independently from a continuous distribution. Then
-        ``ResidualPhases`` is ranked as well: tell it an entry that is constant
+        the learner of residuals is ranked as well: tell it an entry that is constant
         (``make(intercept=...)``), or it loses.
     by : {"expected", "bound"}
         "expected": sort by expected regret. "bound": by the proved bound, which holds for the worst
@@ -405,10 +405,9 @@ def choose(
     simulated worlds. On other worlds the first learner was nearly always the best, and its regret
     was within a factor of six of the prediction, mostly above it. Predictions are further off where
     no decision explains the labels (``docs/guide/choose.md`` has figures). If streams drift or
-    react, go by the bounds. Lazy learners (``CoupledRegularizedLeader``,
-    ``ContinuousMultiplicativeWeights``) rarely change their decision and pay for this with regret,
-    so they are not ranked: take one where a change has a price. The function makes one calibration
-    per candidate, which takes up to a second.
+    react, go by the bounds. The lazy learners of `dpoco.oco` rarely change their decision and pay
+    for this with regret, so they are not ranked: take one where a change has a price. The function
+    makes one calibration per candidate, which takes up to a second.
 
     Examples
     --------
@@ -416,8 +415,8 @@ def choose(
     >>> ball = dpoco.domains.LpBall(dimension=10, p=2.0, radius=1.0)
     >>> best = dpoco.choose((ball, dpoco.losses.LinearLoss(1.0)), horizon=10_000,
     ...                     budget=dpoco.Budget(1.0, 1e-6))[0]
-    >>> best.learner
-    'oco.NoisyFTRL'
+    >>> best.make().round
+    0
     """
     horizon = whole_if_float(horizon)
     covered: dict[str, Any] = {"horizon": horizon, "budget": budget}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,6 +20,8 @@ from dpoco.learning.state import check_writable, is_own
 from dpoco.learning.tickets import Delayed
 
 Progress = Callable[[int, int], None]
+Passed = NDArray[np.bool_] | None  # which records a participation lets enter; None: all
+Admit = Callable[[], Passed]
 Self = TypeVar("Self", bound="OnlineLearner")
 
 # Rounds per compiled call: short enough that Ctrl-C is answered at once, long enough that the
@@ -29,8 +32,10 @@ BRIEF = 4096  # entries of records: a run of no more is one call, which Ctrl-C w
 _NOBODY = Digests()
 
 
-def empty_rows(rows: FloatArray, passed: NDArray[np.bool_]) -> FloatArray:
+def empty_rows(rows: FloatArray, passed: Passed) -> FloatArray:
     """Return records with those that did not pass replaced by ones that count as zero."""
+    if passed is None:
+        return rows
     entering = rows.copy()
     entering[~passed] = np.nan
     return entering
@@ -131,13 +136,53 @@ class OnlineLearner(Certified, Delayed):
             raise TypeError(f"{named} must be given, because the learner enforces a participation")
         return self._limiter.digests(persons, rounds)
 
-    def _admitted(
-        self, first: int, digests: bytes, part: slice, beyond: NDArray[np.bool_]
-    ) -> NDArray[np.bool_] | None:
-        """Return which records of a part of a run from round `first` on enter; None: all do.
+    def _run_parts(
+        self,
+        rounds: int,
+        row_entries: int,
+        persons: Any,
+        progress: Progress | None,
+        checkpoint: str | os.PathLike[str] | None,
+        checkpoint_every: int,
+        play: Callable[[slice, Admit], None],
+    ) -> tuple[int, NDArray[np.bool_]]:
+        """Play a long run part by part: `play` plays the rounds of a slice.
 
-        Those that do not enter are marked in `beyond`, shape (T,).
+        Between parts signals, progress and checkpoints are served. An interrupt there leaves a
+        consistent learner: `round` tells how far it came. The second argument of `play` says which
+        records enter. It is called when nothing can be refused any more: the records count. Return
+        the run's first round, and the records, shape (T,), that did not enter because their persons
+        came too often.
         """
+        every = positive_int("checkpoint_every", checkpoint_every)
+        if progress is not None and not callable(progress):
+            raise TypeError(f"progress must be callable; got {type(progress).__name__}")
+        if checkpoint is not None:
+            check_writable(checkpoint)  # not after rounds that would be lost
+        size = max(1, min(_CHUNK_ROUNDS, _CHUNK_ENTRIES // max(1, row_entries)))
+        beyond = np.zeros(rounds, dtype=bool)
+        with self._alone():
+            self._check_rounds(rounds)  # now that no one else can play
+            digests, first = self._digests(persons, rounds), self.round
+            start = saved = 0
+            while start < rounds:
+                stop = min(rounds, start + size)
+                if checkpoint is not None:
+                    stop = min(stop, saved + every)
+                part = slice(start, stop)
+                play(part, partial(self._admit_part, first, digests, part, beyond))
+                start = stop
+                if checkpoint is not None and (start - saved == every or start == rounds):
+                    self.save(checkpoint)
+                    saved = start
+                if progress is not None:
+                    progress(start, rounds)
+        return first, beyond
+
+    def _admit_part(
+        self, first: int, digests: bytes, part: slice, beyond: NDArray[np.bool_]
+    ) -> Passed:
+        """Return which records of a part of a run from round `first` on enter; mark the others."""
         if self._limiter is None:
             return None
         own = digests[16 * part.start : 16 * part.stop]
@@ -152,39 +197,6 @@ class OnlineLearner(Certified, Delayed):
             raise HorizonExceeded(
                 f"rounds asked for: {rounds}, left: {left} of a horizon of {self._horizon}"
             )
-
-    def _chunks(
-        self,
-        rounds: int,
-        row_entries: int,
-        progress: Progress | None,
-        checkpoint: str | os.PathLike[str] | None,
-        checkpoint_every: int,
-    ) -> Iterator[slice]:
-        """Yield slices of a long run; between them signals, progress and checkpoints are served.
-
-        An interrupt between slices leaves a consistent learner: `round` tells how far it came.
-        """
-        every = positive_int("checkpoint_every", checkpoint_every)
-        if progress is not None and not callable(progress):
-            raise TypeError(f"progress must be callable; got {type(progress).__name__}")
-        if checkpoint is not None:
-            check_writable(checkpoint)  # not after rounds that would be lost
-        size = max(1, min(_CHUNK_ROUNDS, _CHUNK_ENTRIES // max(1, row_entries)))
-        start = 0
-        since_checkpoint = 0
-        while start < rounds:
-            stop = min(rounds, start + size)
-            if checkpoint is not None:
-                stop = min(stop, start + every - since_checkpoint)
-            yield slice(start, stop)
-            since_checkpoint += stop - start
-            start = stop
-            if checkpoint is not None and (since_checkpoint == every or start == rounds):
-                self.save(checkpoint)
-                since_checkpoint = 0
-            if progress is not None:
-                progress(start, rounds)
 
     # -- state ------------------------------------------------------------------------------------
 

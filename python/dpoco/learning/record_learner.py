@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpoco import _core, domains, losses
 from dpoco._clipping import Flags
 from dpoco._validation import FloatArray, float_array, number, positive_int
-from dpoco.learning.learner import BRIEF, OnlineLearner, Progress, empty_rows
+from dpoco.learning.learner import BRIEF, Admit, OnlineLearner, Progress, empty_rows
 from dpoco.learning.tickets import Ticket
 from dpoco.trace import Trace
 
@@ -292,25 +292,25 @@ class RecordLearner(OnlineLearner):
                 return trace
         rows, targets = self._arrays(features, labels)
         rounds = rows.shape[0]
-        self._check_rounds(rounds)
         if self._raises:
             self._refuse_violations(rows, targets)
-        digests = self._digests(persons, rounds)
-        beyond = np.zeros(rounds, dtype=bool)
         keeps = record_decisions or self._limiter is not None
         log = _Log(rounds, self._domain.dimension if keeps else None)
-        with self._alone():
-            self._check_rounds(rounds)  # again, now that no one else can play
-            first_round = self.round
-            for part in self._chunks(rounds, self._width, progress, checkpoint, checkpoint_every):
-                passed = self._admitted(first_round, digests, part, beyond)
-                own, label = rows[part], None if targets is None else targets[part]
-                played = log.room(part)
-                taught = own if passed is None else empty_rows(own, passed)
-                self._play(taught, label, log.losses[part], played, log.changed[part])
-                if passed is not None and played is not None:
-                    self._judge_absent(~passed, own, label, played, log.losses[part])
-                log.keep(part)
+
+        def play(part: slice, admit: Admit) -> None:
+            own, label = rows[part], None if targets is None else targets[part]
+            played, lost = log.room(part), log.losses[part]
+            entering = empty_rows(own, passed := admit())
+            self._play(entering, label, lost, played, log.changed[part])
+            if passed is not None and played is not None:  # what decisions lost, all the same
+                absent = ~passed
+                label = None if label is None else label[absent]
+                lost[absent] = self._losses(own[absent], label, played[absent])
+            log.keep(part)
+
+        first_round, beyond = self._run_parts(
+            rounds, self._width, persons, progress, checkpoint, checkpoint_every, play
+        )
         return log.trace(
             first_round, record_decisions, partial(self._losses, rows, targets),
             partial(self._flags, rows, targets), beyond,
@@ -343,14 +343,6 @@ class RecordLearner(OnlineLearner):
         custom = isinstance(self._loss, losses.CustomLoss)  # whose gradients are clipped
         flags = {} if custom else self._loss._flags(self._domain, rows[part], labels)
         return {**flags, "missing": ~np.isfinite(rows[part])} if rows.ndim == 2 else flags
-
-    def _judge_absent(
-        self, absent: NDArray[np.bool_], rows: FloatArray, labels: FloatArray | None,
-        decisions: FloatArray, out: FloatArray,
-    ) -> None:  # fmt: skip
-        """Write what decisions lost on records that a participation did not admit."""
-        label = None if labels is None else labels[absent]
-        out[absent] = self._losses(rows[absent], label, decisions[absent])
 
     def _arrays(self, features: Any, labels: Any) -> tuple[FloatArray, FloatArray | None]:
         """Return the records of a run, and their labels, or raise."""

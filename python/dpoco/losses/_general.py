@@ -137,7 +137,7 @@ class CustomLoss(DeclaredLoss):
     values, gradients, hessians : callable, optional
         ``values(theta, records) -> (n,)`` and ``gradients(theta, records) -> (n, d)``, for a
         decision of shape (d,) and records of shape (n, k); pass both or none. At a kink any
-        subgradient will do. `CoupledRegularizedLeader` also needs
+        subgradient will do. Coupled leaders also need
         ``hessians(theta, records) -> (n, d, d)``. The functions see only finite records; others
         count as the zero loss.
 
@@ -153,9 +153,8 @@ class CustomLoss(DeclaredLoss):
 
     Notes
     -----
-    Learners that sum gradients (`TreeFrankWolfe`, `NoisyFTRL`) clip them: their guarantees never
-    depend on the declared constants. `CoupledRegularizedLeader` and
-    `ContinuousMultiplicativeWeights` use the whole function and must trust the constants: their
+    Learners that sum gradients clip them: their guarantees never depend on the declared constants.
+    Lazy learners, of coupled decisions, use the whole function and must trust the constants: their
     guarantees say so and are not certified.
     """
 

@@ -164,12 +164,15 @@ class MarginLoss(Loss):
         return record_flags(factors, targets, self.label_range)
 
 
+_TAKEN = "dpoco.choose lists the learners that clip what they sum, and take it"
+
+
 def check_undamped(loss: Any) -> None:
     """Raise `ValueError` for a table or a slope bound, which most learners do not support."""
     if hasattr(loss, "slopes"):
-        raise ValueError("only NoisyFTRL and NoisyNewton take a GlmLoss")
+        raise ValueError(f"this learner has no bounds for a GlmLoss: {_TAKEN}")
     if getattr(loss, "slope_bound", None) not in (None, 1.0):
-        raise ValueError("only NoisyFTRL and NoisyNewton take a slope_bound: others have no bounds")
+        raise ValueError(f"this learner has no bounds for a slope_bound: {_TAKEN}")
 
 
 def checked_margin(value: float) -> float:
@@ -260,10 +263,11 @@ class LogisticLoss(MarginLoss):
     feature_bound_l2
         Optional R_2: features are also clipped to ``||x||_2 <= R_2``.
     slope_bound
-        Optional c in [1/2, 1], for `NoisyFTRL` and `NoisyNewton`. They then learn from another
-        convex loss, whose slope is ``v (q - y)``, q = sigmoid(margin), v = min(1, c / max(q, 1 -
-        q)), and hence at most c. This needs less noise but adds a bias where no decision fits the
-        probabilities of labels. 1 changes nothing. None (default) is 1, and 1/2 for `NoisyNewton`.
+        Optional c in [1/2, 1], for learners of `dpoco.oco` on private sums. They then learn from
+        another convex loss, whose slope is ``v (q - y)``, q = sigmoid(margin), v = min(1, c /
+        max(q, 1 - q)), and hence at most c. This needs less noise but adds a bias where no decision
+        fits the probabilities of labels. 1 changes nothing. None (default) is 1, and 1/2 for
+        Newton steps.
 
     Raises
     ------

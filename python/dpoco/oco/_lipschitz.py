@@ -22,7 +22,7 @@ from dpoco.accounting.lipschitz import NetPlan
 from dpoco.accounting.noisy_ftrl_regret import RegretForecast
 from dpoco.accounting.prefix_hedge import HedgeTuning
 from dpoco.domains import Box, Domain, Simplex
-from dpoco.learning.learner import OnlineLearner, Progress, empty_rows
+from dpoco.learning.learner import Admit, OnlineLearner, Progress, empty_rows
 from dpoco.learning.participation import Participation
 from dpoco.learning.tickets import Ticket
 from dpoco.mechanisms import sum_entries
@@ -367,25 +367,21 @@ class LipschitzLearner(OnlineLearner):
         """
         rows = NetLosses.of(losses, self._points)
         rounds = len(rows)
-        self._check_rounds(rounds)
         if self._raises and rows.array is not None:
             self._refuse_violations(rows.array, self.round)
-        digests = self._digests(persons, rounds)
-        beyond = np.zeros(rounds, dtype=bool)
         own = np.empty(rounds)
         played = np.empty(rounds, dtype=np.int64)
-        width = len(self._points)
-        with self._alone():
-            self._check_rounds(rounds)  # again, now that no other thread can play
-            first_round = self.round
-            for part in self._chunks(rounds, width, progress, checkpoint, checkpoint_every):
-                chunk = rows.values(part)
-                if self._raises and rows.array is None:
-                    self._refuse_violations(chunk, first_round + part.start)
-                passed = self._admitted(first_round, digests, part, beyond)
-                entering = chunk if passed is None else empty_rows(chunk, passed)
-                self._engine.run(entering, own[part], played[part])
-                own[part] = chunk[np.arange(len(chunk)), played[part]]
+
+        def play(part: slice, admit: Admit) -> None:
+            chunk = rows.values(part)
+            if self._raises and rows.array is None:
+                self._refuse_violations(chunk, self.round)
+            self._engine.run(empty_rows(chunk, admit()), own[part], played[part])
+            own[part] = chunk[np.arange(len(chunk)), played[part]]
+
+        first_round, beyond = self._run_parts(
+            rounds, len(self._points), persons, progress, checkpoint, checkpoint_every, play
+        )
         own[~np.isfinite(own)] = 0.0
         decisions = self._points[played]
         for array in (own, decisions):

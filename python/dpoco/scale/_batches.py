@@ -107,9 +107,9 @@ class Batches:
 
     Parameters
     ----------
-    learner : NoisyFTRL or NoisyNewton
-        With quadratic statistics, also one that forgets. It may have played whole batches, and it
-        may be saved between them.
+    learner : learner of `dpoco.oco` that sums second moments or curvatures
+        With ``statistics="quadratic"``, also one that forgets, or one of Newton steps. It may have
+        played whole batches, and it may be saved between them.
 
     Raises
     ------
@@ -144,7 +144,7 @@ class Batches:
             learner, RecordLearner
         ):
             raise TypeError(
-                "only NoisyFTRL with statistics='quadratic' and NoisyNewton add up whole batches"
+                "only learners of statistics='quadratic' and of Newton steps add up whole batches"
             )
         if learner._limiter is not None:
             raise TypeError(
