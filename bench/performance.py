@@ -319,7 +319,7 @@ def starts(repetitions: int = 7) -> Iterator[str]:
         environment = own | {"PYTHONPYCACHEPREFIX": folder, "PYTHONWARNINGS": "ignore"}
         for _ in range(1 + repetitions):  # the first writes the compiled modules
             for name, what in STARTS.items():
-                plan = ["-m", "dpoco.cli", "plan", *what, "--horizon", "100000"]
+                plan = ["-m", "dpoco", "plan", *what, "--horizon", "100000"]
                 words = ["-c", what] if isinstance(what, str) else plan
                 before = os.times()
                 subprocess.run(

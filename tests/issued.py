@@ -14,7 +14,7 @@ from check import check
 
 from dpoco import Budget, Guarantee, bandits, experts, frank_wolfe, mechanisms, oco
 from dpoco.accounting.local_reports import local_guarantee
-from dpoco.cli import _checks as command
+from dpoco.cli import _verify as command
 from dpoco.domains import Box, LpBall
 from dpoco.local import BitRandomizer
 from dpoco.losses import CustomLoss, LinearLoss, LogisticLoss, SquaredLoss

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from bench.reproduce.comparisons import comparisons
@@ -27,31 +27,29 @@ _DPI = 75  # a PNG below 100 kB
 
 @app.command("table-5.1")
 def table_command(
-    horizon: Annotated[
-        str | None, shell.option("Some of 1000,2000,5000,10000. [default: all]", metavar="T,T,...")
-    ] = None,
-    dimension: Annotated[
-        str | None, shell.option("Some of 5,10,20. [default: all]", metavar="D,D,...")
-    ] = None,
-    p: Annotated[str | None, shell.option("1.5 or inf. [default: both]", metavar="P,P")] = None,
-    seeds: Annotated[int, shell.option("Runs per cell.")] = 10,
-    seed: Annotated[int, shell.option("Seed of the first run; the others follow.")] = 0,
-    target: Annotated[
-        str, shell.option("True parameter: dense (as printed), sparse5, gaussian.", metavar="NAME")
-    ] = "dense",
-    learning_runs: Annotated[
-        int, shell.option("Runs a look in the search for horizons that learn; 0: none.")
-    ] = 40,
-    baselines: Annotated[
-        bool, shell.option("Also NoisySFW, NoisySGD and PhasedSGD.", "--baselines")
-    ] = False,
-    baseline_seconds: Annotated[
-        float, shell.option("CPU time a baseline may take in a cell; it runs at least once.")
-    ] = 20.0,
-    figure: Annotated[
-        Path | None, shell.option("Also draw it: a PNG, PDF or SVG file.", metavar="FILE")
-    ] = None,
-    quick: Annotated[bool, shell.option("A small part, in a few seconds.", "--quick")] = False,
+    horizon: str | None = shell.option(
+        None, "Some of 1000,2000,5000,10000. [default: all]", metavar="T,T,..."
+    ),
+    dimension: str | None = shell.option(
+        None, "Some of 5,10,20. [default: all]", metavar="D,D,..."
+    ),
+    p: str | None = shell.option(None, "1.5 or inf. [default: both]", metavar="P,P"),
+    seeds: int = shell.option(10, "Runs per cell."),
+    seed: int = shell.option(0, "Seed of the first run; the others follow."),
+    target: str = shell.option(
+        "dense", "True parameter: dense (as printed), sparse5, gaussian.", metavar="NAME"
+    ),
+    learning_runs: int = shell.option(
+        40, "Runs a look in the search for horizons that learn; 0: none."
+    ),
+    baselines: bool = shell.option(False, "Also NoisySFW, NoisySGD and PhasedSGD.", "--baselines"),
+    baseline_seconds: float = shell.option(
+        20.0, "CPU time a baseline may take in a cell; it runs at least once."
+    ),
+    figure: Path | None = shell.option(
+        None, "Also draw it: a PNG, PDF or SVG file.", metavar="FILE"
+    ),
+    quick: bool = shell.option(False, "A small part, in a few seconds.", "--quick"),
     as_json: shell.JsonFlag = False,
 ) -> None:
     """Han et al., Table 5.1: private regression in l_p geometry, at (1, 1/T).
@@ -90,16 +88,16 @@ def table_command(
 
 @app.command("figure-5.1")
 def figure_command(
-    horizon: Annotated[int, shell.option("Rounds.")] = 10000,
-    dimension: Annotated[int, shell.option("Entries of a context.")] = 50,
-    arms: Annotated[str, shell.option("Numbers of arms.", metavar="K,K,...")] = "2,5",
-    epsilon: Annotated[float, shell.option("Privacy budget; delta is 1/horizon.")] = 1.0,
-    runs: Annotated[int, shell.option("Worlds.")] = 10,
-    seed: Annotated[int, shell.option("Seed of the first run; the others follow.")] = 0,
-    figure: Annotated[
-        Path | None, shell.option("Also draw it: a PNG, PDF or SVG file.", metavar="FILE")
-    ] = None,
-    quick: Annotated[bool, shell.option("A small part, in a few seconds.", "--quick")] = False,
+    horizon: int = shell.option(10000, "Rounds."),
+    dimension: int = shell.option(50, "Entries of a context."),
+    arms: str = shell.option("2,5", "Numbers of arms.", metavar="K,K,..."),
+    epsilon: float = shell.option(1.0, "Privacy budget; delta is 1/horizon."),
+    runs: int = shell.option(10, "Worlds."),
+    seed: int = shell.option(0, "Seed of the first run; the others follow."),
+    figure: Path | None = shell.option(
+        None, "Also draw it: a PNG, PDF or SVG file.", metavar="FILE"
+    ),
+    quick: bool = shell.option(False, "A small part, in a few seconds.", "--quick"),
     as_json: shell.JsonFlag = False,
 ) -> None:
     """Han et al., Figure 5.1: regret of private bandits, at (1, 1/T)-joint privacy.
@@ -128,12 +126,12 @@ def figure_command(
 
 @app.command("figure-5.2")
 def scalings_command(
-    seeds: Annotated[int, shell.option("Runs of a curve.")] = 10,
-    seed: Annotated[int, shell.option("Seed of the first run; the others follow.")] = 0,
-    figure: Annotated[
-        Path | None, shell.option("Also draw it: a PNG, PDF or SVG file.", metavar="FILE")
-    ] = None,
-    quick: Annotated[bool, shell.option("A small part, in a few seconds.", "--quick")] = False,
+    seeds: int = shell.option(10, "Runs of a curve."),
+    seed: int = shell.option(0, "Seed of the first run; the others follow."),
+    figure: Path | None = shell.option(
+        None, "Also draw it: a PNG, PDF or SVG file.", metavar="FILE"
+    ),
+    quick: bool = shell.option(False, "A small part, in a few seconds.", "--quick"),
     as_json: shell.JsonFlag = False,
 ) -> None:
     """Han et al., Figure 5.2: learning rates, and mirror descent next to them, at (1, 1/T).
@@ -152,12 +150,12 @@ def scalings_command(
 
 @app.command("figure-5.3")
 def times_command(
-    seeds: Annotated[int, shell.option("Runs of a curve.")] = 10,
-    seed: Annotated[int, shell.option("Seed of the first run; the others follow.")] = 0,
-    figure: Annotated[
-        Path | None, shell.option("Also draw it: a PNG, PDF or SVG file.", metavar="FILE")
-    ] = None,
-    quick: Annotated[bool, shell.option("A small part, in a few seconds.", "--quick")] = False,
+    seeds: int = shell.option(10, "Runs of a curve."),
+    seed: int = shell.option(0, "Seed of the first run; the others follow."),
+    figure: Path | None = shell.option(
+        None, "Also draw it: a PNG, PDF or SVG file.", metavar="FILE"
+    ),
+    quick: bool = shell.option(False, "A small part, in a few seconds.", "--quick"),
     as_json: shell.JsonFlag = False,
 ) -> None:
     """Han et al., Figure 5.3: suboptimality over CPU time, at (1, 1/T).

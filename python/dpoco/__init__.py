@@ -14,7 +14,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from dpoco import _core, errors
+from dpoco import errors
 from dpoco.errors import (
     BudgetExceeded,
     CalibrationError,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from dpoco.accounting import Budget, Guarantee
     from dpoco.learning.state import encrypt_file, load
 
-__version__: str = _core.__version__
+    __version__: str
 
 _HOMES = {
     "Budget": "accounting",
@@ -109,7 +109,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import submodules on first use, so that ``import dpoco`` costs no more than NumPy."""
+    """Import submodules on first use, so that ``import dpoco`` and ``dpoco --help`` are quick."""
+    if name == "__version__":
+        from dpoco import _core
+
+        return _core.__version__
     if name in _HOMES:
         return getattr(importlib.import_module(f"dpoco.{_HOMES[name]}"), name)
     if name in __all__:

@@ -8,6 +8,8 @@ from typing import Any, NoReturn
 
 from dpoco.errors import StateError
 
+Record = dict[str, Any]  # what an object of JSON becomes
+
 
 def plain_float(value: float) -> float | str:
     """Return a finite float, of Python, and an infinite one as text, which JSON can carry."""
@@ -31,7 +33,7 @@ def of_json(text: str | bytes) -> Any:
         raise StateError("not a JSON text") from error
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _once(pairs: list[tuple[str, Any]]) -> Record:
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("a name is there twice")

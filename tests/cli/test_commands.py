@@ -15,7 +15,7 @@ from dpoco.published import tables
 
 def start(*arguments, **settings):
     return subprocess.Popen(
-        [sys.executable, "-m", "dpoco.cli", *arguments],
+        [sys.executable, "-m", "dpoco", *arguments],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, **settings,
     )  # fmt: skip
 

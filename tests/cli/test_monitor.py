@@ -17,8 +17,8 @@ import pytest
 from typer.testing import CliRunner
 
 from dpoco.cli import _growing as growing
+from dpoco.cli import _growing as sinks
 from dpoco.cli import _monitor as monitoring
-from dpoco.cli import _sink as sinks
 from dpoco.cli._app import app
 from dpoco.statistics import Monitor
 
@@ -128,12 +128,12 @@ def test_output_of_all_kinds(log, tmp_path):
     ("words", "message"),
     [
         ([*TIME], "name at least one statistic"),
-        ([*TIME, "--mean", "latency"], "expected COLUMN="),
-        ([*TIME, "--mean", "latency=5"], "expected LOW:HIGH"),
-        ([*TIME, "--mean", "latency=9:1"], "low must be below high"),
+        ([*TIME, "--mean", "latency"], "--mean must be COLUMN="),
+        ([*TIME, "--mean", "latency=5"], "--mean must be LOW:HIGH"),
+        ([*TIME, "--mean", "latency=9:1"], "LOW < HIGH"),
         ([*TIME, "--mean", "latency=0:inf"], "finite"),
         ([*TIME, "--quantiles", "latency=0.5"], "needs a range"),
-        ([*TIME, "--histogram", "latency=1,x"], "expected numbers"),
+        ([*TIME, "--histogram", "latency=1,x"], "must be numbers"),
         ([*TIME, "--count", "--view", "hourly"], "a view is"),
         ([*TIME, "--count", "--person", "user=x"], "whole numbers"),
         ([*TIME, "--count", "--output", "out.txt"], "--output must end"),

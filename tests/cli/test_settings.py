@@ -15,10 +15,9 @@ from typer.testing import CliRunner
 import dpoco
 from dpoco.cli._app import app, load_command
 from dpoco.cli._init import complete, describe_columns, to_toml
-from dpoco.cli._options import own_options
 from dpoco.cli._plan import _PLANNED, make_command
 from dpoco.cli._render import _cost, _decimal
-from dpoco.cli._settings import OPTIONS, SHOWN, Asked, Settings, read_file
+from dpoco.cli._settings import OPTIONS, SHOWN, Asked, Settings, own_options, read_file
 from dpoco.cli._tables import open_table
 from dpoco.evaluation import RunReport
 from dpoco.evaluation._accuracy import measure_classes, measure_run
@@ -58,15 +57,17 @@ def test_help_fits_eighty_columns_and_nothing_is_cut(words, monkeypatch):
         )
 
 
-def test_the_help_of_all_commands_imports_no_learner():
+def test_the_help_of_all_commands_imports_no_learner_and_no_numpy():
     program = (
         "import sys\nfrom dpoco.cli import main\nmain(['--help'])\n"
+        "print('numpy' in sys.modules)\n"
         "print(sorted(n for n in sys.modules if n.startswith('dpoco.') and n.count('.') == 1))\n"
     )
     found = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert found.stdout.splitlines()[-1] == "['dpoco._core', 'dpoco.cli', 'dpoco.errors']"
+    assert found.stdout.splitlines()[-2] == "False"
+    assert found.stdout.splitlines()[-1] == "['dpoco.cli', 'dpoco.errors']"
 
 
 def test_settings_come_from_a_file_then_from_set_then_from_flags(tmp_path):

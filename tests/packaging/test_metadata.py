@@ -145,5 +145,5 @@ def test_the_settings_of_a_release(settings):
 def test_the_command_and_both_modules_are_one(settings):
     module, _, function = settings["project"]["scripts"]["dpoco"].partition(":")
     assert (module, function) == ("dpoco.cli", "main")
-    for name in ("__main__.py", "cli/__main__.py"):
-        assert "from dpoco.cli import main" in (PACKAGE / name).read_text(encoding="utf-8")
+    program = (PACKAGE / "__main__.py").read_text(encoding="utf-8")
+    assert "from dpoco.cli import main" in program

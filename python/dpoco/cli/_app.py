@@ -44,52 +44,36 @@ _KEY_HELP = (
 )
 
 
-def load_command(name: str) -> Any:
+def load_command(name: str) -> TyperCommand | TyperGroup:
     """Import and return a command: the import of one costs the start of none of the others."""
     match name:
-        case "init":
-            from dpoco.cli._init import init_command as found
-        case "run":
-            from dpoco.cli._run import run_command as found
-        case "compare":
-            from dpoco.cli._run import compare_command as found
-        case "publish":
-            from dpoco.cli._models import publish_command as found
-        case "predict":
-            from dpoco.cli._models import predict_command as found
+        case "init" | "datasets":
+            from dpoco.cli._init import COMMANDS
+        case "run" | "compare":
+            from dpoco.cli._run import COMMANDS
+        case "publish" | "predict":
+            from dpoco.cli._models import COMMANDS
         case "monitor":
-            from dpoco.cli._monitor import monitor_command as found
+            from dpoco.cli._monitor import COMMANDS
         case "plan":
-            from dpoco.cli._plan import plan_app as found
-        case "datasets":
-            from dpoco.cli._lists import datasets_command as found
-        case "explain":
-            from dpoco.cli._checks import explain_command as found
+            from dpoco.cli._plan import COMMANDS
         case "verify":
-            from dpoco.cli._checks import verify_command as found
-        case "sign":
-            from dpoco.cli._sign import sign_command as found
-        case "audit":
-            from dpoco.cli._checks import audit_command as found
-        case "table":
-            from dpoco.cli._lists import table_app as found
-        case "serve":
-            from dpoco.cli._serve import serve_command as found
-        case "journal":
-            from dpoco.cli._journals import journal_app as found
-    from dpoco.cli import _shell
-
-    return _shell.command(found, name)
+            from dpoco.cli._verify import COMMANDS
+        case "serve" | "journal":
+            from dpoco.cli._operate import COMMANDS
+        case _:
+            from dpoco.cli._claims import COMMANDS
+    return COMMANDS[name]
 
 
 class _Commands(TyperGroup):
     """All commands, of which the help knows no more than a sentence."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
+    def list_commands(self, ctx: object) -> list[str]:
         """Return the names of the commands."""
         return list(_COMMANDS)
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+    def get_command(self, ctx: object, cmd_name: str) -> TyperCommand | None:
         """Return a stand-in for a command, with its sentence; None if there is no such command."""
         if cmd_name not in _COMMANDS:
             return None

@@ -1,19 +1,21 @@
-"""``dpoco init``: a file of settings for a table, with its columns, ranges and every default."""
+"""Before a run: ``dpoco init`` writes settings for a table, ``dpoco datasets`` lists streams."""
 
 from __future__ import annotations
 
 import json
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from dpoco._validation import LARGEST_HORIZON
+from dpoco import datasets
+from dpoco._json import Record
+from dpoco._validation import LARGEST_HORIZON, named
 from dpoco.cli import _shell as shell
-from dpoco.cli._options import parse_range
 from dpoco.cli._settings import (
     COLUMN_TABLES,
     FILES,
@@ -22,10 +24,11 @@ from dpoco.cli._settings import (
     Asked,
     Settings,
     help_text,
+    parse_range,
     settings_command,
 )
 from dpoco.cli._tables import Declaration, ask, feature_columns, open_table
-from dpoco.datasets import Table
+from dpoco.datasets import BUNDLED, Bundled, Table
 
 _FLAGS = (
     "label", "positive", "features", "range", "person", "epsilon", "horizon", "rounds_per_person",
@@ -48,11 +51,11 @@ dpoco run dpoco.toml
 
 dpoco run hour-2.csv --config dpoco.toml --resume
 """
-_TO = shell.option("The file to write. [default: dpoco.toml]", metavar="FILE", panel=FILES)
+_TO = shell.option(..., "The file to write. [default: dpoco.toml]", metavar="FILE", panel=FILES)
 _FIELDS = [("to", Annotated[str | None, _TO], None)]
 
 
-def init(asked: Asked, values: dict[str, Any]) -> None:
+def init(asked: Asked, values: Record) -> None:
     """Write the settings for a table."""
     settings = asked.settings
     with shell.errors_in_one_line(), shell.notes(settings.quiet):
@@ -126,7 +129,7 @@ def _asked_range(name: str, prompt: Callable[..., str]) -> str:
             return text
 
 
-def describe_columns(settings: Settings, table: Table) -> dict[str, Any]:
+def describe_columns(settings: Settings, table: Table) -> Record:
     """Return the columns to learn from and all ranges by name; `ValueError` if one is missing."""
     declared, kinds = Declaration.of(settings), table.kinds()
     columns = feature_columns(table, declared, kinds)
@@ -140,7 +143,7 @@ def describe_columns(settings: Settings, table: Table) -> dict[str, Any]:
     return {"features": ",".join(columns), "range": ranges}
 
 
-def to_toml(given: Mapping[str, Any], place: str) -> str:
+def to_toml(given: Record, place: str) -> str:
     """Return the text of a file of settings: the given ones, and all others as comments."""
     lines = [
         f"# Settings of dpoco run: dpoco run {place}",
@@ -182,7 +185,7 @@ def _lines(panel: str, name: str, value: Any) -> Iterator[str]:
         yield f"{name} = {_toml('unknown' if value == LARGEST_HORIZON else value)}"
 
 
-def _entries(value: Any) -> list[str]:
+def _entries(value: Iterable[str] | Record | None) -> list[str]:
     """Return the lines of a table of columns or options."""
     if isinstance(value, Mapping):
         return [f"{_toml(str(name))} = {_toml(each)}" for name, each in value.items()]
@@ -190,9 +193,111 @@ def _entries(value: Any) -> list[str]:
     return [f"{_toml(name)} = {_toml(rest)}" for name, _, rest in pairs]
 
 
-def _toml(value: Any) -> str:
+def _toml(value: object) -> str:
     """Return a value in TOML; texts and lists are written as in JSON."""
     return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)
 
 
-init_command = settings_command("init", _HELP, _FLAGS, init, _FIELDS)
+# ---- datasets ------------------------------------------------------------------------------------
+
+_DATASETS = "dpoco.datasets/1"
+_COLUMNS = {"records": "features", "experts": "losses"}
+
+
+def datasets_command(
+    name: str | None = shell.argument(
+        None, "Describe this one. [default: list all]", metavar="[NAME]"
+    ),
+    cite: bool = shell.option(False, "Print where the data are from, and nothing else.", "--cite"),
+    as_json: shell.JsonFlag = False,
+) -> None:
+    """List the bundled streams, or describe one: rounds, columns, scaling, source, size.
+
+    None needs a download: they come with the package river (extra data). Nothing that is printed is
+    computed from their records.
+
+    For example:
+
+    dpoco datasets
+
+    dpoco datasets shuttle
+
+    dpoco datasets phishing --cite
+    """
+    with shell.errors_in_one_line():
+        if name is None:
+            records = [_facts(each) for each in BUNDLED.values()]
+            if as_json:
+                shell.print_json({"schema": _DATASETS, "datasets": records})
+            elif cite:
+                for record in records:
+                    typer.echo(f"{record['name']}: {record['source']}")
+            else:
+                _print_list(records)
+            return
+        facts = _facts(BUNDLED[named("stream", name, tuple(BUNDLED))])
+        if not cite and facts["installed"]:
+            if facts["kind"] == "experts":
+                found = datasets.load_losses(name)[1]
+            else:
+                found = datasets.load(name).summary()
+            facts.update(names=found["feature_names"], scaling=found["scaling"])
+        if as_json:
+            shell.print_json({"schema": _DATASETS, **facts})
+        elif cite:
+            typer.echo(facts["source"])
+        else:
+            _print_one(facts)
+
+
+def _facts(known: Bundled) -> Record:
+    path = None
+    with suppress(ImportError):
+        path = known.file
+    return {
+        "name": known.name,
+        "kind": known.kind,
+        "rounds": known.rounds,
+        "columns": known.columns,
+        "description": known.about,
+        "source": known.cite,
+        "licence": known.licence or None,
+        "bundled_with": known.needs,
+        "installed": path is not None,
+        "file": None if path is None else "/".join(path.parts[-3:]),
+        "bytes": None if path is None else path.stat().st_size,
+    }
+
+
+def _print_list(records: list[Record]) -> None:
+    shown = shell.table(["name", "kind"], ["rounds", "columns"])
+    shown.add_column("")
+    for record in records:
+        missing = "" if record["installed"] else f" (needs {record['bundled_with']})"
+        shown.add_row(
+            record["name"], record["kind"], f"{record['rounds']:,}", str(record["columns"]),
+            record["description"] + missing,
+        )  # fmt: skip
+    shell.console().print(shown)
+
+
+def _print_one(facts: Record) -> None:
+    size = "not installed" if facts["bytes"] is None else f"{facts['bytes']:,} bytes"
+    rows = [
+        ("name", facts["name"]),
+        ("what", facts["description"]),
+        ("rounds", f"{facts['rounds']:,} of {facts['columns']} {_COLUMNS[facts['kind']]}"),
+        ("names", ", ".join(facts.get("names", [])) or "-"),
+        ("scaling", facts.get("scaling", "-")),
+        ("source", facts["source"]),
+        ("licence", facts["licence"] or "not stated"),
+        ("bundled", f"with {facts['bundled_with']}: {facts['file'] or '-'}, {size}"),
+    ]
+    for title, text in rows:
+        typer.echo(f"{title:<8} {text}")
+
+
+COMMANDS = {
+    "init": settings_command("init", _HELP, _FLAGS, init, _FIELDS),
+    "datasets": shell.command(datasets_command, "datasets"),
+}

@@ -6,7 +6,6 @@ import csv
 import math
 import sys
 from pathlib import Path
-from typing import Annotated, Any
 
 import typer
 
@@ -19,26 +18,20 @@ from dpoco.cli._tables import open_table, read_saved
 
 
 def publish_command(
-    state: Annotated[
-        Path, shell.argument("What --checkpoint or learner.save wrote.", metavar="STATE")
-    ],
-    to: Annotated[Path, shell.option("Where the model goes.", metavar="FILE")],
-    like: Annotated[
-        Path | None,
-        shell.option(
-            "Model of an earlier decision of this learner, of the same columns. Needed for a state "
-            "that does not name its columns.",
-            metavar="FILE",
-        ),
-    ] = None,
-    trust_columns: Annotated[
-        bool,
-        shell.option(
-            "Accept such a state, as one that Python saved, with the columns of --like.",
-            "--trust-columns",
-        ),
-    ] = False,
-    force: Annotated[bool, shell.option("Replace a file.", "--force")] = False,
+    state: Path = shell.argument(..., "What --checkpoint or learner.save wrote.", metavar="STATE"),
+    to: Path = shell.option(..., "Where the model goes.", metavar="FILE"),
+    like: Path | None = shell.option(
+        None,
+        "Model of an earlier decision of this learner, of the same columns. Needed for a state "
+        "that does not name its columns.",
+        metavar="FILE",
+    ),
+    trust_columns: bool = shell.option(
+        False,
+        "Accept such a state, as one that Python saved, with the columns of --like.",
+        "--trust-columns",
+    ),
+    force: bool = shell.option(False, "Replace a file.", "--force"),
     as_json: shell.JsonFlag = False,
 ) -> None:
     """Write the model that a saved learner released last.
@@ -74,37 +67,27 @@ def publish_command(
 
 
 def predict_command(
-    model: Annotated[
-        Path,
-        shell.argument(
-            "What --decision or dpoco publish wrote. The table needs its columns, in any order, "
-            "and may have others.",
-            metavar="MODEL",
-        ),
-    ],
-    data: Annotated[str, shell.argument("The records: as for dpoco run.", metavar="DATA")],
-    keep: Annotated[
-        str | None,
-        shell.option(
-            "Columns of the table to print in front of the prediction.", metavar="A,B,..."
-        ),
-    ] = None,
-    to: Annotated[
-        Path | None,
-        shell.option("CSV file for the predictions. [default: standard output]", metavar="FILE"),
-    ] = None,
-    pairs: Annotated[
-        list[str] | None,
-        shell.option(
-            "How the table is read: format, header, encoding, separator, decimal, skip-lines.",
-            "--set",
-            metavar="NAME=VALUE",
-        ),
-    ] = None,
-    config: Annotated[
-        str | None, shell.option("A file of settings, as of dpoco run.", metavar="FILE")
-    ] = None,
-    force: Annotated[bool, shell.option("Replace a file.", "--force")] = False,
+    model: Path = shell.argument(
+        ...,
+        "What --decision or dpoco publish wrote. The table needs its columns, in any order, "
+        "and may have others.",
+        metavar="MODEL",
+    ),
+    data: str = shell.argument(..., "The records: as for dpoco run.", metavar="DATA"),
+    keep: str | None = shell.option(
+        None, "Columns of the table to print in front of the prediction.", metavar="A,B,..."
+    ),
+    to: Path | None = shell.option(
+        None, "CSV file for the predictions. [default: standard output]", metavar="FILE"
+    ),
+    pairs: list[str] | None = shell.option(
+        None,
+        "How the table is read: format, header, encoding, separator, decimal, skip-lines.",
+        "--set",
+        metavar="NAME=VALUE",
+    ),
+    config: str | None = shell.option(None, "A file of settings, as of dpoco run.", metavar="FILE"),
+    force: bool = shell.option(False, "Replace a file.", "--force"),
     as_json: shell.JsonFlag = False,
 ) -> None:
     """Apply a model to new records: one prediction a row.
@@ -153,10 +136,16 @@ def predict_command(
             csv.writer(sys.stdout, lineterminator="\n").writerows(lines)
 
 
-def _text(entry: Any) -> str:
+def _text(entry: object) -> str:
     return "" if entry is None else str(entry)
 
 
 def _describe(model: dpoco.Model) -> str:
     g = model.guarantee
     return f"{model.learner} after {model.round:,} rounds, epsilon {g.epsilon:.6g}"
+
+
+COMMANDS = {
+    "publish": shell.command(publish_command, "publish"),
+    "predict": shell.command(predict_command, "predict"),
+}

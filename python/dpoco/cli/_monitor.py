@@ -1,77 +1,188 @@
-"""The command ``dpoco monitor``: statistics of files and streams, interval by interval."""
+"""Statistics of a stream by interval: ``dpoco monitor``, and ``dpoco plan statistics``."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from typer.core import TyperCommand
+import numpy as np
+import typer
 
 import dpoco
 from dpoco._validation import imported
+from dpoco.accounting import Budget
 from dpoco.cli import _shell as shell
-from dpoco.cli._growing import check_columns, read_parts
+from dpoco.cli._growing import Sink, check_columns, read_parts
 from dpoco.cli._key import state_key
-from dpoco.cli._sink import Sink
-from dpoco.cli._statistics import Statistics
-from dpoco.statistics import Monitor, Release
+from dpoco.cli._settings import column_pairs, parse_range
+from dpoco.learning.participation import Participation
+from dpoco.statistics import (
+    Categories,
+    Count,
+    Histogram,
+    Mean,
+    Monitor,
+    Quantiles,
+    Release,
+    Share,
+    Statistic,
+    Sum,
+    parse_view,
+)
+
+_BINS = 40  # between the ends of a range, for quantiles
+_STATISTICS, _INTERVALS, _PRIVACY = "Statistics", "Intervals", "Privacy"
+_RANGE, _VALUES = "COLUMN=LOW:HIGH", "COLUMN=VALUE,VALUE,..."
+Words = list[str] | None
+
+
+def _several(text: str, metavar: str) -> Any:
+    """Return an option that can be repeated."""
+    return shell.option(
+        None, f"{text} Can be repeated.", metavar=metavar, panel=_STATISTICS, shown=False
+    )
+
+
+@dataclass(kw_only=True)
+class Statistics:
+    """The statistics to publish, how often, and under which guarantee."""
+
+    count: bool = shell.option(False, "Count records.", "--count", panel=_STATISTICS, shown=False)
+    sum: Words = _several("Sum of a column with a public range.", _RANGE)
+    mean: Words = _several("Mean of a column with a public range.", _RANGE)
+    share: Words = _several("Share of yes or 1 in a column.", "COLUMN")
+    histogram: Words = _several("Counts of a column by public bins.", "COLUMN=EDGE,EDGE,...")
+    categories: Words = _several("Counts of a column by public values.", _VALUES)
+    quantiles: Words = _several(
+        "Quantiles of a column, from 40 bins; the range may be that of --mean.",
+        "COLUMN=Q,Q,...@LOW:HIGH",
+    )
+    by: Words = _several("Column to group by, with its public values.", _VALUES)
+    every: str = shell.option(
+        "1h",
+        "Length of an interval, such as 15min, 1h, 1D or MS.",
+        metavar="LENGTH", panel=_INTERVALS,
+    )  # fmt: skip
+    view: Words = shell.option(
+        None,
+        'interval, total, "last 24" or "half-life 24". Can be repeated. [default: interval]',
+        metavar="VIEW", panel=_INTERVALS,
+    )  # fmt: skip
+    releases: int = shell.option(8760, "Largest number of intervals.", panel=_INTERVALS)
+    epsilon: float = shell.option(1.0, "Privacy budget of all releases together.", panel=_PRIVACY)
+    delta: float = shell.option(1e-6, "Privacy budget of all releases together.", panel=_PRIVACY)
+    person: str = shell.option(
+        "",
+        "Protect all records of a person, who comes in at most so many intervals, so far apart, "
+        "with so many records in each; further ones count as empty.",
+        metavar="COLUMN=INTERVALS,APART,RECORDS", panel=_PRIVACY, shown=False,
+    )  # fmt: skip
+
+    def monitor(self) -> Monitor:
+        """Return the monitor that is asked for."""
+        people, records = self._people()
+        return Monitor(
+            self._statistics(),
+            every=self.every,
+            releases=self.releases,
+            budget=Budget(self.epsilon, self.delta),
+            views=[parse_view(text) for text in self.view or ()] or ["interval"],
+            by={name: tuple(values.split(",")) for name, values in column_pairs("--by", self.by)},
+            participation=people,
+            records_per_interval=records,
+        )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Columns whose values are names: they are read as texts."""
+        column = self.person.partition("=")[0]
+        own = [
+            name
+            for name, _ in (
+                *column_pairs("--by", self.by),
+                *column_pairs("--categories", self.categories),
+            )
+        ]
+        return tuple(dict.fromkeys([*own, *([column] if column else [])]))
+
+    def _statistics(self) -> dict[str, Statistic]:
+        """Return the statistics by name."""
+        found: dict[str, Statistic] = {"count": Count()} if self.count else {}
+        ranges: dict[str, tuple[float, float]] = {}
+        for what, kind, texts in (("sum", Sum, self.sum), ("mean", Mean, self.mean)):
+            for name, text in column_pairs(f"--{what}", texts):
+                ranges[name] = parse_range(f"--{what}", text)
+                found[f"{name} {what}"] = kind(*ranges[name], column=name)
+        for name in self.share or ():
+            found[f"{name} share"] = Share(column=name)
+        for name, text in column_pairs("--histogram", self.histogram):
+            found[f"{name} histogram"] = Histogram(shell.numbers("--histogram", text), column=name)
+        for name, text in column_pairs("--categories", self.categories):
+            found[f"{name} categories"] = Categories(tuple(text.split(",")), column=name)
+        for name, text in column_pairs("--quantiles", self.quantiles):
+            asked, given, ends = text.partition("@")
+            if not given and name not in ranges:
+                raise ValueError(f"--quantiles {name} needs a range: {name}={asked}@LOW:HIGH")
+            low, high = parse_range("--quantiles", ends) if given else ranges[name]
+            edges = tuple(np.linspace(low, high, _BINS + 1).tolist())
+            found[f"{name} quantiles"] = Quantiles(
+                shell.numbers("--quantiles", asked), edges, column=name
+            )
+        if not found:
+            raise ValueError("name at least one statistic: --count, --mean COLUMN=LOW:HIGH, ...")
+        return found
+
+    def _people(self) -> tuple[Participation | None, int]:
+        """Return how often a person comes, and the most records of one in an interval."""
+        if not self.person:
+            return None, 1
+        ((_, numbers),) = column_pairs("--person", [self.person])
+        try:
+            intervals, apart, records = (*map(int, numbers.split(",")), 1, 1)[:3]
+        except ValueError:
+            raise ValueError(f"--person must have whole numbers; got {numbers!r}") from None
+        return Participation(intervals, separation=apart), records
+
 
 _KINDS = (".csv", ".jsonl", ".prom")
-_INTERVALS, _FILES = "Intervals", "Files"
+_FILES = "Files"
 
 
 @dataclass(kw_only=True)
 class Asked(Statistics):
     """The options of ``dpoco monitor``."""
 
-    files: Annotated[
-        list[str],
-        shell.argument("CSV or Parquet files; - is standard input as CSV.", metavar="FILE..."),
-    ]
-    time: Annotated[str, shell.option("Column of times.", metavar="COLUMN", panel=_INTERVALS)]
-    output: Annotated[
-        Path | None,
-        shell.option(
-            "Append releases to a .csv or .jsonl file, or keep the latest in a .prom file "
-            "(OpenMetrics). Without it they are shown in the terminal.",
-            metavar="FILE",
-            panel=_FILES,
-        ),
-    ] = None
-    page: Annotated[
-        Path | None,
-        shell.option("Write a page with charts, without scripts.", metavar="FILE", panel=_FILES),
-    ] = None
-    state: Annotated[
-        Path | None,
-        shell.option(
-            "Keep state and position here after each part of the input: see --resume.",
-            metavar="FILE",
-            panel=_FILES,
-        ),
-    ] = None
-    resume: Annotated[
-        bool,
-        shell.option(
-            "Continue from the state, if there is one: nothing is lost or published twice if the "
-            "program was killed.",
-            "--resume",
-            panel=_FILES,
-            shown=False,
-        ),
-    ] = False
-    follow: Annotated[
-        bool,
-        shell.option(
-            "Wait for further lines of the last file.", "--follow", panel=_FILES, shown=False
-        ),
-    ] = False
-    clock: Annotated[
-        bool,
-        shell.option(
-            "With --follow: end intervals by this machine's clock, also while no record comes.",
-            "--clock", panel=_INTERVALS, shown=False,
-        ),
-    ] = False  # fmt: skip
+    files: list[str] = shell.argument(
+        ..., "CSV or Parquet files; - is standard input as CSV.", metavar="FILE..."
+    )
+    time: str = shell.option(..., "Column of times.", metavar="COLUMN", panel=_INTERVALS)
+    output: Path | None = shell.option(
+        None,
+        "Append releases to a .csv or .jsonl file, or keep the latest in a .prom file "
+        "(OpenMetrics). Without it they are shown in the terminal.",
+        metavar="FILE", panel=_FILES,
+    )  # fmt: skip
+    page: Path | None = shell.option(
+        None, "Write a page with charts, without scripts.", metavar="FILE", panel=_FILES
+    )
+    state: Path | None = shell.option(
+        None,
+        "Keep state and position here after each part of the input: see --resume.",
+        metavar="FILE", panel=_FILES,
+    )  # fmt: skip
+    resume: bool = shell.option(
+        False,
+        "Continue from the state, if there is one: nothing is lost or published twice if the "
+        "program was killed.",
+        "--resume", panel=_FILES, shown=False,
+    )  # fmt: skip
+    follow: bool = shell.option(
+        False, "Wait for further lines of the last file.", "--follow", panel=_FILES, shown=False
+    )
+    clock: bool = shell.option(
+        False,
+        "With --follow: end intervals by this machine's clock, also while no record comes.",
+        "--clock", panel=_INTERVALS, shown=False,
+    )  # fmt: skip
 
     def check(self) -> None:
         """Raise `ValueError` for files that do not go together, or would be overwritten."""
@@ -160,19 +271,15 @@ def _keep(
     monitor.save(state, key=state_key())
 
 
-class _Command(TyperCommand):
-    def invoke(self, ctx: Any) -> None:
-        """Publish statistics as asked."""
-        asked: Asked = super().invoke(ctx)
-        with shell.errors_in_one_line(), shell.notes(False):
-            _monitor(asked)
+def _act(asked: Asked) -> None:
+    with shell.errors_in_one_line(), shell.notes(False):
+        _monitor(asked)
 
 
 monitor_command = shell.command(
     Asked,
     "monitor",
-    cls=_Command,
-    help="""Publish statistics of a stream, interval by interval, under one guarantee.
+    """Publish statistics of a stream, interval by interval, under one guarantee.
 
 dpoco plan statistics shows beforehand how accurate the numbers will be.
 
@@ -182,4 +289,39 @@ dpoco monitor log.csv --time at --count --share failed --output site.jsonl --sta
 
 dpoco monitor log.csv --time at --mean latency=0:1000 --person user=10,24,3 --page site.html
 """,
+    _act,
 )
+
+
+@dataclass(kw_only=True)
+class _Planned(Statistics):
+    as_json: shell.JsonFlag = False
+
+
+def _plan(asked: _Planned) -> None:
+    """Print how accurate each number will be."""
+    with shell.errors_in_one_line():
+        monitor = asked.monitor()
+        plan = monitor.plan()
+    if asked.as_json:
+        rows = [asdict(row) for row in plan.rows]
+        guarantee = monitor.guarantee.to_dict()
+        record = {"room": plan.room, "rows": rows, "guarantee": guarantee}
+        shell.print_json({"schema": "dpoco.plan-statistics/1", **record})
+    else:
+        typer.echo(str(plan))
+        typer.echo(f"\n{monitor.guarantee}")
+
+
+plan_statistics_command = shell.command(
+    _Planned,
+    "statistics",
+    """Show how accurate running statistics will be, before any data: see dpoco monitor.
+
+For example:
+
+dpoco plan statistics --count --mean latency=0:1000 --by country=DE,FR --view "last 24"
+""",
+    _plan,
+)
+COMMANDS = {"monitor": monitor_command}

@@ -16,30 +16,26 @@ from dpoco._validation import unknown
 from dpoco.accounting import Budget, Guarantee
 from dpoco.cli import _plan_report as plans
 from dpoco.cli import _shell as shell
-from dpoco.cli._options import make_participation, own_options, takes_people
-from dpoco.cli._statistics import plan_statistics_command
+from dpoco.cli._monitor import plan_statistics_command
+from dpoco.cli._settings import Flag, make_participation, own_options, takes_people
 from dpoco.learners import LEARNERS, Learner
 
 SCHEMA = "dpoco.plan-auto/1"
 
 
 def experts_command(
-    experts: Annotated[int, shell.option("Number of experts.")],
-    horizon: Annotated[int, shell.option("Rounds.")],
-    switches: Annotated[
-        int, shell.option("Switches of the sequence of experts to compete with.")
-    ] = 0,
+    experts: int = shell.option(..., "Number of experts."),
+    horizon: int = shell.option(..., "Rounds."),
+    switches: int = shell.option(0, "Switches of the sequence of experts to compete with."),
     epsilon: shell.Epsilon = 1.0,
     delta: shell.Delta = None,
-    adversary: Annotated[
-        str, shell.option("stationary, shifting, oblivious or adaptive.", metavar="NAME")
-    ] = "oblivious",
-    gap: Annotated[
-        float,
-        shell.option(
-            "Of stationary and shifting losses: how much worse than the best expert all others are."
-        ),
-    ] = 0.0,
+    adversary: str = shell.option(
+        "oblivious", "stationary, shifting, oblivious or adaptive.", metavar="NAME"
+    ),
+    gap: float = shell.option(
+        0.0,
+        "Of stationary and shifting losses: how much worse than the best expert all others are.",
+    ),
     as_json: shell.JsonFlag = False,
 ) -> None:
     """Plan learning with expert advice: all admissible learners, smallest bound first.
@@ -59,14 +55,12 @@ def experts_command(
 
 
 def auto_command(
-    horizon: Annotated[int, shell.option("Rounds.")],
-    dimension: Annotated[int, shell.option("Coordinates of a decision.")],
-    loss: Annotated[
-        str, shell.option("linear, logistic, squared or huber, of slope 1.", metavar="NAME")
-    ] = "logistic",
-    domain: Annotated[
-        str, shell.option("ball, box or simplex, of diameter 1.", metavar="NAME")
-    ] = "ball",
+    horizon: int = shell.option(..., "Rounds."),
+    dimension: int = shell.option(..., "Coordinates of a decision."),
+    loss: str = shell.option(
+        "logistic", "linear, logistic, squared or huber, of slope 1.", metavar="NAME"
+    ),
+    domain: str = shell.option("ball", "ball, box or simplex, of diameter 1.", metavar="NAME"),
     epsilon: shell.Epsilon = 1.0,
     delta: shell.Delta = None,
     rounds_per_person: shell.RoundsPerPerson = None,
@@ -132,7 +126,7 @@ _ALSO = {"expected_shifts": "--switches"}  # as other trackers call it
 _UNITS = {"context_bound": 1.0, "reward_bound": 1.0}  # plans are in units of what has no default
 
 
-def make_command(entry: Learner) -> Any:
+def make_command(entry: Learner) -> TyperCommand | TyperGroup:
     """Return the command that plans a learner; its flags are the learner's own options."""
     make, own = _PLANNED[entry.plays][0], own_options(entry)
     usual = {"ctrl": "general", "comw": "linear", "sufficient-statistics": "squared"}
@@ -160,39 +154,37 @@ def make_command(entry: Learner) -> Any:
         also = (f"--{name.replace('_', '-')}", _ALSO[name]) if name in _ALSO else ()
         flags.append(_flag(name, option.flag_type, _help(option), "Learner", default, *also))
 
-    class Command(TyperCommand):
-        def invoke(self, ctx: Any) -> None:
-            given: dict[str, Any] = vars(super().invoke(ctx))
-            as_json, horizon, epsilon = (given.pop(n) for n in ("as_json", "horizon", "epsilon"))
-            with shell.errors_in_one_line():
-                read = {name: own[name].read(given.pop(name)) for name in own}
-                options = {name: value for name, value in read.items() if value is not None}
-                facts = {name: given.pop(name) for name in sizes}
-                problem = make(entry, **facts)
-                delta = given.pop("delta", 0.0)
-                rule = make_participation(**given) if people else None
-                facts |= {name: value for name, value in given.items() if value is not None}
-                report = plans.plan_report(
-                    entry, problem, facts, options, rule,
-                    horizon=horizon, epsilon=epsilon, delta=delta,
-                )  # fmt: skip
-                if as_json:
-                    shell.print_json(report)
-                else:
-                    plans.print_plan(report, Guarantee.from_dict(report["guarantee"]))
+    def act(parsed: object) -> None:
+        given = vars(parsed)
+        as_json, horizon, epsilon = (given.pop(n) for n in ("as_json", "horizon", "epsilon"))
+        with shell.errors_in_one_line():
+            read = {name: own[name].read(given.pop(name)) for name in own}
+            options = {name: value for name, value in read.items() if value is not None}
+            facts = {name: given.pop(name) for name in sizes}
+            problem = make(entry, **facts)
+            delta = given.pop("delta", 0.0)
+            rule = make_participation(**given) if people else None
+            facts |= {name: value for name, value in given.items() if value is not None}
+            report = plans.plan_report(
+                entry, problem, facts, options, rule, horizon=horizon, epsilon=epsilon, delta=delta
+            )
+            if as_json:
+                shell.print_json(report)
+            else:
+                plans.print_plan(report, Guarantee.from_dict(report["guarantee"]))
 
     options = make_dataclass("Plan", [*flags, ("as_json", shell.JsonFlag, False)], kw_only=True)
     example = f"Example: dpoco plan {entry.name} {example_options(entry)}"
     text = f"Plan {entry.path}: {entry.about}.\n\n{example}"
-    return shell.command(options, entry.name, cls=Command, help=text)
+    return shell.command(options, entry.name, text, act)
 
 
 def _flag(
-    name: str, kind: type, text: str, panel: str, default: Any = MISSING, *names: str
-) -> tuple[str, Any, Any]:
+    name: str, kind: type, text: str, panel: str, default: object = MISSING, *names: str
+) -> Flag:
     """Return a field of the options of a plan."""
     empty = default is inspect.Parameter.empty
-    shown = shell.option(text, *names, metavar="NAME" if kind is str else None, panel=panel)
+    shown = shell.option(..., text, *names, metavar="NAME" if kind is str else None, panel=panel)
     taken: Any = kind | None if default is None else kind
     return name, Annotated[taken, shown], field(default=MISSING if empty else default)
 
@@ -249,3 +241,4 @@ plan_app = typer.Typer(
 )
 plan_app.command("auto")(auto_command)
 plan_app.command("experts")(experts_command)
+COMMANDS = {"plan": shell.command(plan_app, "plan")}

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from dpoco._json import Record
 from dpoco._validation import choice, positive_int
 from dpoco.accounting import Budget, Guarantee, continual_sum
 from dpoco.accounting.conditions import UNPROVED
@@ -59,7 +60,7 @@ class Problem:
     bound: Callable[[Any], tuple[float, float]]
     kind: str | None = "proven"
     unit: str = "G D"
-    options: dict[str, Any] = field(default_factory=dict)
+    options: Record = field(default_factory=dict)
     build: Callable[..., Any] | None = None
 
 
@@ -168,7 +169,7 @@ def plan_reports(
     cls = entry.load()
     known = Hypotheses(np.random.default_rng(0).dirichlet(np.ones(labels), hypotheses))
 
-    def build(rounds: int, budget: Budget, options: dict[str, Any]) -> Any:
+    def build(rounds: int, budget: Budget, options: Record) -> Any:
         server = cls(
             known, epsilon=budget.epsilon, horizon=rounds, learner="hedge", range="worst_case",
             **options,
@@ -231,14 +232,14 @@ def _loss(name: str, domain: Domain) -> Loss:
 def plan_report(
     entry: Learner,
     problem: Problem,
-    facts: dict[str, Any],
-    options: dict[str, Any],
+    facts: Record,
+    options: Record,
     rule: Participation | None = None,
     *,
     horizon: int,
     epsilon: float,
     delta: float | None,
-) -> dict[str, Any]:
+) -> Record:
     """Return the plan of one learner, JSON-able.
 
     `facts` and `options` are what was asked for, `rule` how often a person comes; `delta` None is a
@@ -277,7 +278,7 @@ def plan_report(
             warnings.simplefilter("always", category)
         learner = make(horizon)
     plan, guarantee = learner.plan, learner.guarantee
-    regret: dict[str, Any] = {"kind": problem.kind, "unit": problem.unit}
+    regret: Record = {"kind": problem.kind, "unit": problem.unit}
     useful = None
     if problem.kind is not None:
         total, own = problem.bound(plan)[0], share(plan, horizon)
@@ -346,7 +347,7 @@ def _smallest_useful(
     return min((rounds for rounds, found in values.items() if found <= target), default=None)
 
 
-def _noise(plan: Any, guarantee: Guarantee) -> dict[str, Any]:
+def _noise(plan: Any, guarantee: Guarantee) -> Record:
     """Scale of the noise and its ratio to the sensitivity, where there are such numbers."""
     own = plan.mechanism
     scale = getattr(own.part(Selections) or own.part(GaussianSum) or own, "scale", None)
@@ -406,7 +407,7 @@ def _share_text(share: float | None, unit: str, scope: str | None) -> str:
     return f"{text}: says nothing" if share >= 1.0 else text
 
 
-def print_plan(report: dict[str, Any], guarantee: Guarantee) -> None:
+def print_plan(report: Record, guarantee: Guarantee) -> None:
     """Print the plan to standard output."""
     shown = table([""], header=False)
     shown.add_column(overflow="fold")
@@ -448,7 +449,7 @@ def print_plan(report: dict[str, Any], guarantee: Guarantee) -> None:
     say(str(guarantee))
 
 
-def _numbers(record: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+def _numbers(record: Record) -> Iterator[tuple[str, Any]]:
     """Yield the plain values of a plan and of its parts, by name."""
     for name, value in record.items():
         if isinstance(value, dict):

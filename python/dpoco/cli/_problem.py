@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import datasets
+from dpoco._json import Record
 from dpoco._validation import (
     LARGEST_HORIZON,
     FloatArray,
@@ -32,13 +33,13 @@ from dpoco._validation import (
 )
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting.ranges import split
-from dpoco.cli._options import (
+from dpoco.cli._settings import (
+    Settings,
     parse_range,
     read_options,
     read_participation,
     refuse_useless,
 )
-from dpoco.cli._settings import Settings
 from dpoco.cli._shell import Note
 from dpoco.cli._tables import (
     Declaration,
@@ -115,7 +116,7 @@ class Task:
         asked = self.asked.horizon
         return positive_int("horizon", rounds if asked is None else asked)
 
-    def describe(self, family: str, schema: Schema) -> dict[str, Any]:
+    def describe(self, family: str, schema: Schema) -> Record:
         """Return what a state keeps of how records were read."""
         return describe_records(family, schema, self.asked.person, self.saved, self.search)
 
@@ -221,7 +222,7 @@ def _known_horizon(covered: int) -> int | None:
 
 def _choice(
     entry: Learner, problem: Any, covered: int, task: Task, **more: Any
-) -> tuple[Learner, dict[str, Any], str]:
+) -> tuple[Learner, Record, str]:
     """Return a learner, its options, and why it is taken, if it is for the library to choose."""
     asked = task.asked
     if entry.name != _AUTO.name:
@@ -365,7 +366,7 @@ def _linear_problem(asked: Settings, stream: Stream, ball: float) -> tuple[LpBal
     length = _typical_length(stream)
     if asked.feature_bound is not None:
         length = positive_float("feature_bound", asked.feature_bound)
-    bounds: dict[str, Any] = {"feature_bound": _dual_bound(length, domain)}
+    bounds: Record = {"feature_bound": _dual_bound(length, domain)}
     if domain.dual_exponent != 2.0:
         bounds["feature_bound_l2"] = length
     if name != "logistic":
@@ -460,7 +461,7 @@ def _experts(entries: Sequence[Learner], task: Task) -> list[games.Game]:
     return found
 
 
-def _table_facts(table: Table, about: str, between: str, columns: list[str]) -> dict[str, Any]:
+def _table_facts(table: Table, about: str, between: str, columns: list[str]) -> Record:
     return {
         "name": table.title,
         "description": f"{about} {table.title}",

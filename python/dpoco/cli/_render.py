@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
+from dpoco._json import Record
+from dpoco._validation import FloatArray
 from dpoco.cli._shell import console, say, table
 
 if TYPE_CHECKING:
@@ -89,7 +91,7 @@ def describe_loss(estimate: Any) -> str:
     )
 
 
-def describe_spread(covariance: Any) -> str:
+def describe_spread(covariance: FloatArray | None) -> str:
     """Return how much noise moves coefficients in words that may be published; "" without it."""
     if covariance is None or not covariance.any():
         return ""
@@ -301,7 +303,7 @@ def _say_details(report: RunReport) -> None:
     say()
 
 
-def _say_people(settings: Mapping[str, Any]) -> None:
+def _say_people(settings: Record) -> None:
     """Say who enforces the rule for people, if the guarantee is for one."""
     rule = settings.get("participation")
     if rule is not None and rule["enforced"]:

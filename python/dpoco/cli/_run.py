@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 
 import dpoco
+from dpoco._json import Record
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting.ranges import behind_ranges
 from dpoco.cli import _shell as shell
 from dpoco.cli._key import state_key
-from dpoco.cli._options import read_participation
 from dpoco.cli._problem import (
     FAMILIES,
     STREAMS_OF_LOSSES,
@@ -33,9 +33,13 @@ from dpoco.cli._render import (
     print_comparison,
     print_report,
 )
-from dpoco.cli._settings import LEARNER, Asked, Settings, settings_command
+from dpoco.cli._settings import LEARNER, Asked, Settings, read_participation, settings_command
 from dpoco.cli._tables import read_saved
-from dpoco.evaluation import Game, compare_private
+from dpoco.evaluation import Comparison, Game, RunReport, compare_private
+from dpoco.trace import ReadRecords
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _ROWS_LEFT = 4  # exit code: a learner that is kept has not got all rows
 _MOST = 0.5  # share of rows that teach nothing from which on a note says so
@@ -112,7 +116,7 @@ def check_writable(directory: Path, *files: str | None) -> None:
             raise ValueError(f"no such directory: {Path(file).parent}")
 
 
-def run(asked: Asked, _: dict[str, Any]) -> None:
+def run(asked: Asked, _: Record) -> None:
     """Play a learner as asked, and write its report, or go on with a saved one."""
     settings = asked.settings
     checkpoint = None if settings.checkpoint is None else Path(settings.checkpoint)
@@ -161,7 +165,7 @@ def run(asked: Asked, _: dict[str, Any]) -> None:
 
 def _play(
     game: Game, settings: Settings, checkpoint: Path | None, resumed: Any
-) -> tuple[Any, list[dpoco.Model]]:
+) -> tuple[RunReport, list[dpoco.Model]]:
     """Return the report of a game, and the model that it released, if one is wanted."""
     if settings.decision is not None and game.records is None:
         raise ValueError("--decision is for learners of records, whose decision predicts")
@@ -220,7 +224,7 @@ def _play(
     return report, models
 
 
-def _note_stream(settings: Settings, report: Any) -> None:
+def _note_stream(settings: Settings, report: RunReport) -> None:
     """Say which stream was played if there is no shuttle stream and none was named."""
     named = settings.data is not None or settings.synthetic is not None
     if not named and "task" in report.stream and report.stream["name"] != "shuttle":
@@ -230,7 +234,7 @@ def _note_stream(settings: Settings, report: Any) -> None:
         )  # fmt: skip
 
 
-def _write(report: Any, settings: Settings) -> list[str]:
+def _write(report: RunReport, settings: Settings) -> list[str]:
     """Write a report and its figure; return the files' names."""
     draw = dpoco.plotting.plot_run_report if settings.figure else None
     files = shell.write_report(report, Path(settings.out) / "report.json", draw)
@@ -240,7 +244,7 @@ def _write(report: Any, settings: Settings) -> list[str]:
     return files
 
 
-def settings_at_start(command: Mapping[str, Any], learner: Any) -> dict[str, Any]:
+def settings_at_start(command: Record, learner: object) -> Record:
     """Return the settings that a saved learner began with.
 
     Its own name is not among them if auto, which stays with what was saved, can choose it.
@@ -250,7 +254,7 @@ def settings_at_start(command: Mapping[str, Any], learner: Any) -> dict[str, Any
     return {name: value for name, value in command.items() if not (by_auto and name == "learner")}
 
 
-def check_learned(report: Any) -> None:
+def check_learned(report: RunReport) -> None:
     """Raise if a run learned from no record, and note it if it learned from less than half.
 
     A learner that goes on has learned before: that its people come too often is only noted.
@@ -277,17 +281,19 @@ _COMPARED = ("records", "batch", "experts", "arms")
 _RECORDS, _EXPERTS = "auto,tree-frank-wolfe,noisy-ftrl", "auto,prefix-hedge,batch-share"
 _COMPARE_FIELDS = [
     ("learners", Annotated[str | None, shell.option(
-        "All of records (one-time fits too), all of experts or all bandits, as for dpoco run. auto "
-        "is chosen for the middle one of the budgets. [default: auto,tree-frank-wolfe,noisy-ftrl; "
-        "of experts auto,prefix-hedge,batch-share]", metavar="NAME,NAME,...", panel=LEARNER,
+        ..., "All of records (one-time fits too), all of experts or all bandits, as for dpoco "
+        "run. auto is chosen for the middle one of the budgets. [default: "
+        "auto,tree-frank-wolfe,noisy-ftrl; of experts auto,prefix-hedge,batch-share]",
+        metavar="NAME,NAME,...", panel=LEARNER,
     )], None),
     ("epsilons", Annotated[str | None, shell.option(
-        "Privacy budgets of one run. [default: 0.5,1,2,4]", metavar="E,E,...", panel="Privacy",
+        ..., "Privacy budgets of one run. [default: 0.5,1,2,4]", metavar="E,E,...",
+        panel="Privacy",
     )], None),
 ]  # fmt: skip
 
 
-def compare(asked: Asked, values: dict[str, Any]) -> None:
+def compare(asked: Asked, values: Record) -> None:
     """Compare learners as asked, and write the table."""
     settings = asked.settings
     with shell.errors_in_one_line(), shell.notes(settings.quiet):
@@ -324,8 +330,8 @@ def compare(asked: Asked, values: dict[str, Any]) -> None:
 
 
 def _compare(
-    games: dict[str, Game], settings: Settings, sizes: Sequence[float], told: dict[str, Any]
-) -> Any:
+    games: dict[str, Game], settings: Settings, sizes: Sequence[float], told: Record
+) -> Comparison:
     """Return the comparison of games on the same stream at every budget."""
     first = next(iter(games.values()))
     why = next((game.chosen for game in games.values() if game.chosen), None)
@@ -357,12 +363,12 @@ def _compare(
     return result
 
 
-def _share_beyond(trace: Any) -> float:
+def _share_beyond(trace: ReadRecords) -> float:
     """Return the share of records that were more than their person may have."""
     return 0.0 if trace._beyond is None else float(np.mean(trace._beyond))
 
 
-def _draw_comparison(result: Any) -> Any:
+def _draw_comparison(result: Comparison) -> Figure:
     axes = dpoco.plotting.plot_comparison(result, measure="average_loss")
     axes.set_title(
         f"{result.stream['name']}: {result.settings['horizon']:,} rounds, median and range "
@@ -371,7 +377,7 @@ def _draw_comparison(result: Any) -> Any:
     return axes.figure.get_figure(root=True)
 
 
-run_command = settings_command("run", _RUN_HELP, _RUN_FLAGS, run)
-compare_command = settings_command(
-    "compare", _COMPARE_HELP, _COMPARE_FLAGS, compare, _COMPARE_FIELDS
-)
+COMMANDS = {
+    "run": settings_command("run", _RUN_HELP, _RUN_FLAGS, run),
+    "compare": settings_command("compare", _COMPARE_HELP, _COMPARE_FLAGS, compare, _COMPARE_FIELDS),
+}

@@ -1,4 +1,4 @@
-"""Settings of ``dpoco run`` and ``dpoco compare``: on the command line and in files.
+"""Settings of ``dpoco run`` and ``dpoco compare``: on the command line, in files, for a learner.
 
 `Settings` declares every setting once: type, default, help. A command has flags for the ones that
 most users need, and ``--set NAME=VALUE`` for all of them. A file of settings (TOML or JSON, or the
@@ -15,16 +15,22 @@ from dataclasses import asdict, dataclass, field, fields, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
-from dpoco._options import constructor_options
-from dpoco._validation import LARGEST_HORIZON, unknown
+from dpoco._json import Record
+from dpoco._options import SENTENCES, Option, constructor_options
+from dpoco._validation import LARGEST_HORIZON, named, unknown
 from dpoco.cli import _shell as shell
+from dpoco.learners import Learner
+from dpoco.learning.calibrated import Calibrated
+from dpoco.learning.participation import Participation
+
+Flag = tuple[str, Any, Any]  # name, type with its option, default
 
 
-def setting(panel: str, metavar: str, text: str, *names: str, default: Any = None) -> Any:
+def setting(panel: str, metavar: str, text: str, *names: str, default: object = None) -> Any:
     """Return a field of `Settings`: its heading, what a value is called, and its help."""
-    shown = shell.option(text, *names, metavar=metavar or None, panel=panel, shown=False)
+    shown = shell.option(..., text, *names, metavar=metavar or None, panel=panel, shown=False)
     if default is dict:
         return field(default_factory=dict, metadata={"option": shown})
     return field(default=default, metadata={"option": shown})
@@ -39,195 +45,124 @@ LEARNER, FILES, _REPORT = "Learning", "Files", "Report"
 class Settings:
     """Everything that a run can be asked, with its defaults."""
 
-    data: str | None = setting(
-        _DATA, "FILE",
+    data: str | None = setting(_DATA, "FILE",
         "CSV, Parquet or NPZ file, one round a row; several as a pattern in quotes or a folder; "
-        "- is standard input. Or a bundled stream, as in dpoco datasets.",
-    )  # fmt: skip
-    format: str | None = setting(
-        _DATA, "NAME",
-        "csv, parquet or npz, whatever the file's name ends in.",
-    )  # fmt: skip
-    header: bool | None = setting(
-        _DATA, "",
+        "- is standard input. Or a bundled stream, as in dpoco datasets.")  # fmt: skip
+    format: str | None = setting(_DATA, "NAME",
+        "csv, parquet or npz, whatever the file's name ends in.")  # fmt: skip
+    header: bool | None = setting(_DATA, "",
         "Whether the first row names the columns. [default: yes, but a first row with a number "
-        "is refused]",
-    )  # fmt: skip
+        "is refused]")  # fmt: skip
     encoding: str = setting(_DATA, "NAME", "Of a CSV file, such as latin-1.", default="utf-8")
-    separator: str | None = setting(
-        _DATA, "CHARACTER",
+    separator: str | None = setting(_DATA, "CHARACTER",
         "Between cells: a character, or comma, semicolon, tab, space. [default: what the first "
-        "two rows agree on]",
-    )  # fmt: skip
-    decimal: str | None = setting(
-        _DATA, "NAME",
-        "point or comma. [default: point; after semicolons also comma]",
-    )  # fmt: skip
+        "two rows agree on]")  # fmt: skip
+    decimal: str | None = setting(_DATA, "NAME",
+        "point or comma. [default: point; after semicolons also comma]")  # fmt: skip
     skip_lines: int = setting(_DATA, "N", "Lines above the table.", default=0)
-    synthetic: int | None = setting(
-        _DATA, "ROUNDS",
-        "Without data: simulate a regression of so many rounds.",
-    )  # fmt: skip
+    synthetic: int | None = setting(_DATA, "ROUNDS",
+        "Without data: simulate a regression of so many rounds.")  # fmt: skip
 
-    label: str | None = setting(
-        _COLUMNS, "COLUMN",
+    label: str | None = setting(_COLUMNS, "COLUMN",
         "What is learned: yes or no, 0 or 1, a number in --range, or with --positive any text. "
-        "Bandits: the class. lipschitz: a column, or two.",
-    )  # fmt: skip
-    positive: str | None = setting(
-        _COLUMNS, "VALUE",
-        "The label that is the event; any other is its opposite.",
-    )  # fmt: skip
-    features: str | None = setting(
-        _COLUMNS, "A,B,...",
+        "Bandits: the class. lipschitz: a column, or two.")  # fmt: skip
+    positive: str | None = setting(_COLUMNS, "VALUE",
+        "The label that is the event; any other is its opposite.")  # fmt: skip
+    features: str | None = setting(_COLUMNS, "A,B,...",
         "Columns to learn from, or the experts' losses. [default: all others that hold "
-        "something]",
-    )  # fmt: skip
-    range: tuple[str, ...] | None = setting(
-        _COLUMNS, "COLUMN=LOW:HIGH",
-        "Public range of a column, also of the label; repeatable. From knowledge, never from "
-        "the records. LOW:HIGH alone is for all features.",
-    )  # fmt: skip
-    categories: tuple[str, ...] | None = setting(
-        _COLUMNS, "COLUMN=A,B,...",
+        "something]")  # fmt: skip
+    range: tuple[str, ...] | None = setting(_COLUMNS, "COLUMN=LOW:HIGH",
+        "Public range of a column, also of the label; repeatable. From knowledge, never from the "
+        "records. LOW:HIGH alone is for all features.")  # fmt: skip
+    categories: tuple[str, ...] | None = setting(_COLUMNS, "COLUMN=A,B,...",
         "Public list of the categories of a column, each of which becomes a feature. Bandits: "
-        "also of the label.",
-    )  # fmt: skip
-    missing: tuple[str, ...] | None = setting(
-        _COLUMNS, "[COLUMN=]VALUE",
+        "also of the label.")  # fmt: skip
+    missing: tuple[str, ...] | None = setting(_COLUMNS, "[COLUMN=]VALUE",
         "Public number for missing cells, or middle (of the range). [default: a row with a "
-        "missing cell is an empty record]",
-    )  # fmt: skip
-    loss_range: str | None = setting(
-        _COLUMNS, "LOW:HIGH",
-        "Public range of the losses of experts. [default: 0:1]",
-    )  # fmt: skip
+        "missing cell is an empty record]")  # fmt: skip
+    loss_range: str | None = setting(_COLUMNS, "LOW:HIGH",
+        "Public range of the losses of experts. [default: 0:1]")  # fmt: skip
     intercept: bool = setting(_COLUMNS, "", "Append a constant feature.", default=True)
-    person: str | None = setting(
-        _COLUMNS, "COLUMN",
-        "Whose record a row is. Records beyond --rounds-per-person are played as empty ones.",
-    )  # fmt: skip
-    anonymous: bool = setting(
-        _COLUMNS, "",
-        "A row without a person is of a person who has no other row.", default=False,
-    )  # fmt: skip
+    person: str | None = setting(_COLUMNS, "COLUMN",
+        "Whose record a row is. Records beyond --rounds-per-person are played as empty "
+        "ones.")  # fmt: skip
+    anonymous: bool = setting(_COLUMNS, "",
+        "A row without a person is of a person who has no other row.", default=False)  # fmt: skip
 
-    epsilon: float = setting(
-        _PRIVACY, "E",
-        "Privacy budget: smaller protects more. [default: 1]", default=1.0,
-    )  # fmt: skip
+    epsilon: float = setting(_PRIVACY, "E",
+        "Privacy budget: smaller protects more. [default: 1]", default=1.0)  # fmt: skip
     delta: float | None = setting(_PRIVACY, "D", "Privacy budget. [default: 1/(10 horizon)]")
-    horizon: int | None = setting(
-        _PRIVACY, "ROUNDS",
+    horizon: int | None = setting(_PRIVACY, "ROUNDS",
         "Rounds that the guarantee covers; unknown is 10^12, with twice the noise of 10^6. "
-        "[default: the rows there are]",
-    )  # fmt: skip
-    rounds_per_person: int | None = setting(
-        _PRIVACY, "N",
-        "Protect all rounds of a person, who has at most N. [default: a round]",
-    )  # fmt: skip
-    separation: int | None = setting(
-        _PRIVACY, "N",
-        "Two rounds of a person are at least N apart. [default: 1]",
-    )  # fmt: skip
-    seed: int | None = setting(
-        _PRIVACY, "N",
-        "Reproducible noise, for tests: it voids the guarantee.",
-    )  # fmt: skip
+        "[default: the rows there are]")  # fmt: skip
+    rounds_per_person: int | None = setting(_PRIVACY, "N",
+        "Protect all rounds of a person, who has at most N. [default: a round]")  # fmt: skip
+    separation: int | None = setting(_PRIVACY, "N",
+        "Two rounds of a person are at least N apart. [default: 1]")  # fmt: skip
+    seed: int | None = setting(_PRIVACY, "N",
+        "Reproducible noise, for tests: it voids the guarantee.")  # fmt: skip
 
-    learner: str = setting(
-        LEARNER, "NAME",
+    learner: str = setting(LEARNER, "NAME",
         "A learner of dpoco plan. [default: auto, the one of the least expected regret]",
-        default="auto",
-    )  # fmt: skip
-    drift: bool = setting(
-        LEARNER, "",
+        default="auto")  # fmt: skip
+    drift: bool = setting(LEARNER, "",
         "The truth moves: the automatic choice is a learner that forgets.",
-        default=False,
-    )  # fmt: skip
-    loss: str = setting(
-        LEARNER, "NAME",
-        "logistic, squared or huber. [default: logistic]", default="logistic",
-    )  # fmt: skip
-    p: float | None = setting(
-        LEARNER, "P",
-        "Decisions lie in an l_p ball, 1 to inf. [default: 2; 1 for polyhedral-frank-wolfe]",
-    )  # fmt: skip
-    radius: float | None = setting(
-        LEARNER, "R",
+        default=False)  # fmt: skip
+    loss: str = setting(LEARNER, "NAME",
+        "logistic, squared or huber. [default: logistic]", default="logistic")  # fmt: skip
+    p: float | None = setting(LEARNER, "P",
+        "Decisions lie in an l_p ball, 1 to inf. [default: 2; 1 for "
+        "polyhedral-frank-wolfe]")  # fmt: skip
+    radius: float | None = setting(LEARNER, "R",
         "Of the ball; of high-dimensional-bandit, of an arm's l_1 ball. [default: Euclidean "
-        "length 8 for the logistic loss, 1 otherwise]",
-    )  # fmt: skip
-    feature_bound: float | None = setting(
-        LEARNER, "LENGTH",
+        "length 8 for the logistic loss, 1 otherwise]")  # fmt: skip
+    feature_bound: float | None = setting(LEARNER, "LENGTH",
         "Longer records are shortened to this (after scaling; of high-dimensional-bandit, the "
         "largest entry). [default: sqrt(columns / 3), where a column of categories counts as "
-        "three; 1]",
-    )  # fmt: skip
-    slope_bound: float | None = setting(
-        LEARNER, "C",
+        "three; 1]")  # fmt: skip
+    slope_bound: float | None = setting(LEARNER, "C",
         "Of the logistic loss that is learned from, 0.5 to 1, for noisy-ftrl and noisy-newton. "
-        "[default: 1; of noisy-newton 0.5]",
-    )  # fmt: skip
-    quantile: float | None = setting(
-        LEARNER, "Q",
-        "Of lipschitz: the quantile that is learned. [default: 0.5]",
-    )  # fmt: skip
-    option: Mapping[str, Any] = setting(
-        LEARNER, "",
-        "Further options of the learner, as in dpoco plan LEARNER --help.", default=dict,
-    )  # fmt: skip
+        "[default: 1; of noisy-newton 0.5]")  # fmt: skip
+    quantile: float | None = setting(LEARNER, "Q",
+        "Of lipschitz: the quantile that is learned. [default: 0.5]")  # fmt: skip
+    option: Mapping[str, Any] = setting(LEARNER, "",
+        "Further options of the learner, as in dpoco plan LEARNER --help.",
+        default=dict)  # fmt: skip
 
-    checkpoint: str | None = setting(
-        FILES, "FILE",
+    checkpoint: str | None = setting(FILES, "FILE",
         "Keep the learner's state, and how it began. Secret, like the data, or encrypted by "
-        "dpoco --key-file FILE run.",
-    )  # fmt: skip
-    resume: bool = setting(
-        FILES, "",
+        "dpoco --key-file FILE run.")  # fmt: skip
+    resume: bool = setting(FILES, "",
         "Go on with the learner in --checkpoint: all rows are new rounds for it.",
-        "--resume", default=False,
-    )  # fmt: skip
-    skip_played: bool = setting(
-        FILES, "",
-        "With resume: the rows begin with those that were played; skip these.", default=False,
-    )  # fmt: skip
-    trust_columns: bool = setting(
-        FILES, "",
+        "--resume", default=False)  # fmt: skip
+    skip_played: bool = setting(FILES, "",
+        "With resume: the rows begin with those that were played; skip these.",
+        default=False)  # fmt: skip
+    trust_columns: bool = setting(FILES, "",
         "With resume: accept a state that does not name its columns, as one that Python saved.",
-        default=False,
-    )  # fmt: skip
-    decision: str | None = setting(
-        FILES, "FILE",
-        "Write the model that the private run released, for dpoco predict. It may be published.",
-    )  # fmt: skip
-    out: str = setting(
-        FILES, "DIR",
-        "Where report and figure go. [default: results]", default="results",
-    )  # fmt: skip
+        default=False)  # fmt: skip
+    decision: str | None = setting(FILES, "FILE",
+        "Write the model that the private run released, for dpoco predict. It may be "
+        "published.")  # fmt: skip
+    out: str = setting(FILES, "DIR",
+        "Where report and figure go. [default: results]", default="results")  # fmt: skip
     output: str | None = setting(FILES, "FILE", "Write the report here too.")
     figure: bool = setting(FILES, "", "Draw the figure (needs matplotlib).", default=True)
     force: bool = setting(FILES, "", "Replace files of an earlier run.", "--force", default=False)
 
-    repeats: int | None = setting(
-        _REPORT, "N",
-        "Private runs with independent noise, for evaluation. [default: 10; 1 with checkpoint "
-        "or decision; 5 of compare]",
-    )  # fmt: skip
+    repeats: int | None = setting(_REPORT, "N",
+        "Private runs with independent noise, for evaluation. [default: 10; 1 with checkpoint or "
+        "decision; 5 of compare]")  # fmt: skip
     baseline: bool = setting(_REPORT, "", "Of compare: also without noise.", default=True)
-    full: bool = setting(
-        _REPORT, "",
+    full: bool = setting(_REPORT, "",
         "Print everything: noise, columns, the guarantee with its conditions.",
-        "--full", default=False,
-    )  # fmt: skip
-    progress: bool | None = setting(
-        _REPORT, "",
-        "Tell at rounds 1, 2, 4, ... how it goes. [default: on a terminal]",
-    )  # fmt: skip
+        "--full", default=False)  # fmt: skip
+    progress: bool | None = setting(_REPORT, "",
+        "Tell at rounds 1, 2, 4, ... how it goes. [default: on a terminal]")  # fmt: skip
     json: bool = setting(_REPORT, "", "Print JSON, and nothing else.", "--json", default=False)
     quiet: bool = setting(_REPORT, "", "Print nothing but errors.", "--quiet", "-q", default=False)
 
-    def to_report(self) -> dict[str, Any]:
+    def to_report(self) -> Record:
         """Return what a report tells: all but where it goes and what is continued."""
         own = {name: value for name, value in asdict(self).items() if name not in _NOT_TOLD}
         own = {k: list(v) if isinstance(v, tuple) else v for k, v in own.items()}
@@ -249,15 +184,15 @@ SHOWN = {each.name: each.metadata["option"] for each in fields(Settings)}
 COLUMN_TABLES = ("range", "categories", "missing")  # in files
 
 _CONFIG = shell.option(
-    "Settings from a TOML or JSON file (dpoco init writes one), or from the report of an earlier "
-    "run. The command line wins.", "--config", metavar="FILE", panel=FILES,
+    ..., "Settings from a TOML or JSON file (dpoco init writes one), or from the report of an "
+    "earlier run. The command line wins.", "--config", metavar="FILE", panel=FILES,
 )  # fmt: skip
 _SET = shell.option(
-    "Any other setting, as dpoco init lists them, or option of the learner, as dpoco plan LEARNER "
-    "--help does; repeatable.", "--set", metavar="NAME=VALUE", panel=LEARNER,
+    ..., "Any other setting, as dpoco init lists them, or option of the learner, as dpoco plan "
+    "LEARNER --help does; repeatable.", "--set", metavar="NAME=VALUE", panel=LEARNER,
 )  # fmt: skip
 _DATA_ARGUMENT = shell.argument(
-    "A file, a bundled stream, or a file of settings (.toml).", metavar="[DATA]"
+    ..., "A file, a bundled stream, or a file of settings (.toml).", metavar="[DATA]"
 )
 
 
@@ -266,12 +201,12 @@ def help_text(name: str) -> str:
     return str(SHOWN[name].help).replace("\\[", "[")
 
 
-def _flags(names: Iterable[str]) -> list[tuple[str, Any, Any]]:
+def _flags(names: Iterable[str]) -> list[Flag]:
     """Return the fields of a command's options: data, flags of these settings, config and set.
 
     All of them are None unless they are typed.
     """
-    found: list[tuple[str, Any, Any]] = [("data", Annotated[str | None, _DATA_ARGUMENT], None)]
+    found: list[Flag] = [("data", Annotated[str | None, _DATA_ARGUMENT], None)]
     for name in names:
         kinds = OPTIONS[name].types
         kind: Any = bool if bool in kinds else list[str] if tuple in kinds else str
@@ -290,13 +225,13 @@ class Asked:
     Those that are not named have their defaults.
     """
 
-    given: Mapping[str, Any]
+    given: Record
 
     @classmethod
-    def of(cls, file: Mapping[str, Any], pairs: Iterable[str], typed: Mapping[str, Any]) -> Asked:
+    def of(cls, file: Record, pairs: Iterable[str], typed: Record) -> Asked:
         """Return what a file, ``--set`` and flags ask for; the last one that names it wins."""
         given = dict(file)
-        option: dict[str, Any] = given.pop("option", {})
+        option: Record = given.pop("option", {})
         for text in pairs:
             name, mark, value = text.partition("=")
             if not mark:
@@ -320,7 +255,7 @@ class Asked:
         """All settings."""
         return Settings(**self.given)
 
-    def going_on(self, begun: Mapping[str, Any]) -> Asked:
+    def going_on(self, begun: Record) -> Asked:
         """Return these settings above the ones that a saved learner began with."""
         kept = {
             name: value if name == "option" else _read(name, value)
@@ -353,7 +288,7 @@ def _read(name: str, value: Any) -> Any:
     return value
 
 
-def read_file(path: Path, more: Collection[str] = ()) -> dict[str, Any]:
+def read_file(path: Path, more: Collection[str] = ()) -> Record:
     """Return the settings of a file, or of the report of a run, by name; and what `more` names.
 
     Settings may be below headings. Ranges, categories and constants of columns are tables or lists
@@ -397,7 +332,7 @@ def read_file(path: Path, more: Collection[str] = ()) -> dict[str, Any]:
     return found
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """Return a value of a table of columns as on the command line."""
     if isinstance(value, list):
         numbers = len(value) == 2 and not any(isinstance(each, str) for each in value)
@@ -425,31 +360,158 @@ def settings_command(
     name: str,
     text: str,
     names: Sequence[str],
-    act: Callable[[Asked, dict[str, Any]], None],
-    fields: Sequence[tuple[str, Any, Any]] = (),
-) -> Any:
+    act: Callable[[Asked, Record], None],
+    fields: Sequence[Flag] = (),
+) -> TyperCommand | TyperGroup:
     """Return a command with flags for settings; `act` takes what they ask for, and `fields`.
 
     `fields` are further options, of text; ones that are None are not given to `act`.
     """
 
-    class Command(TyperCommand):
-        def invoke(self, ctx: Any) -> None:
-            typed: dict[str, Any] = vars(super().invoke(ctx))
-            values = {each: typed.pop(each) for each, *_ in fields}
-            with shell.errors_in_one_line():
-                config, pairs = typed.pop("config"), typed.pop("set") or ()
-                if str(typed["data"]).lower().endswith(".toml"):
-                    if config is not None:
-                        raise ValueError(
-                            f"{typed['data']} and --config are both files of settings: pass one"
-                        )
-                    config = typed.pop("data")
-                own = {} if config is None else read_file(Path(config), tuple(values))
-                told = {name: own.pop(name) for name in values if name in own}
-                asked = Asked.of(own, pairs, typed)
-            act(asked, told | {k: v for k, v in values.items() if v is not None})
+    def read(parsed: object) -> None:
+        typed = vars(parsed)
+        values = {each: typed.pop(each) for each, *_ in fields}
+        with shell.errors_in_one_line():
+            config, pairs = typed.pop("config"), typed.pop("set") or ()
+            if str(typed["data"]).lower().endswith(".toml"):
+                if config is not None:
+                    raise ValueError(
+                        f"{typed['data']} and --config are both files of settings: pass one"
+                    )
+                config = typed.pop("data")
+            own = {} if config is None else read_file(Path(config), tuple(values))
+            told = {name: own.pop(name) for name in values if name in own}
+            asked = Asked.of(own, pairs, typed)
+        act(asked, told | {k: v for k, v in values.items() if v is not None})
 
-    return shell.command(
-        make_dataclass(name, [*_flags(names), *fields]), name, cls=Command, help=text
+    return shell.command(make_dataclass(name, [*_flags(names), *fields]), name, text, read)
+
+
+# Settings that only some learners have a use for.
+_ONLY = {
+    "synthetic": ("records", "learners of records"),
+    "loss_range": ("experts", "learners of experts"),
+    "quantile": ("surface", "lipschitz"),
+    "slope_bound": ("records", "learners of records"),
+}
+# What learners from something else than labelled records have no use for, and the reason.
+_NOT_FOR = {
+    "experts": (
+        ("label", "range", "positive", "categories", "missing", "p", "intercept"), "takes losses",
+    ),
+    "arms": (("p", "loss"), "learns which class is right"),
+    "surface": (
+        ("features", "positive", "categories", "missing", "p", "radius", "feature_bound", "loss",
+         "intercept"),
+        "learns a number or a point near --label",
+    ),
+}  # fmt: skip
+_USUAL = Settings()
+
+
+def refuse_useless(entry: Learner, asked: Settings) -> None:
+    """Raise for a setting that the learner has no use for, or that auto may have none for."""
+    typed = {name for name in OPTIONS if getattr(asked, name) != getattr(_USUAL, name)}
+    if entry.name == "auto" and asked.option.keys() - {"switches"}:
+        own = min(asked.option)
+        named("setting", own, (*OPTIONS, *SENTENCES))
+        raise ValueError(f"{own} is an option of some learners: name one with --learner")
+    for name, (family, whose) in _ONLY.items():
+        if name in typed and entry.plays != family:
+            raise ValueError(f"{name.replace('_', '-')} is for {whose}")
+    names, reason = _NOT_FOR.get(entry.plays, ((), ""))
+    for name in names:
+        if name in typed:
+            raise ValueError(f"{entry.name} {reason}: no {name.replace('_', '-')}")
+    if entry.name == "noisy-newton" and asked.loss == "squared":
+        raise ValueError(f"{entry.name} needs --loss logistic or huber")
+    if asked.positive is not None and asked.loss != "logistic":
+        raise ValueError("--positive is for --loss logistic: a regression has no event")
+    if asked.positive == "":
+        raise ValueError("--positive must be a text or a number")
+
+
+def column_pairs(
+    option: str, texts: Sequence[str] | None, bare: bool = False
+) -> list[tuple[str, str]]:
+    """Return names and what is behind =; a text without a name is for all columns, if `bare`."""
+    found = []
+    for text in texts or ():
+        name, mark, rest = (part.strip() for part in text.partition("="))
+        if not mark and bare:
+            found.append(("", name))
+        elif not (name and mark and (rest or bare)):
+            raise ValueError(f"{option} must be COLUMN=...; got {text!r}")
+        else:
+            found.append((name, rest))
+    return found
+
+
+def parse_range(name: str, text: str) -> tuple[float, float]:
+    """Return LOW and HIGH of the text "LOW,HIGH" or "LOW:HIGH"."""
+    parts = text.replace(":", ",").split(",")
+    try:
+        low, high = (float(part) for part in parts)
+    except ValueError:
+        raise ValueError(f"{name} must be LOW:HIGH, two numbers; got {text!r}") from None
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ValueError(f"{name} must have LOW < HIGH, both finite; got {text!r}")
+    return low, high
+
+
+# What a problem or a budget is made of, and no option.
+_PROBLEM = {
+    "domain", "loss", "lipschitz", "experts", "arms", "dimension", "horizon", "records", "budget",
+}  # fmt: skip
+
+
+def own_options(entry: Learner) -> dict[str, Option]:
+    """Return the options of a learner's constructor that commands take: those of calibration."""
+    cls = entry.load()
+    taken = {*SENTENCES} - _PROBLEM if issubclass(cls, Calibrated) else set()
+    return {name: each for name, each in constructor_options(cls).items() if name in taken}
+
+
+def takes_people(entry: Learner) -> bool:
+    """Return whether a learner takes a participation."""
+    return "participation" in constructor_options(entry.load())
+
+
+def read_participation(asked: Settings) -> Participation | None:
+    """Return how often one person may come; enforced if a column names the people."""
+    if asked.person is not None and asked.rounds_per_person is None:
+        raise ValueError("--person needs --rounds-per-person")
+    if asked.anonymous and asked.person is None:
+        raise ValueError("anonymous needs --person COLUMN")
+    return make_participation(
+        asked.rounds_per_person, asked.separation, enforced=asked.person is not None
     )
+
+
+def make_participation(
+    rounds_per_person: int | None, separation: int | None, *, enforced: bool = False
+) -> Participation | None:
+    """Return the rule of two options, or None without the first."""
+    if rounds_per_person is None:
+        if separation is not None:
+            raise ValueError("separation needs --rounds-per-person")
+        return None
+    return Participation(
+        rounds_per_person, 1 if separation is None else separation, enforced=enforced
+    )
+
+
+def read_options(entry: Learner, asked: Settings) -> Record:
+    """Return the options that were given, or raise for one that the learner does not have."""
+    known = own_options(entry)
+    options: Record = {}
+    for name, value in asked.option.items():
+        if name in OPTIONS or name not in known:
+            named(f"setting, nor option of {entry.name},", name, tuple(known))
+        options[name] = known[name].read(value)
+    rule = read_participation(asked)
+    if rule is not None:
+        if not takes_people(entry):
+            raise ValueError(f"{entry.name} has no --rounds-per-person")
+        options["participation"] = rule
+    return options

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from rich import progress as bars
@@ -16,45 +16,60 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 import dpoco
 from dpoco.cli._key import state_key
 
 if TYPE_CHECKING:
-    from dpoco.evaluation import Snapshot
+    from matplotlib.figure import Figure
+
+    from dpoco.evaluation import Comparison, RunReport, Snapshot
 
 
 def option(
-    text: str, *names: str, metavar: str | None = None, panel: str | None = None, shown: bool = True
+    default: object,
+    text: str,
+    *names: str,
+    metavar: str | None = None,
+    panel: str | None = None,
+    shown: bool = True,
 ) -> Any:
-    """Return an option of a command: its help, names, and below which heading it is listed.
+    """Return an option of a command: its default, help, names, and the heading it is listed below.
 
-    `shown` says whether the help ends with the default of the function.
+    The default is ``...`` for an option that must be given, and in annotations. `shown` says
+    whether the help ends with it.
     """
     return typer.Option(
-        *names, help=escape(text), metavar=metavar, rich_help_panel=panel, show_default=shown
+        default,
+        *names,
+        help=escape(text),
+        metavar=metavar,
+        rich_help_panel=panel,
+        show_default=shown,
     )
 
 
-def argument(text: str, *, metavar: str) -> Any:
-    """Return an argument of a command."""
-    return typer.Argument(help=escape(text), metavar=metavar, show_default=False)
+def argument(default: object, text: str, *, metavar: str) -> Any:
+    """Return an argument of a command, with its default as of `option`."""
+    return typer.Argument(default, help=escape(text), metavar=metavar, show_default=False)
 
 
 # Options that several commands have.
-JsonFlag = Annotated[bool, option("Print JSON, and nothing else.", "--json")]
-Epsilon = Annotated[float, option("Privacy budget.")]
+JsonFlag = Annotated[bool, option(..., "Print JSON, and nothing else.", "--json")]
+Epsilon = Annotated[float, option(..., "Privacy budget.")]
 Delta = Annotated[
-    float | None, option("Privacy budget; 0: pure privacy. [default: 1/(10 horizon)]")
+    float | None, option(..., "Privacy budget; 0: pure privacy. [default: 1/(10 horizon)]")
 ]
 RoundsPerPerson = Annotated[
-    int | None, option("The budget is for all rounds of a person, who has at most so many.")
+    int | None, option(..., "The budget is for all rounds of a person, who has at most so many.")
 ]
-Separation = Annotated[
-    int | None,
-    option("With --rounds-per-person: two of them are at least so many rounds apart. [default: 1]"),
-]
+_APART = "With --rounds-per-person: two of them are at least so many rounds apart. [default: 1]"
+Separation = Annotated[int | None, option(..., _APART)]
+
+
+Act = Callable[[Any], None]  # what a command does with the object of its options
+Progress = Callable[[str, int, int], None]  # phase, rounds done, of how many
 
 
 class Note(UserWarning):
@@ -69,22 +84,32 @@ _WIDTH = 100
 _FIGURES = (".png", ".svg", ".pdf")
 
 
-def command(source: Any, name: str, **settings: Any) -> Any:
-    """Return the command of a group, of a function, or of a dataclass: its fields are the options.
+def command(
+    source: object, name: str, text: str = "", act: Act | None = None
+) -> TyperCommand | TyperGroup:
+    """Return the command of a group, or of a function, whose docstring is the help.
 
-    `settings` are further arguments of `typer.Typer.command`. The class of a dataclass's command
-    uses what ``invoke`` of its base returns: the object with the options.
+    Or of a dataclass, whose fields are the options: `act` takes an object of it, `text` is the
+    help.
     """
-    if isinstance(source, TyperCommand):
+    if isinstance(source, (TyperCommand, TyperGroup)):
         return source
     if not isinstance(source, typer.Typer):
-        alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        text = settings.pop("help", None) or inspect.getdoc(source) or ""
-        alone.command(name, help=_join_lines(text), **settings)(source)
-        source = alone
-    made = typer.main.get_command(source)
-    made.name = name
-    return made
+        made = cast(Callable[..., object], source)
+        cls = TyperCommand if act is None else _acting(act)
+        source = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        source.command(name, cls=cls, help=_join_lines(text or inspect.getdoc(made) or ""))(made)
+    found = cast(TyperCommand | TyperGroup, typer.main.get_command(source))
+    found.name = name
+    return found
+
+
+def _acting(act: Act) -> type[TyperCommand]:
+    class Command(TyperCommand):
+        def invoke(self, ctx: Any) -> None:
+            act(super().invoke(ctx))
+
+    return Command
 
 
 def _join_lines(text: str) -> str:
@@ -114,10 +139,12 @@ def errors_in_one_line(checkpoint: Path | None = None) -> Iterator[None]:
         raise typer.Exit(2) from None
 
 
-def numbers(name: str, text: str, whole: bool = False, *, positive: bool = False) -> list[float]:
+def numbers(
+    name: str, text: str, whole: bool = False, *, positive: bool = False
+) -> tuple[float, ...]:
     """Return the numbers of a text, separated by commas; positive ones are below 10^13."""
     try:
-        values = [float(part) for part in text.split(",")]
+        values = tuple(float(part) for part in text.split(","))
         fits = not whole or all(value.is_integer() for value in values)
     except ValueError:
         fits = False
@@ -157,7 +184,9 @@ def check_new(*files: Path | str | None) -> None:
             raise ValueError(f"{file} exists: name another place, or add --force to replace it")
 
 
-def write_report(report: Any, path: Path, draw: Callable[[Any], Any] | None) -> list[str]:
+def write_report(
+    report: RunReport | Comparison, path: Path, draw: Callable[[Any], Figure] | None
+) -> list[str]:
     """Write a report, and its figure next to it; return the files' names."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(report.to_json() + "\n", encoding="utf-8")
@@ -173,7 +202,7 @@ def write_report(report: Any, path: Path, draw: Callable[[Any], Any] | None) -> 
     return files
 
 
-def print_json(record: Any) -> None:
+def print_json(record: object) -> None:
     """Print a record, without NaN and infinity, which JSON does not have."""
     typer.echo(json.dumps(record, allow_nan=False, indent=2))
 
@@ -238,7 +267,7 @@ _COLUMNS = (
 @contextmanager
 def progress(
     silent: bool, *, lines: bool | None = None, table: bool = False
-) -> Iterator[tuple[Any, Any]]:
+) -> Iterator[tuple[Progress | None, Callable[[Snapshot], None] | None]]:
     """Yield callbacks for progress and for snapshots, each None if its output is not shown.
 
     Parameters
@@ -272,7 +301,7 @@ def progress(
         _Rate(), bars.TimeRemainingColumn(),
     )  # fmt: skip
     with bars.Progress(*shape, console=console, transient=True) as shown_bars:
-        tasks: dict[str, Any] = {}
+        tasks: dict[str, bars.TaskID] = {}
 
         def show(phase: str, done: int, total: int) -> None:
             if phase not in tasks:

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from dpoco import datasets
+from dpoco._json import Record
 from dpoco._validation import FloatArray, MalformedError
 from dpoco.accounting import Guarantee
-from dpoco.cli._options import parse_range
-from dpoco.cli._settings import Settings
+from dpoco.cli._settings import Settings, column_pairs, parse_range
 from dpoco.cli._shell import Note
 from dpoco.datasets import Coding, FileFormat, PublicScaling, Schema, Stream, Table
 from dpoco.errors import StateError
@@ -67,9 +67,9 @@ class Declaration:
         return cls(
             asked.label, asked.positive, columns and [name.strip() for name in columns],
             asked.person, ranges, general, label_range,
-            {_column("categories", column): _list_in(rest)
-             for column, rest in _pairs("categories", asked.categories)},
-            dict(_pairs("missing", asked.missing, bare=True)),
+            {column: _list_in(rest)
+             for column, rest in column_pairs("categories", asked.categories)},
+            dict(column_pairs("missing", asked.missing, bare=True)),
         )  # fmt: skip
 
     def with_saved(self, saved: Schema) -> Declaration:
@@ -99,7 +99,7 @@ class Saved:
     family: str
     schema: Schema
     person: str | None
-    command: dict[str, Any]
+    command: Record
     search: Guarantee | None = None
 
     @classmethod
@@ -160,7 +160,7 @@ def describe_records(
     person: str | None,
     saved: Saved | None,
     search: Guarantee | None = None,
-) -> dict[str, Any]:
+) -> Record:
     """Return what a state keeps of how records were read; `ValueError` if a saved one differs."""
     if saved is not None:
         saved.check(schema)
@@ -172,20 +172,6 @@ def _column(option: str, name: str) -> str:
     if not name.strip():
         raise ValueError(f"{option}: name a column in front of =")
     return name.strip()
-
-
-def _pairs(option: str, texts: Sequence[str] | None, bare: bool = False) -> list[tuple[str, str]]:
-    """Return names and what is behind =; a text without a name is for all columns, if `bare`."""
-    found = []
-    for text in texts or ():
-        name, mark, rest = text.partition("=")
-        if mark:
-            found.append((_column(option, name), rest.strip()))
-        elif bare:
-            found.append(("", text.strip()))
-        else:
-            raise ValueError(f"{option} must be COLUMN=...; got {text!r}")
-    return found
 
 
 def _list_in(text: str) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco._json import Record
 from dpoco._validation import FloatArray, choice
 from dpoco.datasets._tables import Table, category_text, is_missing, number_in
 
@@ -211,7 +212,7 @@ class Schema:
                 return f"{name}: {_words(self.coding, name)}; not {_words(other.coding, name)}"
         return None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         """Return the schema as JSON carries it."""
         return {
             "features": list(self.features), "ranges": [list(each) for each in self.ranges],

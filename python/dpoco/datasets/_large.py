@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from dpoco._json import Record
 from dpoco._validation import imported, named, positive_int
 from dpoco.datasets import _files, _tables
 from dpoco.datasets._coding import Coding
@@ -170,7 +171,7 @@ _RECIPES: dict[str, tuple[str, _Ranges, tuple[float, float] | None]] = {
 }  # fmt: skip
 
 
-def recipe(name: str) -> dict[str, Any]:
+def recipe(name: str) -> Record:
     """Return how a public data set becomes a stream: arguments of `load_file` and `chunks`.
 
     Parameters

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._clipping import Flags
+from dpoco._json import Record
 from dpoco._validation import (
     FloatArray,
     choice,
@@ -252,7 +253,7 @@ class Stream:
             bool(self.transform.intercept), self.task, label, label_range, self.coding,
         )  # fmt: skip
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Record:
         """Public facts about the stream, JSON-able: no record and no label."""
         public = ("name", "rounds", "dimension", "feature_names", "task", "description", "source",
                   "licence", "scaling")  # fmt: skip
@@ -632,7 +633,7 @@ def load(name: str) -> Stream:
     return _STREAMS[named("stream", name, available())]()
 
 
-def load_losses(name: str) -> tuple[FloatArray, dict[str, Any]]:
+def load_losses(name: str) -> tuple[FloatArray, Record]:
     """Load a table of experts' losses by name.
 
     Parameters

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpoco._json import Record
 from dpoco._validation import choice
 from dpoco.evaluation import Comparison
 from dpoco.plotting import _drawing as drawing
@@ -90,7 +91,7 @@ def plot_comparison(
             label += f" (refused at epsilon = {at})"
         # A run without privacy is the last, and its mark hollow.
         noisy = sum(row.budget is not None for row in rows)
-        common: dict[str, Any] = {"color": colour, "marker": marker, "zorder": 3}
+        common: Record = {"color": colour, "marker": marker, "zorder": 3}
         axes.plot(
             x[:noisy], y[:noisy], linestyle=style, linewidth=1.5, markersize=6, label=label,
             **common,

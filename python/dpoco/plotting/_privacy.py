@@ -220,7 +220,7 @@ _COLUMNS = 60
 
 
 def plot_noise(
-    sources: Mapping[str, Any],
+    sources: Mapping[str, object],
     *,
     rounds: int | None = None,
     per_round: bool = False,

@@ -8,6 +8,7 @@ from typing import Annotated, Any, NoReturn
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.fields import FieldInfo
 
+from dpoco._json import Record
 from dpoco.serve._tokens import LONGEST_NAME
 
 _LONGEST_REQUEST = 100
@@ -116,7 +117,7 @@ def parse(body: bytes, kind: type[Message]) -> Any:
         raise BadRequest("; ".join(_describe(each) for each in error.errors()[:5])) from None
 
 
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> Record:
     record = dict(pairs)
     if len(record) < len(pairs):
         raise BadRequest("the body has a field twice", 400)

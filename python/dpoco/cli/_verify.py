@@ -1,243 +1,37 @@
-"""Claims: ``dpoco audit`` and ``verify`` test them, ``explain`` explains them."""
+"""``dpoco verify``, and what it reads: certificates, signed ones, states, journals."""
 
 from __future__ import annotations
 
+import datetime
 import importlib
 import json
+import os
+import shutil
+import sqlite3
+import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from itertools import dropwhile
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import typer
 
 import dpoco
 from dpoco import evaluation
-from dpoco._encryption import UnreadableError, is_encrypted
-from dpoco._json import of_json, plain, plain_float
+from dpoco._encryption import UnreadableError, is_encrypted, refuse_readable
+from dpoco._json import Record, of_json, plain, plain_float
 from dpoco.accounting import Guarantee
-from dpoco.accounting.explanation import explain, facts
 from dpoco.accounting.ledger import Ledger
 from dpoco.accounting.signatures import PublicKey, SignatureError, SignedCertificate, is_signed
 from dpoco.accounting.verdict import ISSUER, Verdict, issuer_says, scope, verdict, worst
 from dpoco.cli import _shell as shell
-from dpoco.cli._journal_files import is_journal, opened_copy
 from dpoco.cli._key import state_key
-from dpoco.cli._options import make_participation
 from dpoco.cli._plan_report import PLAN_SCHEMA
-from dpoco.cli._signing import about_file, describe_origin, open_envelope, read_public_key
-from dpoco.errors import BudgetExceeded, StateError
+from dpoco.errors import BudgetExceeded, JournalFenced, StateError
+from dpoco.journal import Journal, SqliteStore
 from dpoco.learning.model import Model
 from dpoco.learning.state import FRAME_SIGNATURE
 from dpoco.privacy.losses.combined import Unknown
-
-if TYPE_CHECKING:
-    from dpoco.audit import StandardCase
-
-SCHEMA, NAMES_SCHEMA = "dpoco.audit/2", "dpoco.audit-names/1"
-ONE_RUN_SCHEMA = "dpoco.one-run-audit/1"
-# 2 is bad input, of all commands.
-_EXIT_CODES = {"not refuted": 0, "refuted": 1, "no power": 3}
-
-
-def audit_command(
-    learner: Annotated[
-        str | None,
-        shell.argument(
-            "Name of a learner or mechanism, such as tree-frank-wolfe; see --list.",
-            metavar="LEARNER",
-        ),
-    ] = None,
-    list_names: Annotated[
-        bool, shell.option("Print all names, and nothing else.", "--list")
-    ] = False,
-    epsilon: shell.Epsilon = 1.0,
-    delta: Annotated[
-        float | None,
-        shell.option("Privacy budget. [default: 0 where the learner allows it, else 1e-3]"),
-    ] = None,
-    horizon: Annotated[int | None, shell.option("Rounds. [default: a few, the hardest]")] = None,
-    dimension: Annotated[
-        int | None, shell.option("Coordinates, experts, points or candidates. [default: a few]")
-    ] = None,
-    published: Annotated[
-        str | None,
-        shell.option(
-            "printed or corrected: parameters of the learner's paper. Its claim is attacked where "
-            "it is stronger than what is stated here for the same noise.",
-            metavar="NAME",
-        ),
-    ] = None,
-    rounds_per_person: shell.RoundsPerPerson = None,
-    separation: shell.Separation = None,
-    trials: Annotated[
-        int | None, shell.option("Runs on each of the two streams. [default: enough for power]")
-    ] = None,
-    seed: Annotated[int, shell.option("Of all runs, at least 0.")] = 0,
-    figure: Annotated[
-        Path | None,
-        shell.option("Draw claimed and measured curves (needs matplotlib).", metavar="FILE"),
-    ] = None,
-    one_run: Annotated[
-        bool,
-        shell.option(
-            "Guess secret coins of many canaries from the decisions of one run, whose power is "
-            "stated first; noise and coins are from the operating system.",
-            "--one-run",
-        ),
-    ] = False,
-    canaries: Annotated[
-        int | None,
-        shell.option("With --one-run: rounds with a canary. [default: a quarter of the horizon]"),
-    ] = None,
-    as_json: shell.JsonFlag = False,
-) -> None:
-    """Attack a learner's privacy claim: on one random tape, by exact likelihoods, by frequencies.
-
-    Exit code 0 says that the claim is not refuted, by attacks with the power that the report names;
-    1 that it is refuted; 2 stands for bad input; 3 that there was no power: nothing is said about
-    the claim. No exit code says that a claim holds.
-
-    For example:
-
-    dpoco audit tree-frank-wolfe --trials 2000
-
-    dpoco audit noisy-ftrl --rounds-per-person 3 --separation 2
-
-    dpoco audit noisy-ftrl --one-run --epsilon 4 --delta 1e-6 --horizon 10000 --dimension 100
-
-    dpoco audit --list
-    """
-    from dpoco import audit
-
-    with shell.errors_in_one_line():
-        if list_names:
-            names = audit.standard_names()
-            if as_json:
-                shell.print_json({"schema": NAMES_SCHEMA, "names": names})
-            else:
-                typer.echo("\n".join(names))
-            return
-        if learner is None:
-            raise ValueError("name a learner, or ask for --list")
-        shell.check_figure(figure)
-        if seed < 0:
-            raise ValueError(f"--seed must be at least 0; got {seed}")
-        if canaries is not None and not one_run:
-            raise ValueError("--canaries is for --one-run")
-        if one_run and (figure, trials, rounds_per_person) != (None, None, None):
-            raise ValueError("--one-run takes no --trials, --figure and --rounds-per-person")
-        case = audit.standard_case(
-            learner, epsilon=epsilon, delta=delta, horizon=horizon, dimension=dimension,
-            published=published, participation=make_participation(rounds_per_person, separation),
-        )  # fmt: skip
-        if one_run:
-            raise typer.Exit(_one_run(case, canaries, seed, as_json))
-        report = audit.audit_learner(case, trials=trials, seed=seed)
-        if as_json:
-            shell.print_json({"schema": SCHEMA, **report.to_dict()})
-        else:
-            typer.echo(str(report))
-        if figure is not None:
-            canvas = dpoco.plotting.new_figure((6.5, 5.5))
-            dpoco.plotting.plot_audit(report, ax=canvas.subplots())
-            canvas.savefig(figure)
-            if not as_json:
-                typer.echo(f"\nWritten: {figure}")
-    raise typer.Exit(_EXIT_CODES[report.outcome])
-
-
-def _one_run(case: StandardCase, canaries: int | None, seed: int, as_json: bool) -> int:
-    """Play one run of a case with canaries, print what it tells, and return the exit code."""
-    from dpoco import audit
-
-    count = case.settings.get("horizon", 4) // 4 if canaries is None else canaries
-    try:
-        planned = audit.standard_one_run(case, canaries=count, seed=seed)
-    except audit.NoPowerError as error:
-        typer.echo(f"error: {error}", err=True)
-        return _EXIT_CODES["no power"]
-    if not as_json:
-        typer.echo(f"Before the run: {planned.power}")
-    report = planned.report(planned.played())
-    if as_json:
-        shell.print_json({"schema": ONE_RUN_SCHEMA, "learner": case.learner, **report.to_dict()})
-    else:
-        typer.echo(str(report))
-    return int(report.violated)
-
-
-def explain_command(
-    file: Annotated[
-        Path,
-        shell.argument(
-            "JSON text of a guarantee (guarantee.to_json()), of a ledger (ledger.to_json()), or "
-            "what dpoco sign, dpoco plan --json, dpoco run --json and dpoco publish write.",
-            metavar="FILE",
-        ),
-    ],
-    plain: Annotated[
-        bool,
-        shell.option(
-            "A statement for lawyers, auditors and those concerned, without terms; with a warning "
-            "if epsilon is above 10, or delta above one over the number of people.",
-            "--plain",
-        ),
-    ] = False,
-    people: Annotated[
-        int | None,
-        shell.option("With --plain: how many people there are. [default: as many as rounds]"),
-    ] = None,
-    as_json: shell.JsonFlag = False,
-) -> None:
-    """Say what a guarantee protects, against whom, what its numbers mean, and what it leaves out.
-
-    All numbers are bounds for every attack, from the guarantee's own privacy curve.
-
-    For example:
-
-    dpoco plan ctrl --horizon 100000 --dimension 10 --json > plan.json
-
-    dpoco explain plan.json
-
-    dpoco explain plan.json --plain --people 5000
-    """
-    with shell.errors_in_one_line():
-        _, stated, signed = read_certificate(file)
-        ledger = stated if isinstance(stated, Ledger) else None
-        guarantee = stated.guarantee if isinstance(stated, Ledger) else stated
-        if as_json:
-            shown = {"schema": "dpoco.explanation/1", **facts(guarantee)}
-            if ledger is not None:
-                *_, total = _of_ledger(ledger, _verify)
-                own = total.verdict
-                shown |= {"verdict": own.kind, "sentence": own.sentence}
-                left = ledger.remaining
-                shown["ledger"] = {
-                    "spent": ledger.spent,
-                    "currency": ledger.currency,
-                    "adaptive": ledger.adaptive,
-                    "remaining": None if left is None else left.to_dict(),
-                    "charges": [entry.label for entry in ledger.entries],
-                }
-            if signed is not None:
-                shown["signed"] = signed.about()
-            shell.print_json(shown)
-            return
-        about = about_file(file, signed)
-        if not plain and signed is not None:
-            typer.echo("\n".join(f"{name}: {value}" for name, value in about.items()) + "\n")
-        text = explain(guarantee, plain=plain, people=people, about=about)
-        if ledger is not None:  # whose charges say what the sum alone does not
-            *_, total = _of_ledger(ledger, _verify)
-            typer.echo(total.verdict.sentence)
-            if not plain:
-                typer.echo(f"\n{ledger.report()}\n")
-            rest = dropwhile(lambda line: line.startswith(" "), text.split("\n")[1:])
-            text = "\n".join(rest)
-        typer.echo(text)
-
 
 _VERIFICATION = "dpoco.verification/1"
 # The worst of several comes first; kinds of verdicts have their own codes.
@@ -267,7 +61,7 @@ class _Statement(NamedTuple):
     verdict: Verdict
     guarantee: Guarantee | None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         """Return everything that a reader may rely on, and what only the issuer says."""
         own = {"verdict": self.verdict.kind, "sentence": self.verdict.sentence}
         if self.guarantee is None:
@@ -282,35 +76,30 @@ class _Statement(NamedTuple):
         }  # fmt: skip
 
 
-_Judge = Callable[[Any], _Statement]
+Stated = Guarantee | Record
+_Judge = Callable[[Stated], _Statement]
 
 
 def verify_command(
-    files: Annotated[
-        list[Path],
-        shell.argument(
-            "Guarantees and ledgers as JSON, one or a list of them in a file; what dpoco plan, run "
-            "and publish print; states of learners and mechanisms (learner.save); journals (SQLite "
-            "files).",
-            metavar="FILE...",
-        ),
-    ],
-    independent: Annotated[
-        bool,
-        shell.option(
-            "Prove every certificate by a program that shares no code with dpoco, in intervals "
-            "that contain the exact values (extra verify); what it has no formula for is not "
-            "covered. Of a ledger the charges are proved, and not their sum."
-        ),
-    ] = False,
-    signer: Annotated[
-        str | None,
-        shell.option(
-            "Every file must be signed by this key (dpoco sign), which you got from the signer and "
-            "not with the file: the text ed25519:..., or a file that holds it.",
-            metavar="PUBLIC_KEY",
-        ),
-    ] = None,
+    files: list[Path] = shell.argument(
+        ...,
+        "Guarantees and ledgers as JSON, one or a list of them in a file; what dpoco plan, run "
+        "and publish print; states of learners and mechanisms (learner.save); journals (SQLite "
+        "files).",
+        metavar="FILE...",
+    ),
+    independent: bool = shell.option(
+        False,
+        "Prove every certificate by a program that shares no code with dpoco, in intervals "
+        "that contain the exact values (extra verify); what it has no formula for is not "
+        "covered. Of a ledger the charges are proved, and not their sum.",
+    ),
+    signer: str | None = shell.option(
+        None,
+        "Every file must be signed by this key (dpoco sign), which you got from the signer and "
+        "not with the file: the text ed25519:..., or a file that holds it.",
+        metavar="PUBLIC_KEY",
+    ),
     as_json: shell.JsonFlag = False,
 ) -> None:
     """Say whether anything is protected, from what files describe; refuse what does not follow.
@@ -350,9 +139,9 @@ def verify_command(
 
 def _row(
     file: Path, judge: _Judge, signer: PublicKey | None = None
-) -> tuple[dict[str, Any], list[_Statement]]:
+) -> tuple[Record, list[_Statement]]:
     """Return what is known of a file, as the command prints it, and its statements."""
-    row: dict[str, Any] = {"file": str(file), "statements": None, "reason": ""}
+    row: Record = {"file": str(file), "statements": None, "reason": ""}
     found: list[_Statement] = []
     try:
         origin = _origin(file, signer)
@@ -390,7 +179,7 @@ def _origin(file: Path, signer: PublicKey | None) -> str:
     return describe_origin(open_envelope(record)[1], signer)
 
 
-def _lines(row: dict[str, Any], found: list[_Statement]) -> Iterator[str]:
+def _lines(row: Record, found: list[_Statement]) -> Iterator[str]:
     """Yield the verdict on a file, and what it rests on."""
     if row["statements"] is None:
         yield f"{row['file']}: {row['verdict']}: {row['reason']}".rstrip(": ")
@@ -417,7 +206,7 @@ def _state_setup(g: Guarantee) -> dict[str, str]:
     return {} if g.seeded else {"configuration": _SETUP}
 
 
-def _in_line(value: Any) -> str:
+def _in_line(value: object) -> str:
     if isinstance(value, dict):
         return "; ".join(f"{name}: {_in_line(each)}" for name, each in value.items())
     if isinstance(value, list):
@@ -425,7 +214,7 @@ def _in_line(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _verify(stated: Any) -> _Statement:
+def _verify(stated: Stated) -> _Statement:
     """Return the statement of a certificate; `StateError` if it does not follow."""
     g = stated if isinstance(stated, Guarantee) else Guarantee.from_dict(stated)
     found = verdict(g)
@@ -452,9 +241,9 @@ def _independent_judge() -> _Judge:
         reason = '--independent needs python-flint: pip install "dpoco[verify]"'
         raise typer.BadParameter(reason) from None
 
-    def judge_alone(stated: Any) -> _Statement:
-        given = stated if isinstance(stated, Guarantee) else None
-        record = held = json.loads(given.to_json()) if given is not None else stated
+    def judge_alone(stated: Stated) -> _Statement:
+        record: Record = json.loads(stated.to_json()) if isinstance(stated, Guarantee) else stated
+        held = record
         with suppress(StateError):
             # Numbers that only earlier versions repeat are compared by dpoco, and not there.
             held = Guarantee.from_dict(record).to_dict()
@@ -466,7 +255,7 @@ def _independent_judge() -> _Judge:
             raise StateError(f"{result}: {found}")
         if result == "not covered":
             raise _NotCoveredError(found)
-        own = _verify(stated if given is None else given)
+        own = _verify(stated)
         if own.verdict.kind != _KINDS[result]:
             raise StateError(f"dpoco says {own.verdict.kind!r}, the independent checker {result!r}")
         return own._replace(words=own.words + ", proved" * (result != "NOT PROTECTED"))
@@ -493,7 +282,7 @@ def _statements(file: Path, judge: _Judge) -> Iterator[_Statement]:
 
 def read_certificate(
     file: Path,
-) -> tuple[dict[str, Any], Guarantee | Ledger, SignedCertificate | None]:
+) -> tuple[Record, Guarantee | Ledger, SignedCertificate | None]:
     """Return the record of what a file of JSON states, the guarantee or ledger, and its signature.
 
     `ValueError` if it states nothing, `StateError` if that does not follow.
@@ -515,7 +304,7 @@ def read_certificate(
     return record, Guarantee.from_dict(record), signed
 
 
-def certificate_kind(record: Any) -> Any:
+def certificate_kind(record: object) -> object:
     return record.get("kind") if isinstance(record, dict) else None
 
 
@@ -569,6 +358,12 @@ def _of_ledger(ledger: Ledger, judge: _Judge) -> Iterator[_Statement]:
     yield _Statement(f"{total}, {by}", _of_sum(ledger, charged), ledger.guarantee)
 
 
+def judge_ledger(ledger: Ledger) -> Verdict:
+    """Return the verdict on the sum of a ledger's charges."""
+    *_, total = _of_ledger(ledger, _verify)
+    return total.verdict
+
+
 def _of_sum(ledger: Ledger, charged: list[Verdict]) -> Verdict:
     """Return the verdict on a sum: the worst of the charges, of which it is computed again."""
     said = scope(ledger.guarantee)
@@ -601,3 +396,107 @@ def _of_journal(file: Path, judge: _Judge) -> Iterator[_Statement]:
             yield judge(stream.guarantee)
         if journal.ledger is not None:
             yield from _of_ledger(journal.ledger, judge)
+
+
+# ---- signed files --------------------------------------------------------------------------------
+
+
+def open_envelope(record: Any) -> tuple[Any, SignedCertificate | None]:
+    """Return the certificate of a record, and the signature that it was under, which fits."""
+    if not is_signed(record):
+        return record, None
+    signed = SignedCertificate.from_dict(record)
+    signed.check()
+    return dict(signed.certificate), signed
+
+
+def describe_origin(signed: SignedCertificate | None, signer: PublicKey | None) -> str:
+    """Return who states a file, in words; `SignatureError` if it is not the given signer."""
+    if signed is None:
+        if signer is not None:
+            raise SignatureError(
+                f"this file has no signature; expected was that of key {signer.fingerprint}"
+            )
+        return "no signature: anyone may have written this file"
+    signed.check(signer)
+    about = f"on {signed.date}, with {signed.library}: {signed.title}; operator {signed.operator}"
+    about += f"; data set {signed.data_set}"
+    if signer is None:
+        who = f"key {signed.signer.fingerprint} claims to have signed this {about}"
+        return f"{who}. It was not checked whose key this is: --signer PUBLIC_KEY does."
+    return f"signed by key {signer.fingerprint}, as asked for, {about}"
+
+
+def about_file(file: Path, signed: SignedCertificate | None) -> dict[str, str]:
+    """Return what the statement without terms says of a file."""
+    today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+    about = {"File": file.name, "Generated on": today}
+    if signed is None:
+        return {**about, "Signed by": "no one: anyone may have written this file"}
+    unchecked = "which was not checked here; dpoco verify --signer does"
+    return {**about, **signed.about(), "Signed by": f"key {signed.signer.fingerprint}, {unchecked}"}
+
+
+def read_public_key(text: str) -> PublicKey:
+    """Return the public key that a text is, or that a file of this name holds."""
+    try:
+        return PublicKey.parse(text)
+    except ValueError:
+        path = Path(text)
+        if not path.is_file():
+            raise
+        return PublicKey.from_file(path)
+
+
+# ---- files of journals ---------------------------------------------------------------------------
+
+_SQLITE = b"SQLite format 3\0"
+
+
+def is_journal(file: Path) -> bool | None:
+    """Return whether a file is a journal; None if it is no database at all."""
+    with file.open("rb") as opened:
+        if opened.read(len(_SQLITE)) != _SQLITE:
+            return None
+    # Not from the file's header: the last commits may still be in the log next to it.
+    try:
+        with closing(_read_only(file)) as connection:
+            (found,) = connection.execute("PRAGMA application_id").fetchone()
+    except sqlite3.Error:
+        return False
+    return bool(found == SqliteStore.APPLICATION_ID)
+
+
+def _read_only(file: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)
+
+
+def copy_journal(file: Path, to: Path) -> None:
+    """Copy a journal and its key, as of one moment, to files that only the owner reads."""
+    key = Path(f"{file}.key")
+    if key.exists():
+        refuse_readable(key, key.stat())  # the copy's would be named by a place of the copy
+    os.close(os.open(to, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    with (
+        closing(_read_only(file)) as source,
+        closing(sqlite3.connect(to)) as target,
+    ):
+        source.backup(target)
+    with suppress(FileNotFoundError):
+        shutil.copy(key, f"{to}.key")
+
+
+@contextmanager
+def opened_copy(file: Path) -> Iterator[Journal]:
+    """Open a copy of a journal, so that nothing is written to it; `StateError` if it is damaged."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "journal"
+        try:
+            copy_journal(file, copy)
+            with Journal(copy, mark=False, encryption=state_key()) as journal:
+                yield journal
+        except (sqlite3.Error, JournalFenced):
+            raise StateError("the journal is damaged") from None
+
+
+COMMANDS = {"verify": shell.command(verify_command, "verify")}

@@ -1,16 +1,69 @@
-"""Journals as files: ``dpoco journal`` looks at one, copies it and verifies it."""
+"""Services: ``dpoco serve`` runs a private bandit, ``dpoco journal`` looks after journals."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
 
 import typer
 
-from dpoco._validation import LARGEST_HORIZON
+from dpoco._json import Record
+from dpoco._validation import LARGEST_HORIZON, imported
 from dpoco.cli import _shell as shell
-from dpoco.cli._checks import verify_command
-from dpoco.cli._journal_files import copy_journal, is_journal, opened_copy
+from dpoco.cli._settings import parse_file
+from dpoco.cli._verify import copy_journal, is_journal, opened_copy, verify_command
+
+_NEEDED = ("uvicorn", "starlette", "pydantic", "cryptography")
+
+
+def serve_command(
+    path: Path = shell.argument(..., "Learner, store and limits.", metavar="FILE"),
+    host: str = shell.option("127.0.0.1", "Address to listen on.", metavar="ADDRESS"),
+    port: int = shell.option(8000, "Port to listen on; 0: any that is free.", metavar="N"),
+    public: bool = shell.option(
+        False, "Also answer callers without a token. They name the user without proof."
+    ),
+    new_token: str | None = shell.option(
+        None, "Make a token for a user; older ones stay valid for a while.", metavar="NAME"
+    ),
+    revoke: str | None = shell.option(None, "End all tokens of a user at once.", metavar="NAME"),
+    operator: bool = shell.option(
+        False, "With --new-token or --revoke: NAME is an operator, who acts for all users."
+    ),
+) -> None:
+    """Serve a private bandit over HTTP, as a TOML file says; or make and revoke tokens.
+
+    A token is shown once. Put a proxy that encrypts in front. See docs/bandit_service.md.
+
+    For example:
+
+    dpoco serve bandit.toml --new-token ann
+
+    dpoco serve bandit.toml --port 8000
+    """
+    with shell.errors_in_one_line():
+        for package in _NEEDED:
+            imported(package, "dpoco serve", "serve")
+        from dpoco import serve
+
+        if not path.is_file():
+            raise ValueError(f"no such file: {path}")
+        settings = serve.Settings.read(parse_file(path), path)
+        if operator and new_token is None and revoke is None:
+            raise ValueError("--operator needs --new-token or --revoke")
+        if new_token is None and revoke is None:
+            serve.run(
+                settings, host, port, public=public,
+                listening=lambda port: typer.echo(f"serving on http://{host}:{port}"),
+            )  # fmt: skip
+            return
+        with serve.open_tokens(settings) as tokens:
+            if revoke is not None:
+                ended = tokens.revoke(revoke, operator=operator)
+                typer.echo(f"tokens ended: {ended}")
+            if new_token is not None:
+                overlap = settings.limits.token_overlap_seconds
+                typer.echo(tokens.create(new_token, operator=operator, overlap=overlap))
+
 
 journal_app = typer.Typer(
     help="Look at a journal, copy it or verify it, while its service is running.",
@@ -28,7 +81,7 @@ def _check(file: Path) -> None:
 
 @journal_app.command("status")
 def status_command(
-    path: Annotated[Path, shell.argument("The journal's file.", metavar="PATH")],
+    path: Path = shell.argument(..., "The journal's file.", metavar="PATH"),
     as_json: shell.JsonFlag = False,
 ) -> None:
     """List the streams of a journal: learner, rounds, tickets that wait, guarantee, and the ledger.
@@ -41,7 +94,7 @@ def status_command(
     """
     with shell.errors_in_one_line():
         _check(path)
-        rows: list[dict[str, Any]] = []
+        rows: list[Record] = []
         with opened_copy(path) as journal:
             for name in journal.streams():
                 stream = journal.open(name)
@@ -75,8 +128,8 @@ def status_command(
 
 @journal_app.command("backup")
 def backup_command(
-    path: Annotated[Path, shell.argument("The journal's file.", metavar="PATH")],
-    to: Annotated[Path, shell.argument("A file that does not exist yet.", metavar="COPY")],
+    path: Path = shell.argument(..., "The journal's file.", metavar="PATH"),
+    to: Path = shell.argument(..., "A file that does not exist yet.", metavar="COPY"),
 ) -> None:
     """Copy a journal and its key as of one moment. The copy is as secret as the journal.
 
@@ -97,7 +150,7 @@ def backup_command(
 
 @journal_app.command("verify")
 def verify_journal_command(
-    path: Annotated[Path, shell.argument("The journal's file.", metavar="PATH")],
+    path: Path = shell.argument(..., "The journal's file.", metavar="PATH"),
     as_json: shell.JsonFlag = False,
 ) -> None:
     """Compute again the guarantees of all streams and the ledger; as dpoco verify PATH.
@@ -106,4 +159,10 @@ def verify_journal_command(
 
     dpoco journal verify prices.journal
     """
-    verify_command([path], as_json=as_json)
+    verify_command([path], False, None, as_json)
+
+
+COMMANDS = {
+    "serve": shell.command(serve_command, "serve"),
+    "journal": shell.command(journal_app, "journal"),
+}
