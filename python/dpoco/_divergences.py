@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dpoco._validation import FloatArray
 
 
-def kl_divergence(truth: Any, prediction: Any) -> FloatArray:
+def kl_divergence(truth: ArrayLike, prediction: ArrayLike) -> FloatArray:
     """Return the KL divergence of predictions from the truth, in nats: not private.
 
     Parameters

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from dpoco import losses
 from dpoco._clipping import record_clipper
+from dpoco._validation import Fields
 from dpoco.domains import Domain
 
 
-def loss_sum_settings(domain: Domain, loss: losses.Loss, unbounded: bool) -> dict[str, Any]:
+def loss_sum_settings(domain: Domain, loss: losses.Loss, unbounded: bool) -> Fields:
     """Return the fields of ``_core`` for sums of `loss`; `unbounded`: over all of R^d."""
-    settings: dict[str, Any] = {"unbounded": unbounded, "kind": "custom"}
+    settings: Fields = {"unbounded": unbounded, "kind": "custom"}
     if isinstance(loss, losses.QuadraticLoss):
         settings.update(
             kind="quadratic",

@@ -23,6 +23,8 @@ from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+Fields = dict[str, Any]  # values by name: arguments, or an object as JSON carries it
+Named = Mapping[str, Any]  # such values, to be read only
 T = TypeVar("T")
 _DOUBLE = np.dtype(np.float64)
 

@@ -14,10 +14,18 @@ import struct
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dpoco import _core
 from dpoco._loss_sums import loss_sum_settings
-from dpoco._validation import FloatArray, float_array, positive_float, positive_int, real_float
+from dpoco._validation import (
+    Fields,
+    FloatArray,
+    float_array,
+    positive_float,
+    positive_int,
+    real_float,
+)
 from dpoco.accounting.euclidean import euclidean_problem
 from dpoco.domains import Box, Domain
 from dpoco.errors import StateError
@@ -56,7 +64,7 @@ def _finite(name: str, value: Any, shape: tuple[int | None, ...]) -> FloatArray:
 
 
 def truncated_gaussian(
-    domain: Domain, mean: Any, scale: float, size: int, source: Source
+    domain: Domain, mean: ArrayLike, scale: float, size: int, source: Source
 ) -> FloatArray:
     """Draw exactly from N(mean, scale^2 I) conditioned on a domain.
 
@@ -103,7 +111,7 @@ def truncated_gaussian(
     return out
 
 
-def log_mass(domain: Domain, mean: Any, scale: float) -> float:
+def log_mass(domain: Domain, mean: ArrayLike, scale: float) -> float:
     """Logarithm of the probability that N(mean, scale^2 I) is in a box or a Euclidean ball.
 
     Parameters
@@ -181,9 +189,9 @@ def truncated_normal(
 
 def coordinate_gibbs(
     precision: Any,
-    mean: Any,
-    lower: Any,
-    upper: Any,
+    mean: ArrayLike,
+    lower: ArrayLike,
+    upper: ArrayLike,
     *,
     size: int,
     source: Source,
@@ -282,7 +290,7 @@ class GibbsLaw:
         domain: Domain,
         loss: Loss,
         records: Any,
-        labels: Any = None,
+        labels: ArrayLike | None = None,
         *,
         inverse_temperature: float = 1.0,
         regularization: float,
@@ -345,13 +353,13 @@ class ExactSampler:
     them: ``docs/privacy/gibbs_sampling.md``. In many dimensions use a chain.
     """
 
-    _options: ClassVar[dict[str, Any]] = {}
+    _options: ClassVar[Fields] = {}
     _magic: ClassVar[bytes] = b"dpoco exact 1\0"
 
     def __init__(self, law: GibbsLaw, source: Source) -> None:
         self._begin(law, source, {})
 
-    def _begin(self, law: GibbsLaw, source: Source, options: dict[str, Any]) -> None:
+    def _begin(self, law: GibbsLaw, source: Source, options: Fields) -> None:
         if not isinstance(law, GibbsLaw):
             raise TypeError(f"law must be a GibbsLaw; got {type(law).__name__}")
         self.law, self._source = law, checked_source(source)
@@ -449,7 +457,7 @@ class HitAndRun(_Chain):
         In (0, 1): the total variation aimed at, which sets `steps`.
     """
 
-    _options: ClassVar[dict[str, Any]] = {"chain": "hit_and_run"}
+    _options: ClassVar[Fields] = {"chain": "hit_and_run"}
     _magic: ClassVar[bytes] = b"dpoco hit-and-run 1\0"
 
 
@@ -469,7 +477,7 @@ class MetropolisLangevin(_Chain):
         In (0, 1): the total variation aimed at, which sets `steps`.
     """
 
-    _options: ClassVar[dict[str, Any]] = {"chain": "langevin"}
+    _options: ClassVar[Fields] = {"chain": "langevin"}
     _magic: ClassVar[bytes] = b"dpoco langevin 1\0"
 
 
@@ -495,10 +503,10 @@ class ProximalSampler(_Chain):
     ``docs/privacy/gibbs_sampling.md``.
     """
 
-    _options: ClassVar[dict[str, Any]] = {"chain": "proximal"}
+    _options: ClassVar[Fields] = {"chain": "proximal"}
     _magic: ClassVar[bytes] = b"dpoco proximal 1\0"
 
-    def _begin(self, law: GibbsLaw, source: Source, options: dict[str, Any]) -> None:
+    def _begin(self, law: GibbsLaw, source: Source, options: Fields) -> None:
         # Without losses the law is the start's own.
         lipschitz = law._lipschitz or 1e-100
         super()._begin(law, source, {**options, "lipschitz": lipschitz})

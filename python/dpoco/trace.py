@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dpoco._clipping import Flags
 from dpoco._html import as_html
@@ -206,7 +206,7 @@ class Trace(ReadRecords):
         table.setflags(write=False)
         return table
 
-    def comparator_losses(self, decision: Any) -> FloatArray:
+    def comparator_losses(self, decision: ArrayLike) -> FloatArray:
         """Return the losses, shape (T,), of a fixed decision of shape (d,)."""
         return self._loss_of(float_array("decision", decision, (None,)))
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, overload
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dpoco import _core
 from dpoco._clipping import Flags, context_flags
-from dpoco._validation import FloatArray, IntArray, float_array, imported, number
+from dpoco._validation import Fields, FloatArray, IntArray, Named, float_array, imported, number
 from dpoco.errors import HorizonExceeded, RoundOrderError
 from dpoco.learning.learner import Admit, OnlineLearner, Progress, empty_rows
+from dpoco.learning.participation import Persons
 from dpoco.learning.tickets import Ticket
 from dpoco.trace import NO_STREAM, ReadRecords
 
@@ -106,7 +106,7 @@ class BanditTrace(ReadRecords):
         actions: IntArray = np.argmax(contexts @ weights, axis=1).astype(np.int64)
         return actions
 
-    def comparator_rewards(self, actions: Any) -> FloatArray:
+    def comparator_rewards(self, actions: ArrayLike) -> FloatArray:
         """Return the rewards, shape (T,), that other actions would have had.
 
         Parameters
@@ -147,7 +147,7 @@ class BanditTrace(ReadRecords):
             comparator = self.best_arm if comparator == "arm" else self.best_linear
         return np.cumsum(self.comparator_rewards(comparator) - self.rewards)
 
-    def pseudo_regret(self, means: Any) -> FloatArray:
+    def pseudo_regret(self, means: ArrayLike) -> FloatArray:
         """Return cumulative regret in expected rewards, against the best arm of every round.
 
         Parameters
@@ -192,14 +192,12 @@ class BanditLearner(OnlineLearner):
     _arms: int
     _dimension: int
 
-    def _set_up(
-        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: _core.Claim
-    ) -> None:
+    def _set_up(self, arguments: Fields, parameters: Any, seeded: bool, claim: _core.Claim) -> None:
         self._arms, self._dimension = self._sizes(arguments, parameters)
         super()._set_up(arguments, parameters, seeded, claim)
 
     @staticmethod
-    def _sizes(arguments: Mapping[str, Any], plan: Any) -> tuple[int, int]:
+    def _sizes(arguments: Named, plan: Any) -> tuple[int, int]:
         """Return the numbers of arms and of entries of a context that a plan is for."""
         raise NotImplementedError
 
@@ -229,21 +227,21 @@ class BanditLearner(OnlineLearner):
         return self._dimension
 
     @overload  # type: ignore[override]
-    def decide(self, context: Any, *, ticket: Literal[False] = False) -> int: ...
+    def decide(self, context: ArrayLike, *, ticket: Literal[False] = False) -> int: ...
 
     @overload
     def decide(
-        self, context: Any, *, ticket: Literal[True], allowed: Any = None
+        self, context: ArrayLike, *, ticket: Literal[True], allowed: Any = None
     ) -> tuple[int, Ticket]: ...
 
     @overload
     def decide(
-        self, context: Any, *, ticket: bool, allowed: Any = None
+        self, context: ArrayLike, *, ticket: bool, allowed: Any = None
     ) -> int | tuple[int, Ticket]: ...
 
     @_core.direct
     def decide(
-        self, context: Any, *, ticket: bool = False, allowed: Any = None
+        self, context: ArrayLike, *, ticket: bool = False, allowed: Any = None
     ) -> int | tuple[int, Ticket]:
         """Return the arm for the round's user, in 0..K-1; it stays the same until `observe`.
 
@@ -305,7 +303,9 @@ class BanditLearner(OnlineLearner):
             raise ValueError(f"allowed must be {self._arms} bools")
         return mask
 
-    def _issue_for(self, context: Any, mask: NDArray[np.bool_] | None = None) -> tuple[int, Ticket]:
+    def _issue_for(
+        self, context: ArrayLike, mask: NDArray[np.bool_] | None = None
+    ) -> tuple[int, Ticket]:
         """Return an arm for another user, and a ticket for it."""
         self._enter_process()
         row = float_array("context", context, (self._dimension,)).copy()
@@ -325,7 +325,7 @@ class BanditLearner(OnlineLearner):
             return arm, book.issue(turn, arm, row, due)
 
     def _play_arrival(
-        self, turn: int, ticket: Ticket, record: tuple[Any, ...], person: Any
+        self, turn: int, ticket: Ticket, record: tuple[Any, ...], person: Persons
     ) -> None:
         """Play round `turn`; the context and the arm are the ticket's."""
         (reward,) = record
@@ -400,7 +400,7 @@ class BanditLearner(OnlineLearner):
         self._admits(turn, person)
         self._engine.observe(turn, math.nan)
 
-    def recommend(self, contexts: Any) -> IntArray:
+    def recommend(self, contexts: ArrayLike) -> IntArray:
         """Return what the learner would choose for each context, without starting a round.
 
         Parameters
@@ -427,10 +427,10 @@ class BanditLearner(OnlineLearner):
 
     def run(
         self,
-        contexts: Any,
-        rewards: Any,
+        contexts: ArrayLike,
+        rewards: ArrayLike,
         *,
-        persons: Any = None,
+        persons: Persons = None,
         progress: Progress | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         checkpoint_every: int = 100_000,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
@@ -13,7 +13,7 @@ import numpy as np
 
 from dpoco import _core, domains
 from dpoco import _literals as literals
-from dpoco._validation import positive_int, whole_if_float
+from dpoco._validation import Fields, Named, positive_int, whole_if_float
 from dpoco.accounting import Budget, high_dimensional_bandit, linucb
 from dpoco.accounting.continual_sum import name_of
 from dpoco.accounting.forgetting import advise_half_lives
@@ -174,7 +174,7 @@ class LinUCB(BanditLearner):
         self._build(calibrate, budget, plan, source, {"on_violation": on_violation})
 
     @staticmethod
-    def _rename_fields(plan: LinUCBPlan) -> dict[str, Any]:
+    def _rename_fields(plan: LinUCBPlan) -> Fields:
         bounds = linucb.read_moments(plan.mechanism)
         return {
             "arms": bounds.arms,
@@ -185,7 +185,7 @@ class LinUCB(BanditLearner):
         }
 
     @classmethod
-    def _problem(cls, arguments: Mapping[str, Any]) -> tuple[Any, ...]:
+    def _problem(cls, arguments: Named) -> tuple[Any, ...]:
         return tuple(positive_int(name, arguments[name]) for name in ("arms", "dimension"))
 
     def _entries(self) -> dict[str, float]:
@@ -209,7 +209,7 @@ class LinUCB(BanditLearner):
         return _core.LinUcb(self._mechanism, tuning, claim)
 
     @classmethod
-    def _header_dimension(cls, header: dict[str, Any]) -> int:
+    def _header_dimension(cls, header: Fields) -> int:
         arms, d = (int(header["arguments"][name]) for name in ("arms", "dimension"))
         return arms * (d * (d + 3) // 2)
 
@@ -221,7 +221,7 @@ class LinUCB(BanditLearner):
         return linucb.read_moments(self._mechanism).features
 
     @staticmethod
-    def _sizes(arguments: Mapping[str, Any], plan: LinUCBPlan) -> tuple[int, int]:
+    def _sizes(arguments: Named, plan: LinUCBPlan) -> tuple[int, int]:
         bounds = linucb.read_moments(plan.mechanism)
         return bounds.arms, bounds.dimension
 
@@ -374,7 +374,7 @@ class HighDimensionalBandit(BanditLearner):
         self._build(calibrate, budget, plan, source, others)
 
     @staticmethod
-    def _rename_fields(plan: BanditPlan) -> dict[str, Any]:
+    def _rename_fields(plan: BanditPlan) -> Fields:
         whole = plan.mechanism
         part: Any = whole.parts[0]
         tree = isinstance(part, GaussianSum)
@@ -389,7 +389,7 @@ class HighDimensionalBandit(BanditLearner):
         }
 
     @classmethod
-    def _problem(cls, arguments: Mapping[str, Any]) -> tuple[Any, ...]:
+    def _problem(cls, arguments: Named) -> tuple[Any, ...]:
         domain = arguments["domain"]
         if not isinstance(domain, domains.Domain):
             raise TypeError(f"domain must be a dpoco domain; got {type(domain).__name__}")
@@ -415,7 +415,7 @@ class HighDimensionalBandit(BanditLearner):
         )  # fmt: skip
 
     @classmethod
-    def _header_dimension(cls, header: dict[str, Any]) -> int:
+    def _header_dimension(cls, header: Fields) -> int:
         arguments = header["arguments"]
         return int(arguments["arms"]) * stated_dimension(arguments["domain"])
 
@@ -423,7 +423,7 @@ class HighDimensionalBandit(BanditLearner):
         return high_dimensional_bandit.reward_range(self._plan.tuning)
 
     @staticmethod
-    def _sizes(arguments: Mapping[str, Any], plan: Any) -> tuple[int, int]:
+    def _sizes(arguments: Named, plan: Any) -> tuple[int, int]:
         return len(plan.mechanism.parts), arguments["domain"].dimension
 
     def _context_bound(self) -> float:

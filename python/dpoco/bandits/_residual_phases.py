@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice, takewhile
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from dpoco import _core
 from dpoco import _literals as literals
 from dpoco._validation import (
+    Fields,
+    Named,
     choice,
     positive_float,
     positive_int,
@@ -371,7 +373,7 @@ class ResidualPhases(BanditLearner):
         self._build(planner, budget, plan, source, others)
 
     @staticmethod
-    def _sizes(arguments: Mapping[str, Any], plan: PhasesPlan) -> tuple[int, int]:
+    def _sizes(arguments: Named, plan: PhasesPlan) -> tuple[int, int]:
         summand = _summand(plan)
         return summand.arms, summand.dimension
 
@@ -383,7 +385,7 @@ class ResidualPhases(BanditLearner):
         return _summand(self._plan).features
 
     @staticmethod
-    def _rename_fields(plan: PhasesPlan) -> dict[str, Any]:
+    def _rename_fields(plan: PhasesPlan) -> Fields:
         summand = _summand(plan)
         return {
             "arms": summand.arms,
@@ -420,7 +422,7 @@ class ResidualPhases(BanditLearner):
         return _core.ResidualPhases(self._mechanism, self._plan.tuning, claim)
 
     @classmethod
-    def _header_dimension(cls, header: dict[str, Any]) -> int:
+    def _header_dimension(cls, header: Fields) -> int:
         return read(header["plan"]["mechanism"]["summand"], (ResidualStatistics,)).size
 
     @classmethod

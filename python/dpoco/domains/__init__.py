@@ -8,9 +8,7 @@ restored from JSON by :func:`from_dict`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
+from dpoco._validation import Named
 from dpoco.domains._polytope import Polytope
 from dpoco.domains._sets import Box, Domain, LpBall, Simplex, VertexSet
 
@@ -21,7 +19,7 @@ _KINDS: dict[str, type[Domain]] = {
 }
 
 
-def from_dict(state: Mapping[str, Any]) -> Domain:
+def from_dict(state: Named) -> Domain:
     """Rebuild a domain from the result of its ``to_dict``.
 
     Parameters

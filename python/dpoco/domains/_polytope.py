@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dpoco import _core
-from dpoco._validation import LARGEST_SCALE, SMALLEST_SCALE, FloatArray, float_array, positive_int
+from dpoco._validation import (
+    LARGEST_SCALE,
+    SMALLEST_SCALE,
+    Fields,
+    FloatArray,
+    Named,
+    float_array,
+    positive_int,
+)
 from dpoco.domains import _polytope_shape as shape
 from dpoco.domains._sets import Domain, array_from_json, array_to_json, bounded_array
 
@@ -59,7 +67,7 @@ class Polytope(Domain):
     _known: dict[float, tuple[float, float, float]]
     _walls: tuple[FloatArray, FloatArray]  # distinct rows of length 1, and their bounds
 
-    def __init__(self, matrix: Any, bounds: Any) -> None:
+    def __init__(self, matrix: ArrayLike, bounds: ArrayLike) -> None:
         a, b = _inequalities(matrix, bounds)
         rows, limits = shape.distinct_rows(a, b)
         middle = shape.analytic_center(rows, limits, shape.interior_point(rows, limits)) + 0.0
@@ -130,7 +138,7 @@ class Polytope(Domain):
             self._known[power] = radius, min(diameter, across), min(largest, norm)
         return self._known[power]
 
-    def _arguments(self) -> dict[str, Any]:
+    def _arguments(self) -> Fields:
         lower, upper = self.bounding_box
         return {
             "dimension": self.dimension,
@@ -143,7 +151,7 @@ class Polytope(Domain):
         }
 
     @classmethod
-    def _from_arguments(cls, arguments: Mapping[str, Any]) -> Domain:
+    def _from_arguments(cls, arguments: Named) -> Domain:
         names = ("dimension", "matrix", "bounds", "center", "lower", "upper", "extents")
         if set(arguments) != set(names):
             raise ValueError(f"{cls.__name__} needs exactly the keys {sorted(names)}")
@@ -179,7 +187,7 @@ class Polytope(Domain):
         return self
 
 
-def _inequalities(matrix: Any, bounds: Any) -> tuple[FloatArray, FloatArray]:
+def _inequalities(matrix: ArrayLike, bounds: ArrayLike) -> tuple[FloatArray, FloatArray]:
     """Return checked copies."""
     a = bounded_array("matrix", matrix, (None, None))
     b = bounded_array("bounds", bounds, (a.shape[0],))

@@ -10,12 +10,15 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dpoco import _core
 from dpoco._clipping import lp_norm
 from dpoco._validation import (
     LARGEST_SCALE,
+    Fields,
     FloatArray,
+    Named,
     exponent,
     float_array,
     positive_float,
@@ -73,7 +76,7 @@ class Domain(ABC):
             return math.inf
         return 1.0 if math.isinf(self.p) else self.p / (self.p - 1.0)
 
-    def contains(self, x: Any, tolerance: float = 1e-9) -> bool:
+    def contains(self, x: ArrayLike, tolerance: float = 1e-9) -> bool:
         """Whether `x` lies in the set, up to `tolerance` relative to the set's size.
 
         Parameters
@@ -86,7 +89,7 @@ class Domain(ABC):
         slack = real_in("tolerance", tolerance, "[0, inf)")
         return self._engine.contains(float_array("x", x, (self.dimension,)), slack)
 
-    def project(self, x: Any) -> FloatArray:
+    def project(self, x: ArrayLike) -> FloatArray:
         """Euclidean projection: the point of the set nearest to `x` in ``l_2``.
 
         Parameters
@@ -102,7 +105,7 @@ class Domain(ABC):
         """
         return self._engine.project(self._finite("x", x))
 
-    def minimize_linear(self, g: Any) -> FloatArray:
+    def minimize_linear(self, g: ArrayLike) -> FloatArray:
         """Minimiser of ``<g, v>`` over the set, in O(d).
 
         Ties go to the lowest index; the centre for ``g = 0``.
@@ -119,16 +122,16 @@ class Domain(ABC):
         """
         return self._engine.minimize_linear(self._finite("g", g))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Fields:
         """Parameters as a JSON-able dict; :func:`dpoco.domains.from_dict` restores them exactly."""
         return {"type": type(self).__name__, **self._arguments()}
 
     @abstractmethod
-    def _arguments(self) -> dict[str, Any]:
+    def _arguments(self) -> Fields:
         """Return the constructor arguments in JSON-able form."""
 
     @classmethod
-    def _from_arguments(cls, arguments: Mapping[str, Any]) -> Domain:
+    def _from_arguments(cls, arguments: Named) -> Domain:
         if set(arguments) != set(cls._fields):
             raise ValueError(f"{cls.__name__} needs exactly the keys {sorted(cls._fields)}")
         return cls(**arguments)
@@ -172,7 +175,7 @@ class Domain(ABC):
     def __deepcopy__(self, memo: dict[int, Any]) -> Domain:
         return self
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         arguments = self.to_dict()
         del arguments["type"]
         return type(self)._from_arguments, (arguments,)
@@ -270,12 +273,12 @@ class LpBall(Domain):
         """``radius d^max(0, 1/2 - 1/p)``: the centre is 0."""
         return self.max_norm(2.0)
 
-    def _arguments(self) -> dict[str, Any]:
+    def _arguments(self) -> Fields:
         p = "inf" if math.isinf(self.p) else self.p
         return {"dimension": self.dimension, "p": p, "radius": self.radius}
 
     @classmethod
-    def _from_arguments(cls, arguments: Mapping[str, Any]) -> Domain:
+    def _from_arguments(cls, arguments: Named) -> Domain:
         if arguments.get("p") == "inf":
             arguments = {**arguments, "p": math.inf}
         return super()._from_arguments(arguments)
@@ -301,7 +304,7 @@ class Box(Domain):
     lower: FloatArray
     upper: FloatArray
 
-    def __init__(self, lower: Any, upper: Any) -> None:
+    def __init__(self, lower: ArrayLike, upper: ArrayLike) -> None:
         low = bounded_array("lower", lower, (None,))
         high = bounded_array("upper", upper, low.shape)
         if not (low <= high).all():
@@ -325,11 +328,11 @@ class Box(Domain):
         """Number of coordinates whose bounds differ."""
         return int((self.lower < self.upper).sum())
 
-    def _arguments(self) -> dict[str, Any]:
+    def _arguments(self) -> Fields:
         return {"lower": array_to_json(self.lower), "upper": array_to_json(self.upper)}
 
     @classmethod
-    def _from_arguments(cls, arguments: Mapping[str, Any]) -> Domain:
+    def _from_arguments(cls, arguments: Named) -> Domain:
         return super()._from_arguments({k: array_from_json(k, v) for k, v in arguments.items()})
 
 
@@ -381,7 +384,7 @@ class Simplex(Domain):
         """``d - 1``."""
         return self.dimension - 1
 
-    def _arguments(self) -> dict[str, Any]:
+    def _arguments(self) -> Fields:
         return {"dimension": self.dimension, "scale": self.scale}
 
 
@@ -422,7 +425,7 @@ class VertexSet(Domain):
     vertices: FloatArray
     _known: dict[float, float]
 
-    def __init__(self, vertices: Any) -> None:
+    def __init__(self, vertices: ArrayLike) -> None:
         points = bounded_array("vertices", vertices, (None, None))
         engine = _core.VertexSet(points)
         self._freeze(engine, dimension=points.shape[1], vertices=points, _known={})
@@ -450,11 +453,11 @@ class VertexSet(Domain):
         size = float(np.abs(spread).max())
         return int(np.linalg.matrix_rank(spread / size)) if size > 0.0 else 0
 
-    def _arguments(self) -> dict[str, Any]:
+    def _arguments(self) -> Fields:
         return {"dimension": self.dimension, "vertices": array_to_json(self.vertices)}
 
     @classmethod
-    def _from_arguments(cls, arguments: Mapping[str, Any]) -> Domain:
+    def _from_arguments(cls, arguments: Named) -> Domain:
         if set(arguments) != {"dimension", "vertices"}:
             raise ValueError(f"{cls.__name__} needs exactly the keys ['dimension', 'vertices']")
         d = positive_int("dimension", arguments["dimension"])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dpoco._validation import (
     FloatArray,
@@ -192,7 +192,7 @@ class Recorded(Oblivious):
         For wrong shapes or dtypes, or entries that are not in [0, 1].
     """
 
-    def __init__(self, losses: Any) -> None:
+    def __init__(self, losses: ArrayLike) -> None:
         rows = float_array("losses", losses, (None, None))
         if rows.size == 0:
             raise ValueError(f"losses must have rounds and experts; got shape {rows.shape}")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dpoco._validation import FloatArray, choice, positive_int, real_float
 
@@ -110,7 +109,7 @@ class DriftingRegression:
             angles = 0.25 * math.pi * np.sin(2.0 * math.pi * t / self.period)
         return np.asarray(np.cos(angles)[:, None] * first + np.sin(angles)[:, None] * second)
 
-    def regret(self, losses: Any) -> float:
+    def regret(self, losses: ArrayLike) -> float:
         """Return the mean squared loss of decisions above that of the true coefficients.
 
         Parameters

@@ -6,19 +6,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from dpoco._validation import FloatArray, IntArray, float_array, positive_int
+from dpoco._validation import Fields, FloatArray, IntArray, float_array, positive_int
 from dpoco.bandits import BanditTrace
 from dpoco.environments._base import Environment, Oblivious
 from dpoco.environments._contextual import ContextualWorld
 from dpoco.experts import ExpertTrace
 from dpoco.learning.learner import OnlineLearner
+from dpoco.learning.participation import Persons
 from dpoco.learning.tickets import Ticket
 
 
 def play(
-    learner: Any, environment: Environment, *, rounds: int | None = None, persons: Any = None
+    learner: Any, environment: Environment, *, rounds: int | None = None, persons: Persons = None
 ) -> ExpertTrace:
     """Play a learner against a world.
 
@@ -73,7 +74,7 @@ def _rounds_left(world: Environment | ContextualWorld, rounds: int | None) -> in
     return positive_int("rounds", left if rounds is None else rounds, maximum=left)
 
 
-def _person_arguments(learner: Any, persons: Any, rounds: int) -> list[dict[str, Any]]:
+def _person_arguments(learner: Any, persons: Any, rounds: int) -> list[Fields]:
     """Return what tells `observe` whose round it is; refused before anything is played."""
     if isinstance(learner, OnlineLearner):
         learner._digests(persons, rounds)
@@ -81,7 +82,7 @@ def _person_arguments(learner: Any, persons: Any, rounds: int) -> list[dict[str,
 
 
 def play_bandit(
-    learner: Any, world: ContextualWorld, *, rounds: int | None = None, persons: Any = None
+    learner: Any, world: ContextualWorld, *, rounds: int | None = None, persons: Persons = None
 ) -> BanditTrace:
     """Play a learner against a contextual world, round by round.
 
@@ -148,7 +149,7 @@ class DelayedRun:
 
 
 def play_delayed(
-    learner: Any, records: tuple[Any, ...], delays: Any, *, persons: Any = None
+    learner: Any, records: tuple[Any, ...], delays: ArrayLike, *, persons: Persons = None
 ) -> DelayedRun:
     """Let a learner decide T times, with feedback that comes later.
 
@@ -221,7 +222,7 @@ def play_delayed(
     return DelayedRun(np.array(decisions), values, np.array(arrivals, dtype=np.int64), most)
 
 
-def _check_delays(delays: Any, steps: int) -> IntArray:
+def _check_delays(delays: ArrayLike, steps: int) -> IntArray:
     waits = np.asarray(delays)
     if waits.dtype.kind not in "iu" or waits.shape not in ((), (steps,)):
         raise TypeError(f"delays must be an int or {steps} ints; got {waits.dtype} {waits.shape}")
@@ -230,7 +231,7 @@ def _check_delays(delays: Any, steps: int) -> IntArray:
     return np.broadcast_to(waits.astype(np.int64), (steps,))
 
 
-def _value(learner: Any, rows: list[FloatArray], decision: Any) -> float:
+def _value(learner: Any, rows: list[FloatArray], decision: ArrayLike) -> float:
     """Return what a decision was worth on its record, shapes (1, ...)."""
     if isinstance(decision, int):  # an expert's loss, or an arm's reward
         return float(rows[-1][0, decision])

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dpoco import _core
 from dpoco._clipping import admitted_losses, checked_range, record_multipliers
@@ -76,8 +77,8 @@ class ConstantPrediction:
 def best_fixed_decision(
     domain: Domain,
     loss: Loss,
-    features: Any,
-    labels: Any = None,
+    features: ArrayLike,
+    labels: ArrayLike | None = None,
     *,
     tolerance: float = 1e-7,
     max_iterations: int = 100_000,
@@ -163,7 +164,7 @@ def best_fixed_decision(
     return FixedDecision(decision, total, total / rounds, gap, iterations)
 
 
-def best_constant_prediction(loss: MarginLoss, labels: Any) -> ConstantPrediction:
+def best_constant_prediction(loss: MarginLoss, labels: ArrayLike) -> ConstantPrediction:
     """Return the margin z that minimises ``sum_t l(z, y_t)``, over all real z.
 
     Parameters
@@ -227,7 +228,13 @@ def constant_losses(loss: MarginLoss, margin: float, labels: FloatArray) -> Floa
 
 
 def suboptimality(
-    loss: Loss, decision: Any, features: Any, labels: Any, reference: Any, *, relative: bool = False
+    loss: Loss,
+    decision: ArrayLike,
+    features: ArrayLike,
+    labels: ArrayLike | None,
+    reference: ArrayLike,
+    *,
+    relative: bool = False,
 ) -> float:
     """Excess risk of a decision on test data: mean loss minus that of a reference decision.
 
@@ -314,7 +321,7 @@ class BestSequence:
         return np.flatnonzero(self.decisions[1:] != self.decisions[:-1])
 
 
-def best_expert(losses: Any, *, loss_range: tuple[float, float] = (0.0, 1.0)) -> FixedExpert:
+def best_expert(losses: ArrayLike, *, loss_range: tuple[float, float] = (0.0, 1.0)) -> FixedExpert:
     """Return the expert with the least total loss.
 
     Parameters
@@ -340,7 +347,7 @@ def best_expert(losses: Any, *, loss_range: tuple[float, float] = (0.0, 1.0)) ->
 
 
 def best_switching_sequence(
-    losses: Any, switches: int, *, loss_range: tuple[float, float] = (0.0, 1.0)
+    losses: ArrayLike, switches: int, *, loss_range: tuple[float, float] = (0.0, 1.0)
 ) -> BestSequence:
     """Return the sequence of experts with the least total loss and few switches.
 
@@ -382,8 +389,8 @@ def best_switching_sequence(
 
 
 def interval_regret(
-    own_losses: Any,
-    losses: Any,
+    own_losses: ArrayLike,
+    losses: ArrayLike,
     *,
     allowance: float = 0.0,
     loss_range: tuple[float, float] = (0.0, 1.0),
@@ -428,7 +435,7 @@ def interval_regret(
     return _core.interval_regret(own, rows, extra)
 
 
-def _admitted_table(losses: Any, loss_range: tuple[float, float]) -> FloatArray:
+def _admitted_table(losses: ArrayLike, loss_range: tuple[float, float]) -> FloatArray:
     low, high = checked_range(loss_range)
     rows = float_array("losses", losses, (None, None))
     if rows.size == 0:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpoco._html import as_html
-from dpoco._validation import choice, imported, positive_int
+from dpoco._validation import Fields, Named, choice, imported, positive_int
 from dpoco.accounting import Budget, Guarantee
 from dpoco.errors import CalibrationError
 from dpoco.evaluation import _comparators as hindsight
@@ -24,6 +24,7 @@ from dpoco.evaluation._runs import Learner, SeedTree, check_people, noise_source
 from dpoco.evaluation.reports import Report
 from dpoco.experts import ExpertTrace
 from dpoco.learners import plays
+from dpoco.learning.participation import Persons
 from dpoco.published.tables import text_table
 from dpoco.random import Source
 from dpoco.trace import Trace, average_over, counted_rounds
@@ -61,7 +62,7 @@ class ComparisonRow:
     average_losses: tuple[float, ...]
     regrets: tuple[float, ...]
     switches: tuple[int, ...]
-    guarantee: dict[str, Any] | None
+    guarantee: Fields | None
     refused: str | None = None
     access: str = "online"
 
@@ -98,14 +99,14 @@ class Comparison(Report):
     """
 
     schema: ClassVar[str] = COMPARISON_SCHEMA
-    stream: dict[str, Any]
-    settings: dict[str, Any]
-    comparator: dict[str, Any]
+    stream: Fields
+    settings: Fields
+    comparator: Fields
     rows: tuple[ComparisonRow, ...]
     versions: dict[str, str]
     traces: dict[tuple[str, int], list[Trace]]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Fields:
         """Return a JSON-able dictionary, a function of stream, settings and seed."""
         rows = [
             {**asdict(row), "average_loss": row.average_loss, "regret": row.regret}
@@ -124,7 +125,7 @@ class Comparison(Report):
             found[learner if len(words) == 1 else f"{learner}, {asked}"] = traces
         return found
 
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[Fields]:
         """Return one dictionary per run: learner, budget, run and measures.
 
         ``epsilon`` is infinite without privacy. Values that were not measured are None. A refused
@@ -267,7 +268,7 @@ def _key(budget: Mapping[str, float] | None) -> tuple[float, float]:
     return (math.inf, 0.0) if budget is None else (budget["epsilon"], budget["delta"])
 
 
-def _describe_comparator(comparator: Any) -> dict[str, Any]:
+def _describe_comparator(comparator: Any) -> Fields:
     """Return what is kept of a comparator; what was found in hindsight has its own name."""
     if isinstance(comparator, Mapping):
         return dict(comparator)
@@ -286,11 +287,11 @@ def compare(
     data: tuple[Any, ...],
     *,
     budgets: Sequence[Budget | None],
-    comparator: Mapping[str, Any] | hindsight.FixedDecision | hindsight.FixedExpert,
+    comparator: Named | hindsight.FixedDecision | hindsight.FixedExpert,
     repeats: int = 5,
     seed: int | None = None,
-    stream: Mapping[str, Any] | None = None,
-    settings: Mapping[str, Any] | None = None,
+    stream: Named | None = None,
+    settings: Named | None = None,
     persons: Sequence[Any] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Comparison:
@@ -391,7 +392,7 @@ def compare(
 
 
 def _cells(
-    learners: Mapping[str, Builder], budgets: Sequence[Budget | None], rounds: int, persons: Any
+    learners: Mapping[str, Builder], budgets: Sequence[Budget | None], rounds: int, persons: Persons
 ) -> Iterator[tuple[int, ComparisonRow]]:
     """Yield a row without measures for every budget, with its number, and learner."""
     neighbours: set[tuple[Any, ...]] = set()

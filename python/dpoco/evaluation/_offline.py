@@ -16,7 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from dpoco._validation import FloatArray, IntArray, float_array, positive_float, positive_int
+from dpoco._validation import (
+    Fields,
+    FloatArray,
+    IntArray,
+    float_array,
+    positive_float,
+    positive_int,
+)
 from dpoco.datasets import column_names, read_columns
 
 
@@ -62,7 +69,7 @@ class LoggedBandit:
             raise ValueError(f"actions must be integers of shape ({n},)")
         if n and not (actions.min() >= 0 and actions.max() < arms):
             raise ValueError(f"actions must be in 0..{arms - 1}")
-        values: dict[str, Any] = {
+        values: Fields = {
             "contexts": contexts,
             "actions": np.ascontiguousarray(actions, dtype=np.int64),
             "rewards": float_array("rewards", self.rewards, (n,)),

@@ -17,9 +17,11 @@ from importlib import import_module
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dpoco._clipping import Flags, admitted_losses
 from dpoco._validation import (
+    Fields,
     FloatArray,
     IntArray,
     float_array,
@@ -34,6 +36,7 @@ from dpoco.evaluation.reports import Report
 from dpoco.experts import ExpertTrace
 from dpoco.learners import plays
 from dpoco.learning.learner import OnlineLearner, Progress
+from dpoco.learning.participation import Persons
 from dpoco.losses import LogisticLoss
 from dpoco.random import Source
 from dpoco.trace import Trace
@@ -168,7 +171,7 @@ def repeat(
     *data: Any,
     repeats: int | Iterable[int],
     seed: int | SeedTree | None = None,
-    persons: Any = None,
+    persons: Persons = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[int, Trace]:
     """Play the same stream several times; the noise of a run depends only on its number.
@@ -238,7 +241,7 @@ def play_all(
     ]
 
 
-def check_people(learner: Any, persons: Any, rounds: int) -> None:
+def check_people(learner: Any, persons: Persons, rounds: int) -> None:
     """Raise unless it is said whose rounds they are, if and only if the learner looks at it."""
     if isinstance(learner, OnlineLearner):
         learner._digests(persons, rounds)
@@ -307,7 +310,11 @@ def keeps_decisions(learner: Any) -> bool:
 
 
 def play(
-    learner: Learner, *data: Any, record_decisions: bool = True, persons: Any = None, **options: Any
+    learner: Learner,
+    *data: Any,
+    record_decisions: bool = True,
+    persons: Persons = None,
+    **options: Any,
 ) -> Any:
     """Play a learner over a stream: with its ``run`` if it has one, otherwise round by round.
 
@@ -473,7 +480,7 @@ class PrequentialResult(Report):
     overall: dict[str, float]
     switches: tuple[int, ...]
 
-    def _further_fields(self) -> dict[str, Any]:
+    def _further_fields(self) -> Fields:
         return {"private": False}
 
     def _about(self) -> str:
@@ -483,11 +490,11 @@ class PrequentialResult(Report):
 def prequential(
     learner: Any,
     stream: Stream | Any,
-    labels: Any = None,
+    labels: ArrayLike | None = None,
     *,
     window: int | None = None,
     measures: dict[str, Callable[[FloatArray, FloatArray], FloatArray]] | None = None,
-    persons: Any = None,
+    persons: Persons = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> PrequentialResult:
     """Play a stream and evaluate every decision on the next record before learning from it.

@@ -5,15 +5,14 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from dpoco._validation import FloatArray, IntArray, reading
+from dpoco._validation import Fields, FloatArray, IntArray, Named, reading
 from dpoco.bandits import BanditTrace
 from dpoco.experts import ExpertTrace
 from dpoco.learning.state import write_atomically
@@ -24,7 +23,7 @@ _TRACE, _BANDIT = "dpoco.trace/2", "dpoco.bandit-trace/2"
 _COMPARATOR = "comparator:"
 
 
-def _no_stream(decision: FloatArray) -> NoReturn:
+def _no_stream(decision: object) -> NoReturn:
     raise TypeError("a loaded trace has no stream: pass the name of one of its comparators")
 
 
@@ -46,9 +45,9 @@ class SavedTrace(Trace):
     """
 
     comparators: dict[str, FloatArray] = field(default_factory=dict)
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: Fields = field(default_factory=dict)
 
-    def comparator_losses(self, decision: Any) -> FloatArray:
+    def comparator_losses(self, decision: ArrayLike) -> FloatArray:
         """Return the losses, shape (T,), of a comparator, given its name.
 
         Raises
@@ -76,8 +75,8 @@ def save(
     item: Trace | BanditTrace,
     path: str | os.PathLike[str],
     *,
-    comparators: Mapping[str, Any] | None = None,
-    settings: Mapping[str, Any] | None = None,
+    comparators: Named | None = None,
+    settings: Named | None = None,
 ) -> None:
     """Write a trace to a file. The file is **not private** and states this.
 
@@ -118,7 +117,7 @@ def save(
         for name, comparator in (comparators or {}).items():
             if isinstance(item, ExpertTrace):
                 comparator = getattr(comparator, "decisions", comparator)
-            decision = getattr(comparator, "decision", comparator)
+            decision: Any = getattr(comparator, "decision", comparator)
             table[_COMPARATOR + name] = item.comparator_losses(decision)
     else:
         raise TypeError(f"nothing to save in a {type(item).__name__}")

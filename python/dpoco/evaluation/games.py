@@ -8,15 +8,15 @@ chosen class is right.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dpoco._clipping import Flags, admitted_losses, checked_range
-from dpoco._validation import FloatArray, float_array, positive_int, whole_number
+from dpoco._validation import Fields, FloatArray, Named, float_array, positive_int, whole_number
 from dpoco.accounting import Budget, Guarantee
 from dpoco.datasets import Stream
 from dpoco.domains import Domain
@@ -41,11 +41,11 @@ class Comparators:
         Further players.
     """
 
-    fixed: dict[str, Any]
+    fixed: Fields
     fixed_losses: FloatArray
-    constant: dict[str, Any]
+    constant: Fields
     constant_losses: FloatArray
-    others: tuple[dict[str, Any], ...] = ()
+    others: tuple[Fields, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,17 +87,17 @@ class Game:
     learner: Callable[..., Any]
     problem: tuple[Any, ...]
     horizon: int
-    options: dict[str, Any]
+    options: Fields
     data: tuple[Any, ...]
     comparators: Callable[[slice, Any], Comparators]
-    domain: dict[str, Any]
-    loss: dict[str, Any]
-    stream: dict[str, Any]
+    domain: Fields
+    loss: Fields
+    stream: Fields
     nonprivate_flags: Flags = field(default_factory=dict)
     persons: Sequence[Any] | None = None
     chosen: str = ""
     records: Stream | None = None
-    described: dict[str, Any] | None = None
+    described: Fields | None = None
     counted: NDArray[np.bool_] = field(default_factory=lambda: np.ones(0, dtype=bool))
     search: Guarantee | None = None
     _known: dict[Budget | None, Any] = field(default_factory=dict, init=False, repr=False)
@@ -128,7 +128,7 @@ def totals(losses: FloatArray, counted: NDArray[np.bool_]) -> dict[str, float]:
     return {"average_loss": average_over(losses, counted), "total_loss": float(losses.sum())}
 
 
-def _facts(name: str, about: str, given: Mapping[str, Any] | None, **more: Any) -> dict[str, Any]:
+def _facts(name: str, about: str, given: Named | None, **more: Any) -> Fields:
     return {"name": name, "description": about, "scaling": "none", **(given or {}), **more}
 
 
@@ -204,11 +204,11 @@ def game_of_records(
 
 def game_of_experts(
     learner: Callable[..., Any],
-    losses: Any,
+    losses: ArrayLike,
     *,
     horizon: int | None = None,
     persons: Sequence[Any] | None = None,
-    stream: Mapping[str, Any] | None = None,
+    stream: Named | None = None,
     **options: Any,
 ) -> Game:
     """Return the game of a learner of experts.
@@ -263,7 +263,7 @@ def game_of_experts(
     )  # fmt: skip
 
 
-def class_rewards(labels: Any, classes: int, *, first: int = 0) -> FloatArray:
+def class_rewards(labels: ArrayLike, classes: int, *, first: int = 0) -> FloatArray:
     """Return the rewards of a classification problem whose arms are its classes.
 
     Parameters
@@ -296,14 +296,14 @@ def class_rewards(labels: Any, classes: int, *, first: int = 0) -> FloatArray:
 
 def game_of_arms(
     learner: Callable[..., Any],
-    contexts: Any,
-    rewards: Any,
+    contexts: ArrayLike,
+    rewards: ArrayLike,
     *,
     horizon: int | None = None,
     persons: Sequence[Any] | None = None,
     reward_range: tuple[float, float] = (0.0, 1.0),
     domain: Domain | None = None,
-    stream: Mapping[str, Any] | None = None,
+    stream: Named | None = None,
     nonprivate_flags: Flags | None = None,
     **options: Any,
 ) -> Game:
@@ -410,7 +410,7 @@ def game_of_functions(
     *,
     horizon: int | None = None,
     persons: Sequence[Any] | None = None,
-    stream: Mapping[str, Any] | None = None,
+    stream: Named | None = None,
     nonprivate_flags: Flags | None = None,
     **options: Any,
 ) -> Game:
@@ -481,7 +481,7 @@ def game_of_functions(
     )  # fmt: skip
 
 
-def _finite(values: Any) -> FloatArray:
+def _finite(values: ArrayLike) -> FloatArray:
     """Return losses, 0 where not finite, as the learner counts them."""
     array = np.asarray(values, np.float64)
     return np.where(np.isfinite(array), array, 0.0)

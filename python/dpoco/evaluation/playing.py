@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dpoco._clipping import Flags
 from dpoco._encryption import EncryptionKey, given_key
-from dpoco._validation import FloatArray, positive_int
+from dpoco._validation import Fields, FloatArray, positive_int
 from dpoco.accounting import Budget, continual_sum
 from dpoco.accounting.generalized_gaussian import coordinate_variance
 from dpoco.accounting.tree_frank_wolfe import TreeTuning
@@ -50,14 +50,14 @@ def run_switches(trace: Any) -> NDArray[np.int64]:
     return np.asarray(trace.switches, np.int64)
 
 
-def describe_noise(game: Game, parameters: Any, budget: Budget) -> dict[str, Any]:
+def describe_noise(game: Game, parameters: Any, budget: Budget) -> Fields:
     """Return the noise of a run, and of the published constants where they are compared."""
     names = ("paper_scale", "paper_released", "scale_ratio", "released_ratio")
     # Of a bandit with a learner an arm, of every arm's.
     holder = getattr(parameters, "mechanism", parameters)
     holder = getattr(holder, "parts", (holder,))[0]
     scale: Any = getattr(holder, "noise_scale", getattr(holder, "scale", None))
-    record: dict[str, Any] = {"scale": scale, "released": None, **dict.fromkeys(names)}
+    record: Fields = {"scale": scale, "released": None, **dict.fromkeys(names)}
     if not isinstance(getattr(parameters, "tuning", None), TreeTuning):
         return record
     record["released"] = released_deviations(holder, game.problem[0].dimension)[1]
@@ -270,7 +270,7 @@ def compare_private(
     )
 
 
-def _records(game: Game, counted: NDArray[np.bool_], *flags: Flags) -> dict[str, Any]:
+def _records(game: Game, counted: NDArray[np.bool_], *flags: Flags) -> Fields:
     """Return how records were read; averages are over the counted ones; some taught nothing."""
     shares = RecordShares.of(*flags, names=game.stream.get("feature_names"))
     learned = counted.copy()

@@ -12,6 +12,8 @@ from typing import Any, ClassVar, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 
+from dpoco._validation import Fields, Named
+
 __all__ = ["Report", "summarise"]
 
 SCHEMA = "dpoco.run-report/1"
@@ -28,9 +30,9 @@ class Report:
     schema: ClassVar[str]
     _beside: ClassVar[tuple[str, ...]] = ()  # what the record holds besides the fields
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Fields:
         """Return a JSON-able dictionary that `from_dict` restores exactly."""
-        fields_of: dict[str, Any] = _plain(asdict(self))  # type: ignore[call-overload]
+        fields_of: Fields = _plain(asdict(self))  # type: ignore[call-overload]
         return {"schema": self.schema, **self._further_fields(), **fields_of}
 
     def to_json(self) -> str:
@@ -38,7 +40,7 @@ class Report:
         return json.dumps(self.to_dict(), allow_nan=False, indent=1)
 
     @classmethod
-    def from_dict(cls: type[Self], record: Mapping[str, Any]) -> Self:
+    def from_dict(cls: type[Self], record: Named) -> Self:
         """Return the report written by `to_dict`.
 
         Raises
@@ -56,7 +58,7 @@ class Report:
             raise ValueError("a report with malformed, missing or unknown fields") from error
         return restored
 
-    def _further_fields(self) -> dict[str, Any]:
+    def _further_fields(self) -> Fields:
         """Return what the record holds besides the fields."""
         return {name: getattr(self, name)() for name in self._beside}
 
@@ -134,7 +136,7 @@ class PlayedRuns:
         """Median of the regrets."""
         return statistics.median(self.regrets)
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Fields:
         """Smallest, median and largest of each measure."""
         return {name: summarise(values) for name, values in asdict(self).items()}
 
@@ -241,26 +243,26 @@ class RunReport(Report):
 
     schema: ClassVar[str] = SCHEMA
     _beside: ClassVar[tuple[str, ...]] = ("summary",)
-    stream: dict[str, Any]
-    settings: dict[str, Any]
-    domain: dict[str, Any]
-    loss: dict[str, Any]
-    parameters: dict[str, Any]
-    guarantee: dict[str, Any]
+    stream: Fields
+    settings: Fields
+    domain: Fields
+    loss: Fields
+    parameters: Fields
+    guarantee: Fields
     guarantee_text: str
-    best_fixed: dict[str, Any]
+    best_fixed: Fields
     versions: dict[str, str]
-    timing: dict[str, Any]
+    timing: Fields
     rows: dict[str, int] = field(default_factory=dict)
-    nonprivate_records: dict[str, Any] = field(default_factory=dict)
-    noise: dict[str, Any]
+    nonprivate_records: Fields = field(default_factory=dict)
+    noise: Fields
     private: PlayedRuns
     nonprivate: PlayedRuns
-    best_constant: dict[str, Any]
+    best_constant: Fields
     curves: Curves
     first_round: int = 0
-    others: tuple[dict[str, Any], ...] = ()
-    accuracy: dict[str, Any] = field(default_factory=dict)
+    others: tuple[Fields, ...] = ()
+    accuracy: Fields = field(default_factory=dict)
 
     def _about(self) -> str:
         return f"on {self.stream.get('name')!r}, {self.stream.get('rounds')} rounds"
@@ -275,7 +277,7 @@ class RunReport(Report):
         """Median average loss of the private learner minus that of the same without noise."""
         return self.private.average_loss - self.nonprivate.average_loss
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Fields:
         """Return the main numbers: losses, regrets and switches of every player."""
         return {
             "rounds": self.rounds,

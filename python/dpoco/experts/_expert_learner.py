@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, overload
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dpoco import _core
 from dpoco._clipping import Flags, admitted_losses, checked_range
-from dpoco._validation import FloatArray, float_array, positive_int
+from dpoco._validation import Fields, FloatArray, Named, float_array, positive_int
 from dpoco.accounting import Guarantee
 from dpoco.learning.learner import BRIEF, Admit, OnlineLearner, Progress, empty_rows
+from dpoco.learning.participation import Persons
 from dpoco.learning.tickets import Ticket
 from dpoco.trace import Trace
 
@@ -142,13 +143,11 @@ class ExpertLearner(OnlineLearner):
     _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {"loss_range": tuple}
 
     @classmethod
-    def _problem(cls, arguments: Mapping[str, Any]) -> tuple[Any, ...]:
+    def _problem(cls, arguments: Named) -> tuple[Any, ...]:
         checked_range(arguments["loss_range"])
         return (positive_int("experts", arguments["experts"], maximum=LARGEST_EXPERTS),)
 
-    def _set_up(
-        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: _core.Claim
-    ) -> None:
+    def _set_up(self, arguments: Fields, parameters: Any, seeded: bool, claim: _core.Claim) -> None:
         self._experts = int(arguments["experts"])
         self._loss_range = low, high = checked_range(arguments["loss_range"])
         super()._set_up(arguments, parameters, seeded, claim)
@@ -166,7 +165,7 @@ class ExpertLearner(OnlineLearner):
         return {"experts": self._experts, "rounds": self._horizon, "low": low, "high": high}
 
     @classmethod
-    def _header_dimension(cls, header: dict[str, Any]) -> int:
+    def _header_dimension(cls, header: Fields) -> int:
         return int(header["arguments"]["experts"])
 
     @property
@@ -210,7 +209,7 @@ class ExpertLearner(OnlineLearner):
     @_core.direct
     def observe(
         self,
-        losses: Any,
+        losses: ArrayLike,
         *,
         person: int | str | bytes | None = None,
         ticket: Ticket | None = None,
@@ -262,7 +261,7 @@ class ExpertLearner(OnlineLearner):
         self,
         losses: Any,
         *,
-        persons: Any = None,
+        persons: Persons = None,
         progress: Progress | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         checkpoint_every: int = 100_000,

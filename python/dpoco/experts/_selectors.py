@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpoco import _core
 from dpoco import _literals as literals
-from dpoco._validation import whole_if_float
+from dpoco._validation import Fields, whole_if_float
 from dpoco.accounting import Budget, epoch_selector, shift_detector, window_selector
 from dpoco.accounting.epoch_selector import SelectorPlan, SelectorTuning, find_noise
 from dpoco.accounting.plan import Forecast
@@ -35,7 +35,7 @@ class Selector(ExpertLearner):
     _forecast = Forecast
 
     @staticmethod
-    def _rename_fields(plan: Any) -> dict[str, Any]:
+    def _rename_fields(plan: Any) -> Fields:
         law, scale = find_noise(plan.mechanism)
         return {"selection": law} if scale > 0.0 else {}
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from dpoco import _core
 from dpoco import _literals as literals
-from dpoco._validation import LARGEST_HORIZON, FloatArray, whole_if_float
+from dpoco._validation import LARGEST_HORIZON, Fields, FloatArray, whole_if_float
 from dpoco.accounting import Budget, batch_share, oblivious_tracker, prefix_hedge
 from dpoco.accounting.batch_share import SharePlan, ShareTuning
 from dpoco.accounting.oblivious_tracker import TrackerPlan, TrackerTuning
@@ -167,7 +167,7 @@ class PrefixHedge(Weighted):
         return super()._entries() | sum_entries(self._mechanism)
 
     @staticmethod
-    def _rename_fields(plan: HedgePlan) -> dict[str, Any]:
+    def _rename_fields(plan: HedgePlan) -> Fields:
         total = plan.mechanism
         if not isinstance(total.summand, CentredLosses):
             raise TypeError("plan must be a plan for a PrefixHedge")
@@ -311,7 +311,7 @@ class BatchShare(Weighted):
         })  # fmt: skip
 
     @staticmethod
-    def _rename_fields(plan: SharePlan) -> dict[str, Any]:
+    def _rename_fields(plan: SharePlan) -> Fields:
         drawn = plan.mechanism.part(BatchRelease)
         if drawn is None or drawn.scale == 0.0:
             return {}
@@ -455,7 +455,7 @@ class ObliviousTracker(Drawn):
         })  # fmt: skip
 
     @staticmethod
-    def _rename_fields(plan: TrackerPlan) -> dict[str, Any]:
+    def _rename_fields(plan: TrackerPlan) -> Fields:
         return {"forced_switch": plan.mechanism.forced, "max_resamples": plan.mechanism.cap}
 
     @staticmethod
@@ -469,7 +469,7 @@ class ObliviousTracker(Drawn):
         return _core.ObliviousTracker(self._mechanism, self._sizes(), switches, claim)
 
     @classmethod
-    def _header_dimension(cls, header: dict[str, Any]) -> int:
+    def _header_dimension(cls, header: Fields) -> int:
         experts = super()._header_dimension(header)
         drawn, switches = header["plan"]["mechanism"], int(header["plan"]["tuning"]["switches"])
         if experts == 1 or drawn["prior"] != "at_most":

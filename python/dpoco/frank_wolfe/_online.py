@@ -10,7 +10,7 @@ import numpy as np
 
 from dpoco import _core, domains, losses
 from dpoco import _literals as literals
-from dpoco._validation import FloatArray, float_array, whole_if_float
+from dpoco._validation import Fields, FloatArray, float_array, whole_if_float
 from dpoco.accounting import Budget, polyhedral_frank_wolfe, tree_frank_wolfe
 from dpoco.accounting.frank_wolfe_regret import ErrorForecast
 from dpoco.accounting.leaf_bounds import WEIGHTS, L1Geometry
@@ -42,13 +42,11 @@ class LeafLearner(RecordLearner):
 
     _noise: ClassVar[str] = "fresh"
 
-    def _set_up(
-        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: _core.Claim
-    ) -> None:
+    def _set_up(self, arguments: Fields, parameters: Any, seeded: bool, claim: _core.Claim) -> None:
         self._start = start_in(arguments["domain"], arguments["start"])
         super()._set_up(arguments, parameters, seeded, claim)
 
-    def _saved_arguments(self) -> dict[str, Any]:
+    def _saved_arguments(self) -> Fields:
         arguments = super()._saved_arguments()
         if arguments["start"] is not None:
             # As it was at construction: the caller's array may have changed.
@@ -67,7 +65,7 @@ class LeafLearner(RecordLearner):
         )
 
     @classmethod
-    def _header_dimension(cls, header: dict[str, Any]) -> int:
+    def _header_dimension(cls, header: Fields) -> int:
         # A box has its dimension in its bounds, which are in the file already.
         return int(header["arguments"]["domain"].get("dimension", 1))
 
@@ -187,7 +185,7 @@ class TreeFrankWolfe(LeafLearner):
         self._build(calibrate, budget, plan, source, {"start": start, "on_violation": on_violation})
 
     @staticmethod
-    def _rename_fields(plan: TreePlan) -> dict[str, Any]:
+    def _rename_fields(plan: TreePlan) -> Fields:
         return {"norm_order": plan.mechanism.order, "weights": WEIGHTS[plan.tuning.offset]}
 
     def _entries(self) -> dict[str, float]:
@@ -310,16 +308,14 @@ class PolyhedralFrankWolfe(LeafLearner):
         self._build(calibrate, budget, plan, source, others)
 
     @staticmethod
-    def _rename_fields(plan: PolyhedralPlan) -> dict[str, Any]:
+    def _rename_fields(plan: PolyhedralPlan) -> Fields:
         scores = plan.mechanism.scores
         if not isinstance(scores, VertexScores):
             raise TypeError("plan must be a plan for a PolyhedralFrankWolfe")
         law, offset = plan.mechanism.law, WEIGHTS[scores.offset]
         return {"selector": law, "weights": offset, "batch": scores.batch}
 
-    def _set_up(
-        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: _core.Claim
-    ) -> None:
+    def _set_up(self, arguments: Fields, parameters: Any, seeded: bool, claim: _core.Claim) -> None:
         super()._set_up(arguments, parameters, seeded, claim)
         # Losses and bounds are those of the l_1 geometry, in which records are clipped.
         self._domain = cast(domains.Domain, L1Geometry(arguments["domain"]))

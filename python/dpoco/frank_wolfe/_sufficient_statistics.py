@@ -7,10 +7,11 @@ import threading
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dpoco import _core, domains, losses
 from dpoco import _literals as literals
-from dpoco._validation import FloatArray, float_array, positive_int
+from dpoco._validation import Fields, FloatArray, float_array, positive_int
 from dpoco.accounting import Budget, Guarantee, sufficient_statistics
 from dpoco.accounting.sufficient_statistics import FitPlan
 from dpoco.errors import BudgetExceeded, RoundOrderError
@@ -111,7 +112,7 @@ class SufficientStatistics(Calibrated):
                 "loss must be a squared, logistic or Huber loss of dpoco.losses; got "
                 f"{type(loss).__name__}"
             )
-        given: dict[str, Any] = {
+        given: Fields = {
             "domain": domain, "loss": loss, "budget": budget, "plan": plan, "records": records,
             "on_violation": on_violation, "source": source,
         }  # fmt: skip
@@ -136,7 +137,7 @@ class SufficientStatistics(Calibrated):
             self._settle(self._calibrate(records, budget), stacklevel=4)
 
     @staticmethod
-    def _plan_arguments(plan: FitPlan) -> dict[str, Any]:
+    def _plan_arguments(plan: FitPlan) -> Fields:
         total = plan.mechanism
         if not isinstance(total, GaussianSum) or not isinstance(total.summand, SecondMoments):
             raise TypeError("plan must be a plan for SufficientStatistics")
@@ -163,7 +164,7 @@ class SufficientStatistics(Calibrated):
         self._plan, self._mechanism, self._guarantee = plan, plan.mechanism, guarantee
         self._warn_unspent(self._arguments, stacklevel=stacklevel)
 
-    def fit(self: Self, X: Any, y: Any, *, progress: Progress | None = None) -> Self:
+    def fit(self: Self, X: ArrayLike, y: ArrayLike, *, progress: Progress | None = None) -> Self:
         """Fit the model to a data set, once.
 
         Parameters
@@ -300,7 +301,7 @@ class SufficientStatistics(Calibrated):
         """
         return type(self)(**{**self._arguments, "source": source})
 
-    def predict(self, X: Any) -> FloatArray:
+    def predict(self, X: ArrayLike) -> FloatArray:
         """Return the margins ``<theta, x>`` of records, shape (T,): predictions of a regression.
 
         For a logistic loss these are log-odds. This is post-processing of `theta`: it costs no

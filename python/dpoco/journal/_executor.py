@@ -10,11 +10,14 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any, ParamSpec, TypeVar
 
+from numpy.typing import ArrayLike
+
 from dpoco._validation import positive_int, real_float
 from dpoco.errors import HorizonExceeded, ReplayMismatch, RoundOrderError
 from dpoco.journal._journal import Journal
 from dpoco.journal._stream import Stream
 from dpoco.journal._transaction import Transaction, Work
+from dpoco.learning.participation import Persons
 from dpoco.learning.tickets import ForeignTicket
 
 P = ParamSpec("P")
@@ -239,7 +242,11 @@ class _Shared(Transaction):
     moves = 0
 
     def process(
-        self, stream: Stream, *batch: Any, first_round: int | None = None, person: Any = None
+        self,
+        stream: Stream,
+        *batch: ArrayLike,
+        first_round: int | None = None,
+        person: Persons = None,
     ) -> Work:
         work = super().process(stream, *batch, first_round=first_round, person=person)
         work._committed = True  # for the executor, which keeps its releases until it is

@@ -11,11 +11,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn
 
-from numpy.typing import NDArray
-
 from dpoco import _literals as literals
 from dpoco._encryption import KEY_BYTES, EncryptionKey, given_key
-from dpoco._validation import choice
+from dpoco._validation import Fields, choice
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.ledger import Ledger
 from dpoco.errors import JournalFenced, RoundOrderError, StateError
@@ -27,7 +25,7 @@ from dpoco.journal._rows import Rows
 from dpoco.journal._store import SqliteStore, Store
 from dpoco.journal._stream import Stream
 from dpoco.journal._transaction import Pipeline, Transaction
-from dpoco.learning.families import Intervals, family_of, header_of
+from dpoco.learning.families import Arrays, Intervals, Releases, family_of, header_of
 from dpoco.learning.state import Stateful
 from dpoco.learning.tickets import TicketBook
 from dpoco.statistics import Monitor
@@ -108,7 +106,7 @@ class Journal:
         self._recompute = choice("releases", releases, ("stored", "recompute")) == "recompute"
         self._streams: dict[str, Stream] = {}
         self._checked: set[str] = set()  # streams whose arguments were compared with a `make`
-        self._siblings: dict[str, Any] = {}  # a learner of each header
+        self._siblings: Fields = {}  # a learner of each header
         self._owner = os.getpid()
         self._lock = threading.RLock()
         self._busy = False
@@ -472,10 +470,10 @@ class Journal:
     def _run_pipeline(
         self,
         stream: Stream,
-        batches: Iterable[tuple[Any, ...]],
+        batches: Iterable[Arrays],
         first_round: int | None,
         together: int,
-    ) -> Iterator[NDArray[Any]]:
+    ) -> Iterator[Releases]:
         return Pipeline(stream, self, first_round, together).run(batches)
 
     def forget(self, name: str, before_round: int) -> int:
@@ -604,6 +602,6 @@ def _make_monitor(make: Callable[[], Any]) -> Monitor:
     return made
 
 
-def _check_name(name: Any) -> None:
+def _check_name(name: object) -> None:
     if not isinstance(name, str) or not name:
         raise ValueError("name must be a text that is not empty")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from dpoco._validation import Named
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.journal._protocols import Home
 from dpoco.journal._releases import DIGEST_BYTES, round_number
 from dpoco.journal._stream import Stream
-from dpoco.learning.participation import Digests, Person
+from dpoco.learning.participation import Digests, Person, Persons
 from dpoco.statistics import Monitor, Partition, Release, Tally
 
 
@@ -29,17 +30,17 @@ class MonitorStream:
 
     def add(
         self,
-        record: Mapping[str, Any],
+        record: Named,
         *,
         time: Any = None,
         person: Person = None,
-        position: Any = None,
+        position: object = None,
     ) -> list[Release]:
         """Count one record, as `Monitor.add`, and store `position` with it: see `add_many`."""
         return self._commit(lambda monitor: monitor.add(record, time=time, person=person), position)
 
     def add_many(
-        self, records: Any, *, time: Any = None, person: Any = None, position: Any = None
+        self, records: Any, *, time: Any = None, person: Persons = None, position: object = None
     ) -> list[Release]:
         """Count many records, as `Monitor.add_many`, in one commit.
 
@@ -75,15 +76,15 @@ class MonitorStream:
             lambda monitor: monitor.add_many(records, time=time, person=person), position
         )
 
-    def advance(self, now: Any, *, position: Any = None) -> list[Release]:
+    def advance(self, now: Any, *, position: object = None) -> list[Release]:
         """End all intervals by the clock that are over: see `Monitor.advance` and `add_many`."""
         return self._commit(lambda monitor: monitor.advance(now), position)
 
-    def release(self, *, position: Any = None) -> Release:
+    def release(self, *, position: object = None) -> Release:
         """End the running interval: see `Monitor.release` and `add_many`."""
         return self._commit(lambda monitor: [monitor.release()], position)[0]
 
-    def merge(self, tally: Tally, *, position: Any = None) -> None:
+    def merge(self, tally: Tally, *, position: object = None) -> None:
         """Add the sums of a partition: see `Monitor.merge` and `add_many`."""
 
         def add(monitor: Monitor) -> list[Release]:
@@ -171,7 +172,7 @@ class MonitorStream:
             monitor: Monitor = self._stream._learner
             return monitor
 
-    def _commit(self, count: Callable[[Monitor], list[Release]], position: Any) -> list[Release]:
+    def _commit(self, count: Callable[[Monitor], list[Release]], position: object) -> list[Release]:
         """Count records, and return the releases once they and all the rest are stored."""
         stream = self._stream
         with self._journal.transaction() as transaction:

@@ -6,9 +6,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
+from dpoco._validation import Fields
 from dpoco.journal._rows import Rows
+from dpoco.learning.families import Arrays, Releases
+from dpoco.learning.participation import Person, Persons
 from dpoco.learning.tickets import Ticket
 
 
@@ -16,7 +19,7 @@ class Played(Protocol):
     """Rounds of one call, in a transaction."""
 
     @property
-    def decisions(self) -> NDArray[Any]:
+    def decisions(self) -> Releases:
         """Their releases, once they are committed."""
 
 
@@ -24,22 +27,22 @@ class Rounds(Protocol):
     """A transaction, as a call of a stream uses it."""
 
     def process(
-        self, stream: Any, *batch: Any, first_round: int | None = None, person: Any = None
+        self, stream: Any, *batch: ArrayLike, first_round: int | None = None, person: Persons = None
     ) -> Played:
         """Play rounds."""
 
-    def redeem(self, stream: Any, ticket: Ticket, *record: Any, person: Any = None) -> None:
+    def redeem(self, stream: Any, ticket: Ticket, *record: Any, person: Person = None) -> None:
         """Play the round of a ticket's record."""
 
-    def _issue(self, stream: Any, context: Any) -> tuple[Any, Ticket]: ...
-    def _decide(self, stream: Any, context: Any) -> int: ...
+    def _issue(self, stream: Any, context: ArrayLike | None) -> tuple[Any, Ticket]: ...
+    def _decide(self, stream: Any, context: ArrayLike | None) -> int: ...
     def _observe_reward(
-        self, stream: Any, record: tuple[Any, ...], turn: int | None, person: Any
+        self, stream: Any, record: Arrays, turn: int | None, person: Persons
     ) -> None: ...
-    def _skip(self, stream: Any, turn: int | None, person: Any) -> None: ...
+    def _skip(self, stream: Any, turn: int | None, person: Persons) -> None: ...
     def _touch(self, stream: Any) -> None: ...
     def _end_rounds(
-        self, stream: Any, digests: bytes, releases: NDArray[Any], people: bytes
+        self, stream: Any, digests: bytes, releases: Releases, people: bytes
     ) -> None: ...
 
 
@@ -47,7 +50,7 @@ class Home(Protocol):
     """A journal, as its streams and transactions use it."""
 
     _rows: Rows
-    _siblings: dict[str, Any]
+    _siblings: Fields
     _recompute: bool
     _line: object | None
     _owner: int
@@ -66,7 +69,7 @@ class Home(Protocol):
     def _run_pipeline(
         self,
         stream: Any,
-        batches: Iterable[tuple[Any, ...]],
+        batches: Iterable[Arrays],
         first_round: int | None,
         together: int,
-    ) -> Iterator[NDArray[Any]]: ...
+    ) -> Iterator[Releases]: ...

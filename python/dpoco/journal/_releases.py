@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco._validation import LARGEST_HORIZON, whole_number
+from dpoco._validation import LARGEST_HORIZON, Fields, whole_number
 from dpoco.errors import StateError
-from dpoco.learning.families import continued, family_of, header_of
+from dpoco.learning.families import Releases, continued, family_of, header_of
 from dpoco.learning.state import FRAME_SIGNATURE, REPLACED_CLAIM, find_class, pack, unpack
 
 DIGEST_BYTES = 16
@@ -174,7 +174,7 @@ def read_payload(learner: Any) -> bytes:
     return state if book is None else pack({"tickets": book.to_record()}, state)
 
 
-def restore_learner(header: str, payload: bytes, people: bytes, siblings: dict[str, Any]) -> Any:
+def restore_learner(header: str, payload: bytes, people: bytes, siblings: Fields) -> Any:
     """Return the learner of a stored header and state, and of the people who have come.
 
     What follows from the header, the guarantee above all, is computed for its first learner, of
@@ -267,7 +267,7 @@ CONTEXT = struct.Struct("<I16s")
 _TYPES = {b"f": np.dtype("<f8"), b"i": np.dtype("<i8")}
 
 
-def encode(releases: NDArray[Any]) -> bytes:
+def encode(releases: Releases) -> bytes:
     """Return the bytes of releases: (n,) or (n, w), float64 or int64."""
     code = b"f" if releases.dtype.kind == "f" else b"i"
     rows = np.ascontiguousarray(releases, dtype=_TYPES[code])
@@ -321,12 +321,12 @@ class Recipe:
         return cls(np.frombuffer(data[_LAYOUT.size : place], dtype="<u2"), data[place:])
 
     @staticmethod
-    def compute_sums(releases: NDArray[Any]) -> NDArray[np.uint16]:
+    def compute_sums(releases: Releases) -> NDArray[np.uint16]:
         """Return the checks of releases, (n, w) float64."""
         return _core.row_sums(np.ascontiguousarray(releases)).astype("<u2", copy=False)
 
 
-def kept_form(releases: NDArray[Any], start: bytes | None) -> bytes:
+def kept_form(releases: Releases, start: bytes | None) -> bytes:
     """Return what is stored of releases: `encode`, or a recipe if that is less than half as long.
 
     `start` is the state of the engine before them; None: no recipe.
@@ -343,7 +343,7 @@ def kept_form(releases: NDArray[Any], start: bytes | None) -> bytes:
     return encode(releases)
 
 
-def decode(data: bytes, rounds: int) -> NDArray[Any]:
+def decode(data: bytes, rounds: int) -> Releases:
     """Return what `encode` was given, read-only; `StateError` if it is not that.
 
     `rounds` is their number by another record: the head alone could ask for 2^32 long rows.
@@ -370,6 +370,6 @@ def decode(data: bytes, rounds: int) -> NDArray[Any]:
     return rows
 
 
-def round_number(name: str, value: Any) -> int:
+def round_number(name: str, value: object) -> int:
     """Return `value` as the number of a round, from 0 on, or raise naming the argument."""
     return whole_number(name, value, 0, LARGEST_HORIZON)

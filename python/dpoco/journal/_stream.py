@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import HorizonExceeded, ReplayMismatch, RoundOrderError, StateError
@@ -25,8 +25,8 @@ from dpoco.journal._releases import (
     restore_learner,
     round_number,
 )
-from dpoco.learning.families import Family, Parts, family_of
-from dpoco.learning.participation import Digests, Person
+from dpoco.learning.families import Arrays, Family, Parts, Releases, family_of
+from dpoco.learning.participation import Digests, Person, Persons
 from dpoco.learning.tickets import Ticket, TicketBook
 
 _SEARCHED = 1024  # rounds that are searched at once for that of a ticket
@@ -58,7 +58,7 @@ class Stream:
 
     # -- rounds -----------------------------------------------------------------------------------
 
-    def decide(self, context: Any = None, *, ticket: bool = False) -> Any:
+    def decide(self, context: ArrayLike | None = None, *, ticket: bool = False) -> Any:
         """Return this round's decision; the same until the round ends, even after restarts.
 
         Parameters
@@ -94,7 +94,7 @@ class Stream:
             return self._family.present(decode(self._pending, 1)[0])
 
     def observe(
-        self, *record: Any, round: int | None = None, person: Person = None,
+        self, *record: ArrayLike, round: int | None = None, person: Person = None,
         ticket: Ticket | None = None,
     ) -> Any:  # fmt: skip
         """End a round with its record; for mechanisms, return the answer to it.
@@ -215,8 +215,8 @@ class Stream:
             self._learner.expire(ticket)
 
     def process(
-        self, *batch: Any, first_round: int | None = None, person: Any = None
-    ) -> NDArray[Any]:
+        self, *batch: ArrayLike, first_round: int | None = None, person: Persons = None
+    ) -> Releases:
         """Play a micro-batch: commit its releases in one transaction, then return them.
 
         Parameters
@@ -263,11 +263,11 @@ class Stream:
 
     def process_many(
         self,
-        batches: Iterable[tuple[Any, ...]],
+        batches: Iterable[Arrays],
         *,
         first_round: int | None = None,
         together: int = 32,
-    ) -> Iterator[NDArray[Any]]:
+    ) -> Iterator[Releases]:
         """Play micro-batches while earlier ones are being committed.
 
         The releases of a batch are yielded once they are durable, in order, as `process` returns
@@ -325,7 +325,7 @@ class Stream:
                 return self._family.present(decode(self._pending, 1)[0])
             return self._family.present(self._read_releases(turn, turn + 1)[0])
 
-    def releases(self, start: int, stop: int) -> NDArray[Any]:
+    def releases(self, start: int, stop: int) -> Releases:
         """Return the stored releases of the rounds start, ..., stop - 1, as `process` does.
 
         Raises
@@ -487,7 +487,7 @@ class Stream:
         self._context = None
         self._round += rounds
 
-    def _check_pending(self, releases: NDArray[Any]) -> None:
+    def _check_pending(self, releases: Releases) -> None:
         """Raise unless the first release is the one that was committed beforehand."""
         if not self._pending:
             return
@@ -541,7 +541,7 @@ class Stream:
         if stop > self._round:
             raise RoundOrderError(f"the stream is in round {self._round}")
 
-    def _read_releases(self, start: int, stop: int) -> NDArray[Any]:
+    def _read_releases(self, start: int, stop: int) -> Releases:
         """Return the stored releases of rounds, or raise if some are not there."""
         self._check_kept(start, stop)
         pieces = []
@@ -555,7 +555,7 @@ class Stream:
             pieces.append(decode(chunk.releases, chunk.count)[part])
         return _join(pieces) if pieces else self._nothing()
 
-    def _replay(self, first: int, parts: Parts, people: bytes) -> NDArray[Any]:
+    def _replay(self, first: int, parts: Parts, people: bytes) -> Releases:
         """Return the releases of rounds that are over, if these are their records and people."""
         last = first + int(parts[0].shape[0])
         self._check_kept(first, last)
@@ -581,7 +581,7 @@ class Stream:
             pieces.append(stored)
         return _join(pieces)
 
-    def _computed_again(self, recipe: Recipe, first: int, records: Parts) -> NDArray[Any]:
+    def _computed_again(self, recipe: Recipe, first: int, records: Parts) -> Releases:
         learner = restore_learner(self._row.header, recipe.start, b"", self._journal._siblings)
         if learner.round != first:
             raise StateError("the journal is corrupt: a state of another round")
@@ -593,7 +593,7 @@ class Stream:
             )
         return releases
 
-    def _nothing(self) -> NDArray[Any]:
+    def _nothing(self) -> Releases:
         """Return the releases of no rounds."""
         if self._pending and not self._family.contextual:
             return decode(self._pending, 1)[:0]
@@ -606,8 +606,8 @@ def _encode_upcoming(family: Family, learner: Any) -> bytes:
     return b"" if upcoming is None else encode(upcoming)
 
 
-def _join(pieces: list[Any]) -> NDArray[Any]:
-    whole: NDArray[Any] = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+def _join(pieces: list[Any]) -> Releases:
+    whole: Releases = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
     whole.flags.writeable = False
     return whole
 

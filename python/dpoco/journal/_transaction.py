@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
 from dpoco._validation import float_array, positive_int
 from dpoco.errors import RoundOrderError, StateError
@@ -33,8 +33,8 @@ from dpoco.journal._releases import (
     round_number,
 )
 from dpoco.journal._stream import Stream
-from dpoco.learning.families import Parts
-from dpoco.learning.participation import Digests, Person
+from dpoco.learning.families import Arrays, Parts, Releases
+from dpoco.learning.participation import Digests, Person, Persons
 from dpoco.learning.tickets import Ticket
 
 
@@ -58,9 +58,9 @@ class Work:
     first: int
     parts: Parts
     people: bytes
-    _stored: NDArray[Any] | None
+    _stored: Releases | None
     _start: bytes | None = None
-    _fresh: NDArray[Any] | None = None
+    _fresh: Releases | None = None
     _committed: bool = field(default=False, repr=False)
 
     @property
@@ -79,7 +79,7 @@ class Work:
         return self.rounds + (0 if self._stored is None else int(self._stored.shape[0]))
 
     @property
-    def decisions(self) -> NDArray[Any]:
+    def decisions(self) -> Releases:
         """Releases of all rounds of the batch, (n,) int64 or (n, d) float64, read-only.
 
         Raises
@@ -115,7 +115,11 @@ class Transaction:
         self._open = False
 
     def process(
-        self, stream: Stream, *batch: Any, first_round: int | None = None, person: Any = None
+        self,
+        stream: Stream,
+        *batch: ArrayLike,
+        first_round: int | None = None,
+        person: Persons = None,
     ) -> Work:
         """Play rounds of one stream; see `Stream.process`.
 
@@ -130,7 +134,11 @@ class Transaction:
         return work
 
     def take(
-        self, stream: Stream, *batch: Any, first_round: int | None = None, person: Any = None
+        self,
+        stream: Stream,
+        *batch: ArrayLike,
+        first_round: int | None = None,
+        person: Persons = None,
     ) -> Work:
         """Check a batch and its replayed part, and return what is to be played.
 
@@ -166,7 +174,7 @@ class Transaction:
             self._touch(stream)  # from here on the engine may have moved
         return work
 
-    def put(self, work: Work, releases: NDArray[Any]) -> None:
+    def put(self, work: Work, releases: Releases) -> None:
         """Enter the releases of the rounds that `take` returned and that were then played."""
         stream = work.stream
         if releases.shape[0] != work.rounds or stream._learner.round != work.first + work.rounds:
@@ -207,11 +215,11 @@ class Transaction:
             digest = stream._digests.arrival(ticket.number, rows)
             self._end_rounds(stream, digest, release, people)
 
-    def _issue(self, stream: Stream, context: Any) -> tuple[Any, Ticket]:
+    def _issue(self, stream: Stream, context: ArrayLike | None) -> tuple[Any, Ticket]:
         """Return a decision and a ticket, for `stream` to hand out once this is committed."""
         stream._ready()
         learner = stream._learner
-        given: tuple[Any, ...] = ()
+        given: Arrays = ()
         if stream._family.contextual:
             given = (float_array("context", context, (learner.dimension,)),)
         stream._check_no_decision()
@@ -221,7 +229,7 @@ class Transaction:
         stream._guarantee = learner.guarantee
         return issued
 
-    def _decide(self, stream: Stream, context: Any) -> int:
+    def _decide(self, stream: Stream, context: ArrayLike | None) -> int:
         """Return a bandit's arm, for `stream` to hand out once this is committed."""
         stream._ready()
         row = float_array("context", context, (stream._learner.dimension,))
@@ -238,14 +246,14 @@ class Transaction:
         return arm
 
     def _observe_reward(
-        self, stream: Stream, record: tuple[Any, ...], turn: int | None, person: Any
+        self, stream: Stream, record: Arrays, turn: int | None, person: Persons
     ) -> None:
         """End a bandit's round with its reward, or with context and reward."""
         if len(record) not in (1, 2):
             raise TypeError("expected the reward, or the context and the reward")
         stream._ready()
         learner = stream._learner
-        context = stream._context if len(record) == 1 else record[0]
+        context: Any = stream._context if len(record) == 1 else record[0]
         current = turn is None or turn == stream._round
         if context is None or (len(record) == 1 and not current):
             raise RoundOrderError("a reward needs the context of its round: decide() first")
@@ -261,7 +269,7 @@ class Transaction:
         learner.observe(float(rewards[0, 0]), person=people)
         self.put(work, np.array([arm], dtype=np.int64))
 
-    def _skip(self, stream: Stream, turn: int | None, person: Any) -> None:
+    def _skip(self, stream: Stream, turn: int | None, person: Persons) -> None:
         """End a bandit's round with an empty record, which is digested as NaNs."""
         stream._ready()
         learner = stream._learner
@@ -284,7 +292,7 @@ class Transaction:
         self,
         stream: Stream,
         digests: bytes,
-        releases: NDArray[Any],
+        releases: Releases,
         people: bytes,
         start: bytes | None = None,
     ) -> None:
@@ -372,7 +380,7 @@ class Pipeline:
         self._written: Transaction | None = None
         self._result: Future[None] | None = None
 
-    def run(self, batches: Iterable[tuple[Any, ...]]) -> Iterator[NDArray[Any]]:
+    def run(self, batches: Iterable[Arrays]) -> Iterator[Releases]:
         """Yield the releases of each batch once they are committed."""
         journal = self._journal
         pool = ThreadPoolExecutor(1, "dpoco-journal")
@@ -403,10 +411,11 @@ class Pipeline:
             mine = os.getpid() == journal._owner  # a forked child has no thread to wait for
             pool.shutdown(wait=mine, cancel_futures=True)
 
-    def _play(self, batch: tuple[Any, ...]) -> None:
+    def _play(self, batch: Arrays) -> None:
         stream, played = self._stream, self._played
         self._journal._check_process()
-        *records, person = batch if stream._learner._limiter is not None else (*batch, None)
+        whole: tuple[Any, ...] = batch
+        *records, person = whole if stream._learner._limiter is not None else (*whole, None)
         if self._first is not None and self._first < stream._round:
             # Rounds that were over before the pipeline began, in part at least.
             with Transaction(self._journal, self) as replay:
@@ -418,7 +427,7 @@ class Pipeline:
         if self._first is not None:
             self._first += work.offered
 
-    def _next(self, pool: ThreadPoolExecutor) -> Iterator[NDArray[Any]]:
+    def _next(self, pool: ThreadPoolExecutor) -> Iterator[Releases]:
         """Wait for what is being written, begin to write what was played, and yield the former."""
         if self._result is not None:
             self._result.result()

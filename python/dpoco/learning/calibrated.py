@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from inspect import signature
@@ -15,7 +15,9 @@ from dpoco import _core
 from dpoco._options import constructor_options
 from dpoco._validation import (
     LARGEST_HORIZON,
+    Fields,
     MissingHorizonError,
+    Named,
     choice,
     require_memory,
 )
@@ -84,7 +86,7 @@ class Calibrated:
     _plan: Any
 
     @staticmethod
-    def _check_common(arguments: Mapping[str, Any]) -> None:
+    def _check_common(arguments: Named) -> None:
         """Check the arguments that all constructors take."""
         budget, source = arguments["budget"], arguments["source"]
         if budget is not None and not isinstance(budget, Budget):
@@ -99,7 +101,7 @@ class Calibrated:
             choice("on_violation", arguments["on_violation"], ("clip", "raise"))
 
     @classmethod
-    def _check_fixed(cls, plan: Any, given: Mapping[str, Any]) -> None:
+    def _check_fixed(cls, plan: Any, given: Named) -> None:
         """Raise unless a plan is one of this class, and arguments that it fixes agree with it.
 
         An argument that is left at its default, None or "auto" says nothing.
@@ -118,7 +120,7 @@ class Calibrated:
                 raise ValueError(f"{name}={own!r} contradicts the plan, which has {value!r}")
 
     @classmethod
-    def _plan_arguments(cls, plan: Any) -> dict[str, Any]:
+    def _plan_arguments(cls, plan: Any) -> Fields:
         """Return the values of the constructor's arguments that a plan settles.
 
         Raises
@@ -134,7 +136,7 @@ class Calibrated:
         if guarantee.private and guarantee.description != mechanism:
             raise BudgetExceeded("the guarantee is of another mechanism than the engine's")
 
-    def _warn(self, arguments: Mapping[str, Any]) -> None:
+    def _warn(self, arguments: Named) -> None:
         """Warn a caller of a delta or noise that is too large, and of budget left over."""
         if arguments["budget"] is not None:
             arguments["budget"].doubt(arguments.get("horizon"), stacklevel=4)
@@ -143,7 +145,7 @@ class Calibrated:
         if note is not None:
             warnings.warn(note, NoiseDominatesWarning, stacklevel=4)
 
-    def _warn_unspent(self, arguments: Mapping[str, Any], *, stacklevel: int) -> None:
+    def _warn_unspent(self, arguments: Named, *, stacklevel: int) -> None:
         """Warn if calibration left part of the budget, for which no smaller noise is proved."""
         budget, stated = arguments["budget"], self._guarantee
         if budget is None or arguments["plan"] is not None:
@@ -186,7 +188,7 @@ class Certified(Calibrated, Stateful):
         budget: Budget | None,
         plan: Plan[Any, Any, Any] | None,
         source: Source | None,
-        others: Mapping[str, Any] | None = None,
+        others: Named | None = None,
     ) -> None:
         """Take the plan that was given, or calibrate one, certify it and build its engine.
 
@@ -218,11 +220,11 @@ class Certified(Calibrated, Stateful):
         self._warn(given)
 
     @classmethod
-    def _read_plan(cls, record: Mapping[str, Any]) -> Any:
+    def _read_plan(cls, record: Named) -> Any:
         return Plan.from_dict(record, cls._tuning, cls._forecast)
 
     @classmethod
-    def _plan_arguments(cls, plan: Any) -> dict[str, Any]:
+    def _plan_arguments(cls, plan: Any) -> Fields:
         total, own = plan.mechanism, plan.tuning
         if type(own) is not (cls._tuning or NoneType):
             raise TypeError(f"plan must be a plan for a {cls.__name__}")
@@ -235,7 +237,7 @@ class Certified(Calibrated, Stateful):
         return {name: found[name] for name in constructor_options(cls) if name in found}
 
     @staticmethod
-    def _rename_fields(plan: Any) -> dict[str, Any]:
+    def _rename_fields(plan: Any) -> Fields:
         """Return the arguments that a plan settles under other names, or nested in others."""
         return {}
 
@@ -258,9 +260,7 @@ class Certified(Calibrated, Stateful):
         )  # fmt: skip
         return found
 
-    def _set_up(
-        self, arguments: dict[str, Any], plan: Any, seeded: bool, claim: _core.Claim
-    ) -> None:
+    def _set_up(self, arguments: Fields, plan: Any, seeded: bool, claim: _core.Claim) -> None:
         self._arguments, self._plan, self._is_seeded = arguments, plan, seeded
         self._horizon, self._mechanism = self._plan_horizon(plan), plan.mechanism
         self._guarantee = self._certify(plan, seeded)
@@ -274,7 +274,7 @@ class Certified(Calibrated, Stateful):
         self._engine = self._build_engine(claim)
 
     @classmethod
-    def _problem(cls, arguments: Mapping[str, Any]) -> tuple[Any, ...]:
+    def _problem(cls, arguments: Named) -> tuple[Any, ...]:
         """Return what the accountant takes before anything else, by type and shape checked."""
         return ()
 

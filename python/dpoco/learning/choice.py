@@ -11,7 +11,7 @@ import json
 import math
 import reprlib
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib.resources import files
@@ -21,6 +21,8 @@ import numpy as np
 
 from dpoco import _literals as literals
 from dpoco._validation import (
+    Fields,
+    Named,
     choice,
     positive_int,
     real_float,
@@ -93,8 +95,8 @@ class Candidate:
     numbers: tuple[float, ...]
     largest: float
     log_noise: float | None
-    options: Mapping[str, Any] = field(default_factory=dict)
-    units: Mapping[str, Any] = field(default_factory=dict)
+    options: Named = field(default_factory=dict)
+    units: Named = field(default_factory=dict)
 
     @property
     def path(self) -> str:
@@ -139,7 +141,7 @@ class Problem:
         return _is_pure(self.budget)
 
     def candidate(
-        self, learner: Callable[..., Any], options: Mapping[str, Any] | None = None, *,
+        self, learner: Callable[..., Any], options: Named | None = None, *,
         variant: str = "", more: tuple[float, ...] = (),
     ) -> Candidate:  # fmt: skip
         """Return a learner with these options; a variant has a law of `more` numbers for itself."""
@@ -230,9 +232,7 @@ class ExpertProblem(Problem):
     gap: float
 
 
-def shares(
-    law: Mapping[str, Any], numbers: tuple[float, ...], log_noise: float | None
-) -> tuple[float, float]:
+def shares(law: Named, numbers: tuple[float, ...], log_noise: float | None) -> tuple[float, float]:
     """Return the regret a round to be expected without noise, and what noise adds to it.
 
     Both as a share of the largest there can be.
@@ -250,9 +250,9 @@ def saturated(exponent: Any, cap: float) -> Any:
 
 
 @cache
-def _laws() -> dict[str, Any]:
+def _laws() -> Fields:
     text = files("dpoco").joinpath("predicted_regret.json").read_text()
-    laws: dict[str, Any] = json.loads(text)
+    laws: Fields = json.loads(text)
     return laws
 
 
@@ -286,7 +286,7 @@ class Choice:
     """
 
     learner: str
-    options: dict[str, Any]
+    options: Fields
     predicted_regret: float | None
     privacy_cost: float | None
     regret_bound: float | None
@@ -419,7 +419,7 @@ def choose(
     0
     """
     horizon = whole_if_float(horizon)
-    covered: dict[str, Any] = {"horizon": horizon, "budget": budget}
+    covered: Fields = {"horizon": horizon, "budget": budget}
     if participation is not None:
         covered["participation"] = participation
     if drift and not isinstance(problem, tuple) and adversary == "stationary":
@@ -456,7 +456,7 @@ def choose(
     return tuple(sorted(found, key=rank))
 
 
-def _judge(candidate: Candidate, covered: Mapping[str, Any]) -> Choice:
+def _judge(candidate: Candidate, covered: Named) -> Choice:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         learner = candidate.make(**candidate.units, **covered)

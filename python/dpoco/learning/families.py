@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dpoco._validation import FloatArray, float_array
 from dpoco.errors import HorizonExceeded
@@ -20,6 +20,8 @@ from dpoco.learners import learner_of
 from dpoco.learning.state import REPLACED_CLAIM, Stateful, unpack
 
 Parts = tuple[FloatArray, ...]
+Arrays = tuple[ArrayLike, ...]  # of a batch, as callers bring them
+Releases = NDArray[Any]  # one a round: (n,) int64 or (n, d) float64
 
 
 class Family:
@@ -36,20 +38,20 @@ class Family:
     answers = False
     contextual = False
 
-    def parts(self, learner: Any, batch: tuple[Any, ...]) -> Parts:
+    def parts(self, learner: Any, batch: Arrays) -> Parts:
         """Return the arrays of the records, first axis the rounds; raises for bad ones."""
         raise NotImplementedError
 
-    def rows(self, parts: Parts, releases: NDArray[Any] | None) -> Parts:
+    def rows(self, parts: Parts, releases: Releases | None) -> Parts:
         """Return what is digested: one or two matrices (n, w), side by side one row a round."""
         return tuple(part.reshape(part.shape[0], math.prod(part.shape[1:])) for part in parts)
 
-    def play(self, learner: Any, parts: Parts, people: bytes) -> NDArray[Any]:
+    def play(self, learner: Any, parts: Parts, people: bytes) -> Releases:
         """Play all rounds and return their releases, (n,) int64 or (n, d) float64."""
-        decisions: NDArray[Any] = learner.run(*parts, persons=people).decisions
+        decisions: Releases = learner.run(*parts, persons=people).decisions
         return decisions
 
-    def upcoming(self, learner: Any) -> NDArray[Any] | None:
+    def upcoming(self, learner: Any) -> Releases | None:
         """Return the release of the current round as an array of one, if that precedes its record.
 
         None past the horizon.
@@ -64,11 +66,11 @@ class Family:
         """Return one release as the learner itself would: a number, or a read-only vector."""
         return release if isinstance(release, np.ndarray) else int(release)
 
-    def record(self, record: tuple[Any, ...]) -> tuple[Any, ...]:
+    def record(self, record: Arrays) -> tuple[Any, ...]:
         """Return the batch of one round that `record` is, as the caller gave it."""
         return tuple([part] for part in record)
 
-    def arrival(self, learner: Any, record: tuple[Any, ...]) -> Parts:
+    def arrival(self, learner: Any, record: Arrays) -> Parts:
         """Return the record of a ticket, first axis one round; raises for a bad one."""
         return self.parts(learner, self.record(record))
 
@@ -81,7 +83,7 @@ class Family:
 class Vectors(Family):
     """Learners of generalised linear, linear and quadratic losses."""
 
-    def parts(self, learner: Any, batch: tuple[Any, ...]) -> Parts:
+    def parts(self, learner: Any, batch: Arrays) -> Parts:
         """Return the records of a batch, as the learner's rounds take them."""
         from dpoco.losses import QuadraticLoss
 
@@ -100,7 +102,7 @@ class Vectors(Family):
 class Experts(Family):
     """Learners whose decision is the index of an expert."""
 
-    def parts(self, learner: Any, batch: tuple[Any, ...]) -> Parts:
+    def parts(self, learner: Any, batch: Arrays) -> Parts:
         """Return the records of a batch, as the learner's rounds take them."""
         _expect(batch, 1)
         return (float_array("losses", batch[0], (None, learner.experts)),)
@@ -109,7 +111,7 @@ class Experts(Family):
 class Nets(Family):
     """The learner of Lipschitz losses: arrays of losses on its net, or functions of points."""
 
-    def parts(self, learner: Any, batch: tuple[Any, ...]) -> Parts:
+    def parts(self, learner: Any, batch: Arrays) -> Parts:
         """Return the records of a batch, as the learner's rounds take them."""
         _expect(batch, 1)
         return (learner.on_net(batch[0]),)
@@ -123,24 +125,24 @@ class Bandits(Family):
 
     contextual = True
 
-    def parts(self, learner: Any, batch: tuple[Any, ...]) -> Parts:
+    def parts(self, learner: Any, batch: Arrays) -> Parts:
         """Return the records of a batch, as the learner's rounds take them."""
         _expect(batch, 2)
         contexts = float_array("contexts", batch[0], (None, learner.dimension))
         return contexts, float_array("rewards", batch[1], (contexts.shape[0], learner.arms))
 
-    def rows(self, parts: Parts, releases: NDArray[Any] | None) -> Parts:
+    def rows(self, parts: Parts, releases: Releases | None) -> Parts:
         """Return what is digested of these records."""
         contexts, rewards = parts
         assert releases is not None
         return contexts, rewards[np.arange(rewards.shape[0]), releases][:, None]
 
-    def play(self, learner: Any, parts: Parts, people: bytes) -> NDArray[Any]:
+    def play(self, learner: Any, parts: Parts, people: bytes) -> Releases:
         """Play the rounds, and return what they release."""
         actions: NDArray[np.int64] = learner.run(*parts, persons=people).actions
         return actions
 
-    def arrival(self, learner: Any, record: tuple[Any, ...]) -> Parts:
+    def arrival(self, learner: Any, record: Arrays) -> Parts:
         """Return the record of a ticket, of one round."""
         _expect(record or (math.nan,), 1)  # none at all: the reward never came
         return (float_array("reward", record or (math.nan,), (1,)),)
@@ -151,12 +153,12 @@ class Sums(Family):
 
     answers = True
 
-    def parts(self, learner: Any, batch: tuple[Any, ...]) -> Parts:
+    def parts(self, learner: Any, batch: Arrays) -> Parts:
         """Return the records of a batch, as the learner's rounds take them."""
         _expect(batch, 1)
         return (float_array("values", batch[0], (None, learner.plan.mechanism.summand.size)),)
 
-    def play(self, learner: Any, parts: Parts, people: bytes) -> NDArray[Any]:
+    def play(self, learner: Any, parts: Parts, people: bytes) -> Releases:
         """Play the rounds, and return what they release."""
         sums: FloatArray = learner.run(*parts)
         return sums
@@ -174,7 +176,7 @@ class Answers(Family):
         """Return one release as the learner itself would."""
         return bool(release) if self is _QUERIES else int(release)
 
-    def parts(self, learner: Any, batch: tuple[Any, ...]) -> Parts:
+    def parts(self, learner: Any, batch: Arrays) -> Parts:
         """Return the records of a batch, as the learner's rounds take them."""
         width = self._width(learner)
         if width is not None:
@@ -184,7 +186,7 @@ class Answers(Family):
         thresholds: Any = batch[1] if len(batch) > 1 else np.zeros_like(values)
         return values, float_array("thresholds", thresholds, values.shape)
 
-    def play(self, learner: Any, parts: Parts, people: bytes) -> NDArray[Any]:
+    def play(self, learner: Any, parts: Parts, people: bytes) -> Releases:
         """Play the rounds, and return what they release."""
         rounds = parts[0].shape[0]
         left = learner.horizon - learner.round
@@ -199,7 +201,7 @@ class Intervals(Family):
 
     answers = True
 
-    def parts(self, learner: Any, batch: tuple[Any, ...]) -> Parts:
+    def parts(self, learner: Any, batch: Arrays) -> Parts:
         """Refuse: a round is no record."""
         raise TypeError("a monitor counts records: see Journal.open_monitor")
 
@@ -244,7 +246,7 @@ def family_of(learner: Any) -> Family:
     return _FAMILIES[known.plays]
 
 
-def _expect(batch: tuple[Any, ...], arrays: int) -> None:
+def _expect(batch: Arrays, arrays: int) -> None:
     if len(batch) != arrays:
         raise TypeError(f"expected {arrays} arrays of records; got {len(batch)}")
 

@@ -15,7 +15,7 @@ from dpoco._validation import FloatArray, positive_int
 from dpoco.errors import HorizonExceeded, RoundOrderError, StateError
 from dpoco.learning.calibrated import Certified
 from dpoco.learning.choice import Candidate
-from dpoco.learning.participation import Digests, Limiter, Participation
+from dpoco.learning.participation import Digests, Limiter, Participation, Persons
 from dpoco.learning.state import check_writable, is_own
 from dpoco.learning.tickets import Delayed
 
@@ -115,7 +115,7 @@ class OnlineLearner(Certified, Delayed):
             raise RoundOrderError("observe() without decide(): call the two in turn")
         return asked
 
-    def _admits(self, turn: int, person: Any) -> bool:
+    def _admits(self, turn: int, person: Persons) -> bool:
         """Return whether this person's record enters the round; else an empty one is to be played.
 
         Asked when nothing else can be refused any more: the record counts.
@@ -125,7 +125,7 @@ class OnlineLearner(Certified, Delayed):
         digests = self._digests(person, None)
         return self._limiter is None or bool(self._limiter.admit(turn, digests)[0])
 
-    def _digests(self, persons: Any, rounds: int | None) -> Digests:
+    def _digests(self, persons: Persons, rounds: int | None) -> Digests:
         """Return who the people of a run are, or raise if they are needed or not looked at."""
         if isinstance(persons, Digests):
             return persons
@@ -140,7 +140,7 @@ class OnlineLearner(Certified, Delayed):
         self,
         rounds: int,
         row_entries: int,
-        persons: Any,
+        persons: Persons,
         progress: Progress | None,
         checkpoint: str | os.PathLike[str] | None,
         checkpoint_every: int,

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dpoco import _core
 from dpoco._json import of_json
-from dpoco._validation import FloatArray, float_array, whole_number
+from dpoco._validation import Fields, FloatArray, Named, float_array, whole_number
 from dpoco.accounting import Guarantee
 from dpoco.datasets import PublicScaling, Schema, Stream
 from dpoco.errors import StateError
@@ -177,7 +178,7 @@ class Model(Schema):
             raise StateError("the learner's problem is not that of the model")
         return newer
 
-    def predict(self, records: Any) -> FloatArray:
+    def predict(self, records: ArrayLike) -> FloatArray:
         """Return a prediction for each record: post-processing, it costs no privacy.
 
         Parameters
@@ -217,7 +218,7 @@ class Model(Schema):
         properties = {"guarantee": str(self.guarantee), "model": json.dumps(self.to_dict())}
         return build_onnx(self, self.decision, self.record_bounds, properties)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Fields:
         """Return the model as JSON carries it, with a checksum of all of it."""
         record = {
             "schema": _SCHEMA, "dpoco": self.version, "created": self.created,
@@ -234,7 +235,7 @@ class Model(Schema):
         return {**record, "sha256": _checksum(record)}
 
     @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> Model:
+    def from_dict(cls, record: Named) -> Model:
         """Return the model that `to_dict` made, its guarantee computed again.
 
         Raises
@@ -264,7 +265,7 @@ class Model(Schema):
         return model
 
     @classmethod
-    def _read(cls, record: Mapping[str, Any]) -> Model:
+    def _read(cls, record: Named) -> Model:
         loss, spread = record.get("estimated_loss"), record.get("covariance")
         return cls(
             **declarations(Schema.from_dict(record)), decision=tuple(record["decision"]),
@@ -292,16 +293,16 @@ class Model(Schema):
         return cls.from_dict(record)
 
 
-def declarations(schema: Schema) -> dict[str, Any]:
+def declarations(schema: Schema) -> Fields:
     """Return the fields of a schema."""
     return {each.name: getattr(schema, each.name) for each in fields(Schema)}
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _checksum(record: Mapping[str, Any]) -> str:
+def _checksum(record: Named) -> str:
     """Return a digest that finds accidents; it keeps no one from writing another model."""
     text = json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()

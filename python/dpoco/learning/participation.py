@@ -10,15 +10,15 @@ from __future__ import annotations
 import hashlib
 import math
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dpoco import _core
-from dpoco._validation import positive_int
+from dpoco._validation import Fields, Named, positive_int
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting import conditions as say
 from dpoco.errors import BudgetExceeded, CalibrationError, StateError
@@ -26,6 +26,7 @@ from dpoco.errors import BudgetExceeded, CalibrationError, StateError
 Parameters = TypeVar("Parameters")
 
 Person = int | str | bytes | None
+Persons = ArrayLike | Sequence[Person] | None  # those behind records, or behind one
 LARGEST_ROUNDS = 2**24 - 1  # that a counter holds
 _KEY = 16
 _CLOSE, _SEARCHES = 1e-6, 64  # of logarithms of epsilon
@@ -103,12 +104,12 @@ class Participation:
             own = say.REFUSED_PEOPLE.format(most=self.max_persons)
         return replace(person, conditions=(*person.conditions, own))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Fields:
         """Return a JSON-able dictionary."""
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> Participation:
+    def from_dict(cls, record: Named) -> Participation:
         """Return the object written by `to_dict`; `StateError` for anything else."""
         if not isinstance(record, Mapping) or not set(record) == set(cls.__dataclass_fields__):
             raise StateError("a participation has rounds, separation, enforced and max_persons")
@@ -234,7 +235,7 @@ class Limiter:
         except ValueError as error:
             raise ValueError(f"participation cannot be enforced: {error}") from None
 
-    def digests(self, persons: Any, rounds: int | None = None) -> Digests:
+    def digests(self, persons: Persons, rounds: int | None = None) -> Digests:
         """Return 16 bytes for each of these people, or raise; no one is counted yet.
 
         Parameters
@@ -260,16 +261,15 @@ class Limiter:
         return Digests(digests)
 
     @staticmethod
-    def names(persons: Any, rounds: int | None) -> NDArray[np.int64] | list[Any]:
+    def names(persons: Persons, rounds: int | None) -> NDArray[np.int64] | list[Any]:
         """Return names as one array of integers, or a list of all str or all bytes."""
-        if rounds is None:
-            persons = [persons]
-        elif isinstance(persons, (str, bytes)) or np.shape(persons) != (rounds,):
+        given: Any = [persons] if rounds is None else persons
+        if rounds is not None and (isinstance(given, (str, bytes)) or np.shape(given) != (rounds,)):
             raise ValueError(f"persons must have shape ({rounds},)")
-        if isinstance(persons, np.ndarray) and persons.dtype.kind == "S":
+        if isinstance(given, np.ndarray) and given.dtype.kind == "S":
             raise TypeError("persons of bytes must be a list, since an array drops trailing zeros")
-        if not (isinstance(persons, np.ndarray) and persons.dtype.kind in "iu"):
-            names = persons.tolist() if isinstance(persons, np.ndarray) else list(persons)
+        if not (isinstance(given, np.ndarray) and given.dtype.kind in "iu"):
+            names = given.tolist() if isinstance(given, np.ndarray) else list(given)
             for kind in (str, bytes):
                 if all(isinstance(name, kind) for name in names):
                     return names
@@ -277,11 +277,11 @@ class Limiter:
                 isinstance(name, bool) for name in names
             ):
                 raise TypeError("persons must be all int, all str or all bytes")
-            persons = names
+            given = names
         try:
-            if isinstance(persons, np.ndarray) and persons.size and persons.max() >= 2**63:
+            if isinstance(given, np.ndarray) and given.size and given.max() >= 2**63:
                 raise OverflowError
-            return np.ascontiguousarray(persons, dtype=np.int64)  # never by way of doubles
+            return np.ascontiguousarray(given, dtype=np.int64)  # never by way of doubles
         except OverflowError:
             raise ValueError("persons must be integers of 64 bits, with their sign") from None
 

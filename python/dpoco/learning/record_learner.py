@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dpoco import _core, domains, losses
 from dpoco._clipping import Flags
-from dpoco._validation import FloatArray, float_array, number, positive_int
+from dpoco._validation import Fields, FloatArray, Named, float_array, number, positive_int
 from dpoco.learning.learner import BRIEF, Admit, OnlineLearner, Progress, empty_rows
+from dpoco.learning.participation import Persons
 from dpoco.learning.tickets import Ticket
 from dpoco.trace import Trace
 
@@ -94,7 +95,7 @@ class RecordLearner(OnlineLearner):
         return self._domain.dimension
 
     @classmethod
-    def _problem(cls, arguments: Mapping[str, Any]) -> tuple[domains.Domain, losses.Loss]:
+    def _problem(cls, arguments: Named) -> tuple[domains.Domain, losses.Loss]:
         domain, loss = arguments["domain"], arguments["loss"]
         if not isinstance(domain, domains.Domain):
             raise TypeError(f"domain must be a dpoco domain; got {type(domain).__name__}")
@@ -102,9 +103,7 @@ class RecordLearner(OnlineLearner):
             raise TypeError(f"loss must be a dpoco loss; got {type(loss).__name__}")
         return domain, loss
 
-    def _set_up(
-        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: _core.Claim
-    ) -> None:
+    def _set_up(self, arguments: Fields, parameters: Any, seeded: bool, claim: _core.Claim) -> None:
         self._domain, self._loss = arguments["domain"], arguments["loss"]
         planned = getattr(parameters, "mechanism", parameters)
         self._batch = getattr(getattr(planned, "scores", planned), "batch", 1)
@@ -239,10 +238,10 @@ class RecordLearner(OnlineLearner):
 
     def run(
         self,
-        features: Any,
-        labels: Any = None,
+        features: ArrayLike,
+        labels: ArrayLike | None = None,
         *,
-        persons: Any = None,
+        persons: Persons = None,
         record_decisions: bool = True,
         progress: Progress | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
@@ -344,7 +343,9 @@ class RecordLearner(OnlineLearner):
         flags = {} if custom else self._loss._flags(self._domain, rows[part], labels)
         return {**flags, "missing": ~np.isfinite(rows[part])} if rows.ndim == 2 else flags
 
-    def _arrays(self, features: Any, labels: Any) -> tuple[FloatArray, FloatArray | None]:
+    def _arrays(
+        self, features: ArrayLike, labels: ArrayLike | None
+    ) -> tuple[FloatArray, FloatArray | None]:
         """Return the records of a run, and their labels, or raise."""
         if labels is not None and not self._loss.glm:
             raise TypeError("this loss takes no labels")

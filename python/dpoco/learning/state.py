@@ -26,8 +26,10 @@ import numpy as np
 from dpoco import _core
 from dpoco._encryption import EncryptionKey, given_key, is_encrypted, opened, refuse_readable
 from dpoco._options import constructor_options
+from dpoco._validation import Fields, Named
 from dpoco.errors import RoundOrderError, StateError
 from dpoco.learners import LEARNERS, MONITORS, own_class
+from dpoco.learning.participation import Persons
 
 if TYPE_CHECKING:
     from dpoco.learning.participation import Limiter
@@ -45,7 +47,7 @@ REPLACED_CLAIM: _core.Claim = {"key": bytes(32), "stream": 0}
 Self = TypeVar("Self", bound="Stateful")
 
 
-def pack(header: dict[str, Any], payload: bytes) -> bytes:
+def pack(header: Fields, payload: bytes) -> bytes:
     """Return the framed state."""
     text = json.dumps(header, default=_plain).encode()
     body = _FRAME.pack(FRAME_SIGNATURE, _VERSION, len(text), len(payload)) + text + payload
@@ -59,7 +61,7 @@ def _plain(value: Any) -> Any:
     return float(value)
 
 
-def unpack(data: bytes) -> tuple[dict[str, Any], bytes]:
+def unpack(data: bytes) -> tuple[Fields, bytes]:
     """Return header and payload, or raise `StateError` for anything but an intact state."""
     if len(data) < _FRAME.size + _CHECKSUM:
         raise StateError("not a dpoco state: too short")
@@ -82,7 +84,7 @@ def unpack(data: bytes) -> tuple[dict[str, Any], bytes]:
     return header, body[_FRAME.size + header_length :]
 
 
-def stated_dimension(domain: Mapping[str, Any]) -> int:
+def stated_dimension(domain: Named) -> int:
     """Return the dimension that a domain's record states, without building the domain."""
     if "dimension" in domain:
         return int(domain["dimension"])
@@ -207,13 +209,13 @@ class Stateful(_core.Live):
     ``adopt``, ``round``).
     """
 
-    _arguments: dict[str, Any]
+    _arguments: Fields
     _plan: Any
     _limiter: Limiter | None = None  # what enforces a participation
     _key: EncryptionKey | None = None  # under which states are written
     _taken: tuple[bytes, str] | None = None  # by which journal, as which stream
     _is_seeded: bool = False
-    _described: dict[str, Any] | None = None  # how the command line read its records
+    _described: Fields | None = None  # how the command line read its records
     _kind: ClassVar[str]
     _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {}
 
@@ -240,13 +242,11 @@ class Stateful(_core.Live):
 
     # -- for subclasses ---------------------------------------------------------------------------
 
-    def _set_up(
-        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: _core.Claim
-    ) -> None:
+    def _set_up(self, arguments: Fields, parameters: Any, seeded: bool, claim: _core.Claim) -> None:
         """Build the unstarted object; `claim` is its key and stream."""
         raise NotImplementedError
 
-    def _saved_arguments(self) -> dict[str, Any]:
+    def _saved_arguments(self) -> Fields:
         """Return the arguments as they are to be saved; the source's stream is in the engine.
 
         Later options are left out at their defaults, as in states that are older than they.
@@ -257,7 +257,7 @@ class Stateful(_core.Live):
             if name != "source" and (name not in _LATER or value not in (None, False))
         }
 
-    def _header(self) -> dict[str, Any]:
+    def _header(self) -> Fields:
         arguments = {
             name: value.to_dict() if hasattr(value, "to_dict") else value
             for name, value in self._saved_arguments().items()
@@ -266,13 +266,13 @@ class Stateful(_core.Live):
         return {"arguments": arguments, "plan": plan, "seeded": self._is_seeded}
 
     @classmethod
-    def _assemble(cls: type[Self], header: dict[str, Any]) -> Self:
+    def _assemble(cls: type[Self], header: Fields) -> Self:
         """Build the unstarted object that `_header` describes; a state will bring its key."""
         from dpoco import domains, losses
         from dpoco.accounting import Budget
         from dpoco.learning.participation import Participation
 
-        arguments: dict[str, Any] = {**cls._completed(header["arguments"]), "source": None}
+        arguments: Fields = {**cls._completed(header["arguments"]), "source": None}
         if arguments.pop("calibration", None) is not None:  # of an older state: published constants
             arguments["plan"] = header["plan"]
         decoders: dict[str, Callable[[Any], Any]] = {
@@ -297,12 +297,12 @@ class Stateful(_core.Live):
         return self
 
     @classmethod
-    def _read_plan(cls, record: Mapping[str, Any]) -> Any:
+    def _read_plan(cls, record: Named) -> Any:
         """Return the plan that a state holds."""
         raise NotImplementedError
 
     @classmethod
-    def _completed(cls, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def _completed(cls, arguments: Named) -> Fields:
         """Return saved arguments with those that older states lack, and what they stood for.
 
         Older states also have the calibration, which is now the only one unless it is named here.
@@ -311,11 +311,11 @@ class Stateful(_core.Live):
         return {**known, **{k: v for k, v in arguments.items() if (k, v) != _DROPPED}}
 
     @classmethod
-    def _check_fixed(cls, plan: Any, given: Mapping[str, Any]) -> None:
+    def _check_fixed(cls, plan: Any, given: Named) -> None:
         """Raise unless the arguments that a plan fixes as well agree with it."""
 
     @classmethod
-    def _header_dimension(cls, header: dict[str, Any]) -> int:
+    def _header_dimension(cls, header: Fields) -> int:
         """Return the dimension `_header`'s value states; arrays of that length are in the payload.
 
         Asked before anything of that size is built. Any exception means a corrupt header.
@@ -355,7 +355,7 @@ class Stateful(_core.Live):
 
     # -- public -----------------------------------------------------------------------------------
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
+    def get_params(self, deep: bool = True) -> Fields:
         """Return the constructor's arguments as they were given; `deep` is scikit-learn's."""
         return dict(self._arguments)
 
@@ -394,7 +394,7 @@ class Stateful(_core.Live):
         state: bytes = self._engine.state()
         return state + self._participants()
 
-    def _digests(self, persons: Any, rounds: int | None) -> bytes:
+    def _digests(self, persons: Persons, rounds: int | None) -> bytes:
         """Return who the people of a run are (None: of a round); raise if no one looks at them."""
         if persons is not None:
             named = "person" if rounds is None else "persons"
@@ -445,7 +445,7 @@ class Stateful(_core.Live):
 
     __sklearn_clone__ = clone  # of ``sklearn.base.clone``, which would copy arguments
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _unpickle, (self._kind, self._to_bytes())
 
     def __deepcopy__(self: Self, memo: Any) -> Self:
@@ -460,7 +460,7 @@ class Stateful(_core.Live):
         return self.clone()
 
 
-def find_class(kind: Any) -> type[Stateful]:
+def find_class(kind: object) -> type[Stateful]:
     """Return the class that a state file names: nothing else is ever imported on its word."""
     known = (each for each in (*LEARNERS, *MONITORS) if each.class_name == kind)
     learner = next((each for each in known if each.plays != "batch"), None)

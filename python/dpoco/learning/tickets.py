@@ -11,17 +11,17 @@ import hmac
 import os
 import struct
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 
-from dpoco._validation import FloatArray
+from dpoco._validation import Fields, FloatArray, Named
 from dpoco.accounting import Guarantee
 from dpoco.accounting.statement import delayed
 from dpoco.errors import HorizonExceeded, RoundOrderError, StateError
+from dpoco.learning.participation import Persons
 from dpoco.learning.state import Stateful
 
 # Little-endian: signature, learner, number, round, kind of decision, due, entries of the decision
@@ -113,7 +113,7 @@ class Ticket:
     def __hash__(self) -> int:
         return hash((self.learner, self.number))
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return Ticket.from_bytes, (self.to_bytes(),)
 
     def __repr__(self) -> str:
@@ -215,7 +215,7 @@ class TicketBook:
         if known[1] >= 0:
             self._promised[known[1]] -= 1
 
-    def to_record(self) -> dict[str, Any]:
+    def to_record(self) -> Fields:
         """Return what JSON can carry; as secret as the learner's state."""
         record = {
             "key": self._key.hex(),
@@ -226,7 +226,7 @@ class TicketBook:
         return {**record, "dropped": sorted(self.dropped)} if self.dropped else record
 
     @classmethod
-    def from_record(cls, record: Mapping[str, Any], arms: int) -> TicketBook:
+    def from_record(cls, record: Named, arms: int) -> TicketBook:
         """Return the book written by `to_record`; any exception means a corrupt one."""
         book = cls()
         book._key, book._learner = bytes.fromhex(record["key"]), bytes.fromhex(record["learner"])
@@ -340,7 +340,7 @@ class Delayed(Stateful):
             decision = self._decision()
             return decision, book.issue(turn, decision)
 
-    def _arrive(self, ticket: Ticket, *record: Any, person: Any = None) -> None:
+    def _arrive(self, ticket: Ticket, *record: Any, person: Persons = None) -> None:
         """Play a round with the record of a ticket, which is struck if that was done."""
         self._enter_process()
         book = self._book_of(ticket)
@@ -358,7 +358,7 @@ class Delayed(Stateful):
                     book.remove(ticket.number)
 
     def _play_arrival(
-        self, turn: int, ticket: Ticket, record: tuple[Any, ...], person: Any
+        self, turn: int, ticket: Ticket, record: tuple[Any, ...], person: Persons
     ) -> None:
         """Play round `turn`: the record enters as if it had come at once."""
         before = self._asked
@@ -375,7 +375,7 @@ class Delayed(Stateful):
     def _is_started(self) -> bool:
         return self._book is not None or super()._is_started()
 
-    def _header(self) -> dict[str, Any]:
+    def _header(self) -> Fields:
         header = super()._header()
         if self._book is not None:
             header["tickets"] = self._book.to_record()
@@ -388,7 +388,7 @@ class Delayed(Stateful):
             return super()._to_bytes()
 
     @classmethod
-    def _assemble(cls: type[Self], header: dict[str, Any]) -> Self:
+    def _assemble(cls: type[Self], header: Fields) -> Self:
         self = super()._assemble(header)
         if "tickets" in header:
             self._book = TicketBook.from_record(header["tickets"], getattr(self, "_arms", 0))

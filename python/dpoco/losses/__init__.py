@@ -9,10 +9,9 @@ from JSON.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from inspect import signature
-from typing import Any
 
+from dpoco._validation import Named
 from dpoco.losses._base import Loss
 from dpoco.losses._general import CustomLoss, LinearLoss, QuadraticLoss
 from dpoco.losses._glm import GlmLoss
@@ -46,7 +45,7 @@ _KINDS: dict[str, type[Loss]] = {
 }
 
 
-def from_dict(state: Mapping[str, Any]) -> Loss:
+def from_dict(state: Named) -> Loss:
     """Rebuild a loss from the result of its ``to_dict``.
 
     Parameters

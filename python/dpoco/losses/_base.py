@@ -7,14 +7,14 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dpoco import _core
-from dpoco._validation import FloatArray, float_array, positive_float
+from dpoco._validation import Fields, FloatArray, float_array, positive_float
 from dpoco.domains import Domain
 
 
-def products(rows: FloatArray, theta: Any) -> FloatArray:
+def products(rows: FloatArray, theta: ArrayLike) -> FloatArray:
     """Return <row, theta> for all rows: of one theta, shape (d,), or of one for each, (T, d)."""
     if np.ndim(theta) == 2:
         return np.asarray(np.einsum("ij,ij->i", rows, float_array("theta", theta, rows.shape)))
@@ -50,11 +50,13 @@ class Loss(ABC):
         """Bound on ``||grad f(a) - grad f(b)||_q / ||a - b||_p`` over `domain`."""
 
     @abstractmethod
-    def value(self, theta: Any, features: Any, label: Any = None) -> Any:
+    def value(self, theta: ArrayLike, features: ArrayLike, label: ArrayLike | None = None) -> Any:
         """Loss of a decision on raw data, without clipping; not private."""
 
     @abstractmethod
-    def gradient(self, theta: Any, features: Any, label: Any = None) -> FloatArray:
+    def gradient(
+        self, theta: ArrayLike, features: ArrayLike, label: ArrayLike | None = None
+    ) -> FloatArray:
         """Gradient of the loss at a decision on raw data, without clipping; not private."""
 
     @abstractmethod
@@ -79,7 +81,7 @@ class Loss(ABC):
             Shape (T,), float64.
         """
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Fields:
         """Parameters as a JSON-able dict; :func:`dpoco.losses.from_dict` restores them exactly."""
         return {"type": type(self).__name__, **asdict(self)}
 
@@ -102,7 +104,7 @@ class Loss(ABC):
         """The compiled loss; losses that are not generalised linear never reach it."""
         return _core.GlmLoss("squared", 1.0, 1.0, -1.0, 1.0)
 
-    def _set(self, **values: Any) -> None:
+    def _set(self, **values: object) -> None:
         """Store validated arguments, at construction only."""
         for name, value in values.items():
             object.__setattr__(self, name, value)

@@ -11,10 +11,17 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dpoco._clipping import record_flags, record_multipliers
-from dpoco._validation import LARGEST_SCALE, FloatArray, float_array, positive_float, real_float
+from dpoco._validation import (
+    LARGEST_SCALE,
+    Fields,
+    FloatArray,
+    float_array,
+    positive_float,
+    real_float,
+)
 from dpoco.domains import Domain
 from dpoco.errors import StateError
 from dpoco.losses._base import Loss, products
@@ -51,14 +58,16 @@ class LinearLoss(Loss):
         """0."""
         return 0.0
 
-    def value(self, theta: Any, features: Any, label: Any = None) -> Any:
+    def value(self, theta: ArrayLike, features: ArrayLike, label: ArrayLike | None = None) -> Any:
         """``<features, theta>``: a number for shape (d,), shape (T,) for shape (T, d)."""
         _no_label(label)
         point = float_array("theta", theta, (None,))
         values = _rows(features, point) @ point
         return float(values) if values.ndim == 0 else values
 
-    def gradient(self, theta: Any, features: Any, label: Any = None) -> FloatArray:
+    def gradient(
+        self, theta: ArrayLike, features: ArrayLike, label: ArrayLike | None = None
+    ) -> FloatArray:
         """Return a copy of `features`, shape (d,) or (T, d)."""
         _no_label(label)
         return _rows(features, float_array("theta", theta, (None,))).copy()
@@ -99,11 +108,11 @@ class DeclaredLoss(Loss):
         """Return the constant given."""
         return self.smoothness_bound
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Fields:
         """Parameters as a JSON-able dict; :func:`dpoco.losses.from_dict` restores them exactly."""
         return {"type": type(self).__name__, **self._arguments()}
 
-    def _arguments(self) -> dict[str, Any]:
+    def _arguments(self) -> Fields:
         own = asdict(self)
         constants = {name: own.pop(f"{name}_bound") for name in ("lipschitz", "smoothness")}
         said = {**constants, **own}
@@ -195,14 +204,16 @@ class CustomLoss(DeclaredLoss):
             **functions,
         )
 
-    def value(self, theta: Any, features: Any, label: Any = None) -> Any:
+    def value(self, theta: ArrayLike, features: Any, label: ArrayLike | None = None) -> Any:
         """Loss of a loss object, or of a row, shape (k,), as a float; of rows, shape (T,)."""
         _no_label(label)
         if self.values is None:
             return float(features.value(float_array("theta", theta, (None,))))
         return self._evaluate("values", self.values, theta, features)
 
-    def gradient(self, theta: Any, features: Any, label: Any = None) -> FloatArray:
+    def gradient(
+        self, theta: ArrayLike, features: Any, label: ArrayLike | None = None
+    ) -> FloatArray:
         """Gradient of a loss object, or of a row, shape (d,); of rows, shape (T, d)."""
         _no_label(label)
         if self.gradients is None:
@@ -210,7 +221,7 @@ class CustomLoss(DeclaredLoss):
             return float_array("gradient", features.gradient(point), point.shape)
         return np.asarray(self._evaluate("gradients", self.gradients, theta, features))
 
-    def rows(self, records: Any) -> FloatArray:
+    def rows(self, records: ArrayLike) -> FloatArray:
         """Return records as an array of shape (T, k).
 
         Raises
@@ -232,7 +243,7 @@ class CustomLoss(DeclaredLoss):
         }
         return SimpleNamespace(**asked)
 
-    def _evaluate(self, name: str, function: Function, theta: Any, records: Any) -> Any:
+    def _evaluate(self, name: str, function: Function, theta: ArrayLike, records: ArrayLike) -> Any:
         """Return what a function says of a row, or of all rows; 0 for one that is not finite."""
         point = float_array("theta", theta, (None,))
         single = np.ndim(records) == 1
@@ -265,7 +276,7 @@ class CustomLoss(DeclaredLoss):
         parts = [self.value(theta[a], rows[a:b]) for a, b in pairwise(bounds)]
         return np.concatenate([np.empty(0), *parts])
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Fields:
         """As for every loss; `StateError` with functions, which no file can hold."""
         if self.values is not None:
             raise StateError(
@@ -279,13 +290,13 @@ class CustomLoss(DeclaredLoss):
         return record_flags(record_multipliers(domain, records, self.lipschitz_bound, None))
 
 
-def _rows(features: Any, point: FloatArray) -> FloatArray:
+def _rows(features: ArrayLike, point: FloatArray) -> FloatArray:
     """One vector, shape (d,), or many, shape (T, d)."""
     d = point.shape[0]
     return float_array("features", features, (d,) if np.ndim(features) == 1 else (None, d))
 
 
-def _no_label(label: Any) -> None:
+def _no_label(label: object) -> None:
     if label is not None:
         raise TypeError("this loss takes no label")
 
@@ -339,7 +350,7 @@ class QuadraticLoss(DeclaredLoss):
             strong_convexity=modulus,
         )
 
-    def value(self, theta: Any, features: Any, label: Any = None) -> Any:
+    def value(self, theta: ArrayLike, features: ArrayLike, label: ArrayLike | None = None) -> Any:
         """Loss of a decision on raw data: a number for A of shape (d, d), else shape (T,)."""
         point = float_array("theta", theta, (None,))
         single = np.ndim(features) == 2
@@ -347,7 +358,9 @@ class QuadraticLoss(DeclaredLoss):
         values = 0.5 * np.einsum("i,tij,j->t", point, matrices, point) - vectors @ point
         return float(values[0]) if single else values
 
-    def gradient(self, theta: Any, features: Any, label: Any = None) -> FloatArray:
+    def gradient(
+        self, theta: ArrayLike, features: ArrayLike, label: ArrayLike | None = None
+    ) -> FloatArray:
         """Gradient on raw data, shape (d,) for A of shape (d, d), else (T, d)."""
         point = float_array("theta", theta, (None,))
         single = np.ndim(features) == 2
@@ -381,7 +394,7 @@ class QuadraticLoss(DeclaredLoss):
         values[kept] = factors[kept] * self.value(point, matrices[kept], vectors[kept])
         return values
 
-    def scales(self, domain: Domain, matrices: Any, vectors: Any) -> FloatArray:
+    def scales(self, domain: Domain, matrices: ArrayLike, vectors: ArrayLike | None) -> FloatArray:
         """Return factors in [0, 1], shape (T,), that scale rounds into the bounds.
 
         The factor is 0 for a round that is not finite or not convex.
@@ -426,7 +439,9 @@ def _symmetric(matrices: FloatArray) -> FloatArray:
     return 0.5 * matrices + 0.5 * np.swapaxes(matrices, 1, 2)
 
 
-def _rounds(matrices: Any, vectors: Any, d: int, single: bool) -> tuple[FloatArray, FloatArray]:
+def _rounds(
+    matrices: ArrayLike, vectors: ArrayLike | None, d: int, single: bool
+) -> tuple[FloatArray, FloatArray]:
     """Return the matrices, shape (T, d, d), and the vectors, shape (T, d)."""
     if vectors is None:
         raise TypeError("a quadratic loss needs a matrix and a vector")

@@ -8,11 +8,11 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dpoco import _core
 from dpoco._clipping import lp_norm, record_flags, record_multipliers
-from dpoco._validation import FloatArray, float_array, positive_float, real_float
+from dpoco._validation import Fields, FloatArray, float_array, positive_float, real_float
 from dpoco.domains import Domain
 from dpoco.losses._base import Loss, products
 
@@ -113,7 +113,7 @@ class MarginLoss(Loss):
         """``sup l'' feature_bound^2``, from ``l_p`` to ``l_q``."""
         return self.curvature_bound(self.margin_bound(domain)) * self.feature_bound**2
 
-    def value(self, theta: Any, features: Any, label: Any = None) -> Any:
+    def value(self, theta: ArrayLike, features: ArrayLike, label: ArrayLike | None = None) -> Any:
         """Loss of a decision on raw records, without clipping; not private.
 
         Parameters
@@ -134,7 +134,9 @@ class MarginLoss(Loss):
         values = self._glm_engine.values(margins, labels)
         return float(values[0]) if single else values
 
-    def gradient(self, theta: Any, features: Any, label: Any = None) -> FloatArray:
+    def gradient(
+        self, theta: ArrayLike, features: ArrayLike, label: ArrayLike | None = None
+    ) -> FloatArray:
         """Gradient ``l'(<theta, x>, y) x`` on raw records: shape (d,), or (T, d) for many."""
         single, rows, margins, labels = _evaluate(theta, features, label)
         with np.errstate(over="ignore", invalid="ignore"):  # out of range is infinite, silently
@@ -184,7 +186,7 @@ def checked_margin(value: float) -> float:
 
 
 def _evaluate(
-    theta: Any, features: Any, label: Any
+    theta: ArrayLike, features: ArrayLike, label: ArrayLike | None
 ) -> tuple[bool, FloatArray, FloatArray, FloatArray]:
     """Whether there is one record, the records as rows, their margins and labels."""
     point = float_array("theta", theta, (None,))
@@ -297,7 +299,7 @@ class LogisticLoss(MarginLoss):
         own = {name: value for name, value in self.to_dict().items() if name != "type"}
         return f"LogisticLoss({', '.join(f'{name}={value!r}' for name, value in own.items())})"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Fields:
         """Parameters as a JSON-able dict, without a slope bound if there is none."""
         said = super().to_dict().items()
         return {name: value for name, value in said if (name, value) != ("slope_bound", None)}

@@ -7,10 +7,12 @@ from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dpoco import _core
 from dpoco import _literals as literals
 from dpoco._validation import (
+    Fields,
     FloatArray,
     float_array,
     number,
@@ -46,7 +48,7 @@ class Mechanism(Certified):
     _shown: ClassVar[tuple[str, ...]]  # parameters in the report
 
     @classmethod
-    def _header_dimension(cls, header: dict[str, Any]) -> int:
+    def _header_dimension(cls, header: Fields) -> int:
         return 1  # nothing is allocated before the caller brings scores or queries
 
     def __repr__(self) -> str:
@@ -164,7 +166,7 @@ class ContinualSum(Mechanism):
         self._build(calibrate, budget, plan, source)
 
     @staticmethod
-    def _rename_fields(plan: SumPlan) -> dict[str, Any]:
+    def _rename_fields(plan: SumPlan) -> Fields:
         total, vector = plan.mechanism, plan.mechanism.summand
         if not isinstance(vector, ClippedVector):
             raise TypeError("plan must be a plan for a sum of clipped vectors")
@@ -196,7 +198,7 @@ class ContinualSum(Mechanism):
         return _core.ContinualSum(self._mechanism, claim)
 
     @classmethod
-    def _header_dimension(cls, header: dict[str, Any]) -> int:
+    def _header_dimension(cls, header: Fields) -> int:
         return int(header["plan"]["mechanism"]["summand"]["dimension"])
 
     @_core.direct
@@ -227,7 +229,7 @@ class ContinualSum(Mechanism):
         released: FloatArray = self._engine.push(vector)
         return released
 
-    def run(self, values: Any) -> FloatArray:
+    def run(self, values: ArrayLike) -> FloatArray:
         """Push the rows of a (T, d) array; return the T released sums, shape (T, d).
 
         The numbers equal those of T calls of `push`, bit for bit. The interpreter lock is released.
@@ -335,7 +337,7 @@ class NoisyMax(Mechanism):
         self._build(calibrate, budget, plan, source)
 
     @staticmethod
-    def _rename_fields(plan: NoisyMaxPlan) -> dict[str, Any]:
+    def _rename_fields(plan: NoisyMaxPlan) -> Fields:
         drawn = plan.mechanism
         if isinstance(drawn, Nothing):
             return {}

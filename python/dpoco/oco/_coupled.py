@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dpoco import _core, domains, losses
 from dpoco import _literals as literals
 from dpoco._loss_sums import loss_sum_settings
-from dpoco._validation import FloatArray, float_array, real_float, whole_if_float
+from dpoco._validation import Fields, FloatArray, Named, float_array, real_float, whole_if_float
 from dpoco.accounting import (
     Budget,
     continuous_multiplicative_weights,
@@ -56,7 +55,7 @@ class CoupledLearner(RecordLearner):
     _methods: ClassVar[tuple[str, ...]] = ("value", "gradient")  # of custom losses
 
     @classmethod
-    def _check_fixed(cls, plan: Any, given: Mapping[str, Any]) -> None:
+    def _check_fixed(cls, plan: Any, given: Named) -> None:
         super()._check_fixed(plan, given)
         limit, found = given["max_switches"], plan.forecast.expected_switches
         if limit is not None and found > real_float("max_switches", limit) * (1.0 + 1e-9):
@@ -65,7 +64,7 @@ class CoupledLearner(RecordLearner):
             )
 
     @classmethod
-    def _plan_arguments(cls, plan: Any) -> dict[str, Any]:
+    def _plan_arguments(cls, plan: Any) -> Fields:
         drawn = plan.mechanism
         if type(plan.tuning) is not cls._tuning or not isinstance(drawn, CoupledDraws):
             raise TypeError(f"plan must be a plan for a {cls.__name__}")
@@ -109,7 +108,7 @@ class CoupledLearner(RecordLearner):
             return super()._entries()
         return super()._entries() | {"second derivatives": float(self._domain.dimension) ** 2}
 
-    def _loss_settings(self) -> dict[str, Any]:
+    def _loss_settings(self) -> Fields:
         """Return what the compiled sum of losses is built from."""
         return loss_sum_settings(self._domain, self._loss, self._ranges_freely(self._plan))
 
@@ -189,7 +188,9 @@ class CoupledLearner(RecordLearner):
             record = _Nothing()
         self._engine.observe_custom(turn, record)
 
-    def _arrays(self, features: Any, labels: Any) -> tuple[FloatArray, FloatArray | None]:
+    def _arrays(
+        self, features: ArrayLike, labels: ArrayLike | None
+    ) -> tuple[FloatArray, FloatArray | None]:
         if not isinstance(self._loss, losses.QuadraticLoss):
             return super()._arrays(features, labels)
         if labels is None:
@@ -218,7 +219,7 @@ class CoupledLearner(RecordLearner):
     # -- public quantities ------------------------------------------------------------------------
 
     @classmethod
-    def _header_dimension(cls, header: dict[str, Any]) -> int:
+    def _header_dimension(cls, header: Fields) -> int:
         # A box has its dimension in its bounds, which are in the file already. A simplex keeps one
         # coordinate less than it has.
         return max(1, int(header["arguments"]["domain"].get("dimension", 1)) - 1)
@@ -351,7 +352,7 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
         return isinstance(draw := plan.mechanism.draw, GibbsDraw) and draw.half_width == math.inf
 
     @classmethod
-    def _plan_arguments(cls, plan: GibbsPlan) -> dict[str, Any]:
+    def _plan_arguments(cls, plan: GibbsPlan) -> Fields:
         return {**super()._plan_arguments(plan), "sampler": plan.tuning.sampler}
 
     def _build_engine(self, claim: _core.Claim) -> _core.ContinuousMultiplicativeWeights:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dpoco import _core, domains
 from dpoco import _literals as literals
 from dpoco._clipping import Flags
-from dpoco._validation import FloatArray, float_array, positive_float, whole_if_float
+from dpoco._validation import Fields, FloatArray, Named, float_array, positive_float, whole_if_float
 from dpoco.accounting import Budget, Guarantee, nets
 from dpoco.accounting import lipschitz as accountant
 from dpoco.accounting.lipschitz import NetPlan
@@ -23,7 +23,7 @@ from dpoco.accounting.noisy_ftrl_regret import RegretForecast
 from dpoco.accounting.prefix_hedge import HedgeTuning
 from dpoco.domains import Box, Domain, Simplex
 from dpoco.learning.learner import Admit, OnlineLearner, Progress, empty_rows
-from dpoco.learning.participation import Participation
+from dpoco.learning.participation import Participation, Persons
 from dpoco.learning.tickets import Ticket
 from dpoco.mechanisms import sum_entries
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
@@ -156,7 +156,7 @@ class LipschitzLearner(OnlineLearner):
         self._build(calibrate, budget, plan, source, {"on_violation": on_violation})
 
     @staticmethod
-    def _rename_fields(plan: NetPlan) -> dict[str, Any]:
+    def _rename_fields(plan: NetPlan) -> Fields:
         net = plan.mechanism.summand
         if not isinstance(net, NetDifferences):
             raise TypeError("plan must be a plan for a LipschitzLearner")
@@ -177,7 +177,7 @@ class LipschitzLearner(OnlineLearner):
         return accountant.guarantee(own["domain"], plan, budget=own["budget"], seeded=seeded)
 
     @classmethod
-    def _check_fixed(cls, plan: Any, given: Mapping[str, Any]) -> None:
+    def _check_fixed(cls, plan: Any, given: Named) -> None:
         if given["resolution"] is not None:
             shape = nets.shape_of(given["domain"])
             given = {**given, "resolution": nets.checked_counts(shape, given["resolution"])}
@@ -187,14 +187,12 @@ class LipschitzLearner(OnlineLearner):
             raise ValueError("enforce=True contradicts the plan, which has False")
 
     @classmethod
-    def _problem(cls, arguments: Mapping[str, Any]) -> tuple[Any, ...]:
+    def _problem(cls, arguments: Named) -> tuple[Any, ...]:
         nets.shape_of(arguments["domain"])
         positive_float("lipschitz", arguments["lipschitz"])
         return (arguments["domain"],)
 
-    def _set_up(
-        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: _core.Claim
-    ) -> None:
+    def _set_up(self, arguments: Fields, parameters: Any, seeded: bool, claim: _core.Claim) -> None:
         self._domain = arguments["domain"]
         super()._set_up(arguments, parameters, seeded, claim)
         net = self._mechanism.summand
@@ -215,7 +213,7 @@ class LipschitzLearner(OnlineLearner):
         return _core.PrefixHedge(self._mechanism, tuning, claim)
 
     @classmethod
-    def _header_dimension(cls, header: dict[str, Any]) -> int:
+    def _header_dimension(cls, header: Fields) -> int:
         return math.prod(int(n) for n in header["plan"]["mechanism"]["summand"]["counts"])
 
     @property
@@ -326,7 +324,7 @@ class LipschitzLearner(OnlineLearner):
         self,
         losses: Any,
         *,
-        persons: Any = None,
+        persons: Persons = None,
         progress: Progress | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         checkpoint_every: int = 100_000,

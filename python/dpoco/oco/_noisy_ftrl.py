@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from dpoco import _core, domains, losses
 from dpoco import _literals as literals
-from dpoco._validation import FloatArray, positive_int, whole_if_float
+from dpoco._validation import Fields, FloatArray, Named, positive_int, whole_if_float
 from dpoco.accounting import Budget, noisy_newton, sum_release
 from dpoco.accounting import noisy_ftrl as accountant
 from dpoco.accounting.forgetting import Forgetting, advise_half_lives, batch_lengths
@@ -223,7 +223,7 @@ class NoisyFTRL(RecordLearner):
         self._build(calibrate, budget, plan, source, {"on_violation": on_violation})
 
     @staticmethod
-    def _rename_fields(plan: LeaderPlan) -> dict[str, Any]:
+    def _rename_fields(plan: LeaderPlan) -> Fields:
         return {
             "statistics": accountant.read_statistics(plan),
             "running_loss": isinstance(plan.mechanism.summand, MomentsAndLoss),
@@ -352,7 +352,7 @@ class NoisyFTRL(RecordLearner):
         return _core.NoisyFtrl(domain._engine, loss._glm_engine, self._mechanism, tuning, claim)
 
     @classmethod
-    def _header_dimension(cls, header: dict[str, Any]) -> int:
+    def _header_dimension(cls, header: Fields) -> int:
         dimension = stated_dimension(header["arguments"]["domain"])
         kind = header["plan"]["mechanism"]["summand"]["kind"]
         moments = kind in ("second_moments", "moments_and_loss")
@@ -485,7 +485,7 @@ class NoisyNewton(RecordLearner):
         })  # fmt: skip
 
     @classmethod
-    def _problem(cls, arguments: Mapping[str, Any]) -> tuple[domains.Domain, losses.Loss]:
+    def _problem(cls, arguments: Named) -> tuple[domains.Domain, losses.Loss]:
         domain, loss = super()._problem(arguments)
         most = positive_int("max_dimension", arguments["max_dimension"])
         if domain.dimension > most:
@@ -542,7 +542,7 @@ class NoisyNewton(RecordLearner):
         return _core.NoisyNewton(self._domain._engine, loss, self._mechanism, tuning, claim)
 
     @classmethod
-    def _header_dimension(cls, header: dict[str, Any]) -> int:
+    def _header_dimension(cls, header: Fields) -> int:
         dimension = stated_dimension(header["arguments"]["domain"])
         return dimension + dimension * (dimension + 1) // 2
 

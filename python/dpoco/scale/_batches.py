@@ -14,8 +14,9 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from dpoco._validation import FloatArray
+from dpoco._validation import Fields, FloatArray
 from dpoco.errors import RoundOrderError
 from dpoco.learning.record_learner import RecordLearner
 from dpoco.privacy.mechanisms.bounds import GradientAndCurvature, SecondMoments
@@ -61,7 +62,7 @@ class BatchPartition:
         What its states say about it.
     """
 
-    def __init__(self, kind: type[Any], header: dict[str, Any]) -> None:
+    def __init__(self, kind: type[Any], header: Fields) -> None:
         self._made_of = (kind, header)
         self._learner: RecordLearner = kind._assemble(header)
         self._grid = _grid(_sum(self._learner))
@@ -69,7 +70,7 @@ class BatchPartition:
     def __reduce__(self) -> Any:
         return BatchPartition, self._made_of
 
-    def tally(self, batch: Batch, features: Any, labels: Any) -> Tally:
+    def tally(self, batch: Batch, features: ArrayLike, labels: ArrayLike) -> Tally:
         """Return the exact sums of some of a batch's records.
 
         Parameters

@@ -13,11 +13,10 @@ from inspect import getattr_static
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpoco.errors import ReplayMismatch, RoundOrderError, StateError
 from dpoco.journal import Journal, Stream, Transaction
-from dpoco.learning.families import Family, Parts, continued, header_of
+from dpoco.learning.families import Family, Parts, Releases, continued, header_of
 from dpoco.learning.state import unpack
 from dpoco.scale._keys import (
     Key,
@@ -32,7 +31,7 @@ from dpoco.scale._keys import (
 )
 
 KIND = "KeyedPool"
-Names = NDArray[Any] | None
+Names = Releases | None
 
 
 def read_pool(data: bytes) -> tuple[Any, Terms, list[Key], list[Any]]:
@@ -88,7 +87,7 @@ class LearnersInMemory:
 
     def play(
         self, rows: Rows, parts: Parts, names: Names, workers: int, batch: int | None, after: Any
-    ) -> NDArray[Any]:
+    ) -> Releases:
         """Play a batch, all or nothing; `after` is called once the fresh keys are there."""
         if batch is not None:
             raise ValueError("batch numbers need a journal: without one nothing can be repeated")
@@ -228,12 +227,12 @@ class LearnersInJournal:
 
     def play(
         self, rows: Rows, parts: Parts, names: Names, workers: int, batch: int | None, after: Any
-    ) -> NDArray[Any]:
+    ) -> Releases:
         """Play a batch in one transaction; `after` is called once it is committed."""
         ordered = tuple(part[rows.rows] for part in parts)
         named = None if names is None else names[rows.rows]
         pieces = rows.pieces
-        played: NDArray[Any] | None = None
+        played: Releases | None = None
         with self._journal._guard():
             self._make_room()
         self.stale = True

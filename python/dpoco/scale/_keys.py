@@ -16,7 +16,6 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpoco import _core
 from dpoco._validation import IntArray, positive_int
@@ -30,11 +29,13 @@ from dpoco.learning.families import (
     Family,
     Nets,
     Parts,
+    Releases,
     Sums,
     Vectors,
     family_of,
 )
 from dpoco.learning.learner import empty_rows
+from dpoco.learning.participation import Persons
 from dpoco.learning.state import Stateful, find_class
 from dpoco.random import Source
 
@@ -64,7 +65,7 @@ class Terms:
 Key = str | int | bytes
 
 
-def check_key(value: Any) -> Key:
+def check_key(value: object) -> Key:
     """Return a key as the pool keeps it, or raise `TypeError`."""
     if type(value) is int or isinstance(value, (str, bytes)):
         return value
@@ -144,7 +145,7 @@ class Rows(NamedTuple):
         return np.diff(self.offsets)
 
 
-def person_names(prototype: Any, persons: Any, rounds: int) -> NDArray[Any] | None:
+def person_names(prototype: Any, persons: Persons, rounds: int) -> Releases | None:
     """Return the people of a batch's records, an array; None if they need no names."""
     if prototype._limiter is None or persons is None:
         prototype._digests(persons, rounds)
@@ -258,7 +259,7 @@ def play_keyed(
     rows: IntArray,
     parts: Parts,
     workers: int,
-) -> NDArray[Any]:
+) -> Releases:
     """Play a batch and return the decision before each record, (n,) int64 or (n, d) float64.
 
     Parameters
@@ -282,7 +283,7 @@ def play_keyed(
     n = parts[0].shape[0]
     own = np.empty(n)
     if isinstance(family, Vectors):
-        decisions: NDArray[Any] = np.empty((n, prototype.domain.dimension))
+        decisions: Releases = np.empty((n, prototype.domain.dimension))
         labels = parts[1] if len(parts) > 1 else None
         arrays: tuple[Any, ...] = (parts[0], labels, own, decisions)
     elif isinstance(family, (Experts, Nets)):

@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
 from dpoco import _literals as literals
 from dpoco._encryption import EncryptionKey, given_key, refuse_readable
@@ -22,8 +22,8 @@ from dpoco._validation import LARGEST_HORIZON, positive_int, whole_number
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import RoundOrderError, StateError
 from dpoco.journal import Journal
-from dpoco.learning.families import Parts, header_of
-from dpoco.learning.participation import Person
+from dpoco.learning.families import Arrays, Parts, Releases, header_of
+from dpoco.learning.participation import Person, Persons
 from dpoco.learning.state import pack, read_state, write_atomically
 from dpoco.scale._keyed_learners import (
     KIND,
@@ -91,7 +91,7 @@ class Pool:
         self._index.update({key: len(self._index) + i for i, key in enumerate(fresh)})
 
     def _batch(
-        self, keys: Any, arrays: tuple[Any, ...], persons: Any
+        self, keys: Any, arrays: Arrays, persons: Persons
     ) -> tuple[Parts, list[Key], Rows, Any]:
         """Return a batch's records, their keys, which are whose, and their people; or raise."""
         parts = self._family.parts(self._prototype, arrays)
@@ -252,8 +252,8 @@ class KeyedPool(Pool):
     # -- rounds -----------------------------------------------------------------------------------
 
     def process(
-        self, keys: Any, *arrays: Any, batch: int | None = None, person: Any = None
-    ) -> NDArray[Any]:
+        self, keys: Any, *arrays: ArrayLike, batch: int | None = None, person: Persons = None
+    ) -> Releases:
         """Play a batch of records, each with the learner of its key.
 
         Parameters
@@ -305,7 +305,7 @@ class KeyedPool(Pool):
                 rows, parts, names, self._workers, batch, lambda: self._number(rows.fresh)
             )
 
-    def decide(self, key: Key, *context: Any) -> Any:
+    def decide(self, key: Key, *context: ArrayLike) -> Any:
         """Return the current decision of a key's learner, making it if new; see its `decide`.
 
         Parameters
@@ -317,7 +317,7 @@ class KeyedPool(Pool):
         learner, decide = self._show(key), self._learners.decide
         return decide(learner, *context) if context else decide(learner)
 
-    def observe(self, key: Key, *record: Any, person: Person = None) -> None:
+    def observe(self, key: Key, *record: ArrayLike, person: Person = None) -> None:
         """End a round of a key's learner; see its `observe`. A journal commits once."""
         if person is None:
             self._learners.observe(self._show(key), *record)

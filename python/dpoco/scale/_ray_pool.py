@@ -18,11 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dpoco import _literals as literals
 from dpoco._validation import (
     LARGEST_HORIZON,
+    Fields,
+    Named,
     imported,
     positive_float,
     positive_int,
@@ -30,7 +32,8 @@ from dpoco._validation import (
 )
 from dpoco.errors import DpocoError, HorizonExceeded, StateError
 from dpoco.journal import Journal
-from dpoco.learning.families import Parts, header_of
+from dpoco.learning.families import Arrays, Parts, Releases, header_of
+from dpoco.learning.participation import Persons
 from dpoco.learning.state import write_atomically
 from dpoco.scale._keyed_learners import Names
 from dpoco.scale._keys import (
@@ -115,7 +118,7 @@ class Actors:
         ray: Any,
         kind: type,
         arguments: list[tuple[Any, ...]],
-        options: Mapping[str, Any],
+        options: Named,
         patience: float,
     ) -> None:
         self._ray, self._patience = ray, patience
@@ -195,7 +198,7 @@ class Shard:
         Threads.
     """
 
-    def __init__(self, header: str, directory: str, terms: dict[str, Any], workers: int) -> None:
+    def __init__(self, header: str, directory: str, terms: Fields, workers: int) -> None:
         self._header, self._directory = header, directory
         self._terms, self._workers = terms, workers
         self._pool: Any = None
@@ -237,13 +240,9 @@ class Shard:
                 learner = sibling(pool._prototype) if stream is None else stream._learner
                 learner._digests(names[own], len(own))
 
-    def process(
-        self, batch: int, keys: list[Key], arrays: tuple[Any, ...], names: Names = None
-    ) -> NDArray[Any]:
+    def process(self, batch: int, keys: list[Key], arrays: Arrays, names: Names = None) -> Releases:
         """Play a batch of records with these keys and people, or repeat it."""
-        decisions: NDArray[Any] = self._open_pool().process(
-            keys, *arrays, batch=batch, person=names
-        )
+        decisions: Releases = self._open_pool().process(keys, *arrays, batch=batch, person=names)
         return decisions
 
     def decide(self, key: Key) -> Any:
@@ -320,7 +319,7 @@ class RayPool(Pool):
         separation_per_key: int = 1,
         workers: int = 1,
         patience: float = 60.0,
-        actor_options: Mapping[str, Any] | None = None,
+        actor_options: Named | None = None,
     ) -> None:
         ray = imported("ray", "RayPool", "ray")
         number = positive_int("shards", shards, maximum=10_000)
@@ -352,8 +351,8 @@ class RayPool(Pool):
     # -- rounds -----------------------------------------------------------------------------------
 
     def process(
-        self, keys: Any, *arrays: Any, batch: int | None = None, person: Any = None
-    ) -> NDArray[Any]:
+        self, keys: Any, *arrays: ArrayLike, batch: int | None = None, person: Persons = None
+    ) -> Releases:
         """Play a batch of records, each with the learner of its key; see `KeyedPool.process`.
 
         Parameters
@@ -409,7 +408,7 @@ class RayPool(Pool):
         shards = np.array([self._routing.shard(name) for name in names], dtype=np.int64)
         return {shard: np.flatnonzero(shards == shard) for shard in np.unique(shards).tolist()}
 
-    def _join(self, pieces: Any, answers: dict[int, NDArray[Any]], parts: Parts) -> NDArray[Any]:
+    def _join(self, pieces: Any, answers: dict[int, Releases], parts: Parts) -> Releases:
         none, first = np.zeros(0, dtype=np.int64), np.zeros(1, dtype=np.int64)
         out = play_keyed(self._family, self._prototype, [], first, none, parts, 1)  # undefined yet
         for shard, at in pieces.items():
@@ -417,7 +416,7 @@ class RayPool(Pool):
         out.flags.writeable = False
         return out
 
-    def decide(self, key: Key, *context: Any) -> Any:
+    def decide(self, key: Key, *context: ArrayLike) -> Any:
         """Return the current decision of a key's learner, making it if new.
 
         For learners whose decisions need no context: bandits play in batches.
