@@ -241,7 +241,7 @@ def play_all(
     ]
 
 
-def check_people(learner: Any, persons: Persons, rounds: int) -> None:
+def check_people(learner: object, persons: Persons, rounds: int) -> None:
     """Raise unless it is said whose rounds they are, if and only if the learner looks at it."""
     if isinstance(learner, OnlineLearner):
         learner._digests(persons, rounds)
@@ -304,7 +304,7 @@ def share_progress(progress: Progress | None, index: int, count: int) -> Progres
     return report
 
 
-def keeps_decisions(learner: Any) -> bool:
+def keeps_decisions(learner: object) -> bool:
     """Return whether the traces of a learner always have its decisions: they are no vectors."""
     return plays(learner) in ("experts", "arms", "surface")
 

@@ -128,7 +128,7 @@ def totals(losses: FloatArray, counted: NDArray[np.bool_]) -> dict[str, float]:
     return {"average_loss": average_over(losses, counted), "total_loss": float(losses.sum())}
 
 
-def _facts(name: str, about: str, given: Named | None, **more: Any) -> Fields:
+def _facts(name: str, about: str, given: Named | None, **more: object) -> Fields:
     return {"name": name, "description": about, "scaling": "none", **(given or {}), **more}
 
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from dpoco._validation import Fields, Named
+from dpoco._validation import Fields, FloatArray, IntArray, Named
 
 __all__ = ["Report", "summarise"]
 
@@ -174,7 +174,12 @@ class Curves:
 
     @classmethod
     def of(
-        cls, private: Any, nonprivate: Any, best_fixed: Any, best_constant: Any, counted: Any
+        cls,
+        private: FloatArray,
+        nonprivate: FloatArray,
+        best_fixed: FloatArray,
+        best_constant: FloatArray,
+        counted: IntArray,
     ) -> Curves:
         """Return at most 400 rounds of cumulative losses, dense at the start.
 
@@ -185,9 +190,9 @@ class Curves:
         both = np.concatenate([np.linspace(1, last, 200), np.geomspace(1, last, 200)])
         rounds = np.unique(both.round().astype(np.int64))
         shown = private[:, rounds - 1]
-        private = (np.median(shown, axis=0), shown.min(axis=0), shown.max(axis=0))
+        middle = (np.median(shown, axis=0), shown.min(axis=0), shown.max(axis=0))
         rest = (curve[rounds - 1] for curve in (nonprivate, best_fixed, best_constant, counted))
-        return cls(*(tuple(curve.tolist()) for curve in (rounds, *private, *rest)))
+        return cls(*(tuple(curve.tolist()) for curve in (rounds, *middle, *rest)))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -29,6 +29,7 @@ from dpoco.accounting.ledger import Ledger
 from dpoco.accounting.pools import noise_of, pool_guarantee
 from dpoco.errors import StateError
 from dpoco.journal._rows import Rows
+from dpoco.learning.state import Stateful
 from dpoco.random import Source
 
 _LEDGER = "ledger"
@@ -153,7 +154,7 @@ def checked_size(group: str | None, size: int | None) -> int | None:
     return None if size is None else positive_int("group_size", size, maximum=_LARGEST_GROUP)
 
 
-def check_forkable(learner: Any) -> None:
+def check_forkable(learner: Stateful) -> None:
     """Raise `TypeError` for a learner whose two continuations no proof covers."""
     if learner._noise != "fresh":
         raise TypeError(
@@ -162,7 +163,7 @@ def check_forkable(learner: Any) -> None:
         )
 
 
-def renew(learner: Any) -> None:
+def renew(learner: Stateful) -> None:
     """Give a learner a new key: all noise from here on is fresh, what was drawn stays."""
     claim = Source()._claim()
     learner._engine.rekey(claim["key"], claim["stream"])

@@ -27,7 +27,11 @@ class Rounds(Protocol):
     """A transaction, as a call of a stream uses it."""
 
     def process(
-        self, stream: Any, *batch: ArrayLike, first_round: int | None = None, person: Persons = None
+        self,
+        stream: Any,
+        *batch: ArrayLike,
+        first_round: int | None = None,
+        person: Persons = None,
     ) -> Played:
         """Play rounds."""
 

@@ -24,7 +24,7 @@ from dpoco import _core
 from dpoco._validation import LARGEST_HORIZON, Fields, whole_number
 from dpoco.errors import StateError
 from dpoco.learning.families import Releases, continued, family_of, header_of
-from dpoco.learning.state import FRAME_SIGNATURE, REPLACED_CLAIM, find_class, pack, unpack
+from dpoco.learning.state import FRAME_SIGNATURE, REPLACED_CLAIM, Stateful, find_class, pack, unpack
 
 DIGEST_BYTES = 16
 _FORMAT = 2
@@ -167,7 +167,7 @@ class StateRow:
         return cls(stream, turn, body[middle:], body[_STATE.size : middle])
 
 
-def read_payload(learner: Any) -> bytes:
+def read_payload(learner: Stateful) -> bytes:
     """Return the state of the engine; framed with the tickets, once some were issued."""
     state = family_of(learner).state(learner)
     book = getattr(learner, "_book", None)
@@ -195,7 +195,7 @@ def restore_learner(header: str, payload: bytes, people: bytes, siblings: Fields
     return learner
 
 
-def alike(learner: Any, header: str) -> bool:
+def alike(learner: Stateful, header: str) -> bool:
     """Return whether a learner has the arguments of a stored header.
 
     What calibration makes of them may differ between versions of the library: the stream keeps its

@@ -23,6 +23,8 @@ from dpoco._validation import choice, imported, positive_float, real_float
 from dpoco.errors import JournalFenced, StateError
 from dpoco.learning.state import synchronise
 
+Values = Sequence[int | str | bytes]  # parameters of a statement
+Found = list[tuple[Any, ...]]  # rows of a result
 RELEASES = 5  # the last kind: rows that are many, and are not listed
 
 
@@ -132,11 +134,11 @@ class SqlStore:
     table = "sealed"
 
     @abstractmethod
-    def _run(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    def _run(self, statement: str, parameters: Values = ()) -> Found:
         """Run one statement and return its rows."""
 
     @abstractmethod
-    def _run_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
+    def _run_many(self, statement: str, rows: Iterable[Values]) -> None:
         """Run one statement for every row."""
 
     def _make(self, integer: str, blob: str) -> None:
@@ -308,11 +310,11 @@ class SqliteStore(SqlStore):
                 raise OSError("the journal cannot be written: it is read-only") from None
             raise StateError("the journal is corrupt, or the file is not a journal") from None
 
-    def _run(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    def _run(self, statement: str, parameters: Values = ()) -> Found:
         with self._translate_errors():
             return self._open().execute(statement, parameters).fetchall()
 
-    def _run_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
+    def _run_many(self, statement: str, rows: Iterable[Values]) -> None:
         with self._translate_errors():
             self._open().executemany(statement, rows)
 
@@ -473,12 +475,12 @@ class PostgresStore(SqlStore):
         except self._psycopg.Error as error:
             raise StateError(f"the journal refuses a statement ({type(error).__name__})") from None
 
-    def _run(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    def _run(self, statement: str, parameters: Values = ()) -> Found:
         with self._translate_errors(), self._require_answers():
             cursor = self._connection.execute(statement.replace("?", "%s"), parameters)
             return cursor.fetchall() if cursor.description else []
 
-    def _run_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
+    def _run_many(self, statement: str, rows: Iterable[Values]) -> None:
         with self._translate_errors(), self._require_answers(), self._connection.cursor() as cursor:
             cursor.executemany(statement.replace("?", "%s"), rows)
 

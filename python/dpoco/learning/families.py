@@ -225,7 +225,7 @@ _FAMILIES: dict[str, Family] = {
 }
 
 
-def family_of(learner: Any) -> Family:
+def family_of(learner: object) -> Family:
     """Return the family of a learner or mechanism.
 
     Raises
@@ -251,7 +251,7 @@ def _expect(batch: Arrays, arrays: int) -> None:
         raise TypeError(f"expected {arrays} arrays of records; got {len(batch)}")
 
 
-def header_of(learner: Any) -> str:
+def header_of(learner: Stateful) -> str:
     """Return what a learner is made of, as it is stored: its state's header, without tickets."""
     header, _ = unpack(learner._to_bytes())
     header["object"].pop("tickets", None)

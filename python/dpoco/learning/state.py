@@ -54,7 +54,7 @@ def pack(header: Fields, payload: bytes) -> bytes:
     return body + hashlib.sha256(body).digest()
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any) -> object:
     """Return a number or array of another type, as arguments may be, as JSON can carry it."""
     if isinstance(value, (np.generic, np.ndarray)):
         return value.tolist()
@@ -448,7 +448,7 @@ class Stateful(_core.Live):
     def __reduce__(self) -> tuple[object, ...]:
         return _unpickle, (self._kind, self._to_bytes())
 
-    def __deepcopy__(self: Self, memo: Any) -> Self:
+    def __deepcopy__(self: Self, memo: object) -> Self:
         return self.__copy__()
 
     def __copy__(self: Self) -> Self:

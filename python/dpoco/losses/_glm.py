@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dpoco import _core
 from dpoco import _literals as literals
@@ -23,7 +23,7 @@ from dpoco.domains import Domain
 from dpoco.losses._margin import MarginLoss, checked_margin
 
 _AGREE = 1e-2  # of the largest slope or value: derivatives that are off by more are wrong
-Function = Callable[[FloatArray], Any]
+Function = Callable[[FloatArray], ArrayLike]
 
 
 @dataclass(frozen=True, repr=False)

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dpoco import _core, domains
 from dpoco import _literals as literals
@@ -33,7 +33,7 @@ from dpoco.trace import Trace
 
 __all__ = ["LipschitzLearner"]
 
-NetLoss = Callable[[FloatArray], Any]
+NetLoss = Callable[[FloatArray], ArrayLike]
 
 
 class LipschitzLearner(OnlineLearner):

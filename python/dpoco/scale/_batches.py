@@ -67,7 +67,7 @@ class BatchPartition:
         self._learner: RecordLearner = kind._assemble(header)
         self._grid = _grid(_sum(self._learner))
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return BatchPartition, self._made_of
 
     def tally(self, batch: Batch, features: ArrayLike, labels: ArrayLike) -> Tally:

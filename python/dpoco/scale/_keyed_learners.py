@@ -17,6 +17,7 @@ import numpy as np
 from dpoco.errors import ReplayMismatch, RoundOrderError, StateError
 from dpoco.journal import Journal, Stream, Transaction
 from dpoco.learning.families import Family, Parts, Releases, continued, header_of
+from dpoco.learning.learner import OnlineLearner
 from dpoco.learning.state import unpack
 from dpoco.scale._keys import (
     Key,
@@ -61,7 +62,7 @@ def read_pool(data: bytes) -> tuple[Any, Terms, list[Key], list[Any]]:
 class LearnersInMemory:
     """Learners by number; what is played is gone with the process unless it is saved."""
 
-    def __init__(self, prototype: Any, family: Family) -> None:
+    def __init__(self, prototype: OnlineLearner, family: Family) -> None:
         self._prototype, self._family = prototype, family
         self._learners: list[Any] = []
         self._engines: list[Any] = []  # theirs: a look into a learner waits for its memory
@@ -115,7 +116,7 @@ class LearnersInMemory:
         return decisions
 
     @staticmethod
-    def _check(learner: Any, rounds: int) -> None:
+    def _check(learner: OnlineLearner, rounds: int) -> None:
         learner._check_alone()
         learner._check_rounds(rounds)
         if learner.outstanding:
@@ -142,7 +143,9 @@ class LearnersInJournal:
 
     decide, observe = staticmethod(Stream.decide), staticmethod(Stream.observe)
 
-    def __init__(self, journal: Journal, name: str, prototype: Any, family: Family) -> None:
+    def __init__(
+        self, journal: Journal, name: str, prototype: OnlineLearner, family: Family
+    ) -> None:
         self._journal, self._name = journal, name
         self._prototype, self._family = prototype, family
         self._header = header_of(prototype)

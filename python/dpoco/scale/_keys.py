@@ -34,7 +34,7 @@ from dpoco.learning.families import (
     Vectors,
     family_of,
 )
-from dpoco.learning.learner import empty_rows
+from dpoco.learning.learner import OnlineLearner, empty_rows
 from dpoco.learning.participation import Persons
 from dpoco.learning.state import Stateful, find_class
 from dpoco.random import Source
@@ -55,7 +55,7 @@ class Terms:
         """Check the number of keys; the guarantee checks the rest."""
         positive_int("max_keys", self.max_keys, maximum=2**31)
 
-    def guarantee(self, prototype: Any) -> Guarantee:
+    def guarantee(self, prototype: OnlineLearner) -> Guarantee:
         """Return what holds for a pool of learners like the prototype."""
         terms = asdict(self)
         keys = terms.pop("max_keys")
@@ -145,7 +145,7 @@ class Rows(NamedTuple):
         return np.diff(self.offsets)
 
 
-def person_names(prototype: Any, persons: Persons, rounds: int) -> Releases | None:
+def person_names(prototype: OnlineLearner, persons: Persons, rounds: int) -> Releases | None:
     """Return the people of a batch's records, an array; None if they need no names."""
     if prototype._limiter is None or persons is None:
         prototype._digests(persons, rounds)
@@ -199,7 +199,7 @@ def check_fresh(known: int, fresh: list[Key], limit: int) -> None:
             raise ValueError("a key must be a text that UTF-8 can carry")
 
 
-def family_for(learner: Any) -> Family:
+def family_for(learner: object) -> Family:
     """Return the family of a pool's learners, or raise `TypeError` for what it cannot play."""
     from dpoco.losses import QuadraticLoss
 
@@ -232,7 +232,7 @@ def restore_prototype(header: str) -> Any:
         raise StateError(f"the pool's description is refused ({type(error).__name__})") from None
 
 
-def sibling(prototype: Any) -> Any:
+def sibling(prototype: OnlineLearner) -> Any:
     """Return an unstarted learner like the prototype, with a fresh key."""
     source = prototype._arguments["source"]
     return prototype._sibling((Source() if source is None else source.spawn())._claim())

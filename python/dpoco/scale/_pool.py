@@ -23,6 +23,7 @@ from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import RoundOrderError, StateError
 from dpoco.journal import Journal
 from dpoco.learning.families import Arrays, Parts, Releases, header_of
+from dpoco.learning.learner import OnlineLearner
 from dpoco.learning.participation import Person, Persons
 from dpoco.learning.state import pack, read_state, write_atomically
 from dpoco.scale._keyed_learners import (
@@ -80,7 +81,7 @@ def enroll(journal: Journal, name: str, prototype: Any, terms: Terms, same_unit:
 class Pool:
     """Base of pools, wherever their learners are: terms, numbers of the keys, one thread."""
 
-    def _begin(self, prototype: Any, terms: Terms) -> None:
+    def _begin(self, prototype: OnlineLearner, terms: Terms) -> None:
         self._prototype, self._terms = prototype, terms
         self._family = family_for(prototype)
         self._guarantee = terms.guarantee(prototype)
@@ -231,13 +232,18 @@ class KeyedPool(Pool):
             raise TypeError(f"journal must be a Journal; got {type(journal).__name__}")
         if make is None and journal is None:
             raise TypeError("make must be a learner, or return one")
-        prototype = None if make is None else make_prototype(make)
+        prototype: Any = None if make is None else make_prototype(make)
         if journal is not None:
             prototype = enroll(journal, name, prototype, terms, same_unit)
         self._open(prototype, terms, workers, journal, name)
 
     def _open(
-        self, prototype: Any, terms: Terms, workers: int, journal: Journal | None, name: str
+        self,
+        prototype: OnlineLearner,
+        terms: Terms,
+        workers: int,
+        journal: Journal | None,
+        name: str,
     ) -> None:
         self._workers = positive_int("workers", workers, maximum=1024)
         self._begin(prototype, terms)
