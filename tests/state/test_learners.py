@@ -150,7 +150,7 @@ def test_the_words_of_types_are_those_that_are_accepted(listed):
             kind(**{**given, **hedge, name: word})
 
 
-STUBS = ["", "accounting", "adapters", "local"]
+STUBS = ["", "accounting", "adapters"]
 
 
 @pytest.mark.parametrize("package", STUBS)
