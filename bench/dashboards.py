@@ -20,7 +20,7 @@ from scipy.optimize import brentq, minimize_scalar
 import dpoco
 from dpoco import Participation
 from dpoco.accounting import continual_sum
-from dpoco.accounting.truncation import charged_gaussian_mu
+from dpoco.accounting.gaussian import charged_gaussian_mu
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.statistics import Count, Last, Monitor
 from dpoco.statistics._plan import row_norms

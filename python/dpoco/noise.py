@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dpoco import _core
 from dpoco._validation import FloatArray, IntArray, exponent, positive_float, positive_int
-from dpoco.accounting.truncation import TAIL_MASS_PER_VARIATE
+from dpoco.accounting.gaussian import TAIL_MASS_PER_VARIATE
 from dpoco.random import Source, checked_source
 
 __all__ = ["TAIL_MASS_PER_VARIATE", "discrete_gaussian", "discrete_laplace",

@@ -26,7 +26,7 @@ from dpoco._validation import (
     positive_int,
     real_float,
 )
-from dpoco.accounting.euclidean import euclidean_problem
+from dpoco.accounting.coupled_runs import euclidean_problem
 from dpoco.domains import Box, Domain
 from dpoco.errors import StateError
 from dpoco.losses import CustomLoss, Loss, MarginLoss, QuadraticLoss

@@ -11,9 +11,8 @@ from scipy.stats import norm
 
 from dpoco.accounting import Guarantee
 from dpoco.accounting import attack_power as power
-from dpoco.accounting.gaussian import gaussian_epsilon
-from dpoco.accounting.truncation import charged_gaussian_epsilon
-from dpoco.accounting.zcdp import zcdp_epsilon
+from dpoco.accounting.gaussian import charged_gaussian_epsilon, gaussian_epsilon
+from dpoco.accounting.rdp import zcdp_epsilon
 from dpoco.privacy.losses.bounded_range import BoundedRange
 
 from .by_hand import restated, stated

@@ -10,8 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon
-from dpoco.accounting.rdp import DEFAULT_ORDERS, compose_rdp, gaussian_rdp, rdp_delta, rdp_epsilon
-from dpoco.accounting.zcdp import compose_zcdp, zcdp_delta, zcdp_epsilon, zcdp_rho
+from dpoco.accounting.rdp import (
+    DEFAULT_ORDERS,
+    compose_rdp,
+    compose_zcdp,
+    gaussian_rdp,
+    rdp_delta,
+    rdp_epsilon,
+    zcdp_delta,
+    zcdp_epsilon,
+    zcdp_rho,
+)
 from dpoco.errors import CalibrationError
 
 

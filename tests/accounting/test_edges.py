@@ -12,7 +12,7 @@ from mpmath import mp, mpf
 from tests.descriptions import changed
 
 import dpoco
-from dpoco.accounting import Budget, Guarantee, above_threshold, noisy_max, truncation
+from dpoco.accounting import Budget, Guarantee, above_threshold, gaussian, noisy_max
 from dpoco.accounting.rdp import DEFAULT_ORDERS, rdp_delta
 from dpoco.errors import CalibrationError
 from dpoco.privacy.losses.decaying import _pure_moment
@@ -141,9 +141,9 @@ def test_the_charged_inverse_moves_up_until_the_curve_agrees():
     def curve(epsilon):
         return 0.0 if epsilon >= 3.0 else 1.0
 
-    found = truncation.charged_epsilon(lambda delta: 3.0 - 1e-12, curve, 0.1, 1e-9)
+    found = gaussian.charged_epsilon(lambda delta: 3.0 - 1e-12, curve, 0.1, 1e-9)
     assert 3.0 <= found < 3.0 + 1e-9
-    never = truncation.charged_epsilon(lambda delta: 1.0, lambda epsilon: 1.0, 0.1, 1e-9)
+    never = gaussian.charged_epsilon(lambda delta: 1.0, lambda epsilon: 1.0, 0.1, 1e-9)
     assert never == math.inf
 
 
@@ -152,10 +152,10 @@ def test_tails_that_take_all_of_delta_leave_nothing():
         assert delta > 0.0
         return 0.0
 
-    tails = partial(truncation.charged_delta, lambda e: 0.0, mass=1e-3)
-    assert truncation.charged_epsilon(inverse, tails, 1.9e-3, 1e-3) == math.inf
-    assert truncation.charged_epsilon(inverse, tails, 2e-3, 1e-3) == 0.0
-    assert truncation.charged_gaussian_delta(1.0, math.inf, 1e-9) == 1.0
+    tails = partial(gaussian.charged_delta, lambda e: 0.0, mass=1e-3)
+    assert gaussian.charged_epsilon(inverse, tails, 1.9e-3, 1e-3) == math.inf
+    assert gaussian.charged_epsilon(inverse, tails, 2e-3, 1e-3) == 0.0
+    assert gaussian.charged_gaussian_delta(1.0, math.inf, 1e-9) == 1.0
 
 
 # ---- selections of pure privacy ------------------------------------------------------------------

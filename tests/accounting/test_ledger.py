@@ -14,8 +14,7 @@ from dpoco.accounting._ledger_sums import Cost, Spent, fixed_epsilon, make_filte
 from dpoco.accounting.events import event_loss
 from dpoco.accounting.gaussian import gaussian_delta
 from dpoco.accounting.ledger import Ledger
-from dpoco.accounting.rdp import rdp_delta
-from dpoco.accounting.zcdp import zcdp_rho
+from dpoco.accounting.rdp import rdp_delta, zcdp_rho
 from dpoco.privacy.losses.bounded_range import moment
 from dpoco.privacy.losses.combined import with_tails
 from dpoco.privacy.losses.decaying import Decaying

@@ -12,7 +12,7 @@ from tests.published import planned
 from dpoco.accounting import Budget, claims
 from dpoco.accounting import continuous_multiplicative_weights as comw
 from dpoco.accounting import coupled_regularized_leader as ctrl
-from dpoco.accounting.euclidean import euclidean_problem
+from dpoco.accounting.coupled_runs import euclidean_problem
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.errors import CalibrationError
 from dpoco.losses import CustomLoss, HuberLoss, LinearLoss, LogisticLoss, QuadraticLoss, SquaredLoss

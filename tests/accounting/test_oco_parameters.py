@@ -15,7 +15,7 @@ import dpoco
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting import continuous_multiplicative_weights as comw
 from dpoco.accounting import coupled_regularized_leader as ctrl
-from dpoco.accounting.euclidean import euclidean_problem
+from dpoco.accounting.coupled_runs import euclidean_problem
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.errors import CalibrationError, StateError
 from dpoco.losses import CustomLoss, HuberLoss, LinearLoss, LogisticLoss, QuadraticLoss, SquaredLoss

@@ -11,7 +11,7 @@ import pytest
 import dpoco
 from dpoco import Budget, Guarantee, StateError
 from dpoco.accounting import Ledger, continual_sum
-from dpoco.accounting.continual_sum_rates import SHIPPED
+from dpoco.accounting.continual_sum import SHIPPED
 from dpoco.accounting.gaussian import gaussian_epsilon, gaussian_mu
 from dpoco.accounting.pools import pool_guarantee
 from dpoco.domains import LpBall

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from dpoco.accounting import continual_sum
 from dpoco.accounting.continual_sum import (
+    SHIPPED,
     choose_method,
     column_norm,
     max_error,
@@ -21,7 +22,6 @@ from dpoco.accounting.continual_sum import (
     worst_round,
     worst_row_norm,
 )
-from dpoco.accounting.continual_sum_rates import SHIPPED
 from dpoco.privacy.mechanisms.bounds import ClippedVector
 from dpoco.privacy.mechanisms.factorisations import Tree
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum

@@ -17,8 +17,14 @@ import pytest
 from tests.accounting import brute_force as brute
 
 from dpoco.accounting.gaussian import compose_gdp, gaussian_delta
-from dpoco.accounting.rdp import DEFAULT_ORDERS, compose_rdp, gaussian_rdp, rdp_delta
-from dpoco.accounting.zcdp import compose_zcdp, zcdp_delta
+from dpoco.accounting.rdp import (
+    DEFAULT_ORDERS,
+    compose_rdp,
+    compose_zcdp,
+    gaussian_rdp,
+    rdp_delta,
+    zcdp_delta,
+)
 from dpoco.privacy.losses.bounded_range import BoundedRange
 from dpoco.privacy.losses.coupled_bits import CoupledBits
 from dpoco.privacy.losses.loss import pure_delta

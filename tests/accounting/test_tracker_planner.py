@@ -9,8 +9,7 @@ import re
 import pytest
 
 from dpoco.accounting import Budget
-from dpoco.accounting._tracker_search import Comparison, Search
-from dpoco.accounting.oblivious_tracker import calibrate, guarantee, regret
+from dpoco.accounting.oblivious_tracker import Comparison, Search, calibrate, guarantee, regret
 from dpoco.errors import BudgetExceeded, CalibrationError, NoiseDominatesWarning
 from dpoco.experts import ObliviousTracker
 

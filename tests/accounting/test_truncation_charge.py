@@ -10,18 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpoco.accounting import Budget
-from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
-from dpoco.accounting.truncation import (
+from dpoco.accounting.gaussian import (
     TAIL_MASS_PER_VARIATE,
     charged_delta,
     charged_epsilon,
     charged_gaussian_delta,
     charged_gaussian_epsilon,
     charged_gaussian_mu,
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_mu,
     reserve,
     truncation_mass,
 )
-from dpoco.accounting.zcdp import zcdp_delta, zcdp_epsilon
+from dpoco.accounting.rdp import zcdp_delta, zcdp_epsilon
 from dpoco.errors import CalibrationError
 from dpoco.privacy.losses.loss import charge
 

@@ -7,7 +7,7 @@ import warnings
 import pytest
 
 import dpoco
-from dpoco.accounting.truncation import unspent_note
+from dpoco.accounting.gaussian import unspent_note
 
 LOSS = dpoco.losses.SquaredLoss(1.0, 1.0)
 BUILDERS = {

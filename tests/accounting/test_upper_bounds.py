@@ -13,8 +13,8 @@ import flint
 import numpy as np
 import pytest
 
-from dpoco.accounting import Budget, rdp, truncation, zcdp
-from dpoco.accounting.gaussian import gaussian_epsilon, gaussian_mu
+from dpoco.accounting import Budget, rdp
+from dpoco.accounting.gaussian import charged_gaussian_mu, gaussian_epsilon, gaussian_mu
 from dpoco.privacy.losses import bounded_range, coupled_bits, gaussian
 from dpoco.privacy.losses import loss as losses
 
@@ -66,7 +66,7 @@ def gaussian_points():
         found = gaussian_mu(epsilon, delta)
         yield (epsilon, found), delta, ball_gaussian(epsilon, found)
         mass = 1e-3 * delta
-        found = truncation.charged_gaussian_mu(Budget._derived(epsilon, delta), mass)
+        found = charged_gaussian_mu(Budget._derived(epsilon, delta), mass)
         at = min(epsilon, gaussian.turning_point(found, mass))  # what holds there holds here
         charge = (1 + arb(at).exp()) * arb(mass)
         yield (epsilon, found, mass), delta, ball_gaussian(at, found) + charge
@@ -113,7 +113,7 @@ def renyi_pairs():
     ):
         rho = float(a)
         epsilon = rho + 2.0 * math.sqrt(rho * 600.0) * float(t)
-        found = zcdp.zcdp_delta(epsilon, rho)
+        found = rdp.zcdp_delta(epsilon, rho)
         # Any order proves more than the best: balls at the order that doubles find.
         order = 1.0 + best_order(epsilon, rho)
         yield (epsilon, rho, "zcdp"), found, ball_zcdp(epsilon, rho, order)

@@ -16,7 +16,7 @@ from tests.published import planned
 import dpoco
 from dpoco.accounting import high_dimensional_bandit as accountant
 from dpoco.accounting import polyhedral_frank_wolfe, tree_frank_wolfe
-from dpoco.accounting.truncation import truncation_mass
+from dpoco.accounting.gaussian import truncation_mass
 from dpoco.bandits import HighDimensionalBandit
 from dpoco.domains import Box, LpBall
 from dpoco.losses import LogisticLoss, SquaredLoss

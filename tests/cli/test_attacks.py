@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import dpoco
 from dpoco import Budget, Guarantee
 from dpoco.accounting import Ledger, explain
-from dpoco.accounting.verdict import verdict
+from dpoco.accounting.explanation import verdict
 from dpoco.cli._app import app
 from dpoco.errors import StateError
 

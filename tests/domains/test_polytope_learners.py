@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dpoco
-from dpoco.accounting.euclidean import euclidean_problem
+from dpoco.accounting.coupled_runs import euclidean_problem
 from dpoco.accounting.noisy_ftrl_regret import make_run
 from dpoco.domains import Polytope
 from dpoco.losses import LinearLoss, LogisticLoss

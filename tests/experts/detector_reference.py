@@ -8,8 +8,8 @@ from functools import cache
 
 import numpy as np
 
-from dpoco.accounting._shift_regret import bias, find_tests
 from dpoco.accounting.epoch_selector import find_noise
+from dpoco.accounting.shift_detector import bias, find_tests
 
 
 def statistic(history, offsets, slopes):

@@ -15,9 +15,16 @@ from tests.descriptions import changed
 import dpoco
 from dpoco import Budget
 from dpoco.accounting import Guarantee, batch_share
-from dpoco.accounting import _share_regret as bounds
-from dpoco.accounting._share_regret import best_share_rate, log_class_size, share_log_prior
-from dpoco.accounting.batch_share import ShareTuning, calibrate, guarantee, regret
+from dpoco.accounting import batch_share as bounds
+from dpoco.accounting.batch_share import (
+    ShareTuning,
+    best_share_rate,
+    calibrate,
+    guarantee,
+    log_class_size,
+    regret,
+    share_log_prior,
+)
 from dpoco.accounting.gaussian import gaussian_delta
 from dpoco.accounting.plan import Forecast
 from dpoco.privacy.mechanisms.batch_release import movement

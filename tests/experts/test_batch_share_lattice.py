@@ -11,8 +11,8 @@ from scipy import stats
 import dpoco
 from dpoco import _core
 from dpoco.accounting.batch_share import ShareTuning
-from dpoco.accounting.lattice import batch_grid
 from dpoco.accounting.plan import Forecast
+from dpoco.accounting.release import batch_grid
 from dpoco.experts import BatchShare
 from dpoco.privacy.mechanisms.batch_release import movement
 from dpoco.random import Source

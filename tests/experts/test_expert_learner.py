@@ -11,7 +11,7 @@ from tests.published import planned
 
 import dpoco
 from dpoco import _core, experts
-from dpoco.accounting._shift_regret import bias, bias_noise
+from dpoco.accounting.shift_detector import bias, bias_noise
 from dpoco.learning.state import unpack
 from dpoco.published import asi_tracking
 from dpoco.random import Source

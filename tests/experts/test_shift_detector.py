@@ -9,7 +9,7 @@ from tests.published import built, planned
 
 import dpoco
 from dpoco.accounting import shift_detector as accountant
-from dpoco.accounting._shift_regret import bias, find_tests
+from dpoco.accounting.shift_detector import bias, find_tests
 from dpoco.experts import EpochSelector, ShiftDetector
 from dpoco.random import Source
 

@@ -12,14 +12,14 @@ from tests.published import planned
 
 import dpoco
 from dpoco.accounting import shift_detector as accountant
-from dpoco.accounting._shift_regret import (
+from dpoco.accounting.plan import Forecast
+from dpoco.accounting.shift_detector import (
     _long_windows,
     bias,
     false_alarm_probability,
     find_tests,
     regret_of,
 )
-from dpoco.accounting.plan import Forecast
 from dpoco.experts import ShiftDetector
 from dpoco.random import Source
 

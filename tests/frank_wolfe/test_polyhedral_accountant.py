@@ -24,8 +24,7 @@ from dpoco.accounting.polyhedral_frank_wolfe import (
     vertex_scores,
     with_least_scale,
 )
-from dpoco.accounting.rdp import DEFAULT_ORDERS
-from dpoco.accounting.zcdp import zcdp_epsilon, zcdp_rho
+from dpoco.accounting.rdp import DEFAULT_ORDERS, zcdp_epsilon, zcdp_rho
 from dpoco.domains import Box, LpBall, Polytope, Simplex, VertexSet
 from dpoco.losses import CustomLoss, LinearLoss, LogisticLoss, SquaredLoss
 from dpoco.privacy.losses.bounded_range import moment

@@ -12,7 +12,7 @@ from tests.descriptions import unchecked
 
 import dpoco
 from dpoco import _core
-from dpoco.accounting import lattice
+from dpoco.accounting import release
 from dpoco.accounting.continual_sum import column_norm, factorisation, release_grid
 from dpoco.mechanisms import ContinualSum
 from dpoco.privacy.mechanisms.banded import Banded
@@ -55,7 +55,7 @@ def test_noise_is_that_of_doubles_but_for_the_rounding(method):
     values /= np.linalg.norm(values, axis=1, keepdims=True)
     plain = make(method, d=40, horizon=64, numerics="float")
     held = plain.plan.mechanism
-    plan = replace(plain.plan, mechanism=lattice.on_lattice(held, Neighbours(), held.scale))
+    plan = replace(plain.plan, mechanism=release.on_lattice(held, Neighbours(), held.scale))
     exact = ContinualSum(40, horizon=64, budget=None, plan=plan, source=Source.seeded(1), bound=1.0)
     assert np.abs(exact.run(values) - plain.run(values)).max() <= 1.01 * release_grid(
         plain.plan.mechanism.scale
@@ -276,7 +276,7 @@ def test_large_horizons():
     vector = ClippedVector(10**6, 2.0, 1.0, math.inf)
     endless = GaussianSum(vector, factorisation("blt", 10**12), 10**12)
     with pytest.raises(dpoco.CalibrationError, match="lattice"):
-        lattice.noisy_on_lattice(endless, Neighbours("zero_out"), 0.01)
+        release.noisy_on_lattice(endless, Neighbours("zero_out"), 0.01)
 
 
 def test_guarantees_state_the_arithmetic():

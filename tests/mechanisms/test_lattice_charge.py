@@ -9,7 +9,7 @@ import pytest
 
 import dpoco
 from dpoco.accounting.continual_sum import blt_parameters, column_norm, factorisation
-from dpoco.accounting.lattice import on_lattice
+from dpoco.accounting.release import on_lattice
 from dpoco.mechanisms import ContinualSum
 from dpoco.privacy.mechanisms.bounds import ClippedVector
 from dpoco.privacy.mechanisms.factorisations import Tree

@@ -14,6 +14,7 @@ import dpoco
 from dpoco import _core
 from dpoco.accounting import continual_sum
 from dpoco.accounting.continual_sum import (
+    SHIPPED,
     column_norm,
     factorisation,
     lower_bound,
@@ -22,7 +23,6 @@ from dpoco.accounting.continual_sum import (
     row_norm,
     worst_round,
 )
-from dpoco.accounting.continual_sum_rates import SHIPPED
 from dpoco.mechanisms import ContinualSum
 from dpoco.privacy.mechanisms import factorisations
 from dpoco.privacy.mechanisms.bounds import CentredLosses, ClippedVector

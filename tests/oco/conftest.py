@@ -13,7 +13,7 @@ from tests.plans import coupled as numbers
 from tests.plans import recoupled
 
 from dpoco.accounting import continuous_multiplicative_weights, coupled_regularized_leader
-from dpoco.accounting.euclidean import euclidean_problem
+from dpoco.accounting.coupled_runs import euclidean_problem
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.losses import (
     CustomLoss,

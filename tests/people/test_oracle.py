@@ -21,7 +21,7 @@ from tests.people.oracle import gram, growing_lengths, histories, patterns, wors
 import dpoco
 from dpoco import Participation
 from dpoco.accounting import _certificate
-from dpoco.accounting.continual_sum_rates import SHIPPED
+from dpoco.accounting.continual_sum import SHIPPED
 from dpoco.audit._contract import ROUNDS, _listed
 from dpoco.bandits import HighDimensionalBandit, LinUCB
 from dpoco.domains import LpBall

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpoco.accounting import events
-from dpoco.accounting._loss_words import in_words
+from dpoco.accounting.explanation import in_words
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.privacy.losses.bounded_range import BoundedRange, bounded_range_delta, moment
 from dpoco.privacy.losses.loss import pure_delta

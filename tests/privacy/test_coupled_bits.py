@@ -9,7 +9,7 @@ import math
 import numpy as np
 import pytest
 
-from dpoco.accounting._loss_words import in_words
+from dpoco.accounting.explanation import in_words
 from dpoco.privacy.losses import line_sum
 from dpoco.privacy.losses.coupled_bits import CoupledBits, later_bit_pair, switch_probability
 from dpoco.privacy.losses.gaussian import Gaussian, gaussian_delta

@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 import dpoco
 from dpoco import bandits, domains, experts, losses, mechanisms, oco
 from dpoco import frank_wolfe as fw
-from dpoco.accounting.continual_sum_rates import SHIPPED
+from dpoco.accounting.continual_sum import SHIPPED
 from dpoco.privacy.losses.combined import NOTHING, Tailed
 from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.mechanisms import read_mechanism

@@ -9,7 +9,7 @@ import pytest
 
 from dpoco.accounting import Guarantee, events
 from dpoco.accounting._certificate import _LOSSES, read_loss
-from dpoco.accounting._loss_words import in_words
+from dpoco.accounting.explanation import in_words
 from dpoco.privacy.losses.bounded_range import BoundedRange
 from dpoco.privacy.losses.combined import UNKNOWN, Either, Group, Least, Tailed, Together
 from dpoco.privacy.losses.coupled_bits import CoupledBits

@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import norm
 from tests.people.oracle import patterns
 
-from dpoco.accounting.continual_sum_rates import SHIPPED
+from dpoco.accounting.continual_sum import SHIPPED
 from dpoco.privacy.mechanisms.base import Parts
 from dpoco.privacy.mechanisms.batch_release import BatchRelease
 from dpoco.privacy.mechanisms.bounds import CentredLosses, ClippedVector, SecondMoments

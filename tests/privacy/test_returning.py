@@ -10,8 +10,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpoco.accounting._loss_words import in_words
-from dpoco.accounting.continual_sum_rates import SHIPPED
+from dpoco.accounting.continual_sum import SHIPPED
+from dpoco.accounting.explanation import in_words
 from dpoco.privacy.losses.bounded_range import moment
 from dpoco.privacy.losses.combined import Group
 from dpoco.privacy.losses.decaying import Decaying, Returning

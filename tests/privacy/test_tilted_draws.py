@@ -9,8 +9,8 @@ import math
 import numpy as np
 import pytest
 
-from dpoco.accounting._loss_words import in_words
 from dpoco.accounting.coupled_regret import clip_widths
+from dpoco.accounting.explanation import in_words
 from dpoco.accounting.gaussian import gaussian_epsilon
 from dpoco.privacy.losses.coupled_bits import CoupledBits
 from dpoco.privacy.losses.tilted_draws import TiltedDraws

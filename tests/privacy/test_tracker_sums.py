@@ -9,7 +9,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from dpoco.accounting._tracker_search import unforced_moments
+from dpoco.accounting.oblivious_tracker import unforced_moments
 from dpoco.accounting.rdp import rdp_epsilon
 from dpoco.privacy.losses.bounded_range import RangeSeries, flagged
 from dpoco.privacy.losses.bounded_range import moment as range_moment

@@ -14,7 +14,7 @@ import pytest
 from kinks import Kinks, records
 
 import dpoco
-from dpoco.accounting.euclidean import euclidean_problem
+from dpoco.accounting.coupled_runs import euclidean_problem
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.losses import CustomLoss, LinearLoss, LogisticLoss
 from dpoco.random import Source

@@ -11,7 +11,7 @@ from scipy import stats
 
 from dpoco import Budget
 from dpoco.accounting import continual_sum
-from dpoco.accounting.continual_sum_rates import SHIPPED
+from dpoco.accounting.continual_sum import SHIPPED
 from dpoco.accounting.forgetting import damp
 from dpoco.privacy.mechanisms.factorisations import Buffered, Normalised
 from dpoco.privacy.neighbours import Neighbours

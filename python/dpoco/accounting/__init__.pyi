@@ -7,13 +7,11 @@ from dpoco.accounting import budget as budget
 from dpoco.accounting import claims as claims
 from dpoco.accounting import conditions as conditions
 from dpoco.accounting import continual_sum as continual_sum
-from dpoco.accounting import continual_sum_rates as continual_sum_rates
 from dpoco.accounting import continuous_multiplicative_weights as continuous_multiplicative_weights
 from dpoco.accounting import coupled_regret as coupled_regret
 from dpoco.accounting import coupled_regularized_leader as coupled_regularized_leader
 from dpoco.accounting import coupled_runs as coupled_runs
 from dpoco.accounting import epoch_selector as epoch_selector
-from dpoco.accounting import euclidean as euclidean
 from dpoco.accounting import events as events
 from dpoco.accounting import explanation as explanation
 from dpoco.accounting import forgetting as forgetting
@@ -22,7 +20,6 @@ from dpoco.accounting import gaussian as gaussian
 from dpoco.accounting import generalized_gaussian as generalized_gaussian
 from dpoco.accounting import guarantee as guarantee
 from dpoco.accounting import high_dimensional_bandit as high_dimensional_bandit
-from dpoco.accounting import lattice as lattice
 from dpoco.accounting import leaf_bounds as leaf_bounds
 from dpoco.accounting import ledger as ledger
 from dpoco.accounting import linucb as linucb
@@ -48,10 +45,7 @@ from dpoco.accounting import statement as statement
 from dpoco.accounting import sufficient_statistics as sufficient_statistics
 from dpoco.accounting import sum_release as sum_release
 from dpoco.accounting import tree_frank_wolfe as tree_frank_wolfe
-from dpoco.accounting import truncation as truncation
-from dpoco.accounting import verdict as verdict
 from dpoco.accounting import window_selector as window_selector
-from dpoco.accounting import zcdp as zcdp
 from dpoco.accounting.budget import Budget as Budget
 from dpoco.accounting.explanation import explain as explain
 from dpoco.accounting.guarantee import Guarantee as Guarantee

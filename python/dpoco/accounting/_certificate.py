@@ -245,7 +245,7 @@ def verify(stated: Terms) -> None:
     The computation uses the description of what was enforced and drawn, if there is one, or
     otherwise the guarantee's own curve, which proves nothing about a mechanism. It allows for
     different last digits on other machines: 1e-12. Whether anything is protected is another
-    question: `dpoco.accounting.verdict.verdict`.
+    question: `dpoco.accounting.explanation.verdict`.
     """
     loss: Loss | None = stated.loss
     if stated.description is not None:

@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from dpoco._validation import LARGEST_HORIZON, choice, positive_float, positive_int
-from dpoco.accounting import _meaning as meaning
+from dpoco.accounting import conditions as meaning
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.conditions import NO_NOISE, PROMISED
 from dpoco.errors import BudgetExceeded

@@ -23,7 +23,6 @@ import numpy as np
 
 from dpoco import _core
 from dpoco._validation import choice
-from dpoco.accounting._coupled_search import search_plan
 from dpoco.accounting._coupled_setting import (
     ANCHORS,
     CONSTANT_SPREAD,
@@ -31,6 +30,7 @@ from dpoco.accounting._coupled_setting import (
     Law,
     Setting,
     guarantee,
+    search_plan,
 )
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.coupled_regret import age_quantile, anchor_width
@@ -40,12 +40,13 @@ from dpoco.accounting.coupled_runs import (
     NO_SAMPLER,
     CoupledForecast,
     CoupledPlan,
+    EuclideanProblem,
     GibbsPlan,
     GibbsRun,
     GibbsTuning,
+    euclidean_problem,
     has_normalizer,
 )
-from dpoco.accounting.euclidean import EuclideanProblem, euclidean_problem
 from dpoco.accounting.gaussian import largest_fitting
 from dpoco.accounting.regret_bounds import best_inverse_temperature, entropy_term, gibbs_regret
 from dpoco.domains import Domain

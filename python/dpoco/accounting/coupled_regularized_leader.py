@@ -20,8 +20,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from dpoco.accounting._coupled_search import search_plan
-from dpoco.accounting._coupled_setting import CONSTANT_SPREAD, Law, Setting, guarantee
+from dpoco.accounting._coupled_setting import CONSTANT_SPREAD, Law, Setting, guarantee, search_plan
 from dpoco.accounting._roots import find_root
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.coupled_regret import curving, find_window
@@ -31,8 +30,8 @@ from dpoco.accounting.coupled_runs import (
     TiltedPlan,
     TiltedRun,
     TiltedTuning,
+    euclidean_problem,
 )
-from dpoco.accounting.euclidean import euclidean_problem
 from dpoco.accounting.gaussian import largest_fitting, rounded_down
 from dpoco.accounting.regret_bounds import best_step_size, leader_regret
 from dpoco.domains import Domain

@@ -2,17 +2,28 @@
 
 ``dpoco.accounting.attack_power`` computes every number in the text from the guarantee's own curve.
 ``docs/privacy/explanations.md`` proves what they mean.
+
+The verdict on a guarantee says whether anything is protected as configured, and what must be
+believed. Every output about a guarantee begins with it: ``repr``, ``str``, `explain`, ``dpoco
+explain`` and ``dpoco verify``. It rests on the description, the neighbours and the set-up alone.
+Whether the stated numbers follow from the description is checked where a record is read, and by
+`verify`.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import textwrap
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import singledispatch
 from typing import Any
 
+import numpy as np
+
 from dpoco._json import plain_float
-from dpoco.accounting._loss_words import in_words
+from dpoco.accounting import conditions as meaning
 from dpoco.accounting._plain_statement import (
     AGAINST,
     Section,
@@ -23,9 +34,221 @@ from dpoco.accounting._plain_statement import (
 from dpoco.accounting._terms import Terms
 from dpoco.accounting.attack_power import group_epsilon, guessing_probability, posterior, test_power
 from dpoco.accounting.conditions import UNPROVED
-from dpoco.accounting.verdict import issuer_says, verdict
+from dpoco.privacy.losses.bounded_range import BoundedRange
+from dpoco.privacy.losses.combined import Either, Group, Together
+from dpoco.privacy.losses.coupled_bits import Bits, CoupledBits
+from dpoco.privacy.losses.decaying import Decaying, Returning
+from dpoco.privacy.losses.flagged_draws import FlaggedDraws
+from dpoco.privacy.losses.gaussian import Gaussian
+from dpoco.privacy.losses.loss import Loss, Pure
+from dpoco.privacy.losses.responses import Responses
+from dpoco.privacy.losses.tilted_draws import ReturningDraws, TiltedDraws
 
-__all__ = ["explain", "facts", "neighbours", "one_line", "statement"]
+__all__ = ["Verdict", "explain", "facts", "issuer_says", "neighbours", "one_line", "scope",
+           "statement", "verdict", "worst"]  # fmt: skip
+
+# In order of what is worst about several; 2, 3 and 4 have other meanings in other commands.
+EXIT_CODES = {"not verified": 1, "not protected": 6, "only if": 5, "protected": 0}
+
+ISSUER = "stated by the issuer, not checked"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a reader may conclude from a guarantee.
+
+    Attributes
+    ----------
+    kind : {"protected", "only if", "not protected", "not verified"}
+        Proved and enforced; proved, but only if unenforced promises are kept; not protected as
+        configured; or nothing is there from which the statement could be computed again.
+    sentence : str
+        One line that begins with the kind, "NOT PROTECTED" in capitals.
+    exit_code : int
+        Of ``dpoco verify``: one of `EXIT_CODES`.
+    """
+
+    kind: str
+    sentence: str
+
+    @property
+    def exit_code(self) -> int:
+        """Of ``dpoco verify``."""
+        return EXIT_CODES[self.kind]
+
+
+def verdict(guarantee: Terms) -> Verdict:
+    """Return the verdict on a guarantee."""
+    g = guarantee
+    if not g.private:
+        return Verdict("not protected", f"NOT PROTECTED: {_why_open(g)}")
+    if g.seeded:
+        why = "the noise is seeded: whoever knows the seed can take it off"
+        return Verdict("not protected", f"NOT PROTECTED: {why}; with secret noise {scope(g)}")
+    if g.description is None:
+        why = "nothing is described from which this could be computed again"
+        return Verdict("not verified", f"not verified: {why}; {ISSUER}: {scope(g)}")
+    if g.doubts:
+        return Verdict("only if", f"only if {'; and '.join(g.doubts)}: {scope(g)}")
+    return Verdict("protected", f"protected: {scope(g)}")
+
+
+def worst(kinds: list[str]) -> str:
+    """Return the kind of several statements together: the worst of theirs."""
+    return min(kinds, key=list(EXIT_CODES).index)
+
+
+def _why_open(g: Terms) -> str:
+    held = g.description is not None and g.description.loss(g.neighbours) is not None
+    if held:
+        return f"no epsilon holds at delta = {g.delta:.6g} for {g.unit} (at most {span(g)})"
+    return f"there is no noise, or no proof: releases may reveal {g.unit} (at most {span(g)})"
+
+
+_CHANGED = {"replace": "replaced by any other data", "zero_out": "present or empty"}
+_SEEN_BY = {
+    "everyone": "against everyone who sees the releases",
+    "others": "against all others, who do not see what the protected user is shown",
+    "server": "also against the party that collects the reports",
+}
+
+
+def scope(guarantee: Terms) -> str:
+    """Return epsilon and delta with unit, change, view, horizon and person, in one line."""
+    g = guarantee
+    whom = g.unit if g.description is None or _derived_unit(g) else f"{g.unit} ({ISSUER})"
+    if g.person is not None:
+        most, apart = g.person
+        often = "round" if most == 1 else "rounds"
+        near = f", any two at least {apart} apart" if apart > 1 else ""
+        whom = f"one person with at most {most} {often}{near}"
+    return (
+        f"epsilon = {g.epsilon:.6g}, delta = {g.delta:.6g} for {whom}, {_CHANGED[g.change]}, "
+        f"{_SEEN_BY[g.view]}, over at most {span(g)}"
+    )
+
+
+def _derived_unit(g: Terms) -> bool:
+    """Return whether the description decides what one change concerns."""
+    return g.description is not None and bool(meaning.units(g.description, g.view, g.person))
+
+
+def issuer_says(guarantee: Terms) -> dict[str, Any]:
+    """Return the unproved statements of a certificate: words and numbers of its issuer."""
+    g = guarantee
+    said: dict[str, Any] = {"released": g.mechanism}
+    if not _derived_unit(g):
+        said["unit"] = g.unit
+    if g.description is None:
+        said["numerics"] = g.numerics
+    said |= {
+        "further conditions": list(g.further),
+        "calibration": g.calibration,
+        "claimed": None if g.claimed is None else list(g.claimed),
+        "epsilon of the published constants": g.paper_epsilon,
+        "regret bound": g.regret_bound,
+        "details": dict(g.details),
+        "proof": g.reference,
+    }
+    return {n: v for n, v in said.items() if v is not None and v not in ("", [], {})}
+
+
+@singledispatch
+def in_words(loss: Loss) -> str:
+    """Return the loss as a statement says it."""
+    return repr(loss)
+
+
+@in_words.register
+def _(loss: Pure) -> str:
+    return f"likelihood ratios of at most e^{loss.pure:.6g}, without exception"
+
+
+@in_words.register
+def _(loss: Together) -> str:
+    return "; and ".join(in_words(part) for part in loss.parts)
+
+
+@in_words.register
+def _(loss: Either) -> str:
+    return "for each record one of: " + "; or ".join(in_words(part) for part in loss.parts)
+
+
+@in_words.register
+def _(loss: Gaussian) -> str:
+    return f"mu = {loss.mu:.6g} (GDP)"
+
+
+@in_words.register
+def _(loss: BoundedRange) -> str:
+    text = f"log-likelihood ratios in an interval of length {loss.range:.6g}"
+    return text if loss.count == 1 else f"{loss.count} releases with {text} each"
+
+
+@in_words.register
+def _(loss: Responses) -> str:
+    each = f"epsilon = {loss.each:.6g}"
+    if loss.reports == 1:
+        return f"one report with {each}, dominated by randomised response"
+    return f"{loss.reports} randomised responses with {each} each"
+
+
+def _selections(loss: Decaying) -> str:
+    first, last = loss.range * loss.decay.at(np.array([1.0, float(loss.terms)]))
+    kind = "of bounded range" if loss.law == "bounded_range" else "of pure epsilon"
+    return f"{loss.terms} selections {kind} {first:.6g} down to {last:.6g}"
+
+
+in_words.register(Decaying, _selections)
+
+
+@in_words.register
+def _(loss: Returning) -> str:
+    return f"{_selections(loss)} for one of up to {loss.rounds} rounds of a person"
+
+
+def _bits(loss: Bits) -> str:
+    if loss.forced_switch == 1.0:
+        return ""
+    later = loss.later_bits if loss.shift > 0.0 else 0
+    changed = "the bit of the changed block"
+    if isinstance(loss, ReturningDraws):
+        changed = f"the bits of blocks with {loss.rounds} rounds of a person"
+    return f", {changed} and {later} later bits"
+
+
+@in_words.register
+def _(loss: CoupledBits) -> str:
+    return f"draws of mu = {loss.draws:.6g} (GDP) together{_bits(loss)}"
+
+
+@in_words.register
+def _(loss: TiltedDraws) -> str:
+    return (
+        f"at most {loss.cap} draws of divergence alpha (Delta/sigma)^2/2 + V_alpha, "
+        f"Delta/sigma = {loss.sensitivity_ratio:.6g}, b = {loss.b:.6g}{_bits(loss)}"
+    )
+
+
+@in_words.register
+def _(loss: Group) -> str:
+    return f"a chain of {loss.size} changes, each of: {in_words(loss.one)}"
+
+
+@in_words.register
+def _(loss: FlaggedDraws) -> str:
+    series = loss.series
+    text = f"draws of bounded range {series.first:.6g}"
+    if loss.log_forgetting != 0.0:
+        text += f", shrinking by {-math.expm1(series.log_ratio):.3g} a batch"
+    text += f", made with probability at most {loss.resample_probability:.4g}"
+    later = loss.boundaries - 1.0
+    count = "without end" if later == math.inf else f"at most {max(later, 0.0):.0f} later ones"
+    if loss.max_resamples is not None:
+        count += f", {loss.max_resamples} at most"
+    coin = "" if loss.forced_switch == 1.0 else "; the coin of the changed batch"
+    return f"{text}: {count}{coin}"
+
 
 _PRIORS = (0.5, 0.1, 0.01)
 _FALSE_ALARMS = (0.05, 0.01, 0.001)
@@ -62,7 +285,7 @@ def facts(guarantee: Terms) -> dict[str, Any]:
     probability to the largest power), ``groups`` (number of units to epsilon at the same delta),
     ``paper_epsilon``,
     ``numerics`` (of the guarantee), ``conditions``, ``reference``, ``verdict`` and ``sentence``
-    (of `dpoco.accounting.verdict`), ``derived_conditions`` (all others, ``mechanism``,
+    (of `dpoco.accounting.explanation`), ``derived_conditions`` (all others, ``mechanism``,
     ``reference`` and ``paper_epsilon`` are the issuer's word), and ``review`` (of each page of a
     proof: "none", or who outside the project has reviewed it, when, and at which commit).
     """

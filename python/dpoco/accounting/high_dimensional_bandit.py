@@ -25,6 +25,7 @@ from dpoco.accounting import continual_sum, polyhedral_frank_wolfe, tree_frank_w
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.conditions import UNPROVED
 from dpoco.accounting.frank_wolfe_regret import ErrorForecast
+from dpoco.accounting.gaussian import charged_gaussian_mu
 from dpoco.accounting.generalized_gaussian import expected_norm_bound
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.leaf_bounds import L1Geometry, enforced_leaf_bounds
@@ -34,7 +35,6 @@ from dpoco.accounting.polyhedral_frank_wolfe import PolyhedralTuning
 from dpoco.accounting.regret_bounds import without_regret
 from dpoco.accounting.statement import stated_delta
 from dpoco.accounting.tree_frank_wolfe import TreeTuning
-from dpoco.accounting.truncation import charged_gaussian_mu
 from dpoco.errors import CalibrationError
 from dpoco.privacy.mechanisms.base import Mechanism, Parts
 from dpoco.privacy.mechanisms.bounds import GlmGradient

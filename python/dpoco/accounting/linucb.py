@@ -41,11 +41,11 @@ from dpoco._validation import choice, positive_float, positive_int, real_float
 from dpoco.accounting import continual_sum, release
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.forgetting import check_damped, damped_sum, view_noise
+from dpoco.accounting.gaussian import charged_gaussian_mu
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.plan import Plan
 from dpoco.accounting.regret_bounds import stated_regret
 from dpoco.accounting.statement import stated_delta
-from dpoco.accounting.truncation import charged_gaussian_mu
 from dpoco.errors import CalibrationError
 from dpoco.privacy.mechanisms.bounds import SecondMoments
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum

@@ -22,8 +22,8 @@ from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.plan import Plan
+from dpoco.accounting.rdp import zcdp_rho
 from dpoco.accounting.statement import stated_delta
-from dpoco.accounting.zcdp import zcdp_rho
 from dpoco.errors import CalibrationError
 from dpoco.privacy.losses.bounded_range import BoundedRange
 from dpoco.privacy.losses.loss import sum_up

@@ -9,16 +9,37 @@ exponential weights in batches, whatever the coins.
 Proof: ``docs/privacy/tracker_accounting.md``. Source: Asi, Raman and Saha, "Tracking the
 best expert privately" (2025), Section 4, whose reduction this learner runs without its exponential
 number of experts; coin and accounting are ours.
+
+The search for parameters: the bound L(sigma) / eta + eta Q(B) / 8 decreases in eta up to the best
+eta without privacy, so the largest eta a budget allows is taken, for every B, p and sigma of a
+grid, and then around the best. A point is worth more than one evaluation of epsilon only if the eta
+at which it would beat the best point so far is allowed; and (B, sigma) are dropped for all p at
+once if that eta is too large even without what p adds. The search proves nothing: what it finds is
+checked by the accountant itself.
+
+Claim of the bound: against losses fixed in advance and any sequence of experts with S switches, the
+expected regret is at most L / eta + eta Q / 8, L = -log of the sequence's prior mass and Q the sum
+of the squared lengths of the batches. On an endless stream, a round of a stream whose sequences
+switch at the rate sigma costs at most h(sigma) / eta + eta B / 8 in the long run.
+
+Proof of the bound and of the accounting: ``docs/privacy/tracker_accounting.md``. Source of the root
+finder: regula falsi, Illinois variant (Dowell and Jarratt, 1971).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import lru_cache
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from dpoco._validation import (
     LARGEST_HORIZON,
+    FloatArray,
     MissingHorizonError,
     choice,
     positive_float,
@@ -26,14 +47,19 @@ from dpoco._validation import (
     real_float,
     whole_number,
 )
-from dpoco.accounting._share_regret import best_share_rate
-from dpoco.accounting._tracker_search import Comparison, Search, largest_share_rate
+from dpoco.accounting.batch_share import best_share_rate, log_class_size, share_log_prior
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.conditions import CLIPPED_LOSSES
+from dpoco.accounting.gaussian import raised
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.plan import Forecast, Plan
+from dpoco.accounting.rdp import rdp_epsilon
 from dpoco.accounting.statement import expert_guarantee
-from dpoco.privacy.losses.flagged_draws import PRIORS
+from dpoco.errors import CalibrationError
+from dpoco.privacy.losses.bounded_range import moment
+from dpoco.privacy.losses.flagged_draws import ORDERS, PRIORS, FlaggedDraws, rounded_up
+from dpoco.privacy.losses.loss import ORDERS as COMMON_ORDERS
+from dpoco.privacy.losses.loss import pure_delta
 from dpoco.privacy.mechanisms.tracker_draws import (
     SMALLEST_FORCED,
     SMALLEST_SHARE_RATE,
@@ -42,6 +68,364 @@ from dpoco.privacy.mechanisms.tracker_draws import (
 from dpoco.privacy.records import Description, limits
 
 __all__ = ["TrackerPlan", "TrackerTuning", "calibrate", "guarantee", "regret"]
+
+Point = tuple[int, float, float | None]  # B, p, sigma
+
+# Batches on an endless stream.
+_LONGEST_BATCH = 2**20
+# While searching: fewer orders, coarser groups. Both only overstate epsilon.
+_SOME_ORDERS = np.array([*COMMON_ORDERS[28::4], *ORDERS[len(COMMON_ORDERS) + 1 :: 2]])
+_COARSE = 0.8
+# No smaller eta is tried, relative to the best without privacy.
+_SMALLEST = 1e-30
+# Points at which the accountant is asked for the smallest epsilon in reach.
+_ASKED = 10
+# The grid of p.
+_FORCED = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 3e-3, 1e-3, 3e-4)
+
+
+def largest_share_rate(experts: int) -> float:
+    """Return 1 - 1/N: there, the next expert is uniform whatever the last one."""
+    return (experts - 1.0) / experts
+
+
+class Comparison(NamedTuple):
+    """With which sequences of experts the tracker is compared."""
+
+    experts: int
+    horizon: int | None
+    switches: int
+    prior: str
+
+    @lru_cache(maxsize=1024)  # noqa: B019
+    def prior_cost(self, share_rate: float | None) -> float:
+        """Return L; for an endless stream h(sigma), what a round adds to it."""
+        n, rounds = self.experts, self.horizon
+        if n == 1:
+            return 0.0
+        if share_rate is None:
+            assert rounds is not None
+            return log_class_size(n, rounds, self.switches)
+        if rounds is not None:
+            return share_log_prior(n, rounds, self.switches, share_rate)
+        stay = (share_rate - 1.0) * math.log1p(-share_rate)
+        return stay + (share_rate * math.log((n - 1.0) / share_rate) if share_rate else 0.0)
+
+    def squares(self, batch: int) -> float:
+        """Return Q; for an endless stream what a round adds to it."""
+        if self.horizon is None:
+            return float(batch)
+        full, rest = divmod(self.horizon, batch)
+        return float(full) * batch * batch + float(rest) * rest
+
+    def best_learning_rate(self, batch: int, share_rate: float | None) -> float:
+        """Return the eta of the least bound; 1 if none is, for a cost of 0."""
+        cost = self.prior_cost(share_rate)
+        return math.sqrt(8.0 * cost / self.squares(batch)) if 0.0 < cost < math.inf else 1.0
+
+
+@dataclass
+class Search:
+    """The best point so far, and how to improve it; `asked` are B, p and sigma, None where free."""
+
+    comparison: Comparison
+    budget: Budget
+    learning_rate: float | None
+    asked: tuple[int | None, float | None, float | None]
+    max_resamples: int | None
+    best: FlaggedDraws | None = None
+    at: Point | None = None
+    bound: float = math.inf
+
+    def __post_init__(self) -> None:
+        horizon, (batch, forced, rate) = self.comparison.horizon, self.asked
+        # With a single batch nothing would be learned.
+        self.longest = _LONGEST_BATCH if horizon is None else horizon - 1
+        self.grid = (
+            [2**k for k in range(self.longest.bit_length())] if batch is None else [batch],
+            list(_FORCED) if forced is None else [forced],
+            self._rates() if rate is None else [rate],
+        )
+        self._floors: dict[tuple[float, int, float | None], float] = {}
+        # Orders far above the best one for this budget are no help.
+        reach = 16.0 * math.log(1.0 / (self.budget.delta or 0.5)) / self.budget.epsilon
+        self._orders = _SOME_ORDERS[max(reach, COMMON_ORDERS[-1]) >= _SOME_ORDERS]
+
+    def plan(self) -> FlaggedDraws:
+        """Return the draws of the least bound within the budget.
+
+        Raises
+        ------
+        CalibrationError
+            If no parameters meet the budget; it names the smallest epsilon in reach.
+        """
+        self._descend()
+        batches, forced, rates = self.grid
+        for b, rate in product(batches, rates):
+            if not self._hopeless(b, rate):
+                for p in forced:
+                    self._consider(b, p, rate)
+        if self.best is None:
+            at, smallest = self.budget, self.smallest_epsilon()
+            raise CalibrationError(
+                f"no parameters meet epsilon = {at.epsilon:.6g} at delta = {at.delta:.6g} with "
+                f"the arguments that were fixed; the smallest epsilon in reach is {smallest:.6g}"
+            )
+        self._refine()
+        return self._finish(self.best)
+
+    def smallest_epsilon(self) -> float:
+        """Return the smallest epsilon of the grid, at the fixed eta or the smallest one tried.
+
+        The accountant is asked at the points that look best without it.
+        """
+        batches, forced, rates = self.grid
+        places = []
+        for b, rate in product(batches, rates):
+            eta = self.learning_rate
+            if eta is None:
+                eta = self.comparison.best_learning_rate(b, rate) * _SMALLEST
+            places.append((self._floor(eta, b, rate), eta, b, rate))
+        places.sort(key=lambda place: place[0])
+        found: list[tuple[float, FlaggedDraws]] = []
+        for floor, eta, b, rate in places:
+            if len(found) == _ASKED and floor >= found[-1][0]:
+                break
+            draws = [self.draws(eta, b, self._limit(b, p), rate) for p in forced]
+            found += [(self._rough(each), each) for each in draws]
+            found = sorted(found, key=lambda one: one[0])[:_ASKED]
+        return min(self._epsilon(each) for _, each in found)
+
+    def draws(self, eta: float, batch: int, forced: float, rate: float | None) -> FlaggedDraws:
+        """Return what the tracker draws there."""
+        c = self.comparison
+        return FlaggedDraws(
+            eta, forced, batch, c.horizon, rate, c.experts, c.prior, self.max_resamples
+        )
+
+    def _rates(self) -> list[float | None]:
+        """Return the grid of sigma; for no switches also 0.
+
+        Powers of two from S / (T - 1) on, and some from the largest sigma downwards, where the
+        prior forgets so fast that small budgets allow a large eta.
+        """
+        c = self.comparison
+        if c.prior == "at_most":
+            return [None]
+        assert c.horizon is not None
+        largest, switches = largest_share_rate(c.experts), min(c.switches, c.horizon - 1)
+        rates: set[float] = {largest, largest / 2.0, largest / 8.0}
+        rate = max(1, switches) / (c.horizon - 1)
+        while rate < largest:
+            rates.add(rate)
+            rate *= 2.0
+        return [*([] if switches else [0.0]), *sorted(rates)]
+
+    def _limit(self, batch: int, forced: float) -> float:
+        """Return p, lowered so that forced draws alone use at most half of a cap on draws.
+
+        As far as the smallest p allows, and not on an endless stream: there no p could do it.
+        """
+        cap = self.max_resamples
+        if cap is None or self.asked[1] is not None or self.comparison.horizon is None:
+            return forced
+        boundaries = -(-self.comparison.horizon // batch) - 1
+        if cap >= boundaries:
+            return forced
+        return max(min(forced, 0.5 * cap / boundaries), SMALLEST_FORCED)
+
+    def _hopeless(self, batch: int, rate: float | None) -> bool:
+        """Return whether no p can make these better than the best point."""
+        lowest = self._lowest(batch, rate)
+        if lowest is None:
+            return True
+        if self.learning_rate is not None:
+            # In doubt the accountant is asked.
+            return self._floor(self.learning_rate, batch, rate) > 2.0 * self.budget.epsilon
+        return self._floor(lowest, batch, rate) > self.budget.epsilon
+
+    def _lowest(self, batch: int, rate: float | None) -> float | None:
+        """Return the eta from which on the bound may be better than the best; None if nowhere."""
+        cost, squares = self.comparison.prior_cost(rate), self.comparison.squares(batch)
+        if cost == math.inf:
+            return None
+        if self.best is None:
+            return self.comparison.best_learning_rate(batch, rate) * _SMALLEST
+        # Between the roots of cost / eta + eta squares / 8 = best the bound is smaller.
+        best = self.bound * (1.0 - 1e-9)
+        gap = best * best - 0.5 * cost * squares
+        return None if gap <= 0.0 else 2.0 * cost / (best + math.sqrt(gap))
+
+    def _consider(self, batch: int, forced: float, rate: float | None) -> None:
+        """Make this point the best one if it is."""
+        forced, lowest = self._limit(batch, forced), self._lowest(batch, rate)
+        if lowest is None:
+            return
+        cost, squares = self.comparison.prior_cost(rate), self.comparison.squares(batch)
+        budget, eta = self.budget.epsilon, self.learning_rate
+        if eta is None:
+
+            def excess(log_eta: float) -> float:
+                return self._rough(self.draws(math.exp(log_eta), batch, forced, rate)) - budget
+
+            low, high = math.log(lowest), math.log(self.comparison.best_learning_rate(batch, rate))
+            if low >= high or excess(low) > 0.0:
+                return
+            eta = math.exp(last_below(excess, low, high, 1e-3))
+        elif not cost / eta + 0.125 * eta * squares < self.bound:
+            return
+        draws = self.draws(eta, batch, forced, rate)
+        if self.learning_rate is not None:
+            rough = self._rough(draws)
+            if rough > budget and (rough > 2.0 * budget or self._epsilon(draws) > budget):
+                return
+        self.best, self.at = draws, (batch, forced, rate)
+        self.bound = cost / eta + 0.125 * eta * squares
+
+    def _descend(self) -> None:
+        """Improve one coordinate at a time: a good point makes the sweep of all others fast."""
+        batches, forced, rates = self.grid
+        at: Point = (batches[len(batches) // 3], forced[len(forced) // 2], rates[len(rates) // 3])
+        self._consider(*at)
+        for _ in range(4):
+            before = self.best
+            for place, values in enumerate(self.grid):
+                for value in values:
+                    near: list[Any] = list(at)
+                    near[place] = value
+                    self._consider(*near)
+                at = self.at or at
+            if self.best is before:
+                break
+
+    def _refine(self) -> None:
+        """Leave the grid: move B, p and sigma by shrinking factors while it helps."""
+        free = [value is None for value in self.asked]
+        for factor in (1.6, 1.25, 1.12, 1.04):
+            for _ in range(4):
+                before = self.best
+                assert self.at is not None
+                b, p, rate = self.at
+                for step in (factor, 1.0 / factor):
+                    if free[0]:
+                        self._consider(min(max(1, round(b * step)), self.longest), p, rate)
+                    if free[1] and p < 1.0:
+                        self._consider(b, min(1.0, max(p * step, SMALLEST_FORCED)), rate)
+                if free[2] and rate:
+                    for near in self._rates_near(rate, factor):
+                        self._consider(b, p, near)
+                if self.best is before:
+                    break
+
+    def _rates_near(self, rate: float, factor: float) -> list[float]:
+        """Return sigma moved by a factor, and its distance from the largest one by as much."""
+        largest = largest_share_rate(self.comparison.experts)
+        rates = [min(rate * factor, largest), rate / factor]
+        if rate > 0.4 * largest:
+            distance = max(largest - rate, 0.01 * largest)
+            rates += [largest - distance / factor, max(largest - distance * factor, rate / factor)]
+        return rates
+
+    def _finish(self, best: FlaggedDraws) -> FlaggedDraws:
+        """Return the best point with its eta exact, by the accountant itself."""
+        highest = self.comparison.best_learning_rate(best.batch, best.share_rate)
+        if self.learning_rate is None:
+
+            def excess(log_eta: float) -> float:
+                exact = self._epsilon(replace(best, learning_rate=math.exp(log_eta)))
+                return exact - self.budget.epsilon
+
+            low, high = math.log(best.learning_rate), math.log(highest)
+            eta = min(math.exp(last_below(excess, low, high, 1e-7)), highest)
+            best = replace(best, learning_rate=eta)
+            if eta != highest:
+                return best
+        # Privacy is not what limits eta: take the p that leaks least.
+        forced = self.grid[1] if self.asked[1] is None else []
+        choices = [best.forced_switch, *(self._limit(best.batch, p) for p in forced)]
+        return min((replace(best, forced_switch=p) for p in choices), key=self._epsilon)
+
+    def _rough(self, draws: FlaggedDraws) -> float:
+        """Return an upper bound on epsilon, fast."""
+        return self._state_epsilon(
+            draws.pure, self._orders, lambda: draws.moments(self._orders, _COARSE)
+        )
+
+    def _epsilon(self, draws: FlaggedDraws) -> float:
+        """Return epsilon, as the guarantee will state it."""
+        return self._state_epsilon(draws.pure, ORDERS, lambda: draws.moments(ORDERS))
+
+    def _floor(self, eta: float, batch: int, rate: float | None) -> float:
+        """Return what `_rough` is at least, whatever p: for draws that are not forced alone."""
+        at = (eta, batch, rate)
+        if at not in self._floors:
+            draws = self.draws(eta, batch, 1.0, rate)  # the largest ratio without a coin
+            self._floors[at] = self._state_epsilon(
+                draws.pure, self._orders, lambda: unforced_moments(draws, self._orders, _COARSE)
+            )
+        return self._floors[at]
+
+    def _state_epsilon(
+        self, pure: float, orders: FloatArray, moments: Callable[[], FloatArray]
+    ) -> float:
+        """Return the epsilon at the budget's delta that moments or the largest ratio prove."""
+        delta = self.budget.delta
+        if delta == 0.0:
+            return pure
+        epsilon = rdp_epsilon(orders, moments() / (orders - 1.0), delta)
+        if pure == math.inf:
+            return epsilon
+        gap = delta * (1.0 + math.exp(-pure))
+        start = max(0.0, pure + math.log1p(-gap)) if gap < 1.0 else 0.0
+        return min(epsilon, raised(start, lambda e: pure_delta(e, pure) <= delta, pure))
+
+
+def last_below(
+    excess: Callable[[float], float], low: float, high: float, tolerance: float
+) -> float:
+    """Return an x in [low, high], within `tolerance` of the largest with ``excess(x) <= 0``.
+
+    Needs ``excess(low) <= 0`` (else `low` is returned) and an increasing function.
+    """
+    if excess(high) <= 0.0:
+        return high
+    at_low, step = excess(low), 0.25
+    while True:  # gallop up
+        x = min(high, low + step)
+        value = excess(x)
+        if value > 0.0:
+            break
+        low, at_low, step = x, value, 2.0 * step
+    upper, at_upper = x, value
+    while upper - low > tolerance:
+        if at_upper == math.inf:
+            x = 0.5 * (low + upper)
+        else:
+            x = low - at_low * (upper - low) / (at_upper - at_low)
+        x = min(max(x, low + 0.1 * tolerance), upper - 0.1 * tolerance)
+        value = excess(x)
+        if value <= 0.0:
+            low, at_low, at_upper = x, value, 0.5 * at_upper
+        else:
+            upper, at_upper, at_low = x, value, 0.5 * at_low
+    return low
+
+
+def unforced_moments(draws: FlaggedDraws, orders: FloatArray, group_ratio: float) -> FloatArray:
+    """Return the moments without what p adds, the coin and the forced draws: no bound.
+
+    Below those for any p with the same orders and groups.
+    """
+    if draws.constant:
+        return np.zeros_like(orders)
+    series, boundaries, cap = draws.series, draws.boundaries, draws.max_resamples
+    caused = replace(draws, forced_switch=0.0).resample_probability
+    first = moment(np.asarray(series.first), orders)
+    total = series.flagged_moments(1, boundaries - 1.0, caused, orders, group_ratio) + first
+    if cap is not None and cap < boundaries:
+        all_drawn = first + series.flagged_moments(1, cap - 1.0, 1.0, orders, group_ratio)
+        total = np.minimum(total, all_drawn)
+    return rounded_up(total, orders)
 
 
 @dataclass(frozen=True)

@@ -43,8 +43,8 @@ from dpoco.accounting.leaf_bounds import (
     published_leaf_bound,
 )
 from dpoco.accounting.plan import Plan
+from dpoco.accounting.rdp import zcdp_epsilon, zcdp_rho
 from dpoco.accounting.statement import check_claim, stated_delta
-from dpoco.accounting.zcdp import zcdp_epsilon, zcdp_rho
 from dpoco.errors import CalibrationError
 from dpoco.privacy.losses.combined import NOTHING
 from dpoco.privacy.losses.decaying import LAWS, Decay, Decaying

@@ -22,10 +22,10 @@ from dpoco.accounting import release
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.gaussian import gaussian_epsilon, gaussian_mu
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.lattice import on_lattice
 from dpoco.accounting.noisy_max import scale_for, selection_budget
 from dpoco.accounting.plan import Plan
 from dpoco.accounting.regret_bounds import without_regret
+from dpoco.accounting.release import on_lattice
 from dpoco.accounting.statement import stated_delta
 from dpoco.errors import CalibrationError
 from dpoco.privacy.mechanisms.base import Parts

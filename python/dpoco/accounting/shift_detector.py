@@ -11,52 +11,327 @@ of the queries are both 2. Threshold, allowances and windows have no influence o
 
 Proof: ``docs/privacy/shift_detector.md``. Source: Asi, Raman and Saha, "Tracking the best
 expert privately", algorithm 2 and theorem 3.6, corrected.
+
+A plan carries no claim of its own: `guarantee` recomputes every quantity of privacy and regret from
+the noise scales and the public offsets.
+
+Claim: let the losses of all rounds be independent, with a law that changes at most S times, and let
+beta < 1 bound the probability that an instance raises an alarm before it has seen a change. Then
+the expected regret over T rounds, against the best sequence of experts that switches at most S
+times, is at most
+
+    I G(T/I) + P (B theta + phi) + b_1 B (I + S (1 + log I)) + A + 1
+        + X (phi(M) + theta + b_1 (1 + log I)),
+
+A = S + (S + 1) beta / (1 - beta) alarms, I = A + 1 instances and P = I + S pieces in expectation,
+G(n) the bias allowed in the first n rounds of an instance, phi = phi(T/P) what a window is allowed
+for chance, B = 1 (dyadic windows: blocks per window, phi for all of them together), X the windows
+of M rounds, the longest that is tested, that long pieces need besides; and the errors of rounding.
+
+Proof: ``docs/privacy/shift_detector.md``, section "Regret".
 """
 
 from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dpoco._validation import choice, positive_float, positive_int, whole_number
-from dpoco.accounting import _shift_regret as shift_regret
-from dpoco.accounting._shift_regret import (
-    QUERY_SENSITIVITY,
-    QUERY_SPREAD,
-    SHORTEST_HORIZON,
-    DetectorPlan,
-    DetectorTuning,
-    false_alarm_probability,
-    spent,
-)
-from dpoco.accounting._shift_regret import (
-    bias as bias,  # for the selectors
-)
-from dpoco.accounting._shift_regret import (
-    bias_noise as bias_noise,
-)
 from dpoco.accounting.above_threshold import probability, split_scales
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.conditions import CLIPPED_LOSSES
 from dpoco.accounting.epoch_selector import (
     LARGEST_EXPERTS,
     LOSS_SUMS,
+    check_first,
     draw_instances,
     find_noise,
+    regret_terms,
 )
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.noisy_max import raised_until, scale_for
 from dpoco.accounting.plan import Forecast, Plan
 from dpoco.accounting.regret_bounds import endless_regret
 from dpoco.accounting.statement import expert_guarantee
+from dpoco.privacy.losses.loss import sum_up
+from dpoco.privacy.mechanisms.base import Nothing, Parts
 from dpoco.privacy.mechanisms.selections import ThresholdTests
+from dpoco.privacy.records import Description, limits
 
 __all__ = ["DetectorPlan", "DetectorTuning", "calibrate", "guarantee", "make_plan", "regret_bound",
            "spent", "with_regret", "with_thresholds"]  # fmt: skip
 
-# What the thresholds of an endless stream are made for.
+WINDOWS = ("tangent", "dyadic", "naive")
+# The naive windows keep all rounds: O(N T) memory, O(N T) time a round. For tests.
+NAIVE_LIMIT = 4096
+# Sums of as many rounds are resolved, at no more than 2^-25 a round, where that is not too few.
+SHORTEST_REACH = 2**26
+# With fewer rounds there is nothing to detect.
+SHORTEST_HORIZON = 4
+# Largest change of a test statistic, and its largest rise plus largest fall.
+QUERY_SENSITIVITY = QUERY_SPREAD = 2.0
+
+
+@dataclass(frozen=True)
+class DetectorTuning(Description):
+    """Public numbers of the shift detector, for losses in [0, 1].
+
+    Attributes
+    ----------
+    experts : int
+        N, at most 2^32.
+    horizon : int or None
+        Rounds T; None is 10^12.
+    first : int or None
+        Expert of the first round; None draws it uniformly.
+    windows : {"tangent", "dyadic", "naive"}
+        Which windows are tested.
+    nominal_horizon : int
+        Rounds the threshold and the windows are made for.
+    expected_shifts : int or None
+        Shifts that were planned for.
+    false_alarm : float
+        Probability of a false alarm that was aimed at.
+    select_share : float
+        Part of the budget that was spent on selection.
+    threshold_scale : float
+        Factor in (0, 1] on the threshold and on what windows are allowed for chance.
+    threshold : float
+        theta, public; times `threshold_scale` in use.
+    log_windows : float
+        Lambda: a window of w rounds is allowed sqrt(2 Lambda w) for chance (its tangents).
+    log_selection : float or None
+        L: a decision selected from m rounds is allowed a bias of sqrt(2 L / m) + b L / m, with
+        twice the b for Laplace noise. None: no such allowance (as published).
+    """
+
+    kind = "detector_tuning"
+    experts: int
+    horizon: int | None
+    windows: str
+    nominal_horizon: int
+    false_alarm: float
+    select_share: float
+    threshold_scale: float
+    first: int | None = limits(zero=True)
+    expected_shifts: int | None = limits(zero=True)
+    threshold: float = limits(zero=True, default=0.0)
+    log_windows: float = limits(zero=True, default=0.0)
+    log_selection: float | None = limits(zero=True, default=None)
+
+    def __post_init__(self) -> None:
+        """Also check that the fields fit each other."""
+        super().__post_init__()
+        self.check_choice("windows", WINDOWS)
+        check_first(self.first, self.experts)
+        probability("false_alarm", self.false_alarm)
+        for name in ("threshold_scale", "select_share"):
+            if not getattr(self, name) <= 1.0:
+                raise ValueError(f"{name} must be in (0, 1]")
+        if self.windows == "naive" and (self.horizon or NAIVE_LIMIT + 1) > NAIVE_LIMIT:
+            raise ValueError(f"windows 'naive' are limited to {NAIVE_LIMIT} rounds")
+
+    @property
+    def planned_shifts(self) -> int:
+        """Shifts that are planned for; there are fewer than rounds."""
+        shifts = self.expected_shifts or 0
+        return shifts if self.horizon is None else min(shifts, self.horizon - 1)
+
+    @property
+    def bounded_rounds(self) -> int:
+        """Rounds that the regret bound is about."""
+        return self.nominal_horizon if self.horizon is None else self.horizon
+
+    def window_lines(self) -> tuple[list[float], list[float]]:
+        """Return offsets and slopes of what a window is allowed for chance.
+
+        For "dyadic": what a block of 2^k rounds is allowed, k = 0, 1, ..., and no slopes.
+        """
+        factor, level = self.threshold_scale, self.log_windows
+        if self.windows == "dyadic":
+            blocks = self.nominal_horizon.bit_length()
+            return [factor * math.sqrt(2.0 * level * 2.0**k) for k in range(blocks)], []
+        lengths = [4.0**k for k in range(tangents(self.nominal_horizon))]
+        offsets = [factor * math.sqrt(0.5 * level * w) for w in lengths]
+        return offsets, [factor * math.sqrt(0.5 * level / w) for w in lengths]
+
+    def reach(self) -> int:
+        """Return the power of two up to which sums of the test statistic are resolved."""
+        wanted = max(self.nominal_horizon, SHORTEST_REACH)
+        if self.horizon is not None:
+            wanted = min(wanted, self.horizon)
+        return int(1 << (wanted - 1).bit_length())
+
+    def rounding(self) -> float:
+        """Return the grid that the statistic's losses and allowances are rounded to."""
+        return max(2.0**-46, self.reach() * 2.0**-51)
+
+
+DetectorPlan = Plan[Parts | Nothing, DetectorTuning, Forecast]
+
+
+def find_tests(plan: DetectorPlan) -> ThresholdTests | None:
+    """Return the tests, if there is a detector."""
+    return plan.mechanism.part(ThresholdTests)
+
+
+def bias_noise(plan: DetectorPlan) -> float:
+    """Return what log_selection is multiplied by in the part of the bias that noise causes."""
+    law, scale = find_noise(plan.mechanism)
+    return scale * (2.0 if law == "laplace" else 1.0)
+
+
+def bias(plan: DetectorPlan, m: int) -> float:
+    """Return g(m), the bias allowed a decision selected from m rounds; m = 0: none yet."""
+    level = plan.tuning.log_selection
+    if level is None:
+        return 0.0
+    if m == 0:
+        return 1.0
+    return min(1.0, math.sqrt(2.0 * level / m) + bias_noise(plan) * level / m)
+
+
+def spent(
+    selection_scale: float, b1: float, b2: float, sensitivity: float = QUERY_SENSITIVITY
+) -> float:
+    """Return epsilon, its parts rounded up as the kernel rounds them."""
+    selection = sum_up((1, LOSS_SUMS.range, selection_scale))
+    tests = sum_up((1, sensitivity, b1), (1, QUERY_SPREAD, b2))
+    return sum_up((1, selection, 1.0), (1, tests, 1.0))
+
+
+def tangents(horizon: int) -> int:
+    """Return K = ceil(log_4 T) + 1, the number of tangents to the square root."""
+    return ((horizon - 1).bit_length() + 1) // 2 + 1
+
+
+def false_alarm_probability(plan: DetectorPlan, rounds: int) -> float:
+    """Return a bound on the probability of a false alarm in one instance of up to `rounds` rounds.
+
+    Computed from the threshold and the allowances in use; 1 if nothing is known.
+    """
+    p = plan.tuning
+    threshold = p.threshold * p.threshold_scale
+    if p.log_selection is None or not threshold >= 0.0:
+        return 1.0
+    offsets, slopes = p.window_lines()
+    if p.windows == "dyadic":
+        crossings = math.fsum(
+            rounds / 2.0**k * math.exp(-0.5 * a * a / 2.0**k) for k, a in enumerate(offsets)
+        )
+    else:
+        crossings = rounds * math.fsum(
+            math.exp(-2.0 * a * s) for a, s in zip(offsets, slopes, strict=True)
+        )
+    selections = rounds.bit_length() - 1  # at local rounds 2, 4, 8, ...
+    events = 1.0 if bias_noise(plan) == 0.0 else 2.0  # chance, and noise
+    wrong = events * selections * math.exp(-p.log_selection)
+    return min(1.0, p.experts * (crossings + wrong) + _noise_exceeds(plan, rounds, threshold))
+
+
+def _noise_exceeds(plan: DetectorPlan, rounds: int, threshold: float) -> float:
+    """Return the probability that query noise exceeds threshold and threshold noise, ever."""
+    tests = find_tests(plan)
+    if tests is None:
+        return 0.0
+    b1, b2 = tests.threshold_scale, tests.query_scale
+    if b2 == 0.0 and (b1 == 0.0 or tests.law == "exponential"):
+        return 0.0
+    if tests.law == "exponential":
+        return min(1.0, rounds * math.exp(-threshold / b2))
+    if b1 == 0.0 or b2 == 0.0:
+        return 1.0
+    # Either a query's noise exceeds x or the threshold's lies below -y, x + y = threshold.
+    y = (threshold - b2 * math.log(rounds * b1 / b2)) / (1.0 + b2 / b1)
+    y = min(max(y, 0.0), threshold)
+    tails = rounds * math.exp(-(threshold - y) / b2) + math.exp(-y / b1)
+    return min(1.0, 0.5 * tails)
+
+
+def regret_of(plan: DetectorPlan, rounds: int, shifts: int) -> tuple[float, dict[str, float]]:
+    """Return the bound on the expected regret, infinite if there is no claim, and its terms."""
+    p, tests = plan.tuning, find_tests(plan)
+    if p.experts == 1:
+        return 0.0, {}
+    if tests is None:
+        if shifts > 0:
+            return math.inf, {}
+        law, scale = find_noise(plan.mechanism)
+        terms = regret_terms(p.experts, rounds, scale, law)
+        return min(float(rounds), math.fsum(terms.values())), terms
+    beta = false_alarm_probability(plan, rounds)
+    if beta >= 1.0:
+        return math.inf, {}
+    changes = min(shifts, rounds - 1)
+    alarms = changes + (changes + 1) * beta / (1.0 - beta)
+    instances = alarms + 1.0
+    pieces = instances + changes
+    blocks, chance = _chance(p, rounds, rounds / pieces)
+    more, longest = _long_windows(p, rounds)
+    laplace = tests.law == "laplace"
+    largest_noise = 1.0 + math.log(instances)  # of all instances, in units of its scale
+    noise = instances * (0.5 if laplace else 1.0) + changes * largest_noise
+    count = pieces * blocks + more
+    terms = {
+        "bias of selections": instances * _bias_sum(plan, rounds / instances),
+        "windows": pieces * chance + more * longest,
+        "threshold": count * p.threshold * p.threshold_scale,
+        "threshold noise": tests.threshold_scale * (blocks * noise + more * largest_noise),
+        "alarms": alarms + 1.0,
+        "rounding": p.rounding() * (6.0 * rounds + 2.0 * count),
+    }
+    if laplace:
+        largest = count * math.log(rounds) + 0.5
+        terms["query noise"] = tests.query_scale * largest
+    return min(float(rounds), math.fsum(terms.values())), terms
+
+
+def _chance(p: DetectorTuning, rounds: int, length: float) -> tuple[int, float]:
+    """Return the tests that cover a piece, and what they allow for chance in all."""
+    if p.windows == "dyadic":
+        # At most two blocks of each length; the sum of the square roots is geometric.
+        lengths = min(rounds.bit_length(), p.nominal_horizon.bit_length())
+        length = min(length, 2.0 ** (lengths - 1))
+        root = p.threshold_scale * math.sqrt(2.0 * p.log_windows * length)
+        return 2 * lengths, 2.0 / (1.0 - math.sqrt(0.5)) * root
+    return 1, _allowance(p, length)
+
+
+def _long_windows(p: DetectorTuning, rounds: int) -> tuple[int, float]:
+    """Return how many tests of the longest windows come on top, and what each allows for chance.
+
+    Pieces of w rounds together hold at most T/M windows of the largest length M. Each piece has one
+    for rounds that are left over; blocks: two of them are among those of each length.
+    """
+    if p.windows == "dyadic":
+        longest = 1 << (p.nominal_horizon.bit_length() - 1)
+        level = p.threshold_scale * math.sqrt(2.0 * p.log_windows * longest)
+        return max(0, rounds // longest - 2), level
+    return (rounds // p.reach() if rounds > p.reach() else 0), _allowance(p, float(p.reach()))
+
+
+def _allowance(p: DetectorTuning, length: float) -> float:
+    """Return what a window is allowed for chance by the lowest of the tangents."""
+    offsets, slopes = p.window_lines()
+    return min(a + s * length for a, s in zip(offsets, slopes, strict=True))
+
+
+def _bias_sum(plan: DetectorPlan, length: float) -> float:
+    """Return G(n), what is allowed in the first n rounds of an instance; linear in between."""
+    total = min(length, 1.0) * bias(plan, 0)
+    m = 1
+    while 2 * m <= length:
+        total += min(2.0 * m, length - 2 * m + 1) * bias(plan, m)
+        m *= 2
+    # The last partial step: rounds 2m, ... of an epoch that has begun, but not reached 2m.
+    if length > 1.0 and 2 * m - 1 < length < 2 * m:
+        total += (length - (2 * m - 1)) * bias(plan, m)
+    return total
+
+
+# Rounds that the thresholds of an endless stream are made for.
 NOMINAL_HORIZON = 10**6
 
 
@@ -109,7 +384,7 @@ def calibrate(
     tuning = DetectorTuning(
         experts=positive_int("experts", experts, maximum=LARGEST_EXPERTS),
         horizon=None if horizon is None else length,
-        windows=choice("windows", windows, shift_regret.WINDOWS),
+        windows=choice("windows", windows, WINDOWS),
         nominal_horizon=length
         if nominal_horizon is None
         else positive_int("nominal_horizon", nominal_horizon),
@@ -160,9 +435,9 @@ def make_plan(
 
 def with_thresholds(plan: DetectorPlan) -> DetectorPlan:
     """Return a plan of these noises with thresholds that keep false alarms rare."""
-    p, tests = plan.tuning, shift_regret.find_tests(plan)
+    p, tests = plan.tuning, find_tests(plan)
     b, n, nominal, shifts = 0.25 * p.false_alarm, p.experts, p.nominal_horizon, p.planned_shifts
-    per_round = 2.0 if p.windows == "dyadic" else float(shift_regret.tangents(nominal))
+    per_round = 2.0 if p.windows == "dyadic" else float(tangents(nominal))
     threshold = 0.0
     if tests is not None:
         threshold = tests.query_scale * math.log(nominal / b)
@@ -180,7 +455,7 @@ def with_thresholds(plan: DetectorPlan) -> DetectorPlan:
 def with_regret(plan: DetectorPlan) -> DetectorPlan:
     """Return a plan with the bound on regret that follows from it."""
     own = plan.tuning
-    bound, _ = shift_regret.regret_of(plan, own.bounded_rounds, own.planned_shifts)
+    bound, _ = regret_of(plan, own.bounded_rounds, own.planned_shifts)
     return replace(plan, forecast=replace(plan.forecast, regret_bound=bound))
 
 
@@ -192,9 +467,9 @@ def guarantee(
     It is pure: `budget` is ignored.
     """
     own, (law, scale) = plan.tuning, find_noise(plan.mechanism)
-    tests = shift_regret.find_tests(plan)
+    tests = find_tests(plan)
     rounds, shifts = own.bounded_rounds, own.planned_shifts
-    bound, terms = shift_regret.regret_of(plan, rounds, shifts)
+    bound, terms = regret_of(plan, rounds, shifts)
     scope = "stationary" if own.expected_shifts is None else "shifting"
     proved = math.isfinite(bound)
     endless = proved and own.horizon is None
@@ -255,4 +530,4 @@ def regret_bound(plan: DetectorPlan, *, switches: int = 0, rounds: int | None = 
     if switches:
         positive_int("switches", switches)
     length = plan.tuning.bounded_rounds if rounds is None else positive_int("rounds", rounds)
-    return shift_regret.regret_of(plan, length, switches)[0]
+    return regret_of(plan, length, switches)[0]

@@ -22,11 +22,10 @@ from dpoco.accounting import (
     frank_wolfe_regret,
     leaf_bounds,
     release,
-    truncation,
 )
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.frank_wolfe_regret import ErrorForecast
-from dpoco.accounting.gaussian import gaussian_epsilon
+from dpoco.accounting.gaussian import charged_delta, charged_epsilon, gaussian_epsilon
 from dpoco.accounting.generalized_gaussian import expected_norm_bound, noise_in_words
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.leaf_bounds import WEIGHTS, published_leaf_bound
@@ -252,9 +251,9 @@ def _basic_composition_epsilon(node_mu: float, pushes: int, delta: float, mass: 
     def ideal(epsilon: float) -> float:
         return min(1.0, nodes * gaussian_delta(epsilon / nodes, node_mu))
 
-    return truncation.charged_epsilon(
+    return charged_epsilon(
         lambda target: nodes * gaussian_epsilon(node_mu, target / nodes),
-        lambda epsilon: truncation.charged_delta(ideal, epsilon, mass),
+        lambda epsilon: charged_delta(ideal, epsilon, mass),
         delta,
         mass,
     )

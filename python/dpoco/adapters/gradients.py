@@ -32,12 +32,11 @@ from dpoco._encryption import EncryptionKey, given_key, refuse_readable
 from dpoco._literals import Relation
 from dpoco._validation import FloatArray, choice, float_array, positive_float, positive_int
 from dpoco.accounting import Budget, Guarantee, continual_sum
-from dpoco.accounting.continual_sum import choose
-from dpoco.accounting.continual_sum_rates import search_rates
+from dpoco.accounting.continual_sum import choose, search_rates
 from dpoco.accounting.forgetting import INDEPENDENT, damp, view_noise
-from dpoco.accounting.lattice import noisy_on_lattice
+from dpoco.accounting.gaussian import charged_gaussian_mu
+from dpoco.accounting.release import noisy_on_lattice
 from dpoco.accounting.statement import stated_delta
-from dpoco.accounting.truncation import charged_gaussian_mu
 from dpoco.errors import HorizonExceeded, StateError
 from dpoco.learning.participation import Participation
 from dpoco.learning.state import pack, read_state, synchronise, unpack, write_atomically

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 import dpoco
-from dpoco.accounting.explanation import explain, facts
+from dpoco.accounting.explanation import explain, facts, verdict
 from dpoco.accounting.ledger import Ledger
 from dpoco.accounting.signatures import PublicKey, SignedCertificate, SigningKey
-from dpoco.accounting.verdict import verdict
 from dpoco.cli import _shell as shell
 from dpoco.cli._settings import make_participation
 from dpoco.cli._verify import about_file, judge_ledger, read_certificate

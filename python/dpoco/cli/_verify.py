@@ -21,9 +21,9 @@ from dpoco import evaluation
 from dpoco._encryption import UnreadableError, is_encrypted, refuse_readable
 from dpoco._json import Record, of_json, plain, plain_float
 from dpoco.accounting import Guarantee
+from dpoco.accounting.explanation import ISSUER, Verdict, issuer_says, scope, verdict, worst
 from dpoco.accounting.ledger import Ledger
 from dpoco.accounting.signatures import PublicKey, SignatureError, SignedCertificate, is_signed
-from dpoco.accounting.verdict import ISSUER, Verdict, issuer_says, scope, verdict, worst
 from dpoco.cli import _shell as shell
 from dpoco.cli._key import state_key
 from dpoco.cli._plan_report import PLAN_SCHEMA

@@ -23,9 +23,9 @@ from dpoco._validation import (
 )
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting.continual_sum import name_of
+from dpoco.accounting.gaussian import unspent_note
 from dpoco.accounting.plan import Plan
 from dpoco.accounting.release import numerics_of
-from dpoco.accounting.truncation import unspent_note
 from dpoco.errors import (
     BudgetExceeded,
     CalibrationError,

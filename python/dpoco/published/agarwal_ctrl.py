@@ -31,7 +31,7 @@ from dpoco.accounting import lipschitz as nets_accountant
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.claims import leader_claim
 from dpoco.accounting.coupled_regularized_leader import TiltedPlan
-from dpoco.accounting.euclidean import EuclideanProblem, euclidean_problem
+from dpoco.accounting.coupled_runs import EuclideanProblem, euclidean_problem
 from dpoco.accounting.gaussian import least
 from dpoco.accounting.lipschitz import NetPlan
 from dpoco.accounting.nets import candidate_nets, checked_counts, shape_of

@@ -23,7 +23,7 @@ from dpoco.accounting import continuous_multiplicative_weights as weights
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.claims import gibbs_claim
 from dpoco.accounting.continuous_multiplicative_weights import GibbsPlan
-from dpoco.accounting.euclidean import EuclideanProblem, euclidean_problem
+from dpoco.accounting.coupled_runs import EuclideanProblem, euclidean_problem
 from dpoco.domains import Domain
 from dpoco.losses import Loss
 from dpoco.published._laws import coupled, largest_ratio, lazy, require_limit, require_long

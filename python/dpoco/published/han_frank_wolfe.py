@@ -28,10 +28,10 @@ import math
 from dataclasses import replace
 from typing import Any
 
+from dpoco.accounting import gaussian
 from dpoco.accounting import high_dimensional_bandit as bandit
 from dpoco.accounting import polyhedral_frank_wolfe as polyhedral
 from dpoco.accounting import tree_frank_wolfe as tree
-from dpoco.accounting import truncation
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.claims import published_sigma
 from dpoco.accounting.gaussian import gaussian_mu
@@ -93,7 +93,7 @@ def tree_frank_wolfe(
         bound = published_leaf_bound(domain, loss, step_scale)
         scale = published_sigma(budget, pushes=total.pushes, kappa=kappa, leaf_bound=bound)
     mu = total.reach(near) / scale
-    _require(truncation.charged_gaussian_delta(budget.epsilon, mu, total.mass), budget)
+    _require(gaussian.charged_gaussian_delta(budget.epsilon, mu, total.mass), budget)
     noisy = replace(total, scale=scale)
     return tree.make_plan(domain, loss, noisy, silent.tuning, _calibration(corrected))
 
@@ -105,7 +105,7 @@ def _calibration(corrected: bool) -> str:
 def _node_mu(budget: Budget, pushes: int, mass: float) -> float:
     """Return the mu of one node such that basic composition over bit_length(n) meets `budget`."""
     nodes = pushes.bit_length()
-    rest = truncation.reserve(budget, mass / truncation.truncation_mass(1.0))
+    rest = gaussian.reserve(budget, mass / gaussian.truncation_mass(1.0))
     return gaussian_mu(rest.epsilon / nodes, rest.delta / nodes)
 
 

@@ -18,8 +18,8 @@ import numpy as np
 from dpoco._validation import FloatArray, positive_float, positive_int
 from dpoco.accounting import Budget, continual_sum
 from dpoco.accounting.forgetting import INDEPENDENT, damp, view_noise
-from dpoco.accounting.lattice import noisy_on_lattice
-from dpoco.accounting.truncation import charged_gaussian_mu
+from dpoco.accounting.gaussian import charged_gaussian_mu
+from dpoco.accounting.release import noisy_on_lattice
 from dpoco.errors import CalibrationError
 from dpoco.privacy.mechanisms.bounds import IntervalTotals
 from dpoco.privacy.mechanisms.factorisations import Buffered, Normalised

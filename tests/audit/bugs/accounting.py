@@ -13,8 +13,8 @@ import numpy as np
 from dpoco.accounting import (
     above_threshold,
     gaussian,
+    rdp,
     sum_release,
-    zcdp,
 )
 from dpoco.accounting.budget import Budget
 from dpoco.privacy.losses import coupled_bits
@@ -110,7 +110,7 @@ def the_gaussians() -> Any:
 @functools.cache
 def the_concentrated() -> Any:
     return SimpleNamespace(
-        claim=lambda e: zcdp.zcdp_delta(e, zcdp.compose_zcdp([0.5 * MU**2] * 3)),
+        claim=lambda e: rdp.zcdp_delta(e, rdp.compose_zcdp([0.5 * MU**2] * 3)),
         closed_form=lambda e: gaussian.gaussian_delta(e, MU * math.sqrt(3.0)),
         brute_force=lambda e: brute().gaussian(MU, 3).low(e),
         epsilons=(2.0, 4.0),
@@ -253,7 +253,7 @@ BUGS = [
     Bug(
         "parallel-composition-of-the-same-records", the_concentrated, as_it_is,
         (closed_form, brute_force),
-        Patch(zcdp, "compose_zcdp", lambda right: lambda rhos: max(rhos)),
+        Patch(rdp, "compose_zcdp", lambda right: lambda rhos: max(rhos)),
     ),
     Bug(
         "tree-levels-at-a-power-of-two", the_tree, as_it_is, (brute_force,),
