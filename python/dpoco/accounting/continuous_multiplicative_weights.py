@@ -33,6 +33,7 @@ from dpoco.accounting._coupled_setting import (
     search_plan,
 )
 from dpoco.accounting.budget import Budget
+from dpoco.accounting.continual_sum import known_horizon
 from dpoco.accounting.coupled_regret import age_quantile, anchor_width
 from dpoco.accounting.coupled_runs import (
     CHAINS,
@@ -238,7 +239,7 @@ def calibrate(
     -----
     Deterministic; about 0.1 to 0.5 s.
     """
-    problem = euclidean_problem(domain, loss, unbounded)
+    problem, horizon = euclidean_problem(domain, loss, unbounded), known_horizon(horizon)
     choice("sampler", sampler, ("auto", "exact", "mcmc", *CHAINS))
     if sampler == "proximal" and problem.unbounded:
         raise ValueError("sampler 'proximal' needs bounded decisions")

@@ -23,6 +23,7 @@ import numpy as np
 from dpoco.accounting._coupled_setting import CONSTANT_SPREAD, Law, Setting, guarantee, search_plan
 from dpoco.accounting._roots import find_root
 from dpoco.accounting.budget import Budget
+from dpoco.accounting.continual_sum import known_horizon
 from dpoco.accounting.coupled_regret import curving, find_window
 from dpoco.accounting.coupled_runs import (
     LEADER_COUPLINGS,
@@ -193,7 +194,7 @@ def calibrate(
     -----
     Deterministic; about 0.1 to 0.7 s.
     """
-    problem = euclidean_problem(domain, loss, unbounded)
+    problem, horizon = euclidean_problem(domain, loss, unbounded), known_horizon(horizon)
     setting = _Setting(
         problem, horizon, relation, budget, ("scheduled", "density_ratio"),
         ("maximal", "density_ratio"),

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting.budget import Budget
+from dpoco.accounting.continual_sum import known_horizon
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.plan import Plan
 from dpoco.accounting.rdp import zcdp_rho
@@ -178,7 +179,7 @@ def calibrate(
     """
     scores = PromisedScores(positive_float("sensitivity", sensitivity), one_directional)
     n = positive_int("candidates", candidates, maximum=LARGEST_CANDIDATES)
-    tuning = NoisyMaxTuning(n, positive_int("horizon", horizon), largest)
+    tuning = NoisyMaxTuning(n, known_horizon(horizon), largest)
     reach, selections, law, scale = (
         scores.range,
         tuning.horizon,

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache, partial
-from inspect import signature
+from functools import partial
 from types import ModuleType, NoneType
 from typing import Any, ClassVar
 
 from dpoco import _core
-from dpoco._options import constructor_options
 from dpoco._validation import (
     LARGEST_HORIZON,
     Fields,
@@ -34,7 +32,7 @@ from dpoco.errors import (
 )
 from dpoco.learners import LEARNERS, learner_of
 from dpoco.learning.participation import Participation, for_people
-from dpoco.learning.state import Stateful
+from dpoco.learning.state import Stateful, argument_names
 from dpoco.privacy.mechanisms.base import Mechanism
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.records import Description
@@ -48,11 +46,6 @@ def endless_advice(constructed: type) -> str:
     names = [f"dpoco.{each.path}" for each in others if each.endless]
     take = f"take {' or '.join(names)}" if names else "give a horizon that is long enough"
     return f"for a stream without end {take}"
-
-
-@lru_cache(maxsize=256)
-def _argument_names(constructor: Callable[..., None]) -> tuple[str, ...]:
-    return tuple(signature(constructor).parameters)
 
 
 @contextmanager
@@ -197,7 +190,7 @@ class Certified(Calibrated, Stateful):
         """
         given = {**calibrate.keywords, **(others or {})}
         given |= {"budget": budget, "plan": plan, "source": source}
-        order = [*_argument_names(type(self).__init__), *given]  # the constructor's
+        order = [*argument_names(type(self)), *given]  # the constructor's
         given = {name: given[name] for name in dict.fromkeys(order) if name in given}
         self._problem(given)
         self._check_common(given)
@@ -207,9 +200,6 @@ class Certified(Calibrated, Stateful):
             self._check_fixed(plan, given)
         else:
             with explain_errors(type(self)):
-                endless = "horizon" in given and given["horizon"] is None
-                if endless and not constructor_options(type(self))["horizon"].takes_none:
-                    raise MissingHorizonError
                 if people is None or budget is None:
                     plan = calibrate(budget=budget)
                 else:
@@ -234,7 +224,7 @@ class Certified(Calibrated, Stateful):
             if total.scale > 0.0:
                 found["numerics"] = numerics_of(total)
         found |= cls._rename_fields(plan)
-        return {name: found[name] for name in constructor_options(cls) if name in found}
+        return {name: found[name] for name in argument_names(cls) if name in found}
 
     @staticmethod
     def _rename_fields(plan: Any) -> Fields:

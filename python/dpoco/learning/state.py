@@ -18,6 +18,8 @@ import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import cache
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, overload
 
@@ -25,7 +27,6 @@ import numpy as np
 
 from dpoco import _core
 from dpoco._encryption import EncryptionKey, given_key, is_encrypted, opened, refuse_readable
-from dpoco._options import constructor_options
 from dpoco._validation import Fields, Named
 from dpoco.errors import RoundOrderError, StateError
 from dpoco.learners import LEARNERS, MONITORS, own_class
@@ -90,6 +91,13 @@ def stated_dimension(domain: Named) -> int:
         return int(domain["dimension"])
     lower = domain["lower"]  # of a box: a list, or doubles in base64, 3 bytes of 4 letters
     return 3 * len(lower["float64"]) // 32 if isinstance(lower, Mapping) else len(lower)
+
+
+@cache
+def argument_names(constructed: type) -> tuple[str, ...]:
+    """Return the names of the arguments of a class's constructor, in order."""
+    _, *names = signature(constructed.__init__).parameters  # type: ignore[misc]  # of the class
+    return tuple(names)
 
 
 def is_own(kind: type) -> bool:
@@ -231,7 +239,7 @@ class Stateful(_core.Live):
     def __new__(cls: type[Self], *args: Any, **kwargs: Any) -> Self:
         """Give every instance, however it is built, its own lock."""
         seeds = {"seed", "random_state"} & kwargs.keys()
-        if seeds and not seeds & constructor_options(cls).keys():
+        if seeds and not seeds & {*argument_names(cls)}:
             raise TypeError(
                 f"{min(seeds)} is no argument of learners: source=dpoco.random.Source.seeded(seed) "
                 "repeats noise, for tests, and voids the guarantee"
@@ -287,8 +295,8 @@ class Stateful(_core.Live):
             if arguments.get(name) is not None:
                 arguments[name] = decode(arguments[name])
         parameters = decoders["plan"](header["plan"])
-        expected = constructor_options(cls)
-        if arguments.keys() != expected.keys():
+        expected = argument_names(cls)
+        if arguments.keys() != {*expected}:
             raise StateError("state is corrupt: it describes other arguments")
         cls._check_fixed(parameters, arguments)
         self = cls.__new__(cls)
@@ -307,7 +315,7 @@ class Stateful(_core.Live):
 
         Older states also have the calibration, which is now the only one unless it is named here.
         """
-        known = {k: v for k, v in _ADDED.items() if k in constructor_options(cls)}
+        known = {k: v for k, v in _ADDED.items() if k in argument_names(cls)}
         return {**known, **{k: v for k, v in arguments.items() if (k, v) != _DROPPED}}
 
     @classmethod
