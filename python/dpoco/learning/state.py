@@ -93,11 +93,14 @@ def stated_dimension(domain: Named) -> int:
     return 3 * len(lower["float64"]) // 32 if isinstance(lower, Mapping) else len(lower)
 
 
-@cache
 def argument_names(constructed: type) -> tuple[str, ...]:
     """Return the names of the arguments of a class's constructor, in order."""
-    _, *names = signature(constructed.__init__).parameters  # type: ignore[misc]  # of the class
-    return tuple(names)
+    return _names(constructed.__init__)  # type: ignore[misc]  # of the class
+
+
+@cache  # states are read, and learners of pools made, by the hundred thousand
+def _names(function: Callable[..., object]) -> tuple[str, ...]:
+    return tuple(signature(function).parameters)[1:]
 
 
 def is_own(kind: type) -> bool:
