@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from types import ModuleType, NoneType
@@ -60,6 +60,20 @@ def explain_errors(constructed: type) -> Iterator[None]:
             "bounds, horizon and budget are so large or small that doubles cannot hold what "
             "follows from them: state lengths, labels and losses in units near 1"
         ) from None
+
+
+def calibrate(
+    constructed: type,
+    planner: Callable[..., Any],
+    certify: Callable[..., Guarantee],
+    people: Participation | None,
+    budget: Budget | None,
+) -> Any:
+    """Return the plan that a constructor calibrates, for single rounds or for all of a person."""
+    with explain_errors(constructed):
+        if people is None or budget is None:
+            return planner(budget=budget)
+        return for_people(planner, certify, people, budget)
 
 
 def noise_note(numbers: str) -> str:
@@ -177,7 +191,7 @@ class Certified(Calibrated, Stateful):
 
     def _build(
         self,
-        calibrate: partial[Any],
+        planner: partial[Any],
         budget: Budget | None,
         plan: Plan[Any, Any, Any] | None,
         source: Source | None,
@@ -185,25 +199,22 @@ class Certified(Calibrated, Stateful):
     ) -> None:
         """Take the plan that was given, or calibrate one, certify it and build its engine.
 
-        `calibrate` makes a plan of a budget for single rounds. It has the constructor's arguments
+        `planner` makes a plan of a budget for single rounds. It has the constructor's arguments
         that it takes by name; `others` are the rest of them.
         """
-        given = {**calibrate.keywords, **(others or {})}
+        given = {**planner.keywords, **(others or {})}
         given |= {"budget": budget, "plan": plan, "source": source}
         order = [*argument_names(type(self)), *given]  # the constructor's
         given = {name: given[name] for name in dict.fromkeys(order) if name in given}
         self._problem(given)
         self._check_common(given)
         self._arguments = given
-        people, source = given.get("participation"), Source() if source is None else source
         if plan is not None:
             self._check_fixed(plan, given)
         else:
-            with explain_errors(type(self)):
-                if people is None or budget is None:
-                    plan = calibrate(budget=budget)
-                else:
-                    plan = for_people(calibrate, self._certify, people, budget)
+            people = given.get("participation")
+            plan = calibrate(type(self), planner, self._certify, people, budget)
+        source = Source() if source is None else source
         self._set_up(given, plan, source.is_seeded, source._claim())
         if budget is not None:
             self._guarantee.require(budget)
