@@ -214,7 +214,10 @@ class LipschitzLearner(OnlineLearner):
 
     @classmethod
     def _header_dimension(cls, header: Fields) -> int:
-        return math.prod(int(n) for n in header["plan"]["mechanism"]["summand"]["counts"])
+        # A box has its dimension in its bounds, which are in the file already.
+        dimension = int(header["arguments"]["domain"].get("dimension", 1))
+        counts = header["plan"]["mechanism"]["summand"]["counts"]
+        return max(dimension, math.prod(int(n) for n in counts))
 
     @property
     def domain(self) -> domains.Domain:
