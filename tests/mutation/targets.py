@@ -36,7 +36,7 @@ _LEARNERS = (
     "tests/experts/test_expert_learner.py", "tests/frank_wolfe/test_sufficient_statistics.py",
     "tests/oco/test_lipschitz.py", "tests/oco/test_lipschitz_limits.py",
     "tests/oco/test_lipschitz_plane.py", "tests/people/test_learners.py",
-    "tests/state/test_memory.py",
+    "tests/state/test_forged_states.py", "tests/state/test_memory.py",
 )  # fmt: skip
 # Tests of engines against references of their own, and of what audits read in them.
 _ENGINES = (
@@ -55,6 +55,7 @@ _ENGINES = (
     "tests/oco/test_ctrl_engine_state.py", "tests/oco/test_ctrl_solver.py",
     "tests/oco/test_lipschitz_nets.py", "tests/oco/test_noisy_ftrl_audit.py",
     "tests/oco/test_noisy_newton.py", "tests/people/test_limiter.py",
+    "tests/state/test_forged_states.py",
 )  # fmt: skip
 
 ROOMS = {

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import pickle
-import struct
 
 import numpy as np
 import pytest
-from tests.forged import Forged
 
 import dpoco
 
@@ -67,34 +65,6 @@ def test_what_calibration_made_of_the_arguments_can_be_saved(coupled, name, hori
     loaded = dpoco.load(tmp_path / "state")
     assert loaded.plan == learner.plan
     assert np.array_equal(loaded.last_decision, learner.last_decision)
-
-
-@pytest.mark.parametrize("name", SAVED)
-def test_resealed_states_of_other_learners_are_refused(coupled, name):
-    learner = coupled.make(name)
-    coupled.stream(name, T).play(learner, 0, 7)
-    state = Forged(learner)
-    lies = [
-        ("kind", "TreeFrankWolfe"),
-        ("kind", None),
-        ("object", {}),
-        ("object.plan.mechanism.rounds", 6),
-        ("object.plan.mechanism.rounds", -1),
-        ("object.plan.mechanism.keep.kind", "sticky"),
-        ("object.plan.mechanism.block", 5),
-        ("object.plan.mechanism.keep.forced", 1.5),
-        ("object.plan.mechanism.losses.lipschitz", 100.0),
-        ("object.plan.mechanism.losses.dimension", 4),
-        ("object.plan", None),
-        ("object.arguments.horizon", 30),
-        ("object.arguments.foo", 1),
-        ("object.arguments.domain", {"type": "Sphere"}),
-        ("object.arguments.domain", {"type": "LpBall", "dimension": 7, "p": 2.0, "radius": 1.0}),
-        ("object.arguments.loss", {"type": "Nothing"}),
-    ]
-    state.settings_refused(lies)
-    rounds_at = state.payload.index(struct.pack("<Q", 7))
-    state.words_refused((rounds_at, T + 1), (rounds_at, 2**63))
 
 
 @pytest.mark.parametrize("name", CUSTOM)

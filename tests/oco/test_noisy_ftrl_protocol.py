@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from tests.forged import Forged
 
 import dpoco
 from dpoco.domains import Box, LpBall, Simplex
@@ -159,3 +160,13 @@ def test_decisions_stay_in_the_domain(domain):
 def test_noise_that_dominates_is_announced():
     with pytest.warns(dpoco.NoiseDominatesWarning, match="predicted error"):
         make(budget=dpoco.Budget(0.01, 1e-9))
+
+
+@pytest.mark.parametrize("dimension", [3, 2000])  # bounds are a list, or encoded
+def test_the_size_of_statistics_over_a_box_is_known_before_they_are_built(dimension):
+    box = Box([-1.0] * dimension, [1.0] * dimension)
+    learner = make(domain=box)
+    described = Forged(learner).header["object"]
+    assert NoisyFTRL._header_dimension(described) == dimension
+    described["plan"]["mechanism"]["summand"]["kind"] = "second_moments"  # a lie: d (d + 3)/2 sums
+    assert NoisyFTRL._header_dimension(described) == dimension * (dimension + 3) // 2
