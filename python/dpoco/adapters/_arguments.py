@@ -5,12 +5,15 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from dpoco.accounting import Budget
 from dpoco.random import Source
+
+T = TypeVar("T")
+Arguments = dict[str, Any]  # of a constructor, by name: the learner checks each
 
 
 def refuse(names: Collection[str]) -> None:
@@ -26,7 +29,7 @@ def refuse(names: Collection[str]) -> None:
     raise TypeError(f"unexpected argument {name!r}")
 
 
-def read_budget(arguments: Mapping[str, Any]) -> Budget | None:
+def read_budget(arguments: Arguments) -> Budget | None:
     """Return the budget of an estimator's arguments: `budget`, or `epsilon` and `delta`."""
     budget, numbers = arguments["budget"], {name: arguments[name] for name in ("epsilon", "delta")}
     missing = [name for name, value in numbers.items() if value is None]
@@ -41,7 +44,7 @@ def read_budget(arguments: Mapping[str, Any]) -> Budget | None:
     return Budget(**numbers)
 
 
-def callers(kind: type) -> Iterator[Any]:
+def callers(kind: type[T]) -> Iterator[T]:
     """Yield the objects of a type whose methods are running: pipelines tell no one of their steps.
 
     They are not seen from other processes, nor if they have returned before.
@@ -54,7 +57,7 @@ def callers(kind: type) -> Iterator[Any]:
         frame = frame.f_back
 
 
-def warn_of_learning(steps: Iterable[Any]) -> None:
+def warn_of_learning(steps: Iterable[object]) -> None:
     """Warn of steps that learn from the records which a private estimator gets from them."""
     names = sorted({type(each).__name__ for each in steps})
     if names:
@@ -66,12 +69,12 @@ def warn_of_learning(steps: Iterable[Any]) -> None:
         )
 
 
-def own_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
+def own_arguments(given: Arguments) -> Arguments:
     """Return a constructor's arguments from its ``locals()``."""
     return {name: value for name, value in given.items() if name not in ("self", "__class__")}
 
 
-def find_changed_argument(before: Mapping[str, Any], after: Mapping[str, Any]) -> str | None:
+def find_changed_argument(before: Arguments, after: Arguments) -> str | None:
     """Return the name of an argument that has another value now, or None."""
     return next((name for name in after if not _is_same(before[name], after[name])), None)
 
@@ -88,12 +91,12 @@ def _is_same(one: Any, other: Any) -> bool:
     return bool(np.array_equal(one, other)) if isinstance(one, np.ndarray) else bool(one == other)
 
 
-def make_source(seed: Any) -> Source | None:
+def make_source(seed: int | None) -> Source | None:
     """Return a reproducible source, which voids the guarantee, or None for real noise."""
     return None if seed is None else Source.seeded(seed)
 
 
-def check_options(options: Mapping[str, Any] | None, own: frozenset[str]) -> dict[str, Any]:
+def check_options(options: Mapping[str, Any] | None, own: frozenset[str]) -> Arguments:
     """Return further arguments of a learner; `ValueError` for those the adapter sets itself."""
     if own & set(options or {}):
         raise ValueError(f"options must not contain any of {sorted(own)}")

@@ -20,6 +20,7 @@ from torch.func import functional_call, grad, vmap
 
 Batch = tuple[torch.Tensor, torch.Tensor]
 Named = dict[str, torch.Tensor]
+Loss = Callable[[Any, torch.Tensor], torch.Tensor]  # of what a model puts out, and targets
 _SMALLEST = 1e-140  # more than a norm can lose by squares below the range of doubles
 _COLUMNS = 2**13  # entries of a gradient that are turned into doubles at once
 _WORDS = 1024  # longest text whose words are compared with each other
@@ -43,14 +44,14 @@ class ClippedGradients:
     def __init__(
         self,
         model: torch.nn.Module,
-        loss: Callable[[Any, torch.Tensor], torch.Tensor],
+        loss: Loss,
         trained: Mapping[str, torch.nn.Parameter],
         clip: float,
     ) -> None:
         self._model, self._loss, self._trained = model, loss, dict(trained)
         self._clip = clip
         self._size = sum(p.numel() for p in self._trained.values())
-        self._plans: dict[Any, dict[str, _Tap]] = {}
+        self._plans: dict[object, dict[str, _Tap]] = {}
 
     def add(self, batch: Batch, size: int, memory: int, total: torch.Tensor) -> None:
         """Add the clipped gradients of a batch to `total`, d doubles.
@@ -412,8 +413,10 @@ def _hooks(
 ) -> Iterator[None]:
     """Let `watch` see a layer's name, input and output, and change the output."""
 
-    def hook(name: str) -> Any:
-        def watch_output(layer: Any, given: Any, named: Any, output: torch.Tensor) -> torch.Tensor:
+    def hook(name: str) -> Callable[..., torch.Tensor]:
+        def watch_output(
+            layer: object, given: tuple[torch.Tensor, ...], named: Named, output: torch.Tensor
+        ) -> torch.Tensor:
             return watch(name, given[0] if given else named["input"], output)
 
         return watch_output

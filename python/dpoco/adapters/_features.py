@@ -18,16 +18,19 @@ from operator import itemgetter
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dpoco import _literals as literals
 from dpoco._clipping import Flags
 from dpoco._validation import FloatArray, choice, is_missing, number, positive_int
 from dpoco.datasets import PublicScaling
+from dpoco.learning.participation import Person
 
+Record = Mapping[Any, Any]  # values by the names of features
 _LARGEST_DIMENSION = 2**24
 
 
-def public_scaling(ranges: Any) -> PublicScaling:
+def public_scaling(ranges: ArrayLike) -> PublicScaling:
     """Return the scaling of declared ranges, (low, high) or one such pair a column."""
     try:
         pairs = np.asarray(ranges, dtype=np.float64)
@@ -89,7 +92,7 @@ class FeatureMap:
         """The listed names, in order; None if names are hashed."""
         return None if self._order is None else tuple(self._order)
 
-    def row(self, record: Mapping[Any, Any]) -> FloatArray:
+    def row(self, record: Record) -> FloatArray:
         """Return the vector of a record, shape (d,).
 
         Parameters
@@ -122,7 +125,7 @@ class FeatureMap:
                 row[index] += sign if text else sign * number("a feature", value)
         return row
 
-    def rows(self, table: Any) -> FloatArray:
+    def rows(self, table: Iterable[Record]) -> FloatArray:
         """Return the vectors of many records, shape (n, d), as `row` would.
 
         Parameters
@@ -133,7 +136,7 @@ class FeatureMap:
         rows = [self.row(record) for record in _records(table)]
         return np.stack(rows) if rows else np.zeros((0, self.dimension))
 
-    def nonprivate_flags(self, table: Any) -> Flags:
+    def nonprivate_flags(self, table: Iterable[Record]) -> Flags:
         """Return which listed names are missing and whether others are there. **Not private**."""
         if self._order is None:
             return {}
@@ -147,15 +150,16 @@ class FeatureMap:
             "unlisted_features": np.array(other, dtype=bool),
         }
 
-    def person_of(self, record: Mapping[Any, Any]) -> Any:
+    def person_of(self, record: Record) -> Person:
         """Return whose record it is; None if people are not looked at."""
         if self._person is None:
             return None
         if record.get(self._person) is None:
             raise ValueError("a record does not name its person: `person` names the entry")
-        return record[self._person]
+        person: Person = record[self._person]
+        return person
 
-    def persons(self, table: Any) -> list[Any] | None:
+    def persons(self, table: Iterable[Record]) -> list[Person] | None:
         """Return whose many records are, as `person_of` would."""
         if self._person is None:
             return None
@@ -168,7 +172,7 @@ class FeatureMap:
         return (value >> 1) % self.dimension, 1.0 if value & 1 else -1.0
 
 
-def _name(name: Any) -> str:
+def _name(name: object) -> str:
     if not isinstance(name, (str, int)):
         raise TypeError(f"names of features must be texts or ints; got {type(name).__name__}")
     return str(name)
@@ -191,7 +195,7 @@ class LabelMap:
         If they are less than two, equal, missing, or of different kinds.
     """
 
-    def __init__(self, classes: Sequence[Any]) -> None:
+    def __init__(self, classes: Sequence[object]) -> None:
         if isinstance(classes, (str, bytes)) or len(classes) < 2 or _has_duplicates(classes):
             raise ValueError("classes must be two different labels, or more")
         if any(map(is_missing, classes)):
@@ -203,7 +207,7 @@ class LabelMap:
         elif len(self._kinds) > 1:
             raise TypeError(f"classes must be of one type; got {' and '.join(sorted(self._kinds))}")
 
-    def value(self, label: Any) -> float:
+    def value(self, label: object) -> float:
         """Return 0 for the first class, 1 for the second, ..., NaN for others; check the type."""
         if is_missing(label):
             return math.nan
@@ -213,28 +217,28 @@ class LabelMap:
         places = (place for place, known in enumerate(self._classes) if label == known)
         return float(next(places, math.nan))
 
-    def values(self, labels: Iterable[Any]) -> FloatArray:
+    def values(self, labels: Iterable[object]) -> FloatArray:
         """Return the values of many labels, shape (n,)."""
         return np.array([self.value(label) for label in labels], dtype=np.float64)
 
-    def nonprivate_flags(self, labels: Sequence[Any]) -> Flags:
+    def nonprivate_flags(self, labels: Sequence[object]) -> Flags:
         """Return which labels are missing, and which are none of the classes. **Not private**."""
         missing = np.array([is_missing(label) for label in labels], dtype=bool)
         unknown = np.isnan(self.values(labels)) & ~missing
         return {"label_missing": missing, "unknown_label": unknown}
 
 
-def _records(table: Any) -> Iterable[Mapping[Any, Any]]:
+def _records(table: Any) -> Iterable[Record]:
     if not hasattr(table, "itertuples"):
         return table  # type: ignore[no-any-return]
     return (dict(zip(table.columns, row, strict=True)) for row in table.itertuples(False))
 
 
-def _has_duplicates(labels: Sequence[Any]) -> bool:
+def _has_duplicates(labels: Sequence[object]) -> bool:
     return any(one == other for one, other in combinations(labels, 2))
 
 
-def _label_kind(label: Any) -> str:
+def _label_kind(label: object) -> str:
     if isinstance(label, (bool, np.bool_)):
         return "a bool"
     if isinstance(label, (numbers.Real, Decimal)):

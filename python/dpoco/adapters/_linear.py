@@ -17,13 +17,13 @@ from dpoco._validation import FloatArray, choice, positive_float, positive_int
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting.gaussian import gaussian_epsilon, gaussian_mu
 from dpoco.accounting.ranges import behind_ranges, split
-from dpoco.adapters._arguments import check_options, make_source, read_budget
+from dpoco.adapters._arguments import Arguments, check_options, make_source, read_budget
 from dpoco.adapters._features import LabelMap
 from dpoco.domains import LpBall
 from dpoco.errors import CalibrationError, HorizonExceeded, StateError
 from dpoco.learners import LEARNERS, learner_of
 from dpoco.learning.choice import choose
-from dpoco.learning.participation import Participation
+from dpoco.learning.participation import Participation, Person
 from dpoco.learning.record_learner import RecordLearner
 from dpoco.losses import GlmLoss, HuberLoss, LogisticLoss, MarginLoss, SquaredLoss
 from dpoco.random import Source
@@ -35,6 +35,9 @@ _OWN = frozenset({"domain", "loss", "horizon", "budget", "participation", "on_vi
 # Rounding may lengthen a record that was clipped here by this much.
 _SLACK = 1.0 + 1e-12
 
+
+Bound = RecordLearner | Sequence[RecordLearner]  # what a model goes on with
+Persons = Sequence[Person]
 
 _TERMS = ("horizon", "options", "seed", "participation")
 _PAGE = "docs/privacy/one_versus_rest.md"
@@ -104,7 +107,7 @@ class LinearProblem:
     weights: tuple[tuple[float, float], ...] | None = None
 
     @classmethod
-    def of(cls, arguments: Mapping[str, Any], dimension: int) -> LinearProblem:
+    def of(cls, arguments: Arguments, dimension: int) -> LinearProblem:
         """Return what an estimator's arguments state: a regression if a loss is among them."""
         stated = {each.name: arguments[each.name] for each in fields(cls) if each.name in arguments}
         if "loss" in stated:
@@ -207,14 +210,14 @@ class LinearProblem:
         self,
         horizon: int | None,
         budget: Budget | None,
-        options: Mapping[str, Any] | None,
+        options: Mapping[str, object] | None,
         source: Source | None,
         participation: Participation | None = None,
         place: int = 0,
     ) -> RecordLearner:
         """Return an output's unstarted learner, which clips records to the bounds, silently."""
         problem, more = (self.domain(), self.family(place)), check_options(options, _OWN)
-        covered: dict[str, Any] = {
+        covered: Arguments = {
             "horizon": horizon, "budget": budget, "participation": participation,
         }  # fmt: skip
         learner: RecordLearner
@@ -237,9 +240,7 @@ class LinearProblem:
             return self._sharing(budget, terms)
         return self._with_budget(budget, terms)
 
-    def _with_budget(
-        self, budget: Budget | None, terms: dict[str, Any]
-    ) -> tuple[RecordLearner, ...]:
+    def _with_budget(self, budget: Budget | None, terms: Arguments) -> tuple[RecordLearner, ...]:
         """Return a learner for each output, each with the budget; equal losses are planned once."""
         own = {**terms, "source": make_source(terms["seed"])}  # one, so that streams differ
         del own["seed"]
@@ -254,7 +255,7 @@ class LinearProblem:
             )
         return tuple(found)
 
-    def _sharing(self, budget: Budget, terms: dict[str, Any]) -> tuple[RecordLearner, ...]:
+    def _sharing(self, budget: Budget, terms: Arguments) -> tuple[RecordLearner, ...]:
         """Return learners that keep to the budget together."""
         count, share = self.outputs, 1.0
         for _ in range(_ATTEMPTS):
@@ -273,7 +274,7 @@ class LinearProblem:
             f"{count} learners, one for each {self.output}, exceed the budget: raise epsilon"
         )
 
-    def make_finder(self, budget: Budget | None, terms: Mapping[str, Any]) -> RangeFinder:
+    def make_finder(self, budget: Budget | None, terms: Arguments) -> RangeFinder:
         """Return an unstarted search for ranges of features, and of labels as the last columns."""
         columns = self.dimension + (self.outputs if self.labels else 0)
         return RangeFinder(
@@ -353,7 +354,7 @@ class LinearProblem:
         return found if self.prior is None else found + self._predict_prior(rows)
 
 
-def _read_weights(given: Any, classes: list[Any]) -> tuple[tuple[float, float], ...]:
+def _read_weights(given: object, classes: list[object]) -> tuple[tuple[float, float], ...]:
     """Return the weights of all others and of the class for each output, the larger one 1.
 
     That of all others is the mean of theirs: how frequent each is would depend on the data.
@@ -406,7 +407,7 @@ def _weighted_loss(weights: tuple[float, float], bound: float, label_bound: floa
 
 
 def _read_prior(
-    given: Any, shape: tuple[int, int], stated: Mapping[str, Any]
+    given: Any, shape: tuple[int, int], stated: Arguments
 ) -> tuple[tuple[float, ...], ...]:
     """Return the rows of known coefficients with the intercepts in units of the constant."""
     try:
@@ -492,7 +493,7 @@ class LinearModel:
     _ranges: FoundRanges | None = None
 
     def __init__(
-        self, problem: LinearProblem, terms: dict[str, Any], published: Published | None = None
+        self, problem: LinearProblem, terms: Arguments, published: Published | None = None
     ) -> None:
         self.problem, self._terms, self._published = problem, terms, published
         if published is not None:
@@ -535,7 +536,7 @@ class LinearModel:
             self._guarantee = found if people is None else people.of(found)
 
     @classmethod
-    def of(cls, arguments: Mapping[str, Any], dimension: int, learner: Any = None) -> LinearModel:
+    def of(cls, arguments: Arguments, dimension: int, learner: Bound | None = None) -> LinearModel:
         """Return the model an estimator's arguments state; of loaded learners as `bind` does."""
         problem = LinearProblem.of(arguments, dimension)
         if problem.ranges is not None and learner is not None:
@@ -616,7 +617,7 @@ class LinearModel:
         if rounds > self.left:
             raise HorizonExceeded(f"rounds asked for: {rounds}, left: {self.left}")
 
-    def _search_in(self, features: FloatArray, labels: FloatArray, persons: Any) -> int:
+    def _search_in(self, features: FloatArray, labels: FloatArray, persons: Persons | None) -> int:
         """Give the first rows to a search that has not ended; return how many these are."""
         finder = self._finder
         if finder is None or finder.left == 0 or not self._learners:
@@ -629,7 +630,7 @@ class LinearModel:
             self._ranges = finder.ranges
         return part.stop
 
-    def learn_one(self, features: FloatArray, label: float, person: Any = None) -> None:
+    def learn_one(self, features: FloatArray, label: float, person: Person = None) -> None:
         """Play one round."""
         one, persons = np.array([label]), None if person is None else [person]
         if self._search_in(features[None, :], one, persons):
@@ -639,7 +640,9 @@ class LinearModel:
             learner.decide()
             learner.observe(rows[0], float(target[0]), person=person)
 
-    def learn_many(self, features: FloatArray, labels: FloatArray, persons: Any = None) -> None:
+    def learn_many(
+        self, features: FloatArray, labels: FloatArray, persons: Persons | None = None
+    ) -> None:
         """Play one round a row, with the same decisions; none if the horizon does not allow all."""
         first = self._search_in(features, labels, persons)
         if first:
@@ -665,7 +668,7 @@ class LinearModel:
         flags = self.problem.nonprivate_flags(scaled, (labels - middle) / half)
         return {**flags, "missing": ~np.isfinite(features)}
 
-    def bind(self, learner: Any) -> None:
+    def bind(self, learner: Bound) -> None:
         """Go on with learners that were saved and loaded, or unpickled and resumed.
 
         Raises
@@ -693,7 +696,7 @@ class LinearModel:
             raise ValueError("the learners were not saved together: they are in different rounds")
         self._hold(given)
 
-    def _check_bound(self, learner: Any, place: int) -> None:
+    def _check_bound(self, learner: RecordLearner, place: int) -> None:
         named = self.problem.learner
         known = [*_NAMED.values()] if named == _AUTO else [_NAMED[named]]
         if learner_of(type(learner)) not in known:
@@ -711,11 +714,11 @@ class LinearModel:
         started = begun or any(each._is_started() for each in self._learners)
         return bool(self._learners) and not started
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         kept = () if self._is_fresh else (self.published,)
         return LinearModel, (self.problem, self._terms, *kept)
 
-    def __deepcopy__(self, memo: Any) -> LinearModel:
+    def __deepcopy__(self, memo: object) -> LinearModel:
         return self.__copy__()
 
     def __copy__(self) -> LinearModel:

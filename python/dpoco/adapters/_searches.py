@@ -10,7 +10,7 @@ import inspect
 import math
 import warnings
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from joblib.parallel import get_active_backend
 from sklearn.base import MetaEstimatorMixin
@@ -38,7 +38,7 @@ class _Call(NamedTuple):
     exact: bool
 
 
-def warn_of_search(name: str, budget: Budget, ledger: Any) -> None:
+def warn_of_search(name: str, budget: Budget, ledger: object) -> None:
     """Warn, once in a search or cross-validation, of what its fits spend together.
 
     Parameters
@@ -123,7 +123,7 @@ def _calls() -> list[_Call]:
     return found
 
 
-def _copies(ensemble: Any) -> int | None:
+def _copies(ensemble: object) -> int | None:
     """Return how many estimators an ensemble fits, if it says so."""
     count = getattr(ensemble, "n_estimators", None)
     return count if isinstance(count, int) else None
@@ -140,7 +140,7 @@ def _folds(frame: FrameType) -> int | None:
         return None
 
 
-def _find_fitted(call: _Call) -> Any:
+def _find_fitted(call: _Call) -> object:
     """Return what a call fits clones of."""
     names = call.frame.f_locals
     return getattr(names.get("self"), "estimator", names.get("estimator"))

@@ -23,9 +23,9 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dpoco import _core
 from dpoco._encryption import EncryptionKey, given_key, refuse_readable
@@ -364,7 +364,7 @@ class NoisyGradients:
         noise = view_error(_factor(total), total.pushes, near, self._half_life)
         return total.scale * noise / column
 
-    def release(self, gradient_sum: Any) -> FloatArray:
+    def release(self, gradient_sum: ArrayLike) -> FloatArray:
         """Return the sum of a batch's clipped gradients, with noise.
 
         Parameters
@@ -454,7 +454,7 @@ class NoisyGradients:
 
     # -- states -----------------------------------------------------------------------------------
 
-    def _header(self) -> dict[str, Any]:
+    def _header(self) -> dict[str, object]:
         return {"kind": type(self).__name__, "mechanism": written(self.mechanism),
                 "seeded": self._seeded}  # fmt: skip
 

@@ -15,7 +15,7 @@ import copy
 import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,7 @@ from dpoco._validation import FloatArray, choice, float_array, number
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting.ledger import Ledger
 from dpoco.adapters._arguments import (
+    Arguments,
     callers,
     check_options,
     find_changed_argument,
@@ -42,7 +43,7 @@ from dpoco.adapters._arguments import (
     refuse,
     warn_of_learning,
 )
-from dpoco.adapters._features import FeatureMap, LabelMap, public_scaling, scale_rows
+from dpoco.adapters._features import FeatureMap, LabelMap, Record, public_scaling, scale_rows
 from dpoco.adapters._linear import LinearModel, most_probable, probabilities
 from dpoco.domains import LpBall
 from dpoco.errors import RoundOrderError, StateError
@@ -52,6 +53,9 @@ from dpoco.learning.tickets import Ticket
 from dpoco.ranges import FoundRanges
 from dpoco.trace import RecordShares
 
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
+
 __all__ = ["PrivateBandit", "PrivateClassifier", "PrivateContextualBandit",
            "PrivateExperts", "PrivateRegressor", "PublicScaler"]  # fmt: skip
 
@@ -59,7 +63,7 @@ __all__ = ["PrivateBandit", "PrivateClassifier", "PrivateContextualBandit",
 _SILENT = (base.Transformer.learn_one, base.SupervisedTransformer.learn_one)
 
 
-def _steps_that_learn(steps: Iterable[Any]) -> Iterator[Any]:
+def _steps_that_learn(steps: Iterable[object]) -> Iterator[object]:
     """Yield the transformers of a pipeline's steps that have something to learn."""
     for step in steps:
         if isinstance(step, (compose.TransformerUnion, compose.TransformerProduct)):
@@ -107,15 +111,15 @@ class PublicScaler(base.MiniBatchTransformer):
         self._scaling = public_scaling(list(ranges.values()))
         self._scale([{}])
 
-    def _scale(self, records: Any) -> FloatArray:
+    def _scale(self, records: Iterable[Record]) -> FloatArray:
         return scale_rows(self._scaling, self.norm, self._features.rows(records))
 
-    def transform_one(self, x: Mapping[Any, Any]) -> dict[Any, Any]:
+    def transform_one(self, x: Record) -> dict[Any, object]:
         """Return the record with its named features scaled."""
         row = dict(zip(self.ranges, self._scale([x])[0].tolist(), strict=True))
         return {**x, **{name: row[name] for name in row if x.get(name) is not None}}
 
-    def transform_many(self, X: Any) -> Any:
+    def transform_many(self, X: DataFrame) -> DataFrame:
         """Return the DataFrame with its named features scaled, in their columns."""
         import pandas as pd
 
@@ -123,7 +127,7 @@ class PublicScaler(base.MiniBatchTransformer):
         return pd.DataFrame(rows, index=X.index, columns=X.columns)
 
     @classmethod
-    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+    def _unit_test_params(cls) -> Iterator[Arguments]:
         yield {"ranges": {"0": (-1.0, 1.0)}}
 
 
@@ -136,7 +140,7 @@ class _LinearEstimator:
     _has_looked: bool = False  # for steps that learn
     _is_charged: bool = False
 
-    def _begin(self, arguments: dict[str, Any]) -> None:
+    def _begin(self, arguments: Arguments) -> None:
         """Keep a constructor's arguments, from which river clones, and make the learner."""
         vars(self).update(own_arguments(arguments))
         person, rule = arguments["person"], arguments["participation"]
@@ -201,10 +205,10 @@ class _LinearEstimator:
         """Published intercept; 0 if there is none. Of more than two classes by label."""
         return self._by_class(self._model.coefficients[1].tolist())
 
-    def _by_class(self, values: Sequence[Any] | FloatArray) -> Any:
+    def _by_class(self, values: Sequence[object] | FloatArray) -> Any:
         return values[0]
 
-    def learn_one(self, x: Mapping[Any, Any], y: Any, **refused: NoReturn) -> None:
+    def learn_one(self, x: Record, y: object, **refused: NoReturn) -> None:
         """Play one round with a record.
 
         Parameters
@@ -231,7 +235,7 @@ class _LinearEstimator:
         features = self._features
         self._model.learn_one(features.row(x), self._target(y), features.person_of(x))
 
-    def learn_many(self, X: Any, y: Any) -> None:
+    def learn_many(self, X: DataFrame, y: Iterable[object]) -> None:
         """Play one round per row of a DataFrame, in order; same decisions as `learn_one`.
 
         Raises
@@ -261,7 +265,7 @@ class _LinearEstimator:
             self.ledger.charge(self.guarantee, label)
             self._is_charged = True
 
-    def clone(self, new_params: Any = None, include_attributes: bool = False) -> Any:
+    def clone(self, new_params: Arguments | None = None, include_attributes: bool = False) -> Any:
         """Return an estimator that has learned nothing; a ledger is shared, and pays for each."""
         if self.ledger is None or include_attributes:
             return super().clone(new_params, include_attributes)  # type: ignore[misc]  # river's
@@ -287,7 +291,9 @@ class _LinearEstimator:
         self._model.bind(learner)
         self._is_charged = True
 
-    def nonprivate_records(self, X: Any, y: Iterable[Any]) -> RecordShares:
+    def nonprivate_records(
+        self, X: DataFrame | Iterable[Record], y: Iterable[object]
+    ) -> RecordShares:
         """Return how this estimator reads records, for evaluation only. It learns nothing.
 
         **Not private**: it counts raw records, so do not publish it.
@@ -314,33 +320,33 @@ class _LinearEstimator:
             names=self._features.names,
         )
 
-    def _target(self, y: Any) -> float:
+    def _target(self, y: object) -> float:
         raise NotImplementedError
 
-    def _targets(self, y: Iterable[Any]) -> FloatArray:
+    def _targets(self, y: Iterable[object]) -> FloatArray:
         return np.array([self._target(value) for value in y], dtype=np.float64)
 
-    def _label_flags(self, y: list[Any]) -> Flags:
+    def _label_flags(self, y: list[object]) -> Flags:
         return {}
 
-    def _margins(self, x: Mapping[Any, Any]) -> FloatArray:
+    def _margins(self, x: Record) -> FloatArray:
         return self._model.margins(self._features.row(x)[None, :])
 
-    def predict_many(self, X: Any) -> Any:
+    def predict_many(self, X: DataFrame) -> Series:
         """Return a Series with the result of `predict_one` for each row of a DataFrame."""
         import pandas as pd
 
         margins = self._model.margins(self._features.rows(X))
         return pd.Series(self._predictions(margins), index=X.index)
 
-    def predict_one(self, x: Mapping[Any, Any], **kwargs: Any) -> Any:
+    def predict_one(self, x: Record, **kwargs: object) -> Any:
         """Return the prediction for a record, which is clipped like those in training.
 
         No round is played. For labels: the most probable one, the first one if there is a tie.
         """
         return self._predictions(self._margins(x))[0]
 
-    def _predictions(self, margins: FloatArray) -> list[Any]:
+    def _predictions(self, margins: FloatArray) -> list[Hashable]:
         """Return a prediction for each row of margins, shape (n, outputs)."""
         return margins[:, 0].tolist()  # type: ignore[no-any-return]
 
@@ -430,7 +436,7 @@ class PrivateClassifier(_LinearEstimator, base.MiniBatchClassifier):
     1
     """
 
-    classes: Sequence[Any]
+    classes: Sequence[Hashable]
 
     def __init__(
         self,
@@ -441,7 +447,7 @@ class PrivateClassifier(_LinearEstimator, base.MiniBatchClassifier):
         delta: float | None = None,
         budget: Budget | literals.Stated | None = "epsilon, delta",
         learner: literals.LinearLearner = "auto",
-        classes: Sequence[Any] = (False, True),
+        classes: Sequence[Hashable] = (False, True),
         class_weight: Mapping[Any, float] | None = None,
         feature_bound: float | None = None,
         ranges: literals.Ranges | None = None,
@@ -450,42 +456,42 @@ class PrivateClassifier(_LinearEstimator, base.MiniBatchClassifier):
         intercept: bool = True,
         participation: Participation | None = None,
         person: str | None = None,
-        options: dict[str, Any] | None = None,
+        options: Arguments | None = None,
         ledger: Ledger | None = None,
         seed: int | None = None,
     ) -> None:
         self._labels = LabelMap(classes)
         self._begin(locals())
 
-    def predict_proba_one(self, x: Mapping[Any, Any], **kwargs: Any) -> dict[Any, float]:
+    def predict_proba_one(self, x: Record, **kwargs: object) -> dict[Hashable, float]:
         """Return the probabilities of all labels; no round is played."""
         return dict(zip(self.classes, probabilities(self._margins(x))[0].tolist(), strict=True))
 
-    def _predictions(self, margins: FloatArray) -> list[Any]:
+    def _predictions(self, margins: FloatArray) -> list[Hashable]:
         return [self.classes[place] for place in most_probable(margins)]
 
-    def predict_proba_many(self, X: Any) -> Any:
+    def predict_proba_many(self, X: DataFrame) -> DataFrame:
         """Return a DataFrame with the probabilities of all labels for each row."""
         import pandas as pd
 
         margins = self._model.margins(self._features.rows(X))
         return pd.DataFrame(probabilities(margins), index=X.index, columns=list(self.classes))
 
-    def _by_class(self, values: Sequence[Any] | FloatArray) -> Any:
+    def _by_class(self, values: Sequence[object] | FloatArray) -> Any:
         return dict(zip(self.classes, values, strict=True)) if self._multiclass else values[0]
 
     @property
     def _multiclass(self) -> bool:
         return len(self.classes) > 2
 
-    def _target(self, y: Any) -> float:
+    def _target(self, y: object) -> float:
         return self._labels.value(y)
 
-    def _label_flags(self, y: list[Any]) -> Flags:
+    def _label_flags(self, y: list[object]) -> Flags:
         return self._labels.nonprivate_flags(y)
 
     @classmethod
-    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+    def _unit_test_params(cls) -> Iterator[Arguments]:
         for learner in ("tree_frank_wolfe", "noisy_ftrl"):
             yield {
                 "features": 16, "horizon": 5000, "budget": Budget(4.0, 1e-6), "learner": learner,
@@ -548,17 +554,17 @@ class PrivateRegressor(_LinearEstimator, base.MiniBatchRegressor):
         intercept: bool = True,
         participation: Participation | None = None,
         person: str | None = None,
-        options: dict[str, Any] | None = None,
+        options: Arguments | None = None,
         ledger: Ledger | None = None,
         seed: int | None = None,
     ) -> None:
         self._begin(locals())
 
-    def _target(self, y: Any) -> float:
+    def _target(self, y: object) -> float:
         return number("the label", y)
 
     @classmethod
-    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+    def _unit_test_params(cls) -> Iterator[Arguments]:
         for loss in ("squared", "huber"):
             yield {
                 "features": 16, "horizon": 5000, "budget": Budget(4.0, 1e-6), "loss": loss,
@@ -585,7 +591,7 @@ class _Policy:
     _learner: Any
     _n: int
 
-    def _begin(self, arguments: dict[str, Any]) -> None:
+    def _begin(self, arguments: Arguments) -> None:
         super().__init__()  # river's
         self._made_with = own_arguments(arguments)
         vars(self).update(self._made_with)
@@ -637,34 +643,34 @@ class _Policy:
             raise ValueError("the learner was made with other arguments than this policy")
         self._learner = learner
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         self._check_fresh()
         return partial(type(self), **self._made_with), ()
 
-    def _pull(self, arm_ids: Any, *context: Any) -> Any:
+    def _pull(self, arm_ids: Iterable[Hashable], *context: object) -> Any:
         policy: Any = self  # river has a `pull` around this one, with its own pulls
         return policy.pull(arm_ids, *context)
 
-    def _check_arms(self, arm_ids: Any) -> None:
+    def _check_arms(self, arm_ids: Iterable[Hashable]) -> None:
         if set(arm_ids) != set(self._index):
             raise ValueError("the learner chooses among all its arms: arm_ids must name them all")
 
-    def _mask(self, arm_ids: Any) -> NDArray[np.bool_]:
+    def _mask(self, arm_ids: Iterable[Hashable]) -> NDArray[np.bool_]:
         """Return which arms a round has, shape (K,)."""
         mask = np.zeros(len(self.arms), dtype=bool)
         mask[[self._arm(arm_id) for arm_id in arm_ids]] = True
         return mask
 
-    def _arm(self, arm_id: Any) -> int:
+    def _arm(self, arm_id: Hashable) -> int:
         if arm_id not in self._index:
             raise ValueError("arm_id is none of this policy's arms")
         return self._index[arm_id]
 
-    def _rank(self, scores: FloatArray) -> list[Any]:
+    def _rank(self, scores: FloatArray) -> list[Hashable]:
         return [self.arms[index] for index in np.argsort(-scores, kind="stable")]
 
     @classmethod
-    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+    def _unit_test_params(cls) -> Iterator[Arguments]:
         yield {"arms": (0, 1), "horizon": 10_000, "budget": Budget(4.0, 1e-6)}
 
     def __repr__(self) -> str:
@@ -681,7 +687,7 @@ class _BanditPolicy(_Policy):
     # Context and arms of the round, the arm, and its ticket if not all arms were allowed.
     _waiting: tuple[tuple[bytes, bytes], int, Ticket | None] | None = None
 
-    def _terms(self, context_bound: float) -> dict[str, Any]:
+    def _terms(self, context_bound: float) -> Arguments:
         """Return the learner's arguments that all bandits have."""
         given = self._made_with
         return {
@@ -693,7 +699,7 @@ class _BanditPolicy(_Policy):
     def _is_started(self) -> bool:
         return self._waiting is not None or super()._is_started()
 
-    def _choose(self, context: Any, arm_ids: Any) -> Any:
+    def _choose(self, context: object, arm_ids: Iterable[Hashable]) -> Any:
         mask = self._mask(arm_ids)
         row = float_array("context", context, (self._learner.dimension,))
         if self._waiting is not None and self._skips:
@@ -713,7 +719,7 @@ class _BanditPolicy(_Policy):
                 self._waiting = asked, arm, ticket
         return self.arms[self._waiting[1]]
 
-    def _answer(self, arm_id: Any, reward: Any, context: Any) -> None:
+    def _answer(self, arm_id: Hashable, reward: object, context: object) -> None:
         arm, row = self._arm(arm_id), float_array("context", context, (self._learner.dimension,))
         if self._waiting is None:
             raise RoundOrderError("update() without pull(): call pull() first, then update()")
@@ -776,13 +782,13 @@ class PrivateExperts(_Policy, bandit.base.Policy):
 
     def __init__(
         self,
-        arms: Sequence[Any],
+        arms: Sequence[Hashable],
         *,
         horizon: int,
         budget: Budget | None,
         reward_range: tuple[float, float],
         learner: literals.ExpertPolicy = "prefix_hedge",
-        options: dict[str, Any] | None = None,
+        options: Arguments | None = None,
         seed: int | None = None,
     ) -> None:
         self._begin(locals())
@@ -793,16 +799,16 @@ class PrivateExperts(_Policy, bandit.base.Policy):
         )  # fmt: skip
 
     @classmethod
-    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+    def _unit_test_params(cls) -> Iterator[Arguments]:
         for given in super()._unit_test_params():
             yield {**given, "reward_range": (0.0, 1.0)}
 
-    def pull(self, arm_ids: Any) -> Any:
+    def pull(self, arm_ids: Iterable[Hashable]) -> Any:
         """Return the round's arm; it stays the same until `update`."""
         self._check_arms(arm_ids)
         return self.arms[self._learner.decide()]
 
-    def update(self, arm_id: Any, rewards: Mapping[Any, Any] | Sequence[Any]) -> None:
+    def update(self, arm_id: Hashable, rewards: Record | Sequence[object]) -> None:
         """End the round with the rewards of all arms.
 
         Parameters
@@ -819,7 +825,7 @@ class PrivateExperts(_Policy, bandit.base.Policy):
         ValueError, TypeError
             If there is not one number per arm; nothing changes.
         """
-        values: Any = rewards
+        values: object = rewards
         if isinstance(rewards, Mapping):
             if set(rewards) != set(self._index):
                 raise ValueError("rewards must be those of all arms")
@@ -833,7 +839,7 @@ class PrivateExperts(_Policy, bandit.base.Policy):
         self._n += 1
 
     @property
-    def ranking(self) -> list[Any]:
+    def ranking(self) -> list[Hashable]:
         """Arms by published weight, the largest first; for "prefix_hedge"."""
         weights = getattr(self._learner, "weights", None)
         if weights is None:
@@ -878,12 +884,12 @@ class PrivateBandit(_BanditPolicy, bandit.base.Policy):
 
     def __init__(
         self,
-        arms: Sequence[Any],
+        arms: Sequence[Hashable],
         *,
         horizon: int,
         budget: Budget | None,
         reward_bound: float,
-        options: dict[str, Any] | None = None,
+        options: Arguments | None = None,
         seed: int | None = None,
     ) -> None:
         self._begin(locals())
@@ -891,20 +897,20 @@ class PrivateBandit(_BanditPolicy, bandit.base.Policy):
         self._learner = bandits.LinUCB(len(arms), 1, **terms)
 
     @classmethod
-    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+    def _unit_test_params(cls) -> Iterator[Arguments]:
         for given in super()._unit_test_params():
             yield {**given, "reward_bound": 1.0}
 
-    def pull(self, arm_ids: Any) -> Any:
+    def pull(self, arm_ids: Iterable[Hashable]) -> Any:
         """Return the round's arm among `arm_ids`; it stays the same until `update` or `skip`."""
         return self._choose([1.0], arm_ids)
 
-    def update(self, arm_id: Any, reward: Any) -> None:
+    def update(self, arm_id: Hashable, reward: object) -> None:
         """End the round with the reward of the arm that was pulled."""
         self._answer(arm_id, reward, [1.0])
 
     @property
-    def ranking(self) -> list[Any]:
+    def ranking(self) -> list[Hashable]:
         """Arms by published mean reward, the largest first."""
         return self._rank(self._learner.coefficients[:, 0])
 
@@ -963,7 +969,7 @@ class PrivateContextualBandit(_BanditPolicy, bandit.base.ContextualPolicy):
 
     def __init__(
         self,
-        arms: Sequence[Any],
+        arms: Sequence[Hashable],
         features: Sequence[str] | int,
         *,
         horizon: int,
@@ -973,7 +979,7 @@ class PrivateContextualBandit(_BanditPolicy, bandit.base.ContextualPolicy):
         learner: literals.ArmPolicy = "linucb",
         radius: float = 1.0,
         unanswered: literals.Unanswered = "raise",
-        options: dict[str, Any] | None = None,
+        options: Arguments | None = None,
         seed: int | None = None,
     ) -> None:
         self._begin(locals())
@@ -988,15 +994,15 @@ class PrivateContextualBandit(_BanditPolicy, bandit.base.ContextualPolicy):
             ball = LpBall(dimension, 1.0, radius)
             self._learner = bandits.HighDimensionalBandit(len(arms), ball, **terms)
 
-    def pull(self, arm_ids: Any, context: Mapping[Any, Any] | None = None) -> Any:
+    def pull(self, arm_ids: Iterable[Hashable], context: Record | None = None) -> Any:
         """Return the arm for this round's user among `arm_ids`; the same for the same context."""
         return self._choose(self._features.row(context or {}), arm_ids)
 
-    def update(self, arm_id: Any, context: Mapping[Any, Any] | None, reward: Any) -> None:
+    def update(self, arm_id: Hashable, context: Record | None, reward: object) -> None:
         """End the round with the reward of the arm that was pulled for this context."""
         self._answer(arm_id, reward, self._features.row(context or {}))
 
-    def nonprivate_records(self, contexts: Any) -> RecordShares:
+    def nonprivate_records(self, contexts: DataFrame | Iterable[Record]) -> RecordShares:
         """Return how this policy reads contexts, for evaluation only. No round is played.
 
         **Not private**: it counts raw records, so do not publish it.
@@ -1013,12 +1019,12 @@ class PrivateContextualBandit(_BanditPolicy, bandit.base.ContextualPolicy):
         )
 
     @property
-    def ranking(self) -> list[Any]:
+    def ranking(self) -> list[Hashable]:
         """Not defined: which arm is best depends on the context."""
         raise NotImplementedError("which arm is best depends on the context")
 
     @classmethod
-    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+    def _unit_test_params(cls) -> Iterator[Arguments]:
         for learner in ("linucb", "high_dimensional"):
             yield {
                 "arms": (0, 1), "features": 4, "horizon": 10_000, "budget": Budget(4.0, 1e-6),

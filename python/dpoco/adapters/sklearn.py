@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 try:
     from sklearn.utils.validation import check_is_fitted, validate_data
@@ -51,6 +51,7 @@ from dpoco._validation import (
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting.ledger import Ledger
 from dpoco.adapters._arguments import (
+    Arguments,
     callers,
     find_changed_argument,
     own_arguments,
@@ -59,7 +60,13 @@ from dpoco.adapters._arguments import (
     warn_of_learning,
 )
 from dpoco.adapters._features import LabelMap, public_scaling, scale_rows
-from dpoco.adapters._linear import WEIGHTED, LinearModel, most_probable, probabilities
+from dpoco.adapters._linear import (
+    WEIGHTED,
+    LinearModel,
+    Persons,
+    most_probable,
+    probabilities,
+)
 from dpoco.adapters._searches import warn_of_search
 from dpoco.errors import HorizonExceeded
 from dpoco.learning.participation import Participation
@@ -69,18 +76,19 @@ from dpoco.trace import RecordShares
 __all__ = ["PrivateOnlineClassifier", "PrivateOnlineRegressor", "PublicScaler",
            "expected_failed_checks"]  # fmt: skip
 
+Classes = NDArray[np.generic] | None  # that are learned; None in a regression
 Own = TypeVar("Own", bound="_LinearEstimator")
 
 _DENSE_CELLS = 2**22  # of sparse records that are made dense at a time: 32 MiB
 
 
-def _lists_categories(given: dict[str, Any]) -> bool:
+def _lists_categories(given: Arguments) -> bool:
     rare = (given["min_frequency"], given["max_categories"])  # which are counted
     return not isinstance(given["categories"], str) and rare == (None, None)
 
 
 # Transformers that learn the number of columns and no more, if their parameters are such constants.
-_CONSTANT: dict[str, Callable[[dict[str, Any]], bool]] = {
+_CONSTANT: dict[str, Callable[[Arguments], bool]] = {
     "GaussianRandomProjection": lambda given: given["n_components"] != "auto",
     "MissingIndicator": lambda given: given["features"] == "all",
     "OneHotEncoder": _lists_categories,
@@ -112,7 +120,7 @@ class _Rows:
             yield part, dense
 
 
-def _records(estimator: Any, X: Any, *, reset: bool) -> _Rows:
+def _records(estimator: BaseEstimator, X: object, *, reset: bool) -> _Rows:
     """Return records, n and d at least 1; sparse ones stay so until they are learned from."""
     if not hasattr(X, "tocsr"):
         dense = _matrix(estimator, X, reset=reset)
@@ -123,14 +131,16 @@ def _records(estimator: Any, X: Any, *, reset: bool) -> _Rows:
     return _Rows(rows, block)
 
 
-def _matrix(estimator: Any, X: Any, *, reset: bool) -> FloatArray:
+def _matrix(estimator: BaseEstimator, X: object, *, reset: bool) -> FloatArray:
     """Return records as doubles, shape (n, d), n and d at least 1; non-finite ones pass.
 
     Sets ``n_features_in_`` and ``feature_names_in_`` if `reset`, else compares with them.
     """
     if hasattr(X, "tocsr"):
-        require_memory({"a dense copy of sparse records": float(X.shape[0]) * float(X.shape[1])})
-        X = X.toarray()
+        rows = X.tocsr()
+        entries = float(rows.shape[0]) * float(rows.shape[1])
+        require_memory({"a dense copy of sparse records": entries})
+        X = rows.toarray()
     array = _array("X", X)
     if array.dtype.kind == "c":
         raise ValueError("Complex data not supported: X must be real")
@@ -151,7 +161,7 @@ def _matrix(estimator: Any, X: Any, *, reset: bool) -> FloatArray:
         raise TypeError("each argument must be no string or object, but a real number") from None
 
 
-def _column(y: Any, rows: int) -> NDArray[Any]:
+def _column(y: object, rows: int) -> NDArray[np.generic]:
     """Return targets as an array of shape (n,)."""
     if y is None:
         raise ValueError("this estimator requires y to be passed, but the target y is None")
@@ -172,7 +182,7 @@ def _column(y: Any, rows: int) -> NDArray[Any]:
     return flat
 
 
-def _columns(y: Any, rows: int) -> NDArray[Any]:
+def _columns(y: object, rows: int) -> NDArray[np.generic]:
     """Return targets as an array of shape (n,), or of several a row (n, outputs)."""
     flat = None if y is None else _array("y", y)
     if flat is None or flat.ndim != 2 or flat.shape[1] < 2 or flat.dtype.kind == "c":
@@ -182,7 +192,7 @@ def _columns(y: Any, rows: int) -> NDArray[Any]:
     return flat
 
 
-def _array(name: str, value: Any) -> NDArray[Any]:
+def _array(name: str, value: object) -> NDArray[np.generic]:
     if isinstance(value, np.ma.MaskedArray):
         return value  # what is masked is missing
     try:
@@ -192,10 +202,10 @@ def _array(name: str, value: Any) -> NDArray[Any]:
         raise ValueError(f"{name} must be an array; got {type(value).__name__}") from None
 
 
-def _steps_that_learn(steps: list[tuple[str, Any]]) -> Iterator[Any]:
+def _steps_that_learn(steps: list[tuple[str, object]]) -> Iterator[object]:
     """Yield the transformers of a pipeline's steps that learn from data, by their tags."""
 
-    def parts(step: Any) -> list[Any]:
+    def parts(step: object) -> list[object]:
         given = step.get_params() if hasattr(step, "get_params") else {}
         return [each for each in given.values() if hasattr(each, "transform")]
 
@@ -208,7 +218,7 @@ def _steps_that_learn(steps: list[tuple[str, Any]]) -> Iterator[Any]:
                 yield each
 
 
-def _is_constant(step: Any) -> bool:
+def _is_constant(step: BaseEstimator) -> bool:
     """Return whether a transformer of scikit-learn has nothing to learn but numbers of columns."""
     kind = type(step)
     public = _CONSTANT.get(kind.__name__) if kind.__module__.startswith("sklearn.") else None
@@ -238,15 +248,15 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     array([[0.5, 1. ]])
     """
 
-    def __init__(self, ranges: Any, *, norm: literals.Norm = "l2") -> None:
+    def __init__(self, ranges: ArrayLike, *, norm: literals.Norm = "l2") -> None:
         self.ranges, self.norm = ranges, norm
 
-    def fit(self, X: Any, y: Any = None) -> PublicScaler:
+    def fit(self, X: object, y: object = None) -> PublicScaler:
         """Note how many features there are, and check the arguments."""
         scale_rows(public_scaling(self.ranges), self.norm, _matrix(self, X, reset=True)[:1])
         return self
 
-    def transform(self, X: Any) -> FloatArray:
+    def transform(self, X: object) -> FloatArray:
         """Return scaled rows, shape (n, d); no `fit` is needed, and NaN stays NaN."""
         rows = _matrix(self, X, reset=not hasattr(self, "n_features_in_"))
         return scale_rows(public_scaling(self.ranges), self.norm, rows)
@@ -269,11 +279,13 @@ class _LinearEstimator(BaseEstimator):
     _model: LinearModel
     _outputs: int = 1  # targets a row
 
-    def _keep(self, arguments: dict[str, Any]) -> None:
+    def _keep(self, arguments: Arguments) -> None:
         """Keep a constructor's arguments, unchecked, as scikit-learn wants it."""
         self.__dict__.update(own_arguments(arguments))
 
-    def fit(self: Own, X: Any, y: Any, persons: Any = None, **refused: NoReturn) -> Own:
+    def fit(
+        self: Own, X: object, y: object, persons: Persons | None = None, **refused: NoReturn
+    ) -> Own:
         """Start a new learner and give it all rows, in their order, once.
 
         Parameters
@@ -306,7 +318,7 @@ class _LinearEstimator(BaseEstimator):
         self._start(rounds if self.horizon is None else self.horizon, persons, rounds, classes)
         return self._learn(features, targets, persons)
 
-    def _go_on(self: Own, X: Any, y: Any, persons: Any, classes: Any) -> Own:
+    def _go_on(self: Own, X: object, y: object, persons: Persons | None, classes: Classes) -> Own:
         """Train on more rows; the first call makes the learner."""
         self._check_unchanged()
         first = not self.__sklearn_is_fitted__()
@@ -318,12 +330,14 @@ class _LinearEstimator(BaseEstimator):
             self._start(self.horizon, persons, features.rounds, classes)
         return self._learn(features, targets, persons)
 
-    def _terms(self, classes: Any) -> dict[str, Any]:
-        given: dict[str, Any] = self.get_params(deep=False)
+    def _terms(self, classes: Classes) -> Arguments:
+        given: Arguments = self.get_params(deep=False)
         own = {"intercept": self.fit_intercept, "seed": self.random_state, "classes": classes}
         return {**given, **own, "outputs": self._outputs}
 
-    def _start(self, horizon: int | None, persons: Any, rows: int, classes: Any) -> None:
+    def _start(
+        self, horizon: int | None, persons: Persons | None, rows: int, classes: Classes
+    ) -> None:
         """Make the learners and charge them, before they see a record."""
         if not (self.ledger is None or isinstance(self.ledger, Ledger)):
             raise TypeError(f"ledger must be a Ledger; got {type(self.ledger).__name__}")
@@ -341,9 +355,9 @@ class _LinearEstimator(BaseEstimator):
         if classes is not None:
             self.classes_ = classes
 
-    def _plain_parameters(self) -> dict[str, Any]:
+    def _plain_parameters(self) -> Arguments:
         """Return all parameters but the ledger, which is no value."""
-        given: dict[str, Any] = self.get_params(deep=False)
+        given: Arguments = self.get_params(deep=False)
         return {name: value for name, value in given.items() if name != "ledger"}
 
     def _check_unchanged(self) -> None:
@@ -356,7 +370,7 @@ class _LinearEstimator(BaseEstimator):
                 "sklearn.base.clone makes an estimator with the new one, and its own budget"
             )
 
-    def _learn(self: Own, X: _Rows, targets: FloatArray, persons: Any) -> Own:
+    def _learn(self: Own, X: _Rows, targets: FloatArray, persons: Persons | None) -> Own:
         self._model.require_left(X.rounds)
         if persons is not None:  # names that are none are refused before a round is played
             self._model.learners[0]._digests(persons, X.rounds)
@@ -370,7 +384,7 @@ class _LinearEstimator(BaseEstimator):
     def _publish(self) -> None:
         self.coef_, self.intercept_ = self._model.coefficients
 
-    def nonprivate_records(self, X: Any, y: Any) -> RecordShares:
+    def nonprivate_records(self, X: object, y: object) -> RecordShares:
         """Return how a fitted estimator reads rows, for evaluation only. It learns nothing.
 
         **Not private**: it counts raw rows, so do not publish it.
@@ -395,11 +409,11 @@ class _LinearEstimator(BaseEstimator):
             names=getattr(self, "feature_names_in_", ()),
         )
 
-    def _classes_of(self, y: Any, rows: int) -> Any:
+    def _classes_of(self, y: object, rows: int) -> Any:
         """Return the classes to learn, which are public; None in a regression."""
         return None
 
-    def _targets(self, y: Any, rows: int, classes: Any) -> FloatArray:
+    def _targets(self, y: object, rows: int, classes: Classes) -> FloatArray:
         """Return real targets as doubles, non-finite ones too."""
         flat = _columns(y, rows)
         return float_array("y", flat, flat.shape)
@@ -410,10 +424,10 @@ class _LinearEstimator(BaseEstimator):
         if self.__sklearn_is_fitted__() and given != self._outputs:
             raise ValueError(f"y has {given} targets a row; the first call had {self._outputs}")
 
-    def _label_flags(self, y: Any) -> Flags:
+    def _label_flags(self, y: object) -> Flags:
         return {}
 
-    def _margins(self, X: Any) -> FloatArray:
+    def _margins(self, X: object) -> FloatArray:
         check_is_fitted(self)
         blocks = _records(self, X, reset=False).blocks()
         return np.concatenate([self._model.margins(rows) for _, rows in blocks])
@@ -611,7 +625,7 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
     1.0
     """
 
-    classes: Any
+    classes: ArrayLike | None
 
     def __init__(
         self,
@@ -619,7 +633,7 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
         epsilon: float | None = None,
         delta: float | None = None,
         budget: Budget | literals.Stated | None = "epsilon, delta",
-        classes: Any = None,
+        classes: ArrayLike | None = None,
         class_weight: Mapping[Any, float] | None = None,
         horizon: int | None = None,
         learner: literals.LinearLearner = "auto",
@@ -629,14 +643,19 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
         radius: float | None = None,
         fit_intercept: bool = True,
         participation: Participation | None = None,
-        options: dict[str, Any] | None = None,
+        options: Arguments | None = None,
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
         self._keep(locals())
 
     def partial_fit(
-        self, X: Any, y: Any, classes: Any = None, persons: Any = None, **refused: NoReturn
+        self,
+        X: object,
+        y: object,
+        classes: Classes = None,
+        persons: Persons | None = None,
+        **refused: NoReturn,
     ) -> PrivateOnlineClassifier:
         """Train on more rows, in their order; the first call makes the learner.
 
@@ -683,25 +702,26 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
             self.classes_ = self._public_classes("bind() needs the parameter")
         return super().bind(learner)
 
-    def _public_classes(self, hint: str) -> NDArray[Any]:
+    def _public_classes(self, hint: str) -> NDArray[np.generic]:
         if self.classes is None or isinstance(self.classes, str):
             raise ValueError(
                 f"classes must be given, since which labels occur depends on the data: {hint}"
             )
         return _check_classes(self.classes)
 
-    def _classes_of(self, y: Any, rows: int) -> Any:
+    def _classes_of(self, y: object, rows: int) -> Any:
         if isinstance(self.classes, str) and self.classes == "data":
             return _find_classes(_column(y, rows))
         return self._public_classes('"data" declares those that occur to be public')
 
-    def _targets(self, y: Any, rows: int, classes: Any) -> FloatArray:
+    def _targets(self, y: object, rows: int, classes: Classes) -> FloatArray:
+        assert classes is not None
         return LabelMap(classes.tolist()).values(_column(y, rows).tolist())
 
-    def _label_flags(self, y: Any) -> Flags:
+    def _label_flags(self, y: object) -> Flags:
         return LabelMap(self.classes_.tolist()).nonprivate_flags(_array("y", y).ravel().tolist())
 
-    def decision_function(self, X: Any) -> FloatArray:
+    def decision_function(self, X: object) -> FloatArray:
         """Return log-odds for rows clipped as in training.
 
         Of two classes those of the second one, shape (n,); of more those of each against all
@@ -710,7 +730,7 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
         margins = self._margins(X)
         return margins if margins.shape[1] > 1 else margins[:, 0]
 
-    def predict_proba(self, X: Any) -> FloatArray:
+    def predict_proba(self, X: object) -> FloatArray:
         """Return the probabilities of all classes, shape (n, classes).
 
         Of more than two classes they are the probabilities of each against all others, divided by
@@ -718,10 +738,10 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
         """
         return probabilities(self._margins(X))
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: object) -> NDArray[np.generic]:
         """Return the most probable class of each row, the first one on a tie, shape (n,)."""
         margins = self._margins(X)
-        return self.classes_[most_probable(margins)]  # type: ignore[no-any-return]
+        return self.classes_[most_probable(margins)]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -729,11 +749,11 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
         return tags
 
 
-def _check_classes(classes: Any) -> NDArray[Any]:
+def _check_classes(classes: Any) -> NDArray[np.generic]:
     if np.ndim(classes) != 1:
         raise ValueError("classes must be two different labels, or more")
     LabelMap(list(classes))  # before NumPy makes two types one
-    found: NDArray[Any] = np.unique(np.asarray(classes))
+    found: NDArray[np.generic] = np.unique(np.asarray(classes))
     if len(found) < len(classes):
         raise ValueError(
             "classes must be different labels, and still different without trailing zero characters"
@@ -741,14 +761,14 @@ def _check_classes(classes: Any) -> NDArray[Any]:
     return found
 
 
-def _find_classes(y: NDArray[Any]) -> NDArray[Any]:
+def _find_classes(y: NDArray[np.generic]) -> NDArray[np.generic]:
     """Return the classes that occur, for callers who declare these to be public."""
     if any(map(is_missing, y.tolist())) or (y.dtype.kind == "f" and not np.isfinite(y).all()):
         raise ValueError(
             "classes='data' needs labels that are all finite, but some labels of y are not"
         )
     check_classification_targets(y)
-    found: NDArray[Any] = np.unique(y)
+    found: NDArray[np.generic] = np.unique(y)
     if found.shape[0] < 2:
         raise ValueError("the data contain only one class, but two are needed")
     return found
@@ -837,14 +857,14 @@ class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
         radius: float | None = None,
         fit_intercept: bool = True,
         participation: Participation | None = None,
-        options: dict[str, Any] | None = None,
+        options: Arguments | None = None,
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
         self._keep(locals())
 
     def partial_fit(
-        self, X: Any, y: Any, persons: Any = None, **refused: NoReturn
+        self, X: object, y: object, persons: Persons | None = None, **refused: NoReturn
     ) -> PrivateOnlineRegressor:
         """Go on with more rows, in their order; the first call makes the learner.
 
@@ -866,7 +886,7 @@ class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
         if self._outputs > 1:
             self.coef_, self.intercept_ = coefficients, intercepts
 
-    def predict(self, X: Any) -> FloatArray:
+    def predict(self, X: object) -> FloatArray:
         """Return predictions, shape (n,) or (n, outputs), for rows clipped as in training."""
         margins = self._margins(X)
         return margins if self._outputs > 1 else margins[:, 0]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from dpoco._encryption import EncryptionKey, given_key, refuse_readable
 from dpoco._literals import Relation
 from dpoco._validation import FloatArray, positive_float, positive_int
 from dpoco.accounting import Budget
-from dpoco.adapters._clipped_gradients import Batch, ClippedGradients
+from dpoco.adapters._clipped_gradients import Batch, ClippedGradients, Loss
 from dpoco.adapters.gradients import NoisyGradients
 from dpoco.errors import StateError
 from dpoco.learning.participation import Participation
@@ -103,7 +103,7 @@ class PrivateLoader:
         return (self.batch(step) for step in range(len(self)))
 
 
-def _stack(values: Any) -> torch.Tensor:
+def _stack(values: Iterable[object]) -> torch.Tensor:
     return torch.stack([torch.as_tensor(value) for value in values])
 
 
@@ -167,7 +167,7 @@ class PrivateTraining:
     def __init__(
         self,
         model: torch.nn.Module,
-        loss: Callable[[Any, torch.Tensor], torch.Tensor],
+        loss: Loss,
         *,
         budget: Budget | None,
         clip: float,
