@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dpoco import _literals as literals
 from dpoco._json import of_json
@@ -35,7 +35,7 @@ from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.local_reports import client_guarantee
 from dpoco.errors import BudgetExceeded, StateError
 from dpoco.learning.state import write_atomically
-from dpoco.local._hypotheses import Hypotheses, Prediction
+from dpoco.local._hypotheses import Hypotheses, Labels, Prediction
 from dpoco.local._messages import Report, ReportBatch, RoundSpec
 from dpoco.local._randomizers import draws
 from dpoco.random import Source
@@ -282,7 +282,7 @@ def _add(total: FloatArray, rest: FloatArray, value: float) -> tuple[FloatArray,
     return final, low - (final - high)
 
 
-def _fraction(numerator: Any, denominator: Any) -> Fraction:
+def _fraction(numerator: object, denominator: object) -> Fraction:
     """Return a fraction that a float can stand for, or raise."""
     if type(numerator) is not int or type(denominator) is not int:
         raise TypeError("a fraction needs two integers")
@@ -345,7 +345,7 @@ class Devices(NotCopied):
             simulated=self._source.is_seeded,
         )
 
-    def _check(self, given: Any) -> RoundSpec:
+    def _check(self, given: object) -> RoundSpec:
         """Return the specification if these devices may answer it; ``ValueError`` otherwise.
 
         Bytes are read. Nothing is taken on trust: a tampered object is checked again.
@@ -416,7 +416,7 @@ class LocalClient(Devices):
         super().__init__(hypotheses, epsilon_max, max_reports, protect, simulation_seed)
         self._ledger = Ledger(ledger)
 
-    def respond(self, spec: RoundSpec | bytes, x: Any = None, y: Any = None) -> Report:
+    def respond(self, spec: RoundSpec | bytes, x: object = None, y: object = None) -> Report:
         """Return the private report on label `y`, and charge the ledger for it.
 
         Parameters
@@ -528,7 +528,7 @@ class ClientPool(Devices):
         self._ledgers = Ledgers(self.users)
 
     def respond(
-        self, spec: RoundSpec | bytes, x: Any, labels: Any, users: Any = None
+        self, spec: RoundSpec | bytes, x: Any, labels: Labels, users: ArrayLike | None = None
     ) -> ReportBatch:
         """Return one private report of each named user, and charge their ledgers.
 
@@ -589,7 +589,7 @@ class ClientPool(Devices):
         """Return which users have budget for a report with `epsilon`, shape (users,)."""
         return self._ledgers.affordable(None, epsilon, self._epsilon_max, self._max_reports)
 
-    def _members(self, users: Any) -> IntArray | None:
+    def _members(self, users: ArrayLike | None) -> IntArray | None:
         if users is None:
             return None
         try:
@@ -610,7 +610,7 @@ class ClientPool(Devices):
         return f"<ClientPool: {self.users} users, protects {self._protect}{simulated}>"
 
 
-def _check_labels(labels: Any, count: int | None) -> None:
+def _check_labels(labels: Labels, count: int | None) -> None:
     """Raise for an array that can hold no labels of a finite set: type and shape are public."""
     if count is None or not isinstance(labels, np.ndarray):
         return
@@ -632,7 +632,7 @@ class DevicePredictor:
     def __init__(self, hypotheses: Hypotheses) -> None:
         self._hypotheses = instance("hypotheses", hypotheses, Hypotheses, "Hypotheses")
 
-    def predict(self, weights: Any, x: Any = None, mixing: float = 0.0) -> Prediction:
+    def predict(self, weights: ArrayLike, x: object = None, mixing: float = 0.0) -> Prediction:
         """Return the prediction for the device's own context.
 
         Parameters

@@ -145,7 +145,7 @@ class Hedge:
             "adaptive_rate": self._rate == 0.0,
         }
 
-    def play(self, noise: _core.Source, *arrays: Any) -> dict[str, Any]:
+    def play(self, noise: _core.Source, *arrays: Any) -> dict[str, int]:
         """Play rounds of a simulation in compiled code, with a fixed mixing."""
         found = _core.local_simulate_hedge(self._engine, noise, *arrays)
         labels, mixing = arrays[2], self.mixing(1)
@@ -218,7 +218,7 @@ class Hedge:
             return math.inf
         return bounds.adaptive_hedge_bound(settings.hypotheses, rounds, self._inverse, mixing)
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> dict[str, NDArray[np.generic]]:
         """Return cumulative losses, spread, and the chances of the open rounds."""
         return {
             "engine": np.frombuffer(self._engine.state(), dtype=np.uint8),
@@ -227,7 +227,7 @@ class Hedge:
             "shares": np.array(list(self._shares.values()), dtype=np.float64),
         }
 
-    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+    def restore(self, arrays: Mapping[str, NDArray[np.generic]]) -> None:
         """Continue from `state`."""
         self._engine.restore(np.asarray(arrays["engine"], dtype=np.uint8).tobytes())
         rounds, shares = arrays["rounds"].tolist(), arrays["shares"].tolist()

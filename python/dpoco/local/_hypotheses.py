@@ -9,17 +9,20 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dpoco import _core
 from dpoco._validation import (
     FloatArray,
+    IntArray,
     float_array,
     is_missing,
     label_index,
     positive_int,
     real_in,
 )
+
+Labels = Sequence[object] | IntArray  # one a user: what is no label is no event
 
 _LARGEST_COUNT = 2**31 - 1
 # A row that sums to 1 in float32, and rows of a hundred thousand labels, stay inside.
@@ -74,7 +77,10 @@ class Hypotheses:
     """
 
     def __init__(
-        self, source: Any, hypotheses: int | None = None, labels: int | None = None
+        self,
+        source: ArrayLike | Callable[..., ArrayLike],
+        hypotheses: int | None = None,
+        labels: int | None = None,
     ) -> None:
         given = {"hypotheses": hypotheses, "labels": labels}
         for name, value in given.items():
@@ -83,7 +89,7 @@ class Hypotheses:
         self.array: FloatArray | None = None
         self.contexts: int | None = None
         self._function: Callable[..., Any] | None = None
-        self._last: tuple[Any, FloatArray] | None = None
+        self._last: tuple[object, FloatArray] | None = None
         if isinstance(source, Hypotheses):
             raise TypeError("source must be an array or a callable; got Hypotheses")
         if callable(source):
@@ -110,7 +116,7 @@ class Hypotheses:
             _check_rows(view, "" if array.ndim == 2 else f" of context {context}")
         self.array, self.contexts = array, len(self._views)
 
-    def matrix(self, x: Any = None) -> FloatArray:
+    def matrix(self, x: object = None) -> FloatArray:
         """Return the distributions for context `x`.
 
         Parameters
@@ -139,7 +145,7 @@ class Hypotheses:
             raise ValueError("these hypotheses have no context; x must be None")
         return self._views[0]
 
-    def column(self, x: Any, y: Any) -> FloatArray:
+    def column(self, x: object, y: object) -> FloatArray:
         """Return the K likelihoods of one label, shape (K,), as a device needs them.
 
         Zeros where `y` is missing, outside [0, M) or not an integer. A likelihood that is negative
@@ -162,7 +168,7 @@ class Hypotheses:
             return np.zeros(self.count)
         return np.ascontiguousarray(matrix[:, index])
 
-    def columns(self, x: Any, labels: Any) -> FloatArray:
+    def columns(self, x: object, labels: Labels) -> FloatArray:
         """Return the likelihoods of n labels under one context, shape (n, K).
 
         Labels outside [0, M) give rows of zeros; so do None and what is no integer.
@@ -193,7 +199,7 @@ class Hypotheses:
         """`fingerprint` for arrays and tables; 16 zeros for callables, which are opaque."""
         return bytes(16) if self.array is None else self.fingerprint
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return a description of the class without its numbers."""
         return {
             "kind": self.kind,
@@ -208,7 +214,7 @@ class Hypotheses:
         contexts = f", contexts={self.contexts}" if self.kind == "table" else ""
         return f"Hypotheses({self.kind}, hypotheses={self.count}{labels}{contexts})"
 
-    def _context(self, x: Any) -> int:
+    def _context(self, x: object) -> int:
         assert self.contexts is not None
         if isinstance(x, (bool, np.bool_)) or not isinstance(x, (int, np.integer)):
             raise TypeError(f"context must be an int; got {type(x).__name__}")
@@ -216,7 +222,7 @@ class Hypotheses:
             raise ValueError(f"context must be in [0, {self.contexts})")
         return int(x)
 
-    def _answer(self, x: Any) -> FloatArray:
+    def _answer(self, x: object) -> FloatArray:
         key = _context_key(x)
         last = self._last  # read once: another thread may replace it
         if key is not None and last is not None and last[0] == key:
@@ -232,13 +238,13 @@ class Hypotheses:
             self._last = (key, answer)
         return answer
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         state = dict(self.__dict__)
         state["_last"] = None  # may hold a private context
         return state
 
 
-def _owned_array(source: Any) -> FloatArray:
+def _owned_array(source: ArrayLike) -> FloatArray:
     """Return `source` as a read-only C-contiguous float64 array no one else can change."""
     if (
         type(source) is np.ndarray
@@ -277,7 +283,7 @@ def _check_rows(matrix: FloatArray, where: str = "") -> None:
 _ATOMS = (int, float, str, bytes, bool, type(None), np.integer, np.floating)
 
 
-def _context_key(x: Any) -> Any:
+def _context_key(x: object) -> object:
     """Return what identifies a context, or None where it could change behind our back."""
     if isinstance(x, np.ndarray) and x.dtype.kind in "fiub":
         return ("array", x.shape, x.dtype.str, x.tobytes())
@@ -289,7 +295,7 @@ def _context_key(x: Any) -> Any:
     return None
 
 
-def label_indices(labels: Sequence[Any] | NDArray[Any], count: int) -> NDArray[np.int64]:
+def label_indices(labels: Labels, count: int) -> NDArray[np.int64]:
     """Return labels as integers in [0, count), -1 for whatever is none."""
     if isinstance(labels, np.ndarray) and labels.dtype.kind in "iu" and labels.ndim == 1:
         inside = (labels >= 0) & (labels < count)
@@ -326,7 +332,7 @@ class Prediction:
         mixing: float,
         *,
         matrix: FloatArray | None = None,
-        column: Callable[[Any], FloatArray] | None = None,
+        column: Callable[[object], FloatArray] | None = None,
     ) -> None:
         if (matrix is None) == (column is None):
             raise ValueError("exactly one of matrix and column must be given")
@@ -346,7 +352,7 @@ class Prediction:
         """Number of labels M; None if the labels are not a finite set."""
         return None if self._matrix is None else int(self._matrix.shape[1])
 
-    def prob(self, y: Any) -> float:
+    def prob(self, y: object) -> float:
         """Return the probability (or density) of label `y`; 0 for anything else. O(K)."""
         if self._matrix is None:
             assert self._column is not None
@@ -371,7 +377,7 @@ class Prediction:
     def _mixture(self, matrix: FloatArray) -> FloatArray:
         return _core.local_mixture(matrix, self._coefficients)
 
-    def log_loss(self, y: Any) -> float:
+    def log_loss(self, y: object) -> float:
         """Return ``-log prob(y)`` in nats; infinity for a label of probability 0."""
         probability = self.prob(y)
         return math.inf if probability <= 0.0 else -math.log(probability)

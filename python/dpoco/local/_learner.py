@@ -9,13 +9,13 @@ import base64
 import math
 import warnings
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dpoco import _literals as literals
 from dpoco._divergences import total_variations
@@ -24,11 +24,11 @@ from dpoco.errors import HorizonExceeded, NoiseDominatesWarning, RoundOrderError
 from dpoco.local._bounds import trivial_bound
 from dpoco.local._client import ClientPool
 from dpoco.local._hedge import Hedge
-from dpoco.local._hypotheses import Hypotheses, Prediction
+from dpoco.local._hypotheses import Hypotheses, Labels, Prediction
 from dpoco.local._messages import Report, ReportBatch, RoundSpec, all_questions, batches
 from dpoco.local._posterior import Posterior
 from dpoco.local._server import Arrays, Nonces, Server
-from dpoco.local._settings import LARGEST_INFORMATION, settings_of
+from dpoco.local._settings import LARGEST_INFORMATION, Arguments, settings_of
 
 IndexArray = NDArray[np.intp]
 
@@ -72,7 +72,7 @@ class LocalHypothesisSelector(Server):
 
     def __init__(
         self,
-        hypotheses: Hypotheses | Any,
+        hypotheses: Hypotheses | ArrayLike,
         *,
         epsilon: float,
         channel: literals.Channel = "auto",
@@ -133,7 +133,7 @@ class LocalHypothesisSelector(Server):
                 self._simulated = self._simulated or batch.simulated
             self._nonces = nonces
 
-    def collect(self, pool: ClientPool, labels: Any, users: Any = None) -> None:
+    def collect(self, pool: ClientPool, labels: Labels, users: ArrayLike | None = None) -> None:
         """Ask the users of a pool one unanswered question each, and learn.
 
         Parameters
@@ -242,7 +242,7 @@ class LocalHypothesisSelector(Server):
         order = np.argsort(known[first, second], kind="stable")
         return np.stack([first[order], second[order]], axis=1)
 
-    def _state_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def _state_parts(self) -> tuple[Arguments, dict[str, NDArray[np.generic]]]:
         answered = np.array(sorted(self._answered.items()), dtype=np.int64).reshape(-1, 2)
         return {}, {
             "hypotheses": self.hypotheses.matrix(),
@@ -251,7 +251,7 @@ class LocalHypothesisSelector(Server):
             "nonces": self._nonces.all(),
         }
 
-    def _continue(self, body: dict[str, Any], arrays: Arrays) -> None:
+    def _continue(self, body: Arguments, arrays: Arrays) -> None:
         answered = np.asarray(arrays["answered"], dtype=np.int64)
         total = np.array(arrays["weight_sum"], dtype=np.float64)
         nonces = np.unique(np.asarray(arrays["nonces"], dtype=np.uint64))
@@ -270,7 +270,7 @@ class LocalHypothesisSelector(Server):
 
 
 def required_users(
-    hypotheses: Hypotheses | Any,
+    hypotheses: Hypotheses | ArrayLike,
     *,
     epsilon: float,
     alpha: float = 0.0,
@@ -387,7 +387,7 @@ class MedianSelection:
     failure: float
 
 
-def median_select(distributions: Any) -> MedianSelection:
+def median_select(distributions: ArrayLike) -> MedianSelection:
     """Choose among the answers of disjoint groups of users; failures become exponentially rare.
 
     Parameters
@@ -573,7 +573,7 @@ class DistributionLearner(Server):
                 f"rounds asked for: {count}, left: {horizon - self.round} of {horizon}"
             )
 
-    def predict(self, x: Any = None) -> Prediction:
+    def predict(self, x: object = None) -> Prediction:
         """Return the prediction for context `x` from the current weights.
 
         It is that of the round opened last until a report to it comes, then that of the next one:
@@ -697,8 +697,8 @@ class DistributionLearner(Server):
             )
         return bound
 
-    def _state_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        known, rounds, arrays = self.hypotheses, [], dict[str, NDArray[Any]]()
+    def _state_parts(self) -> tuple[Arguments, dict[str, NDArray[np.generic]]]:
+        known, rounds, arrays = self.hypotheses, [], dict[str, NDArray[np.generic]]()
         for index, opened in enumerate(self._open.values()):
             spec = base64.b64encode(opened.spec.to_bytes()).decode()
             rounds.append({"spec": spec, "context": opened.context})
@@ -716,7 +716,7 @@ class DistributionLearner(Server):
         return body, arrays
 
     @classmethod
-    def _present(cls, arguments: dict[str, Any]) -> dict[str, Any]:
+    def _present(cls, arguments: Arguments) -> Arguments:
         """Return a state's arguments under their present names: earlier states have more."""
         given = dict(arguments)
         if given.pop("delta", None) or given.pop("noise", None):
@@ -733,7 +733,7 @@ class DistributionLearner(Server):
             del given[name]
         return given
 
-    def _continue(self, body: dict[str, Any], arrays: Arrays) -> None:
+    def _continue(self, body: Arguments, arrays: Arrays) -> None:
         last, reports = body["round"], body["reports"]
         horizon = self.settings.horizon
         if (
@@ -747,7 +747,7 @@ class DistributionLearner(Server):
             raise StateError("state is corrupt: impossible counts")
         self.round, self.reports = last, reports
 
-    def _reopen(self, body: Mapping[str, Any], arrays: Arrays) -> dict[int, OpenRound]:
+    def _reopen(self, body: Arguments, arrays: Arrays) -> dict[int, OpenRound]:
         """Return the open rounds of a state by number, or raise for impossible ones."""
         hypotheses, settings = self.hypotheses, self.settings
         if body.get("blocks"):
@@ -771,7 +771,7 @@ class DistributionLearner(Server):
                 raise StateError("state is corrupt: impossible nonces")
             found.append(OpenRound(spec, matrix, context))
             if nonces.size:
-                found[-1].nonces.add(nonces)
+                found[-1].nonces.add(nonces.astype(np.uint64))
         numbers = [opened.spec.round for opened in found]
         if any(later <= earlier for earlier, later in pairwise(numbers)):
             raise StateError("state is corrupt: a round comes twice")

@@ -64,7 +64,7 @@ _HADAMARD, _LOSS = struct.Struct("<I"), struct.Struct("<Iddd")
 class Query:
     """The public question behind one bit. Immutable; equal if the bytes are equal."""
 
-    def phi(self, column: FloatArray, label: Any, labels: int | None) -> float:
+    def phi(self, column: FloatArray, label: object, labels: int | None) -> float:
         """Return the query's value at one label, in [-1, 1]; O(K).
 
         `column`, shape (K,), holds the likelihoods of the label under the hypotheses; `labels` is
@@ -114,7 +114,7 @@ class Query:
     def __hash__(self) -> int:
         return hash(self.to_bytes())
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return (_whole_query, (self.to_bytes(),))
 
 
@@ -382,7 +382,7 @@ def _bisections(count: int) -> Iterator[Query]:
         yield ThresholdQuery(coefficients)
 
 
-def checked_epsilon(value: Any) -> float:
+def checked_epsilon(value: object) -> float:
     """Return `value` as a float in (0, 30], or raise."""
     # Beyond it the rarer of two outcomes has probability below 1e-13: that is no privacy.
     return real_in("epsilon", value, "(0, 30]")
@@ -678,7 +678,7 @@ class ReportBatch:
     __hash__ = None  # type: ignore[assignment]
 
 
-def batches(reports: Any) -> list[ReportBatch]:
+def batches(reports: object) -> list[ReportBatch]:
     """Return reports of any form, in order, as batches that answer one specification each."""
     if isinstance(reports, (Report, ReportBatch)):
         reports = [reports]
@@ -694,7 +694,7 @@ def batches(reports: Any) -> list[ReportBatch]:
     return [batch for batch in found if len(batch)]
 
 
-def _specification(report: Any) -> Any:
+def _specification(report: object) -> object:
     """Return what neighbours in a batch agree in; a batch has no neighbours."""
     if isinstance(report, ReportBatch):
         return id(report)
@@ -710,7 +710,7 @@ def _head(magic: bytes, reports: Report | ReportBatch) -> bytes:
 
 
 def _parts(
-    magic: bytes, layout: struct.Struct, data: Any
+    magic: bytes, layout: struct.Struct, data: object
 ) -> tuple[tuple[int, bytes, str, bool], tuple[Any, ...], bytes]:
     """Return the head, the numbers that follow it, and the rest; ``ValueError`` for no reports."""
     data = _octets(data)
@@ -727,13 +727,13 @@ def _parts(
     return head, sizes, data[_REPORT.size + layout.size :]
 
 
-def _octets(data: Any) -> bytes:
+def _octets(data: object) -> bytes:
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise TypeError(f"data must be bytes; got {type(data).__name__}")
     return bytes(data)
 
 
-def _check_head(number: Any, digest: Any, channel: Any) -> None:
+def _check_head(number: object, digest: object, channel: object) -> None:
     if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number < 2**63:
         raise ValueError("round must be an int in [1, 2**63)")
     if not isinstance(digest, bytes) or len(digest) != 8:

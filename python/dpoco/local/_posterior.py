@@ -208,7 +208,7 @@ class Posterior:
             "signal": signal(labels, size, epsilon) if size else 0.0,
         }
 
-    def play(self, noise: _core.Source, *arrays: Any) -> dict[str, Any]:
+    def play(self, noise: _core.Source, *arrays: Any) -> dict[str, int]:
         """Play rounds of a simulation in compiled code."""
         return _core.local_simulate_posterior(self._engine, noise, *arrays)
 
@@ -241,16 +241,16 @@ class Posterior:
             raise ValueError("information is not tracked; construct with track_information=True")
         return self._information.copy()
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> dict[str, NDArray[np.generic]]:
         """Return log-likelihoods and the number of reports; the information matrix if tracked."""
-        arrays: dict[str, NDArray[Any]] = {
+        arrays: dict[str, NDArray[np.generic]] = {
             "engine": np.frombuffer(self._engine.state(), dtype=np.uint8)
         }
         if self._information is not None:
             arrays["information"] = self._information.copy()
         return arrays
 
-    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+    def restore(self, arrays: Mapping[str, NDArray[np.generic]]) -> None:
         """Continue from `state`."""
         self._engine.restore(np.asarray(arrays["engine"], dtype=np.uint8).tobytes())
         if self._information is not None:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dpoco import _core
 from dpoco._validation import FloatArray, IntArray, label_index, positive_int
-from dpoco.local._hypotheses import Hypotheses, label_indices
+from dpoco.local._hypotheses import Hypotheses, Labels, label_indices
 from dpoco.local._messages import LARGEST_BITS, RoundSpec, checked_epsilon
 from dpoco.privacy.mechanisms.local_report import Bits, Subset
 from dpoco.random import Source
@@ -197,7 +197,7 @@ class SubsetRandomizer:
         off = (_UNITS - self.inside) * self.size
         return float(Fraction(self.inside * (self.labels - self.size) - off, off))
 
-    def respond(self, label: Any, source: Source) -> tuple[int, ...]:
+    def respond(self, label: object, source: Source) -> tuple[int, ...]:
         """Return the report on `label`, ascending."""
         own = label_index(label, self.labels)
         labels = np.array([-1 if own is None else own], dtype=np.int64)
@@ -211,7 +211,7 @@ class SubsetRandomizer:
             self._law.draw(source._engine, labels, reports)
         return reports
 
-    def probability(self, report: Sequence[int], label: Any) -> Fraction:
+    def probability(self, report: Sequence[int], label: object) -> Fraction:
         """Return the exact probability of a report, as sampled."""
         m, d = self.labels, self.size
         own = label_index(label, m)
@@ -221,7 +221,7 @@ class SubsetRandomizer:
             return Fraction(self.inside, _UNITS * math.comb(m - 1, d - 1))
         return Fraction(_UNITS - self.inside, _UNITS * math.comb(m - 1, d))
 
-    def pmf(self, label: Any) -> Law:
+    def pmf(self, label: object) -> Law:
         """Return the exact law of the report: C(M, d) entries."""
         if math.comb(self.labels, self.size) > _LARGEST_LAW:
             raise ValueError("the law has too many outcomes to list")
@@ -238,7 +238,7 @@ subset_randomizer = lru_cache(maxsize=64)(SubsetRandomizer)
 
 
 def draws(
-    spec: RoundSpec, hypotheses: Hypotheses, x: Any, labels: Any, protect: str
+    spec: RoundSpec, hypotheses: Hypotheses, x: object, labels: Labels, protect: str
 ) -> Callable[[Source], IntArray]:
     """Return what draws the reports on some labels, shape (n, width), once they are paid for.
 
@@ -267,7 +267,7 @@ def draws(
 
 
 def _values(
-    spec: RoundSpec, hypotheses: Hypotheses, x: Any, labels: Any, protect: str
+    spec: RoundSpec, hypotheses: Hypotheses, x: Any, labels: Labels, protect: str
 ) -> list[tuple[FloatArray, IntArray]]:
     """Return, for each query, a list of values and which of them each label has."""
     count = len(labels)
@@ -296,7 +296,7 @@ def _values(
     ]
 
 
-def _private_likelihoods(hypotheses: Hypotheses, x: Any, y: Any) -> FloatArray:
+def _private_likelihoods(hypotheses: Hypotheses, x: object, y: object) -> FloatArray:
     """Return the K likelihoods of a label; zeros where the user's function fails on private data.
 
     A device that fell silent whenever its data are unusual would tell just that.

@@ -14,7 +14,7 @@ import threading
 import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,11 +28,11 @@ from dpoco.learning.state import pack, unpack, write_atomically
 from dpoco.local._hedge import Hedge
 from dpoco.local._hypotheses import Hypotheses
 from dpoco.local._posterior import Posterior
-from dpoco.local._settings import Settings
+from dpoco.local._settings import Arguments, Settings
 from dpoco.privacy.losses.responses import LARGEST_REPORTS
 from dpoco.privacy.mechanisms.local_report import LocalReport
 
-Arrays = Mapping[str, NDArray[Any]]
+Arrays = Mapping[str, NDArray[np.generic]]
 Words = NDArray[np.uint64]
 Self = TypeVar("Self", bound="Server")
 
@@ -95,11 +95,15 @@ class Server:
 
     hypotheses: Hypotheses
     settings: Settings
-    _arguments: dict[str, Any]
+    _arguments: Arguments
     _rule: Posterior | Hedge
 
     def _begin(
-        self, hypotheses: Hypotheses, settings: Settings, arguments: dict[str, Any], rule: Any
+        self,
+        hypotheses: Hypotheses,
+        settings: Settings,
+        arguments: Arguments,
+        rule: Posterior | Hedge,
     ) -> None:
         self.hypotheses, self.settings = hypotheses, settings
         self._arguments, self._rule = arguments, rule
@@ -152,7 +156,7 @@ class Server:
             raise ValueError("only learner 'posterior' has likelihoods of its reports")
         return self._rule
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
+    def get_params(self, deep: bool = True) -> Arguments:
         """Return the constructor's arguments as they were given; `deep` is scikit-learn's."""
         return {"hypotheses": self.hypotheses, **self._arguments}
 
@@ -181,16 +185,16 @@ class Server:
         """
         return cls._from_bytes(Path(path).read_bytes(), hypotheses)
 
-    def _state_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def _state_parts(self) -> tuple[Arguments, dict[str, NDArray[np.generic]]]:
         """Return what goes into the header besides arguments, and arrays besides the rule's."""
         raise NotImplementedError
 
     @classmethod
-    def _present(cls, arguments: dict[str, Any]) -> dict[str, Any]:
+    def _present(cls, arguments: Arguments) -> Arguments:
         """Return a state's arguments under their present names."""
         return arguments
 
-    def _continue(self, body: dict[str, Any], arrays: Arrays) -> None:
+    def _continue(self, body: Arguments, arrays: Arrays) -> None:
         """Take over the rest of what `_state_parts` describes, or raise."""
         raise NotImplementedError
 
@@ -235,11 +239,11 @@ class Server:
             ) from None
         return server
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         with self._lock:
             return type(self)._from_bytes, (self._to_bytes(), self.hypotheses)
 
-    def __deepcopy__(self: Self, memo: Any) -> Self:
+    def __deepcopy__(self: Self, memo: object) -> Self:
         with self._lock:
             return self._from_bytes(self._to_bytes(), self.hypotheses)
 
@@ -249,9 +253,7 @@ class Server:
         return f"{self._kind}({self.hypotheses!r}, {shown})\n  {self.guarantee!r}"
 
 
-def _find_hypotheses(
-    body: Mapping[str, Any], arrays: Arrays, given: Hypotheses | None
-) -> Hypotheses:
+def _find_hypotheses(body: Arguments, arrays: Arrays, given: Hypotheses | None) -> Hypotheses:
     """Return the hypotheses of a state, those given if they are."""
     known = given
     if known is None:
@@ -267,14 +269,14 @@ def _find_hypotheses(
     return known
 
 
-def read_arrays(payload: bytes) -> dict[str, NDArray[Any]]:
+def read_arrays(payload: bytes) -> dict[str, NDArray[np.generic]]:
     """Return the arrays that ``np.savez`` wrote, without trusting what it says of sizes.
 
     What is allocated is bounded by the size of `payload`, whatever it says: entries must be
     uncompressed, and of the size they state, else `StateError`. Other exceptions of ``zipfile`` and
     NumPy mean a malformed archive as well.
     """
-    arrays: dict[str, NDArray[Any]] = {}
+    arrays: dict[str, NDArray[np.generic]] = {}
     with zipfile.ZipFile(io.BytesIO(payload)) as archive:
         entries = archive.infolist()
         stored = all(entry.compress_type == zipfile.ZIP_STORED for entry in entries)

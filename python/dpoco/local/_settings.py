@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -25,6 +24,8 @@ from dpoco.local._messages import (
 )
 from dpoco.local._randomizers import BitRandomizer, best_subset_size, subset_randomizer
 from dpoco.privacy.mechanisms.local_report import Bits, Subset
+
+Arguments = dict[str, Any]  # of a server, by name
 
 _CHANNELS = {
     "posterior": ("auto", "bit", "subset"),
@@ -135,7 +136,7 @@ class Settings:
         )
 
 
-def settings_of(hypotheses: Hypotheses, arguments: Mapping[str, Any]) -> Settings:
+def settings_of(hypotheses: Hypotheses, arguments: Arguments) -> Settings:
     """Return the settings of a `DistributionLearner`, or raise for arguments that contradict.
 
     A seed that is None comes from the operating system.
@@ -220,11 +221,11 @@ def _subset_size(given: Any, labels: int | None, epsilon: float) -> int | None:
     return None if chosen and too_many else size
 
 
-def _mixing(value: Any, bayes: bool) -> float | None:
+def _mixing(value: object, bayes: bool) -> float | None:
     return None if value is None else real_in("mixing", value, "[0, 1]" if bayes else "(0, 1]")
 
 
-def _learning_rate(value: Any, bayes: bool) -> float | str | None:
+def _learning_rate(value: object, bayes: bool) -> float | str | None:
     if bayes:
         return real_in("learning_rate", _DEFAULT_POWER if value is None else value, "(0, 1]")
     if value is None or (isinstance(value, str) and value == "worst_case"):

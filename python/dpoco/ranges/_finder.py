@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dpoco import _core
 from dpoco import _literals as literals
@@ -80,7 +81,7 @@ class FoundRanges:
         """Length of a record, in half-widths, from which on it is shortened: sqrt(d) / 2."""
         return 0.5 * math.sqrt(self.columns)
 
-    def clip(self, records: Any) -> FloatArray:
+    def clip(self, records: ArrayLike) -> FloatArray:
         """Return records in half-widths from the middles, within [-1, 1], shape (n, d).
 
         What is missing or not finite, and a column that is off, is 0.
@@ -92,7 +93,7 @@ class FoundRanges:
             scaled = np.clip((rows - np.array(self.middle)) / np.where(on, half, 1.0), -1.0, 1.0)
         return np.where(np.isfinite(rows) & on, scaled, 0.0)
 
-    def scale(self, records: Any) -> FloatArray:
+    def scale(self, records: ArrayLike) -> FloatArray:
         """Return records in the ball of radius 1: clipped, and divided by `length` or their own.
 
         Parameters
@@ -109,12 +110,12 @@ class FoundRanges:
             squares += column * column
         return np.asarray(rows / np.maximum(np.sqrt(squares), self.length)[:, None])
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         """Return a JSON-able dictionary that `from_dict` restores exactly."""
         return {name: list(value) for name, value in asdict(self).items()}
 
     @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> FoundRanges:
+    def from_dict(cls, record: Record) -> FoundRanges:
         """Return the ranges written by `to_dict`; `StateError` for anything else."""
         if not isinstance(record, Mapping) or {*record} != {"middle", "half_width"}:
             raise StateError("found ranges have a middle and a half_width")
@@ -124,6 +125,7 @@ class FoundRanges:
             raise StateError("malformed record of ranges") from error
 
 
+Record = dict[str, Any]  # read from JSON, or written
 Centre = Literal["median", "zero"] | Sequence[float | None]
 
 _NEVER = -1e300  # the score of an empty run of candidates
@@ -222,7 +224,7 @@ class RangeFinder(Stateful):
             self._guarantee.require(budget)
 
     @staticmethod
-    def _calibrate(given: dict[str, Any]) -> RangePlan:
+    def _calibrate(given: Record) -> RangePlan:
         """Return the plan for a constructor's arguments, or refuse by public sizes."""
         budget, horizon, people = given["budget"], given["horizon"], given["participation"]
         if budget is not None:
@@ -254,7 +256,7 @@ class RangeFinder(Stateful):
         return planning.calibrate(columns, records=records, numerics=given["numerics"], **sizes)
 
     def _set_up(
-        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: _core.Claim
+        self, arguments: Record, parameters: RangePlan | None, seeded: bool, claim: _core.Claim
     ) -> None:
         if not isinstance(parameters, Plan) or not isinstance(parameters.mechanism, RangeSearch):
             raise TypeError("plan must be a plan for a search for ranges")
@@ -294,7 +296,7 @@ class RangeFinder(Stateful):
 
     # -- records ----------------------------------------------------------------------------------
 
-    def observe(self, record: Any, *, person: Person = None) -> None:
+    def observe(self, record: ArrayLike, *, person: Person = None) -> None:
         """Take one record. Nothing is returned, and nothing depends on it but the ranges.
 
         Parameters
@@ -312,7 +314,7 @@ class RangeFinder(Stateful):
         row = float_array("record", record, (self._mechanism.counts.summand.size,))
         self.run(row[None, :], persons=None if person is None else [person])
 
-    def run(self, records: Any, *, persons: Any = None) -> None:
+    def run(self, records: ArrayLike, *, persons: object = None) -> None:
         """Take the rows of an array, in their order: the same as `observe` for each.
 
         Parameters
@@ -349,7 +351,7 @@ class RangeFinder(Stateful):
             if self.left == 0 and self._ranges is None:
                 self._ranges = self._find_ranges()
 
-    def _digests(self, persons: Any, rounds: int | None) -> bytes:
+    def _digests(self, persons: object, rounds: int | None) -> bytes:
         if self._limiter is None:
             return super()._digests(persons, rounds)
         if persons is None:
@@ -462,7 +464,7 @@ class RangeFinder(Stateful):
         return Plan.from_dict(record)
 
     @classmethod
-    def _header_dimension(cls, header: dict[str, Any]) -> int:
+    def _header_dimension(cls, header: Record) -> int:
         return int(header["plan"]["mechanism"]["counts"]["summand"]["dimension"])
 
     def _payload(self) -> bytes:

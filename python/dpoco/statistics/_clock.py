@@ -26,7 +26,7 @@ class Clock:
         begin of the interval of the first time that comes.
     """
 
-    def __init__(self, every: Any, start: Any = None) -> None:
+    def __init__(self, every: object, start: object = None) -> None:
         self._pandas = imported("pandas", "intervals by the clock", "files")
         try:
             self.every = self._pandas.tseries.frequencies.to_offset(every)
@@ -76,7 +76,7 @@ class Clock:
         index = self._pandas.date_range(begin, periods=_AHEAD + 1, freq=self.every)
         return np.asarray(index.as_unit("ns").asi8)
 
-    def times(self, values: Any) -> Times:
+    def times(self, values: object) -> Times:
         """Return times as nanoseconds, shape (n,), and begin with the first if nothing has begun.
 
         Raises
@@ -119,7 +119,7 @@ class Clock:
         begin, end = (self._stamp(int(bound)) for bound in self._bounds[at : at + 2])
         return begin.isoformat(), end.isoformat()
 
-    def end(self, interval: int, time: Any) -> tuple[tuple[type, ...], Any]:
+    def end(self, interval: int, time: object) -> tuple[tuple[type, ...], Any]:
         """Return the end of an interval, and the types of times that are compared with it as such.
 
         They are the type of `time` if that is a datetime; there are none for texts.

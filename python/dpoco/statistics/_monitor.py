@@ -35,6 +35,8 @@ from dpoco.statistics._plan import ENDLESS, HalfLife, Last, MonitorPlan, View, p
 from dpoco.statistics._release import Release
 from dpoco.statistics._statistics import Count, Name, Statistic, from_dict
 
+Record = dict[str, Any]  # read from JSON, or written
+
 _TEXT = struct.Struct("<I")  # length of what a state says in JSON
 _BUFFERED = 4096  # records of `add` that are added up at once
 _CLIPPED = "The program clips every record to its declared ranges and categories."
@@ -117,7 +119,7 @@ class Monitor(Stateful):
         self,
         statistics: Mapping[str, Statistic],
         *,
-        every: Any,
+        every: object,
         releases: int | None,
         budget: Budget | None,
         participation: Participation | None = None,
@@ -125,7 +127,7 @@ class Monitor(Stateful):
         views: Sequence[View] = ("interval",),
         by: Mapping[str, Sequence[Name]] | None = None,
         weights: Mapping[str, float] | None = None,
-        start: Any = None,
+        start: object = None,
         relation: Literal["zero_out", "replace"] = "zero_out",
         source: Source | None = None,
     ) -> None:
@@ -138,9 +140,7 @@ class Monitor(Stateful):
         origin = Source() if source is None else instance("source", source, Source, "a Source")
         self._set_up(arguments, None, origin.is_seeded, origin._claim())
 
-    def _set_up(
-        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: _core.Claim
-    ) -> None:
+    def _set_up(self, arguments: Record, parameters: Any, seeded: bool, claim: _core.Claim) -> None:
         self._arguments, self._is_seeded = arguments, seeded
         budget: Budget | None = arguments["budget"]
         if budget is not None:
@@ -168,7 +168,7 @@ class Monitor(Stateful):
         require_memory(sum_entries(total))
         self._build(claim)
 
-    def _set_intervals(self, every: Any, start: Any) -> None:
+    def _set_intervals(self, every: object, start: object) -> None:
         self._clock: Clock | None = None
         self._every: int | None = None
         if isinstance(every, int) and not isinstance(every, bool):
@@ -242,7 +242,7 @@ class Monitor(Stateful):
     # -- records ----------------------------------------------------------------------------------
 
     def add(
-        self, record: Mapping[str, Any], *, time: Any = None, person: Person = None
+        self, record: Mapping[str, object], *, time: object = None, person: Person = None
     ) -> list[Release]:
         """Count a record in the running interval.
 
@@ -301,7 +301,9 @@ class Monitor(Stateful):
             ended.append(self._end())
         return ended
 
-    def add_many(self, records: Any, *, time: Any = None, person: Any = None) -> list[Release]:
+    def add_many(
+        self, records: object, *, time: object = None, person: object = None
+    ) -> list[Release]:
         """Count many records, in their order: the same as `add` for each, but faster.
 
         Parameters
@@ -354,7 +356,7 @@ class Monitor(Stateful):
                 ended.append(self._end())
         return ended
 
-    def advance(self, now: Any) -> list[Release]:
+    def advance(self, now: object) -> list[Release]:
         """End all intervals by the clock that are over, and return their releases.
 
         Call it when no record comes: intervals without records are also released.
@@ -417,7 +419,7 @@ class Monitor(Stateful):
 
     # -- intervals --------------------------------------------------------------------------------
 
-    def _find_interval(self, time: Any) -> int:
+    def _find_interval(self, time: object) -> int:
         """Return the interval that a record of `add` counts in, or raise if none is left."""
         if (time is None) != (self._clock is None):
             raise TypeError("pass time if and only if intervals end by the clock")
@@ -428,14 +430,14 @@ class Monitor(Stateful):
         self._check_left(interval)
         return interval
 
-    def _is_running(self, time: Any) -> bool:
+    def _is_running(self, time: object) -> bool:
         """Return whether a time is seen at a glance to lie in the running interval, or before."""
         try:
             return time.__class__ in self._stamps and bool(time < self._ending)
         except TypeError:  # times with a zone among times without: refused elsewhere
             return False
 
-    def _find_intervals(self, records: Any, time: Any, count: int) -> NDArray[np.int64]:
+    def _find_intervals(self, records: object, time: object, count: int) -> NDArray[np.int64]:
         """Return the interval of each record, not decreasing, shape (count,)."""
         if (time is None) != (self._clock is None):
             raise TypeError("pass time if and only if intervals end by the clock")
@@ -588,7 +590,7 @@ class Monitor(Stateful):
     def _is_started(self) -> bool:
         return self.round > 0 or self._part.records > 0 or self._recorder.size > 0
 
-    def _header(self) -> dict[str, Any]:
+    def _header(self) -> Record:
         a = self._arguments
         every = a["every"] if self._clock is None else self._clock.every.freqstr
         arguments = {
@@ -607,7 +609,7 @@ class Monitor(Stateful):
         return {"arguments": arguments, "mechanism": mechanism, "seeded": self._is_seeded}
 
     @classmethod
-    def _assemble(cls, header: dict[str, Any]) -> Monitor:
+    def _assemble(cls, header: Record) -> Monitor:
         a = header["arguments"]
         budget, people = a["budget"], a["participation"]
         arguments = {
@@ -626,7 +628,7 @@ class Monitor(Stateful):
         return self
 
     @classmethod
-    def _header_dimension(cls, header: dict[str, Any]) -> int:
+    def _header_dimension(cls, header: Record) -> int:
         return int(sum(header["mechanism"]["summand"]["cells"]))
 
     def _payload(self) -> bytes:

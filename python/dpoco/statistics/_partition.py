@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,7 +42,7 @@ class Reader:
         ]
         return _core.Recorder(columns, [(name, codes) for name, codes, _ in self._by], room)
 
-    def record(self, record: Mapping[str, Any]) -> tuple[list[float], int]:
+    def record(self, record: Mapping[str, object]) -> tuple[list[float], int]:
         """Return the numbers of a record, and the code of its group.
 
         Raises
@@ -65,7 +65,7 @@ class Reader:
             raise ValueError(f"the record has no column {error.args[0]!r}") from None
         return numbers, group
 
-    def table(self, table: Any, records: int) -> tuple[list[FloatArray], Codes | None]:
+    def table(self, table: object, records: int) -> tuple[list[FloatArray], Codes | None]:
         """Return the columns of a table, each of shape (records,), and the codes of groups.
 
         Raises
@@ -86,7 +86,7 @@ class Reader:
         return columns, group
 
     def _column(
-        self, table: Any, column: Column, codes: dict[Any, int], records: int
+        self, table: object, column: Column, codes: dict[object, int], records: int
     ) -> FloatArray:
         values = take(table, column.name)
         found = _numbers(column.name, values) if column.values is None else _encode(values, codes)
@@ -99,13 +99,13 @@ def _check_length(name: str, found: FloatArray, records: int) -> None:
         raise ValueError(f"column {name!r} must have shape ({records},); got {found.shape}")
 
 
-def length_of(table: Any, *beside: Any) -> int:
+def length_of(table: Any, *beside: object) -> int:
     """Return how many records a table, a mapping of columns or a list of mappings holds.
 
     Of a mapping without columns: the length of the first of `beside` that is a sequence.
     """
     if isinstance(table, Mapping):
-        given = (each for each in beside if each is not None and not isinstance(each, str))
+        given = (each for each in beside if isinstance(each, Sized) and not isinstance(each, str))
         return len(next(iter(table.values())) if table else next(given, ()))
     rows = getattr(table, "num_rows", None)  # of Arrow
     return len(table) if rows is None else int(rows)
@@ -144,7 +144,7 @@ def _plain(values: Any) -> NDArray[Any]:
     return found
 
 
-def _numbers(name: str, values: Any) -> FloatArray:
+def _numbers(name: str, values: object) -> FloatArray:
     array = _plain(values)
     if array.dtype.kind in "fiub":
         return np.ascontiguousarray(array, dtype=np.float64)
@@ -155,11 +155,11 @@ def _numbers(name: str, values: Any) -> FloatArray:
     raise TypeError(f"column {name!r} must hold numbers; got {array.dtype}")
 
 
-def _codes_by_value(values: tuple[Name, ...] | None) -> dict[Any, int]:
+def _codes_by_value(values: tuple[Name, ...] | None) -> dict[object, int]:
     return {} if values is None else {value: code for code, value in enumerate(values)}
 
 
-def _code(codes: dict[Any, int], value: Any) -> float:
+def _code(codes: dict[object, int], value: object) -> float:
     """Return the code of a value, that of everything else, or NaN for a missing one."""
     if is_missing(value):
         return math.nan
@@ -169,7 +169,7 @@ def _code(codes: dict[Any, int], value: Any) -> float:
         return float(len(codes))
 
 
-def _encode(values: Any, codes: dict[Any, int]) -> FloatArray:
+def _encode(values: object, codes: dict[object, int]) -> FloatArray:
     array = _plain(values)
     if array.dtype.kind in "fM":
         missing = np.isnan(array) if array.dtype.kind == "f" else np.isnat(array)
@@ -278,12 +278,12 @@ class Partition:
         self._interval = 0
         self._sole = threading.Lock()
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         if self.records or self._interval:
             raise TypeError("a partition that has counted records stays in its process")
         return Partition, self._made_of
 
-    def add_many(self, records: Any, *, person: Any = None) -> None:
+    def add_many(self, records: object, *, person: object = None) -> None:
         """Add records of the running interval; arguments as of `Monitor.add_many`.
 
         Raises
@@ -305,7 +305,7 @@ class Partition:
             raise RoundOrderError("the partition is in use by another thread")
         return self._sole
 
-    def digests(self, records: Any, person: Any, count: int) -> Digests:
+    def digests(self, records: object, person: object, count: int) -> Digests:
         """Return who the people of records are, or raise; none is counted yet."""
         self.check_person(person is not None)
         if self.limiter is None:
@@ -376,6 +376,6 @@ class Partition:
             return found
 
 
-def as_persons(names: Any) -> Any:
+def as_persons(names: object) -> object:
     """Return the persons of a column as an array or list."""
     return names.to_numpy() if hasattr(names, "to_numpy") else names
