@@ -37,7 +37,7 @@ _SLACK = 1.0 + 1e-12
 
 
 Bound = RecordLearner | Sequence[RecordLearner]  # what a model goes on with
-Persons = Sequence[Person]
+People = Sequence[Person] | None
 
 _TERMS = ("horizon", "options", "seed", "participation")
 _PAGE = "docs/privacy/one_versus_rest.md"
@@ -617,7 +617,7 @@ class LinearModel:
         if rounds > self.left:
             raise HorizonExceeded(f"rounds asked for: {rounds}, left: {self.left}")
 
-    def _search_in(self, features: FloatArray, labels: FloatArray, persons: Persons | None) -> int:
+    def _search_in(self, features: FloatArray, labels: FloatArray, persons: People) -> int:
         """Give the first rows to a search that has not ended; return how many these are."""
         finder = self._finder
         if finder is None or finder.left == 0 or not self._learners:
@@ -640,9 +640,7 @@ class LinearModel:
             learner.decide()
             learner.observe(rows[0], float(target[0]), person=person)
 
-    def learn_many(
-        self, features: FloatArray, labels: FloatArray, persons: Persons | None = None
-    ) -> None:
+    def learn_many(self, features: FloatArray, labels: FloatArray, persons: People = None) -> None:
         """Play one round a row, with the same decisions; none if the horizon does not allow all."""
         first = self._search_in(features, labels, persons)
         if first:

@@ -63,7 +63,7 @@ from dpoco.adapters._features import LabelMap, public_scaling, scale_rows
 from dpoco.adapters._linear import (
     WEIGHTED,
     LinearModel,
-    Persons,
+    People,
     most_probable,
     probabilities,
 )
@@ -283,9 +283,7 @@ class _LinearEstimator(BaseEstimator):
         """Keep a constructor's arguments, unchecked, as scikit-learn wants it."""
         self.__dict__.update(own_arguments(arguments))
 
-    def fit(
-        self: Own, X: object, y: object, persons: Persons | None = None, **refused: NoReturn
-    ) -> Own:
+    def fit(self: Own, X: object, y: object, persons: People = None, **refused: NoReturn) -> Own:
         """Start a new learner and give it all rows, in their order, once.
 
         Parameters
@@ -318,7 +316,7 @@ class _LinearEstimator(BaseEstimator):
         self._start(rounds if self.horizon is None else self.horizon, persons, rounds, classes)
         return self._learn(features, targets, persons)
 
-    def _go_on(self: Own, X: object, y: object, persons: Persons | None, classes: Classes) -> Own:
+    def _go_on(self: Own, X: object, y: object, persons: People, classes: Classes) -> Own:
         """Train on more rows; the first call makes the learner."""
         self._check_unchanged()
         first = not self.__sklearn_is_fitted__()
@@ -335,9 +333,7 @@ class _LinearEstimator(BaseEstimator):
         own = {"intercept": self.fit_intercept, "seed": self.random_state, "classes": classes}
         return {**given, **own, "outputs": self._outputs}
 
-    def _start(
-        self, horizon: int | None, persons: Persons | None, rows: int, classes: Classes
-    ) -> None:
+    def _start(self, horizon: int | None, persons: People, rows: int, classes: Classes) -> None:
         """Make the learners and charge them, before they see a record."""
         if not (self.ledger is None or isinstance(self.ledger, Ledger)):
             raise TypeError(f"ledger must be a Ledger; got {type(self.ledger).__name__}")
@@ -370,7 +366,7 @@ class _LinearEstimator(BaseEstimator):
                 "sklearn.base.clone makes an estimator with the new one, and its own budget"
             )
 
-    def _learn(self: Own, X: _Rows, targets: FloatArray, persons: Persons | None) -> Own:
+    def _learn(self: Own, X: _Rows, targets: FloatArray, persons: People) -> Own:
         self._model.require_left(X.rounds)
         if persons is not None:  # names that are none are refused before a round is played
             self._model.learners[0]._digests(persons, X.rounds)
@@ -653,8 +649,8 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
         self,
         X: object,
         y: object,
-        classes: Classes = None,
-        persons: Persons | None = None,
+        classes: ArrayLike | None = None,
+        persons: People = None,
         **refused: NoReturn,
     ) -> PrivateOnlineClassifier:
         """Train on more rows, in their order; the first call makes the learner.
@@ -864,7 +860,7 @@ class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
         self._keep(locals())
 
     def partial_fit(
-        self, X: object, y: object, persons: Persons | None = None, **refused: NoReturn
+        self, X: object, y: object, persons: People = None, **refused: NoReturn
     ) -> PrivateOnlineRegressor:
         """Go on with more rows, in their order; the first call makes the learner.
 

@@ -28,7 +28,7 @@ from dpoco.accounting import ranges as planning
 from dpoco.accounting.plan import Plan
 from dpoco.accounting.ranges import RangePlan
 from dpoco.errors import HorizonExceeded, StateError
-from dpoco.learning.participation import Limiter, Participation, Person
+from dpoco.learning.participation import Limiter, Participation, Person, Persons
 from dpoco.learning.state import Stateful
 from dpoco.privacy.mechanisms.range_search import RangeSearch
 from dpoco.privacy.mechanisms.selections import PromisedScores, Selections
@@ -314,7 +314,7 @@ class RangeFinder(Stateful):
         row = float_array("record", record, (self._mechanism.counts.summand.size,))
         self.run(row[None, :], persons=None if person is None else [person])
 
-    def run(self, records: ArrayLike, *, persons: object = None) -> None:
+    def run(self, records: ArrayLike, *, persons: Persons = None) -> None:
         """Take the rows of an array, in their order: the same as `observe` for each.
 
         Parameters
@@ -351,7 +351,7 @@ class RangeFinder(Stateful):
             if self.left == 0 and self._ranges is None:
                 self._ranges = self._find_ranges()
 
-    def _digests(self, persons: object, rounds: int | None) -> bytes:
+    def _digests(self, persons: Persons, rounds: int | None) -> bytes:
         if self._limiter is None:
             return super()._digests(persons, rounds)
         if persons is None:

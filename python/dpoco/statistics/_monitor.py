@@ -19,7 +19,7 @@ from dpoco._validation import FloatArray, choice, instance, positive_int, requir
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting.statement import stated_delta
 from dpoco.errors import HorizonExceeded, StateError
-from dpoco.learning.participation import Participation, Person
+from dpoco.learning.participation import Participation, Person, Persons
 from dpoco.learning.state import Stateful
 from dpoco.mechanisms import sum_entries
 from dpoco.privacy.mechanisms.bounds import IntervalTotals

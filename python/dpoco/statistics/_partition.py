@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dpoco import _core
 from dpoco._validation import FloatArray, imported, is_missing, number, whole_number
 from dpoco.errors import RoundOrderError
-from dpoco.learning.participation import Digests, Limiter, Participation
+from dpoco.learning.participation import Digests, Limiter, Participation, Persons
 from dpoco.privacy.mechanisms.bounds import IntervalTotals
 from dpoco.statistics._layout import Column, Layout
 from dpoco.statistics._statistics import Name
@@ -283,7 +283,7 @@ class Partition:
             raise TypeError("a partition that has counted records stays in its process")
         return Partition, self._made_of
 
-    def add_many(self, records: object, *, person: object = None) -> None:
+    def add_many(self, records: object, *, person: Persons = None) -> None:
         """Add records of the running interval; arguments as of `Monitor.add_many`.
 
         Raises
@@ -305,7 +305,7 @@ class Partition:
             raise RoundOrderError("the partition is in use by another thread")
         return self._sole
 
-    def digests(self, records: object, person: object, count: int) -> Digests:
+    def digests(self, records: object, person: Persons, count: int) -> Digests:
         """Return who the people of records are, or raise; none is counted yet."""
         self.check_person(person is not None)
         if self.limiter is None:
@@ -376,6 +376,6 @@ class Partition:
             return found
 
 
-def as_persons(names: object) -> object:
+def as_persons(names: Any) -> Any:
     """Return the persons of a column as an array or list."""
     return names.to_numpy() if hasattr(names, "to_numpy") else names
