@@ -302,7 +302,7 @@ class Monitor(Stateful):
         return ended
 
     def add_many(
-        self, records: object, *, time: object = None, person: object = None
+        self, records: object, *, time: object = None, person: Persons = None
     ) -> list[Release]:
         """Count many records, in their order: the same as `add` for each, but faster.
 
