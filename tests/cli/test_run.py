@@ -208,15 +208,15 @@ def test_checkpoint_interrupt_and_resume(table, invoke, monkeypatch, refused, re
     assert dpoco.load("whole").round == 400
 
     chosen = type(dpoco.load("whole"))
-    admit, parts = chosen._admit_part, itertools.count()
+    play, parts = chosen._play, itertools.count()
 
     def interrupted(self, *arguments):
         if next(parts) == 3:
             raise KeyboardInterrupt
-        return admit(self, *arguments)
+        return play(self, *arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(chosen, "_admit_part", interrupted)
+        patch.setattr(chosen, "_play", interrupted)
         result = invoke(*common, "state", code=130)
     assert result.stderr == "interrupted; state kept in state, after round 150\n"
     assert dpoco.load("state").round == 150

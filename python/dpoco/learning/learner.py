@@ -32,6 +32,17 @@ BRIEF = 4096  # entries of records: a run of no more is one call, which Ctrl-C w
 _NOBODY = Digests()
 
 
+def _admit_all() -> None:
+    """Let all records of some rounds enter, as no participation is enforced."""
+
+
+def _admit_part(limiter: Limiter, turn: int, digests: bytes, beyond: NDArray[np.bool_]) -> Passed:
+    """Return which records of the rounds from `turn` on enter, and mark the others."""
+    passed = limiter.admit(turn, digests)
+    np.logical_not(passed, out=beyond)
+    return None if passed.all() else passed
+
+
 def empty_rows(rows: FloatArray, passed: Passed) -> FloatArray:
     """Return records with those that did not pass replaced by ones that count as zero."""
     if passed is None:
@@ -170,7 +181,12 @@ class OnlineLearner(Certified, Delayed):
                 if checkpoint is not None:
                     stop = min(stop, saved + every)
                 part = slice(start, stop)
-                play(part, partial(self._admit_part, first, digests, part, beyond))
+                if self._limiter is None:
+                    play(part, _admit_all)
+                else:
+                    own = digests[16 * start : 16 * stop]
+                    turn, marks = first + start, beyond[part]
+                    play(part, partial(_admit_part, self._limiter, turn, own, marks))
                 start = stop
                 if checkpoint is not None and (start - saved == every or start == rounds):
                     self.save(checkpoint)
@@ -178,17 +194,6 @@ class OnlineLearner(Certified, Delayed):
                 if progress is not None:
                     progress(start, rounds)
         return first, beyond
-
-    def _admit_part(
-        self, first: int, digests: bytes, part: slice, beyond: NDArray[np.bool_]
-    ) -> Passed:
-        """Return which records of a part of a run from round `first` on enter; mark the others."""
-        if self._limiter is None:
-            return None
-        own = digests[16 * part.start : 16 * part.stop]
-        passed = self._limiter.admit(first + part.start, own)
-        beyond[part] = ~passed
-        return None if passed.all() else passed
 
     def _check_rounds(self, rounds: int) -> None:
         self._check_active()
