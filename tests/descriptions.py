@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from typing import Any
 
+import pytest
+
+from dpoco import _core
 from dpoco.privacy.records import Description
 
 
@@ -64,3 +67,21 @@ def changed(plan: Any, **changes: Any) -> Any:
 def tuned(plan: Any, **changes: Any) -> Any:
     """Return a plan with other values in its tuning only."""
     return replace(plan, tuning=replace(plan.tuning, **changes))
+
+
+class ToldError(Exception):
+    """Carries what an engine would be built from now."""
+
+
+def told(monkeypatch: pytest.MonkeyPatch, engine: str, make: Callable[[], Any]) -> tuple[Any, ...]:
+    """Return what a compiled class is built from, without building it."""
+
+    def stop(*arguments: Any) -> None:
+        raise ToldError(arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_core, engine, stop)
+        with pytest.raises(ToldError) as caught:
+            make()
+    arguments: tuple[Any, ...] = caught.value.args[0]
+    return arguments

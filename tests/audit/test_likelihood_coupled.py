@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
-import sys
-from pathlib import Path
 
 import pytest
+from tests.oco import likelihood_cases as coupled
 from tests.plans import recoupled
 
 from dpoco.audit import likelihood_audit
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
-
-_spec = importlib.util.spec_from_file_location(
-    "likelihood_cases", Path(__file__).parents[1] / "oco" / "likelihood_cases.py"
-)
-coupled = importlib.util.module_from_spec(_spec)
-sys.modules.setdefault("likelihood_cases", coupled)
-_spec.loader.exec_module(coupled)
 
 COUPLED = [
     "weights, density ratio", "weights, dartboard", "weights, anchored", "weights, scheduled",

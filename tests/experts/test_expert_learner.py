@@ -7,10 +7,11 @@ from functools import partial
 
 import numpy as np
 import pytest
+from tests.descriptions import told
 from tests.published import planned
 
 import dpoco
-from dpoco import _core, experts
+from dpoco import experts
 from dpoco.accounting.shift_detector import bias, bias_noise
 from dpoco.learning.state import unpack
 from dpoco.published import asi_tracking
@@ -137,23 +138,6 @@ def test_losses_are_good_up_to_the_ends_of_their_range(name):
     assert learner.round == 9
 
 
-class ToldError(Exception):
-    """Carries the settings of an engine that is not built."""
-
-
-def told(monkeypatch, name, build):
-    """Return what an engine is built from, without building it."""
-
-    def stop(*settings):
-        raise ToldError(settings)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(_core, name, stop)
-        with pytest.raises(ToldError) as caught:
-            build()
-    return caught.value.args[0]
-
-
 def test_how_many_experts_there_may_be(monkeypatch):
     with pytest.raises(ValueError, match=rf"experts must be .*{2**32}\]"):
         make("ObliviousTracker", 2**32 + 1)
@@ -227,13 +211,6 @@ def test_parameters_and_guarantees_survive_json(name, problem, options, wrong):
     options = {"horizon": 200, "budget": BUDGET} | options
     p = planned(accountant, problem, **options)
     record = json.loads(json.dumps(p.to_dict(), allow_nan=False))
-    if not isinstance(p, dpoco.Plan):
-        assert type(p).from_dict(record) == p
-        found = accountant.guarantee(problem, p, budget=options["budget"])
-        assert dpoco.Guarantee.from_json(found.to_json()) == found
-        with pytest.raises(dpoco.StateError):
-            type(p).from_dict(record | wrong)
-        return
     kinds = type(p.tuning), type(p.forecast)
     assert dpoco.Plan.from_dict(record, *kinds) == p
     known = [problem] if name == "lipschitz" else []

@@ -151,24 +151,7 @@ def odd_array(rng: random.Random, value: np.ndarray) -> Any:
     kind = rng.randrange(16)
     with np.errstate(all="ignore"):
         if kind == 0:
-            names = [
-                "f2",
-                "f4",
-                "g",
-                "i1",
-                "i8",
-                "u8",
-                "?",
-                "c16",
-                "S8",
-                "U8",
-                "O",
-                "M8[s]",
-                "m8[s]",
-                "V8",
-                ">f8",
-            ]
-            return array.astype(rng.choice(names))
+            return array.astype(rng.choice(_DTYPES))
         if kind == 1:
             return array[None] if rng.random() < 0.5 else array[..., None]
         if kind == 2:

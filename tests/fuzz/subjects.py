@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tests.fuzz.loading import module_at
+from tests.audit import replay_cases as _cases
+from tests.local import local_cases as _servers
 
 from dpoco.bandits import HighDimensionalBandit
 from dpoco.errors import HorizonExceeded
@@ -20,10 +20,6 @@ from dpoco.oco import LipschitzLearner
 from dpoco.random import Source
 
 __all__ = ["BATCH", "ONLINE", "SERVERS", "Online", "server", "snapshots"]
-
-_TESTS = Path(__file__).parents[1]
-_cases = module_at("fuzz_replay_cases", _TESTS / "audit" / "replay_cases.py")
-_servers = module_at("fuzz_local_cases", _TESTS / "local" / "local_cases.py")
 
 BATCH = tuple(each.class_name for each in LEARNERS if each.plays == "batch")
 MECHANISMS = {"NoisyMax": "select", "AboveThreshold": "test"}

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.descriptions import unchecked
+from tests.descriptions import told, unchecked
 
 from dpoco import Budget, _core, bandits, learners, oco
 from dpoco.audit import contract_checks
@@ -45,25 +45,11 @@ def made(name: str) -> Any:
     return learner
 
 
-class ToldError(Exception):
-    """The engine would be built now."""
-
-
-def told(name: str, monkeypatch: pytest.MonkeyPatch) -> tuple[type, list[Any]]:
+def built_from(name: str, monkeypatch: pytest.MonkeyPatch) -> tuple[type, list[Any]]:
     """Return the compiled class of a learner and what it is built from."""
     learner = made(name)
     compiled = _core.SufficientStatistics if hasattr(learner, "fit") else type(learner._engine)
-    with monkeypatch.context() as patch:
-        seen: list[Any] = []
-
-        def record(*arguments: Any) -> None:
-            seen.extend(arguments)
-            raise ToldError
-
-        patch.setattr(_core, compiled.__name__, record)
-        with pytest.raises(ToldError):
-            made(name)
-    return compiled, seen
+    return compiled, [*told(monkeypatch, compiled.__name__, lambda: made(name))]
 
 
 def descriptions(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -86,7 +72,7 @@ def replaced(value: Any, path: tuple[Any, ...], new: Callable[[Any], Any]) -> An
 
 @pytest.mark.parametrize("name", LEARNERS)
 def test_every_field_is_read_and_no_other_is_taken(name, monkeypatch):
-    engine, arguments = told(name, monkeypatch)
+    engine, arguments = built_from(name, monkeypatch)
     engine(*arguments)
     found = list(descriptions(arguments))
     assert found
@@ -110,7 +96,7 @@ def test_every_field_is_read_and_no_other_is_taken(name, monkeypatch):
 
 @pytest.mark.parametrize("name", LEARNERS)
 def test_frozen_descriptions_are_read_like_dicts(name, monkeypatch):
-    engine, arguments = told(name, monkeypatch)
+    engine, arguments = built_from(name, monkeypatch)
     described = arguments
     for path in sorted(descriptions(arguments), key=len, reverse=True):
         described = replaced(described, path, frozen)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.descriptions import told
 
 from dpoco import Budget, _core, bandits, oco
 from dpoco import frank_wolfe as fw
@@ -38,25 +39,6 @@ LOSSES = {
     "linear, l2": LinearLoss(0.7, gradient_bound_l2=0.75),
     "quadratic": QuadraticLoss(3.0, 1.0),
 }
-
-
-class ToldError(Exception):
-    """The engine would be built now."""
-
-
-def told(engine: str, make: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Return what a learner's compiled class is built from."""
-    with monkeypatch.context() as patch:
-        seen: list[Any] = []
-
-        def record(*arguments: Any) -> None:
-            seen.extend(arguments)
-            raise ToldError
-
-        patch.setattr(_core, engine, record)
-        with pytest.raises(ToldError):
-            make()
-    return seen
 
 
 @pytest.mark.parametrize("name", DOMAINS)
@@ -98,7 +80,7 @@ def test_a_lipschitz_constant_one_percent_too_small_is_refused(learner, loss, na
             DOMAINS[name], LOSSES[loss], horizon=50, budget=None, source=Source.seeded(1)
         )
 
-    domain, losses, drawn, *rest = told(engine, make, monkeypatch)
+    domain, losses, drawn, *rest = told(monkeypatch, engine, make)
 
     def build(**factors: float) -> None:
         changed = {name: getattr(drawn.losses, name) * factor for name, factor in factors.items()}
@@ -123,7 +105,7 @@ def test_a_diameter_one_percent_too_small_is_refused(loss, name, monkeypatch):
             source=Source.seeded(1),
         )  # fmt: skip
 
-    place, glm, own, *rest = told("FrankWolfe", make, monkeypatch)
+    place, glm, own, *rest = told(monkeypatch, "FrankWolfe", make)
     _core.FrankWolfe(place, glm, own, *rest)
     for field in ("diameter_l1", "diameter_l2", "diameter_max"):
         smaller = replace(own.scores, **{field: 0.99 * getattr(own.scores, field)})
@@ -144,7 +126,7 @@ def test_arms_of_a_bandit_state_their_diameters(monkeypatch):
             source=Source.seeded(1), context_bound=1.0, reward_bound=1.0
         )  # fmt: skip
 
-    place, glm, arms, *rest = told("HighDimensionalBandit", make, monkeypatch)
+    place, glm, arms, *rest = told(monkeypatch, "HighDimensionalBandit", make)
     _core.HighDimensionalBandit(place, glm, arms, *rest)
     one, other = arms.parts
     smaller = replace(other.scores, diameter_l1=0.99 * other.scores.diameter_l1)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -28,8 +26,6 @@ from dpoco.oco import (
     CoupledRegularizedLeader,
 )
 from dpoco.random import Source
-
-sys.path.insert(0, str(Path(__file__).parent))  # for the references beside the tests
 
 D = 3
 DOMAINS = {

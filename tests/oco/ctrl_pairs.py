@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-import ctrl_reference as ref
 import numpy as np
 import pytest
 from tests.coupled_engines import leader
+from tests.oco import ctrl_reference as ref
 
 from dpoco import _core
 

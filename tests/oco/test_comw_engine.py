@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import comw_reference as reference
 import numpy as np
 import pytest
-from comw_reference import anchored, ball, engine, glm, interval, linear, quadratic
 from scipy import special, stats
+from tests.oco import comw_reference as reference
+from tests.oco.comw_reference import anchored, ball, engine, glm, interval, linear, quadratic
 
 RNG = np.random.default_rng(5)
 

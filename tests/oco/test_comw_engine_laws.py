@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import functools
 
-import comw_reference as reference
 import numpy as np
 import pytest
-from comw_reference import glm, interval, linear
 from scipy import special
 from tests.coupled_engines import weights
+from tests.oco import comw_reference as reference
+from tests.oco.comw_reference import glm, interval, linear
 from tests.samples import bound
 
 T, BETA, LAM, FORCED, CLIP = 60, 0.09, 25.0, 0.02, 0.04

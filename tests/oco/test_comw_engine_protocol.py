@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import comw_reference as reference
 import numpy as np
 import pytest
-from comw_reference import anchored, ball, engine, glm, interval, linear, quadratic
+from tests.oco import comw_reference as reference
+from tests.oco.comw_reference import anchored, ball, engine, glm, interval, linear, quadratic
 
 from dpoco import _core
 

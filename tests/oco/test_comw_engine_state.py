@@ -6,7 +6,7 @@ import struct
 
 import numpy as np
 import pytest
-from comw_reference import anchored, ball, engine, glm, interval, linear, quadratic
+from tests.oco.comw_reference import anchored, ball, engine, glm, interval, linear, quadratic
 
 import dpoco
 from dpoco import _core

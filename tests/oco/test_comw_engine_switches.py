@@ -5,11 +5,11 @@ Bounds are exceeded by chance with probability below 1e-6 (all together; the see
 
 from __future__ import annotations
 
-import comw_reference as reference
 import numpy as np
 import pytest
-from comw_reference import engine, interval, linear
 from scipy import special, stats
+from tests.oco import comw_reference as reference
+from tests.oco.comw_reference import engine, interval, linear
 
 BETA, LAM = 0.09, 25.0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from coupled_problems import FEW
+from tests.oco.coupled_problems import FEW
 
 T = 24
 

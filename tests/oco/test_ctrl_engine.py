@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from ctrl_pairs import pair, play
+from tests.oco.ctrl_pairs import pair, play
 
 from dpoco.errors import HorizonExceeded
 

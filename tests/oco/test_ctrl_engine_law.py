@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 import pytest
-from ctrl_pairs import ref
 from scipy import stats
 from tests.coupled_engines import leader
+from tests.oco.ctrl_pairs import ref
 
 from dpoco import _core
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 
-import likelihood_cases as cases
 import numpy as np
 import pytest
+from tests.oco import likelihood_cases as cases
 from tests.plans import coupled, recoupled
 
 from dpoco.accounting._certificate import read_loss

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import math
 
 import numpy as np
@@ -17,7 +16,6 @@ from dpoco.accounting import continual_sum
 from dpoco.accounting.gaussian import gaussian_delta
 from dpoco.accounting.noisy_ftrl import best_vector_scale, calibrate, guarantee
 from dpoco.accounting.noisy_ftrl_regret import LeaderTuning, RegretForecast, make_run
-from dpoco.accounting.plan import Plan
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.losses import CustomLoss, HuberLoss, LinearLoss, LogisticLoss, SquaredLoss
 from dpoco.privacy.mechanisms.bounds import SecondMoments
@@ -304,26 +302,3 @@ def test_auto_prefers_normalised_sums_and_takes_what_is_clearly_better():
         assert best <= min(bounds.values()) / 0.99
         usual = chosen.mechanism.factorisation.kind == "blt_normalised"
         assert usual or best < 0.99 * bounds["blt_normalised"]
-
-
-@pytest.mark.parametrize("statistics", ["gradient", "quadratic"])
-@pytest.mark.parametrize("budget", [BUDGET, None])
-def test_plans_survive_json(statistics, budget):
-    def stored(record):
-        return Plan.from_dict(record, LeaderTuning, RegretForecast)
-
-    p = calibrate(
-        LpBall(3), SquaredLoss(1.0, 1.0), horizon=99, budget=budget, statistics=statistics
-    )
-    record = json.loads(json.dumps(p.to_dict()))
-    assert stored(record) == p
-    for part, key, value in [
-        ("mechanism", "pushes", -1), ("mechanism", "scale", "nan"), ("tuning", "horizon", 0),
-        ("tuning", "half_life", "never"), ("tuning", "step_size", -1.0),
-        ("forecast", "regret_bound", None), ("forecast", "predicted_error", -1.0),
-    ]:  # fmt: skip
-        with pytest.raises(dpoco.StateError):
-            stored({**record, part: {**record[part], key: value}})
-    for bad in ({}, None, {**record, "extra": 1}, {**record, "version": 3}):
-        with pytest.raises(dpoco.StateError):
-            stored(bad)

@@ -127,16 +127,6 @@ def test_exact_statistics_use_curvature():
     assert suboptimality(1000, statistics="quadratic") < 0.15
 
 
-def test_exact_statistics_are_not_of_gradients():
-    learner = maker(domain=LpBall(D), loss=SquaredLoss(1.0, 1.0), statistics="quadratic")(
-        Source.seeded(1)
-    )
-    before = learner._engine.state()
-    with pytest.raises(ValueError, match="features and labels"):
-        learner._engine.run_briefly(X, None, False, False, X.size)
-    assert learner._engine.state() == before
-
-
 @pytest.mark.parametrize(("epsilon", "published", "error"), [
     (0.1, 0.05686, 0.00284), (1.0, 0.01176, 0.00077), (8.0, 0.00219, 0.00016),
 ])  # fmt: skip

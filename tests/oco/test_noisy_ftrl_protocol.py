@@ -135,6 +135,8 @@ def test_quadratic_statistics_are_of_records_only():
         learner._engine.observe_gradient(0, X1)
     with pytest.raises(ValueError, match="features and labels"):
         learner._engine.run(np.zeros((1, 3)), None, np.empty(1), None, np.empty(1, np.uint8))
+    with pytest.raises(ValueError, match="features and labels"):
+        learner._engine.run_briefly(np.zeros((1, 3)), None, False, False, 3)
     assert learner._engine.state() == state
 
 

@@ -367,24 +367,6 @@ def test_forgetting_is_an_option_of_the_plan_and_costs_no_privacy():
             NoisyNewton(domain, loss, horizon=500, budget=given, half_life=wrong)
 
 
-@pytest.mark.parametrize("half_life", [30.0, 200.0])
-def test_one_that_forgets_goes_on_from_its_state(half_life, tmp_path):
-    rows, labels, _ = drifting("turning", 3000, 3, 1)
-    whole, half = (
-        NoisyNewton(
-            LpBall(3, 2.0, R), LogisticLoss(1.0), horizon=3000, budget=dpoco.Budget(4.0, 1e-6),
-            half_life=half_life, source=Source.seeded(1),
-        )
-        for _ in range(2)
-    )  # fmt: skip
-    whole.run(rows, labels)
-    half.run(rows[:1234], labels[:1234])
-    half.save(tmp_path / "state")
-    again = dpoco.load(tmp_path / "state")
-    again.run(rows[1234:], labels[1234:])
-    assert (again.last_decision == whole.last_decision).all()
-
-
 def test_choose_takes_one_that_forgets_where_the_truth_moves():
     problem = LpBall(3, 2.0, R), LogisticLoss(1.0)
     for horizon, half_life in ((10_000, 300.0), (None, 3000.0)):

@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import mpmath
 import numpy as np
 import pytest
+from tests.oco import comw_reference as reference
 from tests.plans import recoupled
+from tests.samplers import mass_reference as masses
 
 from dpoco import Budget, domains, losses, samplers
 from dpoco.accounting import continuous_multiplicative_weights
 from dpoco.accounting.coupled_runs import open_plan
 from dpoco.privacy.mechanisms.coupled_draws import Window
 
-
-def load(name, path):
-    spec = importlib.util.spec_from_file_location(name, path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
-
-
-HERE = Path(__file__)
-reference = load("comw_reference", HERE.with_name("comw_reference.py"))
-masses = load("mass_reference", HERE.parents[1] / "samplers" / "mass_reference.py")
 ROUNDS = 24
 
 

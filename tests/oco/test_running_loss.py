@@ -143,17 +143,6 @@ def test_without_noise_it_is_exact(options):
         assert found.mean == pytest.approx(losses[: int(found.rounds)].mean(), rel=1e-9)
 
 
-def test_a_saved_learner_goes_on_with_its_loss(tmp_path):
-    world = DriftingRegression("turning", 1000, 3, seed=5)
-    whole, half = (make(horizon=1000, half_life=200.0, running_loss=True) for _ in range(2))
-    whole.run(world.features, world.labels)
-    half.run(world.features[:333], world.labels[:333])
-    half.save(tmp_path / "state")
-    again = dpoco.load(tmp_path / "state")
-    again.run(world.features[333:], world.labels[333:])
-    assert again.estimated_loss == whole.estimated_loss
-
-
 def test_models_and_reports_publish_it(tmp_path):
     world = DriftingRegression("turning", 1000, 3, seed=5)
     learner = NoisyFTRL(

@@ -5,11 +5,11 @@ Thresholds at p = 1e-8 and 6 standard errors; each comparison also rejects a wro
 
 from __future__ import annotations
 
-import gibbs_reference as reference
 import numpy as np
 import pytest
-from gibbs_reference import CHAIN, draw, problem, sampler
 from scipy import stats
+from tests.samplers import gibbs_reference as reference
+from tests.samplers.gibbs_reference import CHAIN, draw, problem, sampler
 from tests.samples import ALARM, bound, distance
 
 from dpoco import _core

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-import gibbs_reference as reference
 import numpy as np
 import pytest
-from gibbs_reference import draw, sampler
+from tests.samplers import gibbs_reference as reference
+from tests.samplers.gibbs_reference import draw, sampler
 
 from dpoco import _core
 from dpoco.domains import Box, LpBall, Polytope, Simplex

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 
-import gibbs_reference as reference
 import numpy as np
 import pytest
-from gibbs_reference import draw
-from kinks import FlatKinks, Kinks, energy, records, sampler
 from scipy import stats
+from tests.samplers import gibbs_reference as reference
+from tests.samplers.gibbs_reference import draw
+from tests.samplers.kinks import FlatKinks, Kinks, energy, records, sampler
 from tests.samples import bound, distance
 
 import dpoco

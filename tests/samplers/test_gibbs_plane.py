@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 
-import gibbs_reference as reference
 import numpy as np
 import pytest
-from gibbs_reference import CHAIN, draw, problem, sampler
+from tests.samplers import gibbs_reference as reference
+from tests.samplers.gibbs_reference import CHAIN, draw, problem, sampler
 
 from dpoco.domains import Box, LpBall, Polytope, Simplex
 

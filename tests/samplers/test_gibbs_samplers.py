@@ -8,10 +8,10 @@ from __future__ import annotations
 import copy
 import pickle
 
-import gibbs_reference as reference
 import numpy as np
 import pytest
-from kinks import Kinks, records
+from tests.samplers import gibbs_reference as reference
+from tests.samplers.kinks import Kinks, records
 
 import dpoco
 from dpoco.accounting.coupled_runs import euclidean_problem

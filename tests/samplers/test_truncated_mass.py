@@ -2,11 +2,11 @@
 
 import math
 
-import mass_reference
 import mpmath
 import numpy as np
 import pytest
 from scipy import special
+from tests.samplers import mass_reference
 
 from dpoco import _core, samplers
 from dpoco.domains import Box, LpBall, Simplex

@@ -66,7 +66,9 @@ def test_headers_that_lie_are_refused(name):
     given, kind = state.header["object"]["arguments"], state.header["kind"]
     other = next(each.class_name for each in LEARNERS if each.class_name != kind)
     lies = [("kind", lie) for lie in ("Unknown", "os.system", other, None, [kind])]
-    lies += [("object", {}), ("object", 3), ("object.plan", None), ("object.arguments.foo", 1)]
+    lies += [("object", lie) for lie in ({}, 3, None)]
+    lies += [("object.plan", {}), ("object.plan", None), ("object.plan.version", 3)]
+    lies += [("object.plan.more", 1), ("object.arguments.more", 1)]
     for key in PROBLEMS.keys() & given.keys():
         lies += [(f"object.arguments.{key}", lie) for lie in PROBLEMS[key]]
     for path, value in fields(state.header["object"]["plan"], "object.plan"):
