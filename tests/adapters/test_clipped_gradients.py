@@ -12,16 +12,9 @@ import dpoco
 torch = pytest.importorskip("torch")
 gradients = pytest.importorskip("dpoco.adapters._clipped_gradients")
 PrivateTraining = dpoco.adapters.torch.PrivateTraining
+pytestmark = pytest.mark.usefixtures("one_thread")
 nn = torch.nn
 CLIP, EXAMPLES = 0.5, 6
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 class Model(nn.Module):

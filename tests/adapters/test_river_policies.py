@@ -36,6 +36,15 @@ CASES = [
 ARMS = ("x", "y")
 
 
+def plain_bandit(arms=ARMS, **given):
+    return PrivateBandit(arms, **{"horizon": 300, "budget": BUDGET, "reward_bound": 1.0, **given})
+
+
+def contextual(features=("s", "one"), **given):
+    usual = {"arms": ARMS, "horizon": 3000, "budget": BUDGET, "context_bound": 1.0}
+    return PrivateContextualBandit(features=features, **{**usual, "reward_bound": 1.0, **given})
+
+
 @pytest.mark.parametrize(("kind", "params"), CASES)
 def test_passes_rivers_checks_of_objects(kind, params):
     policy = kind(**params)
@@ -63,13 +72,8 @@ class World:
 
 
 def test_rivers_evaluation_of_the_bandit():
-    policy = PrivateBandit(
-        (0, 1),
-        horizon=500,
-        budget=dpoco.Budget(8.0, 1e-6),
-        options={"exploration": 0.1},
-        reward_bound=1.0,
-    )
+    budget, options = dpoco.Budget(8.0, 1e-6), {"exploration": 0.1}
+    policy = plain_bandit((0, 1), horizon=500, budget=budget, options=options)
     steps = list(bandit.evaluate([policy], World(), n_episodes=2, seed=1))
     assert len(steps) == 1000
     pulled = [step["arm"] for step in steps if step["step"] >= 250]
@@ -85,30 +89,17 @@ def test_rivers_offline_evaluation_of_the_contextual_bandit():
         arm = ARMS[rng.integers(2)]
         history.append((ARMS, context, arm, float((arm == "y") == (context["s"] > 0.0))))
 
-    def policy(unanswered):
-        return PrivateContextualBandit(
-            ARMS, ("s", "one"), horizon=3000, budget=BUDGET, unanswered=unanswered,
-            options={"exploration": 0.1}, context_bound=1.0, reward_bound=1.0
-        )  # fmt: skip
-
-    learned = policy("skip")
+    learned = contextual(unanswered="skip", options={"exploration": 0.1})
     reward, matched = bandit.evaluate_offline(learned, history, stats.Mean())
     assert 1000 < matched < 2000
     assert reward.get() > 0.65  # uniform play: 0.5
     assert learned.learner_.round in (2999, 3000)  # every event of the log was a round
     with pytest.raises(RoundOrderError, match="waits for its reward"):
-        bandit.evaluate_offline(policy("raise"), history)
+        bandit.evaluate_offline(contextual(), history)
 
 
 def test_rounds_are_in_order():
-    policy = PrivateContextualBandit(
-        ARMS,
-        ("a", "b"),
-        horizon=200,
-        budget=dpoco.Budget(45.0, 1e-6),
-        context_bound=1.0,
-        reward_bound=1.0,
-    )
+    policy = contextual(("a", "b"), horizon=200, budget=dpoco.Budget(45.0, 1e-6))
     x, other = {"a": 0.5}, {"a": 0.25}
     with pytest.raises(RoundOrderError, match="without pull"):
         policy.update("x", x, 1.0)
@@ -200,9 +191,7 @@ def test_goes_on_with_a_saved_learner(tmp_path):
             policy.update(arms[-1], float(turn % 3 == 0))
         return arms
 
-    straight, first, again = (
-        PrivateBandit(ARMS, horizon=400, budget=BUDGET, seed=4, reward_bound=1.0) for _ in range(3)
-    )
+    straight, first, again = (plain_bandit(horizon=400, seed=4) for _ in range(3))
     whole = play(straight, range(300))
     half = play(first, range(150))
     first.learner_.save(tmp_path / "state")
@@ -212,15 +201,13 @@ def test_goes_on_with_a_saved_learner(tmp_path):
     with pytest.raises(StateError):
         again.bind(dpoco.load(tmp_path / "state"))
     with pytest.raises(ValueError, match="other arguments"):
-        PrivateBandit(ARMS, horizon=401, budget=BUDGET, reward_bound=1.0).bind(
-            dpoco.load(tmp_path / "state")
-        )
+        plain_bandit(horizon=401).bind(dpoco.load(tmp_path / "state"))
     with pytest.raises(TypeError):
-        PrivateBandit(ARMS, horizon=400, budget=BUDGET, reward_bound=1.0).bind(first)
+        plain_bandit(horizon=400).bind(first)
 
 
 def test_nothing_that_was_learned_is_kept_or_shown():
-    policy = PrivateBandit(ARMS, horizon=300, budget=BUDGET, reward_bound=1.0)
+    policy = plain_bandit()
     before = repr(policy)
     for _, reward in zip(range(100), itertools.cycle([0.123456, 0.654321]), strict=False):
         policy.update(policy.pull(ARMS), reward)
@@ -234,15 +221,12 @@ def test_nothing_that_was_learned_is_kept_or_shown():
                                  {"learner": "ucb"}, {"options": {"arms": 3}},
                                  {"features": ()}])  # fmt: skip
 def test_bad_arguments(bad):
-    good = {"arms": ARMS, "features": 2, "horizon": 1000, "budget": BUDGET}
     with pytest.raises((ValueError, TypeError)):
-        PrivateContextualBandit(**{"context_bound": 1.0, "reward_bound": 1.0, **good, **bad})
+        contextual(**{"features": 2, "horizon": 1000, **bad})
 
 
 def test_how_contexts_are_read():
-    policy = PrivateContextualBandit(
-        ARMS, ("s", "one"), horizon=3000, budget=BUDGET, context_bound=1.0, reward_bound=1.0
-    )
+    policy = contextual()
     given = [{"s": 0.1, "one": 0.2}, {"s": 9.0, "one": 0.1}, {"S": 0.3}, {"s": float("inf")}]
     read = policy.nonprivate_records(given)
     assert read.shares == {
@@ -255,9 +239,7 @@ def test_how_contexts_are_read():
 
 def test_arms_have_names_and_come_and_go():
     arms = ("mail", "call", "visit")
-    policy = PrivateBandit(
-        arms, horizon=3000, budget=dpoco.Budget(16.0, 1e-6), reward_bound=1.0, seed=1
-    )
+    policy = plain_bandit(arms, horizon=3000, budget=dpoco.Budget(16.0, 1e-6), seed=1)
     means, seen = {"mail": 0.1, "call": 0.4, "visit": 0.9}, []
     for turn in range(3000):
         here = arms[:2] if turn < 1000 else arms if turn >= 1300 else arms[2:]  # introduced
@@ -271,7 +253,7 @@ def test_arms_have_names_and_come_and_go():
 
 
 def test_a_round_of_some_arms_may_be_skipped():
-    policy = PrivateBandit(("a", "b", "c"), horizon=300, budget=BUDGET, reward_bound=1.0)
+    policy = plain_bandit(("a", "b", "c"))
     assert policy.pull(["b"]) == "b"
     with pytest.raises(StateError):
         pickle.dumps(policy)

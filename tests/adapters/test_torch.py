@@ -18,15 +18,8 @@ PrivateLoader = dpoco.adapters.torch.PrivateLoader
 PrivateTraining = dpoco.adapters.torch.PrivateTraining
 
 BUDGET = dpoco.Budget(8.0, 1e-5)
+pytestmark = pytest.mark.usefixtures("one_thread")
 nn, cross_entropy = torch.nn, torch.nn.functional.cross_entropy
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def network(seed=0):

@@ -375,14 +375,7 @@ def test_reordered_columns_are_found_by_their_names(run, begun, place):
         (NAMES, ("--positive", "1"), "positive: none; not 1"),
         (NAMES, ("--set", "missing=load=1"), "missing: none; not load=1"),
         (NAMES, ("--loss", "squared", "--range", "alarm=0:1"), "task"),
-        (
-            NAMES,
-            (
-                "--set",
-                "intercept=false",
-            ),
-            "intercept",
-        ),
+        (NAMES, ("--set", "intercept=false"), "intercept"),
         (NAMES, ("--epsilon", "3"), "differs in its plan"),
     ],
 )

@@ -13,13 +13,7 @@ import pytest
 from local_cases import FA, FC, bit_spec, coordinate_spec, fixed, refused, subset_spec, words_drawn
 
 import dpoco
-from dpoco.local import (
-    ClientPool,
-    Hypotheses,
-    LocalClient,
-    LossQuery,
-    RoundSpec,
-)
+from dpoco.local import ClientPool, Hypotheses, LocalClient, LossQuery, RoundSpec
 from dpoco.local._randomizers import bit_randomizer
 
 LABELS = [0, 1, 3, None, -1, 4, 10**40, 2.0, "cat", float("nan"), [1]]

@@ -23,6 +23,11 @@ from dpoco.local._bounds import (
 )
 from dpoco.local._randomizers import BitRandomizer
 
+
+def hedge(matrix=FA, **given):
+    return DistributionLearner(Hypotheses(matrix), **{"epsilon": 1.0, "learner": "hedge", **given})
+
+
 ESTIMATES = [(3, 0, 0), (0, -3, 0), (0, 0, 3), (3, 0, 0), (0, 3, 0)]
 
 
@@ -169,9 +174,7 @@ def test_bounds_become_informative():
 
 
 def test_start_and_scale_follow_the_range():
-    learner = DistributionLearner(
-        Hypotheses(FA), epsilon=1.0, learner="hedge", mixing=0.1, range="worst_case"
-    )
+    learner = hedge(mixing=0.1, range="worst_case")
     spec = learner.round_spec()
     half = loss_diameter(3, 0.1) / 2
     assert spec.query.half_range == pytest.approx(half)
@@ -202,25 +205,21 @@ def test_risk_certificate_bounds_the_expected_risk():
 
 
 def test_worst_case_rate_and_bounds():
-    learner = DistributionLearner(
-        Hypotheses(FA), epsilon=1.0, horizon=10**4, learner="hedge", learning_rate="worst_case"
-    )
+    learner = hedge(horizon=10**4, learning_rate="worst_case")
     inverse = BitRandomizer(1.0).inverse_contrast
     mixing = hedge_mixing(3, 10**4, inverse)
     assert learner.mixing == mixing
     rate = worst_case_rate(3, 10**4, inverse * loss_diameter(3, mixing) / 2)
     assert learner._rule._rate == pytest.approx(rate, rel=1e-5)
     assert learner.risk_bound() == pytest.approx(hedge_bound(3, 10**4, inverse, mixing), rel=1e-6)
-    cautious = DistributionLearner(
-        Hypotheses(FA), epsilon=1.0, horizon=10**4, learner="hedge", range="worst_case"
-    )
+    cautious = hedge(horizon=10**4, range="worst_case")
     assert cautious.risk_bound() == pytest.approx(
         adaptive_hedge_bound(3, 10**4, inverse, mixing), rel=1e-9
     )
 
 
 def test_endless_mixing():
-    learner = DistributionLearner(Hypotheses(FA), epsilon=1.0, learner="hedge")
+    learner = hedge()
     inverse = BitRandomizer(1.0).inverse_contrast
     for first in (1, 64, 2**20):
         middle = (3 * first - 1) / 2
@@ -236,9 +235,7 @@ def test_endless_rounds_compute_ranges_once_a_block(monkeypatch):
         hedge_module.bounds, "loss_ranges", lambda *a: calls.append(a[1]) or original(*a)
     )
     # An array of its own: what is computed from it is kept for all learners.
-    learner = DistributionLearner(
-        Hypotheses(FC.copy()), epsilon=8.0, learner="hedge", public_seed=1
-    )
+    learner = hedge(FC.copy(), epsilon=8.0, public_seed=1)
     for t in range(1, 301):
         spec = learner.round_spec()
         assert spec.query.mixing == learner._rule.mixing(t)
@@ -266,8 +263,7 @@ def test_endless_bound_covers_the_expected_certificate():
 @pytest.mark.parametrize("channel", ["coordinate", "subset"])
 def test_reports_about_losses_that_all_share_are_not_followed(channel):
     table = np.stack([np.tile(FA[:1], (3, 1)), FA])
-    build = {"epsilon": 1.0, "learner": "hedge", "mixing": 0.1, "public_seed": 4}
-    learner = DistributionLearner(Hypotheses(table), channel=channel, **build)
+    learner = hedge(table, channel=channel, mixing=0.1, public_seed=4)
     for bit in (0, 1, 1, 1):
         spec = learner.round_spec(0)
         values = (bit,) if channel == "coordinate" else tuple(range(spec.width))
@@ -281,10 +277,7 @@ def test_reports_about_losses_that_all_share_are_not_followed(channel):
 
 
 def test_adaptive_sampling_is_unbiased_and_explores():
-    build = {
-        "epsilon": 3.0, "learner": "hedge", "mixing": 0.1, "interactive": True,
-    }  # fmt: skip
-    learner = DistributionLearner(Hypotheses(FC), public_seed=6, open_rounds=4, **build)
+    learner = hedge(FC, epsilon=3.0, mixing=0.1, interactive=True, public_seed=6, open_rounds=4)
     rng = np.random.default_rng(0)
     asked = np.zeros(4)
     for _ in range(400):

@@ -62,10 +62,7 @@ def hostile(rng, channel):
     return hypotheses, RoundSpec(1, channel, epsilon, hypotheses.count, labels, **options)
 
 
-@pytest.mark.parametrize(
-    ("channel", "rounds"),
-    [("bit", 40), ("subset", 40), ("coordinate", 40)],
-)
+@pytest.mark.parametrize(("channel", "rounds"), [("bit", 40), ("subset", 40), ("coordinate", 40)])
 def test_numbers_from_the_corners(channel, rounds):
     rng, seen = np.random.default_rng(1), collections.Counter()
     while seen.total() < rounds:

@@ -157,7 +157,8 @@ def test_budgets_are_those_of_the_users():
     assert pool.spent.tolist() == [0.0, 0.4, 0.0, 0.4, 0.0]
     assert pool.reports.tolist() == [0, 1, 0, 1, 0]
     pool.respond(bit_spec(FA, epsilon=0.6), None, [0], users=np.array([3]))
-    assert pool.can_answer(0.6).tolist() == [True, True, True, False, True]
+    fits = pool._ledgers.affordable(None, 0.6, 1.0, 3)
+    assert fits.tolist() == [True, True, True, False, True]
     before, drawn = pool.spent.tolist(), pool._source._engine.position(0)
     with pytest.raises(dpoco.BudgetExceeded, match="1 of 5"):
         pool.respond(bit_spec(FA, epsilon=0.1), None, [0] * 5)

@@ -107,11 +107,7 @@ def test_cut_specifications_are_refused(spec):
 
 # -- reports ---------------------------------------------------------------------------------------
 
-VALUES = {
-    "bit": (1, 0, 1),
-    "subset": (0, 5, 2**31 - 1),
-    "coordinate": (1,),
-}
+VALUES = {"bit": (1, 0, 1), "subset": (0, 5, 2**31 - 1), "coordinate": (1,)}
 
 
 @pytest.mark.parametrize("channel", CHANNELS)

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dpoco.accounting import Budget
+from dpoco.accounting.ledger import Ledger
 from dpoco.random import Source
 
 T = TypeVar("T")
@@ -74,9 +75,19 @@ def own_arguments(given: Arguments) -> Arguments:
     return {name: value for name, value in given.items() if name not in ("self", "__class__")}
 
 
-def find_changed_argument(before: Arguments, after: Arguments) -> str | None:
-    """Return the name of an argument that has another value now, or None."""
-    return next((name for name in after if not _is_same(before[name], after[name])), None)
+def refuse_changes(before: Arguments, after: Arguments, instead: str) -> None:
+    """Raise `ValueError` if an argument has another value now; `instead` says what to do."""
+    name = next((name for name in after if not _is_same(before[name], after[name])), None)
+    if name is not None:
+        raise ValueError(
+            f"{name} was changed after the start, and the learner keeps the old one: {instead}"
+        )
+
+
+def check_ledger(ledger: object) -> None:
+    """Raise `TypeError` for what is no ledger."""
+    if not (ledger is None or isinstance(ledger, Ledger)):
+        raise TypeError(f"ledger must be a Ledger; got {type(ledger).__name__}")
 
 
 def _is_same(one: Any, other: Any) -> bool:

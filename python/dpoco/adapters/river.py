@@ -15,7 +15,7 @@ import copy
 import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,11 +36,12 @@ from dpoco.accounting.ledger import Ledger
 from dpoco.adapters._arguments import (
     Arguments,
     callers,
+    check_ledger,
     check_options,
-    find_changed_argument,
     make_source,
     own_arguments,
     refuse,
+    refuse_changes,
     warn_of_learning,
 )
 from dpoco.adapters._features import FeatureMap, LabelMap, Record, public_scaling, scale_rows
@@ -148,9 +149,7 @@ class _LinearEstimator:
             raise ValueError(
                 "person and an enforced participation need each other: pass both or neither"
             )
-        ledger = arguments["ledger"]
-        if not (ledger is None or isinstance(ledger, Ledger)):
-            raise TypeError(f"ledger must be a Ledger; got {type(ledger).__name__}")
+        check_ledger(arguments["ledger"])
         absent = math.nan if arguments["feature_bound"] is None else 0.0
         self._features = FeatureMap(arguments["features"], person, absent)
         self._made_with = own_arguments(arguments)
@@ -250,12 +249,7 @@ class _LinearEstimator:
     def _look(self) -> None:
         """Raise if a parameter was changed; warn, once, of a pipeline's other steps that learn."""
         own = {name: vars(self)[name] for name in self._made_with}
-        name = find_changed_argument(self._made_with, own)
-        if name is not None:
-            raise ValueError(
-                f"{name} was changed after the start, and the learner keeps the old one: make "
-                "another estimator, with its own budget"
-            )
+        refuse_changes(self._made_with, own, "make another estimator, with its own budget")
         if not self._has_looked:
             self._has_looked = True
             steps = (list(each.steps.values())[:-1] for each in callers(compose.Pipeline))
@@ -590,6 +584,7 @@ class _Policy:
     arms: Sequence[Hashable]
     _learner: Any
     _n: int
+    _tested_with: ClassVar[Arguments]  # what river's checks make one with besides
 
     def _begin(self, arguments: Arguments) -> None:
         super().__init__()  # river's
@@ -671,7 +666,7 @@ class _Policy:
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[Arguments]:
-        yield {"arms": (0, 1), "horizon": 10_000, "budget": Budget(4.0, 1e-6)}
+        yield {"arms": (0, 1), "horizon": 10_000, "budget": Budget(4.0, 1e-6), **cls._tested_with}
 
     def __repr__(self) -> str:
         # Never what was learned: river's own table shows mean rewards.
@@ -779,6 +774,7 @@ class PrivateExperts(_Policy, bandit.base.Policy):
     """
 
     reward_range: tuple[float, float]
+    _tested_with: ClassVar[Arguments] = {"reward_range": (0.0, 1.0)}
 
     def __init__(
         self,
@@ -797,11 +793,6 @@ class PrivateExperts(_Policy, bandit.base.Policy):
             len(arms), horizon=horizon, budget=budget, loss_range=reward_range,
             source=make_source(seed), **check_options(options, _EXPERTS_OWN),
         )  # fmt: skip
-
-    @classmethod
-    def _unit_test_params(cls) -> Iterator[Arguments]:
-        for given in super()._unit_test_params():
-            yield {**given, "reward_range": (0.0, 1.0)}
 
     def pull(self, arm_ids: Iterable[Hashable]) -> Any:
         """Return the round's arm; it stays the same until `update`."""
@@ -882,6 +873,8 @@ class PrivateBandit(_BanditPolicy, bandit.base.Policy):
     >>> policy.update(arm, 1.0)
     """
 
+    _tested_with: ClassVar[Arguments] = {"reward_bound": 1.0}
+
     def __init__(
         self,
         arms: Sequence[Hashable],
@@ -895,11 +888,6 @@ class PrivateBandit(_BanditPolicy, bandit.base.Policy):
         self._begin(locals())
         terms = {"parameter_bound": reward_bound, **self._terms(1.0)}
         self._learner = bandits.LinUCB(len(arms), 1, **terms)
-
-    @classmethod
-    def _unit_test_params(cls) -> Iterator[Arguments]:
-        for given in super()._unit_test_params():
-            yield {**given, "reward_bound": 1.0}
 
     def pull(self, arm_ids: Iterable[Hashable]) -> Any:
         """Return the round's arm among `arm_ids`; it stays the same until `update` or `skip`."""
@@ -967,6 +955,10 @@ class PrivateContextualBandit(_BanditPolicy, bandit.base.ContextualPolicy):
     >>> policy.update(arm, x, 1.0)
     """
 
+    _tested_with: ClassVar[Arguments] = {
+        "features": 4, "context_bound": 1.0, "reward_bound": 1.0,
+    }  # fmt: skip
+
     def __init__(
         self,
         arms: Sequence[Hashable],
@@ -1025,8 +1017,5 @@ class PrivateContextualBandit(_BanditPolicy, bandit.base.ContextualPolicy):
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[Arguments]:
-        for learner in ("linucb", "high_dimensional"):
-            yield {
-                "arms": (0, 1), "features": 4, "horizon": 10_000, "budget": Budget(4.0, 1e-6),
-                "context_bound": 1.0, "reward_bound": 1.0, "learner": learner,
-            }  # fmt: skip
+        for given in super()._unit_test_params():
+            yield from ({**given, "learner": name} for name in ("linucb", "high_dimensional"))

@@ -41,32 +41,21 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from dpoco import _literals as literals
 from dpoco._clipping import Flags
-from dpoco._validation import (
-    FloatArray,
-    float_array,
-    is_missing,
-    require_memory,
-    whole_if_float,
-)
+from dpoco._validation import FloatArray, float_array, is_missing, require_memory, whole_if_float
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting.ledger import Ledger
 from dpoco.adapters._arguments import (
     Arguments,
     callers,
-    find_changed_argument,
+    check_ledger,
     own_arguments,
     read_budget,
     refuse,
+    refuse_changes,
     warn_of_learning,
 )
 from dpoco.adapters._features import LabelMap, public_scaling, scale_rows
-from dpoco.adapters._linear import (
-    WEIGHTED,
-    LinearModel,
-    People,
-    most_probable,
-    probabilities,
-)
+from dpoco.adapters._linear import WEIGHTED, LinearModel, People, most_probable, probabilities
 from dpoco.adapters._searches import warn_of_search
 from dpoco.errors import HorizonExceeded
 from dpoco.learning.participation import Participation
@@ -161,8 +150,8 @@ def _matrix(estimator: BaseEstimator, X: object, *, reset: bool) -> FloatArray:
         raise TypeError("each argument must be no string or object, but a real number") from None
 
 
-def _column(y: object, rows: int) -> NDArray[np.generic]:
-    """Return targets as an array of shape (n,)."""
+def _column(y: object, rows: int, several: bool = False) -> NDArray[np.generic]:
+    """Return targets as an array of shape (n,); with `several` also of shape (n, outputs)."""
     if y is None:
         raise ValueError("this estimator requires y to be passed, but the target y is None")
     flat = _array("y", y)
@@ -175,18 +164,8 @@ def _column(y: object, rows: int) -> NDArray[np.generic]:
             stacklevel=3,
         )
         flat = flat[:, 0]
-    if flat.ndim != 1:
+    if flat.ndim != 1 and not (several and flat.ndim == 2 and flat.shape[1] > 1):
         raise ValueError(f"y should be a 1d array, got an array of shape {flat.shape} instead")
-    if flat.shape[0] != rows:
-        raise ValueError(f"X has {rows} records, y has {flat.shape[0]}: they must be as many")
-    return flat
-
-
-def _columns(y: object, rows: int) -> NDArray[np.generic]:
-    """Return targets as an array of shape (n,), or of several a row (n, outputs)."""
-    flat = None if y is None else _array("y", y)
-    if flat is None or flat.ndim != 2 or flat.shape[1] < 2 or flat.dtype.kind == "c":
-        return _column(y, rows)
     if flat.shape[0] != rows:
         raise ValueError(f"X has {rows} records, y has {flat.shape[0]}: they must be as many")
     return flat
@@ -335,8 +314,7 @@ class _LinearEstimator(BaseEstimator):
 
     def _start(self, horizon: int | None, persons: People, rows: int, classes: Classes) -> None:
         """Make the learners and charge them, before they see a record."""
-        if not (self.ledger is None or isinstance(self.ledger, Ledger)):
-            raise TypeError(f"ledger must be a Ledger; got {type(self.ledger).__name__}")
+        check_ledger(self.ledger)
         model = LinearModel.of({**self._terms(classes), "horizon": horizon}, self.n_features_in_)
         model.learners[0]._digests(persons, rows)  # refused before anything is charged
         warn_of_learning(
@@ -359,12 +337,9 @@ class _LinearEstimator(BaseEstimator):
     def _check_unchanged(self) -> None:
         """Raise if a parameter was changed after the start: the learner has the old one."""
         before = vars(self).get("_started_with")
-        name = None if before is None else find_changed_argument(before, self._plain_parameters())
-        if name is not None:
-            raise ValueError(
-                f"{name} was changed after the start, and the learner keeps the old one: "
-                "sklearn.base.clone makes an estimator with the new one, and its own budget"
-            )
+        if before is not None:
+            instead = "sklearn.base.clone makes an estimator with the new one, and its own budget"
+            refuse_changes(before, self._plain_parameters(), instead)
 
     def _learn(self: Own, X: _Rows, targets: FloatArray, persons: People) -> Own:
         self._model.require_left(X.rounds)
@@ -401,8 +376,7 @@ class _LinearEstimator(BaseEstimator):
         targets = self._targets(y, features.shape[0], getattr(self, "classes_", None))
         flags = self._model.nonprivate_flags(features, targets)
         return RecordShares.of(
-            {**flags, **self._label_flags(y)},
-            names=getattr(self, "feature_names_in_", ()),
+            {**flags, **self._label_flags(y)}, names=getattr(self, "feature_names_in_", ())
         )
 
     def _classes_of(self, y: object, rows: int) -> Any:
@@ -411,7 +385,7 @@ class _LinearEstimator(BaseEstimator):
 
     def _targets(self, y: object, rows: int, classes: Classes) -> FloatArray:
         """Return real targets as doubles, non-finite ones too."""
-        flat = _columns(y, rows)
+        flat = _column(y, rows, several=True)
         return float_array("y", flat, flat.shape)
 
     def _check_outputs(self, targets: FloatArray) -> None:

@@ -135,11 +135,7 @@ def worst_case_rate(hypotheses: int, rounds: int, scale: float) -> float:
 
 
 def hedge_bound(
-    hypotheses: int,
-    rounds: int,
-    inverse_contrast: float,
-    mixing: float,
-    eta: float | None = None,
+    hypotheses: int, rounds: int, inverse_contrast: float, mixing: float, eta: float | None = None
 ) -> float:
     """Return the bound of exponential weights on one coordinate a round, of the worst-case range.
 

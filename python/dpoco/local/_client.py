@@ -585,10 +585,6 @@ class ClientPool(Devices):
         """Number of reports so far, for each user, shape (users,)."""
         return self._ledgers.reports.copy()
 
-    def can_answer(self, epsilon: float) -> NDArray[np.bool_]:
-        """Return which users have budget for a report with `epsilon`, shape (users,)."""
-        return self._ledgers.affordable(None, epsilon, self._epsilon_max, self._max_reports)
-
     def _members(self, users: ArrayLike | None) -> IntArray | None:
         if users is None:
             return None

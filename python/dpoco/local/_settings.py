@@ -27,10 +27,7 @@ from dpoco.privacy.mechanisms.local_report import Bits, Subset
 
 Arguments = dict[str, Any]  # of a server, by name
 
-_CHANNELS = {
-    "posterior": ("auto", "bit", "subset"),
-    "hedge": ("auto", "coordinate", "subset"),
-}
+_CHANNELS = {"posterior": ("auto", "bit", "subset"), "hedge": ("auto", "coordinate", "subset")}
 _QUERIES = ("auto", "bisection", "scheffe", "mean_test", "hadamard", "loss")
 _DEFAULT_POWER = 0.75
 _LARGEST_OPEN = 2**20
@@ -134,6 +131,11 @@ class Settings:
             fingerprint=self.fingerprint,
             **fields,
         )
+
+
+def own_arguments(given: Arguments) -> Arguments:
+    """Return a server's arguments but the hypotheses from its constructor's ``locals()``."""
+    return {name: value for name, value in given.items() if name not in ("self", "hypotheses")}
 
 
 def settings_of(hypotheses: Hypotheses, arguments: Arguments) -> Settings:

@@ -12,9 +12,7 @@ from dpoco.statistics._monitor import Monitor
 from dpoco.statistics._partition import Partition, Tally
 from dpoco.statistics._plan import HalfLife, Last, MonitorPlan, Row, View, parse_view
 from dpoco.statistics._release import Cell, Release
-from dpoco.statistics._statistics import (
-    Block as Block,
-)
+from dpoco.statistics._statistics import Block as Block
 from dpoco.statistics._statistics import (
     Categories,
     Count,

@@ -106,8 +106,7 @@ class Clock:
             return np.empty(0, dtype=np.int64)
         latest = int(times.max())
         while self._bounds[-1] <= latest:
-            last = self._pandas.Timestamp(int(self._bounds[-1]), tz="UTC")
-            last = last.tz_convert(self._zone) if self._zone is not None else last.tz_localize(None)
+            last = self._stamp(int(self._bounds[-1]))
             self._bounds = np.concatenate([self._bounds, self._after(last)[1:]])
         return self._first + np.searchsorted(self._bounds, times, side="right") - 1
 

@@ -131,12 +131,7 @@ class Monitor(Stateful):
         relation: Literal["zero_out", "replace"] = "zero_out",
         source: Source | None = None,
     ) -> None:
-        arguments = {
-            "statistics": statistics, "every": every, "releases": releases, "budget": budget,
-            "participation": participation, "records_per_interval": records_per_interval,
-            "views": views, "by": by, "weights": weights, "start": start, "relation": relation,
-            "source": source,
-        }  # fmt: skip
+        arguments = {name: value for name, value in locals().items() if name != "self"}
         origin = Source() if source is None else instance("source", source, Source, "a Source")
         self._set_up(arguments, None, origin.is_seeded, origin._claim())
 
@@ -502,11 +497,7 @@ class Monitor(Stateful):
         return self._release(interval, vectors, *self._clock.again().bounds(interval))
 
     def _release(
-        self,
-        interval: int,
-        vectors: dict[str, FloatArray],
-        begin: str | None,
-        end: str | None,
+        self, interval: int, vectors: dict[str, FloatArray], begin: str | None, end: str | None
     ) -> Release:
         deviations = {
             view_name(view): planning.deviation(self._mechanism, view, interval + 1)

@@ -249,18 +249,13 @@ def choose(
     if not known:
         raise CalibrationError(f"no factorisation fits {pushes} intervals on a lattice")
     chosen, ratios = continual_sum.choose(
-        known,
-        lambda c: [c.column(pushes, near) * worst_row(c, view, pushes) for view in views],
+        known, lambda c: [c.column(pushes, near) * worst_row(c, view, pushes) for view in views]
     )
     return chosen, dict(zip(views, ratios, strict=True))
 
 
 def plan_sum(
-    summand: IntervalTotals,
-    factor: Buffered,
-    near: Neighbours,
-    pushes: int,
-    budget: Budget | None,
+    summand: IntervalTotals, factor: Buffered, near: Neighbours, pushes: int, budget: Budget | None
 ) -> GaussianSum:
     """Return the sum with the least noise that meets the budget, in integers with room.
 

@@ -216,17 +216,13 @@ class Statistic:
     """Base of the statistics."""
 
     kind: ClassVar[str]
+    reads: ClassVar[bool] = True  # a column
     column: str | None = field(default=None, kw_only=True)
 
     @property
     def names(self) -> tuple[Name, ...] | None:
         """Public values of a column of categories; None for a column of numbers, or for none."""
         return None
-
-    @property
-    def reads(self) -> bool:
-        """Whether the statistic reads a column."""
-        return True
 
     def blocks(self) -> tuple[Block, ...]:
         """Return the cells of a group."""
@@ -266,11 +262,7 @@ class Count(Statistic):
     """How many records there are."""
 
     kind = "count"
-
-    @property
-    def reads(self) -> bool:
-        """False: records are counted whatever they hold."""
-        return False
+    reads = False  # records are counted whatever they hold
 
     def blocks(self) -> tuple[Block, ...]:
         """Return one cell."""
