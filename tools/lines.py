@@ -16,10 +16,8 @@ share, and storing and reading of states.
 from __future__ import annotations
 
 import ast
-import io
 import re
 import sys
-import tokenize
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cache, cached_property
@@ -53,39 +51,45 @@ class Module:
         return "" if len(parts) == 1 or (parts[1].startswith("_") and len(parts) == 2) else parts[1]
 
     @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """All nodes of the tree."""
+        return list(ast.walk(self.tree))
+
+    @cached_property
     def code(self) -> frozenset[int]:
         """Numbers of the lines of code."""
         words = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
         said: set[int] = set()
-        for node in ast.walk(self.tree):
+        text: set[int] = set()  # in a string, blank lines and signs of a comment count
+        for node in self.nodes:
             if isinstance(node, words) and ast.get_docstring(node, clean=False) is not None:
                 first = node.body[0]
                 said.update(range(first.lineno, (first.end_lineno or 0) + 1))
-        silent = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT,
-                  tokenize.DEDENT, tokenize.ENDMARKER}  # fmt: skip
-        lines: set[int] = set()
-        text = io.StringIO(self.path.read_text(encoding="utf-8"))
-        for token in tokenize.generate_tokens(text.readline):
-            if token.type not in silent:
-                lines.update(range(token.start[0], token.end[0] + 1))
-        return frozenset(lines - said)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str | bytes):
+                text.update(range(node.lineno, (node.end_lineno or 0) + 1))
+        rows = enumerate(self.path.read_text(encoding="utf-8").splitlines(), 1)
+        lines = {at for at, row in rows if row.strip() and not row.lstrip().startswith("#")}
+        return frozenset((lines | text) - said)
 
-    def imports(self) -> Iterator[tuple[str, str, str]]:
-        """Yield (module, name in it or "", name here) of everything imported, anywhere."""
-        for node in ast.walk(self.tree):
+    @cached_property
+    def imports(self) -> list[tuple[str, str, str]]:
+        """Everything imported, anywhere: (module, name in it or "", name here)."""
+        found = []
+        for node in self.nodes:
             if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
                 for alias in node.names:
-                    yield node.module, alias.name, alias.asname or alias.name
+                    found.append((node.module, alias.name, alias.asname or alias.name))
             elif isinstance(node, ast.Import):
                 for alias in node.names:
-                    yield alias.name, "", alias.asname or alias.name.split(".")[0]
+                    found.append((alias.name, "", alias.asname or alias.name.split(".")[0]))
+        return found
 
     @cached_property
     def taken(self) -> dict[str, tuple[str, str]]:
         """What names stand for that come from elsewhere in the package: (module, name there)."""
         return {
             here: (source, name)
-            for source, name, here in self.imports()
+            for source, name, here in self.imports
             if source.split(".")[0] == "dpoco" and source != self.name
         }
 
@@ -149,7 +153,7 @@ def private_imports() -> list[tuple[str, str]]:
     """Return (importing module, private name) of all that rooms take from inside of others."""
     found = set()
     for module in modules().values():
-        for source, name, _ in module.imports():
+        for source, name, _ in module.imports:
             parts = source.split(".")
             if parts[0] != "dpoco" or (len(parts) == 1 and not name):
                 continue
@@ -165,7 +169,7 @@ def single_importers() -> list[tuple[str, str]]:
     """Return (module, importer) of all private modules that one other module imports."""
     importers = defaultdict(set)
     for module in modules().values():
-        for source, name, _ in module.imports():
+        for source, name, _ in module.imports:
             target = f"{source}.{name}" if f"{source}.{name}" in modules() else source
             importers[target].add(module.name)
     return sorted(

@@ -19,10 +19,8 @@ from __future__ import annotations
 
 import argparse
 import ast
-import io
 import re
 import sys
-import tokenize
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,6 +70,10 @@ DEFINED = re.compile(  # a type, then a name and its arguments, at the start of 
     r"[ \t]*[\w:<>,&*\[\] \t]*[\w>&*\]][ \t]+[&*]?([a-z_]\w*)\(",
     re.M,
 )
+PYTHON_SAID = re.compile(  # a comment, or a string with its prefix
+    r"#[^\n]*|(?:\b[rbfuRBFU]{1,2})?(?:\"\"\"(?:[^\\]|\\.)*?\"\"\"|'''(?:[^\\]|\\.)*?'''"
+    r"|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*')", re.S,
+)  # fmt: skip
 SAID = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:[^\"\\\n]|\\.)*\"", re.S)
 
 
@@ -86,11 +88,20 @@ def read_names(text: str, suffix: str) -> Iterator[str]:
     if suffix != ".py":
         yield from DEFINED.findall(SAID.sub("", text))
         return
-    for node in ast.walk(ast.parse(text)):
+    for node in find_statements(ast.parse(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not any(
             "property" in ast.unparse(each) for each in node.decorator_list
         ):
             yield node.name
+
+
+def find_statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield the statements of a file; a walk through all expressions takes ten times longer."""
+    for field in ("body", "handlers", "cases", "orelse", "finalbody"):
+        parts = getattr(tree, field, ())
+        for part in parts if isinstance(parts, list) else ():
+            yield part
+            yield from find_statements(part)
 
 
 def read_words(text: str, suffix: str) -> str:
@@ -100,9 +111,7 @@ def read_words(text: str, suffix: str) -> str:
     if suffix != ".py":
         lines = (found.strip('/*" ') for found in SAID.findall(text))
         return "\n".join(lines)
-    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    kinds = (tokenize.COMMENT, tokenize.STRING)
-    return "\n".join(token.string.strip("#\"' ") for token in tokens if token.type in kinds)
+    return "\n".join(found.strip("#\"' ") for found in PYTHON_SAID.findall(text))
 
 
 def check(path: str, text: str) -> Iterator[Offender]:

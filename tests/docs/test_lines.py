@@ -44,7 +44,7 @@ def test_constructors_name_what_they_pass_on():
         name
         for name, module in lines.modules().items()
         if module.room != "adapters"
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.Name) and node.id == "locals"
     }
     assert found == set()
@@ -55,7 +55,7 @@ def test_evaluation_knows_nothing_of_local_learning():
         source.split(".")[1]
         for module in lines.modules().values()
         if module.room == "evaluation"
-        for source, _, _ in module.imports()
+        for source, _, _ in module.imports
         if source.startswith("dpoco.")
     }
     assert "losses" in rooms
