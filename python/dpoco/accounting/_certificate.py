@@ -11,6 +11,7 @@ from dataclasses import fields
 from typing import Any, TypeVar
 
 from dpoco._json import plain
+from dpoco._validation import Fields, Named
 from dpoco.accounting._records import check_types, of_version_1, read_record
 from dpoco.accounting._terms import Terms
 from dpoco.errors import StateError
@@ -56,7 +57,7 @@ _JSON: dict[Any, tuple[type, ...]] = {
     "dict[str, float | str | None]": (dict,),
 }
 # Fields that records of the first release do not have, and what they stand for there.
-_LATER: dict[str, Any] = {"profile": None, "regret_bound": None, "details": {},
+_LATER: Fields = {"profile": None, "regret_bound": None, "details": {},
                           "numerics": None, "description": None, "person": None,
                           "seeded": None,
                           **dict.fromkeys(_REPEATED)}  # fmt: skip
@@ -68,9 +69,9 @@ _LOSSES: tuple[type[Loss], ...] = (BoundedRange, CoupledBits, Decaying, Either, 
 _PARTS = (*_LOSSES, Gaussian, Zcdp)  # which records of guarantees hold as mu and rho
 
 
-def to_record(guarantee: Terms) -> dict[str, Any]:
+def to_record(guarantee: Terms) -> Fields:
     """Return a JSON-able dictionary that `from_dict` restores exactly."""
-    record: dict[str, Any] = {"kind": _KIND, "version": _VERSION}
+    record: Fields = {"kind": _KIND, "version": _VERSION}
     for name in _ORDER:
         value = getattr(guarantee, name)
         if name in _LATER and value == _LATER[name]:
@@ -80,7 +81,7 @@ def to_record(guarantee: Terms) -> dict[str, Any]:
     return record
 
 
-def read(record: Mapping[str, Any], make: type[T]) -> T:
+def read(record: Named, make: type[T]) -> T:
     """Return the guarantee, of the class `make`, that `to_record` wrote.
 
     Raises
@@ -113,7 +114,7 @@ def read(record: Mapping[str, Any], make: type[T]) -> T:
     return stated
 
 
-def read_body(body: dict[str, Any]) -> None:
+def read_body(body: Fields) -> None:
     """Turn the fields of a record into those of a guarantee; raise for what they must not hold."""
     kinds = {each.name: each.type for each in fields(Terms)}
     if body["seeded"] is None:
@@ -133,7 +134,7 @@ def read_body(body: dict[str, Any]) -> None:
     body["loss"] = combine_numbers(*(body.pop(name) for name in _NUMBERS))
 
 
-def _check_words(body: Mapping[str, Any]) -> None:
+def _check_words(body: Named) -> None:
     """Raise for impossible numbers, and for values that should be texts and are not."""
     texts = (*body["conditions"], *body["details"])
     if not all(isinstance(text, str) for text in texts):
@@ -148,13 +149,13 @@ def _check_words(body: Mapping[str, Any]) -> None:
         raise TypeError("person must be two counts")
 
 
-def _was_seeded(body: Mapping[str, Any]) -> bool:
+def _was_seeded(body: Named) -> bool:
     """Return what an earlier record says of its noise: by a condition, or by no certificate."""
     texts = body["conditions"] if isinstance(body["conditions"], (list, tuple)) else ()
     return any(isinstance(text, str) and text.startswith(_REPRODUCIBLE) for text in texts)
 
 
-def _read_repeated(name: str, value: Any) -> float | str | None:
+def _read_repeated(name: str, value: object) -> float | str | None:
     """Return a number that the description decides, as an earlier record has it."""
     if name == "sensitivity_norm":
         if not isinstance(value, (str, type(None))):
@@ -163,7 +164,7 @@ def _read_repeated(name: str, value: Any) -> float | str | None:
     return None if value is None else _float(value)
 
 
-def _differs(stated: Terms, body: Mapping[str, Any], repeated: Mapping[str, Any]) -> bool:
+def _differs(stated: Terms, body: Named, repeated: Named) -> bool:
     """Return whether a record states something else than what its guarantee has by itself."""
     reproducible = any(text.startswith(_REPRODUCIBLE) for text in stated.conditions)
     if stated.description is None:
@@ -180,7 +181,7 @@ def _differs(stated: Terms, body: Mapping[str, Any], repeated: Mapping[str, Any]
     return not all(_agrees(repeated[name], own[name]) for name in _REPEATED)
 
 
-def _of_one_release(own: dict[str, Any], repeated: Mapping[str, Any]) -> dict[str, Any]:
+def _of_one_release(own: Fields, repeated: Named) -> Fields:
     """Return the numbers of a declared mechanism as earlier records have them: of one release."""
     single, moved = repeated["sensitivity"], own["sensitivity"]
     if not single or not moved or repeated["column_norm"] is None:
@@ -197,7 +198,7 @@ def _agrees(value: Any, own: Any) -> bool:
 
 
 def combine_numbers(
-    mu: float | None, rho: float | None, profile: Mapping[str, Any] | None, mass: float
+    mu: float | None, rho: float | None, profile: Named | None, mass: float
 ) -> Loss:
     """Return the loss of which a guarantee states these numbers; `ValueError` if there is none."""
     if not all(value is None or value > 0.0 for value in (mu, rho)) or not 0.0 <= mass <= 1.0:
@@ -210,7 +211,7 @@ def combine_numbers(
     return with_tails(least(*known), mass)
 
 
-def read_loss(record: Mapping[str, Any], known: tuple[type[Loss], ...] = _LOSSES) -> Loss:
+def read_loss(record: Named, known: tuple[type[Loss], ...] = _LOSSES) -> Loss:
     """Return the loss, of one of some kinds, that `Loss.to_dict` wrote; else `ValueError`."""
     kind = record.get("kind") if isinstance(record, Mapping) else None
     found = [each for each in known if each.kind == kind]
@@ -338,7 +339,7 @@ def _near(value: float, other: float) -> bool:
     return math.isclose(value, other, rel_tol=_CLOSE)
 
 
-def _float(value: Any) -> float:
+def _float(value: object) -> float:
     """Return a number of JSON, or the text of an infinite one, as a float."""
     if value == "inf":
         return math.inf

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
-from dpoco._validation import FloatArray, choice, positive_int, real_float
+from dpoco._validation import Fields, FloatArray, choice, positive_int, real_float
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.coupled_regret import (
     bernstein_cap,
@@ -53,6 +53,7 @@ from dpoco.privacy.neighbours import CHANGES, Neighbours
 R = TypeVar("R", GibbsRun, TiltedRun)
 Keep = kinds.Always | kinds.Window | kinds.Dartboard | kinds.Anchored | kinds.Maximal
 Law = tuple[float, float]
+Grid = FloatArray | float
 
 # A constant decision is a draw this close to the centre, relative to the radius.
 CONSTANT_SPREAD = 1e-9
@@ -95,7 +96,7 @@ class Setting(ABC, Generic[R]):
     law_fields: ClassVar[tuple[str, str]]  # of that, which say how a decision is drawn
 
     @property
-    def constants(self) -> dict[str, Any]:
+    def constants(self) -> Fields:
         """What regret bounds take, but for the block."""
         q = self.problem
         names = ("dimension", "lipschitz", "radius", "diameter", "unbounded")
@@ -122,7 +123,7 @@ class Setting(ABC, Generic[R]):
         """Return the best plans of a coupling for so many expected switches, if any."""
 
     @abstractmethod
-    def rough_law(self, variant: float, m: Any, g: Any) -> tuple[Any, Any, Any]:
+    def rough_law(self, variant: float, m: FloatArray, g: FloatArray) -> tuple[Grid, Grid, Grid]:
         """Return (b, spread, beta) on a grid of blocks and noises, roughly."""
 
     def bare(self, block: int, law: Law) -> R:
@@ -314,7 +315,7 @@ _HOPELESS = 1.2
 
 
 def search_plan(
-    setting: Setting[Any], couplings: Sequence[str], coupling: str, block: int | None,
+    setting: Setting[R], couplings: Sequence[str], coupling: str, block: int | None,
     max_switches: float | None,
 ) -> CoupledPlan:  # fmt: skip
     """Return the plan of the least proven regret bound; `couplings` are all there are."""
@@ -359,12 +360,13 @@ def _admissible(coupling: str, allowed: Sequence[str]) -> Sequence[str]:
     return (coupling,)
 
 
-def _laziest(setting: Setting[Any], limit: float, coupling: str, block: int | None) -> CoupledPlan:
+def _laziest(setting: Setting[R], limit: float, coupling: str, block: int | None) -> CoupledPlan:
     """Return the plan of the least bound with at most `limit` expected switches."""
-    horizon, allowed = setting.horizon, setting.lazy_couplings
+    horizon = setting.horizon
+    known: Sequence[str] = setting.lazy_couplings if block in (None, 1) else ()
     if horizon == 1:
         return setting.quiet(1)
-    allowed = ("scheduled", *(allowed if block in (None, 1) else ()))
+    allowed = ("scheduled", *known)
     names = _admissible(coupling, allowed)
     if "maximal" in names:  # switches less often than the others at the same laws
         names = [name for name in names if name in ("scheduled", "maximal")]
@@ -381,7 +383,7 @@ def _laziest(setting: Setting[Any], limit: float, coupling: str, block: int | No
 
 
 def _best(
-    setting: Setting[Any], budget: Budget, couplings: Sequence[str], block: int | None
+    setting: Setting[R], budget: Budget, couplings: Sequence[str], block: int | None
 ) -> CoupledPlan:
     """Return the plan of the least regret bound among `couplings` that meet `budget`.
 
@@ -423,9 +425,7 @@ class _Start:
     noise: float
 
 
-def _starts(
-    setting: Setting[Any], budget: Budget, coupling: str, block: int | None
-) -> list[_Start]:
+def _starts(setting: Setting[R], budget: Budget, coupling: str, block: int | None) -> list[_Start]:
     """Return, for every block and variant, the forced switch that allows the least noise."""
     fixed = coupling == "scheduled"
     finer, count = 4 if fixed else 1, max(1, (setting.horizon - 1).bit_length())
@@ -449,7 +449,7 @@ def _starts(
     return found
 
 
-def _refine(setting: Setting[Any], budget: Budget, start: _Start) -> CoupledPlan | None:
+def _refine(setting: Setting[R], budget: Budget, start: _Start) -> CoupledPlan | None:
     """Return the best plan near a grid point: golden section on the log forced switch."""
     solved: dict[float, tuple[float, CoupledPlan | None, float]] = {}
 
@@ -482,7 +482,7 @@ def _refine(setting: Setting[Any], budget: Budget, start: _Start) -> CoupledPlan
 
 
 def _solve(
-    setting: Setting[Any], budget: Budget, start: _Start, forced: float, noise: float
+    setting: Setting[R], budget: Budget, start: _Start, forced: float, noise: float
 ) -> tuple[CoupledPlan | None, float]:
     """Return the plan of the largest noise-to-signal ratio that meets the budget."""
     target = math.log(budget.delta)
@@ -516,7 +516,7 @@ def _solve(
 
 
 def _rough_noise(
-    setting: Setting[Any], budget: Budget, coupling: str, variant: float, blocks: FloatArray,
+    setting: Setting[R], budget: Budget, coupling: str, variant: float, blocks: FloatArray,
     forced: FloatArray,
 ) -> FloatArray:  # fmt: skip
     """Return the largest noise-to-signal ratio that roughly meets the budget on the grid."""
@@ -533,7 +533,7 @@ def _rough_noise(
 
 
 def _rough_delta(
-    setting: Setting[Any], epsilon: float, coupling: str, variant: float, m: FloatArray,
+    setting: Setting[R], epsilon: float, coupling: str, variant: float, m: FloatArray,
     p: FloatArray, g: FloatArray,
 ) -> FloatArray:  # fmt: skip
     """Return delta on a grid of blocks m, forced switches p and noises g, roughly."""
@@ -566,7 +566,7 @@ def _rough_delta(
         floor = floor + (m - 1.0) * each
         later, shift = np.maximum(decisions - 1.0, 0.0), m * each
     cap = _rough_cap(decisions, hazard, tail)
-    return _rough_curve(epsilon, p, variance * cap, floor, later, shift)
+    return _rough_curve(epsilon, p, variance * cap, np.asarray(floor), later, shift)
 
 
 def _rough_curve(
@@ -604,7 +604,7 @@ def _rough_window(noise: FloatArray, error: FloatArray) -> FloatArray:
     return np.asarray(noise * found + 0.5 * noise * noise)
 
 
-def _rough_cap(decisions: FloatArray, hazard: FloatArray, tail: Any) -> FloatArray:
+def _rough_cap(decisions: FloatArray, hazard: FloatArray, tail: Grid) -> FloatArray:
     """Return roughly the upper quantile of a binomial law."""
     from scipy.special import ndtri
 

@@ -25,15 +25,15 @@ Roth and Su (2022) for mu; Bun and Steinke (2016), Prop. 27, for rho.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from dpoco._validation import FloatArray, positive_int, real_float
+from dpoco._validation import Fields, FloatArray, Named, positive_int, real_float
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.gaussian import gaussian_mu
 from dpoco.errors import CalibrationError, StateError
@@ -131,13 +131,13 @@ class Cost:
         loss = with_tails(_double(self.loss.bare), self.loss.mass)
         return Cost(loss, 2.0 * self.epsilon, min(1.0, delta))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Fields:
         """Return a dictionary that JSON can carry, of what an event costs."""
         parts = self.loss.parts if isinstance(self.loss, Together) else (self.loss,)
         return {"parts": [_part_to_dict(part) for part in parts]}
 
     @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> Cost:
+    def from_dict(cls, record: Named) -> Cost:
         """Return the cost written by `to_dict`; `StateError` if it is not one."""
         try:
             return cls(together(*(_part_from_dict(row) for row in record["parts"])))
@@ -145,13 +145,13 @@ class Cost:
             raise StateError("malformed cost record") from error
 
 
-def _part_to_dict(part: Loss) -> dict[str, Any]:
+def _part_to_dict(part: Loss) -> Fields:
     count, one = (part.count, part.one) if isinstance(part, Repeated) else (1, part)
     numbers = {n: getattr(p, n) for n, k in _STORED.items() for p in one.bounds if type(p) is k}
     return {"count": count, **{n: v for n, v in numbers.items() if v != math.inf}}
 
 
-def _part_from_dict(record: Mapping[str, Any]) -> Loss:
+def _part_from_dict(record: Named) -> Loss:
     numbers = {name: value for name, value in record.items() if name != "count"}
     bounds = (_STORED[n](real_float(n, v)) for n, v in sorted(numbers.items()))  # type: ignore[call-arg]
     count, one = positive_int("count", record["count"]), least(*bounds)

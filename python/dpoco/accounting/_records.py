@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from dpoco._json import of_json, plain_float
+from dpoco._validation import Fields, Named
 from dpoco.errors import StateError
 
 __all__ = ["check_types", "of_json", "of_version_1", "plain_float", "read_record"]
@@ -19,9 +19,7 @@ _RELATIONS = {
 }
 
 
-def read_record(
-    record: Mapping[str, Any], *, kind: str, version: int, fields: frozenset[str]
-) -> dict[str, Any]:
+def read_record(record: Named, *, kind: str, version: int, fields: frozenset[str]) -> Fields:
     """Return the fields of a record written by ``to_dict``.
 
     Raises
@@ -42,14 +40,14 @@ def read_record(
     return body
 
 
-def check_types(body: Mapping[str, Any], types: Mapping[str, tuple[type, ...]]) -> None:
+def check_types(body: Named, types: Mapping[str, tuple[type, ...]]) -> None:
     """Raise `StateError` unless each field named is exactly of one of its types."""
     for name, allowed in types.items():
         if type(body[name]) not in allowed:
             raise StateError(f"malformed record: {name} is of another type")
 
 
-def of_version_1(record: Mapping[str, Any]) -> dict[str, Any]:
+def of_version_1(record: Named) -> Fields:
     """Return a record whose one relation said both what changes and who looks, as two."""
     word = record.get("relation")
     if (

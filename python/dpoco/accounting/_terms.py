@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from dpoco._validation import LARGEST_HORIZON, choice, positive_float, positive_int
+from dpoco._validation import LARGEST_HORIZON, Fields, choice, positive_float, positive_int
 from dpoco.accounting import conditions as meaning
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.conditions import NO_NOISE, PROMISED
@@ -567,7 +567,7 @@ class Terms:
         return self._number("gdp", "rho") if own is None else own
 
     @property
-    def profile(self) -> dict[str, Any] | None:
+    def profile(self) -> Fields | None:
         """Numbers of a loss that says more than `mu` and `rho`; "kind" names it.
 
         "pure": `epsilon`. "gaussian" and "renyi": draws composed with bits, see
@@ -583,7 +583,7 @@ class Terms:
 
 # Pools, and learners that go on from a state, certify the same plan again and again.
 @lru_cache(maxsize=256, typed=True)
-def _at(loss: Loss, delta: float) -> dict[str, Any]:
+def _at(loss: Loss, delta: float) -> Fields:
     """Return the fields of a guarantee that a loss decides, stated at `delta`, to read only."""
     epsilon = loss.epsilon(delta)
     own = _choose_bounds(loss.bare, epsilon, delta)

@@ -9,9 +9,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from dpoco._validation import real_float
+from dpoco._validation import Named, real_float
 from dpoco.errors import CalibrationError, LargeDeltaWarning, StateError
 
 __all__ = ["Budget"]
@@ -96,7 +95,7 @@ class Budget:
         return {"epsilon": self.epsilon, "delta": self.delta}
 
     @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> Budget:
+    def from_dict(cls, record: Named) -> Budget:
         """Return the budget written by `to_dict`; `StateError` if it is not one."""
         if not isinstance(record, Mapping) or set(record) != {"epsilon", "delta"}:
             raise StateError("a budget record has exactly the fields epsilon and delta")

@@ -46,7 +46,14 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpoco._validation import FloatArray, MissingHorizonError, choice, positive_float, positive_int
+from dpoco._validation import (
+    FloatArray,
+    IntArray,
+    MissingHorizonError,
+    choice,
+    positive_float,
+    positive_int,
+)
 from dpoco.privacy.mechanisms.banded import LONGEST_BANDED, WIDEST_BAND, Banded
 from dpoco.privacy.mechanisms.factorisations import (
     SQUARE_ROOT_LIMIT,
@@ -671,7 +678,7 @@ class NormalisedRows:
     past: FloatArray
     cross: FloatArray
 
-    def variance(self, t: NDArray[Any]) -> FloatArray:
+    def variance(self, t: IntArray) -> FloatArray:
         """Return the variance of the sum of round t, any shape."""
         return self._within(np.searchsorted(self.ends, t), t)
 
@@ -714,7 +721,7 @@ class NormalisedRows:
     def _starts(self) -> NDArray[np.int64]:
         return np.concatenate([[0], self.ends[:-1]])
 
-    def _within(self, block: Any, t: Any) -> FloatArray:
+    def _within(self, block: IntArray, t: IntArray) -> FloatArray:
         """Return the variance of the sum of round t, of this block or the end of the one before."""
         start = self._starts[block]
         length = np.asarray(t - start, dtype=np.float64)
@@ -787,7 +794,7 @@ def _build(factor: Buffered, horizon: int) -> BLTParameters:
     return BLTParameters(horizon, s, omega, rates, gamma, b0=1.0 - math.fsum(gamma))
 
 
-def _geometric(x: float, m: Any) -> Any:
+def _geometric(x: float, m: FloatArray | float) -> FloatArray:
     """Return sum_{t < m} (1 - x)^t for x in (0, 1], any shape of m."""
     return -np.expm1(m * math.log1p(-min(x, 1.0 - 2.0**-53))) / x
 
@@ -797,7 +804,7 @@ def _geometric_sum(x: float, n: int) -> float:
     return float((n - (1.0 - x) * _geometric(x, float(n))) / x)
 
 
-def _quadratic(weights: FloatArray, rates: FloatArray, m: Any) -> Any:
+def _quadratic(weights: FloatArray, rates: FloatArray, m: FloatArray) -> FloatArray:
     """Return sum_ij w_i w_j sum_{t < m} ((1 - x_i)(1 - x_j))^t, any shape of m."""
     m = np.asarray(m, dtype=np.float64)
     total = np.zeros_like(m)

@@ -17,15 +17,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
 from dpoco import _core
-from dpoco._validation import choice
+from dpoco._validation import FloatArray, choice
 from dpoco.accounting._coupled_setting import (
     ANCHORS,
     CONSTANT_SPREAD,
+    Grid,
     Keep,
     Law,
     Setting,
@@ -141,7 +142,7 @@ class _Setting(Setting[GibbsRun]):
         share = self.budget.delta / (10.0 * (1.0 + math.exp(min(self.budget.epsilon, 600.0))))
         return max(_SMALLEST_TOLERANCE, min(_LARGEST_TOLERANCE, share / drawn.drawn))
 
-    def rough_law(self, variant: float, m: Any, g: Any) -> tuple[Any, Any, Any]:
+    def rough_law(self, variant: float, m: FloatArray, g: FloatArray) -> tuple[Grid, Grid, Grid]:
         q, horizon = self.problem, float(self.horizon)
         rounds = m * m * np.ceil(horizon / m)
         ell = np.full_like(g, 10.0)

@@ -13,11 +13,10 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from dpoco._validation import FloatArray
+from dpoco._validation import Fields, FloatArray
 from dpoco.accounting.coupled_runs import CoupledForecast, CoupledRun, TiltedRun
 from dpoco.accounting.gaussian import gaussian_epsilon
 from dpoco.accounting.regret_bounds import RegretBound, stated_regret
@@ -61,7 +60,7 @@ def forecast(run: CoupledRun) -> CoupledForecast:
     return CoupledForecast(still, bound.total, switches)
 
 
-def describe(run: CoupledRun, moved: float) -> tuple[dict[str, Any], list[str]]:
+def describe(run: CoupledRun, moved: float) -> tuple[Fields, list[str]]:
     """Return what a guarantee says of regret and draws, and its conditions on that.
 
     `moved` is how far neighbours' draws are apart. Fields of the guarantee: regret and details.

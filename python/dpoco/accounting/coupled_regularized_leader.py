@@ -16,11 +16,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
-from dpoco.accounting._coupled_setting import CONSTANT_SPREAD, Law, Setting, guarantee, search_plan
+from dpoco._validation import FloatArray
+from dpoco.accounting._coupled_setting import (
+    CONSTANT_SPREAD,
+    Grid,
+    Law,
+    Setting,
+    guarantee,
+    search_plan,
+)
 from dpoco.accounting._roots import find_root
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.continual_sum import known_horizon
@@ -146,7 +154,7 @@ class _Setting(Setting[TiltedRun]):
             root -= 1e-4
         return rounded_down(math.exp(root))
 
-    def rough_law(self, variant: float, m: Any, g: Any) -> tuple[Any, Any, Any]:
+    def rough_law(self, variant: float, m: FloatArray, g: FloatArray) -> tuple[Grid, Grid, Grid]:
         q, horizon = self.problem, float(self.horizon)
         sigma = q.lipschitz / g
         rounds = (m * q.lipschitz) ** 2 * np.ceil(horizon / m) + sigma**2 * q.dimension

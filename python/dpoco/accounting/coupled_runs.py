@@ -20,7 +20,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from dpoco._validation import LARGEST_SCALE, positive_int
+from dpoco._validation import LARGEST_SCALE, Fields, positive_int
 from dpoco.accounting.claims import PublishedClaim, gibbs_claim, leader_claim
 from dpoco.accounting.leaf_bounds import record_length
 from dpoco.accounting.plan import Plan
@@ -187,12 +187,13 @@ def euclidean_problem(domain: Domain, loss: Loss, unbounded: bool = False) -> Eu
     )
 
 
-def _half_width(domain: Any, shape: str) -> float:
+def _half_width(domain: Domain, shape: str) -> float:
     if isinstance(domain, Box):
         return 0.5 * float((domain.upper - domain.lower).min())
-    if shape == "ball":
-        return float(domain.radius) / math.sqrt(domain.dimension)
-    return float(domain.radius) if shape == "box" else 0.0
+    if not isinstance(domain, LpBall) or shape == "lp_ball":
+        return 0.0
+    width = float(domain.radius)
+    return width / math.sqrt(domain.dimension) if shape == "ball" else width
 
 
 def _shape(domain: Domain) -> str:
@@ -215,7 +216,7 @@ def _shape(domain: Domain) -> str:
     )
 
 
-def _bounds(domain: Domain, loss: Any, unbounded: bool, n: int) -> tuple[str, float, float, int]:
+def _bounds(domain: Domain, loss: Loss, unbounded: bool, n: int) -> tuple[str, float, float, int]:
     stretch = math.pow(domain.dimension, max(0.0, 0.5 - 1.0 / domain.dual_exponent))
     if isinstance(loss, LinearLoss):
         return "linear", record_length(domain, loss), 0.0, 0
@@ -379,7 +380,7 @@ class CoupledRun(ABC):
         return m.cap is not None and m.keep.forced > 0.0 and not isinstance(m.keep, Maximal)
 
     @property
-    def constants(self) -> dict[str, Any]:
+    def constants(self) -> Fields:
         """What every regret bound takes."""
         names = ("dimension", "lipschitz", "radius", "diameter", "unbounded")
         own = {name: getattr(self.problem, name) for name in names}
@@ -430,7 +431,7 @@ class CoupledRun(ABC):
         """Return what a guarantee says of draws and regret."""
 
     @abstractmethod
-    def details(self, moved: float) -> dict[str, Any]:
+    def details(self, moved: float) -> Fields:
         """Return what a guarantee says of draws; `moved` is how far neighbours' are apart."""
 
 
@@ -541,7 +542,7 @@ class GibbsRun(CoupledRun):
             said.append("The regret bound assumes decisions where the losses are G-Lipschitz.")
         return said
 
-    def details(self, moved: float) -> dict[str, Any]:
+    def details(self, moved: float) -> Fields:
         """Return what a guarantee says of draws; `moved` is how far neighbours' are apart."""
         return {
             "draw_mu": moved,
@@ -647,7 +648,7 @@ class TiltedRun(CoupledRun):
             )
         return said
 
-    def details(self, moved: float) -> dict[str, Any]:
+    def details(self, moved: float) -> Fields:
         """Return what a guarantee says of draws; `moved` is how far neighbours' are apart."""
         return {
             "draw_sensitivity_ratio": moved,

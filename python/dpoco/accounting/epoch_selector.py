@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpoco._validation import choice, positive_int, whole_number
+from dpoco._validation import Fields, choice, positive_int, whole_number
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.noisy_max import mean_excess, scale_for, selection_budget
@@ -116,7 +116,7 @@ def state_selector(
 ) -> Guarantee:
     """Return the guarantee of a selector on these pieces; `bound` takes a number of rounds."""
     own, law = plan.tuning, find_noise(plan.mechanism)[0]
-    details: dict[str, Any] = dict(assumed)
+    details: Fields = dict(assumed)
     regret = None if own.horizon is None else bound(own.horizon)
     if regret is None:
         details |= endless_regret(lambda rounds: bound(rounds).total)

@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 from dpoco._validation import imported, positive_float, positive_int, real_float
@@ -41,8 +42,12 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _dp_accounting() -> Any:
-    return imported("dp_accounting", "an event", "events")
+Event = Any  # of dp_accounting, which need not be installed
+
+
+def _dp_accounting() -> ModuleType:
+    found: ModuleType = imported("dp_accounting", "an event", "events")
+    return found
 
 
 def relation() -> Any:
@@ -50,22 +55,22 @@ def relation() -> Any:
     return _dp_accounting().NeighboringRelation.REPLACE_SPECIAL
 
 
-def gaussian_event(mu: float) -> Any:
+def gaussian_event(mu: float) -> Event:
     """Return the event of a mu-GDP mechanism: a Gaussian one with noise multiplier 1/mu."""
     return _dp_accounting().GaussianDpEvent(1.0 / positive_float("mu", mu))
 
 
-def zcdp_event(rho: float) -> Any:
+def zcdp_event(rho: float) -> Event:
     """Return the event of a rho-zCDP mechanism."""
     return _dp_accounting().ZCDpEvent(positive_float("rho", rho))
 
 
-def nonprivate_event() -> Any:
+def nonprivate_event() -> Event:
     """Return the event of a mechanism without any guarantee."""
     return _dp_accounting().NonPrivateDpEvent()
 
 
-def make_event(guarantee: Terms) -> Any:
+def make_event(guarantee: Terms) -> Event:
     """Return the event of the guarantee's ideal noise; `ValueError` if there is none."""
     if not guarantee.private:
         return nonprivate_event()
@@ -78,7 +83,7 @@ def make_event(guarantee: Terms) -> Any:
     raise ValueError("no dp_accounting event describes this guarantee; use delta_at, epsilon_at")
 
 
-def event_loss(event: Any) -> Loss:
+def event_loss(event: Event) -> Loss:
     """Return the loss of an event, its sensitivity being 1.
 
     Raises
@@ -92,7 +97,7 @@ def event_loss(event: Any) -> Loss:
     return together(*_parts(event, 1))
 
 
-def _parts(event: Any, count: int) -> Iterator[Loss]:
+def _parts(event: Event, count: int) -> Iterator[Loss]:
     """Yield the losses of the independent mechanisms that an event repeats `count` times."""
     dpa = sys.modules.get("dp_accounting")  # imported by every caller that has an event
     if dpa is None or not isinstance(event, dpa.DpEvent):
@@ -110,7 +115,7 @@ def _parts(event: Any, count: int) -> Iterator[Loss]:
         yield one if count == 1 else Repeated(one, count)
 
 
-def _single(event: Any, dpa: Any) -> Loss:
+def _single(event: Event, dpa: ModuleType) -> Loss:
     if isinstance(event, dpa.GaussianDpEvent):
         return Gaussian(_reciprocal(event.noise_multiplier))
     if isinstance(event, dpa.LaplaceDpEvent):

@@ -18,11 +18,11 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import singledispatch
-from typing import Any
 
 import numpy as np
 
 from dpoco._json import plain_float
+from dpoco._validation import Fields
 from dpoco.accounting import conditions as meaning
 from dpoco.accounting._plain_statement import (
     AGAINST,
@@ -133,10 +133,10 @@ def _derived_unit(g: Terms) -> bool:
     return g.description is not None and bool(meaning.units(g.description, g.view, g.person))
 
 
-def issuer_says(guarantee: Terms) -> dict[str, Any]:
+def issuer_says(guarantee: Terms) -> Fields:
     """Return the unproved statements of a certificate: words and numbers of its issuer."""
     g = guarantee
-    said: dict[str, Any] = {"released": g.mechanism}
+    said: Fields = {"released": g.mechanism}
     if not _derived_unit(g):
         said["unit"] = g.unit
     if g.description is None:
@@ -276,7 +276,7 @@ _OPEN = {
 REVIEWS: dict[str, str] = {}
 
 
-def facts(guarantee: Terms) -> dict[str, Any]:
+def facts(guarantee: Terms) -> Fields:
     """Return the numbers behind `explain`, as a JSON-able dictionary.
 
     Keys: ``epsilon``, ``delta``, ``private``, ``certified``, ``change``, ``view``, ``unit``,
@@ -290,7 +290,7 @@ def facts(guarantee: Terms) -> dict[str, Any]:
     proof: "none", or who outside the project has reviewed it, when, and at which commit).
     """
     g = guarantee
-    record: dict[str, Any] = {"epsilon": plain_float(g.epsilon)}
+    record: Fields = {"epsilon": plain_float(g.epsilon)}
     record |= {name: getattr(g, name) for name in _STATED}
     if g.private:
         factor, exceeded = odds_factor(g)
@@ -398,7 +398,7 @@ def _issuer_items(g: Terms) -> Iterator[str]:
             yield f"{name}: {_show(value)}"
 
 
-def _meaning(record: dict[str, Any]) -> Iterator[str]:
+def _meaning(record: Fields) -> Iterator[str]:
     for prior, value in record["guessing"].items():
         p = float(prior)
         yield (
@@ -421,7 +421,7 @@ def _meaning(record: dict[str, Any]) -> Iterator[str]:
         )
 
 
-def _gaps(guarantee: Terms, record: dict[str, Any]) -> Iterator[str]:
+def _gaps(guarantee: Terms, record: Fields) -> Iterator[str]:
     def number(value: float | str) -> str:
         return "nothing known" if isinstance(value, str) else f"{value:.4g}"
 

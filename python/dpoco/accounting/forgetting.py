@@ -14,7 +14,6 @@ import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate, islice
-from typing import Any
 
 import numpy as np
 
@@ -110,7 +109,7 @@ def damped_sum(
     return damp(factor, float(kept_share(half_life, np.asarray(rounds))))
 
 
-def check_damped(sum_method: str | None, half_life: Any, rounds: float) -> None:
+def check_damped(sum_method: str | None, half_life: float | str | None, rounds: float) -> None:
     """Raise `ValueError` for another sum, or for batches that are longer than a half-life."""
     if sum_method not in (None, "auto", "blt"):
         raise ValueError(f"learners that forget sum by 'blt'; got sum_method={sum_method!r}")
@@ -205,7 +204,7 @@ def advise_half_lives(horizon: int | None) -> tuple[float, ...]:
 
 
 def check_options(
-    half_life: Any, ridge: Any, statistics: str
+    half_life: float | str | None, ridge: float | str | None, statistics: str
 ) -> tuple[float | str | None, float | str | None]:
     """Return the options of a learner that forgets.
 
@@ -219,7 +218,7 @@ def check_options(
     return _number_or_auto("half_life", half_life), _number_or_auto("ridge", ridge)
 
 
-def _number_or_auto(name: str, value: Any) -> float | str | None:
+def _number_or_auto(name: str, value: float | str | None) -> float | str | None:
     if isinstance(value, str):
         return choice(name, value, ("auto",))
     return None if value is None else positive_float(name, value)

@@ -23,18 +23,17 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
-from dpoco._validation import FloatArray
+from dpoco._validation import Fields, FloatArray, IntArray
 from dpoco.accounting import continual_sum
 from dpoco.accounting.continual_sum import Method
 from dpoco.accounting.generalized_gaussian import best_order, coordinate_variance
 from dpoco.accounting.leaf_bounds import LeafBounds
 from dpoco.accounting.regret_bounds import RegretBound, gaussian_width, stated_regret
-from dpoco.domains import Box, Domain, LpBall, Simplex, VertexSet
-from dpoco.losses import MarginLoss
+from dpoco.domains import Box, Domain, Geometry, LpBall, Simplex, VertexSet
+from dpoco.losses import Loss, MarginLoss
 from dpoco.privacy.mechanisms.banded import Banded
 from dpoco.privacy.mechanisms.factorisations import Normalised
 from dpoco.privacy.mechanisms.norms import smoothness_constant
@@ -106,7 +105,7 @@ class Descent:
 
     domain: Domain
     order: float
-    loss: Any
+    loss: Loss
     leaf: LeafBounds
     step_scale: float
     offset: int
@@ -145,7 +144,7 @@ class Descent:
         return largest
 
     @property
-    def _geometry(self) -> Any:
+    def _geometry(self) -> Geometry:
         return _Geometry(self.domain, self.order, self.dual)
 
     @property
@@ -170,7 +169,9 @@ class Descent:
         return float(min(found))
 
     def regret(
-        self, error: Callable[[FloatArray, FloatArray], FloatArray], rounding: Any = 0.0
+        self,
+        error: Callable[[FloatArray, FloatArray], FloatArray],
+        rounding: Callable[[FloatArray, FloatArray], FloatArray] | float = 0.0,
     ) -> RegretBound:
         """Return the bound for an error of minimisation that noise adds.
 
@@ -220,7 +221,7 @@ class Descent:
             terms = dict.fromkeys(terms, 0.0)
         return RegretBound.of({k: v for k, v in terms.items() if v > 0.0 or k == "noise"}, SCOPE)
 
-    def _growth(self, k: Any) -> FloatArray:
+    def _growth(self, k: IntArray) -> FloatArray:
         s = self.step_scale
         if s == 1.0:
             return np.asarray(k, dtype=np.float64)
@@ -229,7 +230,7 @@ class Descent:
         return np.asarray(np.exp(gammaln(x + s) - gammaln(x) - math.lgamma(1.0 + s)))
 
 
-def groups(updates: int) -> Any:
+def groups(updates: int) -> IntArray:
     """Return the first updates of groups, and K + 1."""
     end = updates + 1
     starts = np.arange(1, min(end, _SINGLE) + 1)
@@ -325,7 +326,7 @@ def selection_error(
     return lambda first, last: excess * scale * first**-exponent
 
 
-def regret_fields(run: Descent, bound: RegretBound) -> dict[str, Any]:
+def regret_fields(run: Descent, bound: RegretBound) -> Fields:
     """Return what a guarantee says of the regret of a run: two of its fields."""
     still = run._lipschitz * run.reach
     if isinstance(run.loss, MarginLoss):
@@ -348,7 +349,8 @@ def largest_rows(method: Method, pushes: int) -> FloatArray:
     own = continual_sum.factorisation(method, pushes)
     if continual_sum.name_of(method) == "tree":
         # A row has at most one node of each level up to that of the last update.
-        every = np.asarray(continual_sum.row_norm(method, _all_ones(high), _all_ones(pushes)))
+        longest = (1 << pushes.bit_length()) - 1
+        every = np.asarray(continual_sum.row_norm(method, _all_ones(high), longest))
         rows = np.where(low == high, rows, every)
     elif isinstance(own, Banded):
         every = np.asarray(continual_sum.row_norm(own, np.arange(1, pushes + 1), pushes))
@@ -364,10 +366,7 @@ def largest_rows(method: Method, pushes: int) -> FloatArray:
     return rows
 
 
-def _all_ones(k: Any) -> Any:
+def _all_ones(k: IntArray) -> IntArray:
     """Return the smallest 2^b - 1 of at least k."""
-    if isinstance(k, int):
-        return (1 << k.bit_length()) - 1
-    bits: Any = np.floor(np.log2(k.astype(np.float64) + 0.5)).astype(np.int64) + 1
-    ones: Any = 2**bits - 1
-    return ones
+    bits: IntArray = np.floor(np.log2(k.astype(np.float64) + 0.5)).astype(np.int64) + 1
+    return np.asarray(2**bits - 1)

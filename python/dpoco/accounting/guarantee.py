@@ -7,11 +7,11 @@ functions that print, store and check terms are bound here as methods, and only 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dpoco._html import as_html
 from dpoco._json import of_json
+from dpoco._validation import Named
 from dpoco.accounting import _certificate, events, explanation
 from dpoco.accounting._terms import Terms
 
@@ -89,7 +89,7 @@ class Guarantee(Terms):
     __str__ = explanation.statement
 
     @property
-    def event(self) -> Any:
+    def event(self) -> events.Event:
         """The ``dp_accounting`` event; read it under ``NeighboringRelation.REPLACE_SPECIAL``.
 
         It describes the ideal noise; `truncation_mass` must be added. Raises ``ValueError`` if the
@@ -98,7 +98,7 @@ class Guarantee(Terms):
         return events.make_event(self)
 
     @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> Self:
+    def from_dict(cls, record: Named) -> Self:
         """Return the guarantee written by `to_dict`.
 
         Raises

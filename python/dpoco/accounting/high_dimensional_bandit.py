@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from dpoco._validation import choice, positive_int
+from dpoco._validation import Fields, choice, positive_int
 from dpoco.accounting import continual_sum, polyhedral_frank_wolfe, tree_frank_wolfe
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.conditions import UNPROVED
@@ -35,7 +35,9 @@ from dpoco.accounting.polyhedral_frank_wolfe import PolyhedralTuning
 from dpoco.accounting.regret_bounds import without_regret
 from dpoco.accounting.statement import stated_delta
 from dpoco.accounting.tree_frank_wolfe import TreeTuning
+from dpoco.domains import Domain
 from dpoco.errors import CalibrationError
+from dpoco.losses import LogisticLoss, Loss, MarginLoss, SquaredLoss
 from dpoco.privacy.mechanisms.base import Mechanism, Parts
 from dpoco.privacy.mechanisms.bounds import GlmGradient
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
@@ -62,10 +64,8 @@ _SUM_SHARE = 0.4
 ArmPlan = Plan[Any, Any, ErrorForecast]
 
 
-def loss_of(link: str, context_bound: float, reward_bound: float) -> Any:
+def loss_of(link: str, context_bound: float, reward_bound: float) -> MarginLoss:
     """Return the loss of an arm's learner, or raise for bounds that do not fit the link."""
-    from dpoco.losses import LogisticLoss, SquaredLoss
-
     if choice("link", link, LINKS) == "identity":
         return SquaredLoss(context_bound, reward_bound, weight=0.5)
     if reward_bound != 1.0:
@@ -147,14 +147,14 @@ def record_bound(part: Mechanism) -> float:
     raise TypeError("plan must be a plan for arms that sum gradients or select vertices")
 
 
-def loss_in(plan: BanditPlan) -> Any:
+def loss_in(plan: BanditPlan) -> MarginLoss:
     """Return the loss each arm's learner minimises, with the bounds on contexts and rewards."""
     bound = record_bound(plan.mechanism.parts[0])
     return loss_of(plan.tuning.link, bound, plan.tuning.reward_bound)
 
 
 def make_plan(
-    arms: int, domain: Any, arm: ArmPlan, loss: Any, forced: int, horizon: int, gap: float
+    arms: int, domain: Domain, arm: ArmPlan, loss: MarginLoss, forced: int, horizon: int, gap: float
 ) -> BanditPlan:
     """Return the plan of arms that all have this one, with what to expect of them."""
     link, bound = ("identity", loss.label_bound) if hasattr(loss, "label_bound") else LOGISTIC
@@ -183,16 +183,17 @@ def planned_arm(
     learner: str,
     arms: int,
     horizon: int,
-    domain: Any,
-    loss: Any,
-    batch: Any,
-    forced_rounds: Any,
+    domain: Domain,
+    loss: Loss,
+    batch: int | str | None,
+    forced_rounds: int | None,
     **options: Any,
 ) -> tuple[int, ArmPlan]:
     """Return an arm's forced rounds, and the plan of its learner of this kind."""
-    budget, size = options["budget"], batch
-    if batch in (None, "auto"):
-        size = 1
+    budget, size = options["budget"], 1
+    if isinstance(batch, int):
+        size = batch
+    else:
         if learner == "polyhedral":  # what suits one stream, and each arm is forced half as often
             own = polyhedral_frank_wolfe.calibrate(domain, loss, horizon=horizon, **options)
             size = min(arm_batch(own.mechanism), max(1, horizon // (2 * arms)))
@@ -216,7 +217,7 @@ def planned_arm(
     return forced, tree
 
 
-def noise_error(arm: ArmPlan, domain: Any) -> float:
+def noise_error(arm: ArmPlan, domain: Domain) -> float:
     """Return the predicted excess loss that noise causes, as a mean over an arm's clock.
 
     An update costs no more than the range of the loss, however much noise there is.
@@ -235,7 +236,7 @@ def noise_error(arm: ArmPlan, domain: Any) -> float:
     return float(np.minimum(errors, arm.forecast.loss_range) @ widths) / updates
 
 
-def total_error(arm: ArmPlan, domain: Any, loss: Any) -> float:
+def total_error(arm: ArmPlan, domain: Domain, loss: Loss) -> float:
     """Return the predicted excess loss of noise and of few updates: what learners compete in."""
     own = arm.mechanism
     updates = own.rounds if isinstance(own, Selections) else own.pushes
@@ -260,7 +261,7 @@ _NO_BOX = "tree arms need a domain in l_1 geometry, not a box"
 
 def calibrate(
     arms: int,
-    domain: Any,
+    domain: Domain,
     *,
     horizon: int | None,
     budget: Budget | None,
@@ -320,7 +321,7 @@ def calibrate(
         batch = positive_int("batch", batch, maximum=rounds)
     reward_bound = 1.0 if reward_bound is None else reward_bound  # the unit of rewards
     loss, view = loss_of(link, context_bound, reward_bound), L1Geometry(domain)
-    options: dict[str, Any] = {"budget": budget, "relation": relation}
+    options: Fields = {"budget": budget, "relation": relation}
     learners, found = _learners(arm_learner, view, budget, selector, sum_method), []
     for learner in learners:
         own = {"sum_method": sum_method} if learner == "tree" else {"selector": selector}
@@ -356,7 +357,7 @@ def _learners(
 
 def guarantee(
     arms: int,
-    domain: Any,
+    domain: Domain,
     plan: BanditPlan,
     *,
     relation: str = "replace",
@@ -446,9 +447,13 @@ def guarantee(
     )
 
 
-def arm_batch(part: Any) -> int:
+def arm_batch(part: Mechanism) -> int:
     """Return the rounds of an arm's clock per update of its estimate."""
-    return int(part.batch if isinstance(part, GaussianSum) else part.scores.batch)
+    if isinstance(part, GaussianSum):
+        return part.batch
+    assert isinstance(part, Selections)
+    assert isinstance(part.scores, VertexScores)
+    return part.scores.batch
 
 
 def reward_range(tuning: ArmsTuning) -> tuple[float, float]:

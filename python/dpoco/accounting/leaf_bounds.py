@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from dpoco import domains
 from dpoco.accounting.noisy_max import mean_excess
-from dpoco.losses import check_undamped
+from dpoco.domains import Domain, Geometry
+from dpoco.losses import CustomLoss, LinearLoss, Loss, MarginLoss, SquaredLoss, check_undamped
 from dpoco.privacy.mechanisms.bounds import (
     ClippedVector,
     GlmGradient,
@@ -68,7 +68,7 @@ class LeafBounds:
         """Bound on the leaf in l2."""
         return self.bound_l2 if self.slope is None else self.slope * self.bound_l2
 
-    def summand(self, domain: Any) -> ClippedVector | GlmGradient:
+    def summand(self, domain: Geometry) -> ClippedVector | GlmGradient:
         """Return what a round adds: a leaf, bounded as a product or as it is."""
         d, q = domain.dimension, float(domain.dual_exponent)
         if self.slope is None:
@@ -95,7 +95,7 @@ class L1Geometry:
     p = 1.0
     dual_exponent = math.inf
 
-    def __init__(self, domain: Any) -> None:
+    def __init__(self, domain: Domain) -> None:
         self.domain = domain
         self.dimension: int = domain.dimension
         self.is_box = isinstance(domain, domains.Box)
@@ -127,23 +127,25 @@ class L1Geometry:
         return coordinates * mean_excess(self.vertices, selector)
 
 
-def lossless_leaf_bounds(domain: Any, loss: Any, weights: str, step_scale: float) -> LeafBounds:
+def lossless_leaf_bounds(
+    domain: Geometry, loss: Loss, weights: str, step_scale: float
+) -> LeafBounds:
     """Return the bounds that lose nothing while the declared bounds on the data hold.
 
     Those of the weights "paper" are the published ones.
     """
     check_undamped(loss)
     published = weights == "paper"
-    if loss.glm and published:
+    if isinstance(loss, MarginLoss) and published:
         slope = published_leaf_bound(domain, loss, step_scale) / float(loss.feature_bound)
         return clip_bounds(loss, slope)
-    if loss.glm:
+    if isinstance(loss, MarginLoss):
         return clip_bounds(
             loss, float(loss.leaf_scalar_bound(loss.margin_bound(domain), step_scale))
         )
-    if hasattr(loss, "gradient_bound"):
+    if isinstance(loss, LinearLoss):
         return clip_bounds(loss)
-    if not hasattr(loss, "leaf_bound"):
+    if not isinstance(loss, CustomLoss):
         raise TypeError("a QuadraticLoss is for the learners of dpoco.oco; use a CustomLoss here")
     dual = loss.leaf_bound
     if published or dual is None:
@@ -151,7 +153,7 @@ def lossless_leaf_bounds(domain: Any, loss: Any, weights: str, step_scale: float
     return clip_bounds(loss, None, dual, loss.leaf_bound_l2)
 
 
-def enforced_leaf_bounds(domain: Any, loss: Any, bounds: AnyBounds) -> LeafBounds:
+def enforced_leaf_bounds(domain: Geometry, loss: Loss, bounds: AnyBounds) -> LeafBounds:
     """Return the bounds that a mechanism enforces.
 
     Raises
@@ -175,17 +177,21 @@ def enforced_leaf_bounds(domain: Any, loss: Any, bounds: AnyBounds) -> LeafBound
 
 
 def clip_bounds(
-    loss: Any, slope: float | None = None, dual: Any = None, l2: Any = None
+    loss: Loss,
+    slope: float | None = None,
+    dual: float | None = None,
+    l2: float | None = None,
 ) -> LeafBounds:
     """Return what is clipped: features, gradients of linear losses, or leaves to these bounds."""
-    if loss.glm:
+    if isinstance(loss, MarginLoss):
         dual, l2 = loss.feature_bound, loss.feature_bound_l2
-    elif hasattr(loss, "gradient_bound"):
+    elif isinstance(loss, LinearLoss):
         dual, l2 = loss.gradient_bound, loss.gradient_bound_l2
+    assert dual is not None
     return LeafBounds(slope, float(dual), math.inf if l2 is None else float(l2))
 
 
-def second_moments(domain: Any, loss: Any, weight: float) -> SecondMoments:
+def second_moments(domain: Geometry, loss: SquaredLoss, weight: float) -> SecondMoments:
     """Return the statistics of a squared loss's records, labels times `weight`."""
     leaf = clip_bounds(loss)
     bounds = leaf.bound, leaf.bound_l2, float(loss.label_bound)
@@ -193,7 +199,9 @@ def second_moments(domain: Any, loss: Any, weight: float) -> SecondMoments:
     return SecondMoments(domain.dimension, exponent, *bounds, weight=weight)
 
 
-def moments_and_loss(domain: Any, loss: Any, weight: float, loss_weight: float) -> MomentsAndLoss:
+def moments_and_loss(
+    domain: Geometry, loss: SquaredLoss, weight: float, loss_weight: float
+) -> MomentsAndLoss:
     """Return these statistics with a squared loss that no decision of the domain exceeds."""
     moments = second_moments(domain, loss, weight)
     largest = float(loss.margin_bound(domain)) + float(loss.label_bound)
@@ -202,13 +210,13 @@ def moments_and_loss(domain: Any, loss: Any, weight: float, loss_weight: float) 
     )
 
 
-def record_length(domain: Any, loss: Any) -> float:
+def record_length(domain: Geometry, loss: Loss) -> float:
     """Return the bound in l2 on a record's features, or on the gradient of a linear loss."""
     leaf = clip_bounds(loss, 1.0 if loss.glm else None)
     return leaf.summand(domain).movement(Neighbours("zero_out"))
 
 
-def published_leaf_bound(domain: Any, loss: Any, step_scale: float) -> float:
+def published_leaf_bound(domain: Geometry, loss: Loss, step_scale: float) -> float:
     """Return s beta D + L, the leaf bound of the paper."""
     curvature = step_scale * float(loss.smoothness(domain)) * float(domain.diameter())
     return curvature + float(loss.lipschitz(domain))

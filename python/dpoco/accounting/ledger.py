@@ -23,7 +23,7 @@ from typing import Any, NoReturn, TypeVar
 
 from dpoco import _literals as literals
 from dpoco._html import as_html
-from dpoco._validation import choice, real_float
+from dpoco._validation import Fields, Named, choice, real_float
 from dpoco.accounting import conditions as say
 from dpoco.accounting._certificate import contradicts_itself
 from dpoco.accounting._ledger_sums import (
@@ -39,7 +39,7 @@ from dpoco.accounting._ledger_sums import (
 )
 from dpoco.accounting._records import check_types, of_json, of_version_1, read_record
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.events import event_loss
+from dpoco.accounting.events import Event, event_loss
 from dpoco.accounting.explanation import neighbours
 from dpoco.accounting.gaussian import gaussian_epsilon
 from dpoco.accounting.guarantee import Guarantee
@@ -128,7 +128,7 @@ class Entry:
     price: Spent = _NOTHING
     way: str = "parts"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Fields:
         """Return a dictionary that JSON can carry, of what was charged."""
         own = {name: getattr(self, name) for name in _CLAIMED}
         stored = None if self.guarantee is None else self.guarantee.to_dict()
@@ -307,7 +307,7 @@ class Ledger:
 
     def charge(
         self,
-        item: Guarantee | Any,
+        item: Guarantee | Event,
         label: str,
         *,
         relation: str | None = None,
@@ -341,7 +341,7 @@ class Ledger:
         with self._spending():
             return self._enter(*self._admission(item, label, relation, unit, same_unit))
 
-    def affordable(self, item: Guarantee | Any, *, same_unit: bool = False) -> bool:
+    def affordable(self, item: Guarantee | Event, *, same_unit: bool = False) -> bool:
         """Return whether `charge` would admit it now."""
         with self._spending():
             try:
@@ -421,7 +421,7 @@ class Ledger:
         with self._reading():
             return self._text()
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Fields:
         """Return a JSON-able dictionary that `from_dict` restores."""
         with self._spending():
             return {
@@ -439,7 +439,7 @@ class Ledger:
             }
 
     @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> Ledger:
+    def from_dict(cls, record: Named) -> Ledger:
         """Return the ledger written by `to_dict`, with every charge added up again.
 
         Raises
@@ -493,7 +493,7 @@ class Ledger:
         """Return the report."""
         return self.report()
 
-    def _spending(self) -> AbstractContextManager[Any]:
+    def _spending(self) -> AbstractContextManager[object]:
         """Return the lock, or raise in a forked child, whose charges no other process would see."""
         if os.getpid() != self._owner:
             raise StateError(
@@ -502,7 +502,7 @@ class Ledger:
             )
         return self._lock
 
-    def _reading(self) -> AbstractContextManager[Any]:
+    def _reading(self) -> AbstractContextManager[object]:
         """Return the lock; none in a forked child, where a thread that is gone may hold it."""
         return self._lock if os.getpid() == self._owner else nullcontext()
 
@@ -510,7 +510,7 @@ class Ledger:
 
     def _admission(
         self,
-        item: Any,
+        item: Guarantee | Event,
         label: str,
         relation: str | None,
         unit: str | None,
@@ -642,7 +642,7 @@ class Ledger:
         self._unit = entry.unit if self._unit is None else self._unit
         return entry
 
-    def _restore(self, record: Mapping[str, Any], way: str) -> None:
+    def _restore(self, record: Named, way: str) -> None:
         """Enter a charge that was admitted before, paid in the same way.
 
         Raises
@@ -764,7 +764,7 @@ def _within(amount: Spent, limit: Spent, factor: float = 1.0) -> bool:
     return amount.main <= limit.main * factor and amount.side <= limit.side * factor
 
 
-def _of_version_1(record: Mapping[str, Any]) -> dict[str, Any]:
+def _of_version_1(record: Named) -> Fields:
     """Return a record whose one relation said both what changes and who looks, as two.
 
     A ledger for "joint" promised it of replaced data.

@@ -33,7 +33,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -48,7 +47,8 @@ from dpoco.accounting.regret_bounds import stated_regret
 from dpoco.accounting.statement import stated_delta
 from dpoco.errors import CalibrationError
 from dpoco.privacy.mechanisms.bounds import SecondMoments
-from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
+from dpoco.privacy.mechanisms.factorisations import Buffered
+from dpoco.privacy.mechanisms.gaussian_sum import AnyFactorisation, GaussianSum
 from dpoco.privacy.neighbours import CHANGES, Neighbours
 from dpoco.privacy.records import Description, limits
 
@@ -59,7 +59,7 @@ __all__ = ["LinUCBForecast", "LinUCBPlan", "LinUCBTuning", "calibrate", "guarant
 EXPLORATION = 0.1
 
 
-def check_unit(name: str, value: Any) -> float:
+def check_unit(name: str, value: float) -> float:
     """Return a bound whose squares and ratios stay far from over- and underflow, or raise."""
     found = real_float(name, value)
     if not 1e-30 <= found <= 1e30:
@@ -162,10 +162,11 @@ def read_moments(total: GaussianSum) -> SecondMoments:
 
 
 @lru_cache(maxsize=256)
-def _worst_row(factor: Any, pushes: int, kept: float | None) -> float:
+def _worst_row(factor: AnyFactorisation, pushes: int, kept: float | None) -> float:
     """Return the largest deviation of a sum, or of damped sums, in units of a draw."""
     if kept is None:
         return continual_sum.worst_row_norm(factor, pushes)
+    assert isinstance(factor, Buffered)
     return float(view_noise(factor, np.full(min(pushes, _LONGEST), kept))[0].max())
 
 

@@ -20,7 +20,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -86,7 +85,7 @@ def shape_of(domain: Domain) -> NetShape:
     return NetShape(sides, min(domain.diameter(2.0), math.hypot(*sides)))
 
 
-def checked_counts(shape: NetShape, resolution: Any) -> tuple[int, ...]:
+def checked_counts(shape: NetShape, resolution: int | Sequence[int]) -> tuple[int, ...]:
     """Return points an axis from an int for all axes or a sequence of ints, or raise."""
     axes = len(shape.sides)
     if isinstance(resolution, Sequence) and not isinstance(resolution, (str, bytes)):

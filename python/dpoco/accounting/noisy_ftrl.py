@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -73,8 +72,10 @@ from dpoco.privacy.mechanisms.bounds import (
     GlmGradient,
     MomentsAndLoss,
     SecondMoments,
+    Summand,
 )
 from dpoco.privacy.mechanisms.factorisations import Buffered
+from dpoco.privacy.mechanisms.gaussian_sum import AnySummand
 from dpoco.privacy.neighbours import CHANGES, Neighbours
 
 __all__ = ["LeaderPlan", "best_vector_scale", "calibrate", "guarantee", "loss_deviations",
@@ -145,6 +146,7 @@ def calibrate(
     n = continual_sum.resolve_horizon(horizon)
     scale: float | None = None
     if _check_statistics(loss, statistics) == "quadratic":
+        assert isinstance(loss, SquaredLoss)
         scale = best_vector_scale(domain, loss, relation)
         if step_size is not None:
             raise ValueError("quadratic statistics have no step size: step_size must be None")
@@ -200,7 +202,9 @@ def calibrate(
     return Plan(total, tuning, forecast(domain, loss, run, total, eta, regret))
 
 
-def _hidden_rounds(domain: Domain, loss: Any, summand: Any, near: Neighbours, budget: Any) -> float:
+def _hidden_rounds(
+    domain: Domain, loss: Loss, summand: AnySummand, near: Neighbours, budget: Budget | None
+) -> float:
     """Return about how many rounds weigh as much as the noise of one release of a damped sum."""
     if budget is None:
         return 0.0
@@ -209,7 +213,7 @@ def _hidden_rounds(domain: Domain, loss: Any, summand: Any, near: Neighbours, bu
     return float(math.sqrt(2.0 * d) * noise * d / length**2)
 
 
-def read_candidates(domain: Domain, loss: Any, plan: LeaderPlan) -> Forgetting:
+def read_candidates(domain: Domain, loss: Loss, plan: LeaderPlan) -> Forgetting:
     """Return the candidates of a plan with a half-life, and the law of their noise."""
     total, tuning = plan.mechanism, plan.tuning
     assert isinstance(total.factorisation, Buffered)
@@ -227,7 +231,12 @@ def read_candidates(domain: Domain, loss: Any, plan: LeaderPlan) -> Forgetting:
 
 
 def _first_batch(
-    domain: Domain, loss: Loss, summand: Any, near: Neighbours, horizon: int | None, budget: Any
+    domain: Domain,
+    loss: Loss,
+    summand: AnySummand,
+    near: Neighbours,
+    horizon: int | None,
+    budget: Budget | None,
 ) -> int:
     """Return so many rounds that noise has the upper hand until their end."""
     if budget is None:
@@ -238,10 +247,11 @@ def _first_batch(
     return int(max(1, min(rounds, most)))
 
 
-def read_ridge(domain: Domain, loss: Any, plan: LeaderPlan) -> Ridge:
+def read_ridge(domain: Domain, loss: Loss, plan: LeaderPlan) -> Ridge:
     """Return what is added to quadratic statistics."""
     summand, run = plan.mechanism.summand, read_run(domain, loss, plan, _slope(domain, loss))
     assert isinstance(summand, SecondMoments)
+    assert isinstance(loss, SquaredLoss)
     return Ridge(run, domain, loss, summand.weight)
 
 
@@ -298,23 +308,24 @@ def guarantee(
     )
 
 
-def _with_loss(domain: Domain, loss: Any, summand: Any, near: Neighbours) -> MomentsAndLoss:
+def _with_loss(domain: Domain, loss: Loss, summand: AnySummand, near: Neighbours) -> MomentsAndLoss:
     """Return statistics with a loss to be published: noise grows by 3 %."""
     if not isinstance(summand, SecondMoments):
         raise ValueError("running_loss is an option of statistics='quadratic'")
+    assert isinstance(loss, SquaredLoss)
     plain = moments_and_loss(domain, loss, summand.weight, 1.0)
     share = LOSS_SHARE * summand.movement(near) / plain.largest_loss
     return replace(plain, loss_weight=share)
 
 
-def loss_memory(domain: Domain, loss: Any, plan: LeaderPlan) -> FloatArray:
+def loss_memory(domain: Domain, loss: Loss, plan: LeaderPlan) -> FloatArray:
     """Return what past losses count behind every push, as `ForgettingView.kept`."""
     if not plan.tuning.forgets:
         return np.ones(1)
     return np.asarray(read_candidates(domain, loss, plan).memory)
 
 
-def loss_deviations(domain: Domain, loss: Any, plan: LeaderPlan) -> FloatArray:
+def loss_deviations(domain: Domain, loss: Loss, plan: LeaderPlan) -> FloatArray:
     """Return standard deviations of the noise in the sum of losses, behind every push."""
     total, memory = plan.mechanism, loss_memory(domain, loss, plan)
     assert isinstance(total.summand, MomentsAndLoss)
@@ -333,13 +344,14 @@ def read_statistics(plan: LeaderPlan) -> str:
     return "quadratic" if isinstance(plan.mechanism.summand, SecondMoments) else "gradient"
 
 
-def _check_plan(domain: Domain, loss: Any, plan: LeaderPlan) -> None:
+def _check_plan(domain: Domain, loss: Loss, plan: LeaderPlan) -> None:
     """Raise `ValueError` unless a plan's bounds, sums and steps are those of such a learner."""
     total, tuning = plan.mechanism, plan.tuning
     own = total.summand
     weight = own.weight if isinstance(own, SecondMoments) else None
-    known: Any = _summand(domain, loss, weight)
+    known: Summand = _summand(domain, loss, weight)
     if isinstance(own, MomentsAndLoss):
+        assert isinstance(loss, SquaredLoss)
         known = moments_and_loss(domain, loss, own.weight, own.loss_weight)
     if own != known:
         raise ValueError("the plan's bounds are not those of this domain and loss")
@@ -356,10 +368,11 @@ def _check_plan(domain: Domain, loss: Any, plan: LeaderPlan) -> None:
 
 
 def _summand(
-    domain: Domain, loss: Any, vector_scale: float | None
+    domain: Domain, loss: Loss, vector_scale: float | None
 ) -> SecondMoments | GlmGradient | ClippedVector:
     """Return what a round adds: a gradient, or the statistics of a squared loss."""
     if vector_scale is not None:
+        assert isinstance(loss, SquaredLoss)
         return second_moments(domain, loss, vector_scale)
     if isinstance(loss, MarginLoss):
         slope = float(loss.derivative_bound(loss.margin_bound(domain)))
@@ -372,7 +385,7 @@ def _summand(
     raise TypeError(f"loss must be generalised linear, linear or custom; got {type(loss).__name__}")
 
 
-def best_vector_scale(domain: Domain, loss: Any, relation: str) -> float:
+def best_vector_scale(domain: Domain, loss: SquaredLoss, relation: str) -> float:
     """Return the a of (x x', a y x) at which a gradient's noise is least, in mean square.
 
     At the point of the domain farthest from the origin, at distance h: the mean square is
@@ -388,7 +401,7 @@ def best_vector_scale(domain: Domain, loss: Any, relation: str) -> float:
     return math.sqrt(u) * length / label
 
 
-def _check_statistics(loss: Any, statistics: str) -> str:
+def _check_statistics(loss: Loss, statistics: str) -> str:
     """Return `statistics` if they describe the loss; `ValueError` if not."""
     choice("statistics", statistics, STATISTICS)
     if statistics == "quadratic" and not isinstance(loss, SquaredLoss):
@@ -396,13 +409,13 @@ def _check_statistics(loss: Any, statistics: str) -> str:
     return statistics
 
 
-def _slope(domain: Domain, loss: Any) -> float:
+def _slope(domain: Domain, loss: Loss) -> float:
     """Return the largest l2 norm of a gradient."""
     return _summand(domain, loss, None).movement(Neighbours("zero_out"))
 
 
-def _clipping_conditions(domain: Domain, loss: Any, summand: Any) -> tuple[str, ...]:
-    if isinstance(summand, SecondMoments):
+def _clipping_conditions(domain: Domain, loss: Loss, summand: AnySummand) -> tuple[str, ...]:
+    if isinstance(loss, SquaredLoss) and isinstance(summand, SecondMoments):
         said = (
             f"The program clips features to l_2 norm {record_length(domain, loss):g} and labels to "
             f"[-{loss.label_bound:g}, {loss.label_bound:g}].",

@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco._validation import Fields
 from dpoco.accounting import continual_sum
 from dpoco.accounting.continual_sum import FALLING, GROWING, Method, name_of
 from dpoco.accounting.leaf_bounds import record_length
@@ -41,7 +42,7 @@ from dpoco.accounting.regret_bounds import (
     stated_regret,
 )
 from dpoco.domains import Domain
-from dpoco.losses import MarginLoss
+from dpoco.losses import Loss, MarginLoss, SquaredLoss
 from dpoco.privacy.mechanisms.bounds import SecondMoments
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum, batch_starts
 from dpoco.privacy.records import Description, limits
@@ -250,7 +251,7 @@ class Run:
             candidates.append(max(turn, math.sqrt(max(0.0, r * r - w * w / n) / flat)))
         return min(candidates, key=lambda eta: self.regret(eta).total)
 
-    def predicted_step(self, domain: Domain, loss: Any) -> float:
+    def predicted_step(self, domain: Domain, loss: Loss) -> float:
         """Return the step size of the least predicted regret; 1 if the domain is a single point.
 
         For gradient statistics. With s_k the noise's standard deviation and s its root mean square
@@ -287,7 +288,7 @@ class Run:
         return float(eta[int(np.argmin(predicted))])
 
 
-def make_run(domain: Domain, loss: Any, lipschitz: float, **schedule: Any) -> Run:
+def make_run(domain: Domain, loss: Loss, lipschitz: float, **schedule: Any) -> Run:
     """Return a run on a domain, of losses with this l2 Lipschitz bound, of a schedule of noise."""
     n, radius = domain.intrinsic_dimension, float(domain.radius_from_center())
     return Run(
@@ -336,7 +337,7 @@ class Ridge:
 
     run: Run
     domain: Domain
-    loss: Any
+    loss: SquaredLoss
     vector_scale: float
 
     @cached_property
@@ -389,7 +390,7 @@ class Ridge:
         return min(trivial, stochastic, key=lambda found: found.total)
 
 
-def read_run(domain: Domain, loss: Any, plan: LeaderPlan, lipschitz: float) -> Run:
+def read_run(domain: Domain, loss: Loss, plan: LeaderPlan, lipschitz: float) -> Run:
     """Return the run of a plan, for losses with this l2 Lipschitz bound."""
     total = plan.mechanism
     return make_run(
@@ -398,7 +399,7 @@ def read_run(domain: Domain, loss: Any, plan: LeaderPlan, lipschitz: float) -> R
     )  # fmt: skip
 
 
-def forecast(domain: Domain, loss: Any, run: Run, total: GaussianSum, eta: Any,
+def forecast(domain: Domain, loss: Loss, run: Run, total: GaussianSum, eta: float | None,
              regret: RegretBound) -> RegretForecast:  # fmt: skip
     """Return what to expect of a run whose regret is proved to be at most this.
 
@@ -423,15 +424,19 @@ def forecast(domain: Domain, loss: Any, run: Run, total: GaussianSum, eta: Any,
 
 
 def bound_regret(
-    domain: Domain, loss: Any, run: Run, scale: float | None, eta: Any, forgets: bool
+    domain: Domain, loss: Loss, run: Run, scale: float | None, eta: float | None, forgets: bool
 ) -> RegretBound:
     """Return the least bound of a run with this step size, or of quadratic statistics."""
     if forgets:
         return RegretBound.of({"trivial": run.lipschitz * run.diameter * run.horizon}, "adaptive")
-    return run.regret(eta) if scale is None else Ridge(run, domain, loss, scale).regret()
+    if scale is None:
+        assert eta is not None
+        return run.regret(eta)
+    assert isinstance(loss, SquaredLoss)
+    return Ridge(run, domain, loss, scale).regret()
 
 
-def state_regret(domain: Domain, loss: Any, plan: LeaderPlan, lipschitz: float) -> dict[str, Any]:
+def state_regret(domain: Domain, loss: Loss, plan: LeaderPlan, lipschitz: float) -> Fields:
     """Return what a guarantee says of the regret of any plan: two of its fields."""
     run, tuning, summand = (
         read_run(domain, loss, plan, lipschitz),

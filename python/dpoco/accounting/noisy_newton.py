@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -32,7 +31,7 @@ from dpoco.accounting.regret_bounds import stated_regret
 from dpoco.accounting.release import DEFAULT_NUMERICS, sum_of, with_noise
 from dpoco.accounting.statement import stated_delta
 from dpoco.domains import Domain
-from dpoco.losses import GlmLoss, HuberLoss, LogisticLoss, Loss
+from dpoco.losses import GlmLoss, HuberLoss, LogisticLoss, Loss, MarginLoss
 from dpoco.privacy.mechanisms.bounds import GradientAndCurvature
 from dpoco.privacy.mechanisms.factorisations import Buffered
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
@@ -277,8 +276,9 @@ def _summand(domain: Domain, loss: Loss, weight: float | None) -> GradientAndCur
     return GradientAndCurvature(*bounds, slope=slope, curvature=curvature, weight=weight)
 
 
-def _slope(domain: Domain, loss: Any) -> float:
+def _slope(domain: Domain, loss: Loss) -> float:
     """Return the largest l2 norm of a gradient of the loss that is reported."""
+    assert isinstance(loss, MarginLoss)
     steepest = loss.reported.derivative_bound(loss.margin_bound(domain))
     return float(steepest) * record_length(domain, loss)
 

@@ -39,6 +39,7 @@ import numpy as np
 
 from dpoco._validation import (
     LARGEST_HORIZON,
+    Fields,
     FloatArray,
     MissingHorizonError,
     choice,
@@ -466,7 +467,7 @@ def guarantee(
         "Fresh draws have exact tails (races of exponential variates), and the grid of the "
         "coins' uniform variates is accounted for.",
     )
-    said: dict[str, Any] = {}
+    said: Fields = {}
     if drawn.draws.constant:
         conditions = ("No release depends on the losses: there is nothing to learn from.",)
         said["delta"] = 0.0

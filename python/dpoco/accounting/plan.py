@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from dpoco._validation import choice
+from dpoco._validation import Fields, Named, choice
 from dpoco.accounting._records import read_record
 from dpoco.errors import StateError
 from dpoco.privacy.mechanisms import read_mechanism
@@ -73,7 +73,7 @@ class Plan(Generic[M, T, F]):
         """Refuse other words for how the noise was found."""
         choice("calibration", self.calibration, CALIBRATIONS)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Fields:
         """Return a JSON-able dictionary that `from_dict` restores exactly."""
         parts = {name: written(getattr(self, name)) for name in _PARTS}
         if self.calibration != "tight":
@@ -83,7 +83,7 @@ class Plan(Generic[M, T, F]):
     @classmethod
     def from_dict(
         cls,
-        record: Mapping[str, Any],
+        record: Named,
         tuning: type[Description] | None = None,
         forecast: type[Description] | None = None,
     ) -> Plan[Any, Any, Any]:

@@ -22,11 +22,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from dpoco._validation import choice, positive_int
+from dpoco._validation import Fields, choice, positive_int
 from dpoco.accounting import frank_wolfe_regret
 from dpoco.accounting._roots import find_root
 from dpoco.accounting.budget import Budget
@@ -45,7 +44,9 @@ from dpoco.accounting.leaf_bounds import (
 from dpoco.accounting.plan import Plan
 from dpoco.accounting.rdp import zcdp_epsilon, zcdp_rho
 from dpoco.accounting.statement import check_claim, stated_delta
+from dpoco.domains import Domain
 from dpoco.errors import CalibrationError
+from dpoco.losses import Loss
 from dpoco.privacy.losses.combined import NOTHING
 from dpoco.privacy.losses.decaying import LAWS, Decay, Decaying
 from dpoco.privacy.mechanisms.selections import Selections, VertexScores
@@ -81,8 +82,8 @@ PolyhedralPlan = Plan[Selections, PolyhedralTuning, ErrorForecast]
 
 
 def calibrate(
-    domain: Any,
-    loss: Any,
+    domain: Domain,
+    loss: Loss,
     *,
     horizon: int,
     budget: Budget | None,
@@ -147,7 +148,7 @@ def calibrate(
 
 
 def make_plan(
-    domain: Any, loss: Any, own: Selections, horizon: int, calibration: str = "tight"
+    domain: Domain, loss: Loss, own: Selections, horizon: int, calibration: str = "tight"
 ) -> PolyhedralPlan:
     """Return the plan of selections, with the forecast that follows from them."""
     view = L1Geometry(domain)
@@ -172,8 +173,8 @@ def vertex_scores(view: L1Geometry, leaf: LeafBounds, offset: int, batch: int) -
 
 
 def guarantee(
-    domain: Any,
-    loss: Any,
+    domain: Domain,
+    loss: Loss,
     plan: PolyhedralPlan,
     *,
     relation: str = "replace",
@@ -212,7 +213,7 @@ def guarantee(
     if own.rounds != n // scores.batch:
         raise ValueError("the plan's selections are not those of so many rounds")
     noise = "exponential mechanism" if own.law == "gumbel" else "Laplace noise"
-    shared: dict[str, Any] = {
+    shared: Fields = {
         "released": "the decisions of polyhedral Frank-Wolfe "
         f"(dimension {view.dimension}, {noise})",
         "horizon": n,
@@ -341,7 +342,7 @@ def least_at(high: float, delta: Callable[[float], float], target: float) -> flo
 
 def best_batch(
     view: L1Geometry,
-    loss: Any,
+    loss: Loss,
     n: int,
     near: Neighbours,
     budget: Budget,
@@ -369,14 +370,14 @@ def mean_scale(exponent: float, updates: int) -> float:
     return (float(head.sum()) + float(tail)) / updates
 
 
-def slowness(view: L1Geometry, loss: Any, updates: int) -> float:
+def slowness(view: L1Geometry, loss: Loss, updates: int) -> float:
     """Return the predicted excess loss of few updates, whatever the noise."""
     width = view.diameter()
     curvature = _CURVATURE * float(loss.smoothness(view)) * width * width
     return curvature * (1.0 + math.log(updates)) / (2.0 * updates)
 
 
-def published_factor(view: L1Geometry, loss: Any, n: int, delta: float) -> float:
+def published_factor(view: L1Geometry, loss: Loss, n: int, delta: float) -> float:
     """Return epsilon times the published noise scale at t = 1: 4 D (beta D + L) sqrt(...)."""
     bound = published_leaf_bound(view, loss, 1.0)
     return 4.0 * view.diameter() * bound * math.sqrt(math.log(n) * math.log(1.0 / delta))

@@ -23,7 +23,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from dpoco._validation import choice, positive_int
+from dpoco._validation import Fields, choice, positive_int
 from dpoco.accounting import conditions as say
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import CalibrationError
@@ -115,7 +115,7 @@ def pool_guarantee(
     one, ideal, (m, b) = _of_person(one, m, b) if user else (one, _ideal(one), (1, 1))
     # The pool says how often and when people come.
     theirs = (say.EACH_PERSON, say.RULE, say.TIMES, say.PER_ROUND) if user else (say.TIMES,)
-    changed: dict[str, Any] = {
+    changed: Fields = {
         "mechanism": f"{one.mechanism}, by each of at most {keys} learners, one a key",
         "conditions": (
             *_conditions(one, keys, adaptive, promised if user else None, (m, b, c)),
@@ -161,7 +161,7 @@ def _ideal(one: Guarantee) -> Loss:
 
 
 def _of_hidden_noise(
-    one: Guarantee, pure: float, keys: int, records: int, changed: dict[str, Any]
+    one: Guarantee, pure: float, keys: int, records: int, changed: Fields
 ) -> Guarantee:
     """Return what holds where noise stays hidden: its pure epsilon, or the deltas of all keys.
 

@@ -12,10 +12,10 @@ four times smaller than the printed ones.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from dpoco._validation import Fields, Named
 from dpoco.accounting.conditions import UNPROVED
 from dpoco.accounting.generalized_gaussian import expected_norm_bound
 from dpoco.domains import Box, Domain, LpBall, Polytope, Simplex, VertexSet
@@ -48,7 +48,7 @@ class RegretBound:
         return cls(math.fsum(terms.values()), terms, scope)
 
 
-def stated_regret(bound: float, still: float, largest: float = math.inf) -> dict[str, Any]:
+def stated_regret(bound: float, still: float, largest: float = math.inf) -> Fields:
     """Return what a guarantee states about regret, as its fields ``regret_bound`` and ``details``.
 
     Parameters
@@ -86,7 +86,7 @@ def gaussian_width(domain: Domain) -> float:
 
 def endless_regret(
     bound: Callable[[int], float], rounds: Sequence[int] = (10**3, 10**6, 10**9)
-) -> dict[str, Any]:
+) -> Fields:
     """Return details on the regret of a learner without a horizon: bounds after some rounds.
 
     Parameters
@@ -99,7 +99,7 @@ def endless_regret(
     return {UNPROVED: _ENDLESS, **{f"regret after {t:,} rounds": bound(t) for t in rounds}}
 
 
-def without_regret(details: Mapping[str, Any]) -> dict[str, Any]:
+def without_regret(details: Named) -> Fields:
     """Return the details of a guarantee but for those on regret."""
     return {name: value for name, value in details.items() if not name.startswith("regret")}
 

@@ -36,9 +36,8 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any
 
-from dpoco._validation import choice, positive_float, positive_int, whole_number
+from dpoco._validation import Fields, choice, positive_float, positive_int, whole_number
 from dpoco.accounting.above_threshold import probability, split_scales
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.conditions import CLIPPED_LOSSES
@@ -474,7 +473,7 @@ def guarantee(
     proved = math.isfinite(bound)
     endless = proved and own.horizon is None
     scales = (0.0, 0.0) if tests is None else (tests.threshold_scale, tests.query_scale)
-    said: dict[str, Any] = {"calibration": "tight"}
+    said: Fields = {"calibration": "tight"}
     if law == "laplace":
         said["calibration"] = "paper" if own.log_selection is None else "corrected"
     if said["calibration"] == "paper" and 0.0 not in (scale, *scales):

@@ -20,11 +20,11 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 from dpoco import _core
 from dpoco._encryption import refuse_readable
-from dpoco._validation import imported
+from dpoco._validation import Fields, Named, imported
 from dpoco.accounting._records import of_json, read_record
 from dpoco.errors import StateError
 
@@ -43,7 +43,7 @@ class SignatureError(StateError):
     """A signature is missing, is of another signer, or does not fit the signed text."""
 
 
-def _ed25519() -> Any:
+def _ed25519() -> ModuleType:
     imported("cryptography", "a signature", "encryption")
     from cryptography.hazmat.primitives.asymmetric import ed25519
 
@@ -185,7 +185,7 @@ class SignedCertificate:
         64 bytes.
     """
 
-    certificate: Mapping[str, Any]
+    certificate: Named
     title: str
     operator: str
     data_set: str
@@ -215,7 +215,7 @@ class SignedCertificate:
     @classmethod
     def sign(
         cls,
-        certificate: Mapping[str, Any],
+        certificate: Named,
         key: SigningKey,
         *,
         title: str,
@@ -280,14 +280,14 @@ class SignedCertificate:
             "Signed by": f"key {self.signer.fingerprint}",
         }
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Fields:
         """Return a JSON-able dictionary."""
         signed = {**_fields(self), "signer": str(self.signer)}
         signature = signed.pop("signature").hex()
         return {"kind": _KIND, "version": _VERSION, "signed": signed, "signature": signature}
 
     @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> SignedCertificate:
+    def from_dict(cls, record: Named) -> SignedCertificate:
         """Return what `to_dict` wrote, not checked yet; `StateError` for anything else."""
         fields = frozenset({"signed", "signature"})
         body = read_record(record, kind=_KIND, version=_VERSION, fields=fields)
@@ -315,10 +315,10 @@ class SignedCertificate:
         return cls.from_dict(of_json(text))
 
 
-def is_signed(record: Any) -> bool:
+def is_signed(record: object) -> bool:
     """Return whether a record of JSON says that it is a signed certificate."""
     return isinstance(record, Mapping) and record.get("kind") == _KIND
 
 
-def _fields(signed: SignedCertificate) -> dict[str, Any]:
+def _fields(signed: SignedCertificate) -> Fields:
     return {name: getattr(signed, name) for name in signed.__dataclass_fields__}

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from dpoco._validation import LARGEST_HORIZON
+from dpoco._validation import LARGEST_HORIZON, Fields
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.conditions import CLIPPED_LOSSES, DELAYED, UNPROVED
 from dpoco.accounting.guarantee import Guarantee
@@ -42,7 +42,7 @@ def expert_guarantee(
     *,
     budget: Budget | float | None,
     seeded: bool,
-    details: dict[str, Any],
+    details: Fields,
     **said: Any,
 ) -> Guarantee:
     """Return what any plan of a learner of experts guarantees, for losses in [0, 1].
@@ -69,7 +69,7 @@ def expert_guarantee(
         Further fields of the guarantee.
     """
     near = Neighbours()
-    rows: dict[str, Any] = {}
+    rows: Fields = {}
     if scope is not None:
         rows["regret bound holds for"] = REGRET_SCOPES[scope]
     if bound is not None and horizon is not None and mechanism.loss(near) is not None:

@@ -13,7 +13,6 @@ regression" (2018), with exact accounting.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from dpoco._validation import positive_int
 from dpoco.accounting.budget import Budget
@@ -24,7 +23,7 @@ from dpoco.accounting.plan import Plan
 from dpoco.accounting.release import calibrate_noise, sum_of
 from dpoco.accounting.statement import stated_delta
 from dpoco.domains import Domain
-from dpoco.losses import SquaredLoss, check_undamped
+from dpoco.losses import Loss, SquaredLoss, check_undamped
 from dpoco.privacy.mechanisms.bounds import SecondMoments
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import Neighbours
@@ -126,7 +125,7 @@ def calibrate(domain: Domain, loss: SquaredLoss, *, records: int, budget: Budget
     return Plan(replace(total, scale=total.scale * (1.0 + 2.0**-50)), None, None)
 
 
-def check_problem(domain: Domain, loss: Any) -> None:
+def check_problem(domain: Domain, loss: Loss) -> None:
     """Raise `ValueError` unless second moments, of a size that fits, are all that a loss needs."""
     if not isinstance(loss, SquaredLoss):
         raise ValueError(f"second moments are for a SquaredLoss; got {type(loss).__name__}")

@@ -13,7 +13,6 @@ the order of the smooth norm, composition over bit_length(n) nodes, exact Gaussi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import (
@@ -33,6 +32,7 @@ from dpoco.accounting.plan import Plan
 from dpoco.accounting.regret_bounds import RegretBound
 from dpoco.accounting.statement import check_claim, stated_delta
 from dpoco.domains import Domain
+from dpoco.losses import Loss
 from dpoco.privacy.losses.gaussian import gaussian_delta
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.mechanisms.norms import smoothness_constant
@@ -67,7 +67,7 @@ TreePlan = Plan[GaussianSum, TreeTuning, ErrorForecast]
 
 def calibrate(
     domain: Domain,
-    loss: Any,
+    loss: Loss,
     *,
     horizon: int | None,
     budget: Budget | None,
@@ -134,7 +134,7 @@ def calibrate(
 
 
 def make_plan(
-    domain: Domain, loss: Any, total: GaussianSum, tuning: TreeTuning, calibration: str = "tight"
+    domain: Domain, loss: Loss, total: GaussianSum, tuning: TreeTuning, calibration: str = "tight"
 ) -> TreePlan:
     """Return the plan of a sum and steps, with the forecast that follows from them."""
     largest = float(loss.lipschitz(domain)) * domain.diameter()
@@ -154,7 +154,7 @@ def noise_error(domain: Domain, total: GaussianSum) -> float:
 
 def guarantee(
     domain: Domain,
-    loss: Any,
+    loss: Loss,
     plan: TreePlan,
     *,
     relation: str = "replace",

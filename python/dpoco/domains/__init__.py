@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from dpoco._validation import Named
 from dpoco.domains._polytope import Polytope
-from dpoco.domains._sets import Box, Domain, LpBall, Simplex, VertexSet
+from dpoco.domains._sets import Box, Domain, Geometry, LpBall, Simplex, VertexSet
 
-__all__ = ["Box", "Domain", "LpBall", "Polytope", "Simplex", "VertexSet", "from_dict"]
+__all__ = ["Box", "Domain", "Geometry", "LpBall", "Polytope", "Simplex", "VertexSet", "from_dict"]
 
 _KINDS: dict[str, type[Domain]] = {
     kind.__name__: kind for kind in (LpBall, Box, Simplex, Polytope, VertexSet)

@@ -7,7 +7,7 @@ import binascii
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -30,6 +30,17 @@ from dpoco.domains._polytope_shape import OUTWARD
 
 # Longer arrays are saved encoded.
 _LONGEST_LIST = 64
+
+
+class Geometry(Protocol):
+    """What bounds on losses ask of a set: its size in one norm, and in others."""
+
+    @property
+    def dimension(self) -> int: ...
+    @property
+    def dual_exponent(self) -> float: ...
+    def diameter(self, order: float | None = None) -> float: ...
+    def max_norm(self, order: float | None = None) -> float: ...
 
 
 class Domain(ABC):

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpoco import _core
 from dpoco._validation import Fields, FloatArray, float_array, positive_float
-from dpoco.domains import Domain
+from dpoco.domains import Domain, Geometry
 
 
 def products(rows: FloatArray, theta: ArrayLike) -> FloatArray:
@@ -42,11 +42,11 @@ class Loss(ABC):
                 object.__setattr__(self, each.name, positive_float(each.name, value))
 
     @abstractmethod
-    def lipschitz(self, domain: Domain) -> float:
+    def lipschitz(self, domain: Geometry) -> float:
         """Bound on the gradient over `domain`, in the dual norm ``l_q``."""
 
     @abstractmethod
-    def smoothness(self, domain: Domain) -> float:
+    def smoothness(self, domain: Geometry) -> float:
         """Bound on ``||grad f(a) - grad f(b)||_q / ||a - b||_p`` over `domain`."""
 
     @abstractmethod

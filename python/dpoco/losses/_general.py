@@ -22,7 +22,7 @@ from dpoco._validation import (
     positive_float,
     real_float,
 )
-from dpoco.domains import Domain
+from dpoco.domains import Domain, Geometry
 from dpoco.errors import StateError
 from dpoco.losses._base import Loss, products
 
@@ -50,11 +50,11 @@ class LinearLoss(Loss):
     _: KW_ONLY
     gradient_bound_l2: float | None = None
 
-    def lipschitz(self, domain: Domain) -> float:
+    def lipschitz(self, domain: Geometry) -> float:
         """``gradient_bound``."""
         return self.gradient_bound
 
-    def smoothness(self, domain: Domain) -> float:
+    def smoothness(self, domain: Geometry) -> float:
         """0."""
         return 0.0
 
@@ -100,11 +100,11 @@ class DeclaredLoss(Loss):
     lipschitz_bound: float
     smoothness_bound: float
 
-    def lipschitz(self, domain: Domain) -> float:
+    def lipschitz(self, domain: Geometry) -> float:
         """Return the constant given."""
         return self.lipschitz_bound
 
-    def smoothness(self, domain: Domain) -> float:
+    def smoothness(self, domain: Geometry) -> float:
         """Return the constant given."""
         return self.smoothness_bound
 

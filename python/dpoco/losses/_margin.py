@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpoco import _core
 from dpoco._clipping import lp_norm, record_flags, record_multipliers
 from dpoco._validation import Fields, FloatArray, float_array, positive_float, real_float
-from dpoco.domains import Domain
+from dpoco.domains import Domain, Geometry
 from dpoco.losses._base import Loss, products
 
 
@@ -75,7 +75,7 @@ class MarginLoss(Loss):
         general = self.derivative_bound(a) + 2.0 * s * a * self.curvature_bound(a)
         return min(self._special_scalar_bound(max(1.0, 2.0 * s - 1.0) * a), general)
 
-    def margin_bound(self, domain: Domain) -> float:
+    def margin_bound(self, domain: Geometry) -> float:
         """Bound on ``|<theta, x>|`` over `domain` and clipped x, by Hoelder's inequality.
 
         ``feature_bound max||theta||_p``, or ``feature_bound_l2 max||theta||_2`` if declared and
@@ -105,11 +105,11 @@ class MarginLoss(Loss):
         values = self.value(np.ones(1), ends[:, None], np.full(3, low))
         return float(values[0] - min(values[1:]))
 
-    def lipschitz(self, domain: Domain) -> float:
+    def lipschitz(self, domain: Geometry) -> float:
         """``sup|l'| feature_bound``, in the dual norm ``l_q``."""
         return self.derivative_bound(self.margin_bound(domain)) * self.feature_bound
 
-    def smoothness(self, domain: Domain) -> float:
+    def smoothness(self, domain: Geometry) -> float:
         """``sup l'' feature_bound^2``, from ``l_p`` to ``l_q``."""
         return self.curvature_bound(self.margin_bound(domain)) * self.feature_bound**2
 

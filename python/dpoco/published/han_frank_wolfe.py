@@ -39,6 +39,7 @@ from dpoco.accounting.generalized_gaussian import paper_order
 from dpoco.accounting.leaf_bounds import L1Geometry, published_leaf_bound
 from dpoco.domains import Domain
 from dpoco.errors import CalibrationError
+from dpoco.losses import Loss
 from dpoco.privacy.mechanisms.norms import smoothness_constant
 from dpoco.privacy.neighbours import Neighbours
 
@@ -48,7 +49,7 @@ __all__ = ["forced_rounds", "high_dimensional_bandit", "polyhedral_frank_wolfe",
 
 def tree_frank_wolfe(
     domain: Domain,
-    loss: Any,
+    loss: Loss,
     *,
     horizon: int | None,
     budget: Budget,
@@ -110,7 +111,7 @@ def _node_mu(budget: Budget, pushes: int, mass: float) -> float:
 
 
 def polyhedral_frank_wolfe(
-    domain: Any, loss: Any, *, horizon: int, budget: Budget, corrected: bool = False
+    domain: Domain, loss: Loss, *, horizon: int, budget: Budget, corrected: bool = False
 ) -> polyhedral.PolyhedralPlan:
     """Return the plan of Theorem 3.4: Laplace noise that shrinks as k^(-1/2), every round.
 
@@ -154,7 +155,7 @@ def forced_rounds(dimension: int, horizon: int, epsilon: float) -> int:
 
 def high_dimensional_bandit(
     arms: int,
-    domain: Any,
+    domain: Domain,
     *,
     horizon: int,
     budget: Budget,

@@ -19,6 +19,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dpoco import noise
 from dpoco._validation import (
@@ -273,9 +274,9 @@ class PublishedDistributionLearner:
         self._proved = learning_rate is None
         self._losses = np.zeros(count)
         self._round = 1
-        self._last: tuple[Any, PublishedChannel] | None = None
+        self._last: tuple[ArrayLike | None, PublishedChannel] | None = None
 
-    def channel(self, x: Any = None) -> PublishedChannel:
+    def channel(self, x: ArrayLike | None = None) -> PublishedChannel:
         """Return what devices send in context `x`."""
         matrix = self._hypotheses.matrix(x)
         if self._last is None or self._last[0] is not matrix:
@@ -293,7 +294,7 @@ class PublishedDistributionLearner:
         index: int = PublicCoins(self._seed, self._round).below(self._hypotheses.count)
         return index
 
-    def observe(self, label: Any, source: Source, x: Any = None) -> None:
+    def observe(self, label: Any, source: Source, x: ArrayLike | None = None) -> None:
         """Play a round: draw the report on a label (anything else is "no event"), and learn."""
         channel, index = self.channel(x), self.index
         if self._hypotheses.count > 1:
@@ -309,7 +310,7 @@ class PublishedDistributionLearner:
         weights: FloatArray = powers / powers.sum()
         return weights
 
-    def predict(self, x: Any = None) -> FloatArray:
+    def predict(self, x: ArrayLike | None = None) -> FloatArray:
         """Return ``(1 - 1/T) sum_j w_j f_j[y] + n_y / (T N)``, shape (M,): the cells' mixture."""
         mixture = self.weights @ self._hypotheses.matrix(x)
         background = self.channel(x).background

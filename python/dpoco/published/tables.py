@@ -21,6 +21,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
 
+from dpoco._validation import Fields
 from dpoco.accounting.budget import Budget
 
 __all__ = ["ExpertTableEntry", "NoiseTableEntry", "RegretTableEntry", "expert_table",
@@ -229,7 +230,7 @@ def _regret_entry(horizon: int, dimension: int, budget: Budget) -> RegretTableEn
     slope = float(logistic.lipschitz(ball))
     leader = coupled_regularized_leader.calibrate
     weights = continuous_multiplicative_weights.calibrate
-    options: dict[str, Any] = {"horizon": horizon, "budget": budget}
+    options: Fields = {"horizon": horizon, "budget": budget}
     printed_leader = agarwal_ctrl.coupled_regularized_leader(ball, smooth, **options)
     printed_weights = agarwal_lazy.continuous_multiplicative_weights(ball, linear, **options)
     return RegretTableEntry(
@@ -251,7 +252,7 @@ def _expert_entry(experts: int, horizon: int, switches: int, budget: Budget) -> 
         found = accountant.calibrate(experts, horizon=horizon, budget=budget, **options)
         return float(found.forecast.regret_bound)
 
-    compared: dict[str, Any] = {"switches": switches}
+    compared: Fields = {"switches": switches}
     return ExpertTableEntry(
         experts=experts,
         horizon=horizon,
