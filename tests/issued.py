@@ -13,7 +13,7 @@ from typing import Any
 from check import check
 
 from dpoco import Budget, Guarantee, bandits, experts, frank_wolfe, mechanisms, oco
-from dpoco.accounting.local_reports import local_guarantee
+from dpoco.accounting.statement import local_guarantee
 from dpoco.cli import _verify as command
 from dpoco.domains import Box, LpBall
 from dpoco.local import BitRandomizer

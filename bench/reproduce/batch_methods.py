@@ -23,8 +23,7 @@ import numpy as np
 
 from dpoco._validation import FloatArray
 from dpoco.accounting import Budget
-from dpoco.accounting.gaussian import gaussian_mu
-from dpoco.accounting.generalized_gaussian import expected_norm_bound
+from dpoco.accounting.gaussian import expected_norm_bound, gaussian_mu
 from dpoco.domains import LpBall
 
 _MIRROR_STEPS = 100  # of mirror descent, a phase

@@ -38,8 +38,7 @@ from bench.reproduce.cell import LABEL_BOUND, RADIUS, Cell, Outcome, PrintedCell
 from dpoco._validation import FloatArray
 from dpoco.accounting import Budget
 from dpoco.accounting.claims import published_sigma
-from dpoco.accounting.gaussian import gaussian_epsilon
-from dpoco.accounting.generalized_gaussian import paper_order
+from dpoco.accounting.gaussian import gaussian_epsilon, paper_order
 from dpoco.privacy.mechanisms.bounds import smoothness_constant
 
 # What the published experiments declare: beta = 1, D = 4 and L = 4. The true ones are 2, 4 and 6.5.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from dpoco.errors import StateError
@@ -42,3 +43,33 @@ def _once(pairs: list[tuple[str, Any]]) -> Record:
 
 def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
+
+
+def read_record(
+    record: Mapping[str, Any], *, kind: str, version: int, fields: frozenset[str]
+) -> dict[str, Any]:
+    """Return the fields of a record written by ``to_dict``.
+
+    Raises
+    ------
+    StateError
+        If the record is of another kind or version, or has missing or unknown fields.
+    """
+    if not isinstance(record, Mapping):
+        raise StateError(f"a {kind} record must be a mapping; got {type(record).__name__}")
+    if record.get("kind") != kind:
+        raise StateError(f"not a {kind} record")
+    if record.get("version") != version or type(record["version"]) is not int:
+        raise StateError(f"a {kind} record of version {version} is needed")
+    body = {key: value for key, value in record.items() if key not in ("kind", "version")}
+    missing, unknown = fields - body.keys(), body.keys() - fields
+    if missing or unknown:
+        raise StateError(f"{kind} record: {len(missing)} fields missing, {len(unknown)} unknown")
+    return body
+
+
+def check_types(body: Mapping[str, Any], types: Mapping[str, tuple[type, ...]]) -> None:
+    """Raise `StateError` unless each field named is exactly of one of its types."""
+    for name, allowed in types.items():
+        if type(body[name]) not in allowed:
+            raise StateError(f"malformed record: {name} is of another type")

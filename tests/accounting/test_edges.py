@@ -51,7 +51,7 @@ def test_numbers_that_no_double_holds_are_refused_in_a_sentence(bound):
 
 def test_the_largest_of_many_normals():
     """The sharper of two bounds, where it is the sharper one."""
-    from dpoco.accounting.generalized_gaussian import expected_norm_bound
+    from dpoco.accounting.gaussian import expected_norm_bound
 
     n = 10**6
     assert expected_norm_bound(2.0, math.inf, n) <= math.sqrt(2.0 * math.log(2.0 * n))

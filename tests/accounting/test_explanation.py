@@ -13,7 +13,7 @@ import dpoco
 from dpoco.accounting import Budget, Guarantee, sum_release
 from dpoco.accounting import attack_power as power
 from dpoco.accounting.explanation import REVIEWS, explain, facts
-from dpoco.accounting.local_reports import local_guarantee
+from dpoco.accounting.statement import local_guarantee
 from dpoco.local import BitRandomizer
 from dpoco.privacy.mechanisms.local_report import LocalReport
 

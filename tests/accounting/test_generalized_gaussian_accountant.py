@@ -9,11 +9,11 @@ import pytest
 
 from dpoco.accounting import Budget
 from dpoco.accounting.claims import published_sigma
-from dpoco.accounting.gaussian import gaussian_delta
-from dpoco.accounting.generalized_gaussian import (
+from dpoco.accounting.gaussian import (
     best_order,
     coordinate_variance,
     expected_norm_bound,
+    gaussian_delta,
     generalized_gaussian_mu,
     paper_order,
     smoothness_constant,

@@ -23,8 +23,8 @@ from dpoco.accounting import (
 )
 from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon
 from dpoco.accounting.ledger import Ledger
-from dpoco.accounting.local_reports import local_guarantee
 from dpoco.accounting.rdp import zcdp_delta, zcdp_epsilon
+from dpoco.accounting.statement import local_guarantee
 from dpoco.domains import LpBall
 from dpoco.errors import BudgetExceeded, StateError
 from dpoco.local import BitRandomizer

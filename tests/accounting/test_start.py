@@ -11,7 +11,7 @@ import pytest
 from scipy import special
 from scipy.optimize import brentq
 
-from dpoco.accounting import _roots
+from dpoco.accounting import gaussian as roots
 from dpoco.privacy import special as own
 
 FIRST = """
@@ -51,10 +51,10 @@ def test_a_first_decision_imports_little_and_has_the_same_numbers():
 @pytest.fixture
 def fresh():
     own.special_functions.cache_clear()
-    _roots._compiled_roots.cache_clear()
+    roots._compiled_roots.cache_clear()
     yield
     own.special_functions.cache_clear()
-    _roots._compiled_roots.cache_clear()
+    roots._compiled_roots.cache_clear()
 
 
 def test_values_are_those_of_scipy():
@@ -73,20 +73,20 @@ def test_roots_are_those_of_scipy(rtol):
             return np.expm1(x) - shift
 
         options = {"xtol": 1e-12, "rtol": rtol, "maxiter": 200}
-        assert _roots.find_root(function, 0.0, 3.0, **options) == brentq(
+        assert roots.find_root(function, 0.0, 3.0, **options) == brentq(
             function, 0.0, 3.0, **options
         )
     with pytest.raises(ValueError, match="different signs"):
-        _roots.find_root(lambda x: 1.0, 0.0, 1.0, xtol=1e-9)
+        roots.find_root(lambda x: 1.0, 0.0, 1.0, xtol=1e-9)
     with pytest.raises(RuntimeError):
-        _roots.find_root(function, 0.0, 3.0, xtol=1e-12, maxiter=2)
+        roots.find_root(function, 0.0, 3.0, xtol=1e-12, maxiter=2)
 
 
 def test_scipy_is_imported_as_a_whole_where_its_parts_are_elsewhere(fresh, monkeypatch):
     """Another layout, a module that gives other values, and imports in other threads."""
-    monkeypatch.setattr(_roots, "EXTENSION_SUFFIXES", [".none"])
-    assert _roots._compiled_roots() is None
-    assert _roots.find_root(lambda x: x - 0.25, 0.0, 1.0, xtol=1e-12) == pytest.approx(0.25)
+    monkeypatch.setattr(roots, "EXTENSION_SUFFIXES", [".none"])
+    assert roots._compiled_roots() is None
+    assert roots.find_root(lambda x: x - 0.25, 0.0, 1.0, xtol=1e-12) == pytest.approx(0.25)
     monkeypatch.setattr(own.importlib.util, "find_spec", lambda name: None)
     assert own._load_alone() is None
     assert own.special_functions() is special

@@ -47,7 +47,7 @@ def of_person(rounds, separation, kind=PolyhedralFrankWolfe, domain=VERTICES, **
 
 def local_reports():
     """Forty reports of 0.3, stated at 1e-6."""
-    return accounting.local_reports.local_guarantee(
+    return accounting.statement.local_guarantee(
         LocalReport(0.3, 40, (BitRandomizer(0.3).law,)), released="reports", delta=1e-6
     ).to_dict()
 

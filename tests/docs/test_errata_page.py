@@ -19,8 +19,12 @@ from dpoco.accounting import continuous_multiplicative_weights as comw
 from dpoco.accounting import coupled_regularized_leader as ctrl
 from dpoco.accounting import lipschitz, shift_detector
 from dpoco.accounting.claims import published_sigma
-from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
-from dpoco.accounting.generalized_gaussian import generalized_gaussian_mu
+from dpoco.accounting.gaussian import (
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_mu,
+    generalized_gaussian_mu,
+)
 from dpoco.domains import Box, LpBall
 from dpoco.losses import LinearLoss
 from dpoco.privacy.mechanisms.bounds import smoothness_constant

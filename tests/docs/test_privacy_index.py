@@ -189,7 +189,7 @@ def test_the_checks_see_what_is_wrong(tmp_path):
 
 MODULES = (
     "dpoco", "dpoco.accounting", "dpoco.accounting.attack_power",
-    "dpoco.accounting.generalized_gaussian", "dpoco.audit", "dpoco.bandits", "dpoco.domains",
+    "dpoco.accounting.gaussian", "dpoco.audit", "dpoco.bandits", "dpoco.domains",
     "dpoco.accounting.linucb", "dpoco.experts", "dpoco.frank_wolfe", "dpoco.local", "dpoco.losses",
     "dpoco.mechanisms", "dpoco.privacy.mechanisms.coupled_draws",
     "dpoco.oco", "dpoco.privacy.mechanisms.bounds", "dpoco.privacy.mechanisms.gaussian_sum",

@@ -140,7 +140,7 @@ def test_generalized_gaussian_in_one_dimension_is_gaussian(order):
 
 @pytest.mark.parametrize("order", [1.0, 2.5, 4.0, np.inf])
 def test_coordinate_variance_matches_the_accounting(order):
-    from dpoco.accounting.generalized_gaussian import coordinate_variance
+    from dpoco.accounting.gaussian import coordinate_variance
 
     n, d = 100_000, 4
     z = noise.generalized_gaussian(Source.seeded(28), d, order, n, scale=2.0)

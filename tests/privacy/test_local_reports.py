@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import dpoco
-from dpoco.accounting.local_reports import client_guarantee, local_guarantee
+from dpoco.accounting.statement import client_guarantee, local_guarantee
 from dpoco.local import BitRandomizer, DistributionLearner, Hypotheses, SubsetRandomizer
 from dpoco.privacy.losses.loss import pure_delta
 from dpoco.privacy.losses.responses import Responses

@@ -17,14 +17,12 @@ from dpoco.accounting import explanation as explanation
 from dpoco.accounting import forgetting as forgetting
 from dpoco.accounting import frank_wolfe_regret as frank_wolfe_regret
 from dpoco.accounting import gaussian as gaussian
-from dpoco.accounting import generalized_gaussian as generalized_gaussian
 from dpoco.accounting import guarantee as guarantee
 from dpoco.accounting import high_dimensional_bandit as high_dimensional_bandit
 from dpoco.accounting import leaf_bounds as leaf_bounds
 from dpoco.accounting import ledger as ledger
 from dpoco.accounting import linucb as linucb
 from dpoco.accounting import lipschitz as lipschitz
-from dpoco.accounting import local_reports as local_reports
 from dpoco.accounting import nets as nets
 from dpoco.accounting import noisy_ftrl as noisy_ftrl
 from dpoco.accounting import noisy_ftrl_regret as noisy_ftrl_regret

@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, TypeVar
 
-from dpoco._json import plain
+from dpoco._json import check_types, plain, read_record
 from dpoco._validation import Fields, Named
-from dpoco.accounting._records import check_types, of_version_1, read_record
 from dpoco.accounting._terms import Terms
 from dpoco.errors import StateError
 from dpoco.privacy.losses.bounded_range import BoundedRange
@@ -67,6 +66,14 @@ _LOSSES: tuple[type[Loss], ...] = (BoundedRange, CoupledBits, Decaying, Either, 
                                    Group, Pure, Responses, Returning, ReturningDraws, TiltedDraws,
                                    Together)  # fmt: skip
 _PARTS = (*_LOSSES, Gaussian, Zcdp)  # which records of guarantees hold as mu and rho
+
+# What a record of version 1 means. Its "joint" did not say what changes: the dearer is charged.
+_RELATIONS = {
+    "replace": {"change": "replace", "view": "everyone"},
+    "zero_out": {"change": "zero_out", "view": "everyone"},
+    "local": {"change": "replace", "view": "server"},
+    "joint": {"change": "zero_out", "view": "others"},
+}
 
 
 def to_record(guarantee: Terms) -> Fields:
@@ -355,3 +362,17 @@ def _detail(value: Any) -> float | str | None:
     if isinstance(value, int):
         float(value)  # OverflowError for what no report could print
     return float(value) if value in ("inf", "-inf", "nan") else value
+
+
+def of_version_1(record: Named) -> Fields:
+    """Return a record whose one relation said both what changes and who looks, as two."""
+    word = record.get("relation")
+    if (
+        record.get("version") != 1
+        or record["version"] is True
+        or word not in tuple(_RELATIONS)
+        or "change" in record
+    ):
+        return dict(record)
+    rest = {name: value for name, value in record.items() if name != "relation"}
+    return {**rest, **_RELATIONS[word], "version": 2}

@@ -29,7 +29,6 @@ from dpoco.accounting._coupled_setting import (
     guarantee,
     search_plan,
 )
-from dpoco.accounting._roots import find_root
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.continual_sum import known_horizon
 from dpoco.accounting.coupled_regret import curving, find_window
@@ -41,7 +40,7 @@ from dpoco.accounting.coupled_runs import (
     TiltedTuning,
     euclidean_problem,
 )
-from dpoco.accounting.gaussian import largest_fitting, rounded_down
+from dpoco.accounting.gaussian import find_root, largest_fitting, rounded_down
 from dpoco.accounting.regret_bounds import best_step_size, leader_regret
 from dpoco.domains import Domain
 from dpoco.losses import Loss

@@ -29,7 +29,7 @@ import numpy as np
 from dpoco._validation import Fields, FloatArray, IntArray
 from dpoco.accounting import continual_sum
 from dpoco.accounting.continual_sum import Method
-from dpoco.accounting.generalized_gaussian import best_order, coordinate_variance
+from dpoco.accounting.gaussian import best_order, coordinate_variance
 from dpoco.accounting.leaf_bounds import LeafBounds
 from dpoco.accounting.regret_bounds import RegretBound, gaussian_width, stated_regret
 from dpoco.domains import Box, Domain, Geometry, LpBall, Simplex, VertexSet

@@ -25,8 +25,7 @@ from dpoco.accounting import continual_sum, polyhedral_frank_wolfe, tree_frank_w
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.conditions import UNPROVED
 from dpoco.accounting.frank_wolfe_regret import ErrorForecast
-from dpoco.accounting.gaussian import charged_gaussian_mu
-from dpoco.accounting.generalized_gaussian import expected_norm_bound
+from dpoco.accounting.gaussian import charged_gaussian_mu, expected_norm_bound
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.leaf_bounds import L1Geometry, enforced_leaf_bounds
 from dpoco.accounting.linucb import NEIGHBOURS

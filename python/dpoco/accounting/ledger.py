@@ -23,9 +23,10 @@ from typing import Any, NoReturn, TypeVar
 
 from dpoco import _literals as literals
 from dpoco._html import as_html
+from dpoco._json import check_types, of_json, read_record
 from dpoco._validation import Fields, Named, choice, real_float
 from dpoco.accounting import conditions as say
-from dpoco.accounting._certificate import contradicts_itself
+from dpoco.accounting._certificate import contradicts_itself, of_version_1
 from dpoco.accounting._ledger_sums import (
     CURRENCIES,
     WAYS,
@@ -37,7 +38,6 @@ from dpoco.accounting._ledger_sums import (
     largest_fitting,
     make_filter,
 )
-from dpoco.accounting._records import check_types, of_json, of_version_1, read_record
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.events import Event, event_loss
 from dpoco.accounting.explanation import neighbours

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from dpoco._json import read_record
 from dpoco._validation import Fields, Named, choice
-from dpoco.accounting._records import read_record
 from dpoco.errors import StateError
 from dpoco.privacy.mechanisms import read_mechanism
 from dpoco.privacy.mechanisms.base import Mechanism

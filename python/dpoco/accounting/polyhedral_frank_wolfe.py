@@ -27,11 +27,10 @@ import numpy as np
 
 from dpoco._validation import Fields, choice, positive_int
 from dpoco.accounting import frank_wolfe_regret
-from dpoco.accounting._roots import find_root
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.continual_sum import known_horizon
 from dpoco.accounting.frank_wolfe_regret import ErrorForecast
-from dpoco.accounting.gaussian import rounded_up
+from dpoco.accounting.gaussian import find_root, rounded_up
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.leaf_bounds import (
     WEIGHTS,

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from dpoco._validation import Fields, Named
 from dpoco.accounting.conditions import UNPROVED
-from dpoco.accounting.generalized_gaussian import expected_norm_bound
+from dpoco.accounting.gaussian import expected_norm_bound
 from dpoco.domains import Box, Domain, LpBall, Polytope, Simplex, VertexSet
 
 __all__ = ["RegretBound", "best_inverse_temperature", "best_step_size",

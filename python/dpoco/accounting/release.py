@@ -21,8 +21,7 @@ from dpoco._validation import choice, exponent
 from dpoco.accounting import continual_sum
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.continual_sum import Method
-from dpoco.accounting.gaussian import charged_gaussian_mu
-from dpoco.accounting.generalized_gaussian import best_order
+from dpoco.accounting.gaussian import best_order, charged_gaussian_mu
 from dpoco.errors import CalibrationError
 from dpoco.privacy.mechanisms.gaussian_sum import AnySummand, GaussianSum
 from dpoco.privacy.mechanisms.lattice import COARSEST_BITS, FINEST_BITS, LARGEST_LIMIT, LARGEST_SUM

@@ -24,8 +24,8 @@ from types import ModuleType
 
 from dpoco import _core
 from dpoco._encryption import refuse_readable
+from dpoco._json import of_json, read_record
 from dpoco._validation import Fields, Named, imported
-from dpoco.accounting._records import of_json, read_record
 from dpoco.errors import StateError
 
 __all__ = ["PublicKey", "SignatureError", "SignedCertificate", "SigningKey", "is_signed"]

@@ -20,7 +20,7 @@ from dpoco._validation import choice, exponent, positive_float, positive_int
 from dpoco.accounting import continual_sum, release
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.conditions import norm_name
-from dpoco.accounting.generalized_gaussian import coordinate_variance, noise_in_words
+from dpoco.accounting.gaussian import coordinate_variance, noise_in_words
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.plan import Plan
 from dpoco.accounting.statement import stated_delta

@@ -24,8 +24,13 @@ from dpoco.accounting import (
 )
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.frank_wolfe_regret import ErrorForecast
-from dpoco.accounting.gaussian import charged_delta, charged_epsilon, gaussian_epsilon
-from dpoco.accounting.generalized_gaussian import expected_norm_bound, noise_in_words
+from dpoco.accounting.gaussian import (
+    charged_delta,
+    charged_epsilon,
+    expected_norm_bound,
+    gaussian_epsilon,
+    noise_in_words,
+)
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.leaf_bounds import WEIGHTS, published_leaf_bound
 from dpoco.accounting.plan import Plan

@@ -18,7 +18,7 @@ from dpoco._clipping import Flags
 from dpoco._encryption import EncryptionKey, given_key
 from dpoco._validation import Fields, FloatArray, positive_int
 from dpoco.accounting import Budget, continual_sum
-from dpoco.accounting.generalized_gaussian import coordinate_variance
+from dpoco.accounting.gaussian import coordinate_variance
 from dpoco.accounting.tree_frank_wolfe import TreeTuning
 from dpoco.bandits import BanditTrace
 from dpoco.errors import CalibrationError

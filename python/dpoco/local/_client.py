@@ -32,7 +32,7 @@ from dpoco._validation import (
     positive_int,
 )
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.local_reports import client_guarantee
+from dpoco.accounting.statement import client_guarantee
 from dpoco.errors import BudgetExceeded, StateError
 from dpoco.learning.state import write_atomically
 from dpoco.local._hypotheses import Hypotheses, Labels, Prediction

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from dpoco import _core
 from dpoco._validation import FloatArray, positive_int, real_float, real_in
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.local_reports import local_guarantee
+from dpoco.accounting.statement import local_guarantee
 from dpoco.errors import StateError
 from dpoco.learning.state import pack, unpack, write_atomically
 from dpoco.local._hedge import Hedge

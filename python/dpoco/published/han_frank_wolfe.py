@@ -34,8 +34,7 @@ from dpoco.accounting import polyhedral_frank_wolfe as polyhedral
 from dpoco.accounting import tree_frank_wolfe as tree
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.claims import published_sigma
-from dpoco.accounting.gaussian import gaussian_mu
-from dpoco.accounting.generalized_gaussian import paper_order
+from dpoco.accounting.gaussian import gaussian_mu, paper_order
 from dpoco.accounting.leaf_bounds import L1Geometry, published_leaf_bound
 from dpoco.domains import Domain
 from dpoco.errors import CalibrationError

@@ -15,7 +15,7 @@ import dpoco
 from dpoco import noise
 from dpoco.accounting import gaussian, shift_detector
 from dpoco.accounting.claims import published_sigma
-from dpoco.accounting.generalized_gaussian import generalized_gaussian_mu
+from dpoco.accounting.gaussian import generalized_gaussian_mu
 from dpoco.domains import Box, LpBall
 from dpoco.experts import BatchShare
 from dpoco.frank_wolfe import PolyhedralFrankWolfe, TreeFrankWolfe
