@@ -98,9 +98,7 @@ class Setting(ABC, Generic[R]):
     @property
     def constants(self) -> Fields:
         """What regret bounds take, but for the block."""
-        q = self.problem
-        names = ("dimension", "lipschitz", "radius", "diameter", "unbounded")
-        return {"horizon": self.horizon, **{name: getattr(q, name) for name in names}}
+        return {"horizon": self.horizon, **self.problem.constants}
 
     @abstractmethod
     def still_law(self) -> Law:

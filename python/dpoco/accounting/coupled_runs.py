@@ -114,6 +114,12 @@ class EuclideanProblem:
             return self.lipschitz * self.diameter
         return 2.0 * self.lipschitz * self.radius
 
+    @property
+    def constants(self) -> Fields:
+        """What every regret bound takes of the problem."""
+        names = ("dimension", "lipschitz", "radius", "diameter", "unbounded")
+        return {name: getattr(self, name) for name in names}
+
     def barrier_weight(self, horizon: int) -> float:
         """Return the weight at which the barrier is at most G D on the shrunk domain (loss).
 
@@ -382,9 +388,8 @@ class CoupledRun(ABC):
     @property
     def constants(self) -> Fields:
         """What every regret bound takes."""
-        names = ("dimension", "lipschitz", "radius", "diameter", "unbounded")
-        own = {name: getattr(self.problem, name) for name in names}
-        return {"horizon": self.mechanism.rounds, "block": self.mechanism.block, **own}
+        m = self.mechanism
+        return {"horizon": m.rounds, "block": m.block, **self.problem.constants}
 
     @property
     def log_stay(self) -> float:

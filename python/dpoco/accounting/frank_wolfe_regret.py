@@ -30,9 +30,9 @@ from dpoco._validation import Fields, FloatArray, IntArray
 from dpoco.accounting import continual_sum
 from dpoco.accounting.continual_sum import Method
 from dpoco.accounting.gaussian import best_order, coordinate_variance
-from dpoco.accounting.leaf_bounds import LeafBounds
+from dpoco.accounting.leaf_bounds import LeafBounds, View
 from dpoco.accounting.regret_bounds import RegretBound, gaussian_width, stated_regret
-from dpoco.domains import Box, Domain, Geometry, LpBall, Simplex, VertexSet
+from dpoco.domains import Box, Domain, LpBall, Simplex, VertexSet
 from dpoco.losses import Loss, MarginLoss
 from dpoco.privacy.mechanisms.banded import Banded
 from dpoco.privacy.mechanisms.factorisations import Normalised
@@ -118,13 +118,6 @@ class Descent:
         return self.horizon // self.batch
 
     @property
-    def dual(self) -> float:
-        """The dual exponent q."""
-        if self.order == 1.0:
-            return math.inf
-        return 1.0 if math.isinf(self.order) else self.order / (self.order - 1.0)
-
-    @property
     def diameter(self) -> float:
         """D in the norm of the decisions."""
         return float(self.domain.diameter(self.order))
@@ -144,8 +137,8 @@ class Descent:
         return largest
 
     @property
-    def _geometry(self) -> Geometry:
-        return _Geometry(self.domain, self.order, self.dual)
+    def _geometry(self) -> View:
+        return View(self.domain, self.order)
 
     @property
     def _lipschitz(self) -> float:
@@ -154,7 +147,7 @@ class Descent:
     @property
     def sampling(self) -> float:
         """W: how far a martingale of leaves, of mean square 1 a round, reaches in the domain."""
-        q, d, ends = self.dual, self.domain.dimension, corners(self.domain)
+        q, d, ends = self._geometry.dual_exponent, self.domain.dimension, corners(self.domain)
         dual, reach = self.leaf.dual, self.reach
         euclidean = min(self.leaf.l2, d ** max(0.0, 0.5 - 1.0 / q) * dual)
         found = [float(self.domain.radius_from_center()) * euclidean]
@@ -239,25 +232,6 @@ def groups(updates: int) -> IntArray:
         later = np.geomspace(float(_SINGLE), float(end), many).astype(np.int64)
         starts = np.union1d(starts, later)
     return np.union1d(starts, [end]).astype(np.int64)
-
-
-@dataclass(frozen=True)
-class _Geometry:
-    """A domain with the norms of another order, as losses ask for them."""
-
-    domain: Domain
-    p: float
-    dual_exponent: float
-
-    @property
-    def dimension(self) -> int:
-        return self.domain.dimension
-
-    def diameter(self, order: float | None = None) -> float:
-        return float(self.domain.diameter(self.p if order is None else order))
-
-    def max_norm(self, order: float | None = None) -> float:
-        return float(self.domain.max_norm(self.p if order is None else order))
 
 
 def _margin_range(loss: MarginLoss, margin: float) -> float:

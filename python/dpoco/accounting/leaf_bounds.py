@@ -32,7 +32,7 @@ from dpoco.privacy.mechanisms.bounds import (
 from dpoco.privacy.mechanisms.selections import VertexScores
 from dpoco.privacy.neighbours import Neighbours
 
-__all__ = ["WEIGHTS", "L1Geometry", "LeafBounds", "clip_bounds",
+__all__ = ["WEIGHTS", "L1Geometry", "LeafBounds", "View", "clip_bounds",
            "enforced_leaf_bounds", "lossless_leaf_bounds", "moments_and_loss",
            "published_leaf_bound", "record_length", "second_moments"]  # fmt: skip
 
@@ -86,18 +86,36 @@ class LeafBounds:
         return f"{text}{records}."
 
 
-class L1Geometry:
+class View:
+    """A domain with sizes in the norm of another order, as losses ask for them."""
+
+    def __init__(self, domain: Domain, order: float) -> None:
+        self.domain, self.dimension, self.p = domain, domain.dimension, order
+
+    @property
+    def dual_exponent(self) -> float:
+        """The exponent q of the dual norm."""
+        if self.p == 1.0:
+            return math.inf
+        return 1.0 if math.isinf(self.p) else self.p / (self.p - 1.0)
+
+    def diameter(self, order: float | None = None) -> float:
+        """Largest distance."""
+        return float(self.domain.diameter(self.p if order is None else order))
+
+    def max_norm(self, order: float | None = None) -> float:
+        """Largest norm."""
+        return float(self.domain.max_norm(self.p if order is None else order))
+
+
+class L1Geometry(View):
     """A polytope in the geometry of l_1: what the learner's bounds are stated in, a box's too.
 
     Raises ``TypeError`` for a domain without listed or structured vertices.
     """
 
-    p = 1.0
-    dual_exponent = math.inf
-
     def __init__(self, domain: Domain) -> None:
-        self.domain = domain
-        self.dimension: int = domain.dimension
+        super().__init__(domain, 1.0)
         self.is_box = isinstance(domain, domains.Box)
         if isinstance(domain, domains.LpBall) and domain.p == 1.0:
             self.vertices = 2 * domain.dimension
@@ -112,14 +130,6 @@ class L1Geometry:
                 "domain must be an LpBall with p = 1, a Simplex, a Box or a VertexSet; "
                 f"got {type(domain).__name__}"
             )
-
-    def diameter(self, order: float | None = None) -> float:
-        """Largest distance, in l_1 by default."""
-        return float(self.domain.diameter(1.0 if order is None else order))
-
-    def max_norm(self, order: float | None = None) -> float:
-        """Largest norm, in l_1 by default."""
-        return float(self.domain.max_norm(1.0 if order is None else order))
 
     def excess(self, selector: str) -> float:
         """Return a bound on the mean excess score of a private selection, in units of the scale."""
