@@ -89,7 +89,9 @@ def test_damaged_records_are_refused(module, loss):
 @pytest.mark.parametrize(("module", "loss"), LEARNERS)
 def test_bad_arguments(module, loss):
     """The constructors' tests have more of them."""
-    for changes in ({"horizon": 10.0}, {"horizon": None}, {"budget": (1.0, 1e-6)}):
+    with pytest.raises(ValueError, match="number of rounds"):
+        module.calibrate(BALL, loss, horizon=None, budget=BUDGET)
+    for changes in ({"horizon": 10.0}, {"budget": (1.0, 1e-6)}):
         with pytest.raises(TypeError):
             module.calibrate(BALL, loss, **{"horizon": 1000, "budget": BUDGET, **changes})
     for changes in ({"coupling": "maximal"}, {"coupling": "density_ratio"}):
