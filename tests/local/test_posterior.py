@@ -155,11 +155,11 @@ def test_information_of_many_subsets_is_a_lower_bound():
     learner.update(spec, report(spec, 0, 1, 2, 3))
     np.testing.assert_allclose(learner.information(), exact, atol=1e-12)
     gain = learner._rule._gain(spec)
-    bound = _affinity.information_of(_affinity.subset_gap(matrix, 1, 0.0))
+    bound = _affinity.gap_information(_affinity.subset_gap(matrix, 1, 0.0))
     assert np.abs(bound).max() < 1e-12
     listed, _affinity._LARGEST_LISTED_LAW = _affinity._LARGEST_LISTED_LAW, 10
     try:
-        bound = _affinity.information_of(_affinity.subset_gap(matrix, 4, gain))
+        bound = _affinity.gap_information(_affinity.subset_gap(matrix, 4, gain))
     finally:
         _affinity._LARGEST_LISTED_LAW = listed
     off = ~np.eye(3, dtype=bool)

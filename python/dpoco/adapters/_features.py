@@ -150,7 +150,7 @@ class FeatureMap:
             "unlisted_features": np.array(other, dtype=bool),
         }
 
-    def person_of(self, record: Record) -> Person:
+    def find_person(self, record: Record) -> Person:
         """Return whose record it is; None if people are not looked at."""
         if self._person is None:
             return None
@@ -160,10 +160,10 @@ class FeatureMap:
         return person
 
     def persons(self, table: Iterable[Record]) -> list[Person] | None:
-        """Return whose many records are, as `person_of` would."""
+        """Return whose many records are, as `find_person` would."""
         if self._person is None:
             return None
-        return [self.person_of(record) for record in _records(table)]
+        return [self.find_person(record) for record in _records(table)]
 
     def _place(self, token: str) -> tuple[int, float]:
         # No cache: it would grow with the data and keep names.

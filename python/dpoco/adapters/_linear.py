@@ -266,7 +266,7 @@ class LinearProblem:
                 epsilon = gaussian_epsilon(share * mu, budget.delta)
             learners = self._with_budget(Budget._derived(epsilon, budget.delta), terms)
             parts = [each.guarantee for each in learners]
-            together = guarantee_of_all(parts, budget, self.output)
+            together = compose_outputs(parts, budget, self.output)
             if together.epsilon <= budget.epsilon:
                 return learners
             share *= (1.0 - 1e-10) * budget.epsilon / together.epsilon
@@ -446,7 +446,7 @@ def most_probable(margins: FloatArray) -> NDArray[np.intp]:
     return np.argmax(margins, axis=1) if margins.shape[1] > 1 else (margins[:, 0] > 0.0) + 0
 
 
-def guarantee_of_all(parts: Sequence[Guarantee], budget: Budget | None, each: str) -> Guarantee:
+def compose_outputs(parts: Sequence[Guarantee], budget: Budget | None, each: str) -> Guarantee:
     """Return the guarantee of learners that see the same records, one for each class or output."""
     if len(parts) == 1 or not parts[0].private:
         return parts[0]
@@ -530,7 +530,7 @@ class LinearModel:
         budget, people = self._terms["budget"], self._terms["participation"]
         guarantees = [each.guarantee for each in learners]
         self._learners = learners
-        self._guarantee = guarantee_of_all(guarantees, budget, self.problem.output)
+        self._guarantee = compose_outputs(guarantees, budget, self.problem.output)
         if self._search is not None:
             found = behind_ranges(self._search, self._guarantee, budget=budget)
             self._guarantee = found if people is None else people.of(found)

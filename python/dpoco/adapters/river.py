@@ -232,7 +232,7 @@ class _LinearEstimator:
         refuse(refused)
         self._look()
         features = self._features
-        self._model.learn_one(features.row(x), self._target(y), features.person_of(x))
+        self._model.learn_one(features.row(x), self._target(y), features.find_person(x))
 
     def learn_many(self, X: DataFrame, y: Iterable[object]) -> None:
         """Play one round per row of a DataFrame, in order; same decisions as `learn_one`.

@@ -278,7 +278,7 @@ class _LinearEstimator(BaseEstimator):
         self._check_unchanged()
         features = _records(self, X, reset=True)
         rounds, most = features.rounds, whole_if_float(self.horizon)
-        classes = self._classes_of(y, rounds)
+        classes = self._find_public_classes(y, rounds)
         targets = self._targets(y, rounds, classes)
         if isinstance(most, (int, np.integer)) and rounds > most:
             raise HorizonExceeded(
@@ -379,7 +379,7 @@ class _LinearEstimator(BaseEstimator):
             {**flags, **self._label_flags(y)}, names=getattr(self, "feature_names_in_", ())
         )
 
-    def _classes_of(self, y: object, rows: int) -> Any:
+    def _find_public_classes(self, y: object, rows: int) -> Any:
         """Return the classes to learn, which are public; None in a regression."""
         return None
 
@@ -679,7 +679,7 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
             )
         return _check_classes(self.classes)
 
-    def _classes_of(self, y: object, rows: int) -> Any:
+    def _find_public_classes(self, y: object, rows: int) -> Any:
         if isinstance(self.classes, str) and self.classes == "data":
             return _find_classes(_column(y, rows))
         return self._public_classes('"data" declares those that occur to be public')

@@ -14,7 +14,7 @@ import dpoco.local._bounds as bounds
 from dpoco import _core
 from dpoco._validation import FloatArray, IntArray
 from dpoco.local._bounds import losses
-from dpoco.local._messages import PublicCoins, RoundSpec, loss_of
+from dpoco.local._messages import PublicCoins, RoundSpec, loss_query
 from dpoco.local._randomizers import BitRandomizer, subset_randomizer
 from dpoco.local._settings import Settings
 
@@ -93,7 +93,7 @@ class Hedge:
         self._shares[round] = share
         while len(self._shares) > settings.open_rounds:
             self._shares.popitem(last=False)
-        queries = (loss_of(index, mixing, ranges),)
+        queries = (loss_query(index, mixing, ranges),)
         return settings.round_spec(round, "coordinate", queries=queries)
 
     def accepts(self, spec: RoundSpec, matrix: FloatArray | None) -> bool:
@@ -103,7 +103,7 @@ class Hedge:
         if spec.channel != "coordinate" or spec.round not in self._shares:
             return False
         mixing = self.mixing(spec.round)
-        return spec.query == loss_of(spec.query.index, mixing, self._range(matrix, mixing))
+        return spec.query == loss_query(spec.query.index, mixing, self._range(matrix, mixing))
 
     def _range(self, matrix: FloatArray | None, mixing: float) -> tuple[FloatArray, FloatArray]:
         """Return mid-points and half ranges."""

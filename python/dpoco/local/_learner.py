@@ -28,7 +28,7 @@ from dpoco.local._hypotheses import Hypotheses, Labels, Prediction
 from dpoco.local._messages import Report, ReportBatch, RoundSpec, all_questions, batches
 from dpoco.local._posterior import Posterior
 from dpoco.local._server import Arrays, Nonces, Server
-from dpoco.local._settings import LARGEST_INFORMATION, Arguments, own_arguments, settings_of
+from dpoco.local._settings import LARGEST_INFORMATION, Arguments, own_arguments, read_settings
 
 IndexArray = NDArray[np.intp]
 
@@ -88,7 +88,7 @@ class LocalHypothesisSelector(Server):
             raise ValueError(
                 "hypotheses must be an array of shape (K, M): no contexts, no callables"
             )
-        settings = settings_of(known, {**_FIXED, **arguments})
+        settings = read_settings(known, {**_FIXED, **arguments})
         self._begin(known, settings, arguments, Posterior(settings))
         self._nonces = Nonces()
         self._answered: dict[int, int] = {}  # question -> number of reports
@@ -503,7 +503,7 @@ class DistributionLearner(Server):
         max_message_bits: int = 4096,
     ) -> None:
         arguments = own_arguments(locals())
-        settings = settings_of(
+        settings = read_settings(
             instance("hypotheses", hypotheses, Hypotheses, "Hypotheses"), arguments
         )
         rule = Posterior(settings) if learner == "posterior" else Hedge(settings)

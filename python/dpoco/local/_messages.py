@@ -329,10 +329,10 @@ def loss(
     seed: int, round: int, slot: int, mixing: float, ranges: tuple[FloatArray, FloatArray]
 ) -> LossQuery:
     """Ask for the loss of one random hypothesis; `ranges` are those of all, shape (K,) each."""
-    return loss_of(PublicCoins(seed, round, slot).below(ranges[0].size), mixing, ranges)
+    return loss_query(PublicCoins(seed, round, slot).below(ranges[0].size), mixing, ranges)
 
 
-def loss_of(index: int, mixing: float, ranges: tuple[FloatArray, FloatArray]) -> LossQuery:
+def loss_query(index: int, mixing: float, ranges: tuple[FloatArray, FloatArray]) -> LossQuery:
     """Ask for the loss of one hypothesis."""
     middle, half_range = ranges
     return LossQuery(index, float(middle[index]), float(half_range[index]), mixing)

@@ -155,7 +155,7 @@ class Posterior:
         """Multiply in the likelihoods of reports; the order does not matter up to rounding."""
         assert matrix is not None
         if spec.channel == "bit":
-            means = self._means_of(spec, matrix)
+            means = self._find_means(spec, matrix)
             self._engine.add_bits(means, self._bits.contrast, values)
         else:
             self._engine.add_subsets(matrix, self._gain(spec), values)
@@ -167,19 +167,19 @@ class Posterior:
         """Return the information between hypotheses of each bit of a report, or of its subset."""
         if spec.subset_size is None:
             contrast, labels = self._bits.contrast, matrix.shape[1]
-            means = self._means_of(spec, matrix)
-            return [information_of(bit_gap(own, contrast, labels)) for own in means]
+            means = self._find_means(spec, matrix)
+            return [gap_information(bit_gap(own, contrast, labels)) for own in means]
         last = self._told
         if last is None or last[0] is not matrix or last[1] != spec.subset_size:
             gap = subset_gap(matrix, spec.subset_size, self._gain(spec))
-            last = self._told = (matrix, spec.subset_size, information_of(gap))
+            last = self._told = (matrix, spec.subset_size, gap_information(gap))
         return [last[2]]
 
     def _gain(self, spec: RoundSpec) -> float:
         assert spec.labels is not None
         return subset_randomizer(spec.labels, spec.subset_size, spec.epsilon).gain
 
-    def _means_of(self, spec: RoundSpec, matrix: FloatArray) -> NDArray[np.float64]:
+    def _find_means(self, spec: RoundSpec, matrix: FloatArray) -> NDArray[np.float64]:
         if self._means is None or self._means[0] != spec.digest:
             means = np.array([query.means(matrix) for query in spec.queries])
             self._means = (spec.digest, means)
@@ -314,7 +314,7 @@ def subset_gap(matrix: FloatArray, size: int, gain: float) -> FloatArray:
     return gap
 
 
-def information_of(gap: FloatArray) -> FloatArray:
+def gap_information(gap: FloatArray) -> FloatArray:
     """Return ``-log BC`` of gaps ``1 - BC``, in nats; independent reports add up."""
     return 0.0 - np.log1p(-gap)  # 0, and never -0
 

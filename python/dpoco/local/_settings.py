@@ -138,7 +138,7 @@ def own_arguments(given: Arguments) -> Arguments:
     return {name: value for name, value in given.items() if name not in ("self", "hypotheses")}
 
 
-def settings_of(hypotheses: Hypotheses, arguments: Arguments) -> Settings:
+def read_settings(hypotheses: Hypotheses, arguments: Arguments) -> Settings:
     """Return the settings of a `DistributionLearner`, or raise for arguments that contradict.
 
     A seed that is None comes from the operating system.

@@ -30,7 +30,7 @@ from dpoco.random import Source
 from dpoco.statistics import _plan as planning
 from dpoco.statistics._clock import Clock
 from dpoco.statistics._layout import Layout
-from dpoco.statistics._partition import Partition, Tally, length_of, take
+from dpoco.statistics._partition import Partition, Tally, count_records, take
 from dpoco.statistics._plan import ENDLESS, HalfLife, Last, MonitorPlan, View, parse_view, view_name
 from dpoco.statistics._release import Release
 from dpoco.statistics._statistics import Count, Name, Statistic, from_dict
@@ -322,7 +322,7 @@ class Monitor(Stateful):
             As for `add`; nothing is counted.
         """
         with self._alone():
-            count = length_of(records, time, person)
+            count = count_records(records, time, person)
             columns, group = self._part.reader.table(records, count)
             digests = self._part.digests(records, person, count)
             intervals = self._find_intervals(records, time, count)

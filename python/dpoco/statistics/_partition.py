@@ -99,7 +99,7 @@ def _check_length(name: str, found: FloatArray, records: int) -> None:
         raise ValueError(f"column {name!r} must have shape ({records},); got {found.shape}")
 
 
-def length_of(table: Any, *beside: object) -> int:
+def count_records(table: Any, *beside: object) -> int:
     """Return how many records a table, a mapping of columns or a list of mappings holds.
 
     Of a mapping without columns: the length of the first of `beside` that is a sequence.
@@ -294,7 +294,7 @@ class Partition:
             As of `Monitor.add_many`; nothing is added.
         """
         with self._alone():
-            count = length_of(records, person)
+            count = count_records(records, person)
             columns, group = self.reader.table(records, count)
             self.add(self._interval, columns, group, self.digests(records, person, count), count)
 

@@ -116,7 +116,7 @@ class Release:
 
     def _cell(self, statistic: str, view: str | None, group: str, label: str, level: float) -> Cell:
         chosen = next(iter(self.vectors)) if view is None else view
-        for cell in self._cells_of(chosen, statistic, _quantile(level)):
+        for cell in self._list_cells(chosen, statistic, _quantile(level)):
             if (cell.group, cell.label) == (group, label):
                 return cell
         raise KeyError(f"{statistic!r} has no group {group!r} and label {label!r}")
@@ -141,10 +141,12 @@ class Release:
         found: list[Cell] = []
         for view, own in self.estimates.items():
             for statistic in own:
-                found += self._cells_of(view, statistic, z, integers)
+                found += self._list_cells(view, statistic, z, integers)
         return found
 
-    def _cells_of(self, view: str, statistic: str, z: float, integers: bool = False) -> list[Cell]:
+    def _list_cells(
+        self, view: str, statistic: str, z: float, integers: bool = False
+    ) -> list[Cell]:
         own = self.estimates[view][statistic]
         low, high = own.bounds(z)
         values = own.values
