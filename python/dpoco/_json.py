@@ -17,7 +17,7 @@ def plain_float(value: float) -> float | str:
     return float(value) if math.isfinite(value) else repr(float(value))
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """Return a value as JSON can carry it: sequences as lists, infinite floats as text."""
     if isinstance(value, dict):
         return {name: plain(each) for name, each in value.items()}
@@ -34,7 +34,7 @@ def of_json(text: str | bytes) -> Any:
         raise StateError("not a JSON text") from error
 
 
-def _once(pairs: list[tuple[str, Any]]) -> Record:
+def _once(pairs: list[tuple[str, object]]) -> Record:
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("a name is there twice")

@@ -144,7 +144,7 @@ def constructor_options(constructed: type) -> dict[str, Option]:
 
 
 @cache
-def argument_options(function: Callable[..., Any]) -> dict[str, Option]:
+def argument_options(function: Callable[..., object]) -> dict[str, Option]:
     """Return every argument of a function but the first, in order."""
     hints = get_type_hints(function, include_extras=True)
     _, *arguments = inspect.signature(function).parameters.values()
@@ -159,7 +159,7 @@ def argument_options(function: Callable[..., Any]) -> dict[str, Option]:
     return found
 
 
-def _types(hint: Any) -> tuple[tuple[type, ...], tuple[str, ...]]:
+def _types(hint: object) -> tuple[tuple[type, ...], tuple[str, ...]]:
     """Return the types of an annotation, and the words of its literals."""
     if get_origin(hint) is Literal:
         return (str,), get_args(hint)

@@ -33,7 +33,7 @@ SMALLEST_SCALE, LARGEST_SCALE = 1e-100, 1e100
 LARGEST_HORIZON = 10**12
 
 
-def positive_float(name: str, value: Any) -> float:
+def positive_float(name: str, value: object) -> float:
     """Return `value` as a float in [1e-100, 1e100], or raise naming the argument."""
     if type(value) is float and SMALLEST_SCALE <= value <= LARGEST_SCALE:
         return value  # quick: this is asked in every draw
@@ -43,7 +43,7 @@ def positive_float(name: str, value: Any) -> float:
     return number
 
 
-def real_float(name: str, value: Any) -> float:
+def real_float(name: str, value: object) -> float:
     """Return `value` as a finite float, or raise naming the argument."""
     number = _float(name, value)
     if not math.isfinite(number):
@@ -51,14 +51,14 @@ def real_float(name: str, value: Any) -> float:
     return number
 
 
-def label_index(label: Any, labels: int) -> int | None:
+def label_index(label: object, labels: int) -> int | None:
     """Return a label as an index below `labels`, or None for anything that is no such label."""
     if isinstance(label, (bool, np.bool_)) or not isinstance(label, (int, np.integer)):
         return None
     return int(label) if 0 <= label < labels else None
 
 
-def real_in(name: str, value: Any, interval: str) -> float:
+def real_in(name: str, value: object, interval: str) -> float:
     """Return `value` as a float in an interval such as "[0, 1)", or raise naming the argument."""
     number = _float(name, value)
     low, high = _ends(interval)
@@ -74,17 +74,17 @@ def _ends(interval: str) -> tuple[float, float]:
     return low, high
 
 
-def instance(name: str, value: Any, kind: type[T], what: str) -> T:
+def instance(name: str, value: object, kind: type[T], what: str) -> T:
     """Return `value` if it is of that type, or raise naming the argument."""
     if not isinstance(value, kind):
         raise TypeError(f"{name} must be {what}; got {type(value).__name__}")
     return value
 
 
-def _float(name: str, value: Any) -> float:
+def _float(name: str, value: object) -> float:
     try:
         if not isinstance(value, (bool, np.bool_, str, bytes, complex, np.complexfloating)):
-            return float(value)
+            return float(value)  # type: ignore[arg-type]  # or a TypeError, as said below
     except (TypeError, ValueError):
         pass
     except OverflowError:
@@ -92,12 +92,14 @@ def _float(name: str, value: Any) -> float:
     raise TypeError(f"{name} must be a real number; got {type(value).__name__}")
 
 
-def positive_int(name: str, value: Any, *, minimum: int = 1, maximum: int = LARGEST_HORIZON) -> int:
+def positive_int(
+    name: str, value: object, *, minimum: int = 1, maximum: int = LARGEST_HORIZON
+) -> int:
     """Return `value` as an int in [minimum, maximum], or raise naming the argument."""
     return whole_number(name, value, minimum, maximum)
 
 
-def whole_number(name: str, value: Any, low: int = 0, high: int | None = None) -> int:
+def whole_number(name: str, value: object, low: int = 0, high: int | None = None) -> int:
     """Return `value` as an int in [low, high], or raise naming the argument."""
     if type(value) is not int and (  # quick: this is asked in every run
         isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer))
@@ -110,12 +112,12 @@ def whole_number(name: str, value: Any, low: int = 0, high: int | None = None) -
     return number
 
 
-def whole_if_float(value: Any) -> Any:
+def whole_if_float(value: object) -> Any:
     """Return the int that a float such as 1e5 is; anything else as it is."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def exponent(name: str, value: Any) -> float:
+def exponent(name: str, value: object) -> float:
     """Return a norm exponent in [1, inf]; within 1e-12 of 1 is 1, from 1e12 on is inf."""
     number = _float(name, value)
     if not number >= 1.0:
@@ -125,7 +127,7 @@ def exponent(name: str, value: Any) -> float:
     return math.inf if number >= 1e12 else number
 
 
-def choice(name: str, value: Any, allowed: Collection[str]) -> str:
+def choice(name: str, value: object, allowed: Collection[str]) -> str:
     """Return `value` if it is one of `allowed`, or raise naming the argument."""
     if value not in allowed:
         given = repr(value) if isinstance(value, str) else type(value).__name__
@@ -156,7 +158,7 @@ def named(what: str, given: str, known: Collection[str]) -> str:
     return given
 
 
-def float_array(name: str, value: Any, shape: tuple[int | None, ...]) -> FloatArray:
+def float_array(name: str, value: object, shape: tuple[int | None, ...]) -> FloatArray:
     """Return `value` as a C-contiguous float64 array of `shape` (None = any length).
 
     Integers, booleans, shorter floats, decimals and objects that `number` takes are converted once,
@@ -195,7 +197,7 @@ def float_array(name: str, value: Any, shape: tuple[int | None, ...]) -> FloatAr
         return np.require(array, dtype=np.float64, requirements=["C", "A"])
 
 
-def number(name: str, value: Any) -> float:
+def number(name: str, value: object) -> float:
     """Return a scalar of data as a float: NaN if it is missing, infinite if it is out of range."""
     if type(value) is float:
         return value
@@ -212,7 +214,7 @@ def number(name: str, value: Any) -> float:
         return math.inf if value > 0 else -math.inf  # type: ignore[operator]  # a Real has no order
 
 
-def is_missing(value: Any) -> bool:
+def is_missing(value: object) -> bool:
     """Return whether a scalar of data is a gap: None, NaN, NaT, pandas's NA, NumPy's masked."""
     if isinstance(value, (float, np.floating)):
         return math.isnan(value)

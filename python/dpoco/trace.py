@@ -100,7 +100,7 @@ def beyond_flags(beyond: NDArray[np.bool_] | None) -> Flags:
     return {"beyond_participation": beyond, "empty": beyond}
 
 
-def counted_rounds(*data: Any, experts: bool = False) -> NDArray[np.bool_]:
+def counted_rounds(*data: ArrayLike, experts: bool = False) -> NDArray[np.bool_]:
     """Return the rounds whose data are all finite, shape (T,): those that averages are over.
 
     A round with missing data is an empty one, without a loss. Of contexts and rewards only the

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._json import Record
-from dpoco._validation import FloatArray, choice
+from dpoco._validation import FloatArray, IntArray, choice
 from dpoco.datasets._tables import Table, category_text, is_missing, number_in
 
 
@@ -95,7 +95,7 @@ class Coding:
             labels = numbers[label]
         return np.column_stack(parts), labels, flags
 
-    def _codes(self, entries: list[Any], label: str) -> FloatArray:
+    def _codes(self, entries: list[object], label: str) -> FloatArray:
         """Return labels, shape (T,): 1 for the event, 0 for others, or positions in a list."""
         missing = np.array([is_missing(entry) for entry in entries])
         if label in self.categories:
@@ -113,7 +113,7 @@ class Coding:
         return np.where(missing & ~events, np.nan, events.astype(np.float64))
 
 
-def codes_in(entries: Iterable[Any], listed: Sequence[str]) -> Any:
+def codes_in(entries: Iterable[object], listed: Sequence[str]) -> IntArray:
     """Return the positions of entries in a list, shape (T,); -1 for others."""
     places = {category: place for place, category in enumerate(listed)}
     known: dict[str, int] = {}
@@ -245,5 +245,5 @@ def _words(coding: Coding, name: str) -> str:
     return ", ".join(each) or "none"
 
 
-def _is_finite(value: Any) -> bool:
+def _is_finite(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

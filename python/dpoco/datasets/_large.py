@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -60,7 +59,7 @@ def chunks(
         As for `load_file`; at once, but for what only the rows show.
     """
     count, form = positive_int("rows", rows), file_format or FileFormat()
-    sources: Any = _tables.files(path)
+    sources = [each for each in _tables.files(path) if isinstance(each, Path)]
     for each in sources:
         if _tables.find_format(each, form) == "npz":
             raise ValueError(f"{each.name}: only .csv and .parquet files are read in parts")
@@ -86,7 +85,7 @@ def _parts(source: Path, header: bool | None, form: FileFormat, rows: int) -> It
                 yield replace(
                     table,
                     select=partial(_tables.arrow_columns, batch, table.title),
-                    entries=partial(_entries, batch),
+                    entries=partial(_tables.arrow_entries, batch),
                 )
         return
     skipped, mark = _tables.layout(source, form)
@@ -101,11 +100,6 @@ def _parts(source: Path, header: bool | None, form: FileFormat, rows: int) -> It
             if any(map(str.strip, lines)):  # not of empty lines alone
                 yield _tables.open_one(text, header, inside, before=skipped + start)
             start += len(lines)
-
-
-def _entries(batch: Any, name: str) -> list[Any]:
-    entries: list[Any] = batch[name].to_pylist()
-    return entries
 
 
 def linear_regression_chunks(
@@ -140,6 +134,7 @@ def linear_regression_chunks(
     """
     count, most = positive_int("rounds", rounds), positive_int("rows", rows)
     target = linear_regression_stream(1, dimension, p, 0, noise=noise).target
+    assert target is not None
     seeds = np.random.SeedSequence(seed)
     return (
         linear_regression_stream(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dpoco._clipping import Flags
 from dpoco._json import Record
@@ -45,8 +45,8 @@ class PublicScaling:
         If a bound is not finite or the bounds cross.
     """
 
-    low: Any = -1.0
-    high: Any = 1.0
+    low: ArrayLike = -1.0
+    high: ArrayLike = 1.0
     intercept: bool = True
 
     def __post_init__(self) -> None:
@@ -61,7 +61,7 @@ class PublicScaling:
         low, high = np.atleast_1d(self.low), np.atleast_1d(self.high)
         return float_array("low", low, (None,)), float_array("high", high, (None,))
 
-    def apply(self, features: Any) -> FloatArray:
+    def apply(self, features: ArrayLike) -> FloatArray:
         """Return the scaled records.
 
         Parameters
@@ -86,7 +86,7 @@ class PublicScaling:
             scaled = np.column_stack([scaled, np.ones(rows.shape[0])])
         return np.ascontiguousarray(scaled)
 
-    def outside(self, features: Any) -> NDArray[np.bool_]:
+    def outside(self, features: ArrayLike) -> NDArray[np.bool_]:
         """Return which entries saturate, in the shape of `apply`. **Not private**."""
         rows = float_array("features", features, (None, None))
         low, high = self._bounds
@@ -286,7 +286,7 @@ def linear_regression_stream(
     seed: int | np.random.SeedSequence | None = None,
     *,
     noise: float = 0.05,
-    target: Any = "dense",
+    target: str | ArrayLike = "dense",
 ) -> Stream:
     """Linear regression in l_p geometry, as in the experiments of Han et al., section 5.
 
@@ -344,7 +344,9 @@ def linear_regression_stream(
     )
 
 
-def _target(target: Any, d: int, p: float, generator: np.random.Generator) -> FloatArray:
+def _target(
+    target: str | ArrayLike, d: int, p: float, generator: np.random.Generator
+) -> FloatArray:
     if not isinstance(target, str):
         return float_array("target", target, (d,))
     choice("target", target, TARGETS)

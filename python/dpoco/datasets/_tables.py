@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -142,8 +142,8 @@ class Table:
     title: str
     names: list[str]
     select: Callable[[list[str]], FloatArray]
-    entries: Callable[[str], list[Any]]
-    head: Callable[[], list[list[Any]]]
+    entries: Callable[[str], list[object]]
+    head: Callable[[], list[list[object]]]
 
     def check(self, wanted: Iterable[str]) -> None:
         """Raise `ValueError` unless the table has each of these columns, once."""
@@ -212,11 +212,11 @@ def open_table(
             raise ValueError(f"{title} has {len(table)} rows of data; at least {fewest} are needed")
         return table
 
-    def entries(chosen: str) -> list[Any]:
+    def entries(chosen: str) -> list[object]:
         return [entry for each in parts for entry in each.entries(chosen)]
 
-    def head() -> list[list[Any]]:
-        columns: list[list[Any]] = [[] for _ in first.names]
+    def head() -> list[list[object]]:
+        columns: list[list[object]] = [[] for _ in first.names]
         for each in parts:
             left = list(each.names)
             for column, entries_of in zip(left, each.head(), strict=True):
@@ -250,16 +250,11 @@ def open_one(
     with reading(title, about):
         table = read(given, title)
 
-    def guard(call: Callable[..., Any], *arguments: Any) -> Any:
-        with reading(title, about):
-            return call(*arguments)
-
+    guard = reading(title, about)  # also a decorator: each call has its own
     return replace(
         table,
-        select=partial(guard, table.select),
-        entries=partial(guard, table.entries),
-        head=partial(guard, table.head),
-    )
+        select=guard(table.select), entries=guard(table.entries), head=guard(table.head),
+    )  # fmt: skip
 
 
 def find_format(source: Path | io.StringIO, file_format: FileFormat) -> str:
@@ -318,7 +313,7 @@ def _only_entry(source: Path) -> IO[bytes]:
         return archive.open(inside[0])
 
 
-def _rows(file: Iterable[str], mark: str) -> Any:
+def _rows(file: Iterable[str], mark: str) -> Iterator[list[str]]:
     return csv.reader(file, delimiter=mark, skipinitialspace=mark == " ")
 
 
@@ -348,7 +343,7 @@ def _read_csv(
     comma = form.decimal == "comma" or (mark == ";" and form.decimal is None)
 
     @contextlib.contextmanager
-    def table() -> Iterator[Any]:
+    def table() -> Iterator[IO[str]]:
         """Open the file where the table begins."""
         with open_text(source, form.encoding) as file:
             for _ in range(skipped):
@@ -420,11 +415,11 @@ def _read_csv(
         # Flat and of doubles: of lists of lists, a large file would need ten times the memory.
         return np.array(array("d", parse(indices))).reshape(-1, len(indices))
 
-    def entries(chosen: str) -> list[Any]:
+    def entries(chosen: str) -> list[object]:
         index = names.index(chosen)
         return [row[index] for _, row in rest()]
 
-    def head() -> list[list[Any]]:
+    def head() -> list[list[object]]:
         found = [row for _, row in islice(rest(), _LOOKS)]
         return [[row[index] for row in found] for index in range(width)]
 
@@ -462,17 +457,17 @@ def number_in(text: str, comma: bool = False) -> float | None:
     return None
 
 
-def is_missing(entry: Any) -> bool:
+def is_missing(entry: object) -> bool:
     """Return whether an entry of a table is nothing: None, NaN, NA, null, ? or no text."""
     return entry is None or str(entry).strip().lower() in _MISSING
 
 
-def is_whole(entry: Any) -> bool:
+def is_whole(entry: object) -> TypeGuard[float]:
     """Return whether an entry is a whole number of a column of doubles."""
     return isinstance(entry, float) and entry.is_integer()
 
 
-def category_text(entry: Any) -> str:
+def category_text(entry: object) -> str:
     """Return how an entry is written in a list of categories: 2.0 is 2, True is true."""
     if isinstance(entry, bool):
         return str(entry).lower()
@@ -485,7 +480,7 @@ def category_text(entry: Any) -> str:
     return text
 
 
-def _kind(entries: Iterable[Any]) -> str:
+def _kind(entries: Iterable[object]) -> str:
     """Return what a column holds, as some of its entries look."""
     texts = {"" if each is None else str(each).strip().lower() for each in entries} - _MISSING
     if not texts:
@@ -498,7 +493,7 @@ def _kind(entries: Iterable[Any]) -> str:
     return "0 or 1" if values <= {0.0, 1.0} else "numbers"
 
 
-def _parse_numbers(entries: Iterable[Any], title: str, name: str) -> FloatArray:
+def _parse_numbers(entries: Iterable[object], title: str, name: str) -> FloatArray:
     """Return texts as numbers, as in a CSV file."""
     known: dict[str, float | None] = {}
     found = array("d")
@@ -518,10 +513,7 @@ def _read_parquet(path: Path, title: str) -> Table:
     pq = imported("pyarrow.parquet", "a Parquet file", "files")
     names = list(pq.read_schema(path).names)
 
-    def column(chosen: str) -> Any:
-        return pq.read_table(path, columns=[chosen])
-
-    def head() -> list[list[Any]]:
+    def head() -> list[list[object]]:
         with pq.ParquetFile(path) as file:
             batch = next(file.iter_batches(batch_size=_LOOKS), None)
         return [[] for _ in names] if batch is None else [c.to_pylist() for c in batch.columns]
@@ -529,18 +521,23 @@ def _read_parquet(path: Path, title: str) -> Table:
     return Table(
         title, names,
         lambda chosen: arrow_columns(pq.read_table(path, columns=chosen), title, chosen),
-        lambda chosen: column(chosen).column(chosen).to_pylist(),
+        lambda chosen: arrow_entries(pq.read_table(path, columns=[chosen]), chosen),
         head,
     )  # fmt: skip
 
 
 def arrow_columns(table: Any, title: str, chosen: list[str]) -> FloatArray:
     """Return columns of a table or batch of pyarrow, shape (T, len(chosen)); nulls are NaN."""
+    return np.column_stack([_arrow_column(table[name], title, name) for name in chosen])
+
+
+def arrow_entries(table: Any, chosen: str) -> list[object]:
+    """Return the entries of a column of a table or batch of pyarrow."""
+    return list(table[chosen].to_pylist())
+
+
+def _arrow_column(column: Any, title: str, name: str) -> FloatArray:
     pa = imported("pyarrow", "a Parquet file", "files")
-    return np.column_stack([_arrow_column(pa, table[name], title, name) for name in chosen])
-
-
-def _arrow_column(pa: Any, column: Any, title: str, name: str) -> FloatArray:
     types = pa.types
     if types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)

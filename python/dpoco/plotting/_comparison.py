@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -115,7 +115,7 @@ def plot_comparison(
     return drawing.finish(axes, words.format(name=name))
 
 
-def _key(budget: Any) -> tuple[float, float]:
+def _key(budget: Record | None) -> tuple[float, float]:
     return (np.inf, 0.0) if budget is None else (budget["epsilon"], budget["delta"])
 
 

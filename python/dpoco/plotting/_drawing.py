@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 import textwrap
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -23,10 +23,12 @@ from dpoco.trace import Trace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
 
 AnyTrace = Trace | BanditTrace
-Runs = AnyTrace | Sequence[AnyTrace] | Mapping[Any, AnyTrace]
+Runs = AnyTrace | Sequence[AnyTrace] | Mapping[Hashable, AnyTrace]
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#000000", "#CC79A7", "#E69F00", "#56B4E9")
 STYLES = ("-", (0, (6, 1.5)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)), (0, (3, 1)), "-", "--")
@@ -50,7 +52,7 @@ STYLE: Record = {
 }
 _LARGEST_SHOWN = 400
 _LARGEST_MARKED = 50
-_PLACES: MutableMapping[Any, dict[str, int]] = WeakKeyDictionary()  # figure -> label -> look
+_PLACES: MutableMapping[object, dict[str, int]] = WeakKeyDictionary()  # figure -> label -> look
 _STRETCH = 3.0  # how far above the lines a bound may lie and still be drawn
 
 
@@ -168,7 +170,7 @@ def plain(text: str) -> str:
 
 
 def draw(
-    axes: Axes, index: int, line: Line, rounds: NDArray[Any], legend: str | None = None
+    axes: Axes, index: int, line: Line, rounds: FloatArray | IntArray, legend: str | None = None
 ) -> None:
     """Draw a line and its band; the legend tells its last value, if nothing else is given."""
     colour, style = look(place(axes, line.label, index))
@@ -223,7 +225,7 @@ def mark_switches(axes: Axes, decisions: NDArray[np.int64]) -> None:
             axes.axvline(after + 1.0, color="#BBBBBB", linewidth=0.8, zorder=1)
 
 
-def labelled_decades(axis: Any) -> None:
+def labelled_decades(axis: Axis) -> None:
     """Label a logarithmic axis with plain numbers."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
@@ -245,7 +247,7 @@ def short(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000.0 else f"{value:.3g}"
 
 
-def thousands(axis: Any) -> None:
+def thousands(axis: Axis) -> None:
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     axis.set_major_locator(MaxNLocator(5))
@@ -294,7 +296,7 @@ def headline(figure: Figure, text: str) -> Figure:
     return figure
 
 
-def whole_figure(axes: Any) -> Figure:
+def whole_figure(axes: Axes) -> Figure:
     """Return the figure that axes are on."""
     figure: Figure = axes.figure.get_figure(root=True)
     return figure
@@ -310,7 +312,7 @@ def density(columns: NDArray[np.int64], places: Sequence[IntArray], rows: int = 
     return np.reshape(met, (rows, width)) / (len(places) * np.bincount(columns))
 
 
-def shades(lightest: str) -> Any:
+def shades(lightest: str) -> Colormap:
     """Return a scale of colours from this one to the first of the palette."""
     from matplotlib.colors import LinearSegmentedColormap
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from dpoco._json import Record
 from dpoco.accounting import Guarantee
 
 __all__ = ["draw_page"]
@@ -57,7 +58,7 @@ class _Point(NamedTuple):
 
 
 def draw_page(
-    releases: Iterable[Mapping[str, Any]],
+    releases: Iterable[Record],
     guarantee: Guarantee | None,
     title: str = "Statistics",
 ) -> str:
@@ -78,7 +79,7 @@ def draw_page(
         HTML that loads nothing.
     """
     series: dict[Series, list[_Point]] = {}
-    last: Mapping[str, Any] = {}
+    last: Record = {}
     for release in releases:
         last = release
         for cell in release["cells"]:
@@ -101,7 +102,7 @@ def draw_page(
     )
 
 
-def _when(release: Mapping[str, Any]) -> str:
+def _when(release: Record) -> str:
     """Return when an interval began, to the minute, or its number."""
     begin = release["begin"]
     return f"interval {release['interval']}" if begin is None else str(begin)[:16].replace("T", " ")
@@ -112,7 +113,7 @@ def _name(key: Series) -> str:
     return ", ".join(part for part in (group, label, view) if part)
 
 
-def _latest(release: Mapping[str, Any], series: Mapping[Series, Sequence[_Point]]) -> str:
+def _latest(release: Record, series: Mapping[Series, Sequence[_Point]]) -> str:
     """Return the numbers of the last release in large figures, a card for each statistic."""
     if not release:
         return "<p>No interval has ended yet.</p>"

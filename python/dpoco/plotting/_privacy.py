@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -138,7 +138,7 @@ def lower_edge(deltas: Iterable[float]) -> float:
     return float(10.0 ** math.floor(math.log10(min([*shown, 1e-2])) - 1e-9))
 
 
-def _columns(points: Iterable[tuple[float, float]]) -> Any:
+def _columns(points: Iterable[tuple[float, float]]) -> FloatArray:
     """Return first and second coordinates."""
     return np.reshape(list(points), (-1, 2)).T
 
@@ -150,7 +150,7 @@ _LOOKS = {
 }
 
 
-def plot_audit(report: AuditReport, *, ax: Any = None) -> Axes:
+def plot_audit(report: AuditReport, *, ax: Axes | None = None) -> Axes:
     """Draw delta as a function of epsilon: the claimed curve, and what the attacks prove.
 
     Every point of an attack's curve is a lower bound with the report's confidence. A point above
@@ -301,7 +301,7 @@ def plot_noise(
     return drawing.finish(axes, f"standard deviation of the noise in the {what}")
 
 
-def deviations(source: Any, rounds: IntArray) -> FloatArray:
+def deviations(source: object, rounds: IntArray) -> FloatArray:
     """Return the standard deviation of a coordinate's noise at the end of rounds, shape (n,)."""
     p = getattr(source, "plan", source)
     total = p.mechanism if isinstance(p, Plan) else None
@@ -323,6 +323,6 @@ def deviations(source: Any, rounds: IntArray) -> FloatArray:
     raise TypeError(f"{type(source).__name__} releases no sum whose noise is known round by round")
 
 
-def _horizon(source: Any) -> int | None:
+def _horizon(source: object) -> int | None:
     horizon = getattr(source, "horizon", None)
     return None if horizon is None or not math.isfinite(horizon) else int(horizon)

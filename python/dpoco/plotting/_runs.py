@@ -282,7 +282,7 @@ def _timeline(axes: Axes, length: int, *sides: str) -> None:
     drawing.bare(axes, *sides, grid=False)
 
 
-def _expert_sequence(comparator: Any) -> IntArray:
+def _expert_sequence(comparator: object) -> IntArray:
     decisions = np.asarray(getattr(comparator, "decisions", comparator))
     if decisions.dtype.kind not in "iu" or decisions.ndim > 1:
         raise TypeError("comparator must be one expert, or one for each round")
@@ -391,7 +391,7 @@ def _round_columns(length: int) -> tuple[IntArray, int]:
     return np.arange(length) * columns // length, columns
 
 
-def _draw_row(axes: Axes, row: int, shares: Any, densest: float, length: int) -> None:
+def _draw_row(axes: Axes, row: int, shares: FloatArray, densest: float, length: int) -> None:
     from matplotlib.colors import PowerNorm
 
     # One scale for all rows, so one colour: the players are told apart by their rows.

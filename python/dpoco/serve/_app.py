@@ -35,6 +35,7 @@ _REASONS = {
 _METRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 _CLOSE = {"Connection": "close"}  # whatever else the client has sent is not read
 
+Answer = Record | Response
 Access = Literal["all", "token", "operator"]
 
 
@@ -46,7 +47,7 @@ class Page:
     path: str
     access: Access
     summary: str
-    answer: Callable[[Any, Caller | None], Awaitable[Any]]
+    answer: Callable[[Any, Caller | None], Awaitable[Answer]]
     takes: type[Message] | None = None
     gives: type[Message] | None = None
     media: str = "application/json"
@@ -92,14 +93,14 @@ class Pages:
         ]  # fmt: skip
         self._description = description(self.all)
 
-    async def decide(self, asked: messages.AskDecision, caller: Caller | None) -> Any:
+    async def decide(self, asked: messages.AskDecision, caller: Caller | None) -> Answer:
         """Answer POST /decisions."""
         user = self._user(asked.user, caller)
         self.service.count_request(user)
         entry = await self.service.decide(user, asked.context, asked.request)
         return {"arm": entry.arm, "ticket": entry.name}
 
-    async def reward(self, asked: messages.BringReward, caller: Caller | None) -> Any:
+    async def reward(self, asked: messages.BringReward, caller: Caller | None) -> Answer:
         """Answer POST /rewards."""
         user = None if caller is None or caller.operator else caller.name
         if user is not None:
@@ -107,7 +108,7 @@ class Pages:
         await self.service.reward(asked.ticket, asked.reward, user)
         return {}
 
-    async def delete(self, asked: messages.AskDeletion, caller: Caller | None) -> Any:
+    async def delete(self, asked: messages.AskDeletion, caller: Caller | None) -> Answer:
         """Answer POST /deletions, which wants a token even from a public service's callers."""
         if caller is None:
             raise HTTPException(401)
@@ -115,11 +116,11 @@ class Pages:
         self.service.count_request(user)
         return {"rounds": await self.service.delete(user)}
 
-    async def guarantee(self, _: None, caller: Caller | None) -> Any:
+    async def guarantee(self, _: None, caller: Caller | None) -> Answer:
         """Answer GET /guarantee."""
         return self.service.guarantee.to_dict()
 
-    async def metrics(self, _: None, caller: Caller | None) -> Any:
+    async def metrics(self, _: None, caller: Caller | None) -> Answer:
         """Answer GET /metrics, in the text format of OpenMetrics 1.0."""
         numbers = await self.service.numbers()
         rows = [
@@ -138,16 +139,16 @@ class Pages:
         ]
         return Response("".join([*lines, "# EOF\n"]), media_type=_METRICS)
 
-    async def ready(self, _: None, caller: Caller | None) -> Any:
+    async def ready(self, _: None, caller: Caller | None) -> Answer:
         """Answer GET /healthz."""
         ready = not self.service.is_failing
         return JSONResponse({"ready": ready}, status_code=200 if ready else 503)
 
-    async def live(self, _: None, caller: Caller | None) -> Any:
+    async def live(self, _: None, caller: Caller | None) -> Answer:
         """Answer GET /healthz/live."""
         return {}
 
-    async def describe(self, _: None, caller: Caller | None) -> Any:
+    async def describe(self, _: None, caller: Caller | None) -> Answer:
         """Answer GET /openapi.json."""
         return self._description
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
@@ -140,7 +140,7 @@ class Settings(Table):
     limits: Limits = Limits()
 
     @classmethod
-    def read(cls, record: Any, file: Path) -> Settings:
+    def read(cls, record: object, file: Path) -> Settings:
         """Return the settings of a file that was parsed.
 
         Raises

@@ -9,7 +9,6 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -153,7 +152,7 @@ def run(
         app = make_app(service, Tokens(rows), public=public)
         server = _Server(_Config(app, settings, service.report))
 
-        def stop(*_: Any) -> None:
+        def stop(*_: object) -> None:
             server.should_exit = True
 
         service.stop = stop

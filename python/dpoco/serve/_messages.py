@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 
 from dpoco._json import Record
 from dpoco.serve._tokens import LONGEST_NAME
@@ -94,7 +95,10 @@ def ask_decision_type(dimension: int) -> type[AskDecision]:
     return create_model("AskDecision", __base__=AskDecision, context=(list[float], limits))
 
 
-def parse(body: bytes, kind: type[Message]) -> Any:
+M = TypeVar("M", bound=Message)
+
+
+def parse(body: bytes, kind: type[M]) -> M:
     """Return the message of a body; `BadRequest` for anything else.
 
     Numbers beyond doubles become infinite and count as missing: a value never decides over an
@@ -117,7 +121,7 @@ def parse(body: bytes, kind: type[Message]) -> Any:
         raise BadRequest("; ".join(_describe(each) for each in error.errors()[:5])) from None
 
 
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> Record:
+def _without_duplicates(pairs: list[tuple[str, object]]) -> Record:
     record = dict(pairs)
     if len(record) < len(pairs):
         raise BadRequest("the body has a field twice", 400)
@@ -128,7 +132,7 @@ def _refuse(_: str) -> NoReturn:
     raise BadRequest("the body is no JSON: it has no NaN and no infinity", 400)
 
 
-def _describe(error: Any) -> str:
+def _describe(error: ErrorDetails) -> str:
     place = ".".join(map(str, error["loc"]))
     if error["type"] == "extra_forbidden":  # whose place is a word of the caller's
         return "there is a field that the schema does not have"

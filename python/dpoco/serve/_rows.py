@@ -6,10 +6,10 @@ import json
 import os
 import secrets
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from dpoco._encryption import EncryptionKey, refuse_readable
 from dpoco._json import Record
@@ -107,7 +107,7 @@ class Rows:
         """Close the database."""
         self._base.close()
 
-    def _run_many(self, statement: str, rows: list[tuple[Any, ...]]) -> None:
+    def _run_many(self, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
         with _translate_errors():
             self._base.execute("BEGIN IMMEDIATE")
             try:
