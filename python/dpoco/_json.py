@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from dpoco.errors import StateError
@@ -26,10 +26,12 @@ def plain(value: object) -> Any:
     return plain_float(value) if isinstance(value, float) else value
 
 
-def of_json(text: str | bytes) -> Any:
+def of_json(text: str | bytes, parse_int: Callable[[str], float] = int) -> Any:
     """Return what a JSON text holds; `StateError` if it is none, or if a name is there twice."""
     try:
-        return json.loads(text, object_pairs_hook=_once, parse_constant=_refuse)
+        return json.loads(
+            text, object_pairs_hook=_once, parse_constant=_refuse, parse_int=parse_int
+        )
     except (ValueError, RecursionError) as error:
         raise StateError("not a JSON text") from error
 

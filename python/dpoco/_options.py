@@ -119,7 +119,7 @@ class Option:
         plain = [each for each in self.types if each is not NoneType and each is not tuple]
         return plain[0] if len(plain) == 1 and plain[0] in (bool, int, float) else str
 
-    def read(self, value: Any) -> Any:
+    def read(self, value: object) -> Any:
         """Return the value of a flag or of a file of settings: a text may be a number.
 
         Raises
@@ -127,13 +127,15 @@ class Option:
         ValueError
             If the option cannot be this value.
         """
-        for kind in (bool, int, float) if isinstance(value, str) else ():
+        if not isinstance(value, str):
+            return value
+        for kind in (bool, int, float):
             if kind in self.types:
                 try:
                     return {"true": True, "false": False}[value] if kind is bool else kind(value)
                 except (KeyError, ValueError):
                     continue
-        if isinstance(value, str) and str not in self.types:
+        if str not in self.types:
             raise ValueError(f"{self.name} must be {self.flag_type.__name__}; got {value!r}")
         return value
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,6 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 from dpoco._clipping import Flags
 from dpoco._html import as_html
 from dpoco._validation import FloatArray, float_array, imported
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 __all__ = ["RecordShares", "Trace"]
 
@@ -226,7 +229,7 @@ class Trace(ReadRecords):
         decision = getattr(comparator, "decision", comparator)
         return np.cumsum(self.losses - self.comparator_losses(decision))
 
-    def to_frame(self) -> Any:
+    def to_frame(self) -> DataFrame:
         """Return a pandas DataFrame with one row per round (needs pandas)."""
         pd = imported("pandas", "to_frame", "files")
 

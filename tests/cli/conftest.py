@@ -26,13 +26,18 @@ def table(tmp_path, monkeypatch):
 
 @pytest.fixture
 def invoke():
-    """Run the app in this process: result with stdout, stderr and the exit code asked for."""
+    """Run the app in this process: result with stdout, stderr and the exit code asked for.
+
+    A text of several options is split into its words.
+    """
     from dpoco.cli._app import app
 
     def run(*arguments, code=0):
         # The runs of a test may replace each other's reports.
-        more = ["--force"] if arguments[0] in ("run", "compare") and code != 2 else []
-        words = [str(argument) for argument in arguments]
+        words = arguments[0].split(" ")
+        for each in map(str, arguments[1:]):
+            words += each.split(" ") if each.startswith("--") or " --" in each else [each]
+        more = ["--force"] if words[0] in ("run", "compare") and code != 2 else []
         result = CliRunner().invoke(app, [*words, *more])
         assert result.exit_code == code, result.output
         return result

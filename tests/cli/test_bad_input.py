@@ -44,7 +44,6 @@ CASES = [  # command lines, and what is said
     ("run --set header=false", "need a FILE"),
     ("run --learner prefix-hedge --set header=true", "need a FILE"),
     ("run --learner lipschitz --set header=false", "need a FILE"),
-    ("run wide.csv", "--label"),
     ("run wide.csv --label z", "no column 'z'"),
     ("run wide.csv --label y --features a,b", "no column 'b'"),
     ("run wide.csv --label y --features y", "cannot be a feature"),
@@ -71,7 +70,6 @@ CASES = [  # command lines, and what is said
     ("run --set slope-bound=0.5 --loss huber", "slope-bound is for --loss logistic"),
     ("run --set slope-bound=0.5 --learner tree-frank-wolfe", "has no bounds for a slope_bound"),
     ("run --set slope-bound=0.5 --learner linucb", "learners of records"),
-    ("run --set batch=3", "name one with --learner"),
     ("run --learner tree-frank-wolfe --set batch=many", "batch must be int"),
     ("run --learner tree-frank-wolfe --set step-skale=2", "did you mean 'step_scale'?"),
     ("run --learner tree-frank-wolfe --set domain=ball", "nor option of tree-frank-wolfe"),
@@ -102,19 +100,13 @@ CASES = [  # command lines, and what is said
         "nor option of high-dimensional-bandit, 'exploration'",
     ),
     ("run --learner comw --set exploration=1", "nor option of comw, 'exploration'"),
-    (
-        "run --learner linucb wide.csv --label y --range a=0:9 --range y=0:1.5",
-        "whole numbers",
-    ),
+    ("run --learner linucb wide.csv --label y --range a=0:9 --range y=0:1.5", "whole numbers"),
     (
         "run --learner linucb wide.csv --label y --range a=0:9 --range y=0:1e9",
         "more than 4096 classes",
     ),
     ("run --learner linucb --range y=0:2", "need a FILE"),
-    (
-        "run --learner linucb wide.csv --label y --range a=0:9 --range y=7:9",
-        "no label of wide.csv",
-    ),
+    ("run --learner linucb wide.csv --label y --range a=0:9 --range y=7:9", "no label of wide.csv"),
     ("run --learner sufficient-statistics --checkpoint state", "one fit"),
     ("run --learner sufficient-statistics --set batch=2", "'batch'"),
     ("run --learner lipschitz --features a", "no features"),
@@ -251,19 +243,8 @@ def test_labels_outside_the_range_are_clipped(capfd, tmp_path):
     (tmp_path / "even.csv").write_text("a,y\n" + "\n".join(f"{i % 2},{i % 2}" for i in range(60)))
     outputs = []
     for name in ("odd", "even"):
-        arguments = [
-            f"{name}.csv",
-            "--label",
-            "y",
-            "--range",
-            "a=-1:1",
-            "--range",
-            "y=0:1",
-            "--set",
-            "seed=1",
-            "--set",
-            "figure=false",
-        ]
+        options = "--label y --range a=-1:1 --range y=0:1 --set seed=1 --set figure=false"
+        arguments = [f"{name}.csv", *options.split()]
         assert main(["run", *arguments, "--out", name]) == 0
         outputs.append(capfd.readouterr().out.splitlines()[3:8])
     assert outputs[0] == outputs[1]

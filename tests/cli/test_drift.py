@@ -50,8 +50,9 @@ def test_a_run_says_the_loss_that_may_be_published(tmp_path, monkeypatch, invoke
     (tmp_path / "log.csv").write_text("\n".join(["a,b,y", *rows]))
     asked = ("--label", "y", "--loss", "squared", "--range", "-1:1", "--range", "y=-1:1")
     own = ("--learner", "noisy-ftrl", "--set", "statistics=quadratic", "--set", "running_loss=true")
-    result = invoke("run", "log.csv", *asked, *own, "--epsilon", "8", "--set", "figure=false",
-                    "--decision", "model.json")  # fmt: skip
+    result = invoke(
+        "run log.csv", *asked, *own, "--epsilon 8 --set figure=false", "--decision model.json"
+    )
     assert "Estimated loss: 0." in " ".join(result.stdout.split())
     model = json.loads((tmp_path / "model.json").read_text())
     mean, deviation, rounds = model["estimated_loss"]

@@ -12,16 +12,7 @@ from dpoco.accounting import Budget, sum_release
 from dpoco.journal import Journal
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli_reference.md"
-PLAYED = (
-    "--learners",
-    "noisy-ftrl",
-    "--epsilons",
-    "1",
-    "--set",
-    "repeats=1",
-    "--set",
-    "figure=false",
-)
+PLAYED = ("--learners noisy-ftrl --epsilons 1 --set repeats=1 --set figure=false",)
 
 TABLE = ("events.csv", "--label", "alarm", "--range", "0:10", "--horizon", 200)
 # Command line: its schema.
@@ -65,16 +56,7 @@ def test_json_names_its_schema(invoke, table, command, schema):
     stated = sum_release.guarantee(parameters, budget=Budget(0.5, 1e-7))
     (table.parent / "guarantee.json").write_text(stated.to_json())
     if command[0] in ("publish", "predict"):
-        kept = (
-            "--checkpoint",
-            "state",
-            "--decision",
-            "model.json",
-            "--set",
-            "figure=false",
-            "--set",
-            "quiet=true",
-        )
+        kept = ("--checkpoint state --decision model.json --set figure=false --set quiet=true",)
         invoke("run", *TABLE, *kept, code=4)  # of 400 rows, 200
     with Journal("a.journal"):
         pass

@@ -47,11 +47,7 @@ def test_learners_of_experts(losses, invoke, learner, report_of):
 
 @pytest.mark.parametrize(
     ("learner", "columns"),
-    [
-        ("noisy-ftrl", FILE),
-        ("prefix-hedge", ("events.csv",)),
-        ("linucb", (*FILE, "--epsilon", 40)),
-    ],
+    [("noisy-ftrl", FILE), ("prefix-hedge", ("events.csv",)), ("linucb", (*FILE, "--epsilon", 40))],
 )
 def test_lines_of_progress_change_no_bit(table, invoke, learner, columns, report_of):
     common = ("run", *columns, *QUICK, "--learner", learner)
@@ -130,17 +126,7 @@ def test_bad_configurations(tmp_path, monkeypatch, name, text, message, refused)
 
 
 def test_compare_is_at_equal_privacy_and_rows_stand_alone(table, invoke, tmp_path):
-    common = (
-        "compare",
-        *FILE,
-        "--epsilons",
-        "2,8",
-        "--set",
-        "repeats=2",
-        "--set",
-        "seed=1",
-        "--json",
-    )
+    common = ("compare", *FILE, "--epsilons 2,8 --set repeats=2 --set seed=1", "--json")
     record = json.loads(invoke(*common, "--learners", "noisy-ftrl,comw").stdout)
     assert record["schema"] == "dpoco.comparison/1"
     assert (tmp_path / "results" / "comparison.png").read_bytes().startswith(b"\x89PNG")
@@ -163,10 +149,9 @@ def test_compare_is_at_equal_privacy_and_rows_stand_alone(table, invoke, tmp_pat
 
 def test_compare_of_experts(losses, invoke):
     result = invoke(
-        "compare", "losses.csv", "--set", "loss-range=0,2", "--learners",
-        "prefix-hedge,batch-share", "--epsilons", 20, "--set", "repeats=2",
-        "--set", "figure=false", "--json",
-    )  # fmt: skip
+        "compare losses.csv --set loss-range=0,2 --learners prefix-hedge,batch-share",
+        "--epsilons 20 --set repeats=2 --set figure=false --json",
+    )
     record = json.loads(result.stdout)
     assert record["comparator"]["average_loss"] == pytest.approx(losses[:, 0].mean(), rel=1e-5)
     assert all(row["regret"] > 0.0 for row in record["rows"])

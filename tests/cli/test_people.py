@@ -52,7 +52,7 @@ def test_a_run_is_private_for_people_and_keeps_to_their_rule(visits, invoke, rep
     assert b"visitor-" not in (tmp_path / "state").read_bytes()
 
     played = dpoco.load("state")
-    table = dpoco.datasets.read_columns("visits.csv", ["a", "b", "paid"])
+    table = dpoco.datasets.open_table("visits.csv").select(["a", "b", "paid"])
     passed = np.array(list(admitted()))
     assert 80 < passed.sum() <= 100
     rows = np.column_stack([table[:, :2], np.where(passed, 1.0, np.nan)])
@@ -65,17 +65,7 @@ def test_a_run_is_private_for_people_and_keeps_to_their_rule(visits, invoke, rep
 
 
 def test_a_checkpoint_goes_on_with_the_same_rule_only(visits, invoke, refused):
-    asked = (
-        "run",
-        *visits,
-        "--learner",
-        "noisy-ftrl",
-        *RULE,
-        "--person",
-        "who",
-        "--set",
-        "quiet=true",
-    )
+    asked = ("run", *visits, "--learner noisy-ftrl", *RULE, "--person who --set quiet=true")
     keep = ("--checkpoint", "state")
     invoke(*asked, *keep, "--horizon", 2 * ROUNDS)
     invoke(*asked, *keep, "--resume")

@@ -17,10 +17,7 @@ TABLE = ("--horizon", 10**6, "--dimension", 10, "--epsilon", 1, "--delta", 1e-6)
 
 @pytest.mark.parametrize(
     ("learner", "listed", "tuning"),
-    [
-        ("ctrl", 0.00222, TiltedTuning),
-        ("comw", 0.00675, GibbsTuning),
-    ],
+    [("ctrl", 0.00222, TiltedTuning), ("comw", 0.00675, GibbsTuning)],
 )
 def test_json_reproduces_the_table(work, invoke, learner, listed, tuning):
     result, done = work(lambda: invoke("plan", learner, *TABLE, "--json"))

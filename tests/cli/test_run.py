@@ -80,18 +80,7 @@ def test_quiet_prints_nothing(table, invoke, tmp_path):
 @pytest.mark.parametrize("p", ["1", "1.5", "2", "4", "inf"])
 def test_geometries_declare_bounds_that_clip_nothing_further(table, invoke, p, report_of):
     # Records of the cube, no longer than the bound: the learner must see them as they are.
-    invoke(
-        "run",
-        *FILE,
-        "--set",
-        f"p={p}",
-        "--set",
-        "feature-bound=2",
-        "--set",
-        "figure=false",
-        "--set",
-        "seed=1",
-    )
+    invoke("run", *FILE, "--set", f"p={p}", "--set feature-bound=2 --set figure=false --set seed=1")
     record = report_of()
     stream = dpoco.datasets.load_file(
         "events.csv", label="alarm", scaling=dpoco.datasets.PublicScaling(0.0, 10.0)
@@ -164,8 +153,8 @@ def test_label_range_maps_codes_to_events(table, invoke, tmp_path, report_of):
 def test_columns_have_ranges_of_their_own(table, invoke, report_of):
     options = ("--features", "heat, speed", "--range", "0:10", "--set", "intercept=false")
     invoke(
-        "run", "events.csv", "--label", "alarm", *options,
-        "--range", "speed=0:20", "--set", "figure=false",
+        "run events.csv --label alarm", *options,
+        "--range speed=0:20 --set figure=false",
     )  # fmt: skip
     stream = report_of()["stream"]
     assert stream["feature_names"] == ["heat", "speed"]
@@ -185,12 +174,7 @@ def test_shuttle_is_the_default(tmp_path, answer):
 def test_noise_dominating_is_a_note(table, invoke):
     result = invoke("run", *FILE, "--epsilon", 0.001, "--set", "figure=false", "--set", "repeats=3")
     assert result.stderr.count("note: noise dominates") == 1
-    assert (
-        invoke(
-            "run", *FILE, "--epsilon", 0.001, "--set", "figure=false", "--set", "quiet=true"
-        ).output
-        == ""
-    )
+    assert invoke("run", *FILE, "--epsilon 0.001 --set figure=false --set quiet=true").output == ""
 
 
 def test_missing_matplotlib_costs_only_the_figure(table, invoke, tmp_path, monkeypatch):
@@ -230,15 +214,9 @@ def test_checkpoint_interrupt_and_resume(table, invoke, monkeypatch, refused, re
     assert report_of()["first_round"] == 150
     assert report_of()["rows"]["skipped"] == 150
     assert np.array_equal(dpoco.load("state").last_decision, dpoco.load("whole").last_decision)
-    for more in (
-        (),
-        (
-            "--set",
-            "skip-played=true",
-        ),
-    ):
+    for more in ((), ("--set", "skip-played=true")):
         assert "the horizon of 400 rounds is used up: no row is played" in refused(
-            *common, "state", "--resume", *more
+            *common, "state --resume", *more
         )
 
 
@@ -290,24 +268,12 @@ def test_a_run_under_a_key_leaves_nothing_readable(table, invoke, monkeypatch, r
     assert "DPOCO_KEY must hold keys" in message
     assert SECRET.hex()[:9] not in message
     monkeypatch.setenv("DPOCO_KEY", SECRET[::-1].hex())
-    assert "under a key that was not given" in refused("publish", "state", "--like", "model",
-                                                       "--to", "other")  # fmt: skip
+    assert "under a key that was not given" in refused("publish state", "--like model --to other")
 
 
 @pytest.mark.parametrize("learner", ["noisy-ftrl", "tree-frank-wolfe", "noisy-newton"])
 def test_auto_goes_on_with_what_was_saved(table, invoke, learner, report_of):
-    common = (
-        "run",
-        *FILE,
-        "--set",
-        "seed=3",
-        "--set",
-        "figure=false",
-        "--horizon",
-        800,
-        "--checkpoint",
-        "state",
-    )
+    common = ("run", *FILE, "--set seed=3 --set figure=false --horizon 800 --checkpoint", "state")
     invoke(*common, "--learner", learner)
     resumed = invoke(*common, "--resume")
     assert dpoco.load("state").round == 800
@@ -349,11 +315,21 @@ def test_rows_beyond_the_horizon_are_counted(table, invoke, report_of):
                  ("--learner", "linucb"),
                  ("--learner", "lipschitz", "--range", "alarm=0:1")):  # fmt: skip
         scaled = () if "lipschitz" in more else ("--range", "0:10")
-        result = invoke("run", *FILE[:3], *scaled, "--horizon", 100, "--set", "seed=1",
-                        "--set", "figure=false", "--set", "repeats=1", *more)  # fmt: skip
+        result = invoke(
+            "run",
+            *FILE[:3],
+            *scaled,
+            "--horizon 100 --set seed=1",
+            "--set figure=false --set repeats=1",
+            *more,
+        )
         assert "300 are beyond the horizon" in result.stdout
-    result = invoke("compare", *FILE, "--horizon", 100, "--learners", "noisy-ftrl",
-                    "--set", "repeats=1", "--epsilons", 1, "--set", "figure=false")  # fmt: skip
+    result = invoke(
+        "compare",
+        *FILE,
+        "--horizon 100 --learners noisy-ftrl",
+        "--set repeats=1 --epsilons 1 --set figure=false",
+    )
     assert "100 rounds, 1 runs each; 300 rows left out beyond the horizon" in result.stdout
 
 
@@ -363,22 +339,8 @@ def test_without_shuttle_the_phishing_stream_is_played(capfd, tmp_path, monkeypa
     from dpoco.cli import main
 
     out = tmp_path / "results"
-    assert (
-        main(
-            [
-                "run",
-                "--set",
-                "seed=1",
-                "--set",
-                "repeats=2",
-                "--set",
-                "figure=false",
-                "--out",
-                str(out),
-            ]
-        )
-        == 0
-    )
+    options = f"--set seed=1 --set repeats=2 --set figure=false --out {out}"
+    assert main(["run", *options.split()]) == 0
     printed = capfd.readouterr()
     assert "playing phishing" in printed.err
     assert "phishing: 1,250 rounds" in printed.out

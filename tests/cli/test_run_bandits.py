@@ -57,14 +57,7 @@ def test_the_label_range_names_the_classes(classes, answer):
 
 def test_options_reach_the_bandit(table, answer):
     options = (
-        "--set",
-        "exploration=0.7",
-        "--set",
-        "feature-bound=0.9",
-        "--set",
-        "batch=20",
-        "--set",
-        "sum-method=tree",
+        "--set exploration=0.7 --set feature-bound=0.9 --set batch=20 --set sum-method=tree",
     )
     record = answer("run", *FILE, *QUICK, "--learner", "linucb", *options, "--set", "figure=false")
     mechanism, tuning = (record["parameters"][part] for part in ("mechanism", "tuning"))

@@ -14,17 +14,6 @@ from dpoco.evaluation import RunReport
 FILE = ("events.csv", "--label", "alarm", "--range", "0:10")
 QUICK = ("--set", "repeats=2", "--set", "seed=5")
 SQUARED = ("--loss", "squared", "--range", "alarm=0:1")
-COMPARED = (
-    "compare",
-    *FILE,
-    "--loss",
-    "squared",
-    "--range",
-    "alarm=0:1",
-    *QUICK,
-    "--set",
-    "figure=false",
-)
 
 
 def column(name):
@@ -55,17 +44,7 @@ def test_second_moments_are_for_squared_losses(table, invoke):
 
 def test_a_running_quantile(table, invoke):
     options = ("events.csv", "--label", "load", "--range", "load=0:10")
-    common = (
-        "--learner",
-        "lipschitz",
-        "--set",
-        "quantile=0.9",
-        "--epsilon",
-        8,
-        "--json",
-        "--set",
-        "figure=false",
-    )
+    common = ("--learner lipschitz --set quantile=0.9 --epsilon 8 --json --set figure=false",)
     result = invoke("run", *options, *common, *QUICK)
     record = json.loads(result.stdout)
     assert record["domain"]["upper"] == [10.0]
@@ -97,9 +76,7 @@ def test_regret_is_against_the_net_and_nothing_is_less_than_nothing(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "still.csv").write_text("ms\n" + "5\n" * 40)
     options = ("still.csv", "--label", "ms", "--range", "ms=0:10", "--set", "figure=false")
-    result = invoke(
-        "run", *options, *QUICK, "--learner", "lipschitz", "--set", "quantile=0.3", "--full"
-    )
+    result = invoke("run", *options, *QUICK, "--learner lipschitz --set quantile=0.3 --full")
     assert "best net point" in result.stdout
     assert "best fixed decision" not in result.stdout
     record = report_of()
@@ -136,16 +113,7 @@ def test_a_loss_of_nothing_has_no_sign(value):
 @pytest.mark.parametrize(
     "arguments",
     [
-        (
-            "--learner",
-            "lipschitz",
-            "--label",
-            "load",
-            "--range",
-            "load=0:10",
-            "--set",
-            "quantile=0.8",
-        ),
+        ("--learner lipschitz --label load --range load=0:10 --set quantile=0.8",),
         *(("--learner", name, *FILE[1:], "--epsilon", 3) for name in ("comw", "linucb")),
         ("--learner", "sufficient-statistics", *FILE[1:], *SQUARED, "--epsilon", 3),
     ],
@@ -171,18 +139,7 @@ def test_a_report_is_a_configuration(table, invoke, arguments):
 def test_a_resumed_run_is_the_rest_of_the_whole(table, invoke, arguments):
     lines = table.read_text().splitlines(keepends=True)
     table.with_name("start.csv").write_text("".join(lines[:251]))
-    common = (
-        *arguments,
-        "--horizon",
-        400,
-        "--set",
-        "seed=4",
-        "--epsilon",
-        20,
-        "--set",
-        "figure=false",
-        "--json",
-    )
+    common = (*arguments, "--horizon 400 --set seed=4 --epsilon 20 --set figure=false --json")
 
     def played(name, *more):
         result = invoke("run", name, *common, *more)
@@ -214,15 +171,9 @@ def test_fits_have_rows_of_their_own(table, invoke, refused):
     common = (
         "compare",
         *FILE,
-        "--epsilons",
-        "4",
-        "--loss",
-        "squared",
-        "--range",
-        "alarm=0:1",
+        "--epsilons 4 --loss squared --range alarm=0:1",
         *QUICK,
-        "--set",
-        "figure=false",
+        "--set figure=false",
     )
     text = invoke(*common, "--learners", "noisy-ftrl,sufficient-statistics").stdout
     online, offline = text.split("One fit to all records, offline")
@@ -240,17 +191,9 @@ def test_a_refused_baseline_is_offline_too(table, invoke, answer):
     common = (
         "compare",
         *FILE,
-        "--epsilons",
-        1,
-        "--delta",
-        0,
-        "--loss",
-        "squared",
-        "--range",
-        "alarm=0:1",
+        "--epsilons 1 --delta 0 --loss squared --range alarm=0:1",
         *QUICK,
-        "--set",
-        "figure=false",
+        "--set figure=false",
     )
     both = invoke(*common, "--learners", "noisy-ftrl,sufficient-statistics")
     online, offline = both.stdout.split("One fit to all records, offline")
@@ -284,12 +227,7 @@ def test_a_report_says_how_rows_were_read(
     described = {
         "sufficient-statistics": (
             *SQUARED,
-            "--label",
-            "alarm",
-            "--range",
-            "0:10",
-            "--set",
-            "feature-bound=3",
+            "--label alarm --range 0:10 --set feature-bound=3",
         ),
         "prefix-hedge": ("--features", "speed,heat", "--set", "loss-range=0,10"),
         "lipschitz": ("--label", "speed,heat", "--range", "speed,heat=0:10"),
@@ -314,8 +252,10 @@ def test_many_odd_columns_are_cut_off(tmp_path, monkeypatch, invoke):
     names = [f"x{j}" for j in range(13)]
     rows = [",".join(["1"] * 13)] + [",".join(["1"] * j + ["9"] * (13 - j)) for j in range(13)]
     (tmp_path / "wide.csv").write_text("\n".join([",".join(names), *rows * 9]) + "\n")
-    result = invoke("run", "wide.csv", "--learner", "prefix-hedge", "--set", "repeats=1",
-                    "--epsilon", 50, "--set", "figure=false", "--full")  # fmt: skip
+    result = invoke(
+        "run wide.csv --learner prefix-hedge --set repeats=1",
+        "--epsilon 50 --set figure=false --full",
+    )
     shown = [line.strip() for line in result.stdout.splitlines() if "out of range" in line]
     assert [line.split(":")[0] for line in shown[1:]] == [f"x{j}" for j in range(12, 2, -1)]
     assert "and 3 more columns: see report.json" in result.stdout

@@ -108,8 +108,10 @@ def test_values_have_the_types_of_their_settings(text, message):
 
 def test_a_comparison_is_a_configuration(table, invoke):
     common = ("--set", "figure=false", "--json")
-    given = ("events.csv", "--label", "alarm", "--range", "0:10", "--learners", "noisy-ftrl",
-             "--epsilons", "2", "--set", "repeats=1", "--set", "seed=1")  # fmt: skip
+    given = (
+        "events.csv --label alarm --range 0:10 --learners noisy-ftrl",
+        "--epsilons 2 --set repeats=1 --set seed=1",
+    )
     first = json.loads(invoke("compare", *given, *common).stdout)
     (table.parent / "first.json").write_text(json.dumps(first))
     again = invoke("compare", "--config", "first.json", *common).stdout
@@ -124,9 +126,7 @@ def test_no_heading_of_a_file_is_the_name_of_a_setting():
 
 def test_init_writes_all_settings_and_a_run_reads_them(table, invoke, report_of, refused):
     given = ("events.csv", "--label", "alarm", "--range", "0:10", "--range", "heat=0:20")
-    result = invoke(
-        "init", *given, "--checkpoint", "state", "--learner", "noisy-ftrl", "--horizon", 800
-    )
+    result = invoke("init", *given, "--checkpoint state --learner noisy-ftrl --horizon 800")
     assert result.stdout == "Written: dpoco.toml. Next: dpoco run dpoco.toml\n"
     text = (table.parent / "dpoco.toml").read_text()
     for name in OPTIONS:
@@ -200,8 +200,7 @@ def test_a_bundled_stream_that_is_not_there_is_probably_another(refused):
     ],
 )
 def test_a_report_has_twenty_lines_and_says_what_users_ask(table, invoke, more):
-    common = ("run", "events.csv", "--label", "alarm", "--range", "0:10", "--set", "repeats=2",
-              "--set", "figure=false")  # fmt: skip
+    common = ("run events.csv --label alarm --range 0:10", "--set repeats=2 --set figure=false")
     text = invoke(*common, *more).stdout
     lines = text.splitlines()
     assert len(lines) <= 20
@@ -220,15 +219,18 @@ def test_a_report_says_what_was_left_out_and_why(table, invoke):
     lines = table.read_text().splitlines()
     lines[1:41] = [re.sub(r"^[^,]*", "NA", line) for line in lines[1:41]]
     table.write_text("\n".join(lines) + "\n")
-    text = invoke("run", "events.csv", "--label", "alarm", "--range", "0:10", "--horizon", 300,
-                  "--set", "repeats=1", "--set", "figure=false").stdout  # fmt: skip
+    text = invoke(
+        "run events.csv --label alarm --range 0:10",
+        "--horizon 300 --set repeats=1 --set figure=false",
+    ).stdout
     assert "Rows left out: 100 are beyond the horizon." in text
     assert "Records that taught nothing: 40 of 300 (13.3 % missing)." in text
 
 
 def test_a_negative_price_is_explained(table, answer):
-    record = answer("run", "events.csv", "--label", "alarm", "--range", "0:10", "--set",
-                    "repeats=1", "--set", "figure=false")  # fmt: skip
+    record = answer(
+        "run events.csv --label alarm --range 0:10", "--set repeats=1 --set figure=false"
+    )
     for price, words in ((0.1, "costs 0.1000"), (0.0, "less than 0.0001"), (-0.2, "ahead of")):
         own = record["nonprivate"]["average_losses"][0] + price
         record["private"]["average_losses"] = [own]

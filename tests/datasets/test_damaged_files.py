@@ -10,7 +10,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from dpoco.datasets import column_names, load_file
+from dpoco.datasets import load_file, open_table
 
 ROWS = 20
 
@@ -182,4 +182,4 @@ def test_columns_that_cannot_be_stored(tmp_path):
     column = pa.array([[1.0], [2.0]])
     pq.write_table(pa.table({"a": column, "y": [0.0, 1.0]}), tmp_path / "t.parquet")
     assert not read(tmp_path / "t.parquet")
-    assert column_names(tmp_path / "t.parquet") == ["a", "y"]
+    assert open_table(tmp_path / "t.parquet").names == ["a", "y"]

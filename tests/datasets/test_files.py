@@ -8,17 +8,7 @@ import traceback
 import numpy as np
 import pytest
 
-from dpoco.datasets import (
-    Coding,
-    FileFormat,
-    PublicScaling,
-    Schema,
-    chunks,
-    column_kinds,
-    column_names,
-    load_file,
-)
-from dpoco.datasets._files import read_columns
+from dpoco.datasets import Coding, FileFormat, PublicScaling, Schema, chunks, load_file, open_table
 from dpoco.evaluation import load_logged_bandit
 
 GENERATOR = np.random.default_rng(11)
@@ -141,7 +131,7 @@ def test_files_of_spreadsheets(tmp_path, text):
         stream = load_file(given, label="y")
         np.testing.assert_array_equal(stream.features[:, 0], [1.5, np.nan, 1.5, np.nan])
         np.testing.assert_array_equal(stream.labels, [1.0, 0.0, 1.0, np.nan])
-        kinds = column_kinds(given)
+        kinds = open_table(given).kinds()
         assert kinds["a"] == "numbers"
         words = "yes" in text or "true" in text
         assert kinds["y"] == ("yes or no" if words else "0 or 1")
@@ -153,7 +143,7 @@ def test_kinds_of_columns_and_files_in_a_row(tmp_path):
     (tmp_path / "3.csv").write_text("y,a,who\nno,3,cid\n")
     both = [tmp_path / "1.csv", tmp_path / "2.csv"]
     kinds = {"who": "text", "a": "numbers", "gone": "nothing", "y": "yes or no"}
-    assert column_kinds(both) == kinds
+    assert open_table(both).kinds() == kinds
     stream = load_file(both, label="y", features=["a"])
     assert stream.features[:, 0].tolist() == [1.0, 2.0, 3.0]
     assert stream.name == "1.csv and 1 more file"
@@ -161,7 +151,7 @@ def test_kinds_of_columns_and_files_in_a_row(tmp_path):
     with pytest.raises(ValueError, match=r"3.csv has other columns than 1.csv"):
         load_file([*both, tmp_path / "3.csv"], label="y", features=["a"])
     with pytest.raises(ValueError, match="at least one file"):
-        column_kinds([])
+        open_table([])
 
 
 BAD_CSV = {
@@ -223,8 +213,7 @@ def test_a_first_row_that_may_be_a_record_is_refused_unseen(tmp_path, first):
     path.write_text(first + "\n4,5,1\n6,7,0\n", encoding="utf-8")
     for call in (
         lambda: load_file(path, label="y"),
-        lambda: column_names(path),
-        lambda: read_columns(path, ["y"]),
+        lambda: open_table(path),
         lambda: load_logged_bandit(path, action="a", reward="y"),
     ):
         with pytest.raises(ValueError, match="may be a record") as caught:
@@ -240,7 +229,7 @@ def test_a_first_row_that_may_be_a_record_is_refused_unseen(tmp_path, first):
 def test_names_with_digits_are_names(tmp_path, names):
     path = tmp_path / "t.csv"
     path.write_text(names + "\n4,5,1\n6,7,0\n", encoding="utf-8")
-    assert column_names(path) == names.split(",")
+    assert open_table(path).names == names.split(",")
 
 
 @pytest.mark.parametrize("text", ["1,2,0\n3,4,1\n", "1,2,0\n3,,1\n"])

@@ -53,10 +53,7 @@ def snippets(text: str) -> list[Snippet]:
     """Return the snippets of a page in order."""
     return [
         Snippet(
-            match["code"],
-            text.count("\n", 0, match.start("code")),
-            match["shown"],
-            match["reason"],
+            match["code"], text.count("\n", 0, match.start("code")), match["shown"], match["reason"]
         )
         for match in _SNIPPET.finditer(text)
     ]

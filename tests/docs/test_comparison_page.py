@@ -91,11 +91,13 @@ def test_every_table_has_every_contender(bench):
         assert name in seen
 
 
+def regret(key, name, column=1):
+    """The mean of a cell: column 0 is without privacy, 1 at epsilon = 1, 2 at epsilon = 8."""
+    return float(lines_of(key)[name][1 + column].split(" ± ")[0])
+
+
 def test_the_reading_agrees_with_the_tables():
     """What the last section says, of the numbers above it."""
-
-    def regret(key, name, column):
-        return float(lines_of(key)[name][1 + column].split(" ± ")[0])
 
     free, one, eight = range(3)
     tuned, tree = "best step", "DP-FTRL, tree noise"
@@ -227,25 +229,20 @@ def test_the_least_noise_for_people(field, share):
         assert exact == pytest.approx(alone * np.sqrt(times))
 
 
-def regret_of(key, name, column=1):
-    """The mean of a cell: column 0 is without privacy, 1 at epsilon = 1, 2 at epsilon = 8."""
-    return float(lines_of(key)[name][1 + column].split(" ± ")[0])
-
-
 def test_conclusions_are_those_of_the_tables():
     text = " ".join(PAGE.partition("## Conclusions")[2].split())
 
     def ratio(key, name, other, column=1, base=1):
-        return regret_of(key, name, column) / regret_of(key, other, base)
+        return regret(key, name, column) / regret(key, other, base)
 
     river = "river LogisticRegression"
     private = [
-        regret_of("phishing", name)
+        regret("phishing", name)
         for name, cells in lines_of("phishing").items()
         if cells[2:] and cells[2][0].isdigit() and "best step" not in name
     ]
-    assert f"has {min(private) / regret_of('phishing', river, 0):.1f} times the regret" in text
-    assert min(private) / regret_of("phishing", f"{river}, best step", 0) > 5.0
+    assert f"has {min(private) / regret('phishing', river, 0):.1f} times the regret" in text
+    assert min(private) / regret("phishing", f"{river}, best step", 0) > 5.0
     tree = "DP-FTRL, tree noise"
     saved = [1.0 - ratio(k, "NoisyFTRL", tree) for k in ("shuttle", "phishing", "regression")]
     low, high = (f"{100 * share:.0f}" for share in (min(saved), max(saved)))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -18,22 +19,25 @@ import dpoco
 ROOT = Path(__file__).parents[2]
 
 
+def program(name, *options):
+    """Run an example in a process of its own, and return what it printed."""
+    command = [sys.executable, str(ROOT / "examples" / f"{name}.py"), *options]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
 def test_regret_of_the_euclidean_learners(tmp_path):
     try:
         dpoco.datasets.load("shuttle")
     except ImportError:
         pytest.skip("this version of river does not bundle the shuttle stream")
     figure = tmp_path / "regret.png"
-    command = [
-        sys.executable, str(ROOT / "examples" / "oco_regret.py"),
-        "--quick", "--epsilon", "4", "--output", str(figure),
-    ]  # fmt: skip
-    result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert result.returncode == 0, result.stderr
+    text = program("oco_regret", "--quick", "--epsilon", "4", "--output", str(figure))
     assert figure.stat().st_size > 10_000
-    assert "Differential privacy: epsilon = 4" in result.stdout
+    assert "Differential privacy: epsilon = 4" in text
     rows = {}
-    for block in result.stdout.split("\n\n"):
+    for block in text.split("\n\n"):
         for line in block.splitlines():
             parts = line.rsplit(maxsplit=3)
             if len(parts) == 4 and parts[3].isdigit() and "IEEE" not in parts:
@@ -49,14 +53,9 @@ def test_regret_of_the_euclidean_learners(tmp_path):
 
 def test_tracking_of_experts(tmp_path):
     figure = tmp_path / "tracking.png"
-    command = [
-        sys.executable, str(ROOT / "examples" / "expert_tracking.py"),
-        "--quick", "--output", str(figure),
-    ]  # fmt: skip
-    result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert result.returncode == 0, result.stderr
+    text = program("expert_tracking", "--quick", "--output", str(figure))
     assert figure.stat().st_size > 10_000
-    polls, world, promise = result.stdout.strip().split("\n\n")
+    polls, world, promise = text.strip().split("\n\n")
     assert promise.startswith("protected: epsilon = 1")
     rows = {}
     for name, block in (("pollsters", polls), ("world", world)):
@@ -81,13 +80,11 @@ def run_quickly(name, tmp_path, capsys):
     """Run an example in this process, which has its libraries loaded; return what it printed."""
     pytest.importorskip("river", reason="the example's stream is bundled with river")
     pytest.importorskip("matplotlib")
-    spec = importlib.util.spec_from_file_location(name, ROOT / "examples" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    main = runpy.run_path(str(ROOT / "examples" / f"{name}.py"))["main"]
     figure = tmp_path / "figure.png"
     with warnings.catch_warnings():
         try:
-            module.main(["--quick", "--output", str(figure)])
+            main(["--quick", "--output", str(figure)])
         except ImportError as error:
             if error.name != "river":
                 raise
@@ -205,12 +202,10 @@ def test_a_network_on_a_stream(capsys):
     """Over a second: three networks are trained for 125 to 500 steps."""
     pytest.importorskip("torch")
     pytest.importorskip("river", reason="the example's stream is bundled with river")
-    spec = importlib.util.spec_from_file_location("deep", ROOT / "examples" / "deep_stream.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    main = runpy.run_path(str(ROOT / "examples" / "deep_stream.py"))["main"]
     with warnings.catch_warnings():
         try:
-            module.main(["--quick"])
+            main(["--quick"])
         except ImportError:
             pytest.skip("this version of river does not bundle the shuttle stream")
     found = dict(line.rsplit(": ", 1) for line in capsys.readouterr().out.splitlines())
@@ -269,13 +264,7 @@ def test_people_who_rate_movies(tmp_path, capsys, monkeypatch):
 
 def test_local_client_and_server():
     """Two processes; over a second."""
-    command = [
-        sys.executable, str(ROOT / "examples" / "local_client_server.py"),
-        "--users", "400", "--rounds", "20",
-    ]  # fmt: skip
-    result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert result.returncode == 0, result.stderr
-    lines = result.stdout.splitlines()
+    lines = program("local_client_server", "--users", "400", "--rounds", "20").splitlines()
     device = [line for line in lines if line.startswith("device:")]
     server = [line for line in lines if line.startswith("server:")]
     assert re.search(r"\b\d\d bytes: taken", device[1])  # small
@@ -299,16 +288,8 @@ def test_examples_are_short_and_have_a_quick_version():
         assert f"examples/{path.name}" in (ROOT / "docs" / "examples.md").read_text()
 
 
-def drawing():
-    """Return the program that draws the figures of the examples again."""
-    spec = importlib.util.spec_from_file_location("draw", ROOT / "docs" / "draw_examples.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_every_example_that_draws_has_its_figure_on_a_page():
-    names = drawing().drawing()
+    names = runpy.run_path(str(ROOT / "docs" / "draw_examples.py"))["drawing"]()
     assert len(names) >= 7
     pages = "".join(page.read_text() for page in (ROOT / "docs").glob("*.md"))
     for name in names:

@@ -153,13 +153,7 @@ def test_the_build_is_strict_and_part_of_continuous_integration():
     assert "nitpick_ignore" not in (DOCS / "conf.py").read_text()
 
 
-@pytest.mark.parametrize(
-    ("page", "listed"),
-    [
-        ("index", ["a", "b/c"]),
-        ("b/x", ["b/a", "b/b/c"]),
-    ],
-)
+@pytest.mark.parametrize(("page", "listed"), [("index", ["a", "b/c"]), ("b/x", ["b/a", "b/b/c"])])
 def test_toctrees_are_read_as_they_are_meant(page, listed):
     text = "# x\n```{toctree}\n:hidden:\n:caption: C\n\na\nb/c\n```\n```text\nd\n```\n"
     assert entries(page, text) == listed

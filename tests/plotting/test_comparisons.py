@@ -14,13 +14,7 @@ import dpoco
 from dpoco.bandits import LinUCB
 from dpoco.environments import LinearWorld
 from dpoco.evaluation import Comparison, ComparisonRow, PrequentialResult
-from dpoco.plotting import (
-    plot_comparison,
-    plot_loss,
-    plot_prequential,
-    plot_regret,
-    plot_switches,
-)
+from dpoco.plotting import plot_comparison, plot_loss, plot_prequential, plot_regret, plot_switches
 from dpoco.plotting._drawing import look
 
 figure_module = pytest.importorskip("matplotlib.figure")

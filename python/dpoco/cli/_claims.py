@@ -333,12 +333,14 @@ def noise(
 
     dpoco table noise --horizons 1000,100000 --epsilons 1,4
     """
-
-    def entries() -> Sequence[Any]:
-        rounds = shell.whole_numbers("--horizons", horizons)
-        return tables.noise_table(rounds, shell.numbers("--epsilons", epsilons, positive=True))
-
-    _print("noise", as_json, entries)
+    _print(
+        "noise",
+        as_json,
+        lambda: tables.noise_table(
+            shell.whole_numbers("--horizons", horizons),
+            shell.numbers("--epsilons", epsilons, positive=True),
+        ),
+    )
 
 
 @table_app.command()

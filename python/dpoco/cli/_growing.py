@@ -10,7 +10,7 @@ import time as clocks
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import typer
 from rich.live import Live
@@ -20,6 +20,9 @@ from dpoco._json import Record
 from dpoco._validation import imported
 from dpoco.cli import _shell as shell
 from dpoco.statistics import Monitor, Release
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 _BLOCK = 2**22  # bytes that are read at once
 _ROWS = 2**16
@@ -32,7 +35,7 @@ class Part(NamedTuple):
     Without records: everything that there is now has been read.
     """
 
-    table: Any
+    table: DataFrame | None
     file: str
     position: int
 

@@ -111,7 +111,7 @@ def predict_command(
         kept = [] if keep is None else [name.strip() for name in keep.split(",")]
         rows.check([*found.columns, *kept])
         answers = found.predict(found.coding.records(rows, found.columns)[0]).tolist()
-        entries = {name: rows.entries(name) for name in kept}
+        texts = {name: list(map(_text, rows.entries(name))) for name in kept}
         likely = found.task == "classification"
         event = found.label
         if found.coding.positive is not None:
@@ -120,13 +120,11 @@ def predict_command(
         cells = ["" if math.isnan(each) else repr(each) for each in answers]
         if as_json:
             known = [None if math.isnan(each) else each for each in answers]
-            texts = {name: list(map(_text, column)) for name, column in entries.items()}
             shell.print_json(
                 {"schema": "dpoco.predictions/1", "of": title, "predictions": known, "kept": texts}
             )
         name = f"probability_of_{event}" if likely else f"predicted_{found.label}"
-        lines = [[*kept, name], *zip(*(map(_text, each) for each in entries.values()), cells,
-                                     strict=True)]  # fmt: skip
+        lines = [[*kept, name], *zip(*texts.values(), cells, strict=True)]
         if to is not None:
             with to.open("w", encoding="utf-8", newline="") as file:
                 csv.writer(file, lineterminator="\n").writerows(lines)

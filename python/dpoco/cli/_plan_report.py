@@ -90,10 +90,7 @@ def plan_records(
     )
 
 
-def plan_functions(
-    entry: Learner,
-    dimension: Annotated[int, "1 or 2."] = 1,
-) -> Problem:
+def plan_functions(entry: Learner, dimension: Annotated[int, "1 or 2."] = 1) -> Problem:
     """Return Lipschitz losses on the interval or square of side 1, slope 1."""
     if dimension not in (1, 2):
         raise ValueError(f"dimension must be 1 or 2; got {dimension}")
@@ -106,10 +103,7 @@ def plan_functions(
     )
 
 
-def plan_experts(
-    entry: Learner,
-    experts: Annotated[int, "Number of experts."],
-) -> Problem:
+def plan_experts(entry: Learner, experts: Annotated[int, "Number of experts."]) -> Problem:
     """Return losses of experts in [0, 1]."""
     bound = "of the losses' range"
     return Problem((experts,), lambda plan: (plan.forecast.regret_bound, 1.0), unit=bound)
@@ -353,27 +347,23 @@ def _noise(plan: Any, guarantee: Guarantee) -> Record:
     scale = getattr(own.part(Selections) or own.part(GaussianSum) or own, "scale", None)
     if scale is None and guarantee.noise_scale > 0.0:
         scale = guarantee.noise_scale
+    errors = {}
+    if isinstance(own, GaussianSum) and own.scale > 0.0:
+        # Of the noisiest sum at unit sensitivity and mu, and what none is below.
+        errors = {
+            "sum_error": continual_sum.max_error(own.factorisation, own.pushes),
+            "least_sum_error": continual_sum.lower_bound(own.pushes),
+        }
     return {
         "mechanism": guarantee.mechanism,
         "scale": _finite(scale),
         "multiplier": _finite(guarantee.noise_multiplier),
         "sensitivity": _finite(guarantee.sensitivity),
-        **_sum_error(plan),
+        **errors,
     }
 
 
-def _sum_error(plan: Any) -> dict[str, float]:
-    """Noise of the noisiest sum at unit sensitivity and mu, and what none is below."""
-    total = plan.mechanism
-    if isinstance(total, GaussianSum) and total.scale > 0.0:
-        return {
-            "sum_error": continual_sum.max_error(total.factorisation, total.pushes),
-            "least_sum_error": continual_sum.lower_bound(total.pushes),
-        }
-    return {}
-
-
-def _state_bytes(learner: Any) -> int | None:
+def _state_bytes(learner: object) -> int | None:
     """Size of the saved state of the fresh learner, which is what it keeps between rounds."""
     pack = getattr(learner, "_to_bytes", None)
     try:
@@ -449,7 +439,7 @@ def print_plan(report: Record, guarantee: Guarantee) -> None:
     say(str(guarantee))
 
 
-def _numbers(record: Record) -> Iterator[tuple[str, Any]]:
+def _numbers(record: Record) -> Iterator[tuple[str, object]]:
     """Yield the plain values of a plan and of its parts, by name."""
     for name, value in record.items():
         if isinstance(value, dict):

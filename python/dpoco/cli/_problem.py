@@ -46,7 +46,6 @@ from dpoco.cli._tables import (
     Saved,
     ask,
     check_binary,
-    describe_records,
     feature_columns,
     load_stream,
     open_table,
@@ -57,7 +56,7 @@ from dpoco.domains import Box, LpBall
 from dpoco.evaluation import games
 from dpoco.learners import Learner, learner_named
 from dpoco.learning.choice import UNKNOWN, UPDATES, choose
-from dpoco.losses import HuberLoss, LogisticLoss, SquaredLoss
+from dpoco.losses import HuberLoss, LogisticLoss, MarginLoss, SquaredLoss
 from dpoco.random import Source
 from dpoco.ranges import RangeFinder
 
@@ -105,9 +104,9 @@ class Task:
     asked: Settings
     declared: Declaration
     table: Table | None = None
-    resumed: Any = None
+    resumed: object = None
     saved: Saved | None = None
-    people: Sequence[Any] | None = None
+    people: Sequence[object] | None = None
     searches: bool = False
     search: Guarantee | None = None
 
@@ -117,13 +116,11 @@ class Task:
         return positive_int("horizon", rounds if asked is None else asked)
 
     def describe(self, family: str, schema: Schema) -> Record:
-        """Return what a state keeps of how records were read."""
-        return describe_records(family, schema, self.asked.person, self.saved, self.search)
-
-
-def bundled_name(asked: Settings) -> str | None:
-    """Return the name of the bundled stream that is asked for, or None."""
-    return asked.data if asked.data in datasets.BUNDLED else None
+        """Return what a state keeps of how records were read; `ValueError` if it differs."""
+        if self.saved is not None:
+            self.saved.check(schema)
+        own = {"family": family, "schema": schema.to_dict(), "person": self.asked.person}
+        return own if self.search is None else {**own, "search": self.search.to_dict()}
 
 
 def find_learners(
@@ -140,7 +137,7 @@ def find_learners(
 def make_games(
     entries: Sequence[Learner],
     asked: Settings,
-    resumed: Any = None,
+    resumed: object = None,
     saved: Saved | None = None,
     *,
     searches: bool = False,
@@ -168,7 +165,7 @@ def make_games(
     read_participation(asked)
     if asked.synthetic is not None and asked.data is not None:
         raise ValueError("synthetic simulates a stream: leave out the data file")
-    of_file = asked.data is not None and bundled_name(asked) is None
+    of_file = asked.data is not None and asked.data not in datasets.BUNDLED
     if of_file and asked.rounds_per_person is not None and asked.person is None:
         raise ValueError("--rounds-per-person needs --person COLUMN: whose record each row is")
     if (
@@ -215,11 +212,6 @@ def _nothing_known(game: games.Game) -> str:
     )
 
 
-def _known_horizon(covered: int) -> int | None:
-    """Return how many rounds are covered, or None for a stream without an end."""
-    return None if covered == LARGEST_HORIZON else covered
-
-
 def _choice(
     entry: Learner, problem: Any, covered: int, task: Task, **more: Any
 ) -> tuple[Learner, Record, str]:
@@ -229,7 +221,8 @@ def _choice(
         return entry, read_options(entry, asked), ""
     budget = Budget._over(asked.epsilon, asked.delta, covered)
     # Without an end, it must learn soon.
-    more |= {"horizon": _known_horizon(covered), "participation": read_participation(asked)}
+    horizon = None if covered == LARGEST_HORIZON else covered
+    more |= {"horizon": horizon, "participation": read_participation(asked)}
     ranked = choose(problem, budget=budget, **more)
     resumed = task.resumed  # stays what it is, though another may be better by now
     same = (each for each in ranked if resumed is not None and each.is_of(resumed))
@@ -355,7 +348,7 @@ def _schema(stream: Stream, task: Task, label_range: tuple[float, float] | None 
     return own if label_range is None else replace(own, label_range=label_range)
 
 
-def _linear_problem(asked: Settings, stream: Stream, ball: float) -> tuple[LpBall, Any]:
+def _linear_problem(asked: Settings, stream: Stream, ball: float) -> tuple[LpBall, MarginLoss]:
     """Return domain and loss, in a ball of the exponent `ball` if none was asked for."""
     name, dimension = asked.loss, stream.dimension
     p = ball if asked.p is None else float(asked.p)
@@ -403,7 +396,7 @@ def _records(entries: Sequence[Learner], task: Task) -> list[games.Game]:
         domain, loss = _linear_problem(task.asked, stream, entry.ball or 2.0)
         entry, options, why = _choice(entry, (domain, loss), covered, task, drift=task.asked.drift)
         if entry.name == "tree-frank-wolfe":
-            rounds = _known_horizon(covered) or UNKNOWN
+            rounds = UNKNOWN if covered == LARGEST_HORIZON else covered
             batch = max(1, rounds // UPDATES)
             options = {"batch": batch, **options}
         if entry.name == "noisy-ftrl" and options.get("statistics") != "quadratic":
@@ -567,7 +560,7 @@ def _functions(entries: Sequence[Learner], task: Task) -> list[games.Game]:
             raise ValueError(
                 "quantile needs one label column; for two columns the geometric median is learned"
             )
-        losses: list[Any] = [partial(_distance, row) for row in targets]
+        losses = [partial(_distance, row) for row in targets]
         slope, what = 1.0, "distance"
     else:
         q = 0.5 if asked.quantile is None else asked.quantile

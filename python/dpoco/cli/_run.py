@@ -18,13 +18,7 @@ from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting.ranges import behind_ranges
 from dpoco.cli import _shell as shell
 from dpoco.cli._key import state_key
-from dpoco.cli._problem import (
-    FAMILIES,
-    STREAMS_OF_LOSSES,
-    find_learners,
-    make_games,
-    split_budget,
-)
+from dpoco.cli._problem import FAMILIES, STREAMS_OF_LOSSES, find_learners, make_games, split_budget
 from dpoco.cli._render import (
     describe_drift,
     describe_loss,

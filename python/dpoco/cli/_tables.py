@@ -142,7 +142,7 @@ class Saved:
         )
 
 
-def read_saved(learner: Any, trusted: bool) -> Saved | None:
+def read_saved(learner: object, trusted: bool) -> Saved | None:
     """Return how a saved learner read its records; None if it does not say so and is trusted."""
     saved = Saved.of(learner)
     if saved is None and not trusted:
@@ -152,20 +152,6 @@ def read_saved(learner: Any, trusted: bool) -> Saved | None:
             "the same ones in the same order, with the same ranges"
         )
     return saved
-
-
-def describe_records(
-    family: str,
-    schema: Schema,
-    person: str | None,
-    saved: Saved | None,
-    search: Guarantee | None = None,
-) -> Record:
-    """Return what a state keeps of how records were read; `ValueError` if a saved one differs."""
-    if saved is not None:
-        saved.check(schema)
-    described = {"family": family, "schema": schema.to_dict(), "person": person}
-    return described if search is None else {**described, "search": search.to_dict()}
 
 
 def _column(option: str, name: str) -> str:
@@ -326,8 +312,7 @@ def load_stream(
     given = declared.general or (-1.0, 1.0)
     ranges = {
         name: declared.ranges.get(
-            name,
-            (0.0, 1.0) if kinds[name] == "yes or no" and declared.general is None else given,
+            name, (0.0, 1.0) if kinds[name] == "yes or no" and declared.general is None else given
         )
         for name in columns
     }

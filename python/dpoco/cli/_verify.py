@@ -280,9 +280,7 @@ def _statements(file: Path, judge: _Judge) -> Iterator[_Statement]:
         yield from _of_record(record, judge)
 
 
-def read_certificate(
-    file: Path,
-) -> tuple[Record, Guarantee | Ledger, SignedCertificate | None]:
+def read_certificate(file: Path) -> tuple[Record, Guarantee | Ledger, SignedCertificate | None]:
     """Return the record of what a file of JSON states, the guarantee or ledger, and its signature.
 
     `ValueError` if it states nothing, `StateError` if that does not follow.
@@ -322,7 +320,7 @@ def _of_record(record: Any, judge: _Judge) -> Iterator[_Statement]:
         yield judge(find_certificate(record))
 
 
-def find_certificate(record: Any) -> Any:
+def find_certificate(record: Any) -> Stated:
     """Return the guarantee that a document of dpoco holds; anybody else's fields are refused."""
     schema = str(record.get("schema")) if isinstance(record, dict) else ""
     if schema.startswith("dpoco.model/"):
@@ -336,7 +334,8 @@ def find_certificate(record: Any) -> Any:
         raise NotOneError(str(error)) from None
     if certificate_kind(record.get("guarantee")) != "dpoco.guarantee":
         raise NotOneError("the file contains no guarantee")
-    return record["guarantee"]
+    found: Record = record["guarantee"]
+    return found
 
 
 def _of_ledger(ledger: Ledger, judge: _Judge) -> Iterator[_Statement]:
@@ -477,10 +476,7 @@ def copy_journal(file: Path, to: Path) -> None:
     if key.exists():
         refuse_readable(key, key.stat())  # the copy's would be named by a place of the copy
     os.close(os.open(to, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-    with (
-        closing(_read_only(file)) as source,
-        closing(sqlite3.connect(to)) as target,
-    ):
+    with closing(_read_only(file)) as source, closing(sqlite3.connect(to)) as target:
         source.backup(target)
     with suppress(FileNotFoundError):
         shutil.copy(key, f"{to}.key")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 
-from dpoco._validation import FloatArray, MalformedError
+from dpoco._validation import MalformedError
 from dpoco.datasets._coding import Coding
 from dpoco.datasets._stream import PublicScaling, Stream
 from dpoco.datasets._tables import (
@@ -89,6 +89,12 @@ def load_file(
     return build_stream(table, label, features, scaling, label_scaling, task, coding)
 
 
+def usual_features(table: Table, label: str) -> list[str]:
+    """Return the columns to learn from by default: but the label's, all that hold something."""
+    kinds, others = table.kinds(), [name for name in table.names if name != label]
+    return [name for name in others if kinds[name] != "nothing"] or others
+
+
 def build_stream(
     table: Table,
     label: str,
@@ -100,9 +106,7 @@ def build_stream(
 ) -> Stream:
     """Return the rows of a table as a stream; arguments and errors as of `load_file`."""
     table.check([label])
-    if features is None:
-        kinds, others = table.kinds(), [name for name in table.names if name != label]
-        features = [name for name in others if kinds[name] != "nothing"] or others
+    features = usual_features(table, label) if features is None else features
     table.check(features)
     if label in features:
         raise ValueError(f"column {label!r} is the label and cannot be a feature")
@@ -133,43 +137,6 @@ def build_stream(
         nonprivate_flags=flags,
     )
     return stream if scaling is None else stream.scaled(scaling)
-
-
-def column_names(
-    path: Source | Table | Sequence[Source],
-    *,
-    header: bool | None = None,
-    file_format: FileFormat | None = None,
-) -> list[str]:
-    """Return the names of a table's columns, in order; formats and errors as of `load_file`."""
-    return open_table(path, header=header, file_format=file_format).names
-
-
-def column_kinds(
-    path: Source | Table | Sequence[Source],
-    *,
-    header: bool | None = None,
-    file_format: FileFormat | None = None,
-) -> dict[str, str]:
-    """Return what columns hold, by name: "numbers", "0 or 1", "yes or no", "text" or "nothing".
-
-    As the first thousand rows of each file look: not private, but no number of a record is told.
-    """
-    return open_table(path, header=header, file_format=file_format).kinds()
-
-
-def read_columns(
-    path: Source | Table | Sequence[Source],
-    wanted: list[str],
-    *,
-    header: bool | None = None,
-    fewest: int = 2,
-    file_format: FileFormat | None = None,
-) -> FloatArray:
-    """Return columns of a table that may have no others, shape (T, len(wanted)); as `load_file`."""
-    table = open_table(path, header=header, file_format=file_format, fewest=fewest)
-    table.check(wanted)
-    return table.select(wanted)
 
 
 def read_people(

@@ -65,9 +65,7 @@ def chunks(
             raise ValueError(f"{each.name}: only .csv and .parquet files are read in parts")
     table = _tables.open_table(sources, header=header, file_format=form)
     table.check([label, *(features or ())])
-    if features is None:
-        kinds, others = table.kinds(), [name for name in table.names if name != label]
-        features = [name for name in others if kinds[name] != "nothing"] or others
+    features = _files.usual_features(table, label) if features is None else features
     return (
         _files.build_stream(part, label, features, scaling, label_scaling, task, coding)
         for source in sources

@@ -202,23 +202,17 @@ class Stream:
 
     def drop(self, rounds: int) -> Stream:
         """Return the rounds behind the first `rounds`."""
-        return replace(
-            self,
-            features=self.features[rounds:],
-            labels=self.labels[rounds:],
-            nonprivate_flags={k: flags[rounds:] for k, flags in self.nonprivate_flags.items()},
-        )
+        return self._part(slice(rounds, None))
 
     def take(self, rounds: int) -> Stream:
         """Return the first `rounds` rounds, or the whole stream if it is shorter."""
         count = positive_int("rounds", rounds)
-        if count >= len(self):
-            return self
+        return self if count >= len(self) else self._part(slice(count))
+
+    def _part(self, rounds: slice) -> Stream:
+        flags = {name: values[rounds] for name, values in self.nonprivate_flags.items()}
         return replace(
-            self,
-            features=self.features[:count],
-            labels=self.labels[:count],
-            nonprivate_flags={k: flags[:count] for k, flags in self.nonprivate_flags.items()},
+            self, features=self.features[rounds], labels=self.labels[rounds], nonprivate_flags=flags
         )
 
     def scaled(self, scaling: PublicScaling) -> Stream:

@@ -24,7 +24,7 @@ from dpoco._validation import (
     positive_float,
     positive_int,
 )
-from dpoco.datasets import column_names, read_columns
+from dpoco.datasets import open_table
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,24 +127,24 @@ def load_logged_bandit(
     special = [action, reward, *([] if propensity is None else [propensity])]
     if len(set(special)) < len(special):
         raise ValueError("action, reward and propensity must be different columns")
-    others = context
+    table, others = open_table(path, header=header, fewest=2), context
     if others is None:
-        others = [name for name in column_names(path, header=header) if name not in special]
+        others = [name for name in table.names if name not in special]
     if len(set(others)) < len(others):
         raise ValueError("a column is named twice")
     if not others:
         raise ValueError(f"{Path(path).name} has no context column")
-    table = read_columns(path, [*others, *special], header=header)
-    width = len(others)
-    chosen = table[:, width]
+    table.check([*others, *special])
+    cells, width = table.select([*others, *special]), len(others)
+    chosen = cells[:, width]
     if not np.all((chosen == np.floor(chosen)) & (chosen >= 0.0) & (chosen < 2.0**31)):
         raise ValueError(f"column {action!r} must hold integers from 0")
     actions = chosen.astype(np.int64)
     return LoggedBandit(
-        contexts=table[:, :width],
+        contexts=cells[:, :width],
         actions=actions,
-        rewards=table[:, width + 1],
-        propensities=None if propensity is None else table[:, width + 2],
+        rewards=cells[:, width + 1],
+        propensities=None if propensity is None else cells[:, width + 2],
         arms=int(actions.max()) + 1 if arms is None else arms,
         context_names=tuple(others),
     )

@@ -58,9 +58,7 @@ class _Point(NamedTuple):
 
 
 def draw_page(
-    releases: Iterable[Record],
-    guarantee: Guarantee | None,
-    title: str = "Statistics",
+    releases: Iterable[Record], guarantee: Guarantee | None, title: str = "Statistics"
 ) -> str:
     """Return a page with a chart for each number of some releases.
 

@@ -427,7 +427,7 @@ def plot_prequential(
         From `dpoco.evaluation.prequential`; repetitions are shown as their median in a band from
         the smallest to the largest.
     measure : str, default "loss"
-        Any measure that all results have.
+        A measure that all results have.
     ax : matplotlib Axes, optional
         Default: axes of a new figure.
 

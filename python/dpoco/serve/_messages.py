@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from typing import Annotated, NoReturn, TypeVar
+from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from dpoco._json import Record
+from dpoco._json import of_json
+from dpoco.errors import StateError
 from dpoco.serve._tokens import LONGEST_NAME
 
 _LONGEST_REQUEST = 100
@@ -105,31 +105,13 @@ def parse(body: bytes, kind: type[M]) -> M:
     exception.
     """
     try:
-        record = json.loads(
-            body.decode(),
-            object_pairs_hook=_without_duplicates,
-            parse_constant=_refuse,
-            parse_int=float,
-        )
-    except BadRequest:
-        raise
-    except (ValueError, RecursionError):
-        raise BadRequest("the body is no JSON", 400) from None
+        record = of_json(body.decode(), parse_int=float)
+    except (ValueError, StateError):
+        raise BadRequest("the body is no JSON, or has a field twice", 400) from None
     try:
         return kind.model_validate(record)
     except ValidationError as error:
         raise BadRequest("; ".join(_describe(each) for each in error.errors()[:5])) from None
-
-
-def _without_duplicates(pairs: list[tuple[str, object]]) -> Record:
-    record = dict(pairs)
-    if len(record) < len(pairs):
-        raise BadRequest("the body has a field twice", 400)
-    return record
-
-
-def _refuse(_: str) -> NoReturn:
-    raise BadRequest("the body is no JSON: it has no NaN and no infinity", 400)
 
 
 def _describe(error: ErrorDetails) -> str:
