@@ -34,29 +34,28 @@ _FLAGS = (
     "label", "positive", "features", "range", "person", "epsilon", "horizon", "rounds_per_person",
     "learner", "loss", "checkpoint", "force", "quiet",
 )  # fmt: skip
-_HELP = """Write a file of settings for a table, with its columns and ranges.
-
-Names and kinds of columns are read from the first thousand rows; ranges never are: they must be
-public. On a terminal, the command asks for what is missing. The file has every other setting of
-dpoco run as a comment, with its default and its meaning.
-
-For example:
-
-dpoco init events.csv
-
-dpoco init events.csv --label alarm --range heat=0:90 --range open=0:1 --checkpoint alarm.state
---horizon unknown
-
-dpoco run dpoco.toml
-
-dpoco run hour-2.csv --config dpoco.toml --resume
-"""
 _TO = shell.option(..., "The file to write. [default: dpoco.toml]", metavar="FILE", panel=FILES)
 _FIELDS = [("to", Annotated[str | None, _TO], None)]
 
 
 def init(asked: Asked, values: Record) -> None:
-    """Write the settings for a table."""
+    """Write a file of settings for a table, with its columns and ranges.
+
+    Names and kinds of columns are read from the first thousand rows; ranges never are: they must be
+    public. On a terminal, the command asks for what is missing. The file has every other setting of
+    dpoco run as a comment, with its default and its meaning.
+
+    For example:
+
+    dpoco init events.csv
+
+    dpoco init events.csv --label alarm --range heat=0:90 --range open=0:1 --checkpoint alarm.state
+    --horizon unknown
+
+    dpoco run dpoco.toml
+
+    dpoco run hour-2.csv --config dpoco.toml --resume
+    """
     settings = asked.settings
     with shell.errors_in_one_line(), shell.notes(settings.quiet):
         if settings.data is None:
@@ -298,6 +297,6 @@ def _print_one(facts: Record) -> None:
 
 
 COMMANDS = {
-    "init": settings_command("init", _HELP, _FLAGS, init, _FIELDS),
+    "init": settings_command("init", _FLAGS, init, _FIELDS),
     "datasets": shell.command(datasets_command, "datasets"),
 }

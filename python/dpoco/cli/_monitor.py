@@ -272,25 +272,18 @@ def _keep(
 
 
 def _act(asked: Asked) -> None:
-    with shell.errors_in_one_line(), shell.notes(False):
-        _monitor(asked)
-
-
-monitor_command = shell.command(
-    Asked,
-    "monitor",
     """Publish statistics of a stream, interval by interval, under one guarantee.
 
-dpoco plan statistics shows beforehand how accurate the numbers will be.
+    dpoco plan statistics shows beforehand how accurate the numbers will be.
 
-For example:
+    For example:
 
-dpoco monitor log.csv --time at --count --share failed --output site.jsonl --state site.dpoco
+    dpoco monitor log.csv --time at --count --share failed --output site.jsonl --state site.dpoco
 
-dpoco monitor log.csv --time at --mean latency=0:1000 --person user=10,24,3 --page site.html
-""",
-    _act,
-)
+    dpoco monitor log.csv --time at --mean latency=0:1000 --person user=10,24,3 --page site.html
+    """
+    with shell.errors_in_one_line(), shell.notes(False):
+        _monitor(asked)
 
 
 @dataclass(kw_only=True)
@@ -299,7 +292,12 @@ class _Planned(Statistics):
 
 
 def _plan(asked: _Planned) -> None:
-    """Print how accurate each number will be."""
+    """Show how accurate running statistics will be, before any data: see dpoco monitor.
+
+    For example:
+
+    dpoco plan statistics --count --mean latency=0:1000 --by country=DE,FR --view "last 24"
+    """
     with shell.errors_in_one_line():
         monitor = asked.monitor()
         plan = monitor.plan()
@@ -313,15 +311,5 @@ def _plan(asked: _Planned) -> None:
         typer.echo(f"\n{monitor.guarantee}")
 
 
-plan_statistics_command = shell.command(
-    _Planned,
-    "statistics",
-    """Show how accurate running statistics will be, before any data: see dpoco monitor.
-
-For example:
-
-dpoco plan statistics --count --mean latency=0:1000 --by country=DE,FR --view "last 24"
-""",
-    _plan,
-)
-COMMANDS = {"monitor": monitor_command}
+plan_statistics_command = shell.command(_Planned, "statistics", _plan)
+COMMANDS = {"monitor": shell.command(Asked, "monitor", _act)}

@@ -176,7 +176,7 @@ def make_command(entry: Learner) -> TyperCommand | TyperGroup:
     options = make_dataclass("Plan", [*flags, ("as_json", shell.JsonFlag, False)], kw_only=True)
     example = f"Example: dpoco plan {entry.name} {example_options(entry)}"
     text = f"Plan {entry.path}: {entry.about}.\n\n{example}"
-    return shell.command(options, entry.name, text, act)
+    return shell.command(options, entry.name, act, text)
 
 
 def _flag(

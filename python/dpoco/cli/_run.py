@@ -46,42 +46,6 @@ _COMPARE_FLAGS = (
     "label", "positive", "features", "range", "person", "delta", "horizon", "rounds_per_person",
     "loss", "out", "force", "json",
 )  # fmt: skip
-_RUN_HELP = """Play a private learner on a stream and report how it compares.
-
-DATA is a file, a bundled stream (dpoco datasets), or a file of settings (dpoco init). The run is
-compared with the same learner without noise, and with the best fixed decision and the best constant
-prediction in hindsight. The report is for evaluation: it is computed from raw records.
-
-For example:
-
-dpoco run
-
-dpoco run events.csv --label alarm --range heat=0:90 --range open=0:1 --decision model.json
-
-dpoco run phishing --learner noisy-ftrl --epsilon 2 --set step-size=0.1 --set repeats=3
-
-dpoco run dpoco.toml
-
-dpoco run hour-2.csv --config dpoco.toml --resume
-
-dpoco run visits.csv --label choice --range choice=1:4 --learner linucb
-
-dpoco run visits.csv --label paid --range 0:10 --rounds-per-person 10 --person user
-"""
-_COMPARE_HELP = """Compare learners on one stream, each at the same privacy.
-
-Every learner is held to the same epsilon, delta, rounds and neighbouring relation. Medians over
-repeated runs, with their ranges. One-time fits, which see all records beforehand, have rows of
-their own. For evaluation: computed from raw records.
-
-For example:
-
-dpoco compare --learners tree-frank-wolfe,noisy-ftrl --epsilons 1,4 --set seed=1
-
-dpoco compare pollsters --learners prefix-hedge,batch-share,oblivious-tracker
-
-dpoco compare shuttle --learners linucb,high-dimensional-bandit
-"""
 
 
 def load_learner(asked: Settings) -> Any:
@@ -111,7 +75,28 @@ def check_writable(directory: Path, *files: str | None) -> None:
 
 
 def run(asked: Asked, _: Record) -> None:
-    """Play a learner as asked, and write its report, or go on with a saved one."""
+    """Play a private learner on a stream and report how it compares.
+
+    DATA is a file, a bundled stream (dpoco datasets), or a file of settings (dpoco init). The run
+    is compared with the same learner without noise, and with the best fixed decision and the best
+    constant prediction in hindsight. The report is for evaluation: it is computed from raw records.
+
+    For example:
+
+    dpoco run
+
+    dpoco run events.csv --label alarm --range heat=0:90 --range open=0:1 --decision model.json
+
+    dpoco run phishing --learner noisy-ftrl --epsilon 2 --set step-size=0.1 --set repeats=3
+
+    dpoco run dpoco.toml
+
+    dpoco run hour-2.csv --config dpoco.toml --resume
+
+    dpoco run visits.csv --label choice --range choice=1:4 --learner linucb
+
+    dpoco run visits.csv --label paid --range 0:10 --rounds-per-person 10 --person user
+    """
     settings = asked.settings
     checkpoint = None if settings.checkpoint is None else Path(settings.checkpoint)
     with shell.errors_in_one_line(checkpoint), shell.notes(settings.quiet):
@@ -288,7 +273,20 @@ _COMPARE_FIELDS = [
 
 
 def compare(asked: Asked, values: Record) -> None:
-    """Compare learners as asked, and write the table."""
+    """Compare learners on one stream, each at the same privacy.
+
+    Every learner is held to the same epsilon, delta, rounds and neighbouring relation. Medians over
+    repeated runs, with their ranges. One-time fits, which see all records beforehand, have rows of
+    their own. For evaluation: computed from raw records.
+
+    For example:
+
+    dpoco compare --learners tree-frank-wolfe,noisy-ftrl --epsilons 1,4 --set seed=1
+
+    dpoco compare pollsters --learners prefix-hedge,batch-share,oblivious-tracker
+
+    dpoco compare shuttle --learners linucb,high-dimensional-bandit
+    """
     settings = asked.settings
     with shell.errors_in_one_line(), shell.notes(settings.quiet):
         usual = _EXPERTS if settings.data in STREAMS_OF_LOSSES else _RECORDS
@@ -372,6 +370,6 @@ def _draw_comparison(result: Comparison) -> Figure:
 
 
 COMMANDS = {
-    "run": settings_command("run", _RUN_HELP, _RUN_FLAGS, run),
-    "compare": settings_command("compare", _COMPARE_HELP, _COMPARE_FLAGS, compare, _COMPARE_FIELDS),
+    "run": settings_command("run", _RUN_FLAGS, run),
+    "compare": settings_command("compare", _COMPARE_FLAGS, compare, _COMPARE_FIELDS),
 }

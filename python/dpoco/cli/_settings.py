@@ -7,6 +7,7 @@ report of an earlier run) has them by name. Names that are no settings are optio
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import sys
@@ -358,14 +359,14 @@ def parse_file(path: Path) -> Any:
 
 def settings_command(
     name: str,
-    text: str,
     names: Sequence[str],
     act: Callable[[Asked, Record], None],
     fields: Sequence[Flag] = (),
 ) -> TyperCommand | TyperGroup:
     """Return a command with flags for settings; `act` takes what they ask for, and `fields`.
 
-    `fields` are further options, of text; ones that are None are not given to `act`.
+    `fields` are further options, of text; ones that are None are not given to `act`, whose
+    docstring is the help.
     """
 
     def read(parsed: object) -> None:
@@ -384,7 +385,8 @@ def settings_command(
             asked = Asked.of(own, pairs, typed)
         act(asked, told | {k: v for k, v in values.items() if v is not None})
 
-    return shell.command(make_dataclass(name, [*_flags(names), *fields]), name, text, read)
+    options = make_dataclass(name, [*_flags(names), *fields])
+    return shell.command(options, name, read, inspect.getdoc(act))
 
 
 # Settings that only some learners have a use for.

@@ -85,12 +85,12 @@ _FIGURES = (".png", ".svg", ".pdf")
 
 
 def command(
-    source: object, name: str, text: str = "", act: Act | None = None
+    source: object, name: str, act: Act | None = None, text: str | None = None
 ) -> TyperCommand | TyperGroup:
-    """Return the command of a group, or of a function, whose docstring is the help.
+    """Return the command of a group, or of a function.
 
-    Or of a dataclass, whose fields are the options: `act` takes an object of it, `text` is the
-    help.
+    Or of a dataclass, whose fields are the options: `act` takes an object of it. The docstring of
+    the function, or of `act`, is the help, unless `text` is.
     """
     if isinstance(source, (TyperCommand, TyperGroup)):
         return source
@@ -98,7 +98,9 @@ def command(
         made = cast(Callable[..., object], source)
         cls = TyperCommand if act is None else _acting(act)
         source = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        source.command(name, cls=cls, help=_join_lines(text or inspect.getdoc(made) or ""))(made)
+        source.command(name, cls=cls, help=_join_lines(text or inspect.getdoc(act or made) or ""))(
+            made
+        )
     found = cast(TyperCommand | TyperGroup, typer.main.get_command(source))
     found.name = name
     return found
