@@ -110,10 +110,9 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import submodules on first use, so that ``import dpoco`` and ``dpoco --help`` are quick."""
-    if name == "__version__":
-        from dpoco import _core
-
-        return _core.__version__
+    if name in ("__version__", "_core"):
+        core = importlib.import_module("dpoco._core")
+        return core.__version__ if name == "__version__" else core
     if name in _HOMES:
         return getattr(importlib.import_module(f"dpoco.{_HOMES[name]}"), name)
     if name in __all__:

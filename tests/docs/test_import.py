@@ -1,4 +1,4 @@
-"""Importing the package is cheap: NumPy and the compiled core, nothing else."""
+"""Importing the package is cheap: it loads nothing, and its rooms load NumPy and the core."""
 
 from __future__ import annotations
 
