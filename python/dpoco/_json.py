@@ -9,8 +9,6 @@ from typing import Any, NoReturn
 
 from dpoco.errors import StateError
 
-Record = dict[str, Any]  # what an object of JSON becomes
-
 
 def plain_float(value: float) -> float | str:
     """Return a finite float, of Python, and an infinite one as text, which JSON can carry."""
@@ -36,7 +34,7 @@ def of_json(text: str | bytes, parse_int: Callable[[str], float] = int) -> Any:
         raise StateError("not a JSON text") from error
 
 
-def _once(pairs: list[tuple[str, object]]) -> Record:
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("a name is there twice")

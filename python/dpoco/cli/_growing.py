@@ -16,8 +16,7 @@ import typer
 from rich.live import Live
 from rich.table import Table
 
-from dpoco._json import Record
-from dpoco._validation import imported
+from dpoco._validation import Fields, imported
 from dpoco.cli import _shell as shell
 from dpoco.statistics import Monitor, Release
 
@@ -193,7 +192,7 @@ class Sink:
 
     def __init__(self, output: Path | None, page: Path | None) -> None:
         self._output, self._page = output, page
-        self._shown: list[Record] = []
+        self._shown: list[Fields] = []
         self._kept = output is not None and output.suffix != ".prom"
         self._live: Live | None = None
         self._drawn = False

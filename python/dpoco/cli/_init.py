@@ -13,8 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from dpoco import datasets
-from dpoco._json import Record
-from dpoco._validation import LARGEST_HORIZON, named
+from dpoco._validation import LARGEST_HORIZON, Fields, named
 from dpoco.cli import _shell as shell
 from dpoco.cli._settings import (
     COLUMN_TABLES,
@@ -38,7 +37,7 @@ _TO = shell.option(..., "The file to write. [default: dpoco.toml]", metavar="FIL
 _FIELDS = [("to", Annotated[str | None, _TO], None)]
 
 
-def init(asked: Asked, values: Record) -> None:
+def init(asked: Asked, values: Fields) -> None:
     """Write a file of settings for a table, with its columns and ranges.
 
     Names and kinds of columns are read from the first thousand rows; ranges never are: they must be
@@ -128,7 +127,7 @@ def _asked_range(name: str, prompt: Callable[..., str]) -> str:
             return text
 
 
-def describe_columns(settings: Settings, table: Table) -> Record:
+def describe_columns(settings: Settings, table: Table) -> Fields:
     """Return the columns to learn from and all ranges by name; `ValueError` if one is missing."""
     declared, kinds = Declaration.of(settings), table.kinds()
     columns = feature_columns(table, declared, kinds)
@@ -142,7 +141,7 @@ def describe_columns(settings: Settings, table: Table) -> Record:
     return {"features": ",".join(columns), "range": ranges}
 
 
-def to_toml(given: Record, place: str) -> str:
+def to_toml(given: Fields, place: str) -> str:
     """Return the text of a file of settings: the given ones, and all others as comments."""
     lines = [
         f"# Settings of dpoco run: dpoco run {place}",
@@ -184,7 +183,7 @@ def _lines(panel: str, name: str, value: Any) -> Iterator[str]:
         yield f"{name} = {_toml('unknown' if value == LARGEST_HORIZON else value)}"
 
 
-def _entries(value: Iterable[str] | Record | None) -> list[str]:
+def _entries(value: Iterable[str] | Fields | None) -> list[str]:
     """Return the lines of a table of columns or options."""
     if isinstance(value, Mapping):
         return [f"{_toml(str(name))} = {_toml(each)}" for name, each in value.items()]
@@ -249,7 +248,7 @@ def datasets_command(
             _print_one(facts)
 
 
-def _facts(known: Bundled) -> Record:
+def _facts(known: Bundled) -> Fields:
     path = None
     with suppress(ImportError):
         path = known.file
@@ -268,7 +267,7 @@ def _facts(known: Bundled) -> Record:
     }
 
 
-def _print_list(records: list[Record]) -> None:
+def _print_list(records: list[Fields]) -> None:
     shown = shell.table(["name", "kind"], ["rounds", "columns"])
     shown.add_column("")
     for record in records:
@@ -280,7 +279,7 @@ def _print_list(records: list[Record]) -> None:
     shell.console().print(shown)
 
 
-def _print_one(facts: Record) -> None:
+def _print_one(facts: Fields) -> None:
     size = "not installed" if facts["bytes"] is None else f"{facts['bytes']:,} bytes"
     rows = [
         ("name", facts["name"]),

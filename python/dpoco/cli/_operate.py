@@ -6,8 +6,7 @@ from pathlib import Path
 
 import typer
 
-from dpoco._json import Record
-from dpoco._validation import LARGEST_HORIZON, imported
+from dpoco._validation import LARGEST_HORIZON, Fields, imported
 from dpoco.cli import _shell as shell
 from dpoco.cli._settings import parse_file
 from dpoco.cli._verify import copy_journal, is_journal, opened_copy, verify_command
@@ -94,7 +93,7 @@ def status_command(
     """
     with shell.errors_in_one_line():
         _check(path)
-        rows: list[Record] = []
+        rows: list[Fields] = []
         with opened_copy(path) as journal:
             for name in journal.streams():
                 stream = journal.open(name)

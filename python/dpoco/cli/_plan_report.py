@@ -15,8 +15,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from dpoco._json import Record
-from dpoco._validation import choice, positive_int
+from dpoco._validation import Fields, choice, positive_int
 from dpoco.accounting import Budget, Guarantee, continual_sum
 from dpoco.accounting.conditions import UNPROVED
 from dpoco.cli._shell import SHOWN, console, say, table
@@ -60,7 +59,7 @@ class Problem:
     bound: Callable[[Any], tuple[float, float]]
     kind: str | None = "proven"
     unit: str = "G D"
-    options: Record = field(default_factory=dict)
+    options: Fields = field(default_factory=dict)
     build: Callable[..., Any] | None = None
 
 
@@ -163,7 +162,7 @@ def plan_reports(
     cls = entry.load()
     known = Hypotheses(np.random.default_rng(0).dirichlet(np.ones(labels), hypotheses))
 
-    def build(rounds: int, budget: Budget, options: Record) -> Any:
+    def build(rounds: int, budget: Budget, options: Fields) -> Any:
         server = cls(
             known, epsilon=budget.epsilon, horizon=rounds, learner="hedge", range="worst_case",
             **options,
@@ -226,14 +225,14 @@ def _loss(name: str, domain: Domain) -> Loss:
 def plan_report(
     entry: Learner,
     problem: Problem,
-    facts: Record,
-    options: Record,
+    facts: Fields,
+    options: Fields,
     rule: Participation | None = None,
     *,
     horizon: int,
     epsilon: float,
     delta: float | None,
-) -> Record:
+) -> Fields:
     """Return the plan of one learner, JSON-able.
 
     `facts` and `options` are what was asked for, `rule` how often a person comes; `delta` None is a
@@ -272,7 +271,7 @@ def plan_report(
             warnings.simplefilter("always", category)
         learner = make(horizon)
     plan, guarantee = learner.plan, learner.guarantee
-    regret: Record = {"kind": problem.kind, "unit": problem.unit}
+    regret: Fields = {"kind": problem.kind, "unit": problem.unit}
     useful = None
     if problem.kind is not None:
         total, own = problem.bound(plan)[0], share(plan, horizon)
@@ -341,7 +340,7 @@ def _smallest_useful(
     return min((rounds for rounds, found in values.items() if found <= target), default=None)
 
 
-def _noise(plan: Any, guarantee: Guarantee) -> Record:
+def _noise(plan: Any, guarantee: Guarantee) -> Fields:
     """Scale of the noise and its ratio to the sensitivity, where there are such numbers."""
     own = plan.mechanism
     scale = getattr(own.part(Selections) or own.part(GaussianSum) or own, "scale", None)
@@ -397,7 +396,7 @@ def _share_text(share: float | None, unit: str, scope: str | None) -> str:
     return f"{text}: says nothing" if share >= 1.0 else text
 
 
-def print_plan(report: Record, guarantee: Guarantee) -> None:
+def print_plan(report: Fields, guarantee: Guarantee) -> None:
     """Print the plan to standard output."""
     shown = table([""], header=False)
     shown.add_column(overflow="fold")
@@ -439,7 +438,7 @@ def print_plan(report: Record, guarantee: Guarantee) -> None:
     say(str(guarantee))
 
 
-def _numbers(record: Record) -> Iterator[tuple[str, object]]:
+def _numbers(record: Fields) -> Iterator[tuple[str, object]]:
     """Yield the plain values of a plan and of its parts, by name."""
     for name, value in record.items():
         if isinstance(value, dict):

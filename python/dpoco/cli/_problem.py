@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import datasets
-from dpoco._json import Record
 from dpoco._validation import (
     LARGEST_HORIZON,
+    Fields,
     FloatArray,
     choice,
     named,
@@ -106,7 +106,7 @@ class Task:
     table: Table | None = None
     resumed: object = None
     saved: Saved | None = None
-    people: Sequence[object] | None = None
+    people: Sequence[str] | None = None
     searches: bool = False
     search: Guarantee | None = None
 
@@ -115,7 +115,7 @@ class Task:
         asked = self.asked.horizon
         return positive_int("horizon", rounds if asked is None else asked)
 
-    def describe(self, family: str, schema: Schema) -> Record:
+    def describe(self, family: str, schema: Schema) -> Fields:
         """Return what a state keeps of how records were read; `ValueError` if it differs."""
         if self.saved is not None:
             self.saved.check(schema)
@@ -214,7 +214,7 @@ def _nothing_known(game: games.Game) -> str:
 
 def _choice(
     entry: Learner, problem: Any, covered: int, task: Task, **more: Any
-) -> tuple[Learner, Record, str]:
+) -> tuple[Learner, Fields, str]:
     """Return a learner, its options, and why it is taken, if it is for the library to choose."""
     asked = task.asked
     if entry.name != _AUTO.name:
@@ -359,7 +359,7 @@ def _linear_problem(asked: Settings, stream: Stream, ball: float) -> tuple[LpBal
     length = _typical_length(stream)
     if asked.feature_bound is not None:
         length = positive_float("feature_bound", asked.feature_bound)
-    bounds: Record = {"feature_bound": _dual_bound(length, domain)}
+    bounds: Fields = {"feature_bound": _dual_bound(length, domain)}
     if domain.dual_exponent != 2.0:
         bounds["feature_bound_l2"] = length
     if name != "logistic":
@@ -454,7 +454,7 @@ def _experts(entries: Sequence[Learner], task: Task) -> list[games.Game]:
     return found
 
 
-def _table_facts(table: Table, about: str, between: str, columns: list[str]) -> Record:
+def _table_facts(table: Table, about: str, between: str, columns: list[str]) -> Fields:
     return {
         "name": table.title,
         "description": f"{about} {table.title}",

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from dpoco._json import Record
-from dpoco._validation import FloatArray
+from dpoco._validation import Fields, FloatArray
 from dpoco.cli._shell import console, say, table
 
 if TYPE_CHECKING:
@@ -303,7 +302,7 @@ def _say_details(report: RunReport) -> None:
     say()
 
 
-def _say_people(settings: Record) -> None:
+def _say_people(settings: Fields) -> None:
     """Say who enforces the rule for people, if the guarantee is for one."""
     rule = settings.get("participation")
     if rule is not None and rule["enforced"]:

@@ -13,7 +13,7 @@ import numpy as np
 import typer
 
 import dpoco
-from dpoco._json import Record
+from dpoco._validation import Fields
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting.ranges import behind_ranges
 from dpoco.cli import _shell as shell
@@ -74,7 +74,7 @@ def check_writable(directory: Path, *files: str | None) -> None:
             raise ValueError(f"no such directory: {Path(file).parent}")
 
 
-def run(asked: Asked, _: Record) -> None:
+def run(asked: Asked, _: Fields) -> None:
     """Play a private learner on a stream and report how it compares.
 
     DATA is a file, a bundled stream (dpoco datasets), or a file of settings (dpoco init). The run
@@ -223,7 +223,7 @@ def _write(report: RunReport, settings: Settings) -> list[str]:
     return files
 
 
-def settings_at_start(command: Record, learner: object) -> Record:
+def settings_at_start(command: Fields, learner: object) -> Fields:
     """Return the settings that a saved learner began with.
 
     Its own name is not among them if auto, which stays with what was saved, can choose it.
@@ -272,7 +272,7 @@ _COMPARE_FIELDS = [
 ]  # fmt: skip
 
 
-def compare(asked: Asked, values: Record) -> None:
+def compare(asked: Asked, values: Fields) -> None:
     """Compare learners on one stream, each at the same privacy.
 
     Every learner is held to the same epsilon, delta, rounds and neighbouring relation. Medians over
@@ -322,7 +322,7 @@ def compare(asked: Asked, values: Record) -> None:
 
 
 def _compare(
-    games: dict[str, Game], settings: Settings, sizes: Sequence[float], told: Record
+    games: dict[str, Game], settings: Settings, sizes: Sequence[float], told: Fields
 ) -> Comparison:
     """Return the comparison of games on the same stream at every budget."""
     first = next(iter(games.values()))

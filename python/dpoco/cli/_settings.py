@@ -18,9 +18,8 @@ from typing import Annotated, Any
 
 from typer.core import TyperCommand, TyperGroup
 
-from dpoco._json import Record
 from dpoco._options import SENTENCES, Option, constructor_options
-from dpoco._validation import LARGEST_HORIZON, named, unknown
+from dpoco._validation import LARGEST_HORIZON, Fields, named, unknown
 from dpoco.cli import _shell as shell
 from dpoco.learners import Learner
 from dpoco.learning.calibrated import Calibrated
@@ -163,7 +162,7 @@ class Settings:
     json: bool = setting(_REPORT, "", "Print JSON, and nothing else.", "--json", default=False)
     quiet: bool = setting(_REPORT, "", "Print nothing but errors.", "--quiet", "-q", default=False)
 
-    def to_report(self) -> Record:
+    def to_report(self) -> Fields:
         """Return what a report tells: all but where it goes and what is continued."""
         own = {name: value for name, value in asdict(self).items() if name not in _NOT_TOLD}
         own = {k: list(v) if isinstance(v, tuple) else v for k, v in own.items()}
@@ -226,13 +225,13 @@ class Asked:
     Those that are not named have their defaults.
     """
 
-    given: Record
+    given: Fields
 
     @classmethod
-    def of(cls, file: Record, pairs: Iterable[str], typed: Record) -> Asked:
+    def of(cls, file: Fields, pairs: Iterable[str], typed: Fields) -> Asked:
         """Return what a file, ``--set`` and flags ask for; the last one that names it wins."""
         given = dict(file)
-        option: Record = given.pop("option", {})
+        option: Fields = given.pop("option", {})
         for text in pairs:
             name, mark, value = text.partition("=")
             if not mark:
@@ -256,7 +255,7 @@ class Asked:
         """All settings."""
         return Settings(**self.given)
 
-    def going_on(self, begun: Record) -> Asked:
+    def going_on(self, begun: Fields) -> Asked:
         """Return these settings above the ones that a saved learner began with."""
         kept = {
             name: value if name == "option" else _read(name, value)
@@ -289,7 +288,7 @@ def _read(name: str, value: Any) -> Any:
     return value
 
 
-def read_file(path: Path, more: Collection[str] = ()) -> Record:
+def read_file(path: Path, more: Collection[str] = ()) -> Fields:
     """Return the settings of a file, or of the report of a run, by name; and what `more` names.
 
     Settings may be below headings. Ranges, categories and constants of columns are tables or lists
@@ -360,7 +359,7 @@ def parse_file(path: Path) -> Any:
 def settings_command(
     name: str,
     names: Sequence[str],
-    act: Callable[[Asked, Record], None],
+    act: Callable[[Asked, Fields], None],
     fields: Sequence[Flag] = (),
 ) -> TyperCommand | TyperGroup:
     """Return a command with flags for settings; `act` takes what they ask for, and `fields`.
@@ -503,10 +502,10 @@ def make_participation(
     )
 
 
-def read_options(entry: Learner, asked: Settings) -> Record:
+def read_options(entry: Learner, asked: Settings) -> Fields:
     """Return the options that were given, or raise for one that the learner does not have."""
     known = own_options(entry)
-    options: Record = {}
+    options: Fields = {}
     for name, value in asked.option.items():
         if name in OPTIONS or name not in known:
             named(f"setting, nor option of {entry.name},", name, tuple(known))

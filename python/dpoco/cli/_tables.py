@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from dpoco import datasets
-from dpoco._json import Record
-from dpoco._validation import FloatArray, MalformedError
+from dpoco._validation import Fields, FloatArray, MalformedError
 from dpoco.accounting import Guarantee
 from dpoco.cli._settings import Settings, column_pairs, parse_range
 from dpoco.cli._shell import Note
@@ -99,7 +98,7 @@ class Saved:
     family: str
     schema: Schema
     person: str | None
-    command: Record
+    command: Fields
     search: Guarantee | None = None
 
     @classmethod

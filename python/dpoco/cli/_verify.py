@@ -19,7 +19,8 @@ import typer
 import dpoco
 from dpoco import evaluation
 from dpoco._encryption import UnreadableError, is_encrypted, refuse_readable
-from dpoco._json import Record, of_json, plain, plain_float
+from dpoco._json import of_json, plain, plain_float
+from dpoco._validation import Fields
 from dpoco.accounting import Guarantee
 from dpoco.accounting.explanation import ISSUER, Verdict, issuer_says, scope, verdict, worst
 from dpoco.accounting.ledger import Ledger
@@ -61,7 +62,7 @@ class _Statement(NamedTuple):
     verdict: Verdict
     guarantee: Guarantee | None
 
-    def to_dict(self) -> Record:
+    def to_dict(self) -> Fields:
         """Return everything that a reader may rely on, and what only the issuer says."""
         own = {"verdict": self.verdict.kind, "sentence": self.verdict.sentence}
         if self.guarantee is None:
@@ -76,7 +77,7 @@ class _Statement(NamedTuple):
         }  # fmt: skip
 
 
-Stated = Guarantee | Record
+Stated = Guarantee | Fields
 _Judge = Callable[[Stated], _Statement]
 
 
@@ -139,9 +140,9 @@ def verify_command(
 
 def _row(
     file: Path, judge: _Judge, signer: PublicKey | None = None
-) -> tuple[Record, list[_Statement]]:
+) -> tuple[Fields, list[_Statement]]:
     """Return what is known of a file, as the command prints it, and its statements."""
-    row: Record = {"file": str(file), "statements": None, "reason": ""}
+    row: Fields = {"file": str(file), "statements": None, "reason": ""}
     found: list[_Statement] = []
     try:
         origin = _origin(file, signer)
@@ -179,7 +180,7 @@ def _origin(file: Path, signer: PublicKey | None) -> str:
     return describe_origin(open_envelope(record)[1], signer)
 
 
-def _lines(row: Record, found: list[_Statement]) -> Iterator[str]:
+def _lines(row: Fields, found: list[_Statement]) -> Iterator[str]:
     """Yield the verdict on a file, and what it rests on."""
     if row["statements"] is None:
         yield f"{row['file']}: {row['verdict']}: {row['reason']}".rstrip(": ")
@@ -242,7 +243,7 @@ def _independent_judge() -> _Judge:
         raise typer.BadParameter(reason) from None
 
     def judge_alone(stated: Stated) -> _Statement:
-        record: Record = json.loads(stated.to_json()) if isinstance(stated, Guarantee) else stated
+        record: Fields = json.loads(stated.to_json()) if isinstance(stated, Guarantee) else stated
         held = record
         with suppress(StateError):
             # Numbers that only earlier versions repeat are compared by dpoco, and not there.
@@ -280,7 +281,7 @@ def _statements(file: Path, judge: _Judge) -> Iterator[_Statement]:
         yield from _of_record(record, judge)
 
 
-def read_certificate(file: Path) -> tuple[Record, Guarantee | Ledger, SignedCertificate | None]:
+def read_certificate(file: Path) -> tuple[Fields, Guarantee | Ledger, SignedCertificate | None]:
     """Return the record of what a file of JSON states, the guarantee or ledger, and its signature.
 
     `ValueError` if it states nothing, `StateError` if that does not follow.
@@ -334,7 +335,7 @@ def find_certificate(record: Any) -> Stated:
         raise NotOneError(str(error)) from None
     if certificate_kind(record.get("guarantee")) != "dpoco.guarantee":
         raise NotOneError("the file contains no guarantee")
-    found: Record = record["guarantee"]
+    found: Fields = record["guarantee"]
     return found
 
 

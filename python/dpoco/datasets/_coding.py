@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._json import Record
-from dpoco._validation import FloatArray, IntArray, choice
+from dpoco._validation import Fields, FloatArray, IntArray, choice
 from dpoco.datasets._tables import Table, category_text, is_missing, number_in
 
 
@@ -212,7 +211,7 @@ class Schema:
                 return f"{name}: {_words(self.coding, name)}; not {_words(other.coding, name)}"
         return None
 
-    def to_dict(self) -> Record:
+    def to_dict(self) -> Fields:
         """Return the schema as JSON carries it."""
         return {
             "features": list(self.features), "ranges": [list(each) for each in self.ranges],

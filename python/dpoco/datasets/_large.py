@@ -12,8 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dpoco._json import Record
-from dpoco._validation import imported, named, positive_int
+from dpoco._validation import Fields, imported, named, positive_int
 from dpoco.datasets import _files, _tables
 from dpoco.datasets._coding import Coding
 from dpoco.datasets._stream import PublicScaling, Stream, linear_regression_stream, river_dataset
@@ -164,7 +163,7 @@ _RECIPES: dict[str, tuple[str, _Ranges, tuple[float, float] | None]] = {
 }  # fmt: skip
 
 
-def recipe(name: str) -> Record:
+def recipe(name: str) -> Fields:
     """Return how a public data set becomes a stream: arguments of `load_file` and `chunks`.
 
     Parameters

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpoco._clipping import Flags
-from dpoco._json import Record
 from dpoco._validation import (
+    Fields,
     FloatArray,
     choice,
     exponent,
@@ -247,7 +247,7 @@ class Stream:
             bool(self.transform.intercept), self.task, label, label_range, self.coding,
         )  # fmt: skip
 
-    def summary(self) -> Record:
+    def summary(self) -> Fields:
         """Public facts about the stream, JSON-able: no record and no label."""
         public = ("name", "rounds", "dimension", "feature_names", "task", "description", "source",
                   "licence", "scaling")  # fmt: skip
@@ -629,7 +629,7 @@ def load(name: str) -> Stream:
     return _STREAMS[named("stream", name, available())]()
 
 
-def load_losses(name: str) -> tuple[FloatArray, Record]:
+def load_losses(name: str) -> tuple[FloatArray, Fields]:
     """Load a table of experts' losses by name.
 
     Parameters

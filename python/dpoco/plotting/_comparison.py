@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpoco._json import Record
-from dpoco._validation import choice
+from dpoco._validation import Fields, choice
 from dpoco.evaluation import Comparison
 from dpoco.plotting import _drawing as drawing
 
@@ -91,7 +90,7 @@ def plot_comparison(
             label += f" (refused at epsilon = {at})"
         # A run without privacy is the last, and its mark hollow.
         noisy = sum(row.budget is not None for row in rows)
-        common: Record = {"color": colour, "marker": marker, "zorder": 3}
+        common: Fields = {"color": colour, "marker": marker, "zorder": 3}
         axes.plot(
             x[:noisy], y[:noisy], linestyle=style, linewidth=1.5, markersize=6, label=label,
             **common,
@@ -115,7 +114,7 @@ def plot_comparison(
     return drawing.finish(axes, words.format(name=name))
 
 
-def _key(budget: Record | None) -> tuple[float, float]:
+def _key(budget: Fields | None) -> tuple[float, float]:
     return (np.inf, 0.0) if budget is None else (budget["epsilon"], budget["delta"])
 
 

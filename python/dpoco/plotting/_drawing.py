@@ -15,8 +15,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._json import Record
-from dpoco._validation import FloatArray, IntArray, imported
+from dpoco._validation import Fields, FloatArray, IntArray, imported
 from dpoco.bandits import BanditTrace
 from dpoco.evaluation import Comparison, RunReport
 from dpoco.trace import Trace
@@ -36,7 +35,7 @@ MARKERS = ("o", "s", "D", "^", "v", "P", "X")
 BOUND_STYLE = (0, (8, 4))  # of what was proven, thinner than what was measured
 GREY = "#999999"
 # How figures of several learners look: ``matplotlib.rcParams.update(dpoco.plotting.STYLE)``.
-STYLE: Record = {
+STYLE: Fields = {
     "axes.axisbelow": True,
     "axes.grid": True,
     "axes.prop_cycle": f"cycler(color={list(COLOURS)}, ls=['-', '--', ':', '-.', '-', '--', ':'])",
@@ -208,7 +207,7 @@ def draw_bounds(
         if bound is None or not math.isfinite(bound):
             continue
         colour = look(place(axes, name, index))[0]
-        style: Record = {"color": colour, "linestyle": BOUND_STYLE, "linewidth": 1.0}
+        style: Fields = {"color": colour, "linestyle": BOUND_STYLE, "linewidth": 1.0}
         label = f"proven for {plain(name)}: {short(bound)}"
         if bound > limit:
             axes.plot([], [], label=f"{label} (above the figure)", **style)

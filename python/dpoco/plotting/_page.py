@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 
-from dpoco._json import Record
+from dpoco._validation import Fields
 from dpoco.accounting import Guarantee
 
 __all__ = ["draw_page"]
@@ -58,7 +58,7 @@ class _Point(NamedTuple):
 
 
 def draw_page(
-    releases: Iterable[Record], guarantee: Guarantee | None, title: str = "Statistics"
+    releases: Iterable[Fields], guarantee: Guarantee | None, title: str = "Statistics"
 ) -> str:
     """Return a page with a chart for each number of some releases.
 
@@ -77,7 +77,7 @@ def draw_page(
         HTML that loads nothing.
     """
     series: dict[Series, list[_Point]] = {}
-    last: Record = {}
+    last: Fields = {}
     for release in releases:
         last = release
         for cell in release["cells"]:
@@ -100,7 +100,7 @@ def draw_page(
     )
 
 
-def _when(release: Record) -> str:
+def _when(release: Fields) -> str:
     """Return when an interval began, to the minute, or its number."""
     begin = release["begin"]
     return f"interval {release['interval']}" if begin is None else str(begin)[:16].replace("T", " ")
@@ -111,7 +111,7 @@ def _name(key: Series) -> str:
     return ", ".join(part for part in (group, label, view) if part)
 
 
-def _latest(release: Record, series: Mapping[Series, Sequence[_Point]]) -> str:
+def _latest(release: Fields, series: Mapping[Series, Sequence[_Point]]) -> str:
     """Return the numbers of the last release in large figures, a card for each statistic."""
     if not release:
         return "<p>No interval has ended yet.</p>"

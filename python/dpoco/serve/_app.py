@@ -17,7 +17,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import dpoco
-from dpoco._json import Record
+from dpoco._validation import Fields
 from dpoco.serve import _messages as messages
 from dpoco.serve._messages import BadRequest, Message
 from dpoco.serve._service import Refused, Service
@@ -35,7 +35,7 @@ _REASONS = {
 _METRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 _CLOSE = {"Connection": "close"}  # whatever else the client has sent is not read
 
-Answer = Record | Response
+Answer = Fields | Response
 Access = Literal["all", "token", "operator"]
 
 
@@ -273,16 +273,16 @@ async def _refuse(_: Request, error: HTTPException) -> Response:
     return _failure(error.status_code, reason, {**(error.headers or {}), **close})
 
 
-def description(pages: list[Page]) -> Record:
+def description(pages: list[Page]) -> Fields:
     """Return the OpenAPI description of pages."""
     kinds = {kind for page in pages for kind in (page.takes, page.gives)} | {messages.Failure}
     _, schemas = models_json_schema(
         [(kind, "validation") for kind in kinds if kind is not None],
         ref_template="#/components/schemas/{model}",
     )
-    paths: Record = {}
+    paths: Fields = {}
     for page in pages:
-        operation: Record = {
+        operation: Fields = {
             "operationId": page.answer.__name__,
             "summary": page.summary,
             "responses": {
@@ -311,13 +311,13 @@ def _reference(kind: type[Message]) -> dict[str, str]:
     return {"$ref": f"#/components/schemas/{kind.__name__}"}
 
 
-def _content(page: Page) -> Record:
+def _content(page: Page) -> Fields:
     if page.gives is not None:
         return {"schema": _reference(page.gives)}
     return {"schema": {"type": "object" if page.media == "application/json" else "string"}}
 
 
-def _error(page: Page, status: int) -> Record:
+def _error(page: Page, status: int) -> Fields:
     kind = messages.Health if page.gives is messages.Health else messages.Failure
     content = {"application/json": {"schema": _reference(kind)}}
     return {"description": _REASONS[status], "content": content}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from dpoco._encryption import EncryptionKey, refuse_readable
-from dpoco._json import Record
+from dpoco._validation import Fields
 from dpoco.errors import JournalFenced, StateError
 
 Kind = Literal["ticket", "token"]
@@ -71,7 +71,7 @@ class Rows:
             if found != self._owner:
                 raise JournalFenced("another process serves this folder")
 
-    def all(self, kind: Kind) -> Iterator[tuple[int, Record]]:
+    def all(self, kind: Kind) -> Iterator[tuple[int, Fields]]:
         """Yield number and record of all rows of a kind, by number."""
         with _translate_errors():
             found = self._base.execute(
@@ -80,7 +80,7 @@ class Rows:
         for number, body in found:
             yield number, json.loads(self._key.open(_context(kind, number), body))
 
-    def put(self, kind: Kind, rows: Iterable[tuple[int, Record]]) -> None:
+    def put(self, kind: Kind, rows: Iterable[tuple[int, Fields]]) -> None:
         """Write or replace rows, all of them or none."""
         sealed = [
             (kind, n, b"".join(self._key.seal(_context(kind, n), json.dumps(record).encode())))
