@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -172,16 +173,15 @@ def test_the_printed_exponent_is_not_private():
     assert node_delta(2.0) < budget.delta / nodes
 
 
-@pytest.mark.parametrize("order", [2.0, 3.0, 5.0])
-@pytest.mark.parametrize("q", [1.0, 1.5, 2.0, 3.0, 21.0, INF])
 @pytest.mark.parametrize("dimension", [1, 5, 100])
-def test_expected_norm_bound(order, q, dimension):
-    z = np.abs(sample(order, dimension, 4000, np.random.default_rng(3)))
-    norms = z.max(axis=1) if q == INF else (z**q).sum(axis=1) ** (1 / q)
-    error = norms.std() / math.sqrt(norms.size)
-    bound = expected_norm_bound(order, q, dimension)
-    assert norms.mean() <= bound + 5 * error
-    assert bound <= 1.6 * norms.mean() + 5 * error
+def test_expected_norm_bound(dimension):
+    for order, q in itertools.product([2.0, 3.0, 5.0], [1.0, 1.5, 2.0, 3.0, 21.0, INF]):
+        z = np.abs(sample(order, dimension, 4000, np.random.default_rng(3)))
+        norms = z.max(axis=1) if q == INF else (z**q).sum(axis=1) ** (1 / q)
+        error = norms.std() / math.sqrt(norms.size)
+        bound = expected_norm_bound(order, q, dimension)
+        assert norms.mean() <= bound + 5 * error
+        assert bound <= 1.6 * norms.mean() + 5 * error
 
 
 @pytest.mark.parametrize(
