@@ -7,7 +7,6 @@ import struct
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
@@ -150,7 +149,7 @@ class Monitor(Stateful):
         summand = self._layout.summand(records)
         require_memory({"the statistics": 12.0 * summand.size})
         if parameters is None:
-            factor, self._ratios = planning.choose(self._views, self._near, self._horizon)
+            factor, _ = planning.choose(self._views, self._near, self._horizon)
             total = planning.plan_sum(summand, factor, self._near, self._horizon, budget)
         else:
             total = parameters
@@ -555,13 +554,10 @@ class Monitor(Stateful):
         """The guarantee of all releases together, whichever views are computed from them."""
         return self._guarantee
 
-    @cached_property
-    def _ratios(self) -> dict[View, float]:
-        return planning.choose(self._views, self._near, self._horizon)[1]
-
     def plan(self) -> MonitorPlan:
         """Return how accurate each number will be, which does not depend on any record."""
-        return planning.describe(self._layout, self._mechanism, self._views, self._ratios)
+        _, ratios = planning.choose(self._views, self._near, self._horizon)
+        return planning.describe(self._layout, self._mechanism, self._views, ratios)
 
     def __repr__(self) -> str:
         names = ", ".join(name for name, _ in self._layout.statistics)

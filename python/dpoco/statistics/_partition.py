@@ -310,8 +310,10 @@ class Partition:
         self.check_person(person is not None)
         if self.limiter is None:
             return Digests()
-        names = take(records, person) if isinstance(person, str) else person
-        return self.limiter.digests(as_persons(names), count)
+        names: Any = take(records, person) if isinstance(person, str) else person
+        if hasattr(names, "to_numpy"):
+            names = names.to_numpy()
+        return self.limiter.digests(names, count)
 
     def check_person(self, given: bool) -> None:
         """Raise `TypeError` unless people are given where they are limited, and only there."""
@@ -374,8 +376,3 @@ class Partition:
             self.cells = np.zeros_like(self.cells)
             self.records, self._interval = 0, ended + 1
             return found
-
-
-def as_persons(names: Any) -> Any:
-    """Return the persons of a column as an array or list."""
-    return names.to_numpy() if hasattr(names, "to_numpy") else names
