@@ -83,7 +83,7 @@ class Rows {
   Rows(Index d, double order, double length)
       : d_(static_cast<std::size_t>(d)), values_(kRows * d_) {
     Source source(kKey, 1);
-    source.fill(Variate::gaussian, values_.data(), values_.size());
+    source.fill(Variate::gaussian, values_);
     for (std::size_t row = 0; row < kRows; ++row) {
       double* x = values_.data() + row * d_;
       const double factor = length / dpoco::domains::norm({x, d_}, order);
@@ -123,7 +123,7 @@ void bench_noise(const std::string& set, std::chrono::milliseconds epoch) {
        {"Gumbel", Variate::gumbel}}};
   for (const auto& [name, kind] : kinds) {
     bench.run(name, [&, variate = kind] {
-      source.fill(variate, out.data(), out.size());
+      source.fill(variate, out);
       doNotOptimizeAway(out.data());
     });
   }
@@ -131,7 +131,7 @@ void bench_noise(const std::string& set, std::chrono::milliseconds epoch) {
   constexpr Index kDimension = 10;
   dpoco::noise::GeneralizedGaussian generalized(kDimension, 3.0, 1.0);
   bench.batch(kDimension).run("generalized Gaussian r = 3, d = 10", [&] {
-    generalized.sample(source, out.data());
+    generalized.sample(source, out);
     doNotOptimizeAway(out.data());
   });
 }

@@ -15,7 +15,6 @@ namespace dpoco::bindings {
 using bandits::BanditLearner;
 using bandits::LinUcb;
 using bandits::ResidualPhases;
-using Arms = py::array_t<std::int64_t, py::array::c_style>;
 
 namespace {
 
@@ -87,89 +86,84 @@ std::unique_ptr<ResidualPhases> make_residual_phases(const py::object& mechanism
                                           mechanisms::make_sum(total.settings, read_claim(claim)));
 }
 
-void expect_arms(const Arms& array, std::size_t size, const char* name) {
-  if (static_cast<std::size_t>(array.size()) != size) {
-    throw std::invalid_argument(std::string(name) + " has the wrong number of entries");
-  }
-}
+using Choices = std::span<std::int64_t>;
 
 // The interpreter lock is released while the rounds are played.
-void run_bandit(BanditLearner& self, const Array& contexts, const Array& rewards, Arms& chosen,
-                Array& own_rewards) {
-  const auto rounds = static_cast<std::size_t>(own_rewards.size());
-  expect_size(contexts, rounds * self.dimension(), "contexts");
-  expect_size(rewards, rounds * self.arms(), "rewards");
-  expect_arms(chosen, rounds, "chosen");
-  const double* context_data = data(contexts);
-  const double* reward_data = data(rewards);
-  std::int64_t* played = chosen.mutable_data();
-  double* own = own_rewards.mutable_data();
+void run_bandit(BanditLearner& self, Reals contexts, Reals rewards, Choices chosen,
+                RealsOut own_rewards) {
+  expect_size(contexts, chosen.size() * self.dimension(), "contexts");
+  expect_size(rewards, chosen.size() * self.arms(), "rewards");
+  expect_size(own_rewards, chosen.size(), "own_rewards");
   const auto entered = self.enter();   // while the interpreter lock still orders the threads
   const py::gil_scoped_release nogil;  // no Python object is touched below
-  self.run(entered, context_data, reward_data, rounds, played, own);
+  self.run(entered, contexts, rewards, chosen, own_rewards);
 }
 
 // The same for many bandits at once: bandit i plays the rows that `keyed_rows` says.
-void run_keyed_bandits(const py::list& learners, const Offsets& offsets, const Offsets& rows,
-                       const Array& contexts, const Array& rewards, Arms& chosen,
-                       Array& own_rewards, std::size_t workers) {
-  const auto size = static_cast<std::size_t>(own_rewards.size());
-  const KeyedRows to = keyed_rows(learners, offsets, rows, size);
+void run_keyed_bandits(const py::list& learners, const Integers& offsets, const Integers& rows,
+                       Reals contexts, Reals rewards, Choices chosen, RealsOut own_rewards,
+                       std::size_t workers) {
+  const KeyedRows to = keyed_rows(learners, offsets, rows, own_rewards.size());
   if (learners.empty()) return;
-  const std::size_t d = learners[0].cast<const BanditLearner&>().dimension();
-  const auto arms = static_cast<std::size_t>(learners[0].cast<const BanditLearner&>().arms());
-  for (const py::handle learner : learners) {
-    const auto& bandit = learner.cast<const BanditLearner&>();
-    if (bandit.dimension() != d || bandit.arms() != arms) {
-      throw std::invalid_argument("the bandits differ in dimension or arms");
-    }
-  }
-  expect_size(contexts, size * d, "contexts");
-  expect_size(rewards, size * arms, "rewards");
-  expect_arms(chosen, size, "chosen");
-  const double* context_data = data(contexts);
-  const double* reward_data = data(rewards);
-  std::int64_t* played = chosen.mutable_data();
-  double* own = own_rewards.mutable_data();
+  const auto d = common<BanditLearner>(learners, &BanditLearner::dimension);
+  const auto arms = common<BanditLearner>(learners, &BanditLearner::arms);
+  expect_size(contexts, own_rewards.size() * d, "contexts");
+  expect_size(rewards, own_rewards.size() * arms, "rewards");
+  expect_size(chosen, own_rewards.size(), "chosen");
   play_keyed<BanditLearner>(learners, to, workers,
                             [=](BanditLearner& learner, const Exclusive::Entry& entry,
                                 std::size_t row, std::size_t count) {
-                              learner.run(entry, context_data + row * d, reward_data + row * arms,
-                                          count, played + row, own + row);
+                              learner.run(entry, contexts.subspan(row * d, count * d),
+                                          rewards.subspan(row * arms, count * arms),
+                                          chosen.subspan(row, count),
+                                          own_rewards.subspan(row, count));
                             });
 }
 
-std::uint64_t replay_bandit(BanditLearner& self, const Array& contexts, const Arms& actions,
-                            const Array& rewards, Arms& chosen) {
-  const auto events = static_cast<std::size_t>(rewards.size());
-  expect_size(contexts, events * self.dimension(), "contexts");
-  expect_arms(actions, events, "actions");
-  expect_arms(chosen, events, "chosen");
-  const double* context_data = data(contexts);
-  const std::int64_t* action_data = actions.data();
-  const double* reward_data = data(rewards);
-  std::int64_t* played = chosen.mutable_data();
+std::uint64_t replay_bandit(BanditLearner& self, Reals contexts,
+                            std::span<const std::int64_t> actions, Reals rewards, Choices chosen) {
+  expect_size(contexts, rewards.size() * self.dimension(), "contexts");
+  expect_size(actions, rewards.size(), "actions");
+  expect_size(chosen, rewards.size(), "chosen");
   const auto entered = self.enter();
   const py::gil_scoped_release nogil;
-  return self.replay(entered, context_data, action_data, reward_data, events, played);
+  return self.replay(entered, contexts, actions, rewards, chosen);
 }
 
-using Mask = py::array_t<bool, py::array::c_style>;
-
-void recommend_bandit(BanditLearner& self, const Array& contexts, Arms& chosen,
-                      const std::optional<Mask>& allowed) {
-  const auto count = static_cast<std::size_t>(chosen.size());
-  expect_size(contexts, count * self.dimension(), "contexts");
-  if (allowed && static_cast<std::uint64_t>(allowed->size()) != self.arms()) {
-    throw std::invalid_argument("allowed has the wrong number of entries");
+void recommend_bandit(BanditLearner& self, Reals contexts, Choices chosen,
+                      const std::optional<Plain<bool>>& allowed) {
+  expect_size(contexts, chosen.size() * self.dimension(), "contexts");
+  BanditLearner::Mask mask;
+  if (allowed) {
+    expect_size(*allowed, self.arms(), "allowed");
+    // Bytes, since a bool of the caller's memory need not be 0 or 1.
+    const void* bytes = static_cast<const py::array&>(*allowed).data();
+    mask = {static_cast<const std::uint8_t*>(bytes), self.arms()};
   }
-  // Bytes, since a bool of the caller's memory need not be 0 or 1.
-  const void* mask = allowed ? static_cast<const py::array&>(*allowed).data() : nullptr;
-  const double* context_data = data(contexts);
-  std::int64_t* played = chosen.mutable_data();
   const auto entered = self.enter();
   const py::gil_scoped_release nogil;
-  self.recommend(entered, context_data, count, played, static_cast<const std::uint8_t*>(mask));
+  self.recommend(entered, contexts, chosen, mask);
+}
+
+// Methods of bandits that are fitted to one private sum.
+template <class Bandit, class Released>
+void bind_sum(py::class_<Bandit, BanditLearner>& bandit, Released released) {
+  const auto entries_of = [](const Bandit& self) { return self.arms() * self.dimension(); };
+  const auto size = [](const Bandit& self) { return self.sum().dimension(); };
+  bandit.def("coefficients", array_getter<const Bandit>(entries_of, &Bandit::coefficients))
+      .def("released", array_getter<const Bandit>(size, released))
+      .def("leaf",
+           [](const Bandit& self, std::uint64_t arm, Reals context, double reward) {
+             expect_size(context, self.dimension(), "context");
+             if (arm >= self.arms()) throw std::invalid_argument("arm does not exist");
+             Array out(self.sum().dimension());
+             self.leaf(arm, context, reward, writable(out));
+             return out;
+           })
+      .def("nonprivate_sum", [](const Bandit& self) {
+        const auto entered = self.enter();
+        return make_array(self.sum().nonprivate_sum());
+      });
 }
 
 }  // namespace
@@ -177,113 +171,43 @@ void recommend_bandit(BanditLearner& self, const Array& contexts, Arms& chosen,
 void register_bandits(py::module_& m) {
   py::class_<BanditLearner> learner(m, "BanditLearner");
   learner.def_property_readonly("arms", &BanditLearner::arms)
-      .def(
-          "decide",
-          [](BanditLearner& self, std::uint64_t decided, const Array& context) {
-            expect_size(context, self.dimension(), "context");
-            return self.decide(decided, data(context));
-          },
-          "decided"_a, "context"_a.noconvert())
-      .def("observe", &BanditLearner::observe, "decided"_a, "reward"_a)
-      .def(
-          "due",
-          [](const BanditLearner& self, const Array& promised) {
-            expect_size(promised, self.arms(), "promised");
-            return self.due(data(promised));
-          },
-          "promised"_a.noconvert())
-      .def(
-          "observe_arrival",
-          [](BanditLearner& self, std::uint64_t decided, std::uint64_t arm, bool was_due,
-             const Array& context, double reward) {
-            expect_size(context, self.dimension(), "context");
-            return self.observe_arrival(decided, arm, was_due, data(context), reward);
-          },
-          "decided"_a, "arm"_a, "was_due"_a, "context"_a.noconvert(), "reward"_a)
-      .def(
-          "takes_arrival",
-          [](const BanditLearner& self, std::uint64_t decided, std::uint64_t arm, bool was_due) {
-            return self.takes_arrival(self.enter(), decided, arm, was_due);
-          },
-          "decided"_a, "arm"_a, "was_due"_a)
-      .def("recommend", &recommend_bandit, "contexts"_a.noconvert(), "chosen"_a.noconvert(),
-           "allowed"_a = py::none())
-      .def("run", &run_bandit, "contexts"_a.noconvert(), "rewards"_a.noconvert(),
-           "chosen"_a.noconvert(), "own_rewards"_a.noconvert())
-      .def_static("run_keyed", &run_keyed_bandits, "learners"_a, "offsets"_a.noconvert(),
-                  "rows"_a.noconvert(), "contexts"_a.noconvert(), "rewards"_a.noconvert(),
-                  "chosen"_a.noconvert(), "own_rewards"_a.noconvert(), "workers"_a)
-      .def("replay", &replay_bandit, "contexts"_a.noconvert(), "actions"_a.noconvert(),
-           "rewards"_a.noconvert(), "chosen"_a.noconvert())
+      .def("decide",
+           [](BanditLearner& self, std::uint64_t decided, Reals context) {
+             expect_size(context, self.dimension(), "context");
+             return self.decide(decided, context);
+           })
+      .def("observe", &BanditLearner::observe)
+      .def("due",
+           [](const BanditLearner& self, Reals promised) {
+             expect_size(promised, self.arms(), "promised");
+             return self.due(promised);
+           })
+      .def("observe_arrival",
+           [](BanditLearner& self, std::uint64_t decided, std::uint64_t arm, bool was_due,
+              Reals context, double reward) {
+             expect_size(context, self.dimension(), "context");
+             return self.observe_arrival(decided, arm, was_due, context, reward);
+           })
+      .def("takes_arrival",
+           [](const BanditLearner& self, std::uint64_t decided, std::uint64_t arm, bool was_due) {
+             return self.takes_arrival(self.enter(), decided, arm, was_due);
+           })
+      .def("recommend", &recommend_bandit, "contexts"_a, "chosen"_a, "allowed"_a = py::none())
+      .def("run", &run_bandit)
+      .def_static("run_keyed", &run_keyed_bandits)
+      .def("replay", &replay_bandit)
       .def("nonprivate_violations", &BanditLearner::nonprivate_violations);
   bind_rounds(learner);
-  py::class_<LinUcb, BanditLearner>(m, "LinUcb")
-      .def(py::init(&make_linucb), "mechanism"_a, "tuning"_a, "claim"_a)
-      .def("coefficients",
-           [](const LinUcb& self) {
-             const auto entries = static_cast<std::size_t>(self.arms()) * self.dimension();
-             return read_only(static_cast<py::ssize_t>(entries),
-                              [&](std::span<double> out) { self.coefficients(out.data()); });
-           })
-      .def("released",
-           [](const LinUcb& self) {
-             return read_only(self.sum().dimension(),
-                              [&](std::span<double> out) { self.released(out.data()); });
-           })
-      .def(
-          "leaf",
-          [](const LinUcb& self, std::uint64_t arm, const Array& context, double reward) {
-            expect_size(context, self.dimension(), "context");
-            if (arm >= self.arms()) throw std::invalid_argument("arm does not exist");
-            Array out(self.sum().dimension());
-            self.leaf(arm, data(context), reward, out.mutable_data());
-            return out;
-          },
-          "arm"_a, "context"_a.noconvert(), "reward"_a)
-      .def("nonprivate_sum", [](const LinUcb& self) {
-        const auto entered = self.enter();
-        const std::vector<double>& sum = self.sum().nonprivate_sum();
-        return read_only(self.sum().dimension(),
-                         [&](std::span<double> out) { std::ranges::copy(sum, out.begin()); });
-      });
-  py::class_<ResidualPhases, BanditLearner>(m, "ResidualPhases")
-      .def(py::init(&make_residual_phases), "mechanism"_a, "tuning"_a, "claim"_a)
-      .def("coefficients",
-           [](const ResidualPhases& self) {
-             const auto entries = static_cast<std::size_t>(self.arms()) * self.dimension();
-             return read_only(static_cast<py::ssize_t>(entries),
-                              [&](std::span<double> out) { self.coefficients(out); });
-           })
-      .def("released",
-           [](const ResidualPhases& self) {
-             return read_only(self.sum().dimension(),
-                              [&](std::span<double> out) { self.last_sums(out); });
-           })
+  py::class_<LinUcb, BanditLearner> linucb(m, "LinUcb");
+  linucb.def(py::init(&make_linucb));
+  bind_sum(linucb, &LinUcb::released);
+  py::class_<ResidualPhases, BanditLearner> phases(m, "ResidualPhases");
+  phases.def(py::init(&make_residual_phases))
       .def("clip", &ResidualPhases::clip)
-      .def(
-          "leaf",
-          [](const ResidualPhases& self, std::uint64_t arm, const Array& context, double reward) {
-            expect_size(context, self.dimension(), "context");
-            if (arm >= self.arms()) throw std::invalid_argument("arm does not exist");
-            Array out(self.sum().dimension());
-            self.leaf(arm, {data(context), self.dimension()}, reward,
-                      {out.mutable_data(), static_cast<std::size_t>(out.size())});
-            return out;
-          },
-          "arm"_a, "context"_a.noconvert(), "reward"_a)
-      .def("nonprivate_sum",
-           [](const ResidualPhases& self) {
-             const auto entered = self.enter();
-             const std::vector<double>& sum = self.sum().nonprivate_sum();
-             return read_only(self.sum().dimension(),
-                              [&](std::span<double> out) { std::ranges::copy(sum, out.begin()); });
-           })
       .def_static("public_draws", [](std::size_t dimension) {
-        const auto draws = ResidualPhases::public_draws(dimension);
-        return read_only(static_cast<py::ssize_t>(draws->size()), [&](std::span<double> out) {
-          std::ranges::copy(view(*draws), out.begin());
-        });
+        return make_array(view(*ResidualPhases::public_draws(dimension)));
       });
+  bind_sum(phases, &ResidualPhases::last_sums);
 }
 
 }  // namespace dpoco::bindings

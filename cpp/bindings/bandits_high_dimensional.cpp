@@ -46,13 +46,11 @@ std::unique_ptr<HighDimensionalBandit> make_bandit(
   return std::make_unique<HighDimensionalBandit>(shared, clipper, own, domain, std::move(models));
 }
 
-template <class Fill>
-Array table(const HighDimensionalBandit& self, Fill fill) {
-  return read_only(static_cast<py::ssize_t>(self.sources() * self.dimension()), fill);
+std::size_t table_size(const HighDimensionalBandit& self) {
+  return self.sources() * self.dimension();
 }
 
-Array leaf(const HighDimensionalBandit& self, std::uint64_t arm, const Array& context,
-           double reward) {
+Array leaf(const HighDimensionalBandit& self, std::uint64_t arm, Reals context, double reward) {
   expect_size(context, self.dimension(), "context");
   if (arm >= self.arms()) throw std::invalid_argument("arm does not exist");
   // The guard of the bandit: with that of one model alone, a running round would fail midway.
@@ -62,14 +60,13 @@ Array leaf(const HighDimensionalBandit& self, std::uint64_t arm, const Array& co
   std::vector<double> previous(self.dimension());
   model.decision(at);
   model.previous_decision(previous);
-  return read_only(model.dimension(), [&](std::span<double> out) {
-    model.leaf(at, previous, entries(context), reward, out);
-  });
+  return read_only(model.dimension(),
+                   [&](std::span<double> out) { model.leaf(at, previous, context, reward, out); });
 }
 
 Array nonprivate_sums(const HighDimensionalBandit& self) {
   const auto entered = self.enter();
-  return table(self, [&](std::span<double> out) {
+  return read_only(static_cast<py::ssize_t>(table_size(self)), [&](std::span<double> out) {
     auto to = out.begin();
     for (std::uint64_t arm = 0; arm < self.arms(); ++arm) {
       const std::vector<double>& sum = self.model(arm).nonprivate_sum();
@@ -88,18 +85,12 @@ std::vector<std::uint64_t> clocks(const HighDimensionalBandit& self) {
 }  // namespace
 
 void register_high_dimensional_bandit(py::module_& m) {
+  using Bandit = const HighDimensionalBandit;
   py::class_<HighDimensionalBandit, BanditLearner>(m, "HighDimensionalBandit")
-      .def(py::init(&make_bandit), "domain"_a, "loss"_a, "mechanism"_a, "tuning"_a, "claims"_a,
-           "start"_a.noconvert())
-      .def("coefficients",
-           [](const HighDimensionalBandit& self) {
-             return table(self, [&](std::span<double> out) { self.coefficients(out.data()); });
-           })
-      .def("frozen",
-           [](const HighDimensionalBandit& self) {
-             return table(self, [&](std::span<double> out) { self.frozen(out.data()); });
-           })
-      .def("leaf", &leaf, "arm"_a, "context"_a.noconvert(), "reward"_a)
+      .def(py::init(&make_bandit))
+      .def("coefficients", array_getter<Bandit>(&table_size, &HighDimensionalBandit::coefficients))
+      .def("frozen", array_getter<Bandit>(&table_size, &HighDimensionalBandit::frozen))
+      .def("leaf", &leaf)
       .def("nonprivate_sums", &nonprivate_sums)
       .def("clocks", &clocks);
 }

@@ -21,11 +21,11 @@ inline bool is_plain(const py::object& value, py::ssize_t dimensions) {
 }
 
 // The rounds whose flag is set.
-inline py::array_t<std::int64_t> rounds_with(const std::uint8_t* flags, py::ssize_t rounds) {
-  py::array_t<std::int64_t> found(std::count(flags, flags + rounds, 1));
-  std::int64_t* to = found.mutable_data();
-  for (py::ssize_t t = 0; t < rounds; ++t) {
-    if (flags[t] != 0) *to++ = t;
+inline Integers rounds_with(std::span<const std::uint8_t> flags) {
+  Integers found(std::ranges::count(flags, 1));
+  auto to = writable(found).begin();
+  for (std::size_t t = 0; t < flags.size(); ++t) {
+    if (flags[t] != 0) *to++ = static_cast<std::int64_t>(t);
   }
   return found;
 }

@@ -7,8 +7,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <span>
 #include <string>
+#include <type_traits>
 
 #include "dpoco/core/archive.hpp"
 #include "dpoco/core/errors.hpp"
@@ -18,22 +20,34 @@ namespace dpoco::bindings {
 namespace py = pybind11;
 using namespace pybind11::literals;
 
-// The Python layer has checked dtype, shape and contiguity (`_validation.float_array`): pybind11's
-// own errors would print the arguments. `noconvert` keeps a slip from copying silently.
-using Array = py::array_t<double, py::array::c_style>;
+// The Python layer has checked dtype, shape and contiguity (`_validation.float_array`) and passes
+// arguments by place, as `_core.pyi` names them: pybind11's own errors would print them. pybind11
+// would convert what is given for an array_t, and silently copy it; it takes these as they are.
+template <class T>
+class Plain : public py::array_t<T, py::array::c_style> {
+ public:
+  using py::array_t<T, py::array::c_style>::array_t;
+};
+using Array = Plain<double>;
+using Integers = Plain<std::int64_t>;
 
-inline const double* data(const Array& array) { return array.data(); }
-
-inline std::span<const double> entries(const Array& array) {
+template <class T>
+std::span<const T> entries(const Plain<T>& array) {
   return {array.data(), static_cast<std::size_t>(array.size())};
 }
-inline std::span<double> writable(Array& array) {
+template <class T>
+std::span<T> writable(Plain<T>& array) {
   return {array.mutable_data(), static_cast<std::size_t>(array.size())};
 }
 
+// Arrays of arguments whose shape does not matter.
+using Reals = std::span<const double>;
+using RealsOut = std::span<double>;
+
 // The core asserts the sizes of its arguments in debug builds only.
-inline void expect_size(const Array& array, std::size_t size, const char* name) {
-  if (static_cast<std::size_t>(array.size()) != size) {
+template <class Entries>
+void expect_size(const Entries& given, std::size_t size, const char* name) {
+  if (static_cast<std::size_t>(given.size()) != size) {
     throw std::invalid_argument(std::string(name) + " has the wrong number of entries");
   }
 }
@@ -50,6 +64,16 @@ Array read_only(py::ssize_t n, Fill fill) {
 inline Array make_array(std::span<const double> values) {
   return read_only(static_cast<py::ssize_t>(values.size()),
                    [&](std::span<double> out) { std::ranges::copy(values, out.begin()); });
+}
+
+// A method without arguments that returns such an array: `fill(self, span)` writes `size(self)`
+// entries.
+template <class T, class Size, class Fill>
+auto array_getter(Size size, Fill fill) {
+  return [=](T& self) {
+    return read_only(static_cast<py::ssize_t>(std::invoke(size, self)),
+                     [&](std::span<double> out) { std::invoke(fill, self, out); });
+  };
 }
 
 template <class T>
@@ -69,3 +93,21 @@ void restore(T& object, const py::bytes& state) {
 }
 
 }  // namespace dpoco::bindings
+
+// An argument that is a span: of an array of this type, as it is. The caller holds the array.
+template <class T>
+struct pybind11::detail::type_caster<std::span<T>> {
+  using Held = dpoco::bindings::Plain<std::remove_const_t<T>>;
+  PYBIND11_TYPE_CASTER(std::span<T>, const_name("numpy.ndarray"));
+
+  bool load(handle from, bool) {
+    if (!isinstance<Held>(from)) return false;
+    auto held = reinterpret_borrow<Held>(from);
+    if constexpr (std::is_const_v<T>) {
+      value = dpoco::bindings::entries(held);
+    } else {
+      value = dpoco::bindings::writable(held);
+    }
+    return true;
+  }
+};

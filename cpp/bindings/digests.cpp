@@ -28,8 +28,8 @@ void register_digests(py::module_& m) {
         const auto right = more ? static_cast<std::size_t>(more->shape(1)) : 0;
         const std::size_t width = left + right;
         // Doubles are digested as the words they are stored in.
-        const auto* from = reinterpret_cast<const std::uint64_t*>(data(rows));
-        const double* beside = more ? data(*more) : nullptr;
+        const auto* from = reinterpret_cast<const std::uint64_t*>(rows.data());
+        const double* beside = more ? more->data() : nullptr;
         std::vector<std::uint64_t> digests(2 * count);
         {
           const py::gil_scoped_release nogil;
@@ -46,29 +46,26 @@ void register_digests(py::module_& m) {
         }
         return py::bytes(reinterpret_cast<const char*>(digests.data()), 16 * count);
       },
-      "key"_a, "first"_a, "rows"_a.noconvert(), "more"_a.noconvert() = py::none());
+      "key"_a, "first"_a, "rows"_a, "more"_a = py::none());
 
-  m.def(
-      "row_sums",
-      [](const Array& rows) {
-        if (rows.ndim() != 2) throw std::invalid_argument("rows must be a matrix");
-        const auto count = static_cast<std::size_t>(rows.shape(0));
-        const auto width = static_cast<std::size_t>(rows.shape(1));
-        const auto* from = reinterpret_cast<const unsigned char*>(data(rows));
-        py::array_t<std::uint16_t> sums(rows.shape(0));
-        std::uint16_t* out = sums.mutable_data();
-        for (std::size_t i = 0; i < count; ++i) {
-          std::uint64_t sum = 0;
-          for (std::size_t j = 0; j < width; ++j) {
-            std::uint64_t word;
-            std::memcpy(&word, from + 8 * (i * width + j), sizeof word);
-            sum += word;
-          }
-          out[i] = static_cast<std::uint16_t>(sum);
-        }
-        return sums;
-      },
-      "rows"_a.noconvert());
+  m.def("row_sums", [](const Array& rows) {
+    if (rows.ndim() != 2) throw std::invalid_argument("rows must be a matrix");
+    const auto count = static_cast<std::size_t>(rows.shape(0));
+    const auto width = static_cast<std::size_t>(rows.shape(1));
+    const auto* from = reinterpret_cast<const unsigned char*>(rows.data());
+    py::array_t<std::uint16_t> sums(rows.shape(0));
+    std::uint16_t* out = sums.mutable_data();
+    for (std::size_t i = 0; i < count; ++i) {
+      std::uint64_t sum = 0;
+      for (std::size_t j = 0; j < width; ++j) {
+        std::uint64_t word;
+        std::memcpy(&word, from + 8 * (i * width + j), sizeof word);
+        sum += word;
+      }
+      out[i] = static_cast<std::uint16_t>(sum);
+    }
+    return sums;
+  });
 }
 
 }  // namespace dpoco::bindings

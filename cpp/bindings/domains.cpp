@@ -14,32 +14,14 @@ using domains::Simplex;
 
 namespace {
 
-void expect_point(const Domain& domain, const Array& x, const char* name) {
+void expect_point(const Domain& domain, Reals x, const char* name) {
   expect_size(x, static_cast<std::size_t>(domain.dimension()), name);
 }
 
-Array minimize_linear(const Domain& self, const Array& g) {
-  expect_point(self, g, "g");
-  Array out(self.dimension());
-  self.minimize_linear(entries(g), writable(out));
-  return out;
-}
-
-Array project(const Domain& self, const Array& x) {
-  expect_point(self, x, "x");
-  Array out(self.dimension());
-  self.project(entries(x), writable(out));
-  return out;
-}
-
-bool contains(const Domain& self, const Array& x, double tolerance) {
-  expect_point(self, x, "x");
-  return self.contains(entries(x), tolerance);
-}
-
-Array center(const Domain& self) {
-  Array out(self.dimension());
-  self.center(writable(out));
+template <class Fill>
+Array point(const Domain& domain, Fill fill) {
+  Array out(domain.dimension());
+  fill(writable(out));
   return out;
 }
 
@@ -51,7 +33,7 @@ std::shared_ptr<Box> make_box(const Array& lower, const Array& upper) {
 
 RowMatrix matrix_of(const Array& rows) {
   if (rows.ndim() != 2) throw std::invalid_argument("rows must be a matrix");
-  return Eigen::Map<const RowMatrix>(data(rows), rows.shape(0), rows.shape(1));
+  return Eigen::Map<const RowMatrix>(rows.data(), rows.shape(0), rows.shape(1));
 }
 
 std::shared_ptr<Polytope> make_polytope(const Array& rows, const Array& bounds, const Array& center,
@@ -78,26 +60,34 @@ py::tuple polytope_box(const Array& rows, const Array& bounds, const Array& cent
 void register_domains(py::module_& m) {
   py::class_<Domain, std::shared_ptr<Domain>>(m, "Domain")
       .def_property_readonly("dimension", &Domain::dimension)
-      .def("minimize_linear", &minimize_linear, "g"_a.noconvert())
-      .def("project", &project, "x"_a.noconvert())
-      .def("diameter", &Domain::diameter, "order"_a)
-      .def("max_norm", &Domain::max_norm, "order"_a)
-      .def("contains", &contains, "x"_a.noconvert(), "tolerance"_a)
-      .def("center", &center);
+      .def("minimize_linear",
+           [](const Domain& self, Reals g) {
+             expect_point(self, g, "g");
+             return point(self, [&](RealsOut out) { self.minimize_linear(g, out); });
+           })
+      .def("project",
+           [](const Domain& self, Reals x) {
+             expect_point(self, x, "x");
+             return point(self, [&](RealsOut out) { self.project(x, out); });
+           })
+      .def("diameter", &Domain::diameter)
+      .def("max_norm", &Domain::max_norm)
+      .def("contains",
+           [](const Domain& self, Reals x, double tolerance) {
+             expect_point(self, x, "x");
+             return self.contains(x, tolerance);
+           })
+      .def("center",
+           [](const Domain& self) { return point(self, [&](RealsOut out) { self.center(out); }); });
   py::class_<LpBall, Domain, std::shared_ptr<LpBall>>(m, "LpBall", py::is_final())
-      .def(py::init<Index, double, double>(), "dimension"_a, "p"_a, "radius"_a);
-  py::class_<Box, Domain, std::shared_ptr<Box>>(m, "Box", py::is_final())
-      .def(py::init(&make_box), "lower"_a.noconvert(), "upper"_a.noconvert());
+      .def(py::init<Index, double, double>());
+  py::class_<Box, Domain, std::shared_ptr<Box>>(m, "Box", py::is_final()).def(py::init(&make_box));
   py::class_<Simplex, Domain, std::shared_ptr<Simplex>>(m, "Simplex", py::is_final())
-      .def(py::init<Index, double>(), "dimension"_a, "scale"_a);
+      .def(py::init<Index, double>());
   py::class_<Polytope, Domain, std::shared_ptr<Polytope>>(m, "Polytope", py::is_final())
-      .def(py::init(&make_polytope), "rows"_a.noconvert(), "bounds"_a.noconvert(),
-           "center"_a.noconvert(), "lower"_a.noconvert(), "upper"_a.noconvert(), "radius"_a);
-  m.def("polytope_box", &polytope_box, "rows"_a.noconvert(), "bounds"_a.noconvert(),
-        "center"_a.noconvert(), "reach"_a);
-  m.def(
-      "norm", [](const Array& x, double order) { return domains::norm(entries(x), order); },
-      "x"_a.noconvert(), "order"_a);
+      .def(py::init(&make_polytope));
+  m.def("polytope_box", &polytope_box);
+  m.def("norm", &domains::norm);
 }
 
 }  // namespace dpoco::bindings

@@ -12,20 +12,15 @@ using experts::ExpertLearner;
 
 namespace {
 
+using Choices = std::span<std::int64_t>;
+
 // The interpreter lock is released while the rounds are played.
-void run_losses(ExpertLearner& self, const Array& losses, Array& own_losses,
-                py::array_t<std::int64_t>& decisions) {
-  const auto rounds = static_cast<std::size_t>(own_losses.size());
-  expect_size(losses, rounds * self.experts(), "losses");
-  if (static_cast<std::size_t>(decisions.size()) != rounds) {
-    throw std::invalid_argument("decisions has the wrong number of entries");
-  }
-  const std::span<const double> from = entries(losses);
-  const std::span<double> own = writable(own_losses);
-  const std::span<std::int64_t> choices(decisions.mutable_data(), rounds);
+void run_losses(ExpertLearner& self, Reals losses, RealsOut own_losses, Choices decisions) {
+  expect_size(losses, own_losses.size() * self.experts(), "losses");
+  expect_size(decisions, own_losses.size(), "decisions");
   const auto entered = self.enter();   // while the interpreter lock still orders the threads
   const py::gil_scoped_release nogil;  // no Python object is touched below
-  self.run(entered, from, own, choices);
+  self.run(entered, losses, own_losses, decisions);
 }
 
 // The same for a short run, whose arrays are made here: losses in [0, 1], decisions, the rounds
@@ -42,40 +37,28 @@ py::object run_losses_briefly(ExpertLearner& self, const py::object& losses, py:
     return py::none();
   }
   Array own(rounds);
-  py::array_t<std::int64_t> decisions(rounds);
-  run_losses(self, rows, own, decisions);
+  Integers decisions(rounds);
+  run_losses(self, entries(rows), writable(own), writable(decisions));
   const std::int64_t* played = decisions.data();
   std::vector<std::uint8_t> changed(static_cast<std::size_t>(rounds));
   for (std::size_t t = 1; t < changed.size(); ++t) changed[t - 1] = played[t] != played[t - 1];
-  return py::make_tuple(std::move(own), std::move(decisions), rounds_with(changed.data(), rounds),
-                        first);
+  return py::make_tuple(std::move(own), std::move(decisions), rounds_with(changed), first);
 }
 
 // The same for many learners at once: learner i plays the rows that `keyed_rows` says.
-void run_keyed_losses(const py::list& learners, const Offsets& offsets, const Offsets& rows,
-                      const Array& losses, Array& own_losses, py::array_t<std::int64_t>& decisions,
-                      std::size_t workers) {
-  const auto size = static_cast<std::size_t>(own_losses.size());
-  const KeyedRows to = keyed_rows(learners, offsets, rows, size);
+void run_keyed_losses(const py::list& learners, const Integers& offsets, const Integers& rows,
+                      Reals losses, RealsOut own_losses, Choices decisions, std::size_t workers) {
+  const KeyedRows to = keyed_rows(learners, offsets, rows, own_losses.size());
   if (learners.empty()) return;
-  const auto experts = static_cast<std::size_t>(learners[0].cast<const ExpertLearner&>().experts());
-  for (const py::handle learner : learners) {
-    if (learner.cast<const ExpertLearner&>().experts() != experts) {
-      throw std::invalid_argument("the learners differ in their number of experts");
-    }
-  }
-  expect_size(losses, size * experts, "losses");
-  if (static_cast<std::size_t>(decisions.size()) != size) {
-    throw std::invalid_argument("decisions has the wrong number of entries");
-  }
-  const std::span<const double> from = entries(losses);
-  const std::span<double> own = writable(own_losses);
-  const std::span<std::int64_t> choices(decisions.mutable_data(), size);
+  const auto experts = common<ExpertLearner>(learners, &ExpertLearner::experts);
+  expect_size(losses, own_losses.size() * experts, "losses");
+  expect_size(decisions, own_losses.size(), "decisions");
   play_keyed<ExpertLearner>(learners, to, workers,
                             [=](ExpertLearner& learner, const Exclusive::Entry& entry,
                                 std::size_t row, std::size_t count) {
-                              learner.run(entry, from.subspan(row * experts, count * experts),
-                                          own.subspan(row, count), choices.subspan(row, count));
+                              learner.run(entry, losses.subspan(row * experts, count * experts),
+                                          own_losses.subspan(row, count),
+                                          decisions.subspan(row, count));
                             });
 }
 
@@ -86,19 +69,14 @@ void register_experts(py::module_& m) {
   py::class_<ExpertLearner> learner(m, "ExpertLearner");
   learner.def_property_readonly("experts", &ExpertLearner::experts)
       .def("decision", &ExpertLearner::decision)
-      .def(
-          "observe",
-          [](ExpertLearner& self, std::uint64_t decided, const Array& losses) {
-            expect_size(losses, self.experts(), "losses");
-            self.observe(decided, entries(losses));
-          },
-          "decided"_a, "losses"_a.noconvert())
-      .def("run", &run_losses, "losses"_a.noconvert(), "own_losses"_a.noconvert(),
-           "decisions"_a.noconvert())
-      .def("run_briefly", &run_losses_briefly, "losses"_a, "most"_a)
-      .def_static("run_keyed", &run_keyed_losses, "learners"_a, "offsets"_a.noconvert(),
-                  "rows"_a.noconvert(), "losses"_a.noconvert(), "own_losses"_a.noconvert(),
-                  "decisions"_a.noconvert(), "workers"_a)
+      .def("observe",
+           [](ExpertLearner& self, std::uint64_t decided, Reals losses) {
+             expect_size(losses, self.experts(), "losses");
+             self.observe(decided, losses);
+           })
+      .def("run", &run_losses)
+      .def("run_briefly", &run_losses_briefly)
+      .def_static("run_keyed", &run_keyed_losses)
       .def("nonprivate_violations", &ExpertLearner::nonprivate_violations)
       .def("nonprivate_memory",
            [](const ExpertLearner& self) { return py::bytes(self.nonprivate_memory()); });

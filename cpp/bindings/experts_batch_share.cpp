@@ -61,39 +61,30 @@ std::unique_ptr<BatchShare> make_batch_share(const py::object& mechanism, const 
 
 void register_batch_share(py::module_& m) {
   py::class_<BatchShare, ExpertLearner>(m, "BatchShare")
-      .def(py::init(&make_batch_share), "mechanism"_a, "problem"_a, "batch"_a, "learning_rate"_a,
-           "share_rate"_a, "floor"_a, "claim"_a)
-      .def("weights",
-           [](const BatchShare& self) {
-             return read_only(static_cast<py::ssize_t>(self.experts()),
-                              [&](std::span<double> out) { self.weights(out); });
-           })
+      .def(py::init(&make_batch_share))
+      .def("weights", array_getter<const BatchShare>(&BatchShare::experts, &BatchShare::weights))
       .def("released", [](const BatchShare& self) { return make_array(self.released()); })
       .def("nonprivate_input",
            [](const BatchShare& self) { return make_array(self.nonprivate_input()); });
-  m.def(
-      "project_floored_simplex",
-      [](const Array& log_v, double floor) {
-        const auto n = static_cast<std::size_t>(log_v.size());
-        if (n < 1 || !(floor >= 0.0) || !(floor * static_cast<double>(n) <= 1.0)) {
-          throw std::invalid_argument("floor must be in [0, 1 / n]");
-        }
-        std::vector<double> scratch(n);
-        return read_only(static_cast<py::ssize_t>(n), [&](std::span<double> out) {
-          domains::project_floored_simplex(entries(log_v), floor, scratch, out);
-        });
-      },
-      "log_v"_a.noconvert(), "floor"_a);
+  // For tests: one projection, and one release.
+  m.def("project_floored_simplex", [](Reals log_v, double floor) {
+    const std::size_t n = log_v.size();
+    if (n < 1 || !(floor >= 0.0) || !(floor * static_cast<double>(n) <= 1.0)) {
+      throw std::invalid_argument("floor must be in [0, 1 / n]");
+    }
+    std::vector<double> scratch(n);
+    return read_only(static_cast<py::ssize_t>(n), [&](RealsOut out) {
+      domains::project_floored_simplex(log_v, floor, scratch, out);
+    });
+  });
   m.def(
       "release_vector",
-      [](random::Source& source, const std::string& law, double scale, const Array& x,
-         double grid) {
-        Array out(x.size());
-        make_release(law, scale, static_cast<std::uint64_t>(x.size()), grid)
-            ->release(entries(x), source, writable(out));
+      [](random::Source& source, const std::string& law, double scale, Reals x, double grid) {
+        Array out(static_cast<py::ssize_t>(x.size()));
+        make_release(law, scale, x.size(), grid)->release(x, source, writable(out));
         return out;
       },
-      "source"_a, "law"_a, "scale"_a, "x"_a.noconvert(), "grid"_a = 0.0);
+      "source"_a, "law"_a, "scale"_a, "x"_a, "grid"_a = 0.0);
 }
 
 }  // namespace dpoco::bindings

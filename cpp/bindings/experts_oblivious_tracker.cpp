@@ -65,61 +65,49 @@ Array law_of(const SwitchingPaths& paths) {
 // Shape (levels,).
 Array chances_of(const SwitchingPaths& paths) {
   Array out(static_cast<py::ssize_t>(paths.levels()));
-  for (std::size_t level = 0; level < paths.levels(); ++level) {
-    out.mutable_data()[level] = paths.move_chance(level);
-  }
+  const std::span<double> to = writable(out);
+  for (std::size_t level = 0; level < to.size(); ++level) to[level] = paths.move_chance(level);
   return out;
 }
+
+py::tuple as_pair(const PathState& state) { return py::make_tuple(state.level, state.expert); }
 
 }  // namespace
 
 void register_oblivious_tracker(py::module_& m) {
+  // For tests: the paths alone.
   py::class_<SwitchingPaths>(m, "SwitchingPaths")
       .def(py::init([](const py::object& mechanism, std::uint64_t rounds, std::uint64_t switches) {
-             return read_draws(mechanism, rounds, switches).paths;
-           }),
-           "mechanism"_a, "rounds"_a, "switches"_a)
+        return read_draws(mechanism, rounds, switches).paths;
+      }))
       .def_property_readonly("round", &SwitchingPaths::round)
-      .def(
-          "learn",
-          [](SwitchingPaths& self, const Array& losses) {
-            expect_size(losses, self.experts(), "losses");
-            self.learn(entries(losses));
-          },
-          "losses"_a.noconvert())
+      .def("learn",
+           [](SwitchingPaths& self, Reals losses) {
+             expect_size(losses, self.experts(), "losses");
+             self.learn(losses);
+           })
       .def("skip", &SwitchingPaths::skip)
       .def("nonprivate_law", &law_of)
       .def("move_chances", &chances_of)
       .def("draw",
-           [](SwitchingPaths& self, random::Source& source) {
-             const PathState state = self.draw(source);
-             return py::make_tuple(state.level, state.expert);
-           })
+           [](SwitchingPaths& self, random::Source& source) { return as_pair(self.draw(source)); })
       .def("state", &state_of<SwitchingPaths>)
-      .def("restore", &restore<SwitchingPaths>, "state"_a);
+      .def("restore", &restore<SwitchingPaths>);
 
   py::class_<ObliviousTracker, ExpertLearner>(m, "ObliviousTracker")
       .def(py::init(&make_tracker), "mechanism"_a, "problem"_a, "switches"_a, "claim"_a)
       .def_property_readonly("resamples", &ObliviousTracker::resamples)
       .def("nonprivate_state",
-           [](const ObliviousTracker& self) {
-             const PathState state = self.nonprivate_state();
-             return py::make_tuple(state.level, state.expert);
+           [](const ObliviousTracker& self) { return as_pair(self.nonprivate_state()); })
+      .def("nonprivate_set_state",
+           [](ObliviousTracker& self, std::uint64_t level, std::uint64_t expert) {
+             self.nonprivate_set_state({.level = level, .expert = expert});
            })
-      .def(
-          "nonprivate_set_state",
-          [](ObliviousTracker& self, std::uint64_t level, std::uint64_t expert) {
-            self.nonprivate_set_state({.level = level, .expert = expert});
-          },
-          "level"_a, "expert"_a)
-      .def(
-          "nonprivate_kernel",
-          [](const ObliviousTracker& self, const Array& losses) {
-            expect_size(losses, self.experts(), "losses");
-            const auto kernel = self.nonprivate_kernel(entries(losses));
-            return py::make_tuple(kernel.keep, law_of(*kernel.next), chances_of(*kernel.next));
-          },
-          "losses"_a.noconvert());
+      .def("nonprivate_kernel", [](const ObliviousTracker& self, Reals losses) {
+        expect_size(losses, self.experts(), "losses");
+        const auto kernel = self.nonprivate_kernel(losses);
+        return py::make_tuple(kernel.keep, law_of(*kernel.next), chances_of(*kernel.next));
+      });
 }
 
 }  // namespace dpoco::bindings

@@ -75,26 +75,17 @@ void register_prefix_hedge(py::module_& m) {
       .def_property_readonly("inputs", &LinearTransform::inputs)
       .def_property_readonly("outputs", &LinearTransform::outputs);
   py::class_<PrefixHedge, ExpertLearner>(m, "PrefixHedge")
-      .def(py::init(&make_prefix_hedge), "mechanism"_a, "tuning"_a, "claim"_a)
-      .def("weights",
-           [](const PrefixHedge& self) {
-             return read_only(static_cast<py::ssize_t>(self.experts()),
-                              [&](std::span<double> out) { self.weights(out); });
+      .def(py::init(&make_prefix_hedge))
+      .def("weights", array_getter<const PrefixHedge>(&PrefixHedge::experts, &PrefixHedge::weights))
+      .def("leaf",
+           [](PrefixHedge& self, Reals losses) {
+             expect_size(losses, self.experts(), "losses");
+             Array out(self.sum().dimension());
+             self.leaf(losses, writable(out));
+             return out;
            })
-      .def(
-          "leaf",
-          [](PrefixHedge& self, const Array& losses) {
-            expect_size(losses, self.experts(), "losses");
-            Array out(self.sum().dimension());
-            self.leaf(entries(losses), writable(out));
-            return out;
-          },
-          "losses"_a.noconvert())
-      .def("nonprivate_sum", [](const PrefixHedge& self) {
-        const std::vector<double>& sum = self.sum().nonprivate_sum();
-        return read_only(self.sum().dimension(),
-                         [&](std::span<double> out) { std::ranges::copy(sum, out.begin()); });
-      });
+      .def("nonprivate_sum",
+           [](const PrefixHedge& self) { return make_array(self.sum().nonprivate_sum()); });
 }
 
 }  // namespace dpoco::bindings

@@ -99,14 +99,12 @@ std::unique_ptr<ShiftDetector> make_shift_detector(const py::object& mechanism,
 
 void register_shift_detector(py::module_& m) {
   py::class_<EpochSelector, experts::ExpertLearner>(m, "EpochSelector")
-      .def(py::init(&make_epoch_selector), "mechanism"_a, "problem"_a, "first"_a, "longest"_a,
-           "claim"_a)
+      .def(py::init(&make_epoch_selector))
       .def("nonprivate_sums",
            [](const EpochSelector& self) { return make_array(self.nonprivate_sums()); });
 
   py::class_<ShiftDetector, experts::ExpertLearner>(m, "ShiftDetector")
-      .def(py::init(&make_shift_detector), "mechanism"_a, "problem"_a, "first"_a, "threshold"_a,
-           "bias"_a, "statistic"_a, "claim"_a)
+      .def(py::init(&make_shift_detector))
       .def("alarms", &ShiftDetector::alarms)
       .def("nonprivate_sums",
            [](const ShiftDetector& self) { return make_array(self.nonprivate_sums()); })
@@ -116,17 +114,14 @@ void register_shift_detector(py::module_& m) {
   // For tests: the statistic alone.
   py::class_<ShiftStatistic>(m, "ShiftStatistic")
       .def(py::init([](const py::object& settings) {
-             return ShiftStatistic(statistic_of({settings, "a statistic of shifts"}));
-           }),
-           "settings"_a)
-      .def(
-          "update",
-          [](ShiftStatistic& self, std::uint64_t own, const Array& losses, double allowance) {
-            expect_size(losses, self.experts(), "losses");
-            if (own >= self.experts()) throw std::invalid_argument("own is not an expert");
-            return self.update(own, entries(losses), allowance);
-          },
-          "own"_a, "losses"_a.noconvert(), "allowance"_a)
+        return ShiftStatistic(statistic_of({settings, "a statistic of shifts"}));
+      }))
+      .def("update",
+           [](ShiftStatistic& self, std::uint64_t own, Reals losses, double allowance) {
+             expect_size(losses, self.experts(), "losses");
+             if (own >= self.experts()) throw std::invalid_argument("own is not an expert");
+             return self.update(own, losses, allowance);
+           })
       .def("reset", &ShiftStatistic::reset);
 }
 

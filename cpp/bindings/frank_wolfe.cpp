@@ -6,6 +6,7 @@
 #include "dpoco/domains/vertex_set.hpp"
 #include "dpoco/frank_wolfe/sufficient_statistics.hpp"
 #include "registrars.hpp"
+#include "rounds.hpp"
 #include "settings.hpp"
 
 namespace dpoco::bindings {
@@ -25,17 +26,17 @@ SelectionNoise vertex_noise(const std::string& name) {
   throw std::invalid_argument("unknown selector");
 }
 
-Array select(VertexSelection& self, const Array& direction, double rate, random::Source& source) {
+Array select(VertexSelection& self, Reals direction, double rate, random::Source& source) {
   expect_size(direction, static_cast<std::size_t>(self.dimension()), "direction");
   Array out(self.dimension());
-  self.select(entries(direction), rate, source, writable(out));
+  self.select(direction, rate, source, writable(out));
   return out;
 }
 
 std::shared_ptr<domains::VertexSet> make_vertex_set(const Array& vertices) {
   if (vertices.ndim() != 2) throw std::invalid_argument("vertices must be a matrix");
   return std::make_shared<domains::VertexSet>(
-      Eigen::Map<const RowMatrix>(data(vertices), vertices.shape(0), vertices.shape(1)));
+      Eigen::Map<const RowMatrix>(vertices.data(), vertices.shape(0), vertices.shape(1)));
 }
 
 // What the mechanism of a learner says.
@@ -140,32 +141,14 @@ std::unique_ptr<SufficientStatistics> make_statistics(const losses::GlmLoss& los
 
 void register_statistics(py::module_& m) {
   py::class_<SufficientStatistics>(m, "SufficientStatistics", py::is_final())
-      .def(py::init(&make_statistics), "loss"_a, "mechanism"_a, "claim"_a)
-      .def(
-          "add",
-          [](SufficientStatistics& self, const Array& features, const Array& labels) {
-            const auto x = entries(features), y = entries(labels);
-            const py::gil_scoped_release unlocked;
-            self.add(x, y);
-          },
-          "features"_a.noconvert(), "labels"_a.noconvert())
-      .def("release",
-           [](SufficientStatistics& self) {
-             return read_only(static_cast<py::ssize_t>(self.size()),
-                              [&](std::span<double> out) { self.release(out); });
-           })
+      .def(py::init(&make_statistics))
+      .def("add", &SufficientStatistics::add, py::call_guard<py::gil_scoped_release>())
+      .def("release", array_getter<SufficientStatistics>(&SufficientStatistics::size,
+                                                         &SufficientStatistics::release))
       .def("nonprivate_sum",
-           [](const SufficientStatistics& self) {
-             return read_only(static_cast<py::ssize_t>(self.size()),
-                              [&](std::span<double> out) { self.nonprivate_sum(out); });
-           })
-      .def("variates_drawn", [](const SufficientStatistics& self) {
-        std::vector<std::uint64_t> positions;
-        for (unsigned kind = 0; kind < random::kVariates; ++kind) {
-          positions.push_back(self.source().position(static_cast<random::Variate>(kind)));
-        }
-        return positions;
-      });
+           array_getter<const SufficientStatistics>(&SufficientStatistics::size,
+                                                    &SufficientStatistics::nonprivate_sum))
+      .def("variates_drawn", [](const SufficientStatistics& self) { return variates_drawn(self); });
 }
 
 }  // namespace
@@ -174,54 +157,41 @@ void register_frank_wolfe(py::module_& m) {
   register_statistics(m);
   py::class_<domains::VertexSet, domains::Domain, std::shared_ptr<domains::VertexSet>>(
       m, "VertexSet", py::is_final())
-      .def(py::init(&make_vertex_set), "vertices"_a.noconvert());
+      .def(py::init(&make_vertex_set));
+  // For tests: one choice alone.
   py::class_<VertexSelection>(m, "VertexSelection")
       .def(py::init([](std::shared_ptr<const domains::Domain> domain, const std::string& selector) {
-             return mechanisms::make_vertex_selection(std::move(domain), vertex_noise(selector));
-           }),
-           "domain"_a, "selector"_a)
-      .def("select", &select, "direction"_a.noconvert(), "rate"_a, "source"_a);
+        return mechanisms::make_vertex_selection(std::move(domain), vertex_noise(selector));
+      }))
+      .def("select", &select);
   py::class_<FrankWolfe, oco::RecordLearner>(m, "FrankWolfe")
       .def(py::init([](std::shared_ptr<const domains::Domain> domain, const losses::GlmLoss& loss,
                        const py::object& mechanism, const py::object& tuning,
                        const py::object& claim, const Array& start) {
-             return make_frank_wolfe(std::move(domain), loss, mechanism,
-                                     {tuning, "the tuning of a Frank-Wolfe learner"}, claim, start);
-           }),
-           "domain"_a, "loss"_a, "mechanism"_a, "tuning"_a, "claim"_a, "start"_a.noconvert())
+        return make_frank_wolfe(std::move(domain), loss, mechanism,
+                                {tuning, "the tuning of a Frank-Wolfe learner"}, claim, start);
+      }))
       .def("previous_decision",
-           [](const FrankWolfe& self) {
-             return read_only(self.dimension(),
-                              [&](std::span<double> out) { self.previous_decision(out); });
+           array_getter<const FrankWolfe>(&FrankWolfe::dimension, &FrankWolfe::previous_decision))
+      .def("observe_gradients",
+           [](FrankWolfe& self, std::uint64_t decided, Reals at_decision, Reals at_previous) {
+             const auto d = static_cast<std::size_t>(self.dimension());
+             expect_size(at_decision, d, "gradient at the decision");
+             expect_size(at_previous, d, "gradient at the previous decision");
+             self.observe_gradients(decided, at_decision, at_previous);
            })
-      .def(
-          "observe_gradients",
-          [](FrankWolfe& self, std::uint64_t decided, const Array& at_decision,
-             const Array& at_previous) {
-            const auto d = static_cast<std::size_t>(self.dimension());
-            expect_size(at_decision, d, "gradient at the decision");
-            expect_size(at_previous, d, "gradient at the previous decision");
-            self.observe_gradients(decided, entries(at_decision), entries(at_previous));
-          },
-          "decided"_a, "at_decision"_a.noconvert(), "at_previous"_a.noconvert())
-      .def(
-          "leaf",
-          [](const FrankWolfe& self, const Array& at, const Array& previous, const Array& features,
-             double label) {
-            const auto d = static_cast<std::size_t>(self.dimension());
-            expect_size(at, d, "at");
-            expect_size(previous, d, "previous");
-            expect_size(features, d, "features");
-            Array out(self.dimension());
-            self.leaf(entries(at), entries(previous), entries(features), label, writable(out));
-            return out;
-          },
-          "at"_a.noconvert(), "previous"_a.noconvert(), "features"_a.noconvert(), "label"_a)
-      .def("nonprivate_sum", [](const FrankWolfe& self) {
-        const std::vector<double> values = self.nonprivate_sum();
-        return read_only(self.dimension(),
-                         [&](std::span<double> out) { std::ranges::copy(values, out.begin()); });
-      });
+      .def("leaf",
+           [](const FrankWolfe& self, Reals at, Reals previous, Reals features, double label) {
+             const auto d = static_cast<std::size_t>(self.dimension());
+             expect_size(at, d, "at");
+             expect_size(previous, d, "previous");
+             expect_size(features, d, "features");
+             Array out(self.dimension());
+             self.leaf(at, previous, features, label, writable(out));
+             return out;
+           })
+      .def("nonprivate_sum",
+           [](const FrankWolfe& self) { return make_array(self.nonprivate_sum()); });
 }
 
 }  // namespace dpoco::bindings

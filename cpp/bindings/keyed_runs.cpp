@@ -54,8 +54,6 @@ py::tuple group_rows(const py::dict& numbers, const py::list& keys) {
 
 }  // namespace
 
-void register_keyed_runs(py::module_& m) {
-  m.def("group_rows", &group_rows, "numbers"_a, "keys"_a);
-}
+void register_keyed_runs(py::module_& m) { m.def("group_rows", &group_rows); }
 
 }  // namespace dpoco::bindings

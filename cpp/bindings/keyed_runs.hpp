@@ -18,7 +18,6 @@ namespace dpoco::bindings {
 
 // Rounds of many learners in one call. Learner i plays the rows rows[offsets[i]], ...,
 // rows[offsets[i + 1] - 1] of the arrays, in this order.
-using Offsets = py::array_t<std::int64_t, py::array::c_style>;
 
 struct KeyedRows {
   const std::int64_t* offsets;
@@ -26,7 +25,7 @@ struct KeyedRows {
 };
 
 // Pointers without a length follow: everything is checked here. `size` rows in the arrays.
-inline KeyedRows keyed_rows(const py::list& learners, const Offsets& offsets, const Offsets& rows,
+inline KeyedRows keyed_rows(const py::list& learners, const Integers& offsets, const Integers& rows,
                             std::size_t size) {
   const auto n = static_cast<std::size_t>(rows.size());
   if (static_cast<std::size_t>(offsets.size()) != learners.size() + 1) {
@@ -42,6 +41,19 @@ inline KeyedRows keyed_rows(const py::list& learners, const Offsets& offsets, co
   }
   if (!good) throw std::invalid_argument("offsets and rows do not fit the arrays");
   return to;
+}
+
+// What all learners have in common; `read` gets it from one.
+template <class Learner, class Read>
+std::size_t common(const py::list& learners, Read read) {
+  const auto of = [&](py::handle learner) {
+    return static_cast<std::size_t>(std::invoke(read, learner.cast<const Learner&>()));
+  };
+  const std::size_t first = of(learners[0]);
+  for (const py::handle learner : learners) {
+    if (of(learner) != first) throw std::invalid_argument("the learners differ in their sizes");
+  }
+  return first;
 }
 
 template <class Learner>

@@ -157,7 +157,7 @@ bool decide(Live& self, PyObject* const* arguments, std::size_t count, py::objec
   }
   const double* context = plain_vector(arguments[0], self.bandit->dimension());
   if (context == nullptr) return false;
-  result = py::int_(self.bandit->decide(turn, context));
+  result = py::int_(self.bandit->decide(turn, {context, self.bandit->dimension()}));
   ask(self, turn, result);
   return true;
 }

@@ -10,7 +10,7 @@
 namespace dpoco::bindings {
 namespace {
 
-using Integers = py::array_t<std::int64_t, py::array::c_style>;
+using Labels = std::span<const std::int64_t>;
 using local::Measured;
 using local::Play;
 
@@ -22,8 +22,8 @@ struct Stage {
 };
 
 // tables (C, K, M); contexts empty for none; truth empty or (C, M).
-Stage stage_of(const Array& tables, const Integers& contexts, const Integers& labels,
-               const Array& truth, Fields& from, Array& kl, Array& tv, Array& weights) {
+Stage stage_of(const Array& tables, Labels contexts, Labels labels, Reals truth, Fields& from,
+               RealsOut kl, RealsOut tv, RealsOut weights) {
   if (tables.ndim() != 3) throw std::invalid_argument("tables must have three dimensions");
   Stage stage;
   Play& play = stage.play;
@@ -31,26 +31,24 @@ Stage stage_of(const Array& tables, const Integers& contexts, const Integers& la
   play.contexts = static_cast<std::size_t>(tables.shape(0));
   play.hypotheses = static_cast<std::size_t>(tables.shape(1));
   play.labels = static_cast<std::size_t>(tables.shape(2));
-  play.label = {labels.data(), static_cast<std::size_t>(labels.size())};
-  play.context = {contexts.data(), static_cast<std::size_t>(contexts.size())};
-  if (!play.context.empty() && contexts.size() != labels.size()) {
-    throw std::invalid_argument("contexts has the wrong number of entries");
-  }
+  play.label = labels;
+  play.context = contexts;
+  if (!contexts.empty()) expect_size(contexts, labels.size(), "contexts");
   from.read("first", play.first);
   from.read("mixing", play.mixing);
   from.read("named", play.named);
   from.read("confidence", play.confidence);
-  if (truth.size() != 0) {
+  if (!truth.empty()) {
     expect_size(truth, play.contexts * play.labels, "truth");
-    expect_size(kl, play.label.size(), "kl");
-    expect_size(tv, play.label.size(), "tv");
-    play.truth = entries(truth);
-    stage.measured.kl = writable(kl);
-    stage.measured.tv = writable(tv);
+    expect_size(kl, labels.size(), "kl");
+    expect_size(tv, labels.size(), "tv");
+    play.truth = truth;
+    stage.measured.kl = kl;
+    stage.measured.tv = tv;
   }
   from.read("checkpoints", stage.checkpoints);
   expect_size(weights, stage.checkpoints.size() * play.hypotheses, "weights");
-  stage.measured.weights = writable(weights);
+  stage.measured.weights = weights;
   return stage;
 }
 
@@ -67,8 +65,8 @@ py::dict run(Stage& stage, const Plan& plan, Learner& learner, random::Source& s
 }
 
 py::dict simulate_posterior(local::Posterior& learner, random::Source& source, const Array& tables,
-                            const Integers& contexts, const Integers& labels, const Array& truth,
-                            const py::object& settings, Array& kl, Array& tv, Array& weights) {
+                            Labels contexts, Labels labels, Reals truth, const py::object& settings,
+                            RealsOut kl, RealsOut tv, RealsOut weights) {
   Fields from(settings, "a simulation");
   Stage stage = stage_of(tables, contexts, labels, truth, from, kl, tv, weights);
   local::PosteriorPlan plan{};
@@ -90,8 +88,8 @@ py::dict simulate_posterior(local::Posterior& learner, random::Source& source, c
 }
 
 py::dict simulate_hedge(local::Hedge& learner, random::Source& source, const Array& tables,
-                        const Integers& contexts, const Integers& labels, const Array& truth,
-                        const py::object& settings, Array& kl, Array& tv, Array& weights) {
+                        Labels contexts, Labels labels, Reals truth, const py::object& settings,
+                        RealsOut kl, RealsOut tv, RealsOut weights) {
   Fields from(settings, "a simulation");
   Stage stage = stage_of(tables, contexts, labels, truth, from, kl, tv, weights);
   local::HedgePlan plan{};
@@ -108,13 +106,8 @@ py::dict simulate_hedge(local::Hedge& learner, random::Source& source, const Arr
 }  // namespace
 
 void register_local_simulate(py::module_& m) {
-  m.def("local_simulate_posterior", &simulate_posterior, "learner"_a, "source"_a,
-        "tables"_a.noconvert(), "contexts"_a.noconvert(), "labels"_a.noconvert(),
-        "truth"_a.noconvert(), "settings"_a, "kl"_a.noconvert(), "tv"_a.noconvert(),
-        "weights"_a.noconvert());
-  m.def("local_simulate_hedge", &simulate_hedge, "learner"_a, "source"_a, "tables"_a.noconvert(),
-        "contexts"_a.noconvert(), "labels"_a.noconvert(), "truth"_a.noconvert(), "settings"_a,
-        "kl"_a.noconvert(), "tv"_a.noconvert(), "weights"_a.noconvert());
+  m.def("local_simulate_posterior", &simulate_posterior);
+  m.def("local_simulate_hedge", &simulate_hedge);
 }
 
 }  // namespace dpoco::bindings

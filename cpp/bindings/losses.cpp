@@ -32,30 +32,29 @@ GlmLoss make_glm_loss(const std::string& kind, double weight, double threshold, 
 }
 
 // f of one variable, by its slopes; see `OneVariableTable`.
-GlmLoss make_table(const Array& slopes, double reach, double at_zero, bool residual,
-                   double label_low, double label_high) {
+GlmLoss make_table(Reals slopes, double reach, double at_zero, bool residual, double label_low,
+                   double label_high) {
   if (!(label_low <= label_high)) throw std::invalid_argument("label bounds must be ordered");
   GlmLoss loss{GlmKind::table, 1.0, 1.0, label_low, label_high};
-  loss.table = std::make_shared<const losses::OneVariableTable>(entries(slopes), reach, at_zero);
+  loss.table = std::make_shared<const losses::OneVariableTable>(slopes, reach, at_zero);
   loss.residual = residual;
   return loss;
 }
 
 // Applies a member function to margins and labels of one length.
 template <double (GlmLoss::*Function)(double, double) const noexcept>
-Array each(const GlmLoss& self, const Array& margins, const Array& labels) {
-  const auto n = static_cast<std::size_t>(margins.size());
-  expect_size(labels, n, "labels");
-  Array out(margins.size());
-  double* const to = out.mutable_data();
-  for (std::size_t i = 0; i < n; ++i) to[i] = (self.*Function)(data(margins)[i], data(labels)[i]);
+Array each(const GlmLoss& self, Reals margins, Reals labels) {
+  expect_size(labels, margins.size(), "labels");
+  Array out(static_cast<py::ssize_t>(margins.size()));
+  const RealsOut to = writable(out);
+  for (std::size_t i = 0; i < to.size(); ++i) to[i] = (self.*Function)(margins[i], labels[i]);
   return out;
 }
 
-Array clip_labels(const GlmLoss& self, const Array& labels) {
-  Array out(labels.size());
-  double* const to = out.mutable_data();
-  for (py::ssize_t i = 0; i < labels.size(); ++i) to[i] = self.clip_label(data(labels)[i]);
+Array clip_labels(const GlmLoss& self, Reals labels) {
+  Array out(static_cast<py::ssize_t>(labels.size()));
+  std::ranges::transform(labels, writable(out).begin(),
+                         [&](double label) { return self.clip_label(label); });
   return out;
 }
 
@@ -79,18 +78,14 @@ void register_losses(py::module_& m) {
   py::class_<GlmLoss>(m, "GlmLoss", py::is_final())
       .def(py::init(&make_glm_loss), "kind"_a, "weight"_a, "threshold"_a, "label_low"_a,
            "label_high"_a, "slope_bound"_a = 1.0)
-      .def_static("from_table", &make_table, "slopes"_a.noconvert(), "reach"_a, "at_zero"_a,
-                  "residual"_a, "label_low"_a, "label_high"_a)
-      .def("values", &each<&GlmLoss::value>, "margins"_a.noconvert(), "labels"_a.noconvert())
-      .def("derivatives", &each<&GlmLoss::derivative>, "margins"_a.noconvert(),
-           "labels"_a.noconvert())
-      .def("curvatures", &each<&GlmLoss::curvature>, "margins"_a.noconvert(),
-           "labels"_a.noconvert())
-      .def("clip_labels", &clip_labels, "labels"_a.noconvert());
+      .def_static("from_table", &make_table)
+      .def("values", &each<&GlmLoss::value>)
+      .def("derivatives", &each<&GlmLoss::derivative>)
+      .def("curvatures", &each<&GlmLoss::curvature>)
+      .def("clip_labels", &clip_labels);
   py::class_<RecordClipper>(m, "RecordClipper", py::is_final())
-      .def(py::init<Index, double, double, double>(), "dimension"_a, "bound"_a, "order"_a,
-           "bound_l2"_a)
-      .def("multipliers", &multipliers, "records"_a.noconvert());
+      .def(py::init<Index, double, double, double>())
+      .def("multipliers", &multipliers);
 }
 
 }  // namespace dpoco::bindings

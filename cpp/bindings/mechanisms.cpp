@@ -33,32 +33,22 @@ ContinualSum make_sum_of_vectors(const py::object& mechanism, const py::object& 
 
 void register_mechanisms(py::module_& m) {
   py::class_<ContinualSum> sum(m, "ContinualSum");
-  sum.def(py::init(&make_sum_of_vectors), "mechanism"_a, "claim"_a)
-      .def(
-          "push",
-          [](ContinualSum& self, const Array& value) {
-            const auto d = static_cast<std::size_t>(self.dimension());
-            expect_size(value, d, "value");
-            Array out(self.dimension());
-            self.push(entries(value), writable(out));
-            return out;
-          },
-          "value"_a.noconvert())
-      .def(
-          "run",
-          [](ContinualSum& self, const Array& values, Array& out) {
-            const auto d = static_cast<std::size_t>(self.dimension());
-            const auto rounds = static_cast<std::size_t>(values.size()) / d;
-            expect_size(values, rounds * d, "values");
-            expect_size(out, rounds * d, "out");
-            const std::span<const double> from = entries(values);
-            const std::span<double> to = writable(out);
-            const auto entered =
-                self.enter();  // while the interpreter lock still orders the threads
-            const py::gil_scoped_release nogil;  // no Python object is touched below
-            self.run(entered, from, to);
-          },
-          "values"_a.noconvert(), "out"_a.noconvert());
+  sum.def(py::init(&make_sum_of_vectors))
+      .def("push",
+           [](ContinualSum& self, Reals value) {
+             expect_size(value, static_cast<std::size_t>(self.dimension()), "value");
+             Array out(self.dimension());
+             self.push(value, writable(out));
+             return out;
+           })
+      .def("run", [](ContinualSum& self, Reals values, RealsOut out) {
+        const auto d = static_cast<std::size_t>(self.dimension());
+        expect_size(values, values.size() / d * d, "values");
+        expect_size(out, values.size(), "out");
+        const auto entered = self.enter();   // while the interpreter lock still orders the threads
+        const py::gil_scoped_release nogil;  // no Python object is touched below
+        self.run(entered, values, out);
+      });
   bind_rounds(sum);
 }
 

@@ -43,34 +43,27 @@ std::unique_ptr<AboveThresholdAnswers> make_above_threshold(const py::object& me
 
 void register_selection(py::module_& m) {
   py::class_<NoisyMaxAnswers> noisy_max(m, "NoisyMax");
-  noisy_max.def(py::init(&make_noisy_max), "mechanism"_a, "candidates"_a, "horizon"_a, "largest"_a,
-                "claim"_a);
-  noisy_max.def(
-      "select",
-      [](NoisyMaxAnswers& self, const Array& scores) {
-        expect_size(scores, self.settings().candidates, "scores");
-        const std::span<const double> from = entries(scores);
-        return self.answer([from](NoisyMax& law, random::Source& source, bool) {
-          return static_cast<std::uint64_t>(law.select(from, source));
-        });
-      },
-      "scores"_a.noconvert());
+  noisy_max.def(py::init(&make_noisy_max)).def("select", [](NoisyMaxAnswers& self, Reals scores) {
+    expect_size(scores, self.settings().candidates, "scores");
+    return self.answer([scores](NoisyMax& law, random::Source& source, bool) {
+      return static_cast<std::uint64_t>(law.select(scores, source));
+    });
+  });
   bind_rounds(noisy_max);
 
   py::class_<AboveThresholdAnswers> above(m, "AboveThreshold");
-  above.def(py::init(&make_above_threshold), "mechanism"_a, "horizon"_a, "claim"_a);
-  above.def(
-      "test",
-      [](AboveThresholdAnswers& self, double excess) {
-        return self.answer([excess](AboveThreshold& law, random::Source& source, bool first) {
-          return law.test_armed_once(excess, source, first);
+  above.def(py::init(&make_above_threshold))
+      .def("test",
+           [](AboveThresholdAnswers& self, double excess) {
+             return self.answer([excess](AboveThreshold& law, random::Source& source, bool first) {
+               return law.test_armed_once(excess, source, first);
+             });
+           })
+      .def_property_readonly("alarms", [](const AboveThresholdAnswers& self) {
+        return self.inspect([](const AboveThreshold& law, std::uint64_t tests) {
+          return law.alarms_raised(tests);
         });
-      },
-      "excess"_a);
-  above.def_property_readonly("alarms", [](const AboveThresholdAnswers& self) {
-    return self.inspect(
-        [](const AboveThreshold& law, std::uint64_t tests) { return law.alarms_raised(tests); });
-  });
+      });
   bind_rounds(above);
 }
 

@@ -1,5 +1,8 @@
 #include "dpoco/oco/coupled_learner.hpp"
 
+#include <optional>
+#include <vector>
+
 #include "brief_runs.hpp"
 #include "dpoco/oco/record_learner.hpp"
 #include "keyed_runs.hpp"
@@ -13,33 +16,20 @@ using oco::RecordLearner;
 
 namespace {
 
+using Flags = std::span<std::uint8_t>;
+
 // Plays the rows of `features`; labels and decisions may be None. The interpreter lock is released.
-void run_records(RecordLearner& self, const Array& features, const py::object& labels,
-                 Array& losses, const py::object& decisions, py::array_t<std::uint8_t>& changed) {
+void run_records(RecordLearner& self, Reals features, const std::optional<Reals>& labels,
+                 RealsOut losses, const std::optional<RealsOut>& decisions, Flags changed) {
   const auto d = static_cast<std::size_t>(self.dimension());
-  const auto rounds = static_cast<std::size_t>(losses.size());
-  expect_size(features, rounds * d, "features");
-  std::span<const double> label_data;
-  if (!labels.is_none()) {
-    const auto array = labels.cast<Array>();
-    expect_size(array, rounds, "labels");
-    label_data = entries(array);
-  }
-  std::span<double> decision_data;
-  if (!decisions.is_none()) {
-    auto array = decisions.cast<Array>();
-    expect_size(array, rounds * d, "decisions");
-    decision_data = writable(array);
-  }
-  if (static_cast<std::size_t>(changed.size()) != rounds) {
-    throw std::invalid_argument("changed has the wrong number of entries");
-  }
-  const std::span<const double> feature_data = entries(features);
-  const std::span<double> loss_data = writable(losses);
-  const std::span<std::uint8_t> changed_data(changed.mutable_data(), rounds);
+  expect_size(features, losses.size() * d, "features");
+  if (labels) expect_size(*labels, losses.size(), "labels");
+  if (decisions) expect_size(*decisions, losses.size() * d, "decisions");
+  expect_size(changed, losses.size(), "changed");
   const auto entered = self.enter();   // while the interpreter lock still orders the threads
   const py::gil_scoped_release nogil;  // no Python object is touched below
-  self.run(entered, feature_data, label_data, loss_data, decision_data, changed_data);
+  self.run(entered, features, labels.value_or(Reals()), losses, decisions.value_or(RealsOut()),
+           changed);
 }
 
 // The same for a short run, whose arrays are made here: losses, decisions (None unless they are
@@ -61,48 +51,36 @@ py::object run_records_briefly(RecordLearner& self, const py::object& features,
     return py::none();
   }
   Array losses(rounds);
-  py::object decisions = py::none();
-  if (keeps) decisions = Array({rounds, records.shape(1)});
-  py::array_t<std::uint8_t> changed(rounds);
-  run_records(self, records, labels, losses, decisions, changed);
-  py::object switches = rounds_with(changed.data(), rounds);
+  std::optional<Array> decisions;
+  if (keeps) decisions.emplace(std::vector<py::ssize_t>{rounds, records.shape(1)});
+  std::vector<std::uint8_t> changed(static_cast<std::size_t>(rounds));
+  std::optional<Reals> given;
+  if (labelled) given = entries(py::reinterpret_borrow<Array>(labels));
+  run_records(self, entries(records), given, writable(losses),
+              keeps ? std::optional(writable(*decisions)) : std::nullopt, changed);
   freeze(losses);
-  if (keeps) freeze(decisions);
-  return py::make_tuple(std::move(losses), std::move(decisions), std::move(switches), first);
+  if (keeps) freeze(*decisions);
+  return py::make_tuple(std::move(losses), std::move(decisions), rounds_with(changed), first);
 }
 
 // The same for many learners at once: learner i plays the rows that `keyed_rows` says.
-void run_keyed_records(const py::list& learners, const Offsets& offsets, const Offsets& rows,
-                       const Array& features, const py::object& labels, Array& losses,
-                       Array& decisions, std::size_t workers) {
-  const auto size = static_cast<std::size_t>(losses.size());
-  const KeyedRows to = keyed_rows(learners, offsets, rows, size);
+void run_keyed_records(const py::list& learners, const Integers& offsets, const Integers& rows,
+                       Reals features, const std::optional<Reals>& labels, RealsOut losses,
+                       RealsOut decisions, std::size_t workers) {
+  const KeyedRows to = keyed_rows(learners, offsets, rows, losses.size());
   if (learners.empty()) return;
-  const auto d = static_cast<std::size_t>(learners[0].cast<const RecordLearner&>().dimension());
-  for (const py::handle learner : learners) {
-    if (static_cast<std::size_t>(learner.cast<const RecordLearner&>().dimension()) != d) {
-      throw std::invalid_argument("the learners differ in dimension");
-    }
-  }
-  expect_size(features, size * d, "features");
-  expect_size(decisions, size * d, "decisions");
-  std::span<const double> label_data;
-  if (!labels.is_none()) {
-    const auto array = labels.cast<Array>();
-    expect_size(array, size, "labels");
-    label_data = entries(array);
-  }
-  const std::span<const double> feature_data = entries(features);
-  const std::span<double> loss_data = writable(losses);
-  const std::span<double> decision_data = writable(decisions);
-  play_keyed<RecordLearner>(
-      learners, to, workers,
-      [=](RecordLearner& learner, const Exclusive::Entry& entry, std::size_t row,
-          std::size_t count) {
-        learner.run(entry, feature_data.subspan(row * d, count * d),
-                    label_data.empty() ? label_data : label_data.subspan(row, count),
-                    loss_data.subspan(row, count), decision_data.subspan(row * d, count * d), {});
-      });
+  const auto d = common<RecordLearner>(learners, &RecordLearner::dimension);
+  expect_size(features, losses.size() * d, "features");
+  expect_size(decisions, losses.size() * d, "decisions");
+  if (labels) expect_size(*labels, losses.size(), "labels");
+  play_keyed<RecordLearner>(learners, to, workers,
+                            [=](RecordLearner& learner, const Exclusive::Entry& entry,
+                                std::size_t row, std::size_t count) {
+                              learner.run(entry, features.subspan(row * d, count * d),
+                                          labels ? labels->subspan(row, count) : Reals(),
+                                          losses.subspan(row, count),
+                                          decisions.subspan(row * d, count * d), {});
+                            });
 }
 
 }  // namespace
@@ -112,55 +90,39 @@ void register_record_learners(py::module_& m) {
   py::class_<RecordLearner> learner(m, "RecordLearner");
   learner
       .def("decision",
-           [](const RecordLearner& self) {
-             return read_only(self.dimension(), [&](std::span<double> out) { self.decision(out); });
+           array_getter<const RecordLearner>(&RecordLearner::dimension, &RecordLearner::decision))
+      .def("observe",
+           [](RecordLearner& self, std::uint64_t decided, Reals features, double label) {
+             expect_size(features, static_cast<std::size_t>(self.dimension()), "features");
+             self.observe(decided, features, label);
            })
-      .def(
-          "observe",
-          [](RecordLearner& self, std::uint64_t decided, const Array& features, double label) {
-            expect_size(features, static_cast<std::size_t>(self.dimension()), "features");
-            self.observe(decided, entries(features), label);
-          },
-          "decided"_a, "features"_a.noconvert(), "label"_a)
-      .def(
-          "observe_gradient",
-          [](RecordLearner& self, std::uint64_t decided, const Array& gradient) {
-            expect_size(gradient, static_cast<std::size_t>(self.dimension()), "gradient");
-            self.observe_gradient(decided, entries(gradient));
-          },
-          "decided"_a, "gradient"_a.noconvert())
-      .def("run", &run_records, "features"_a.noconvert(), "labels"_a, "losses"_a.noconvert(),
-           "decisions"_a, "changed"_a.noconvert())
-      .def("run_briefly", &run_records_briefly, "features"_a, "labels"_a, "labelled"_a, "keeps"_a,
-           "most"_a)
-      .def_static("run_keyed", &run_keyed_records, "learners"_a, "offsets"_a.noconvert(),
-                  "rows"_a.noconvert(), "features"_a.noconvert(), "labels"_a,
-                  "losses"_a.noconvert(), "decisions"_a.noconvert(), "workers"_a);
+      .def("observe_gradient",
+           [](RecordLearner& self, std::uint64_t decided, Reals gradient) {
+             expect_size(gradient, static_cast<std::size_t>(self.dimension()), "gradient");
+             self.observe_gradient(decided, gradient);
+           })
+      .def("run", &run_records)
+      .def("run_briefly", &run_records_briefly)
+      .def_static("run_keyed", &run_keyed_records);
   bind_rounds(learner);
 
   py::class_<CoupledLearner, RecordLearner>(m, "CoupledLearner")
-      .def(
-          "observe_quadratic",
-          [](CoupledLearner& self, std::uint64_t decided, const Array& matrix,
-             const Array& vector) {
-            const auto d = static_cast<std::size_t>(self.dimension());
-            expect_size(matrix, d * d, "matrix");
-            expect_size(vector, d, "vector");
-            self.observe_quadratic(decided, entries(matrix), entries(vector));
-          },
-          "decided"_a, "matrix"_a.noconvert(), "vector"_a.noconvert())
-      .def(
-          "observe_custom",
-          [](CoupledLearner& self, std::uint64_t decided, const py::object& loss) {
-            self.observe_staged(decided, [&](losses::LossSum& sum) { stage_object(sum, loss); });
-          },
-          "decided"_a, "loss"_a)
+      .def("observe_quadratic",
+           [](CoupledLearner& self, std::uint64_t decided, Reals matrix, Reals vector) {
+             const auto d = static_cast<std::size_t>(self.dimension());
+             expect_size(matrix, d * d, "matrix");
+             expect_size(vector, d, "vector");
+             self.observe_quadratic(decided, matrix, vector);
+           })
+      .def("observe_custom",
+           [](CoupledLearner& self, std::uint64_t decided, const py::object& loss) {
+             self.observe_staged(decided, [&](losses::LossSum& sum) { stage_object(sum, loss); });
+           })
       .def_property_readonly("horizon", &CoupledLearner::horizon)
       .def_property_readonly("switches", &CoupledLearner::switches)
-      .def("nonprivate_point", [](const CoupledLearner& self) {
-        return read_only(self.intrinsic_dimension(),
-                         [&](std::span<double> out) { self.nonprivate_point(out); });
-      });
+      .def("nonprivate_point",
+           array_getter<const CoupledLearner>(&CoupledLearner::intrinsic_dimension,
+                                              &CoupledLearner::nonprivate_point));
 }
 
 }  // namespace dpoco::bindings

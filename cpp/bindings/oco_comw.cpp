@@ -59,13 +59,11 @@ std::unique_ptr<Engine> make_engine(std::shared_ptr<const domains::Domain> domai
 
 void register_continuous_multiplicative_weights(py::module_& m) {
   py::class_<Engine, oco::CoupledLearner>(m, "ContinuousMultiplicativeWeights")
-      .def(py::init(&make_engine), "domain"_a, "losses"_a, "mechanism"_a, "tuning"_a, "claim"_a)
+      .def(py::init(&make_engine))
       .def("nonprivate_log_factor", &Engine::nonprivate_log_factor)
       .def("nonprivate_log_change", &Engine::nonprivate_log_change)
-      .def("nonprivate_anchor_mean", [](const Engine& self) {
-        return read_only(self.intrinsic_dimension(),
-                         [&](std::span<double> out) { self.nonprivate_anchor_mean(out); });
-      });
+      .def("nonprivate_anchor_mean", array_getter<const Engine>(&Engine::intrinsic_dimension,
+                                                                &Engine::nonprivate_anchor_mean));
 }
 
 }  // namespace dpoco::bindings

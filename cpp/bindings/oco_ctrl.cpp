@@ -46,41 +46,30 @@ std::unique_ptr<Engine> make_engine(std::shared_ptr<const domains::Domain> domai
   return std::make_unique<Engine>(std::move(sum), own, read_claim(claim));
 }
 
-// Reads u, intrinsic_dimension() entries.
-std::span<const double> coordinates(const Engine& self, const Array& u) {
+// intrinsic_dimension() entries.
+Reals coordinates(const Engine& self, Reals u) {
   expect_size(u, static_cast<std::size_t>(self.intrinsic_dimension()), "u");
-  return entries(u);
+  return u;
 }
 
 }  // namespace
 
 void register_coupled_regularized_leader(py::module_& m) {
   py::class_<Engine, oco::CoupledLearner>(m, "CoupledRegularizedLeader")
-      .def(py::init(&make_engine), "domain"_a, "losses"_a, "mechanism"_a, "tuning"_a, "claim"_a)
+      .def(py::init(&make_engine))
       .def_property_readonly("grid", &Engine::grid)
-      .def("clip_width", &Engine::clip_width, "round"_a)
+      .def("clip_width", &Engine::clip_width)
       .def("nonprivate_log_ratio", &Engine::nonprivate_log_ratio)
       .def("nonprivate_residual", &Engine::nonprivate_residual)
-      .def(
-          "nonprivate_log_density",
-          [](Engine& self, const Array& u) {
-            return self.nonprivate_log_density(coordinates(self, u));
-          },
-          "u"_a.noconvert())
-      .def(
-          "nonprivate_log_ratio_at",
-          [](Engine& self, const Array& u) {
-            return self.nonprivate_log_ratio_at(coordinates(self, u));
-          },
-          "u"_a.noconvert())
-      .def(
-          "nonprivate_solve",
-          [](Engine& self, const Array& z) {
-            const std::span<const double> noise = coordinates(self, z);
-            return read_only(self.intrinsic_dimension(),
-                             [&](std::span<double> out) { self.nonprivate_solve(noise, out); });
-          },
-          "z"_a.noconvert());
+      .def("nonprivate_log_density",
+           [](Engine& self, Reals u) { return self.nonprivate_log_density(coordinates(self, u)); })
+      .def("nonprivate_log_ratio_at",
+           [](Engine& self, Reals u) { return self.nonprivate_log_ratio_at(coordinates(self, u)); })
+      .def("nonprivate_solve", [](Engine& self, Reals z) {
+        const Reals noise = coordinates(self, z);
+        return read_only(self.intrinsic_dimension(),
+                         [&](RealsOut out) { self.nonprivate_solve(noise, out); });
+      });
 }
 
 }  // namespace dpoco::bindings

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "dpoco/oco/noisy_newton.hpp"
-#include "dpoco/simd/kernels.hpp"
 #include "mechanism_fields.hpp"
 #include "registrars.hpp"
 
@@ -127,70 +126,22 @@ std::unique_ptr<NoisyNewton> make_noisy_newton(std::shared_ptr<const domains::Do
                                        make_sum(sum, claim));
 }
 
-// The previous decision is there for the audit, which calls every learner alike.
-template <class Learner>
-Array leaf(const Learner& self, const Array& at, const Array&, const Array& features,
-           double label) {
-  const auto d = static_cast<std::size_t>(self.dimension());
-  expect_size(at, d, "at");
-  expect_size(features, d, "features");
-  Array out(self.sum().dimension());
-  self.leaf(data(at), data(features), label, out.mutable_data());
-  return out;
-}
-
 // Adds the leaves of records at a decision to totals, each in whole multiples of `grid`, a power of
 // two. Integers add up to the same in any order. Each record is copied before it is looked at.
 template <class Learner>
-void tally(const Learner& self, const Array& at, const Array& features, const Array& labels,
-           double grid, py::array_t<std::int64_t, py::array::c_style>& totals) {
+void tally(const Learner& self, Reals at, Reals features, Reals labels, double grid,
+           std::span<std::int64_t> totals) {
   const auto d = static_cast<std::size_t>(self.dimension());
-  const auto entries = static_cast<std::size_t>(self.sum().dimension());
-  const auto rounds = static_cast<std::size_t>(labels.size());
   expect_size(at, d, "at");
-  expect_size(features, rounds * d, "features");
-  if (static_cast<std::size_t>(totals.size()) != entries) {
-    throw std::invalid_argument("totals has the wrong number of entries");
-  }
-  const double* decision = data(at);
-  const double* record = data(features);
-  const double* label = data(labels);
-  std::int64_t* to = totals.mutable_data();
+  expect_size(features, labels.size() * d, "features");
+  expect_size(totals, static_cast<std::size_t>(self.sum().dimension()), "totals");
   const py::gil_scoped_release nogil;  // no Python object is touched below
-  std::vector<double> row(simd::padded(d), 0.0), leaf(entries);
-  for (std::size_t t = 0; t < rounds; ++t, record += d) {
-    std::copy_n(record, d, row.begin());
-    self.leaf(decision, row.data(), label[t], leaf.data());
-    for (std::size_t i = 0; i < entries; ++i) to[i] += std::llrint(leaf[i] / grid);
+  std::vector<double> row(d), leaf(totals.size());
+  for (std::size_t t = 0; t < labels.size(); ++t) {
+    std::ranges::copy(features.subspan(t * d, d), row.begin());
+    self.leaf(at, row, labels[t], leaf);
+    for (std::size_t i = 0; i < leaf.size(); ++i) totals[i] += std::llrint(leaf[i] / grid);
   }
-}
-
-template <class Learner>
-void observe_batch(Learner& self, std::uint64_t decided, const Array& total, std::uint64_t rounds) {
-  expect_size(total, static_cast<std::size_t>(self.sum().dimension()), "total");
-  self.observe_batch(decided, data(total), rounds);
-}
-
-// How many sums were released: public.
-template <class Learner>
-std::uint64_t pushes(const Learner& self) {
-  const auto entered = self.enter();
-  return self.sum().round();
-}
-
-// Entries of a symmetric matrix.
-Array metric(const NoisyNewton& self) {
-  const auto entered = self.enter();
-  const Eigen::MatrixXd& own = self.metric();
-  return read_only(own.size(),
-                   [&](std::span<double> out) { std::ranges::copy(view(own), out.begin()); });
-}
-
-template <class Learner>
-Array nonprivate_sum(const Learner& self) {
-  const std::vector<double>& sum = self.sum().nonprivate_sum();
-  return read_only(self.sum().dimension(),
-                   [&](std::span<double> out) { std::ranges::copy(sum, out.begin()); });
 }
 
 // Rows of candidates: weight, estimated excess of its loss, deviation of the estimate.
@@ -198,7 +149,7 @@ Array choices(const NoisyFtrl& self) {
   const oco::ForgettingLeader* leader = self.forgetting();
   const std::size_t count = leader == nullptr ? 0 : leader->weights().size();
   Array out({count, std::size_t{3}});
-  double* to = out.mutable_data();
+  auto to = writable(out).begin();
   for (std::size_t a = 0; a < count; ++a) {
     *to++ = leader->weights()[a];
     *to++ = leader->excess()[a];
@@ -207,35 +158,52 @@ Array choices(const NoisyFtrl& self) {
   return out;
 }
 
+// What both have; the previous decision of a leaf is there for the audit, which calls every learner
+// alike.
+template <class Learner>
+void bind_batches(py::class_<Learner, oco::RecordLearner>& learner) {
+  learner
+      .def("leaf",
+           [](const Learner& self, Reals at, Reals, Reals features, double label) {
+             const auto d = static_cast<std::size_t>(self.dimension());
+             expect_size(at, d, "at");
+             expect_size(features, d, "features");
+             Array out(self.sum().dimension());
+             self.leaf(at, features, label, writable(out));
+             return out;
+           })
+      .def("observe_batch",
+           [](Learner& self, std::uint64_t decided, Reals total, std::uint64_t rounds) {
+             expect_size(total, static_cast<std::size_t>(self.sum().dimension()), "total");
+             self.observe_batch(decided, total, rounds);
+           })
+      .def("tally", &tally<Learner>)
+      .def("nonprivate_sum",
+           [](const Learner& self) { return make_array(self.sum().nonprivate_sum()); })
+      .def("pushes", [](const Learner& self) {  // how many sums were released: public
+        const auto entered = self.enter();
+        return self.sum().round();
+      });
+}
+
 }  // namespace
 
 void register_noisy_ftrl(py::module_& m) {
-  py::class_<NoisyFtrl, oco::RecordLearner>(m, "NoisyFtrl")
-      .def(py::init(&make_noisy_ftrl), "domain"_a, "loss"_a, "mechanism"_a, "tuning"_a, "claim"_a)
-      .def("leaf", &leaf<NoisyFtrl>, "at"_a.noconvert(), "previous"_a.noconvert(),
-           "features"_a.noconvert(), "label"_a)
-      .def("observe_batch", &observe_batch<NoisyFtrl>, "decided"_a, "total"_a.noconvert(),
-           "rounds"_a)
-      .def("tally", &tally<NoisyFtrl>, "at"_a.noconvert(), "features"_a.noconvert(),
-           "labels"_a.noconvert(), "grid"_a, "totals"_a.noconvert())
-      .def("nonprivate_sum", &nonprivate_sum<NoisyFtrl>)
-      .def("pushes", &pushes<NoisyFtrl>)
+  py::class_<NoisyFtrl, oco::RecordLearner> ftrl(m, "NoisyFtrl");
+  ftrl.def(py::init(&make_noisy_ftrl))
       .def("choices", &choices)
       .def("released_loss", &NoisyFtrl::released_loss);
+  bind_batches(ftrl);
 }
 
 void register_noisy_newton(py::module_& m) {
-  py::class_<NoisyNewton, oco::RecordLearner>(m, "NoisyNewton")
-      .def(py::init(&make_noisy_newton), "domain"_a, "loss"_a, "mechanism"_a, "tuning"_a, "claim"_a)
-      .def("leaf", &leaf<NoisyNewton>, "at"_a.noconvert(), "previous"_a.noconvert(),
-           "features"_a.noconvert(), "label"_a)
-      .def("observe_batch", &observe_batch<NoisyNewton>, "decided"_a, "total"_a.noconvert(),
-           "rounds"_a)
-      .def("tally", &tally<NoisyNewton>, "at"_a.noconvert(), "features"_a.noconvert(),
-           "labels"_a.noconvert(), "grid"_a, "totals"_a.noconvert())
-      .def("nonprivate_sum", &nonprivate_sum<NoisyNewton>)
-      .def("pushes", &pushes<NoisyNewton>)
-      .def("metric", &metric);
+  py::class_<NoisyNewton, oco::RecordLearner> newton(m, "NoisyNewton");
+  newton.def(py::init(&make_noisy_newton))
+      .def("metric", [](const NoisyNewton& self) {  // entries of a symmetric matrix
+        const auto entered = self.enter();
+        return make_array(view(self.metric()));
+      });
+  bind_batches(newton);
 }
 
 }  // namespace dpoco::bindings

@@ -22,7 +22,7 @@ namespace dpoco::bindings {
 template <class Engine, class Play>
 class RepeatedRuns {
  public:
-  using Keys = py::array_t<std::uint64_t, py::array::c_style>;
+  using Keys = Plain<std::uint64_t>;
   static constexpr std::size_t kKeyWords = 4;
   static constexpr std::size_t kKeyBytes = kKeyWords * sizeof(std::uint64_t);
 

@@ -18,21 +18,24 @@ void for_each_source(T& object, Use use) {
   }
 }
 
+// How many variates of each kind they have drawn.
+template <class T>
+std::vector<std::uint64_t> variates_drawn(const T& self) {
+  std::vector<std::uint64_t> positions(random::kVariates, 0);
+  for_each_source(self, [&](const random::Source& source, std::size_t) {
+    for (unsigned kind = 0; kind < random::kVariates; ++kind) {
+      positions[kind] += source.position(static_cast<random::Variate>(kind));
+    }
+  });
+  return positions;
+}
+
 // What `dpoco.learning.learner` and `dpoco.learning.state` ask of everything that is compiled and
 // draws noise.
 template <class T, class... Rest>
 void bind_rounds(py::class_<T, Rest...>& bound) {
   bound.def_property_readonly("round", &T::round)
-      .def("variates_drawn",
-           [](const T& self) {
-             std::vector<std::uint64_t> positions(random::kVariates, 0);
-             for_each_source(self, [&](const random::Source& source, std::size_t) {
-               for (unsigned kind = 0; kind < random::kVariates; ++kind) {
-                 positions[kind] += source.position(static_cast<random::Variate>(kind));
-               }
-             });
-             return positions;
-           })
+      .def("variates_drawn", &variates_drawn<T>)
       .def("check_process",
            [](const T& self) {
              for_each_source(
@@ -42,17 +45,15 @@ void bind_rounds(py::class_<T, Rest...>& bound) {
            [](T& self) {
              for_each_source(self, [](random::Source& source, std::size_t) { source.adopt(); });
            })
-      .def(
-          "rekey",
-          [](T& self, const py::bytes& key, std::uint64_t stream) {
-            // One stream of the new key for each generator, numbered from the one given.
-            for_each_source(self, [&](random::Source& source, std::size_t i) {
-              source.rekey(key_from(key), stream + i);
-            });
-          },
-          "key"_a, "stream"_a)
+      .def("rekey",
+           [](T& self, const py::bytes& key, std::uint64_t stream) {
+             // One stream of the new key for each generator, numbered from the one given.
+             for_each_source(self, [&](random::Source& source, std::size_t i) {
+               source.rekey(key_from(key), stream + i);
+             });
+           })
       .def("state", &state_of<T>)
-      .def("restore", &restore<T>, "state"_a);
+      .def("restore", &restore<T>);
 }
 
 }  // namespace dpoco::bindings

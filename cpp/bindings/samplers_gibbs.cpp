@@ -32,20 +32,20 @@ class GibbsSampler {
     }
   }
 
-  void observe_records(const Array& features, const Array& labels) {
+  void observe_records(const Array& features, Reals labels) {
     expect_columns(features);
     expect_size(labels, static_cast<std::size_t>(features.shape(0)), "labels");
     for (py::ssize_t i = 0; i < features.shape(0); ++i) {
-      sum_->stage_record(row(features, i), data(labels)[i]);
+      sum_->stage_record(row(features, i), labels[static_cast<std::size_t>(i)]);
       sum_->commit();
     }
   }
 
-  void observe_matrix(const Array& matrix, const Array& vector) {
+  void observe_matrix(Reals matrix, Reals vector) {
     const auto d = static_cast<std::size_t>(ambient());
     expect_size(matrix, d * d, "matrix");
     expect_size(vector, d, "vector");
-    sum_->stage_matrix(entries(matrix), entries(vector));
+    sum_->stage_matrix(matrix, vector);
     sum_->commit();
   }
 
@@ -110,7 +110,8 @@ class GibbsSampler {
 
   py::ssize_t ambient() const { return sum_->body().ambient(); }
   std::span<const double> row(const Array& rows, py::ssize_t i) const {
-    return {data(rows) + i * ambient(), static_cast<std::size_t>(ambient())};
+    const auto d = static_cast<std::size_t>(ambient());
+    return entries(rows).subspan(static_cast<std::size_t>(i) * d, d);
   }
   void expect_columns(const Array& rows) const {
     if (rows.ndim() != 2 || rows.shape(1) != ambient()) {
@@ -138,8 +139,7 @@ samplers::GibbsChain chain_named(const std::string& name) {
 }
 
 void register_gibbs(py::module_& m) {
-  m.def("proximal_steps", &samplers::proximal_steps, "dimension"_a, "radius"_a,
-        "inverse_temperature"_a, "regularization"_a, "lipschitz"_a, "tolerance"_a);
+  m.def("proximal_steps", &samplers::proximal_steps);
   py::class_<GibbsSampler>(m, "GibbsSampler", py::is_final())
       .def(py::init([](std::shared_ptr<domains::Domain> domain, const py::object& losses,
                        double inverse_temperature, double regularization, bool exact_only,
@@ -159,21 +159,18 @@ void register_gibbs(py::module_& m) {
            "domain"_a, "losses"_a, "inverse_temperature"_a, "regularization"_a,
            "exact_only"_a = true, "tolerance"_a = 1e-12, "chain_below"_a = 1e-4,
            "langevin_above"_a = 50, "chain"_a = "automatic", "lipschitz"_a = 0.0)
-      .def("observe_vectors", &GibbsSampler::observe_vectors, "gradients"_a.noconvert())
-      .def("observe_records", &GibbsSampler::observe_records, "features"_a.noconvert(),
-           "labels"_a.noconvert())
-      .def("observe_matrix", &GibbsSampler::observe_matrix, "matrix"_a.noconvert(),
-           "vector"_a.noconvert())
-      .def("observe_loss", &GibbsSampler::observe_loss, "loss"_a)
-      .def("fill", &GibbsSampler::fill, "source"_a, "out"_a.noconvert())
-      .def("walk", &GibbsSampler::walk, "source"_a, "steps"_a, "out"_a.noconvert())
+      .def("observe_vectors", &GibbsSampler::observe_vectors)
+      .def("observe_records", &GibbsSampler::observe_records)
+      .def("observe_matrix", &GibbsSampler::observe_matrix)
+      .def("observe_loss", &GibbsSampler::observe_loss)
+      .def("fill", &GibbsSampler::fill)
+      .def("walk", &GibbsSampler::walk)
       .def("chain_steps", &GibbsSampler::chain_steps)
       .def("state", &GibbsSampler::state)
-      .def("set_state", &GibbsSampler::set_state, "position"_a, "step_size"_a)
+      .def("set_state", &GibbsSampler::set_state)
       .def("mode", &GibbsSampler::mode)
       .def("nonprivate_report", &GibbsSampler::report)
-      .def_static("chain_length", &samplers::GibbsSampler::chain_length, "dimension"_a,
-                  "tolerance"_a);
+      .def_static("chain_length", &samplers::GibbsSampler::chain_length);
 }
 
 }  // namespace dpoco::bindings

@@ -19,9 +19,8 @@ using statistics::Columns;
 using statistics::Entry;
 using statistics::Tally;
 
-using Codes = py::array_t<std::int32_t, py::array::c_style>;
-using Marks = py::array_t<bool, py::array::c_style>;
-using Cells = py::array_t<std::int64_t, py::array::c_style>;
+using Codes = Plain<std::int32_t>;
+using Cells = std::span<std::int64_t>;
 
 // Entry, column, cells, unit; low, high, middle, half; edges.
 using Row = std::tuple<std::string, std::size_t, std::size_t, double, std::vector<double>,
@@ -162,52 +161,43 @@ class Recorder {
 void register_tally(py::module_& m) {
   py::class_<Tally>(m, "Tally")
       .def(py::init([](const std::vector<Row>& rows, std::size_t groups) {
-             std::vector<Block> blocks;
-             blocks.reserve(rows.size());
-             for (const Row& row : rows) blocks.push_back(block_of(row));
-             return Tally(std::move(blocks), groups);
-           }),
-           "blocks"_a, "groups"_a)
+        std::vector<Block> blocks;
+        blocks.reserve(rows.size());
+        for (const Row& row : rows) blocks.push_back(block_of(row));
+        return Tally(std::move(blocks), groups);
+      }))
       .def_property_readonly("size", &Tally::size)
       .def(
           "add",
-          [](const Tally& self, const std::vector<Array>& columns,
-             const std::optional<Codes>& group, const std::optional<Marks>& passed,
-             std::size_t records, Cells& cells) {
-            Columns read;
-            read.records = records;
-            for (const Array& column : columns) {
-              expect_size(column, records, "a column");
-              read.numbers.push_back(data(column));
-            }
-            const auto count = static_cast<py::ssize_t>(records);
-            if ((group && group->size() != count) || (passed && passed->size() != count)) {
+          [](const Tally& self, std::vector<Reals> columns,
+             const std::optional<std::span<const std::int32_t>>& group,
+             const std::optional<std::span<const bool>>& passed, std::size_t records, Cells cells) {
+            for (const Reals column : columns) expect_size(column, records, "a column");
+            if ((group && group->size() != records) || (passed && passed->size() != records)) {
               throw std::invalid_argument("records have columns of several lengths");
             }
-            if (group) read.group = group->data();
-            if (passed) read.passed = reinterpret_cast<const std::uint8_t*>(passed->data());
-            const std::span<std::int64_t> to{cells.mutable_data(),
-                                             static_cast<std::size_t>(cells.size())};
+            Columns read;
+            read.numbers = std::move(columns);
+            read.records = records;
+            if (group) read.group = *group;
+            if (passed) {
+              read.passed = {reinterpret_cast<const std::uint8_t*>(passed->data()), records};
+            }
             const py::gil_scoped_release nogil;
-            self.add(read, to);
-          },
-          "columns"_a, "group"_a, "passed"_a, "records"_a, "cells"_a.noconvert())
-      .def(
-          "take",
-          [](const Tally& self, Cells& cells, std::int64_t limit, double grid) {
-            Array out(static_cast<py::ssize_t>(self.size()));
-            const auto size = static_cast<std::size_t>(cells.size());
-            self.take({cells.mutable_data(), size}, limit, grid, {out.mutable_data(), self.size()});
-            return out;
-          },
-          "cells"_a.noconvert(), "limit"_a, "grid"_a);
+            self.add(read, cells);
+          })
+      .def("take", [](const Tally& self, Cells cells, std::int64_t limit, double grid) {
+        Array out(static_cast<py::ssize_t>(self.size()));
+        self.take(cells, limit, grid, writable(out));
+        return out;
+      });
   py::class_<Recorder>(m, "Recorder")
-      .def(py::init<Recorder::Names, Recorder::Names, std::size_t>(), "columns"_a, "by"_a, "room"_a)
+      .def(py::init<Recorder::Names, Recorder::Names, std::size_t>())
       .def_property_readonly("size", &Recorder::size)
       .def("adopt", &Recorder::adopt)
       .def("close", &Recorder::close)
-      .def("take", &Recorder::take, "record"_a)
-      .def("enter", &Recorder::enter, "row"_a, "group"_a)
+      .def("take", &Recorder::take)
+      .def("enter", &Recorder::enter)
       .def("flush", &Recorder::flush);
 }
 

@@ -4,8 +4,9 @@ A model of what comments quote; tests/docs/test_proofs.py holds them to the code
 """
 
 # cpp/src/mechanisms/noise_process.cpp:
-#     const double* base = before == 0 ? nullptr : prefix[std::countr_zero(before)];
-#     simd::kernels().extend(base, node, scale, d, prefix[std::countr_zero(t)], out);
+#     const double* base = before == 0 ? nullptr : prefix[std::countr_zero(before)].data();
+#     double* own = prefix[std::countr_zero(t)].data();
+#     simd::kernels().extend(base, out.data(), scale, out.size(), own, out.data());
 
 
 def trailing_zeros(t):

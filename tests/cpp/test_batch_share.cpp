@@ -40,7 +40,7 @@ std::unique_ptr<BatchShare> make(AdditiveLaw law, BatchShareSettings settings) {
 std::vector<double> losses_of(std::uint64_t rounds, std::uint64_t experts = kExperts) {
   std::vector<double> losses(rounds * experts);
   Source source(Key{5}, 0);
-  source.fill(Variate::uniform, losses.data(), losses.size());
+  source.fill(Variate::uniform, losses);
   return losses;
 }
 

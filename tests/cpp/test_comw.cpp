@@ -112,7 +112,7 @@ std::unique_ptr<ContinuousMultiplicativeWeights> make(const Case& one, std::uint
 struct Records {
   Records() : features(kRounds * kDimension), labels(kRounds) {
     Source source(Key{3}, 0);
-    source.fill(Variate::gaussian, features.data(), features.size());
+    source.fill(Variate::gaussian, features);
     for (double& label : labels) label = source.uniform() < 0.5 ? 0.0 : 1.0;
     features[4 * kDimension] = std::nan("");
     features[9 * kDimension + 1] = kInfinity;

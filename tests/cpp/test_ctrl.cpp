@@ -24,7 +24,7 @@ namespace {
 
 std::vector<double> gaussians(std::size_t n, std::uint32_t key) {
   std::vector<double> out(n);
-  Source(Key{key}, 0).fill(random::Variate::gaussian, out.data(), n);
+  Source(Key{key}, 0).fill(random::Variate::gaussian, out);
   return out;
 }
 
@@ -83,24 +83,25 @@ TEST_CASE("a factor updated many times is that of the updated matrix") {
     for (std::size_t i = 0; i < size; ++i) h[i * size + i] = 0.5 + static_cast<double>(i);
     CholeskyFactor updated(n);
     CholeskyFactor fresh(n);
-    REQUIRE(updated.compute(h.data()));
+    REQUIRE(updated.compute(h));
     constexpr std::size_t kUpdates = 512;
     const auto v = gaussians(kUpdates * size, 3);
     for (std::size_t k = 0; k < kUpdates; ++k) {
       const double scale = k % 4 == 0 ? 0.0 : 0.3;
-      const double* row = v.data() + k * size;
+      const auto row = std::span(v).subspan(k * size, size);
       updated.update(scale, row);
       for (std::size_t i = 0; i < size; ++i) {
         for (std::size_t j = 0; j < size; ++j) h[i * size + j] += scale * row[i] * row[j];
       }
     }
-    REQUIRE(fresh.compute(h.data()));
+    REQUIRE(fresh.compute(h));
     CHECK(std::fabs(updated.log_determinant() - fresh.log_determinant()) < 1e-10);
     std::vector<double> a(size);
     std::vector<double> b(size);
-    updated.solve(v.data(), a.data());
-    fresh.solve(v.data(), b.data());
-    updated.whiten(v.data(), b.data());
+    const auto first = std::span(v).first(size);
+    updated.solve(first, a);
+    fresh.solve(first, b);
+    updated.whiten(first, b);
     double whitened = 0.0;
     double direct = 0.0;
     for (std::size_t i = 0; i < size; ++i) {
@@ -112,7 +113,7 @@ TEST_CASE("a factor updated many times is that of the updated matrix") {
     }
     CHECK(std::fabs(whitened - direct) < 1e-10);
     h[0] = -1.0;
-    CHECK_FALSE(fresh.compute(h.data()));
+    CHECK_FALSE(fresh.compute(h));
   }
 }
 
@@ -135,7 +136,7 @@ TEST_CASE("the factor in a vertex keeps the curvature of the walls that are fart
     for (const double other : {0.5, 1e-3, 1e-8}) {
       const std::vector<double> u{0.6 * (1.0 - close) - 0.8 * (1.0 - other),
                                   0.8 * (1.0 - close) + 0.6 * (1.0 - other)};
-      REQUIRE(regularizer.factor(u.data(), none.data(), matrix.data(), factor));
+      REQUIRE(regularizer.factor(u, none, matrix, factor));
       const Vector slack = bounds - rows * Eigen::Map<const Vector>(u.data(), 2);
       const auto bend = [&](Index j) {
         return 3.0 + 0.5 / (slack[j] * slack[j]) + 0.5 / (slack[j + 1] * slack[j + 1]);

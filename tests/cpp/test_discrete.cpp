@@ -19,12 +19,12 @@ TEST_CASE("discrete noise decides alike in doubles and in integers of any size")
   for (const double scale : {0x1p-10, 0.6, 3.0, 1e5, 0x1p20, 1e12, 0x1p50}) {
     random::Source first(key, 1), second(key, 1), third(key, 2), fourth(key, 2);
     std::array<std::int64_t, 40> fast{}, exact{};
-    noise::DiscreteLaplace({scale}).draw_many(first, fast.size(), fast.data());
-    noise::DiscreteLaplace({scale}, Decisions::exact).draw_many(second, exact.size(), exact.data());
+    noise::DiscreteLaplace({scale}).draw_many(first, fast);
+    noise::DiscreteLaplace({scale}, Decisions::exact).draw_many(second, exact);
     CHECK(fast == exact);
     CHECK(first.position(random::Variate::word) == second.position(random::Variate::word));
-    fill(noise::DiscreteGaussian({scale}), third, fast.size(), fast.data());
-    fill(noise::DiscreteGaussian({scale}, Decisions::exact), fourth, exact.size(), exact.data());
+    fill(noise::DiscreteGaussian({scale}), third, std::span(fast));
+    fill(noise::DiscreteGaussian({scale}, Decisions::exact), fourth, std::span(exact));
     CHECK(fast == exact);
     CHECK(third.position(random::Variate::word) == fourth.position(random::Variate::word));
   }
@@ -40,7 +40,7 @@ TEST_CASE("many discrete Laplace variates are those of one call after the other"
     const noise::DiscreteLaplace law({scale});
     for (std::size_t done = 0, n = 1; done < kAll; done += n, n = n * 3 % 1009) {
       n = std::min(n, kAll - done);
-      law.draw_many(together, n, many.data() + done);
+      law.draw_many(together, std::span(many).subspan(done, n));
     }
     CHECK(std::all_of(many.begin(), many.end(), [&](auto n) { return n == law.draw(alone); }));
     const std::uint64_t words = together.position(random::Variate::word);
@@ -52,7 +52,7 @@ TEST_CASE("many discrete Laplace variates are those of one call after the other"
     random::Source together(random::Key{1, 2, 3}, 3), alone(random::Key{1, 2, 3}, 3);
     for (random::Source* source : {&together, &alone}) source->skip_words(before);
     const noise::DiscreteLaplace law({0x1p20});
-    law.draw_many(together, 2, many.data());
+    law.draw_many(together, std::span(many).first(2));
     CHECK(law.draw(alone) == many[0]);
     CHECK(law.draw(alone) == many[1]);
     CHECK(together.position(random::Variate::word) == before + words);

@@ -119,14 +119,14 @@ Reals entries(std::size_t d, double scale) {
 
 Reals drawn(Source& source, Variate kind, std::size_t n) {
   Reals z(n);
-  source.fill(kind, z.data(), n);
+  source.fill(kind, z);
   return z;
 }
 
 std::vector<std::shared_ptr<const domains::Domain>> polytopes(Index d) {
   RowMatrix vertices(d + 1, d);
   Source source = fresh();
-  source.fill(Variate::gaussian, vertices.data(), static_cast<std::size_t>(vertices.size()));
+  source.fill(Variate::gaussian, view(vertices));
   return {std::make_shared<domains::LpBall>(d, 1.0, 2.0),
           std::make_shared<domains::Simplex>(d, 0.5),
           std::make_shared<domains::Box>(Eigen::VectorXd::Constant(d, -1.0),
@@ -188,7 +188,7 @@ TEST_CASE("noise on a grid is integers of it, added exactly to what x is on it")
         check_releases(*mechanism, entries(d, scale), 0.0, [&](const Reals& x, Source& same) {
           Reals z(d);
           if (law == AdditiveLaw::gaussian) {
-            noise::RoundedGaussian(scale / grid).fill(same, z.data(), d);
+            noise::RoundedGaussian(scale / grid).fill(same, z);
           } else {
             const noise::DiscreteLaplace discrete({scale, grid});
             for (double& each : z) each = static_cast<double>(discrete.draw(same));
@@ -510,7 +510,7 @@ TEST_CASE("gamma variates are those of the published rejection, in one call or i
     constexpr std::size_t n = 3000;
     Source source = fresh(), single = fresh(), same = fresh();
     Reals out(n);
-    noise::gammas(source, shape, n, out.data());
+    noise::gammas(source, shape, out);
     // Marsaglia and Tsang (2000), one attempt after the other; below 1 with a boost.
     const double d = (shape < 1.0 ? shape + 1.0 : shape) - 1.0 / 3.0, c = 1.0 / std::sqrt(9.0 * d);
     for (std::size_t i = 0; i < n; ++i) {
@@ -538,7 +538,7 @@ TEST_CASE("vectors of a norm's law are directions, signs and a radius") {
       const bool roots = order != 1.0 && std::isfinite(order);
       for (std::uint64_t k = 1; k <= 2; ++k) {
         Reals out(d), expected(d);
-        law.sample(source, out.data());
+        law.sample(source, out);
         if (order == 2.0) {
           expected = drawn(same, Variate::gaussian, d);
           for (double& each : expected) each *= 1.7;

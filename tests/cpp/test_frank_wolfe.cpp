@@ -62,8 +62,8 @@ struct Stream {
   std::vector<double> labels = std::vector<double>(kRounds);
   Stream() {
     Source source(Key{9}, 0);
-    source.fill(random::Variate::gaussian, features.data(), features.size());
-    source.fill(random::Variate::gaussian, labels.data(), labels.size());
+    source.fill(random::Variate::gaussian, features);
+    source.fill(random::Variate::gaussian, labels);
     features[3] = std::numeric_limits<double>::quiet_NaN();
   }
 };

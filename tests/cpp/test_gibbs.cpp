@@ -137,7 +137,7 @@ void fill(LossSum& sum, int rows) {
   std::vector<double> row(d);
   auto from = source(99);
   for (int k = 0; k < rows; ++k) {
-    from.fill(random::Variate::gaussian, row.data(), d);
+    from.fill(random::Variate::gaussian, row);
     sum.stage_record(row, k % 3 == 0 ? 1.0 : 0.0);
     sum.commit();
   }

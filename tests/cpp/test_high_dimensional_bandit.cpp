@@ -83,7 +83,7 @@ class FailingRule final : public VertexRule {
 std::vector<double> drawn(std::size_t n, std::uint64_t stream) {
   std::vector<double> values(n);
   Source source(Key{9}, stream);
-  source.fill(Variate::gaussian, values.data(), n);
+  source.fill(Variate::gaussian, values);
   return values;
 }
 
@@ -107,11 +107,11 @@ TEST_CASE("high-dimensional bandit: a long run equals single rounds, also throug
         auto whole = make(tree, kArms, forced, batch, 0.5);
         std::vector<std::int64_t> chosen(kRounds);
         std::vector<double> own(kRounds);
-        whole->run(whole->enter(), contexts.data(), rewards.data(), kRounds, chosen.data(),
-                   own.data());
+        whole->run(whole->enter(), contexts, rewards, chosen, own);
         auto single = make(tree, kArms, forced, batch, 0.5);
         for (std::uint64_t t = 0; t < kRounds; ++t) {
-          const std::uint64_t arm = single->decide(t, contexts.data() + t * kDimension);
+          const std::uint64_t arm =
+              single->decide(t, std::span(contexts).subspan(t * kDimension, kDimension));
           CHECK(static_cast<std::int64_t>(arm) == chosen[t]);
           if (t < kArms * forced) CHECK(arm == t / forced);
           single->observe(t, rewards[t * kArms + arm]);
@@ -139,7 +139,8 @@ TEST_CASE("high-dimensional bandit: other arms get exactly nothing, and their cl
     for (std::uint64_t t = 0; t < kRounds; ++t) {
       std::vector<std::vector<double>> before;
       for (std::uint64_t i = 0; i < 3; ++i) before.push_back(learner->model(i).nonprivate_sum());
-      const std::uint64_t arm = learner->decide(t, contexts.data() + t * kDimension);
+      const std::uint64_t arm =
+          learner->decide(t, std::span(contexts).subspan(t * kDimension, kDimension));
       learner->observe(t, t == 9 ? kMissing : 0.7);
       for (std::uint64_t i = 0; i < 3; ++i) {
         if (i != arm || t == 9) CHECK(learner->model(i).nonprivate_sum() == before[i]);
@@ -206,26 +207,25 @@ TEST_CASE("high-dimensional bandit: a round that fails midway is the last one") 
   const std::vector<double> rewards(kRounds * 3, 0.5);
   std::vector<std::int64_t> chosen(kRounds);
   std::vector<double> own(kRounds);
-  CHECK_THROWS_AS(learner->run(learner->enter(), contexts.data(), rewards.data(), kRounds,
-                               chosen.data(), own.data()),
-                  RoundOrderError);
+  CHECK_THROWS_AS(learner->run(learner->enter(), contexts, rewards, chosen, own), RoundOrderError);
   CHECK(learner->round() == kFails);
   CHECK(learner->model(0).round() == kFails + 1);  // torn: the round was begun
-  CHECK_THROWS_AS(learner->decide(kFails, contexts.data()), StateError);
+  const auto first = std::span(contexts).first(kDimension);
+  const auto arm = std::span(chosen).first(1);
+  CHECK_THROWS_AS(learner->decide(kFails, first), StateError);
   CHECK_THROWS_AS(learner->observe(kFails, 0.5), StateError);
-  CHECK_THROWS_AS(
-      learner->run(learner->enter(), contexts.data(), rewards.data(), 1, chosen.data(), own.data()),
-      StateError);
-  CHECK_THROWS_AS(learner->replay(learner->enter(), contexts.data(), chosen.data(), rewards.data(),
-                                  1, chosen.data()),
+  CHECK_THROWS_AS(learner->run(learner->enter(), first, std::span(rewards).first(3), arm,
+                               std::span(own).first(1)),
+                  StateError);
+  CHECK_THROWS_AS(learner->replay(learner->enter(), first, arm, std::span(rewards).first(1), arm),
                   StateError);
   CHECK_THROWS_AS(state_of(*learner), StateError);
   // What was released before stays readable, and a whole state makes the learner whole.
   std::vector<double> released(3 * kDimension);
-  learner->coefficients(released.data());
+  learner->coefficients(released);
   const std::string bytes = state_of(*fresh(kRounds));
   ArchiveReader reader(bytes);
   learner->read(reader);
   CHECK(state_of(*learner) == bytes);
-  CHECK(learner->decide(0, contexts.data()) == 0);
+  CHECK(learner->decide(0, first) == 0);
 }

@@ -15,7 +15,7 @@ TEST_CASE("rounded Gaussians are decided alike in doubles and in integers of any
   random::Source drawn(key, 1);
   const random::Source behind(key, 1);
   std::array<double, 128> values{};
-  law.fill(drawn, values.data(), values.size());
+  law.fill(drawn, values);
   for (std::size_t i = 0; i < values.size(); i += 9) {
     noise::PairDigits first(behind, i), second(behind, i);
     const random::PairWords pair = behind.words_behind_gaussian(i);

@@ -39,7 +39,7 @@ std::unique_ptr<LinUcb> make(std::uint64_t arms, std::uint64_t batch, double sca
 std::vector<double> drawn(std::size_t n, std::uint64_t stream) {
   std::vector<double> values(n);
   Source source(Key{9}, stream);
-  source.fill(Variate::gaussian, values.data(), n);
+  source.fill(Variate::gaussian, values);
   return values;
 }
 
@@ -47,6 +47,11 @@ std::string state_of(const LinUcb& learner) {
   Archive archive;
   learner.write(archive);
   return archive.take();
+}
+
+// Of the round t.
+std::span<const double> row(const std::vector<double>& contexts, std::uint64_t t) {
+  return std::span(contexts).subspan(t * kDimension, kDimension);
 }
 
 }  // namespace
@@ -63,14 +68,15 @@ TEST_CASE("bandits: a long run equals single rounds, also through a saved state"
       std::vector<double> own(kRounds);
       for (std::uint64_t t = 0, count = 1; t < kRounds; t += count, count = 2 * count + 1) {
         count = std::min(count, kRounds - t);
-        whole->run(whole->enter(), contexts.data() + t * kDimension, rewards.data() + t * arms,
-                   count, chosen.data() + t, own.data() + t);
+        whole->run(whole->enter(), std::span(contexts).subspan(t * kDimension, count * kDimension),
+                   std::span(rewards).subspan(t * arms, count * arms),
+                   std::span(chosen).subspan(t, count), std::span(own).subspan(t, count));
       }
       auto single = make(arms, batch);
       for (std::uint64_t t = 0; t < kRounds; ++t) {
-        const double* context = contexts.data() + t * kDimension;
+        const auto context = row(contexts, t);
         std::int64_t advice = -1;
-        single->recommend(single->enter(), context, 1, &advice);
+        single->recommend(single->enter(), context, {&advice, 1});
         const std::uint64_t arm = single->decide(t, context);
         CHECK(arm == single->decide(t, context));
         CHECK(static_cast<std::int64_t>(arm) == chosen[t]);
@@ -102,8 +108,10 @@ TEST_CASE("bandits: a round has one context, and a reward ends it") {
   CHECK_THROWS_AS(learner->decide(0, other), RoundOrderError);
   std::int64_t arm = 0;
   double own = 0.0;
-  CHECK_THROWS_AS(learner->run(learner->enter(), first, first, 1, &arm, &own), RoundOrderError);
-  CHECK_THROWS_AS(learner->recommend(learner->enter(), first, 1, &arm), RoundOrderError);
+  CHECK_THROWS_AS(
+      learner->run(learner->enter(), first, std::span(first).first(2), {&arm, 1}, {&own, 1}),
+      RoundOrderError);
+  CHECK_THROWS_AS(learner->recommend(learner->enter(), first, {&arm, 1}), RoundOrderError);
   CHECK_THROWS_AS(learner->observe(1, 0.5), RoundOrderError);
   CHECK(state_of(*learner) == before);
   learner->observe(0, 0.5);
@@ -131,7 +139,7 @@ TEST_CASE("bandits: without noise factors are updated, saved, and those of the s
   auto fast = quiet(true);
   auto plain = quiet(false);
   for (std::uint64_t t = 0; t < kRounds; ++t) {
-    const double* context = contexts.data() + t * kDimension;
+    const auto context = row(contexts, t);
     const std::uint64_t arm = plain->decide(t, context);
     CHECK(fast->decide(t, context) == arm);
     for (auto* learner : {fast.get(), plain.get()}) {
@@ -139,15 +147,15 @@ TEST_CASE("bandits: without noise factors are updated, saved, and those of the s
     }
     std::vector<double> own(2 * kDimension);
     std::vector<double> other(2 * kDimension);
-    fast->coefficients(own.data());
-    plain->coefficients(other.data());
+    fast->coefficients(own);
+    plain->coefficients(other);
     for (std::size_t i = 0; i < own.size(); ++i) CHECK(own[i] == doctest::Approx(other[i]));
     const std::string bytes = state_of(*fast);
     auto restored = quiet(true);
     ArchiveReader reader(bytes);
     restored->read(reader);
     reader.finish();
-    restored->coefficients(other.data());
+    restored->coefficients(other);
     CHECK(own == other);
     CHECK(state_of(*restored) == bytes);
     fast = std::move(restored);
@@ -181,10 +189,9 @@ TEST_CASE("bandits: a matrix that noise has made indefinite still has a decision
   const std::vector<double> rewards = drawn(kRounds * 3, 6);
   std::vector<std::int64_t> chosen(kRounds);
   std::vector<double> own(kRounds);
-  learner->run(learner->enter(), contexts.data(), rewards.data(), kRounds, chosen.data(),
-               own.data());
+  learner->run(learner->enter(), contexts, rewards, chosen, own);
   std::vector<double> coefficients(3 * kDimension);
-  learner->coefficients(coefficients.data());
+  learner->coefficients(coefficients);
   for (const double value : coefficients) CHECK(std::isfinite(value));
 }
 
@@ -195,15 +202,15 @@ TEST_CASE("bandits: a log is replayed event by event") {
   for (std::size_t t = 0; t < kRounds; ++t) actions[t] = static_cast<std::int64_t>(t % 3);
   auto replayed = make(3, 1, 0.5, 9);
   std::vector<std::int64_t> chosen(kRounds, -1);
-  const std::uint64_t read = replayed->replay(replayed->enter(), contexts.data(), actions.data(),
-                                              rewards.data(), kRounds, chosen.data());
+  const std::uint64_t read =
+      replayed->replay(replayed->enter(), contexts, actions, rewards, chosen);
   auto single = make(3, 1, 0.5, 9);
   for (std::uint64_t t = 0; t < read; ++t) {
     std::int64_t arm = -1;
-    single->recommend(single->enter(), contexts.data() + t * kDimension, 1, &arm);
+    single->recommend(single->enter(), row(contexts, t), {&arm, 1});
     CHECK(arm == chosen[t]);
     if (arm != actions[t]) continue;
-    single->decide(single->round(), contexts.data() + t * kDimension);
+    single->decide(single->round(), row(contexts, t));
     single->observe(single->round(), rewards[t]);
   }
   CHECK(state_of(*single) == state_of(*replayed));

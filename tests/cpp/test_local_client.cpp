@@ -79,7 +79,7 @@ TEST_CASE("subsets are ascending, complete, and cost the same words") {
     for (const std::int64_t own : {-1LL, 0LL, 50LL, 99LL, 100LL}) {
       for (std::uint64_t stream = 1; stream < 20; ++stream) {
         Source source(kKey, stream);
-        law.draw(own, source, report.data());
+        law.draw(own, source, report);
         CHECK(source.position(Variate::word) == size + 1);
         for (std::size_t i = 0; i < size; ++i) {
           CHECK(report[i] >= (i == 0 ? 0 : report[i - 1] + 1));

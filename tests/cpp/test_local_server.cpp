@@ -113,7 +113,7 @@ TEST_CASE("states of the server are exact, and impossible ones are refused") {
        {std::vector<double>{nan, 0.0, 0.0}, {1.0, 0.0, 0.0}, {-1.0, -1.0, -1.0}}) {
     dpoco::Archive archive;
     archive.word(1);
-    archive.reals(logs.data(), 3);
+    archive.reals(logs);
     CHECK_THROWS_AS(restore(copy, archive.take()), dpoco::StateError);
   }
   CHECK_THROWS_AS(restore(copy, state_of(hedge)), dpoco::StateError);
@@ -123,7 +123,7 @@ TEST_CASE("states of the server are exact, and impossible ones are refused") {
     archive.real(2.0);
     archive.real(spread);
     archive.real(0.0);
-    archive.reals(means, 3);
+    archive.reals(std::span(means));
     CHECK_THROWS_AS(restore(twin, archive.take()), dpoco::StateError);
   }
   CHECK(state_of(twin) == state_of(hedge));

@@ -38,7 +38,7 @@ BltParameters blt_parameters() {
 std::vector<double> draws(std::size_t count) {
   Source source(Key{}, 3);
   std::vector<double> z(count);
-  source.fill(Variate::gaussian, z.data(), count);
+  source.fill(Variate::gaussian, z);
   return z;
 }
 
@@ -333,7 +333,7 @@ TEST_CASE("noise on a lattice is exact sums of integers that are drawn, and of r
     }
     const auto next = [&](double level) {
       std::vector<double> z(3);
-      noise::RoundedGaussian(level * (law.scale / kGrid)).fill(same, z.data(), 3);
+      noise::RoundedGaussian(level * (law.scale / kGrid)).fill(same, std::span(z).first(3));
       return z;
     };
     const BltParameters p = settings_of(kind, law).blt;
@@ -486,7 +486,7 @@ TEST_CASE(
         const auto process = process_of(kind, law);
         Source source(Key{}, 3), records(Key{}, 4);
         std::vector<double> g(3 * kRounds), out(g), single(g), noise(g);
-        records.fill(Variate::gaussian, g.data(), g.size());
+        records.fill(Variate::gaussian, g);
         for (double& each : g) each *= 0x1p-15;
         for (std::size_t i = 0; i < 3; ++i) g[6 + i] *= 0x1p20;  // beyond the bounds
         if (clipped) g[3] = kNan;
@@ -562,7 +562,7 @@ TEST_CASE("blocks of short and of long rows, and exact sums of more than 53 bits
     const auto width = static_cast<std::size_t>(d);
     const std::size_t rounds = d <= 3 ? 5000 : 5;
     std::vector<double> g(rounds * width), out(g), one(g);
-    Source(Key{}, 4).fill(Variate::gaussian, g.data(), g.size());
+    Source(Key{}, 4).fill(Variate::gaussian, g);
     whole.run(whole.enter(), g, out);
     for (std::size_t t = 0; t < rounds; ++t) {
       single.push(std::span(g).subspan(t * width, width), std::span(one).subspan(t * width, width));

@@ -57,8 +57,8 @@ struct Stream {
   std::vector<double> labels = std::vector<double>(kRounds);
   Stream() {
     Source source(Key{9}, 0);
-    source.fill(random::Variate::gaussian, features.data(), features.size());
-    source.fill(random::Variate::gaussian, labels.data(), labels.size());
+    source.fill(random::Variate::gaussian, features);
+    source.fill(random::Variate::gaussian, labels);
     features[3] = std::numeric_limits<double>::quiet_NaN();
     features[8] = 1e300;
     labels[5] = std::numeric_limits<double>::infinity();
@@ -81,9 +81,9 @@ struct Problem {
     basis.resize(n * n);
     values.resize(n);
     linear.resize(n);
-    source.fill(random::Variate::gaussian, basis.data(), n * n);
-    source.fill(random::Variate::uniform, values.data(), n);
-    source.fill(random::Variate::gaussian, linear.data(), n);
+    source.fill(random::Variate::gaussian, basis);
+    source.fill(random::Variate::uniform, values);
+    source.fill(random::Variate::gaussian, linear);
     for (std::size_t e = 0; e < n; ++e) {
       values[e] = low + (5.0 - low) * values[e];
       double* own = basis.data() + e * n;

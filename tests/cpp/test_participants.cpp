@@ -90,7 +90,7 @@ TEST_CASE("many at once are admitted as one by one") {
   std::vector<Person> people;
   for (std::uint64_t i = 0; i < 500; ++i) people.push_back(named(i * i % 37));
   std::vector<std::uint8_t> passed(people.size());
-  many.admit(10, people, passed.data());
+  many.admit(10, people, passed);
   for (std::size_t i = 0; i < people.size(); ++i) {
     CHECK(one.admit(10 + i, people[i]) == (passed[i] == 1));
   }
@@ -101,7 +101,7 @@ TEST_CASE("a full map is refused before anything is played") {
   const std::vector<Person> three{named(1), named(2), named(1), named(3)};
   people.require_room(three);
   std::vector<std::uint8_t> passed(three.size());
-  people.admit(0, three, passed.data());
+  people.admit(0, three, passed);
   people.require_room(three);
   const std::string before = state(people);
   const std::vector<Person> more{named(3), named(4)};

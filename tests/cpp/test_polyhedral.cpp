@@ -32,7 +32,7 @@ constexpr std::uint64_t kRounds = 60;
 std::vector<std::shared_ptr<const Domain>> polytopes(Index d) {
   RowMatrix vertices(2 * d + 5, d);
   Source source(Key{8}, 0);
-  source.fill(Variate::gaussian, vertices.data(), static_cast<std::size_t>(vertices.size()));
+  source.fill(Variate::gaussian, view(vertices));
   return {std::make_shared<LpBall>(d, 1.0, 2.0), std::make_shared<Simplex>(d, 0.5),
           std::make_shared<Box>(Vector::Constant(d, -1.0), Vector::Constant(d, 0.5)),
           std::make_shared<VertexSet>(vertices)};
@@ -62,8 +62,8 @@ struct Stream {
   std::vector<double> labels = std::vector<double>(kRounds);
   Stream() {
     Source source(Key{9}, 0);
-    source.fill(Variate::gaussian, features.data(), features.size());
-    source.fill(Variate::gaussian, labels.data(), labels.size());
+    source.fill(Variate::gaussian, features);
+    source.fill(Variate::gaussian, labels);
     features[3] = std::numeric_limits<double>::quiet_NaN();
   }
 };

@@ -61,7 +61,7 @@ std::unique_ptr<PrefixHedge> make(std::uint64_t n, bool transformed = false, dou
 std::vector<double> losses_of(std::uint64_t n) {
   std::vector<double> losses(kRounds * n);
   Source source(Key{9}, n);
-  source.fill(Variate::gaussian, losses.data(), losses.size());
+  source.fill(Variate::gaussian, losses);
   losses[3 % n] = std::numeric_limits<double>::quiet_NaN();
   losses[kRounds * n / 2] = 1e300;
   return losses;

@@ -216,9 +216,9 @@ TEST_CASE("blocks of rows are worked on as one entry after the other, on every i
       CAPTURE(n);
       for (const bool lattice : {false, true}) {
         std::vector<double> z(kRounds * n), g(kRounds * n), a(kRounds), out(kRounds * n);
-        source.fill(Variate::gaussian, z.data(), z.size());
-        source.fill(Variate::gaussian, g.data(), g.size());
-        source.fill(Variate::uniform, a.data(), a.size());
+        source.fill(Variate::gaussian, z);
+        source.fill(Variate::gaussian, g);
+        source.fill(Variate::uniform, a);
         if (lattice) {
           for (double& x : z) x = nearest(1e4 * x);
         }
@@ -262,7 +262,7 @@ TEST_CASE("blocks of rows are worked on as one entry after the other, on every i
         CHECK(want.rest == got.rest);
       }
       std::vector<double> rows(kRounds * n), left(n, 0.75), taken(n, 0.75), sums(n, 0.5);
-      source.fill(Variate::gaussian, rows.data(), rows.size());
+      source.fill(Variate::gaussian, rows);
       std::vector<double> added = sums;
       k.eliminate(rows.data(), n, kRounds, n, taken.data());
       k.accumulate_rounded(1.5, rows.data(), 0x1p-20, 1.0, n, sums.data());
@@ -302,7 +302,7 @@ TEST_CASE("bits do not change from release to release") {
   for (Variate kind : {Variate::uniform, Variate::gaussian, Variate::exponential, Variate::laplace,
                        Variate::gumbel}) {
     double values[1000];
-    source.fill(kind, values, 1000);
+    source.fill(kind, values);
     for (double value : values) {
       std::uint64_t bits;
       std::memcpy(&bits, &value, sizeof bits);
@@ -318,7 +318,7 @@ TEST_CASE("draws are the same however they are split, and after a restore") {
     Source whole(counting_key(), 5);
     Source split(counting_key(), 5);
     std::vector<double> want(1500);
-    whole.fill(kind, want.data(), want.size());
+    whole.fill(kind, want);
     std::vector<double> got(want.size());
     std::size_t at = 0;
     for (std::size_t part : {1U, 127U, 1U, 128U, 300U, 2U, 500U, 441U}) {
@@ -329,9 +329,9 @@ TEST_CASE("draws are the same however they are split, and after a restore") {
       ArchiveReader reader(bytes);
       resumed.read(reader);
       reader.finish();
-      resumed.fill(kind, got.data() + at, part);
+      resumed.fill(kind, std::span(got).subspan(at, part));
       std::vector<double> again(part);
-      split.fill(kind, again.data(), part);
+      split.fill(kind, std::span(again).first(part));
       CHECK(std::memcmp(again.data(), got.data() + at, part * 8) == 0);
       at += part;
     }
@@ -345,7 +345,7 @@ TEST_CASE("kinds and streams are independent sub-streams") {
   Source b(counting_key(), 1);
   Source c(counting_key(), 2);
   std::vector<double> skip(77);
-  a.fill(Variate::laplace, skip.data(), skip.size());
+  a.fill(Variate::laplace, skip);
   CHECK(a.gaussian() == b.gaussian());  // drawing Laplace moved nothing else
   CHECK(b.gaussian() != c.gaussian());
   CHECK(a.position(Variate::laplace) == 77);
@@ -357,11 +357,11 @@ TEST_CASE("variates stay within what their first words can reach") {
     dpoco::simd::select(set);
     Source source(counting_key(), 9);
     std::vector<double> values(1 << 16);
-    source.fill(Variate::gumbel, values.data(), values.size());
+    source.fill(Variate::gumbel, values);
     for (double v : values) CHECK((v >= -3.9 && v <= 45.1));
-    source.fill(Variate::exponential, values.data(), values.size());
+    source.fill(Variate::exponential, values);
     for (double v : values) CHECK((v > 0.0 && v <= 45.1));
-    source.fill(Variate::gaussian, values.data(), values.size());
+    source.fill(Variate::gaussian, values);
     for (double v : values) CHECK(std::fabs(v) <= 9.5);
   }
   dpoco::simd::select("auto");
@@ -371,7 +371,7 @@ TEST_CASE("bad sources and states are refused") {
   CHECK_THROWS_AS(Source(Key{}, Source::kMaxStream + 1), std::invalid_argument);
   Source source(Key{}, 0);
   double x = 0.0;
-  CHECK_THROWS_AS(source.fill(Variate::word, &x, 1), std::invalid_argument);
+  CHECK_THROWS_AS(source.fill(Variate::word, {&x, 1}), std::invalid_argument);
   Archive archive;
   source.write(archive);
   const std::string bytes = archive.take();
@@ -386,7 +386,7 @@ TEST_CASE("a state brings its key, stream and positions, whatever was drawn befo
     std::vector<double> all;
     for (const Variate kind : kKinds) {
       all.resize(all.size() + n);
-      source.fill(kind, all.data() + all.size() - n, n);
+      source.fill(kind, std::span(all).last(n));
     }
     for (std::size_t i = 0; i < n; ++i) all.push_back(std::ldexp(source.word(), -64));
     return all;
@@ -441,13 +441,12 @@ TEST_CASE("a state brings its key, stream and positions, whatever was drawn befo
 TEST_CASE("partners of Gaussian variates are the other members of their pairs") {
   constexpr std::size_t kBlock = dpoco::simd::kSuperblock;
   std::vector<double> all(4 * kBlock);
-  Source(counting_key(), 3).fill(Variate::gaussian, all.data(), all.size());
+  Source(counting_key(), 3).fill(Variate::gaussian, all);
   Source source(counting_key(), 3);
   std::size_t place = 0;
   for (std::size_t most = 1; place + kBlock <= all.size(); most = most % 100 + 33) {
-    const double* values = nullptr;
-    const double* partners = nullptr;
-    const std::size_t count = source.next_gaussians(most, values, partners);
+    const auto [values, partners] = source.next_gaussians(most);
+    const std::size_t count = values.size();
     REQUIRE(count >= 1);
     REQUIRE(count <= most);
     for (std::size_t i = 0; i < count; ++i, ++place) {

@@ -132,19 +132,19 @@ TEST_CASE("words near an end are continued wherever they are drawn") {
         set(kind, place, word, further);
         std::vector<double> bulk(20 * kBlock), single(bulk), restored(bulk);
         Source first = fresh();
-        first.fill(kind, bulk.data(), bulk.size());
+        first.fill(kind, bulk);
         Source second = fresh();
         for (double& each : single) second.fill(kind, &each, 1);
         CHECK(bulk == single);
         dpoco::Archive archive;
         Source third = fresh();
-        third.fill(kind, restored.data(), place);
+        third.fill(kind, std::span(restored).first(place));
         third.write(archive);
         const std::string state = archive.take();
         dpoco::ArchiveReader reader(state);
         Source fourth({}, 5);
         fourth.read(reader);
-        fourth.fill(kind, restored.data() + place, restored.size() - place);
+        fourth.fill(kind, std::span(restored).subspan(place));
         CHECK(bulk == restored);
 
         const auto digits = first.digits_at(kind, place);
@@ -172,7 +172,7 @@ TEST_CASE("words are continued up to 2^16 from an end, and no others") {
         set(kind, 137 + kBlock, word, {0, 0});
         if (kind == Variate::gaussian) set(kind, 137 + kBlock + kHalf, angle, {});
         std::vector<double> drawn(3 * kBlock);
-        fresh().fill(kind, drawn.data(), drawn.size());
+        fresh().fill(kind, drawn);
         const bool upper = word > kLast / 2;
         const bool mended = (upper ? ~word : word) < few && !(upper && kind == Variate::uniform);
         const double wanted = variate(kind, word, mended ? (upper ? 1.0L : 0.0L) : 0.5L);
@@ -209,7 +209,7 @@ TEST_CASE("the outer 2^-32 of an exponential law is drawn once more, wherever it
       set(kind, 171, end(0), {});
       set(kind, 172, end(kEdge), {});  // not in it
       std::vector<double> plain(300), bulk(300);
-      fresh().fill(kind, plain.data(), plain.size());
+      fresh().fill(kind, plain);
       Source source = fresh(), single = fresh();
       const bool signs = kind == Variate::laplace;
       (signs ? noise::laplaces : noise::exponentials)(source, bulk.size(), bulk.data());
@@ -262,10 +262,11 @@ TEST_CASE("rounded Gaussians that doubles leave open have the words of their own
     Source source = fresh();
     std::vector<double> out(7 * kBlock);
     const dpoco::noise::RoundedGaussian law(0x1p30);
-    law.fill(source, out.data(), out.size());
+    law.fill(source, out);
     for (const bool second : {false, true}) {
       std::vector<std::uint64_t> digits(dpoco::random::Source::kPairDigits);
-      source.further_digits(Variate::gaussian, place, digits.data());
+      source.further_digits(Variate::gaussian, place,
+                            std::span(digits).first<dpoco::random::Source::kPairDigits>());
       CHECK(std::equal(further.begin(), further.end(), digits.begin()));
       dpoco::noise::PairDigits tape(digits);
       const auto value = law.resolve({3, 1ULL << 60, second}, tape);

@@ -34,9 +34,9 @@ TEST_CASE("each record changes one cell of a block, in its group") {
   const std::vector<std::int32_t> group{0, 1, 7, 0, 1};  // 7 is no group: the last one
   const std::vector<std::uint8_t> passed{1, 1, 1, 1, 0};
   Columns records;
-  records.numbers = {x.data()};
-  records.group = group.data();
-  records.passed = passed.data();
+  records.numbers = {x};
+  records.group = group;
+  records.passed = passed;
   records.records = x.size();
   std::vector<std::int64_t> cells(8);
   tally.add(records, cells);
@@ -75,7 +75,7 @@ TEST_CASE("people have several records in an interval, and few intervals") {
   const std::vector<Person> records{{1, 1}, {1, 1}, {2, 2}, {1, 1}};
   std::vector<std::uint8_t> passed(4);
   const auto admit = [&](std::uint64_t interval) {
-    people.admit(interval, records, passed.data());
+    people.admit(interval, records, passed);
     return passed;
   };
   const std::vector<std::uint8_t> some{1, 1, 1, 0};

@@ -68,7 +68,7 @@ std::unique_ptr<PrefixHedge> hedge(std::uint32_t key) {
 std::vector<double> stream() {
   std::vector<double> values(kRounds * kDimension);
   Source source(Key{5}, 0);
-  source.fill(Variate::gaussian, values.data(), values.size());
+  source.fill(Variate::gaussian, values);
   return values;
 }
 

@@ -1,6 +1,7 @@
 #include "dpoco/bandits/bandit_learner.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
@@ -35,8 +36,9 @@ void BanditLearner::require_no_decision() const {
   if (waiting_) throw RoundOrderError("a decision waits for its reward: observe() or skip() first");
 }
 
-void BanditLearner::admit(const double* context) {
-  std::copy(context, context + raw_.size(), raw_.data());
+void BanditLearner::admit(Context context) {
+  assert(context.size() == raw_.size());
+  std::ranges::copy(context, raw_.begin());
   const double multiplier = clipper_.multiplier(raw_);
   finite_ = multiplier != 0.0;
   clipped_ = multiplier != 1.0;
@@ -50,21 +52,21 @@ double BanditLearner::finish(std::uint64_t arm, double reward) {
   const bool given = std::isfinite(reward);
   const double own = given ? std::clamp(reward, settings_.reward_low, settings_.reward_high) : 0.0;
   violations_ += (clipped_ ? 1U : 0U) + (given && own == reward ? 0U : 1U);
-  play_round([&] { learn(arm, finite_ && given ? admitted_.data() : nullptr, own); });
+  play_round([&] { learn(arm, finite_ && given ? Context(admitted_) : Context(), own); });
   return own;
 }
 
-std::uint64_t BanditLearner::decide(std::uint64_t decided, const double* context) {
+std::uint64_t BanditLearner::decide(std::uint64_t decided, Context context) {
   const auto entry = enter();
   require_turn(decided);
   if (waiting_) {
-    if (std::memcmp(context, raw_.data(), raw_.size() * sizeof(double)) != 0) {
+    if (std::memcmp(context.data(), raw_.data(), context.size_bytes()) != 0) {
       throw RoundOrderError("this round's decision was asked for with another context");
     }
     return arm_;
   }
   admit(context);
-  arm_ = choose(admitted_.data());
+  arm_ = choose(admitted_);
   waiting_ = true;
   return arm_;
 }
@@ -77,7 +79,8 @@ void BanditLearner::observe(std::uint64_t decided, double reward) {
   finish(arm_, reward);
 }
 
-std::int64_t BanditLearner::due(const double* promised) const {
+std::int64_t BanditLearner::due(std::span<const double> promised) const {
+  assert(promised.size() == arms());
   const auto entry = enter();
   return due_arm(promised);
 }
@@ -92,7 +95,7 @@ bool BanditLearner::takes_arrival(const Exclusive::Entry&, std::uint64_t decided
 }
 
 bool BanditLearner::observe_arrival(std::uint64_t decided, std::uint64_t arm, bool was_due,
-                                    const double* context, double reward) {
+                                    Context context, double reward) {
   const auto entry = enter();
   if (!takes_arrival(entry, decided, arm, was_due)) return false;
   admit(context);
@@ -100,46 +103,55 @@ bool BanditLearner::observe_arrival(std::uint64_t decided, std::uint64_t arm, bo
   return true;
 }
 
-std::uint64_t BanditLearner::advise_among(const double*, const std::uint8_t*) {
+std::uint64_t BanditLearner::advise_among(Context, Mask) {
   throw std::invalid_argument("this bandit takes no mask of allowed arms");
 }
 
-void BanditLearner::recommend(const Exclusive::Entry&, const double* contexts, std::uint64_t count,
-                              std::int64_t* chosen, const std::uint8_t* allowed) {
+void BanditLearner::recommend(const Exclusive::Entry&, std::span<const double> contexts,
+                              std::span<std::int64_t> chosen, Mask allowed) {
+  assert(contexts.size() == chosen.size() * dimension());
   require_no_decision();  // its context would be overwritten
   const auto barred = [](std::uint8_t arm) { return arm == 0; };
-  if (allowed != nullptr && std::all_of(allowed, allowed + arms(), barred)) {
+  if (!allowed.empty() && std::ranges::all_of(allowed, barred)) {
     throw std::invalid_argument("at least one arm must be allowed");
   }
-  for (std::uint64_t i = 0; i < count; ++i, contexts += raw_.size()) {
-    admit(contexts);
-    const double* own = admitted_.data();
-    const std::uint64_t arm = allowed == nullptr ? advise(own) : advise_among(own, allowed);
+  for (std::size_t i = 0; i < chosen.size(); ++i) {
+    admit(contexts.subspan(i * dimension(), dimension()));
+    const std::uint64_t arm =
+        allowed.empty() ? advise(admitted_) : advise_among(admitted_, allowed);
     chosen[i] = static_cast<std::int64_t>(arm);
   }
 }
 
-void BanditLearner::run(const Exclusive::Entry&, const double* contexts, const double* rewards,
-                        std::uint64_t rounds, std::int64_t* chosen, double* own_rewards) {
+void BanditLearner::run(const Exclusive::Entry&, std::span<const double> contexts,
+                        std::span<const double> rewards, std::span<std::int64_t> chosen,
+                        std::span<double> own_rewards) {
+  const std::size_t rounds = chosen.size();
+  assert(contexts.size() == rounds * dimension() && rewards.size() == rounds * arms() &&
+         own_rewards.size() == rounds);
   require(rounds);
   require_no_decision();
-  for (std::uint64_t t = 0; t < rounds; ++t, contexts += raw_.size(), rewards += settings_.arms) {
-    admit(contexts);
-    const std::uint64_t arm = choose(admitted_.data());
+  for (std::size_t t = 0; t < rounds; ++t) {
+    admit(contexts.subspan(t * dimension(), dimension()));
+    const std::uint64_t arm = choose(admitted_);
     chosen[t] = static_cast<std::int64_t>(arm);
-    own_rewards[t] = finish(arm, rewards[arm]);
+    own_rewards[t] = finish(arm, rewards[t * arms() + arm]);
   }
 }
 
-std::uint64_t BanditLearner::replay(const Exclusive::Entry&, const double* contexts,
-                                    const std::int64_t* actions, const double* rewards,
-                                    std::uint64_t events, std::int64_t* chosen) {
+std::uint64_t BanditLearner::replay(const Exclusive::Entry&, std::span<const double> contexts,
+                                    std::span<const std::int64_t> actions,
+                                    std::span<const double> rewards,
+                                    std::span<std::int64_t> chosen) {
+  const std::size_t events = chosen.size();
+  assert(contexts.size() == events * dimension() && actions.size() == events &&
+         rewards.size() == events);
   require(0);
   require_no_decision();
-  std::uint64_t read = 0;
-  for (; read < events && round() < horizon(); ++read, contexts += raw_.size()) {
-    admit(contexts);
-    const std::uint64_t arm = choose(admitted_.data());
+  std::size_t read = 0;
+  for (; read < events && round() < horizon(); ++read) {
+    admit(contexts.subspan(read * dimension(), dimension()));
+    const std::uint64_t arm = choose(admitted_);
     chosen[read] = static_cast<std::int64_t>(arm);
     if (actions[read] == chosen[read]) finish(arm, rewards[read]);
   }

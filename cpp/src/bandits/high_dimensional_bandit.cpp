@@ -67,7 +67,7 @@ void HighDimensionalBandit::find_next() {
   while (next_ < arms() && !lacks_pulls(next_)) ++next_;
 }
 
-std::int64_t HighDimensionalBandit::due_arm(const double* promised) const {
+std::int64_t HighDimensionalBandit::due_arm(std::span<const double> promised) const {
   if (round() >= forced_end_) return -1;
   std::int64_t spare = -1;
   double least = std::numeric_limits<double>::infinity();
@@ -100,16 +100,16 @@ bool HighDimensionalBandit::is_frozen(std::uint64_t rounds) const noexcept {
 }
 
 double HighDimensionalBandit::margin_of(const std::vector<double>& coefficients, std::uint64_t arm,
-                                        const double* context) const {
+                                        Context context) const {
   const std::size_t d = dimension();
-  return simd::kernels().dot(coefficients.data() + static_cast<std::size_t>(arm) * d, context, d);
+  return simd::dot(std::span(coefficients).subspan(static_cast<std::size_t>(arm) * d, d), context);
 }
 
-std::uint64_t HighDimensionalBandit::choose(const double* context) {
+std::uint64_t HighDimensionalBandit::choose(Context context) {
   return round() < forced_end_ ? next_ : advise(context);
 }
 
-std::uint64_t HighDimensionalBandit::advise(const double* context) {
+std::uint64_t HighDimensionalBandit::advise(Context context) {
   constexpr double kLowest = -std::numeric_limits<double>::infinity();
   const bool all = std::isinf(own_.gap) || !is_frozen(round());
   double top = kLowest;
@@ -136,15 +136,15 @@ std::uint64_t HighDimensionalBandit::advise(const double* context) {
   return best;
 }
 
-void HighDimensionalBandit::learn(std::uint64_t arm, const double* context, double reward) {
+void HighDimensionalBandit::learn(std::uint64_t arm, Context context, double reward) {
   const std::uint64_t now = round();
   const bool forced = now < forced_end_;
   for (std::uint64_t other = 0; other < arms(); ++other) {
     if (forced && other != arm) continue;
     const auto index = static_cast<std::size_t>(other);
     FrankWolfe& model = *models_[index];
-    if (other == arm && context != nullptr) {
-      model.observe(model.round(), {context, dimension()}, reward);
+    if (other == arm && !context.empty()) {
+      model.observe(model.round(), context, reward);
     } else {
       model.skip(model.round());
     }
@@ -157,18 +157,18 @@ void HighDimensionalBandit::learn(std::uint64_t arm, const double* context, doub
   if (is_frozen(now + 1)) frozen_ = coefficients_;
 }
 
-void HighDimensionalBandit::coefficients(double* out) const {
+void HighDimensionalBandit::coefficients(std::span<double> out) const {
   const auto entry = enter();
-  std::copy(coefficients_.begin(), coefficients_.end(), out);
+  std::ranges::copy(coefficients_, out.begin());
 }
 
-void HighDimensionalBandit::frozen(double* out) const {
+void HighDimensionalBandit::frozen(std::span<double> out) const {
   const auto entry = enter();
-  std::copy(frozen_.begin(), frozen_.end(), out);
+  std::ranges::copy(frozen_, out.begin());
 }
 
 void HighDimensionalBandit::write_own(Archive& archive) const {
-  archive.reals(frozen_.data(), frozen_.size());
+  archive.reals(frozen_);
   for (const auto& model : models_) model->write(archive);
 }
 
@@ -177,7 +177,7 @@ void HighDimensionalBandit::read_own(ArchiveReader& archive) {
   // Forced pulls come in any order; behind the last one of all arms every clock is known.
   const bool any_order = round() < arms() * own_.forced;
   std::uint64_t pulls = 0;
-  archive.reals(frozen_.data(), frozen_.size());
+  archive.reals(frozen_);
   for (std::uint64_t arm = 0; arm < arms(); ++arm) {
     const auto index = static_cast<std::size_t>(arm);
     FrankWolfe& model = *models_[index];

@@ -1,6 +1,7 @@
 #include "dpoco/bandits/linucb.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -67,21 +68,23 @@ std::uint64_t LinUcb::releases_after(std::uint64_t rounds) const noexcept {
 
 // Products of clipped entries only: a product of bounds first would lose its precision where the
 // clipping factor is tiny. Off-diagonal entries times sqrt(2): the packed norm is Frobenius'.
-void LinUcb::statistics(const double* context, double reward, double* to) const {
+void LinUcb::statistics(Context context, double reward, std::span<double> to) const {
+  assert(to.size() == entries_);
   const std::size_t d = dimension();
+  std::size_t at = 0;
   for (std::size_t i = 0; i < d; ++i) {
     const double own = context[i] * kShrink;
-    *to++ = own * own;
+    to[at++] = own * own;
     const double factor = (kSqrtTwo * own) * kShrink;
-    for (std::size_t j = i + 1; j < d; ++j) *to++ = factor * context[j];
+    for (std::size_t j = i + 1; j < d; ++j) to[at++] = factor * context[j];
   }
   const double factor = (own_.reward_weight * reward) * kShrink;
-  for (std::size_t i = 0; i < d; ++i) *to++ = factor * context[i];
+  for (std::size_t i = 0; i < d; ++i) to[at++] = factor * context[i];
 }
 
-void LinUcb::leaf(std::uint64_t arm, const double* context, double reward, double* out) const {
-  std::fill(out, out + leaf_.size(), 0.0);
-  statistics(context, reward, out + static_cast<std::size_t>(arm) * entries_);
+void LinUcb::leaf(std::uint64_t arm, Context context, double reward, std::span<double> out) const {
+  std::ranges::fill(out, 0.0);
+  statistics(context, reward, out.subspan(static_cast<std::size_t>(arm) * entries_, entries_));
 }
 
 // All that is read here is released, so running time and failures may depend on it.
@@ -100,7 +103,7 @@ void LinUcb::factor(std::uint64_t arm) {
       row[i] = from[0] + shift;
       scale(kSqrtHalf, from + 1, d - i - 1, row + i + 1);
     }
-    if (cholesky.compute(cholesky.entries().data())) break;
+    if (cholesky.compute(cholesky.entries())) break;
     shift *= 2.0;  // ends soon: sums stay far below the largest double, see `read_own`
     if (!std::isfinite(shift)) throw StateError("the released statistics cannot be solved");
   }
@@ -113,7 +116,7 @@ void LinUcb::solve(std::uint64_t arm) {
   const double* vector = released_.data() + index * entries_ + packed_size(d);
   const double inverse = 1.0 / own_.reward_weight;
   for (std::size_t i = 0; i < d; ++i) white_[i] = vector[i] * inverse;
-  factors_[index].solve(white_.data(), coefficients_.data() + index * d);
+  factors_[index].solve(white_, std::span(coefficients_).subspan(index * d, d));
 }
 
 void LinUcb::widen() {
@@ -129,17 +132,18 @@ void LinUcb::estimate() {
   for (std::uint64_t arm = 0; arm < arms(); ++arm) factor(arm);
 }
 
-std::uint64_t LinUcb::choose_among(const double* context, const std::uint8_t* allowed) {
-  const simd::Kernels& k = simd::kernels();
+std::uint64_t LinUcb::advise_among(Context context, Mask allowed) {
+  assert(allowed.empty() || allowed.size() == arms());
   const std::size_t d = dimension();
   std::uint64_t best = 0;
   double highest = -std::numeric_limits<double>::infinity();
   for (std::uint64_t arm = 0; arm < arms(); ++arm) {
     const auto index = static_cast<std::size_t>(arm);
-    if (allowed != nullptr && allowed[index] == 0) continue;
-    factors_[index].whiten(context, white_.data());
-    const double spread = std::sqrt(k.dot(white_.data(), white_.data(), d));
-    const double score = k.dot(coefficients_.data() + index * d, context, d) + width_ * spread;
+    if (!allowed.empty() && allowed[index] == 0) continue;
+    factors_[index].whiten(context, white_);
+    const double spread = std::sqrt(simd::dot(white_, white_));
+    const double score =
+        simd::dot(std::span(coefficients_).subspan(index * d, d), context) + width_ * spread;
     if (score > highest) {
       highest = score;
       best = arm;
@@ -148,9 +152,9 @@ std::uint64_t LinUcb::choose_among(const double* context, const std::uint8_t* al
   return best;
 }
 
-void LinUcb::learn(std::uint64_t arm, const double* context, double reward) {
-  if (context != nullptr) {
-    statistics(context, reward, row_.data());
+void LinUcb::learn(std::uint64_t arm, Context context, double reward) {
+  if (!context.empty()) {
+    statistics(context, reward, row_);
     const std::size_t at = static_cast<std::size_t>(arm) * entries_;
     for (std::size_t i = 0; i < entries_; ++i) {
       add_compensated(row_[i], leaf_[at + i], rest_[at + i]);
@@ -170,40 +174,35 @@ void LinUcb::learn(std::uint64_t arm, const double* context, double reward) {
   std::fill(rest_.begin(), rest_.end(), 0.0);
   if (!own_.exact) return estimate();
   widen();
-  if (context == nullptr) return;
+  if (context.empty()) return;
   for (std::size_t i = 0; i < dimension(); ++i) white_[i] = context[i] * kShrink;
-  factors_[static_cast<std::size_t>(arm)].update(1.0, white_.data());
+  factors_[static_cast<std::size_t>(arm)].update(1.0, white_);
   solve(arm);
 }
 
-void LinUcb::coefficients(double* out) const {
+void LinUcb::coefficients(std::span<double> out) const {
   const auto entry = enter();
-  std::copy(coefficients_.begin(), coefficients_.end(), out);
+  std::ranges::copy(coefficients_, out.begin());
 }
 
-void LinUcb::released(double* out) const {
+void LinUcb::released(std::span<double> out) const {
   const auto entry = enter();
-  const std::vector<double>& last = forgets() ? total_ : released_;
-  std::copy(last.begin(), last.end(), out);
+  std::ranges::copy(forgets() ? total_ : released_, out.begin());
 }
 
 void LinUcb::write_own(Archive& archive) const {
-  archive.reals(leaf_.data(), leaf_.size());
-  archive.reals(rest_.data(), rest_.size());
-  archive.reals(released_.data(), released_.size());
-  if (forgets()) archive.reals(total_.data(), total_.size());
+  archive.reals(leaf_, rest_, released_);
+  if (forgets()) archive.reals(total_);
   sum_.write(archive);
   if (!own_.exact) return;
   for (const oco::CholeskyFactor& cholesky : factors_) {
-    archive.reals(cholesky.entries().data(), cholesky.entries().size());
+    archive.reals(cholesky.entries());
   }
 }
 
 void LinUcb::read_own(ArchiveReader& archive) {
-  archive.reals(leaf_.data(), leaf_.size());
-  archive.reals(rest_.data(), rest_.size());
-  archive.reals(released_.data(), released_.size());
-  if (forgets()) archive.reals(total_.data(), total_.size());
+  archive.reals(leaf_, rest_, released_);
+  if (forgets()) archive.reals(total_);
   sum_.read(archive);
   const std::uint64_t releases = releases_after(round());
   if (sum_.round() != releases) throw StateError("state holds an impossible round");
@@ -216,13 +215,13 @@ void LinUcb::read_own(ArchiveReader& archive) {
                   std::all_of(total_.begin(), total_.end(), finite) &&
                   (releases > 0 || std::all_of(released_.begin(), released_.end(), zero)) &&
                   (!fresh || std::all_of(leaf_.begin(), leaf_.end(), zero)) &&
-                  are_rests(leaf_.data(), rest_.data(), leaf_.size());
+                  are_rests(leaf_, rest_);
   if (!possible) throw StateError("state holds impossible statistics");
   if (!own_.exact) return estimate();
   widen();
   for (std::uint64_t arm = 0; arm < arms(); ++arm) {
     std::vector<double>& entries = factors_[static_cast<std::size_t>(arm)].entries();
-    archive.reals(entries.data(), entries.size());
+    archive.reals(entries);
     for (std::size_t i = 0; i < dimension(); ++i) {
       if (!(entries[i * dimension() + i] > 0.0)) possible = false;
     }

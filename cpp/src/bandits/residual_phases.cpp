@@ -140,7 +140,7 @@ std::shared_ptr<const RowMatrix> ResidualPhases::public_draws(std::size_t dimens
   if (!known) {
     RowMatrix draws(kDraws, static_cast<Index>(dimension));
     random::Source source(random::Key{}, kDrawStream);
-    source.fill(random::Variate::gaussian, draws.data(), kDraws * dimension);
+    source.fill(random::Variate::gaussian, view(draws));
     known = std::make_shared<const RowMatrix>(std::move(draws));
     held[dimension] = known;
   }
@@ -271,28 +271,27 @@ std::uint64_t ResidualPhases::best(std::span<const double> units) const {
   return found;
 }
 
-std::uint64_t ResidualPhases::choose(const double* context) {
+std::uint64_t ResidualPhases::choose(Context context) {
   return sum_.round() == 0 ? coin(round()) : advise(context);
 }
 
-std::uint64_t ResidualPhases::advise(const double* context) {
+std::uint64_t ResidualPhases::advise(Context context) {
   for (std::size_t i = 0; i < units_.size(); ++i) units_[i] = context[i] / clipper().bound();
   return best(units_);
 }
 
-std::int64_t ResidualPhases::due_arm(const double* promised) const {
+std::int64_t ResidualPhases::due_arm(std::span<const double> promised) const {
   double ahead = static_cast<double>(round());
   for (std::uint64_t arm = 0; arm < arms(); ++arm) ahead += promised[arm];
   if (sum_.round() > 0) return -1;
   return static_cast<std::int64_t>(coin(static_cast<std::uint64_t>(ahead)));
 }
 
-void ResidualPhases::learn(std::uint64_t arm, const double* context, double reward) {
-  if (context != nullptr) {
-    double* sum = batch_.sum();
-    double* rest = batch_.rest();
-    add_record(arm, {context, dimension()}, reward, [sum, rest](std::size_t i, double value) {
-      rest == nullptr ? void(sum[i] += value) : add_compensated(value, sum[i], rest[i]);
+void ResidualPhases::learn(std::uint64_t arm, Context context, double reward) {
+  if (!context.empty()) {
+    const std::span<double> sum = batch_.sum(), rest = batch_.rest();
+    add_record(arm, context, reward, [sum, rest](std::size_t i, double value) {
+      rest.empty() ? void(sum[i] += value) : add_compensated(value, sum[i], rest[i]);
     });
   }
   const std::uint64_t length = batch_.length();
@@ -379,7 +378,7 @@ RowMatrix ResidualPhases::draw_contexts(RowMatrix& moments) const {
   const double deviation =
       sum_.noise_scale() * std::sqrt(sums) / (own_.weight * std::sqrt(pooled_length_));
   moments.resize(d, d);
-  unpack(pooled_moments_.data(), moments);
+  unpack(view(pooled_moments_), moments);
   moments /= pooled_length_ * own_.weight;
   // One category without one-hot entries. `length` is what its entry is, for means.
   Vector shares = Vector::Ones(std::max<Index>(first, 1));
@@ -467,7 +466,7 @@ void ResidualPhases::correct(RowMatrix& moments, std::span<const double> packed,
                              const Row& row) const {
   const Index d = moments.rows();
   RowMatrix gap(d, d);
-  unpack(packed.data(), gap);
+  unpack(packed, gap);
   gap = gap / own_.weight - moments;
   const double past = sum_.round() > 1 ? row.past * row.past : 0.0;
   const double deviation = sum_.noise_scale() / (row.fresh * own_.weight);
@@ -584,7 +583,7 @@ void ResidualPhases::write_own(Archive& archive) const {
   batch_.write_rest(archive);
   sum_.write(archive);
   const_cast<ResidualPhases*>(this)->visit_state(
-      [&](std::span<double> values) { archive.reals(values.data(), values.size()); });
+      [&](std::span<double> values) { archive.reals(values); });
 }
 
 void ResidualPhases::read_own(ArchiveReader& archive) {
@@ -595,7 +594,7 @@ void ResidualPhases::read_own(ArchiveReader& archive) {
     throw StateError("state holds an impossible round");
   }
   visit_state([&](std::span<double> values) {
-    archive.reals(values.data(), values.size());
+    archive.reals(values);
     for (const double value : values) {
       if (!std::isfinite(value)) throw StateError("state holds impossible statistics");
     }

@@ -17,9 +17,10 @@ void Archive::word(std::uint64_t value) {
 
 void Archive::real(double value) { word(std::bit_cast<std::uint64_t>(value)); }
 
-void Archive::reals(const double* values, std::size_t n) {
-  word(n);
-  if (n > 0) bytes_.append(reinterpret_cast<const char*>(values), n * sizeof(double));
+void Archive::append(std::span<const double> values) {
+  word(values.size());
+  if (values.empty()) return;
+  bytes_.append(reinterpret_cast<const char*>(values.data()), values.size_bytes());
 }
 
 const char* ArchiveReader::claim(std::size_t bytes) {
@@ -43,9 +44,9 @@ std::uint64_t ArchiveReader::word_below(std::uint64_t limit) {
 
 double ArchiveReader::real() { return std::bit_cast<double>(word()); }
 
-void ArchiveReader::reals(double* values, std::size_t n) {
-  if (word() != n) throw StateError("state holds an array of another length");
-  if (n > 0) std::memcpy(values, claim(n * sizeof(double)), n * sizeof(double));
+void ArchiveReader::fill(std::span<double> values) {
+  if (word() != values.size()) throw StateError("state holds an array of another length");
+  if (!values.empty()) std::memcpy(values.data(), claim(values.size_bytes()), values.size_bytes());
 }
 
 void ArchiveReader::finish() const {

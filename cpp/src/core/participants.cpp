@@ -1,6 +1,7 @@
 #include "dpoco/core/participants.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 #include <limits>
 #include <stdexcept>
@@ -139,7 +140,8 @@ bool Participants::admit(std::uint64_t round, const Person& person) {
 }
 
 void Participants::admit(std::uint64_t round, std::span<const Person> people,
-                         std::uint8_t* passed) {
+                         std::span<std::uint8_t> passed) {
+  assert(passed.size() == people.size());
   constexpr std::size_t ahead = 8;
   for (std::size_t i = 0; i < people.size(); ++i) {
     if (i + ahead < people.size()) {
@@ -251,7 +253,8 @@ IntervalParticipants::IntervalParticipants(const Participants::Rule& rule, std::
 }
 
 void IntervalParticipants::admit(std::uint64_t interval, std::span<const Person> people,
-                                 std::uint8_t* passed) {
+                                 std::span<std::uint8_t> passed) {
+  assert(passed.size() == people.size());
   if (interval != interval_) left_.clear();
   interval_ = interval;
   for (std::size_t i = 0; i < people.size(); ++i) {

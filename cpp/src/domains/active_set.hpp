@@ -30,9 +30,9 @@ class ActiveSet {
   void solve_transposed(std::span<double> x) const noexcept;  // R^-T x in place
 
  private:
+  // Columns of Q and of R, of which position + 1 entries are used; kernels take parts of them.
   double* q(Index i) noexcept { return q_.data() + i * n_; }
   const double* q(Index i) const noexcept { return q_.data() + i * n_; }
-  // Column of R, of which position + 1 entries are used.
   double* column(Index position) noexcept { return r_.data() + position * n_; }
   const double* column(Index position) const noexcept { return r_.data() + position * n_; }
 

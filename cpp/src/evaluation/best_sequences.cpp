@@ -1,6 +1,7 @@
 #include "dpoco/evaluation/best_sequences.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -83,7 +84,7 @@ class Layers {
         latest_(costs_.size(), kNone),
         least_(switches + 1, Least{0.0, 0}) {}
 
-  void advance(std::uint64_t round, const double* losses) {
+  void advance(std::uint64_t round, std::span<const double> losses) {
     if (tree_.full(least_.size())) tree_.collect(latest_);
     // Downwards: layer c wants layer c - 1 as it was before this round. Nobody switches into the
     // first round.
@@ -136,12 +137,12 @@ class Layers {
 };
 
 // Kadane's rule for all experts at once, every round costing `toll` more.
-double largest_interval_sum(const LossTable& table, const double* own_losses, double toll,
+double largest_interval_sum(const LossTable& table, std::span<const double> own_losses, double toll,
                             std::vector<double>& ending) {
   std::fill(ending.begin(), ending.end(), -kInfinity);  // no interval ends before the first round
   double largest = -kInfinity;
-  const double* row = table.losses;
-  for (std::uint64_t t = 0; t < table.rounds; ++t, row += table.experts) {
+  for (std::uint64_t t = 0; t < table.rounds; ++t) {
+    const auto row = table.losses.subspan(t * table.experts, table.experts);
     const double own = own_losses[t] - toll;
     double best = -kInfinity;
     for (std::uint64_t j = 0; j < table.experts; ++j) {
@@ -161,7 +162,7 @@ BestSequence best_sequence(const LossTable& table, std::uint64_t switches) {
   if (switches >= table.rounds) throw std::invalid_argument("switches must be below the rounds");
   Layers layers(table.experts, switches);
   for (std::uint64_t t = 0; t < table.rounds; ++t) {
-    layers.advance(t, table.losses + t * table.experts);
+    layers.advance(t, table.losses.subspan(t * table.experts, table.experts));
   }
   BestSequence best{std::vector<double>(switches + 1), std::vector<std::uint32_t>(table.rounds)};
   for (std::size_t c = 0; c <= switches; ++c) best.costs[c] = layers.least(c);
@@ -171,7 +172,9 @@ BestSequence best_sequence(const LossTable& table, std::uint64_t switches) {
   return best;
 }
 
-double interval_regret(const LossTable& table, const double* own_losses, double allowance) {
+double interval_regret(const LossTable& table, std::span<const double> own_losses,
+                       double allowance) {
+  assert(own_losses.size() == table.rounds);
   require_entries(table);
   std::vector<double> ending(table.experts);
   if (allowance == 0.0) {

@@ -159,8 +159,7 @@ std::array<double, 5> BatchShare::settings_in_state() const noexcept {
 void BatchShare::write_own(Archive& archive) const {
   for (const double setting : settings_in_state()) archive.real(setting);
   if (settings_.grid != 0.0) archive.real(settings_.grid);
-  archive.reals(sums_.data(), sums_.size());
-  archive.reals(state_.data(), state_.size());
+  archive.reals(sums_, state_);
 }
 
 void BatchShare::read_own(ArchiveReader& archive) {
@@ -170,8 +169,7 @@ void BatchShare::read_own(ArchiveReader& archive) {
   if (settings_.grid != 0.0 && archive.real() != settings_.grid) {
     throw StateError("state is of a learner with other parameters");
   }
-  archive.reals(sums_.data(), sums_.size());
-  archive.reals(state_.data(), state_.size());
+  archive.reals(sums_, state_);
   const std::uint64_t released = releases_before(round());
   const bool keeps = round() / settings_.batch < releases_;
   const std::uint64_t open = keeps ? round() - released * settings_.batch : 0;

@@ -164,12 +164,12 @@ void PrefixHedge::leaf(std::span<const double> losses, std::span<double> out) {
 }
 
 void PrefixHedge::write_own(Archive& archive) const {
-  archive.reals(scores_.data(), scores_.size());
+  archive.reals(scores_);
   sum_.write(archive);
 }
 
 void PrefixHedge::read_own(ArchiveReader& archive) {
-  archive.reals(scores_.data(), scores_.size());
+  archive.reals(scores_);
   sum_.read(archive);
   const std::uint64_t pushes = pushes_after(round());
   const std::uint64_t draws = experts() == 1 ? 0 : pushes + 1;

@@ -155,11 +155,13 @@ void ShiftStatistic::write(Archive& archive) const {
   archive.word(round_);
   if (settings_.windows == Windows::naive) {
     const std::size_t n = settings_.experts;
-    for (std::size_t at = 0; at < rows_.size(); at += n) archive.reals(rows_.data() + at, n);
+    for (std::size_t at = 0; at < rows_.size(); at += n) {
+      archive.reals(std::span(rows_).subspan(at, n));
+    }
   } else {
-    archive.reals(rows_.data(), rows_.size());
+    archive.reals(rows_);
   }
-  archive.reals(allowances_.data(), allowances_.size());
+  archive.reals(allowances_);
 }
 
 void ShiftStatistic::read(ArchiveReader& archive) {
@@ -169,13 +171,13 @@ void ShiftStatistic::read(ArchiveReader& archive) {
     rows_.clear();
     for (std::uint64_t i = 0; i < round; ++i) {
       rows_.resize(rows_.size() + settings_.experts);
-      archive.reals(rows_.data() + rows_.size() - settings_.experts, settings_.experts);
+      archive.reals(std::span(rows_).last(settings_.experts));
     }
     allowances_.assign(round, 0.0);
   } else {
-    archive.reals(rows_.data(), rows_.size());
+    archive.reals(rows_);
   }
-  archive.reals(allowances_.data(), allowances_.size());
+  archive.reals(allowances_);
   round_ = round;
   if (!is_plausible()) throw StateError("state holds an impossible statistic");
 }

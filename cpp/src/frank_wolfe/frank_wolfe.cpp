@@ -48,11 +48,9 @@ void FrankWolfe::leaf(std::span<const double> at, std::span<const double> previo
   if (factor != 0.0) simd::kernels().axpy(factor, features.data(), out.size(), out.data());
 }
 
-double FrankWolfe::admit(const double* record, const double* label, bool) {
-  const std::span<const double> row(record, vertex_.size());
-  const LeafRule::Leaf leaf = label == nullptr
-                                  ? leaves_.of_gradient(decision_, row)
-                                  : leaves_.of(weight(), decision_, previous_, row, *label);
+double FrankWolfe::admit(std::optional<double> label, bool) {
+  const LeafRule::Leaf leaf = label ? leaves_.of(weight(), decision_, previous_, row_, *label)
+                                    : leaves_.of_gradient(decision_, row_);
   take(leaf.factor);
   return leaf.loss;
 }
@@ -60,10 +58,10 @@ double FrankWolfe::admit(const double* record, const double* label, bool) {
 void FrankWolfe::take(double factor) {
   if (batch_.batches().single()) {
     factor_ = factor;
-    if (factor == 0.0) std::fill_n(row_, vertex_.size(), 0.0);  // it may hold a NaN
+    if (factor == 0.0) std::ranges::fill(row_, 0.0);  // it may hold a NaN
   } else if (factor != 0.0) {
-    simd::kernels().accumulate(factor, row_, static_cast<std::size_t>(dimension()), batch_.sum(),
-                               batch_.rest());
+    const std::span<double> sum = batch_.sum();
+    simd::kernels().accumulate(factor, row_.data(), sum.size(), sum.data(), batch_.rest().data());
   }
 }
 
@@ -77,7 +75,7 @@ void FrankWolfe::observe_gradients(std::uint64_t decided, std::span<const double
     for (std::size_t i = 0; i < at_decision.size(); ++i) {  // the row is padded
       row_[i] = w * at_decision[i] - (w - 1.0) * at_previous[i];
     }
-    admit(row_, nullptr, false);
+    admit(std::nullopt, false);
   });
 }
 
@@ -88,12 +86,11 @@ void FrankWolfe::skip(std::uint64_t decided) {
 bool FrankWolfe::close_round() {
   if (!batch_.close_round()) return false;
   if (!batch_.batches().single()) {
-    std::copy(batch_.values().begin(), batch_.values().end(), row_);
+    std::ranges::copy(batch_.values(), row_.begin());
     factor_ = 1.0;
     batch_.clear();
   }
-  rule_->next(step_, static_cast<double>(settings_.batch) * weight(), factor_,
-              {row_, vertex_.size()}, vertex_);
+  rule_->next(step_, static_cast<double>(settings_.batch) * weight(), factor_, row_, vertex_);
   const double s = settings_.step_scale;
   const double eta = s / (static_cast<double>(step_) + s);
   previous_.swap(decision_);
@@ -102,17 +99,18 @@ bool FrankWolfe::close_round() {
                                   decision_.data());
 }
 
-void FrankWolfe::play(const double* features, const double* labels, std::uint64_t rounds,
-                      double* losses, double* decisions, std::uint8_t* changed) {
+void FrankWolfe::play(std::span<const double> features, std::span<const double> labels,
+                      std::span<double> losses, std::span<double> decisions,
+                      std::span<std::uint8_t> changed) {
+  const std::uint64_t rounds = features.size() / static_cast<std::size_t>(dimension());
   rule_->expect((round() + rounds) / settings_.batch - round() / settings_.batch);
-  RecordLearner::play(features, labels, rounds, losses, decisions, changed);
+  RecordLearner::play(features, labels, losses, decisions, changed);
 }
 
 void FrankWolfe::write_state(Archive& archive) const {
   archive.word(round());
   const auto d = static_cast<std::size_t>(dimension());
-  archive.reals(decision_.data(), d);
-  archive.reals(previous_.data(), d);
+  archive.reals(std::span(decision_).first(d), std::span(previous_).first(d));
   batch_.write_sum(archive);
   rule_->write_sum(archive);
   batch_.write_rest(archive);
@@ -122,8 +120,7 @@ void FrankWolfe::write_state(Archive& archive) const {
 void FrankWolfe::read_state(ArchiveReader& archive) {
   step_ = 1 + read_round(archive) / settings_.batch;
   const auto d = static_cast<std::size_t>(dimension());
-  archive.reals(decision_.data(), d);
-  archive.reals(previous_.data(), d);
+  archive.reals(std::span(decision_).first(d), std::span(previous_).first(d));
   batch_.read_sum(archive);
   rule_->read_sum(archive);
   batch_.read_rest(archive, round());

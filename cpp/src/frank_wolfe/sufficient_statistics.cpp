@@ -50,8 +50,8 @@ void SufficientStatistics::add(std::span<const double> features, std::span<const
     } else {
       for (double& entry : row_) entry *= multiplier;
     }
-    double* next = products_.data();
-    add_quadratic(row_.data(), loss_.clip_label(label), settings_.weight, d,
+    auto next = products_.begin();
+    add_quadratic(row_, loss_.clip_label(label), settings_.weight,
                   [&](double entry) { *next++ = entry; });
     simd::kernels().accumulate(1.0, products_.data(), size(), sum_.data(), rest_.data());
   }

@@ -94,24 +94,18 @@ class SelectionRule final : public VertexRule {
   const random::Source& source() const noexcept override { return *source_; }
   std::vector<double> nonprivate_sum() const override { return sum_; }
 
-  void write_sum(Archive& archive) const override {
-    archive.reals(sum_.data(), sum_.size());
-    archive.reals(rest_.data(), rest_.size());
-  }
+  void write_sum(Archive& archive) const override { archive.reals(sum_, rest_); }
   void write(Archive& archive) const override {
     archive.real(settings_.scale);
     source_->write(archive);
   }
-  void read_sum(ArchiveReader& archive) override {
-    archive.reals(sum_.data(), sum_.size());
-    archive.reals(rest_.data(), rest_.size());
-  }
+  void read_sum(ArchiveReader& archive) override { archive.reals(sum_, rest_); }
   void read(ArchiveReader& archive, std::uint64_t updates) override {
     if (archive.real() != settings_.scale) throw StateError("state has noise of another scale");
     source_->read(archive);
     // Before the first update there is nothing.
     const bool zero = std::all_of(sum_.begin(), sum_.end(), [](double x) { return x == 0.0; });
-    if (!are_rests(sum_.data(), rest_.data(), sum_.size()) || (updates == 0 && !zero)) {
+    if (!are_rests(sum_, rest_) || (updates == 0 && !zero)) {
       throw StateError("state holds no sum");
     }
     // A generator behind its round would draw noise again that was already used.

@@ -119,7 +119,7 @@ void Hedge::write(Archive& archive) const {
   archive.real(start_);
   archive.real(spread_);
   archive.real(gaps_);
-  archive.reals(losses_.data(), losses_.size());
+  archive.reals(losses_);
 }
 
 void Hedge::read(ArchiveReader& archive) {
@@ -128,7 +128,7 @@ void Hedge::read(ArchiveReader& archive) {
   const double spread = archive.real();
   const double gaps = archive.real();
   std::vector<double> losses(losses_.size());
-  archive.reals(losses.data(), losses.size());
+  archive.reals(losses);
   const bool possible =
       std::isfinite(start) && std::isfinite(spread) && std::isfinite(gaps) && start >= 0.0 &&
       spread >= start && gaps >= 0.0 &&

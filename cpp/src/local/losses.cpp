@@ -12,6 +12,9 @@ namespace {
 
 constexpr std::size_t kBlock = 128;  // labels worked on at once: K rows of them stay in the cache
 
+// Both work on columns of a larger matrix, whose rows are `stride` apart: a span would have to
+// contain the columns between them.
+
 // floor_y = mixing * mean of the column. Hypotheses are added in their order.
 void mixed_floor(const double* matrix, std::size_t hypotheses, std::size_t labels,
                  std::size_t stride, double mixing, double* floor) noexcept {

@@ -147,13 +147,13 @@ void Posterior::weights(double temperature, std::span<double> out) const noexcep
 
 void Posterior::write(Archive& archive) const {
   archive.word(reports_);
-  archive.reals(logs_.data(), logs_.size());
+  archive.reals(logs_);
 }
 
 void Posterior::read(ArchiveReader& archive) {
   const std::uint64_t reports = archive.word();
   std::vector<double> logs(logs_.size());
-  archive.reals(logs.data(), logs.size());
+  archive.reals(logs);
   double largest = logs[0];
   for (const double value : logs) {
     if (!std::isfinite(value)) throw StateError("state holds impossible likelihoods");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cassert>
 #include <cmath>
 #include <stdexcept>
 
@@ -75,12 +76,13 @@ SubsetLaw::SubsetLaw(std::uint64_t labels, std::uint64_t size, double epsilon)
   chosen_.reserve(size);
 }
 
-void SubsetLaw::draw(std::int64_t own, Source& source, std::int64_t* report) {
+void SubsetLaw::draw(std::int64_t own, Source& source, std::span<std::int64_t> report) {
+  assert(report.size() == size_);
   const std::uint64_t kept = source.word() >> 11;
   const bool known = own >= 0 && static_cast<std::uint64_t>(own) < labels_;
   if (!known || inside_ == 0) {
     choose(labels_, size_, source);
-    std::transform(chosen_.begin(), chosen_.end(), report,
+    std::transform(chosen_.begin(), chosen_.end(), report.begin(),
                    [](std::uint64_t label) { return static_cast<std::int64_t>(label); });
     return;
   }
@@ -88,16 +90,17 @@ void SubsetLaw::draw(std::int64_t own, Source& source, std::int64_t* report) {
   choose(labels_ - 1, size_ - (included ? 1 : 0), source);
   if (included) (void)source.word();  // as many words as otherwise
   bool pending = included;
+  auto to = report.begin();
   for (const std::uint64_t other : chosen_) {
     const auto index = static_cast<std::int64_t>(other);
     const std::int64_t label = index >= own ? index + 1 : index;
     if (pending && label > own) {
-      *report++ = own;
+      *to++ = own;
       pending = false;
     }
-    *report++ = label;
+    *to++ = label;
   }
-  if (pending) *report = own;
+  if (pending) *to = own;
 }
 
 // A uniform subset of 0..n-1 by Floyd's algorithm (Bentley and Floyd, 1987): `count` draws.

@@ -124,7 +124,7 @@ void simulate(const Play& play, const PosteriorPlan& plan, Posterior& learner,
       }
       learner.add_bits(questions.means(), law.contrast(), std::span(report).first(plan.bits));
     } else {
-      (size == 1 ? *response : *subset).draw(play.label[i], source, report.data());
+      (size == 1 ? *response : *subset).draw(play.label[i], source, report);
       const double gain = size == 1 ? plan.response_gain : plan.subset_gain;
       learner.add_subsets(matrix_of(play, i), gain, size, std::span(report).first(size));
       ++out.subsets;

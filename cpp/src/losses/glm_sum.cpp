@@ -36,7 +36,7 @@ class GlmSum final : public LossSum {
   double value(std::span<const double> u) override {
     double sum = 0.0;
     double rest = 0.0;
-    for_blocks(u, [&](std::size_t first, std::size_t groups, const double* margins) {
+    for_blocks(u, [&](std::size_t first, std::size_t groups, std::span<const double> margins) {
       const std::size_t end = std::min(groups * kLanes, rows_.size() - first * kLanes);
       double part = 0.0;
       for (std::size_t i = 0; i < end; ++i) {
@@ -63,7 +63,7 @@ class GlmSum final : public LossSum {
     std::vector<double> row(d + 2);
     const std::span<const double> v = std::span(row).first(d);
     for (std::size_t i = 0; i < rows_.size(); ++i) {
-      rows_.copy(i, row.data());
+      rows_.copy(i, row);
       for (std::size_t j = 0; j < d; ++j) opposite[j] = -v[j];
       const double low = rows_.offset(i) + body().support_low(v);
       const double high = rows_.offset(i) - body().support_low(opposite);
@@ -141,7 +141,7 @@ class GlmSum final : public LossSum {
   }
 
   void commit() override {
-    if (!dropped_) rows_.add(staged_.data(), 1.0);
+    if (!dropped_) rows_.add(staged_, 1.0);
     ++committed_;
   }
 
@@ -163,7 +163,7 @@ class GlmSum final : public LossSum {
   bool possible(std::size_t i) const {
     const std::size_t d = rows_.dimension();
     std::vector<double> row(d + 2);
-    rows_.copy(i, row.data());
+    rows_.copy(i, row);
     std::vector<double> centre(row_.size());
     const std::vector<double> origin(d, 0.0);
     body().embed(origin, centre);
@@ -213,7 +213,7 @@ class GlmSum final : public LossSum {
       for (std::size_t i = 0; i < ahead * rows_.stride(); ++i) {
         __builtin_prefetch(next + kLanes * i, 0, 2);
       }
-      visit(first, groups, margins);
+      visit(first, groups, std::span(margins).first(kLanes * groups));
     }
   }
 
@@ -238,7 +238,7 @@ class GlmSum final : public LossSum {
       std::fill(lanes, lanes + kLanes * count, 0.0);
     };
     double bends[kLanes * kMostGroups];
-    for_blocks(u, [&](std::size_t first, std::size_t groups, double* margins) {
+    for_blocks(u, [&](std::size_t first, std::size_t groups, std::span<double> margins) {
       if (pending + groups > kMostGroups) {
         for_parts(carry);
         pending = 0;
@@ -246,13 +246,13 @@ class GlmSum final : public LossSum {
       pending += groups;
       const double* const rows = rows_.group(first);
       if (!hessian.empty()) {
-        std::copy(margins, margins + kLanes * groups, bends);
-        curvatures(first, groups, bends);
+        std::ranges::copy(margins, bends);
+        curvatures(first, std::span(bends).first(margins.size()));
         k.lane_grams(rows, groups, rows_.stride(), bends, n, lanes_.data() + kLanes * n);
       }
       if (!gradient.empty()) {
-        derivatives(first, groups, margins);
-        k.lane_sums(rows, groups, rows_.stride(), margins, n, lanes_.data());
+        derivatives(first, margins);
+        k.lane_sums(rows, groups, rows_.stride(), margins.data(), n, lanes_.data());
       }
     });
     for_parts(carry);
@@ -280,12 +280,11 @@ class GlmSum final : public LossSum {
   }
 
   // Margins to count * dl/dz and count * d^2l/dz^2.
-  void derivatives(std::size_t first, std::size_t groups, double* margins) const {
+  void derivatives(std::size_t first, std::span<double> margins) const {
     const bool logistic = loss_.kind == GlmKind::logistic;
-    if (logistic) simd::kernels().sigmoid(margins, kLanes * groups, margins);
-    for (std::size_t k = 0; k < groups; ++k, margins += kLanes) {
-      const double* labels = rows_.labels(first + k);
-      const double* counts = rows_.counts(first + k);
+    if (logistic) simd::kernels().sigmoid(margins.data(), margins.size(), margins.data());
+    for (; !margins.empty(); ++first, margins = margins.subspan(kLanes)) {
+      const auto labels = rows_.labels(first), counts = rows_.counts(first);
       for (std::size_t i = 0; i < kLanes; ++i) {
         const double slope = logistic ? loss_.weight * (margins[i] - labels[i])
                                       : loss_.derivative(margins[i], labels[i]);
@@ -293,12 +292,11 @@ class GlmSum final : public LossSum {
       }
     }
   }
-  void curvatures(std::size_t first, std::size_t groups, double* margins) const {
+  void curvatures(std::size_t first, std::span<double> margins) const {
     const bool logistic = loss_.kind == GlmKind::logistic;
-    if (logistic) simd::kernels().sigmoid_slope(margins, kLanes * groups, margins);
-    for (std::size_t k = 0; k < groups; ++k, margins += kLanes) {
-      const double* labels = rows_.labels(first + k);
-      const double* counts = rows_.counts(first + k);
+    if (logistic) simd::kernels().sigmoid_slope(margins.data(), margins.size(), margins.data());
+    for (; !margins.empty(); ++first, margins = margins.subspan(kLanes)) {
+      const auto labels = rows_.labels(first), counts = rows_.counts(first);
       for (std::size_t i = 0; i < kLanes; ++i) {
         const double bend =
             logistic ? loss_.weight * margins[i] : loss_.curvature(margins[i], labels[i]);

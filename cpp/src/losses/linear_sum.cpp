@@ -88,18 +88,17 @@ class LinearSum final : public LossSum {
   }
 
   void write(Archive& archive) const override {
-    archive.reals(sum_.data(), sum_.size());
+    archive.reals(sum_);
     archive.real(offset_);
-    archive.reals(rest_.data(), rest_.size());
+    archive.reals(rest_);
     archive.real(offset_rest_);
   }
   void read(ArchiveReader& archive) override {
-    archive.reals(sum_.data(), sum_.size());
+    archive.reals(sum_);
     offset_ = archive.real();
-    archive.reals(rest_.data(), rest_.size());
+    archive.reals(rest_);
     offset_rest_ = archive.real();
-    const bool sound =
-        are_rests(&offset_, &offset_rest_, 1) && are_rests(sum_.data(), rest_.data(), sum_.size());
+    const bool sound = are_rests({&offset_, 1}, {&offset_rest_, 1}) && are_rests(sum_, rest_);
     if (!sound) throw StateError("state holds no sum");
   }
 

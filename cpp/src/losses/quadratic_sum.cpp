@@ -66,23 +66,19 @@ class QuadraticSum : public LossSum {
   double line_slope(double t) override { return line_[1] + t * line_[2]; }
 
   void write(Archive& archive) const override {
-    archive.reals(sum_.matrix.data(), static_cast<std::size_t>(sum_.matrix.size()));
-    archive.reals(sum_.slope.data(), static_cast<std::size_t>(sum_.slope.size()));
+    archive.reals(sum_.matrix, sum_.slope);
     archive.real(sum_.constant);
-    archive.reals(rest_.matrix.data(), static_cast<std::size_t>(rest_.matrix.size()));
-    archive.reals(rest_.slope.data(), static_cast<std::size_t>(rest_.slope.size()));
+    archive.reals(rest_.matrix, rest_.slope);
     archive.real(rest_.constant);
   }
   void read(ArchiveReader& archive) override {
     for (Quadratic* part : {&sum_, &rest_}) {
-      archive.reals(part->matrix.data(), static_cast<std::size_t>(part->matrix.size()));
-      archive.reals(part->slope.data(), static_cast<std::size_t>(part->slope.size()));
+      archive.reals(part->matrix, part->slope);
       part->constant = archive.real();
     }
-    const auto n = static_cast<std::size_t>(dimension());
-    if (!are_rests(sum_.matrix.data(), rest_.matrix.data(), n * n) ||
-        !are_rests(sum_.slope.data(), rest_.slope.data(), n) ||
-        !are_rests(&sum_.constant, &rest_.constant, 1) ||
+    if (!are_rests(view(sum_.matrix), view(rest_.matrix)) ||
+        !are_rests(view(sum_.slope), view(rest_.slope)) ||
+        !are_rests({&sum_.constant, 1}, {&rest_.constant, 1}) ||
         sum_.matrix != sum_.matrix.transpose().eval() ||
         rest_.matrix != rest_.matrix.transpose().eval() ||
         !(sum_.matrix.diagonal().minCoeff() >= 0)) {

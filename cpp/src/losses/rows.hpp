@@ -1,9 +1,11 @@
 #pragma once
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <cstddef>
 #include <new>
+#include <span>
 #include <vector>
 
 #include "dpoco/core/archive.hpp"
@@ -43,22 +45,23 @@ class Rows {
   std::size_t dimension() const noexcept { return length_ - 2; }
   // Columns of a group: v, offset, label, count.
   std::size_t stride() const noexcept { return stride_; }
+  // Where a group begins, for kernels, which take several of them without a gap.
   const double* group(std::size_t k) const noexcept {
     return values_.data() + k * kLanes * stride_;
   }
   // Labels and counts of a group's rows.
-  const double* labels(std::size_t k) const noexcept { return group(k) + kLanes * (stride_ - 2); }
-  const double* counts(std::size_t k) const noexcept { return group(k) + kLanes * (stride_ - 1); }
+  std::span<const double> labels(std::size_t k) const noexcept { return column(k, length_ - 1); }
+  std::span<const double> counts(std::size_t k) const noexcept { return column(k, length_); }
   double offset(std::size_t i) const noexcept { return entry(i, length_ - 2); }
   double label(std::size_t i) const noexcept { return entry(i, length_ - 1); }
   double count(std::size_t i) const noexcept { return entry(i, length_); }
   // v, offset and label of row i.
-  void copy(std::size_t i, double* out) const noexcept {
+  void copy(std::size_t i, std::span<double> out) const noexcept {
     for (std::size_t j = 0; j < length_; ++j) out[j] = entry(i, j);
   }
 
   // `row` is v, offset, label.
-  void add(const double* row, double count) {
+  void add(std::span<const double> row, double count) {
     const std::size_t slot = find(row);
     if (table_[slot] != 0) {
       values_[place(table_[slot] - 1, length_)] += count;
@@ -74,11 +77,10 @@ class Rows {
     std::vector<double> rows(size_ * length_);
     for (std::size_t i = 0; i < size_; ++i) {
       counts[i] = count(i);
-      copy(i, rows.data() + i * length_);
+      copy(i, std::span(rows).subspan(i * length_, length_));
     }
     archive.word(size_);
-    archive.reals(counts.data(), counts.size());
-    archive.reals(rows.data(), rows.size());
+    archive.reals(counts, rows);
   }
 
   // At most `most` rows, counted.
@@ -94,7 +96,8 @@ class Rows {
         !std::all_of(counts.begin(), counts.end(), counted)) {
       throw StateError("state holds no rows");
     }
-    for (std::size_t i = 0; i < counts.size(); ++i) append(rows.data() + i * length_, counts[i]);
+    for (std::size_t i = 0; i < counts.size(); ++i)
+      append(std::span(rows).subspan(i * length_, length_), counts[i]);
     std::size_t slots = 64;
     while (slots < 2 * size_ + 2) slots *= 2;
     rebuild(slots);
@@ -109,19 +112,23 @@ class Rows {
     return values;
   }
 
+  std::span<const double> column(std::size_t k, std::size_t j) const noexcept {
+    return {group(k) + kLanes * j, kLanes};
+  }
   std::size_t place(std::size_t i, std::size_t j) const noexcept {
     return ((i / kLanes) * stride_ + j) * kLanes + i % kLanes;
   }
   double entry(std::size_t i, std::size_t j) const noexcept { return values_[place(i, j)]; }
 
-  void append(const double* row, double count) {
+  void append(std::span<const double> row, double count) {
+    assert(row.size() == length_);
     if (size_ % kLanes == 0) values_.resize(values_.size() + kLanes * stride_, 0.0);
     for (std::size_t j = 0; j < length_; ++j) values_[place(size_, j)] = row[j];
     values_[place(size_, length_)] = count;
     ++size_;
   }
 
-  std::size_t find(const double* row) const {
+  std::size_t find(std::span<const double> row) const {
     std::uint64_t hash = 0x9e3779b97f4a7c15ULL;
     for (std::size_t j = 0; j < length_; ++j) {
       hash = (hash ^ elementary::to_bits(row[j])) * 0xff51afd7ed558ccdULL;
@@ -132,7 +139,7 @@ class Rows {
     while (table_[slot] != 0 && !equal(table_[slot] - 1, row)) slot = (slot + 1) & mask;
     return slot;
   }
-  bool equal(std::size_t i, const double* row) const {
+  bool equal(std::size_t i, std::span<const double> row) const {
     for (std::size_t j = 0; j < length_; ++j) {
       if (elementary::to_bits(entry(i, j)) != elementary::to_bits(row[j])) return false;
     }
@@ -143,8 +150,8 @@ class Rows {
     table_.assign(slots, 0);
     std::vector<double> row(length_);
     for (std::size_t i = 0; i < size_; ++i) {
-      copy(i, row.data());
-      table_[find(row.data())] = i + 1;
+      copy(i, row);
+      table_[find(row)] = i + 1;
     }
   }
 

@@ -23,7 +23,7 @@ AboveThreshold::AboveThreshold(AboveThresholdSettings settings) : settings_(sett
 double AboveThreshold::draw(double scale, random::Source& source) const {
   double z = 0.0;
   if (settings_.noise == ThresholdNoise::laplace) {
-    noise::laplaces(source, 1, &z);
+    noise::laplaces(source, {&z, 1});
   } else {
     z = noise::exponential(source);
   }

@@ -76,18 +76,16 @@ class AdditiveNoise final : public VectorRelease {
 
  private:
   void draw(Source& source) {
-    double* z = noise_.data();
-    const std::size_t n = noise_.size();
     switch (law_) {
       case AdditiveLaw::cube_exponential:
-        noise::cube_exponential(source, scale_, n, z);
+        noise::cube_exponential(source, scale_, noise_);
         break;
       case AdditiveLaw::gaussian:
-        noise::gaussian(source, scale_, n, z);
+        noise::gaussian(source, scale_, noise_);
         break;
       case AdditiveLaw::laplace:
-        noise::laplaces(source, n, z);
-        for (std::size_t i = 0; i < n; ++i) z[i] *= scale_;
+        noise::laplaces(source, noise_);
+        for (double& each : noise_) each *= scale_;
         break;
       case AdditiveLaw::none:
         break;
@@ -127,10 +125,10 @@ class LatticeNoise final : public VectorRelease {
   void release(std::span<const double> x, Source& source, std::span<double> out) override {
     assert(x.size() == dimension_ && out.size() == dimension_);
     if (gaussian_) {
-      gaussian_->fill(source, gaussians_.data(), dimension_);
+      gaussian_->fill(source, gaussians_);
       add(gaussians_, x, out);
     } else {
-      laplace_->draw_many(source, dimension_, laplaces_.data());
+      laplace_->draw_many(source, laplaces_);
       add(laplaces_, x, out);
     }
   }

@@ -123,57 +123,62 @@ void ContinualSum::add(std::span<const double> rows, std::span<double> out) {
   // Were a summand to change between the reading of its norm and its addition, the bound would not
   // hold.
   std::ranges::copy(rows, copies.begin());
-  const double* noise = rounds == 1 ? next_noise() : draw(rounds);
+  const std::span<const double> noise = rounds == 1 ? next_noise().first(d) : draw(rounds);
   round_ = round_ + rounds;
   for (std::uint64_t r = 0; r < rounds; ++r) {
     const std::span<double> row = std::span(copies).subspan(r * d, d);
     factors_[r] = clipper_ ? clipper_->multiplier(row) : 1.0;
     if (factors_[r] == 0.0) std::ranges::fill(row, 0.0);  // it may hold a NaN
   }
-  release(rounds, factors_.data(), copies.data(), noise, d, out.data());
+  release(std::span(factors_).first(rounds), std::span(copies).first(rows.size()), noise, out);
 }
 
 void ContinualSum::add_one(double factor, std::span<const double> row, std::span<double> out) {
   assert(row.size() == width() && out.size() == width());
   require(1);
-  const double* noise = next_noise();
+  const std::span<const double> noise = next_noise();
   round_ = round_ + 1;
-  release(1, &factor, row.data(), noise, width(), out.data());
+  release({&factor, 1}, row, noise, out);
 }
 
-const double* ContinualSum::draw(std::uint64_t rounds) {
+std::span<const double> ContinualSum::draw(std::uint64_t rounds) {
   if (noise_.size() < rounds * width()) noise_.resize(rounds * width());
   const auto entries = static_cast<std::size_t>(dimension_) * rounds;
-  process_->advance(round_ + 1, *source_, std::span(noise_).first(entries));
-  return noise_.data();
+  const std::span<double> drawn = std::span(noise_).first(entries);
+  process_->advance(round_ + 1, *source_, drawn);
+  return drawn;
 }
 
-const double* ContinualSum::next_noise() {
+std::span<const double> ContinualSum::next_noise() {
   if (ahead_ == 0) {
     const std::uint64_t most = std::min(horizon_ - round_, kBlockEntries / width());
     const std::uint64_t rows = std::max<std::uint64_t>(1, std::min(expected_, most));
-    next_ = draw(rows);
+    const std::span<const double> drawn = draw(rows);
     const auto d = static_cast<std::size_t>(dimension_);
     for (std::size_t r = rows; r-- > 0;) {  // from the last on: rows become longer
-      double* end = noise_.data() + r * width() + d;
-      std::copy_backward(next_ + r * d, next_ + (r + 1) * d, end);
-      std::fill_n(end, width() - d, 0.0);
+      const std::span<double> row = std::span(noise_).subspan(r * width(), width());
+      std::ranges::copy_backward(drawn.subspan(r * d, d), row.begin() + dimension_);
+      std::ranges::fill(row.subspan(d), 0.0);
     }
+    next_ = 0;
     ahead_ = rows;
     expected_ -= std::min(expected_, rows);
   }
   --ahead_;
-  return std::exchange(next_, next_ + width());
+  return std::span(noise_).subspan(std::exchange(next_, next_ + width()), width());
 }
 
-void ContinualSum::release(std::uint64_t rounds, const double* factors, const double* rows,
-                           const double* noise, std::size_t width, double* out) {
+void ContinualSum::release(std::span<const double> factors, std::span<const double> rows,
+                           std::span<const double> noise, std::span<double> out) {
+  assert(rows.size() == out.size() && noise.size() == out.size());
   const simd::Kernels& k = simd::kernels();
+  const std::size_t rounds = factors.size(), width = out.size() / rounds;
   if (on_lattice()) {
-    k.lattice_release(rounds, factors, rows, noise, lattice_.grid, lattice_.limit, shift_, width,
-                      exact_.data(), out);
+    k.lattice_release(rounds, factors.data(), rows.data(), noise.data(), lattice_.grid,
+                      lattice_.limit, shift_, width, exact_.data(), out.data());
   } else {
-    k.release(rounds, factors, rows, noise, grid_, width, sum_.data(), rest_.data(), out);
+    k.release(rounds, factors.data(), rows.data(), noise.data(), grid_, width, sum_.data(),
+              rest_.data(), out.data());
   }
 }
 
@@ -201,8 +206,8 @@ void ContinualSum::write(Archive& archive) const {
   split(sum, rest);
   if (ahead_ > 0) throw StateError("noise of rounds to come has been drawn");
   archive.word(round_);
-  archive.reals(sum.data(), static_cast<std::size_t>(dimension_));
-  archive.reals(rest.data(), static_cast<std::size_t>(dimension_));
+  const auto d = static_cast<std::size_t>(dimension_);
+  archive.reals(std::span(sum).first(d), std::span(rest).first(d));
   archive.real(noise_scale_);
   process_->write(archive);
   source_->write(archive);
@@ -212,12 +217,12 @@ void ContinualSum::read(ArchiveReader& archive) {
   const std::uint64_t round = archive.word_below(horizon_ + 1);
   std::vector<double> sum(sum_.size());
   std::vector<double> rest(sum_.size());
-  archive.reals(sum.data(), static_cast<std::size_t>(dimension_));
-  archive.reals(rest.data(), static_cast<std::size_t>(dimension_));
+  const auto d = static_cast<std::size_t>(dimension_);
+  archive.reals(std::span(sum).first(d), std::span(rest).first(d));
   if (archive.real() != noise_scale_) throw StateError("state has noise of another scale");
   process_->read(archive, round);
   source_->read(archive);
-  if (!are_rests(sum.data(), rest.data(), sum.size())) throw StateError("state holds no sum");
+  if (!are_rests(sum, rest)) throw StateError("state holds no sum");
   const double most = static_cast<double>(round) * lattice_.limit;
   for (std::size_t i = 0; i < exact_.size(); ++i) {
     const double whole = sum[i] / lattice_.grid;

@@ -36,7 +36,7 @@ void check_noise(const std::vector<double>& values, double unit) {
 }
 
 void read_noise(ArchiveReader& archive, std::vector<double>& values, double unit) {
-  archive.reals(values.data(), values.size());
+  archive.reals(values);
   check_noise(values, unit);
 }
 
@@ -76,9 +76,9 @@ class Draws {
 
   // Writes vectors one after the other; scale() times each is one draw.
   void next(Source& source, std::span<double> out) {
-    if (current_) return current_->fill(source, out.data(), out.size());
-    if (gaussian()) return source.fill(random::Variate::gaussian, out.data(), out.size());
-    for (std::size_t i = 0; i < out.size(); i += d_) sampler_.sample(source, out.data() + i);
+    if (current_) return current_->fill(source, out);
+    if (gaussian()) return source.fill(random::Variate::gaussian, out);
+    for (std::size_t i = 0; i < out.size(); i += d_) sampler_.sample(source, out.subspan(i, d_));
   }
 
   bool account_for(std::uint64_t vectors, const Source& source) const {
@@ -100,8 +100,10 @@ class Levels {
   Levels(std::size_t d, std::uint64_t horizon)
       : d_(d), data_(d * static_cast<std::size_t>(std::bit_width(horizon)), 0.0) {}
 
-  double* operator[](int level) { return data_.data() + static_cast<std::size_t>(level) * d_; }
-  void write(Archive& archive) const { archive.reals(data_.data(), data_.size()); }
+  std::span<double> operator[](int level) {
+    return std::span(data_).subspan(static_cast<std::size_t>(level) * d_, d_);
+  }
+  void write(Archive& archive) const { archive.reals(data_); }
   void read(ArchiveReader& archive, double unit) { read_noise(archive, data_, unit); }
 
  private:
@@ -111,11 +113,12 @@ class Levels {
 
 // prefix[level of t's lowest bit] = prefix[lowest bit of t without it] + scale node: the noise of
 // the prefix 1..t is one vector addition away from that of the prefix before the completed node.
-void extend_prefix(Levels& prefix, std::uint64_t t, const double* node, double scale, std::size_t d,
-                   double* out) {
+// The node is in `out`, where the prefix goes.
+void extend_prefix(Levels& prefix, std::uint64_t t, double scale, std::span<double> out) {
   const std::uint64_t before = t & (t - 1);
-  const double* base = before == 0 ? nullptr : prefix[std::countr_zero(before)];
-  simd::kernels().extend(base, node, scale, d, prefix[std::countr_zero(t)], out);
+  const double* base = before == 0 ? nullptr : prefix[std::countr_zero(before)].data();
+  double* own = prefix[std::countr_zero(t)].data();
+  simd::kernels().extend(base, out.data(), scale, out.size(), own, out.data());
 }
 
 class Tree final : public NoiseProcess {
@@ -126,7 +129,7 @@ class Tree final : public NoiseProcess {
   void advance(std::uint64_t t, Source& source, std::span<double> out) override {
     draws_.next(source, out);
     for (std::size_t i = 0; i < out.size(); i += d_) {
-      extend_prefix(prefix_, t++, out.data() + i, draws_.scale(), d_, out.data() + i);
+      extend_prefix(prefix_, t++, draws_.scale(), out.subspan(i, d_));
     }
   }
   Correlation correlation() const override { return {Factorisation::tree, draws_.law()}; }
@@ -171,7 +174,7 @@ class Toeplitz final : public NoiseProcess {
   Correlation correlation() const override { return {Factorisation::toeplitz, draws_.law()}; }
   void write(Archive& archive) const override {
     archive.word(history_.size() / d_);
-    archive.reals(history_.data(), history_.size());
+    archive.reals(history_);
   }
   void read(ArchiveReader& archive, std::uint64_t round) override {
     if (archive.word() != round) throw StateError("state holds another number of draws");
@@ -261,10 +264,7 @@ class BufferedToeplitz final : public NoiseProcess {
     return {parameters_.ends.empty() ? Factorisation::blt : Factorisation::blt_normalised,
             draws_.law(), parameters_};
   }
-  void write(Archive& archive) const override {
-    archive.reals(buffers_.data(), buffers_.size());
-    archive.reals(total_.data(), total_.size());
-  }
+  void write(Archive& archive) const override { archive.reals(buffers_, total_); }
   void read(ArchiveReader& archive, std::uint64_t) override {
     read_noise(archive, buffers_, unit_);
     read_noise(archive, total_, draws_.unit());
@@ -303,12 +303,9 @@ class BufferedToeplitz final : public NoiseProcess {
   // On a lattice to multiples of the unit, as lattice_blt rounds.
   void rescale(double ratio) {
     const double magic = elementary::kRoundMagic * unit_;
-    double* held = buffers_.data();
-    if (magic == 0.0) {
-      for (std::size_t i = 0; i < buffers_.size(); ++i) held[i] *= ratio;
-      return;
+    for (double& held : buffers_) {
+      held = magic == 0.0 ? held * ratio : (held * ratio + magic) - magic;
     }
-    for (std::size_t i = 0; i < buffers_.size(); ++i) held[i] = (held[i] * ratio + magic) - magic;
   }
 
   std::size_t d_;
@@ -347,10 +344,7 @@ class Banded final : public NoiseProcess {
   Correlation correlation() const override {
     return {Factorisation::banded, draws_.law(), {}, parameters_};
   }
-  void write(Archive& archive) const override {
-    archive.reals(kept_.data(), kept_.size());
-    archive.reals(total_.data(), total_.size());
-  }
+  void write(Archive& archive) const override { archive.reals(kept_, total_); }
   void read(ArchiveReader& archive, std::uint64_t) override {
     read_noise(archive, kept_, draws_.unit());
     read_noise(archive, total_, draws_.unit());
@@ -360,7 +354,9 @@ class Banded final : public NoiseProcess {
   }
 
  private:
-  double* row(std::size_t t) { return kept_.data() + t % parameters_.coefficients.size() * d_; }
+  std::span<double> row(std::size_t t) {
+    return std::span(kept_).subspan(t % parameters_.coefficients.size() * d_, d_);
+  }
 
   // On a lattice what is taken back is rounded.
   void step(std::size_t t, Source& source, std::span<double> out) {
@@ -373,10 +369,10 @@ class Banded final : public NoiseProcess {
     const std::size_t lags = std::min(coefficients.size() - 1, t);
     for (std::size_t lag = 1; lag <= lags; ++lag) {
       const double share = coefficients[lag] * (levels[t] / levels[t - lag]);
-      simd::kernels().axpy(share, row(t - lag), d_, past_.data());
+      simd::kernels().axpy(share, row(t - lag).data(), d_, past_.data());
     }
     if (draws_.on_lattice()) std::ranges::transform(past_, past_.begin(), nearest_integer);
-    double* kept = row(t);
+    const std::span<double> kept = row(t);
     for (std::size_t i = 0; i < d_; ++i) {
       kept[i] = scale * out[i] - past_[i];
       total_[i] += kept[i];

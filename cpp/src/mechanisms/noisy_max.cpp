@@ -23,14 +23,14 @@ std::size_t NoisyMax::select(std::span<const double> scores, random::Source& sou
   assert(scores.size() == n);
   if (n == 1) return 0;
   scratch_.resize(n);  // the first time: what a state file says is not worth memory before
-  double* noise = scratch_.data();
+  const std::span<double> noise = scratch_;
   double scale = settings_.scale;
   if (settings_.noise == SelectionNoise::laplace && scale > 0.0) {
-    noise::laplaces(source, n, noise);
+    noise::laplaces(source, noise);
   } else if (scale > 0.0) {
-    noise::exponentials(source, n, noise);
+    noise::exponentials(source, noise);
     if (settings_.noise == SelectionNoise::gumbel) {
-      simd::kernels().log(noise, n, noise);
+      simd::kernels().log(noise.data(), n, noise.data());
       scale = -scale;  // -log of an exponential is a Gumbel variate
     }
   }
@@ -52,7 +52,7 @@ std::size_t NoisyMax::uniform(random::Source& source) {
   const std::size_t n = settings_.candidates;
   if (n == 1) return 0;
   scratch_.resize(n);
-  noise::exponentials(source, n, scratch_.data());
+  noise::exponentials(source, scratch_);
   return static_cast<std::size_t>(std::min_element(scratch_.begin(), scratch_.end()) -
                                   scratch_.begin());
 }

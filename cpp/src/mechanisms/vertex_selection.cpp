@@ -82,8 +82,8 @@ class NoisyLeast {
     double heights[kPiece];
     for (std::size_t first = 0; first < x.size(); first += kPiece) {
       const std::size_t count = std::min(kPiece, x.size() - first);
-      source_.fill(random::Variate::laplace, heights, count);
-      mend(heights, count);
+      source_.fill(random::Variate::laplace, std::span(heights).first(count));
+      mend(std::span(heights).first(count));
       k.axpy(rate, x.data() + first, count, heights);
       const double least = k.smallest(heights, count);
       if (least < best_) {
@@ -101,18 +101,18 @@ class NoisyLeast {
   static constexpr std::size_t kPiece = 512;
 
   // noise::laplaces' full tails; nearly always there is nothing to do.
-  void mend(double* x, std::size_t n) {
+  void mend(std::span<double> x) {
     constexpr double kFar = 22.0;      // below the upper end that is drawn once more
     constexpr double kNear = 0x1p-31;  // above the lower one
     unsigned outer = 0;
-    for (std::size_t i = 0; i < n; ++i) {
-      const double magnitude = std::fabs(x[i]);
+    for (const double each : x) {
+      const double magnitude = std::fabs(each);
       outer |= static_cast<unsigned>(magnitude > kFar) | static_cast<unsigned>(magnitude < kNear);
     }
     if (outer == 0) return;
-    for (std::size_t i = 0; i < n; ++i) {
-      const double mended = noise::mend(source_, std::fabs(x[i]));
-      x[i] = x[i] < 0.0 ? -mended : mended;
+    for (double& each : x) {
+      const double mended = noise::mend(source_, std::fabs(each));
+      each = each < 0.0 ? -mended : mended;
     }
   }
 
@@ -157,13 +157,15 @@ class AxisSelection final : public VertexSelection {
     const double base =
         kSigns == 2 ? -k.max_abs(direction.data(), d_) : k.smallest(direction.data(), d_);
     const std::size_t half = blocks_of(d_);
-    const auto [block, place] = race_.draw<kSigns>(source, [&](std::size_t b, double* out) {
+    const auto [block,
+                place] = race_.draw<kSigns>(source, [&](std::size_t b, std::span<double> out) {
       const bool mirrored = b >= half;
       const std::size_t first = (mirrored ? b - half : b) * kBlock;
       const std::size_t count = std::min(kBlock, d_ - first);
       const double sign = mirrored ? -1.0 : 1.0;
       return with_floors(
-          k.tilt(nullptr, direction.data() + first, sign * base, sign * rate, count, out), count);
+          k.tilt(nullptr, direction.data() + first, sign * base, sign * rate, count, out.data()),
+          count);
     });
     const bool mirrored = block >= half;
     return {(mirrored ? block - half : block) * kBlock + place, mirrored};
@@ -213,10 +215,11 @@ class ListSelection final : public VertexSelection {
     if (n == 1) return 0;
     const simd::Kernels& k = simd::kernels();
     const double base = k.smallest(scores_.data(), n);
-    const auto [block, place] = race_.draw(source, [&](std::size_t b, double* out) {
+    const auto [block, place] = race_.draw(source, [&](std::size_t b, std::span<double> out) {
       const std::size_t first = b * kBlock;
       const std::size_t count = std::min(kBlock, n - first);
-      return with_floors(k.tilt(nullptr, scores_.data() + first, base, rate, count, out), count);
+      return with_floors(k.tilt(nullptr, scores_.data() + first, base, rate, count, out.data()),
+                         count);
     });
     return block * kBlock + place;
   }
@@ -252,7 +255,7 @@ class BoxSelection final : public VertexSelection {
     const double* first = noise_values_.data();
     const double* second = first + d;
     if (noise() == SelectionNoise::laplace) {
-      noise::laplaces(source, 2 * d, noise_values_.data());
+      noise::laplaces(source, noise_values_);
       for (std::size_t j = 0; j < d; ++j) {
         const double excess = rate * direction[j] * (high[j] - low[j]);
         vertex[j] = excess + first[j] < second[j] ? high[j] : low[j];
@@ -265,7 +268,7 @@ class BoxSelection final : public VertexSelection {
       odds_[j] = far < kFar ? -far : -kFar;
     }
     simd::kernels().exp(odds_.data(), d, odds_.data());
-    noise::exponentials(source, 2 * d, noise_values_.data());
+    noise::exponentials(source, noise_values_);
     for (std::size_t j = 0; j < d; ++j) {
       // A race of the better end, of weight 1, against the other one, of weight odds_j <= 1.
       const bool upset = first[j] < odds_[j] * second[j];

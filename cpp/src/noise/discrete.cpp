@@ -235,7 +235,7 @@ std::int64_t DiscreteLaplace::draw(Words& words) const {
   }
 }
 
-bool DiscreteLaplace::plainly_draws(const std::uint64_t* words, double log_digits,
+bool DiscreteLaplace::plainly_draws(std::span<const std::uint64_t> words, double log_digits,
                                     std::int64_t& out) const {
   std::int64_t magnitude = plain_blocks(words[0] & kMagnitude, log_digits);
   if (magnitude < 0) return false;
@@ -249,24 +249,26 @@ bool DiscreteLaplace::plainly_draws(const std::uint64_t* words, double log_digit
   return true;
 }
 
-void DiscreteLaplace::draw_many(Source& source, std::size_t n, std::int64_t* out) const {
+void DiscreteLaplace::draw_many(Source& source, std::span<std::int64_t> out) const {
   const std::size_t taken = block_bits_ > 0 ? 2 : 1;  // words, by nearly every draw
   std::uint64_t words[simd::kSuperblock];
   double logs[simd::kSuperblock];
-  while (n > 0) {
-    const std::size_t at_hand = exact_ ? 0 : std::min(source.words_at_hand(words) / taken, n);
+  const std::span<const std::uint64_t> read = words;
+  while (!out.empty()) {
+    const std::size_t at_hand =
+        exact_ ? 0 : std::min(source.words_at_hand(words) / taken, out.size());
     for (std::size_t i = 0; i < at_hand; ++i) {
       logs[i] = static_cast<double>(static_cast<std::int64_t>(words[i * taken] & kMagnitude));
     }
     simd::kernels().log(logs, at_hand, logs);
     std::size_t drawn = 0;
-    while (drawn < at_hand && plainly_draws(words + drawn * taken, logs[drawn], out[drawn])) {
+    while (drawn < at_hand &&
+           plainly_draws(read.subspan(drawn * taken, taken), logs[drawn], out[drawn])) {
       ++drawn;
     }
     source.skip_words(drawn * taken);
-    if (drawn < n) out[drawn++] = draw(source);
-    out += drawn;
-    n -= drawn;
+    if (drawn < out.size()) out[drawn++] = draw(source);
+    out = out.subspan(drawn);
   }
 }
 

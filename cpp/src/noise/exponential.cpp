@@ -41,32 +41,32 @@ double exponential(Source& source) {
   return is_outer(x) ? mend(source, x) : x;
 }
 
-void exponentials(Source& source, std::size_t n, double* out) {
-  source.fill(Variate::exponential, out, n);
-  for (std::size_t i = 0; i < n; ++i) {
-    if (is_outer(out[i])) out[i] = mend(source, out[i]);
+void exponentials(Source& source, std::span<double> out) {
+  source.fill(Variate::exponential, out);
+  for (double& each : out) {
+    if (is_outer(each)) each = mend(source, each);
   }
 }
 
-void laplaces(Source& source, std::size_t n, double* out) {
-  source.fill(Variate::laplace, out, n);
-  for (std::size_t i = 0; i < n; ++i) {
-    const double magnitude = out[i] < 0.0 ? -out[i] : out[i];
+void laplaces(Source& source, std::span<double> out) {
+  source.fill(Variate::laplace, out);
+  for (double& each : out) {
+    const double magnitude = each < 0.0 ? -each : each;
     if (is_outer(magnitude)) {
       const double mended = mend(source, magnitude);
-      out[i] = out[i] < 0.0 ? -mended : mended;
+      each = each < 0.0 ? -mended : mended;
     }
   }
 }
 
-void cube_exponential(Source& source, double scale, std::size_t n, double* out) {
+void cube_exponential(Source& source, double scale, std::span<double> out) {
   // Gamma(n + 1) as a sum of exponentials: exact, and no slower than the n uniforms.
   double radius = exponential(source);
-  exponentials(source, n, out);
-  for (std::size_t i = 0; i < n; ++i) radius += out[i];
-  source.fill(Variate::uniform, out, n);
+  exponentials(source, out);
+  for (const double each : out) radius += each;
+  source.fill(Variate::uniform, out);
   const double reach = scale * radius;
-  for (std::size_t i = 0; i < n; ++i) out[i] = reach * (2.0 * out[i] - 1.0);
+  for (double& each : out) each = reach * (2.0 * each - 1.0);
 }
 
 }  // namespace dpoco::noise

@@ -143,7 +143,7 @@ struct Magnitude {
 }  // namespace
 
 PairDigits::PairDigits(const Source& source, std::uint64_t position) {
-  source.further_digits(random::Variate::gaussian, position, words_.data());
+  source.further_digits(random::Variate::gaussian, position, words_);
 }
 
 PairDigits::PairDigits(std::span<const std::uint64_t> words) {
@@ -192,14 +192,13 @@ std::int64_t RoundedGaussian::resolve(random::PairWords pair, PairDigits& more,
   return negative ? -value : value;
 }
 
-void RoundedGaussian::fill(Source& source, double* out, std::size_t n) const {
+void RoundedGaussian::fill(Source& source, std::span<double> out) const {
   const auto round = simd::kernels().round_gaussians;
-  while (n > 0) {
-    const double* values;
-    const double* partners;
+  while (!out.empty()) {
     const std::uint64_t first = source.position(random::Variate::gaussian);
-    const std::size_t count = source.next_gaussians(n, values, partners);
-    if (!round(scale_, values, partners, count, out)) {
+    const auto [values, partners] = source.next_gaussians(out.size());
+    const std::size_t count = values.size();
+    if (!round(scale_, values.data(), partners.data(), count, out.data())) {
       for (std::size_t i = 0; i < count; ++i) {
         if (std::isnan(out[i])) {
           const random::PairWords pair = source.words_behind_gaussian(first + i);
@@ -208,8 +207,7 @@ void RoundedGaussian::fill(Source& source, double* out, std::size_t n) const {
         }
       }
     }
-    out += count;
-    n -= count;
+    out = out.subspan(count);
   }
 }
 

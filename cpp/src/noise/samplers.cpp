@@ -1,6 +1,7 @@
 #include "dpoco/noise/samplers.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <stdexcept>
 
@@ -31,9 +32,9 @@ double gamma(Source& source, double shape) {
   }
 }
 
-void gammas(Source& source, double shape, std::size_t n, double* out) {
+void gammas(Source& source, double shape, std::span<double> out) {
   if (shape < 1.0) {  // attempts and boosts take turns
-    for (std::size_t i = 0; i < n; ++i) out[i] = gamma(source, shape);
+    for (double& each : out) each = gamma(source, shape);
     return;
   }
   const double d = shape - 1.0 / 3.0;
@@ -43,10 +44,11 @@ void gammas(Source& source, double shape, std::size_t n, double* out) {
   double e[kMost];
   double v[kMost];
   double logs[kMost];
-  while (n > 0) {
-    const std::size_t attempts = std::min(n, kMost);  // no more than will be made in any case
-    source.fill(Variate::gaussian, x, attempts);
-    source.fill(Variate::exponential, e, attempts);
+  while (!out.empty()) {
+    // No more than will be made in any case.
+    const std::size_t attempts = std::min(out.size(), kMost);
+    source.fill(Variate::gaussian, std::span(x).first(attempts));
+    source.fill(Variate::exponential, std::span(e).first(attempts));
     for (std::size_t i = 0; i < attempts; ++i) {
       const double t = 1.0 + c * x[i];
       v[i] = t > 0.0 ? t * t * t : 1.0;
@@ -58,8 +60,7 @@ void gammas(Source& source, double shape, std::size_t n, double* out) {
       out[kept] = d * v[i];
       kept += (accepted & (1.0 + c * x[i] > 0.0)) ? 1 : 0;
     }
-    out += kept;
-    n -= kept;
+    out = out.subspan(kept);
   }
 }
 
@@ -79,22 +80,18 @@ GeneralizedGaussian::GeneralizedGaussian(Index dimension, double order, double s
 
 // Density proportional to exp(-x^r) on x >= 0. For finite r it is U Gamma(1 + 1/r)^(1/r), which
 // does not underflow for large r as Gamma(1/r)^(1/r) would.
-void GeneralizedGaussian::sample_magnitudes(Source& source, double* out) {
-  const auto d = static_cast<std::size_t>(dimension_);
-  if (order_ == 1.0) {
-    source.fill(Variate::exponential, out, d);
-    return;
-  }
-  source.fill(Variate::uniform, out, d);
+void GeneralizedGaussian::sample_magnitudes(Source& source) {
+  if (order_ == 1.0) return source.fill(Variate::exponential, magnitudes_);
+  source.fill(Variate::uniform, magnitudes_);
   if (std::isinf(order_)) return;
   const double inverse = 1.0 / order_;
   constexpr std::size_t kPiece = 512;
   double roots[kPiece];
-  for (std::size_t first = 0; first < d; first += kPiece) {
-    const std::size_t count = std::min(kPiece, d - first);
-    gammas(source, 1.0 + inverse, count, roots);
+  for (std::size_t first = 0; first < magnitudes_.size(); first += kPiece) {
+    const std::size_t count = std::min(kPiece, magnitudes_.size() - first);
+    gammas(source, 1.0 + inverse, std::span(roots).first(count));
     simd::kernels().signed_power(roots, count, 1.0, inverse, roots);
-    for (std::size_t i = 0; i < count; ++i) out[first + i] *= roots[i];
+    for (std::size_t i = 0; i < count; ++i) magnitudes_[first + i] *= roots[i];
   }
 }
 
@@ -113,26 +110,22 @@ bool GeneralizedGaussian::accounts_for(const Source& source, std::uint64_t vecto
          source.position(Variate::exponential) == attempts + further;
 }
 
-void gaussian(Source& source, double scale, std::size_t n, double* out) {
-  source.fill(Variate::gaussian, out, n);
-  for (std::size_t i = 0; i < n; ++i) out[i] *= scale;
+void gaussian(Source& source, double scale, std::span<double> out) {
+  source.fill(Variate::gaussian, out);
+  for (double& each : out) each *= scale;
 }
 
-void GeneralizedGaussian::sample(Source& source, double* out) {
-  const auto d = static_cast<std::size_t>(dimension_);
-  if (order_ == 2.0) {
-    gaussian(source, scale_, d, out);
-    return;
-  }
-  double* magnitudes = magnitudes_.data();
-  sample_magnitudes(source, magnitudes);
-  source.fill_words(signs_.data(), signs_.size());
+void GeneralizedGaussian::sample(Source& source, std::span<double> out) {
+  assert(std::ssize(out) == dimension_);
+  if (order_ == 2.0) return gaussian(source, scale_, out);
+  sample_magnitudes(source);
+  source.fill_words(signs_);
   const double radius =
       scale_ * std::sqrt(2.0 * gamma(source, 0.5 * static_cast<double>(dimension_)));
   const double factor = radius / domains::norm(magnitudes_, order_);
-  for (std::size_t i = 0; i < d; ++i) {
+  for (std::size_t i = 0; i < out.size(); ++i) {
     const bool negative = ((signs_[i / 64] >> (i % 64)) & 1) != 0;
-    out[i] = negative ? -factor * magnitudes[i] : factor * magnitudes[i];
+    out[i] = negative ? -factor * magnitudes_[i] : factor * magnitudes_[i];
   }
 }
 

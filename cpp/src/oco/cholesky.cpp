@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 
 #include "dpoco/oco/newton.hpp"
@@ -10,9 +11,10 @@ namespace dpoco::oco {
 CholeskyFactor::CholeskyFactor(Index n)
     : n_(static_cast<std::size_t>(n)), u_(n_ * n_, 0.0), work_(n_, 0.0) {}
 
-bool CholeskyFactor::compute(const double* matrix) {
+bool CholeskyFactor::compute(std::span<const double> matrix) {
+  assert(matrix.size() == u_.size());
   const simd::Kernels& kernel = simd::kernels();
-  if (matrix != u_.data()) std::copy(matrix, matrix + n_ * n_, u_.data());
+  if (matrix.data() != u_.data()) std::ranges::copy(matrix, u_.begin());
   for (std::size_t k = 0; k < n_; ++k) {
     double* row = u_.data() + k * n_;
     kernel.eliminate(u_.data() + k, n_, k, n_ - k, row + k);
@@ -24,7 +26,8 @@ bool CholeskyFactor::compute(const double* matrix) {
 }
 
 // One plane rotation per row carries v into the factor.
-void CholeskyFactor::update(double scale, const double* v) {
+void CholeskyFactor::update(double scale, std::span<const double> v) {
+  assert(v.size() == n_);
   const double root = std::sqrt(scale);
   double* x = work_.data();
   for (std::size_t i = 0; i < n_; ++i) x[i] = root * v[i];
@@ -48,8 +51,9 @@ double CholeskyFactor::log_determinant() const noexcept {
   return 2.0 * sum;
 }
 
-void CholeskyFactor::whiten(const double* v, double* w) const {
-  std::copy(v, v + n_, w);
+void CholeskyFactor::whiten(std::span<const double> v, std::span<double> w) const {
+  assert(v.size() == n_ && w.size() == n_);
+  std::ranges::copy(v, w.begin());
   for (std::size_t k = 0; k < n_; ++k) {
     const double* row = u_.data() + k * n_;
     w[k] /= row[k];
@@ -58,12 +62,12 @@ void CholeskyFactor::whiten(const double* v, double* w) const {
   }
 }
 
-void CholeskyFactor::solve(const double* b, double* x) const {
+void CholeskyFactor::solve(std::span<const double> b, std::span<double> x) const {
   const auto dot = simd::kernels().dot;
   whiten(b, x);
   for (std::size_t k = n_; k-- > 0;) {
     const double* row = u_.data() + k * n_;
-    x[k] = (x[k] - dot(row + k + 1, x + k + 1, n_ - k - 1)) / row[k];
+    x[k] = (x[k] - dot(row + k + 1, x.data() + k + 1, n_ - k - 1)) / row[k];
   }
 }
 

@@ -202,7 +202,7 @@ void ContinuousMultiplicativeWeights::write_state(Archive& archive) const {
   archive.real(settings_.gibbs.regularization);
   rule_.write(archive);
   archive.word(drawn_);
-  archive.reals(point_.data(), point_.size());
+  archive.reals(point_);
   sum_->write(archive);
   if (normalizer_) normalizer_->write(archive);
   if (anchors_) anchors_->write(archive);
@@ -218,7 +218,7 @@ void ContinuousMultiplicativeWeights::read_state(ArchiveReader& archive) {
   }
   rule_.read(archive);
   drawn_ = archive.word_below(rule_.round() + 1);
-  archive.reals(point_.data(), point_.size());
+  archive.reals(point_);
   sum_->read(archive);
   if (normalizer_) normalizer_->read(archive, *sum_);
   if (anchors_) anchors_->read(archive, sum_->body(), drawn_);

@@ -50,12 +50,11 @@ void CoupledLearner::round_point(std::span<const double> point, std::span<double
 
 void CoupledLearner::copy_counts() { switches_ = rule_.switches(); }
 
-double CoupledLearner::admit(const double* record, const double* label, bool wants_loss) {
-  const auto d = static_cast<std::size_t>(dimension());
-  if (label == nullptr) {
-    sum_->stage_vector({record, d});
+double CoupledLearner::admit(std::optional<double> label, bool wants_loss) {
+  if (label) {
+    sum_->stage_record(own_row(), *label);
   } else {
-    sum_->stage_record({record, d}, *label);
+    sum_->stage_vector(own_row());
   }
   return wants_loss ? sum_->staged_value(released_) : 0.0;
 }

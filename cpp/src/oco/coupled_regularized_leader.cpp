@@ -137,7 +137,7 @@ double CoupledRegularizedLeader::log_factor(double log_ratio) const noexcept {
 
 void CoupledRegularizedLeader::draw(double square, bool density) {
   if (square > 0.0) {
-    noise::gaussian(*source_, std::sqrt(square), noise_.size(), noise_.data());
+    noise::gaussian(*source_, std::sqrt(square), noise_);
   } else {
     std::fill(noise_.begin(), noise_.end(), 0.0);
   }

@@ -218,19 +218,19 @@ void ForgettingLeader::advance(std::span<const double> increment, std::span<doub
 
 void ForgettingLeader::write(Archive& archive) const {
   archive.word(pushes_);
-  for (const auto& sum : sums_) archive.reals(sum.data(), sum.size());
-  for (const auto& decision : decisions_) archive.reals(decision.data(), decision.size());
+  for (const auto& sum : sums_) archive.reals(sum);
+  for (const auto& decision : decisions_) archive.reals(decision);
   for (const auto* each : {&corrections_, &excess_, &variances_, &shares_, &past_}) {
-    archive.reals(each->data(), each->size());
+    archive.reals(*each);
   }
 }
 
 void ForgettingLeader::read(ArchiveReader& archive) {
   pushes_ = archive.word();
-  for (auto& sum : sums_) archive.reals(sum.data(), sum.size());
-  for (auto& decision : decisions_) archive.reals(decision.data(), decision.size());
+  for (auto& sum : sums_) archive.reals(sum);
+  for (auto& decision : decisions_) archive.reals(decision);
   for (auto* each : {&corrections_, &excess_, &variances_, &shares_, &past_}) {
-    archive.reals(each->data(), each->size());
+    archive.reals(*each);
   }
   constexpr double kTolerance = 1e-6;
   for (const auto& decision : decisions_) {

@@ -35,7 +35,7 @@ class LinearNormalizer final : public LogNormalizer {
   void advance(LossSum& sum) override {
     reference_ = sum.staged_value(mean_);
     sum.staged_gradient(mean_, gradient_);
-    const double square = simd::kernels().dot(gradient_.data(), gradient_.data(), gradient_.size());
+    const double square = simd::dot(gradient_, gradient_);
     find_mean(sum);
     const double before = log_mass_;
     log_mass_ = law_.log_mass(mean_, scale_);
@@ -89,8 +89,8 @@ class QuadraticNormalizer final : public LogNormalizer {
     reference_ = sum.staged_value(mode_);
     sum.staged_gradient(mode_, gradient_);
     const double log_det = take_curvature(sum);
-    factor_.solve(gradient_.data(), step_.data());
-    const double decrease = simd::kernels().dot(gradient_.data(), step_.data(), n_);
+    factor_.solve(gradient_, step_);
+    const double decrease = simd::dot(gradient_, step_);
     excess_ = 0.5 * (beta_ * decrease - log_det);
     for (std::size_t i = 0; i < n_; ++i) mode_[i] -= step_[i];
     if (++updates_ == kUpdates) rebuild(sum);
@@ -100,16 +100,14 @@ class QuadraticNormalizer final : public LogNormalizer {
     archive.real(reference_);
     archive.real(excess_);
     archive.word(updates_);
-    archive.reals(factor_.entries().data(), factor_.entries().size());
-    archive.reals(mode_.data(), mode_.size());
+    archive.reals(factor_.entries(), mode_);
   }
   void read(ArchiveReader& archive, LossSum&) override {
     std::vector<double>& entries = factor_.entries();
     reference_ = archive.real();
     excess_ = archive.real();
     updates_ = archive.word_below(kUpdates);
-    archive.reals(entries.data(), entries.size());
-    archive.reals(mode_.data(), mode_.size());
+    archive.reals(entries, mode_);
     const auto finite = [](double x) { return std::isfinite(x); };
     bool sound = std::all_of(entries.begin(), entries.end(), finite) &&
                  std::all_of(mode_.begin(), mode_.end(), finite);
@@ -124,7 +122,7 @@ class QuadraticNormalizer final : public LogNormalizer {
   void factorize(LossSum& sum) {
     sum.hessian(mode_, matrix_);
     for (std::size_t i = 0; i < n_; ++i) matrix_[i * n_ + i] += lam_;
-    if (!factor_.compute(matrix_.data())) throw StateError("the sum of losses is not convex");
+    if (!factor_.compute(matrix_)) throw StateError("the sum of losses is not convex");
   }
 
   void rebuild(LossSum& sum) {
@@ -132,7 +130,7 @@ class QuadraticNormalizer final : public LogNormalizer {
     factorize(sum);
     std::fill(step_.begin(), step_.end(), 0.0);
     sum.gradient(step_, gradient_);  // at 0
-    factor_.solve(gradient_.data(), mode_.data());
+    factor_.solve(gradient_, mode_);
     for (double& each : mode_) each = -each;
   }
 
@@ -144,9 +142,9 @@ class QuadraticNormalizer final : public LogNormalizer {
       return factor_.log_determinant() - before;
     }
     const double curvature = sum.staged_curvature(mode_);
-    const double* direction = sum.staged_direction().data();
-    factor_.whiten(direction, step_.data());
-    const double square = simd::kernels().dot(step_.data(), step_.data(), n_);
+    const std::span<const double> direction = sum.staged_direction();
+    factor_.whiten(direction, step_);
+    const double square = simd::dot(step_, step_);
     factor_.update(curvature, direction);
     return elementary::log1p(curvature * square);
   }
@@ -240,14 +238,14 @@ double Anchors::width(std::uint64_t round) const noexcept {
 void Anchors::write(Archive& archive) const {
   archive.word(oldest_);
   for (const std::uint64_t each : drawn_) archive.word(each);
-  archive.reals(points_.data(), points_.size());
+  archive.reals(points_);
 }
 
 void Anchors::read(ArchiveReader& archive, const domains::Body& body, std::uint64_t round) {
   constexpr double kTolerance = 1e-6;
   oldest_ = archive.word_below(drawn_.size());
   for (std::uint64_t& each : drawn_) each = archive.word_below(round + 1);
-  archive.reals(points_.data(), points_.size());
+  archive.reals(points_);
   for (std::size_t k = 0; k < drawn_.size(); ++k) {
     if (!body.contains(std::span(points_).subspan(k * dimension_, dimension_), kTolerance)) {
       throw StateError("state holds an anchor outside the domain");

@@ -57,14 +57,10 @@ LeaderLaw::LeaderLaw(LossSum& sum) : sum_(sum), n_(static_cast<std::size_t>(sum.
   staged_.assign(n_, 0.0);
 }
 
-void LeaderLaw::write(Archive& archive) const {
-  archive.reals(at_.u.data(), n_);
-  archive.reals(at_.slope.data(), n_);
-}
+void LeaderLaw::write(Archive& archive) const { archive.reals(at_.u, at_.slope); }
 
 void LeaderLaw::read(ArchiveReader& archive) {
-  archive.reals(at_.u.data(), n_);
-  archive.reals(at_.slope.data(), n_);
+  archive.reals(at_.u, at_.slope);
   if (!finite(at_.u) || !finite(at_.slope)) throw StateError("state holds no decision");
 }
 
@@ -136,7 +132,7 @@ class RegularizedLeader final : public LeaderLaw {
     if (variance == 0.0 && regularizer().inverse_step == 0.0 && sum_.empty()) {
       std::fill(at_.u.begin(), at_.u.end(), 0.0);  // the barrier's centre, or no loss at all
     } else {
-      residual_ = solver_.solve(sum_, z.data(), kResidual * size(variance), at_);
+      residual_ = solver_.solve(sum_, z, kResidual * size(variance), at_);
     }
     settle(density);
   }
@@ -171,7 +167,7 @@ class RegularizedLeader final : public LeaderLaw {
     }
     const double gaussian = log_gaussian_ratio(gradient_, staged_, before, after);
     if (rank_one_) {
-      factor_.whiten(sum_.staged_direction().data(), white_.data());
+      factor_.whiten(sum_.staged_direction(), white_);
       const double gain = bend_ * dot(white_, white_);
       // det(H + k vv') = det H (1 + k v'H^-1 v), and its inverse where H holds the loss already
       return gaussian + (committed ? -elementary::log1p(-gain) : elementary::log1p(gain));
@@ -194,7 +190,7 @@ class RegularizedLeader final : public LeaderLaw {
       if (density) std::swap(factor_, next_factor_);
       return;
     }
-    const double* v = sum_.staged_direction().data();
+    const std::span<const double> v = sum_.staged_direction();
     for (std::size_t i = 0; i < n_; ++i) {
       const double weight = bend_ * v[i];
       for (std::size_t j = 0; j < n_; ++j) {
@@ -224,26 +220,19 @@ class RegularizedLeader final : public LeaderLaw {
 
   void write(Archive& archive) const override {
     LeaderLaw::write(archive);
-    archive.reals(at_.curvature.data(), at_.curvature.size());
-    archive.reals(factor_.entries().data(), factor_.entries().size());
-    archive.reals(slope_rest_.data(), n_);
-    archive.reals(curvature_rest_.data(), n_ * n_);
+    archive.reals(at_.curvature, factor_.entries(), slope_rest_, curvature_rest_);
     archive.word(updates_);
     archive.real(residual_);
   }
   void read(ArchiveReader& archive) override {
     LeaderLaw::read(archive);
-    archive.reals(at_.curvature.data(), at_.curvature.size());
-    archive.reals(factor_.entries().data(), factor_.entries().size());
-    archive.reals(slope_rest_.data(), n_);
-    archive.reals(curvature_rest_.data(), n_ * n_);
+    archive.reals(at_.curvature, factor_.entries(), slope_rest_, curvature_rest_);
     updates_ = archive.word_below(kMostUpdates);
     residual_ = archive.real();
-    regularizer().gradient(at_.u.data(), pull_.data());
-    if (!regularizer().inside(at_.u.data()) ||
-        !are_rests(at_.slope.data(), slope_rest_.data(), n_) ||
-        !are_rests(at_.curvature.data(), curvature_rest_.data(), n_ * n_) ||
-        !finite(factor_.entries()) || !finite(pull_)) {
+    regularizer().gradient(at_.u, pull_);
+    if (!regularizer().inside(at_.u) || !are_rests(at_.slope, slope_rest_) ||
+        !are_rests(at_.curvature, curvature_rest_) || !finite(factor_.entries()) ||
+        !finite(pull_)) {
       throw StateError("state holds no decision");
     }
     for (std::size_t k = 0; k < n_; ++k) {
@@ -270,11 +259,11 @@ class RegularizedLeader final : public LeaderLaw {
     for (std::size_t i = 0; i < staged_hessian_.size(); ++i) {
       staged_sum_[i] = at_.curvature[i] + sign * staged_hessian_[i];
     }
-    return regularizer().factor(at_.u.data(), staged_sum_.data(), matrix_.data(), next_factor_);
+    return regularizer().factor(at_.u, staged_sum_, matrix_, next_factor_);
   }
 
   void make_factor() {
-    if (!regularizer().factor(at_.u.data(), at_.curvature.data(), matrix_.data(), factor_)) {
+    if (!regularizer().factor(at_.u, at_.curvature, matrix_, factor_)) {
       throw StateError("the sum of the losses and the regularizer is not strictly convex");
     }
     updates_ = 0;
@@ -285,7 +274,7 @@ class RegularizedLeader final : public LeaderLaw {
     const bool exact = std::exchange(at_.exact, false);
     std::fill(slope_rest_.begin(), slope_rest_.end(), 0.0);
     std::fill(curvature_rest_.begin(), curvature_rest_.end(), 0.0);
-    regularizer().gradient(at_.u.data(), pull_.data());
+    regularizer().gradient(at_.u, pull_);
     if (!density) return;
     if (exact) {
       at_.curvature = solver_.hessian();

@@ -50,14 +50,15 @@ constexpr double kDegree = 10.0;
 constexpr double kCentral = 0.1;
 constexpr double kLargestWeight = 1e30;
 
-using Map = Eigen::Map<Vector>;
-using ConstMap = Eigen::Map<const Vector>;
+using simd::dot;
 
-double dot(const std::vector<double>& a, const double* b) {
-  return simd::kernels().dot(a.data(), b, a.size());
+double norm(std::span<const double> x) { return std::sqrt(dot(x, x)); }
+
+// Row i of a square matrix whose rows are as long as x.
+std::span<const double> matrix_row(const std::vector<double>& matrix, std::size_t i,
+                                   const std::vector<double>& x) {
+  return std::span(matrix).subspan(i * x.size(), x.size());
 }
-
-double norm(const double* x, std::size_t n) { return std::sqrt(simd::kernels().dot(x, x, n)); }
 
 }  // namespace
 
@@ -77,31 +78,30 @@ LeaderSolver::LeaderSolver(Regularizer regularizer)
       matrix_(n_ * n_, 0.0) {}
 
 // |grad J(u) + z|
-double LeaderSolver::residual(const double* slope, const double* z, const double* u) {
-  regularizer_.gradient(u, gradient_.data());
+double LeaderSolver::residual(Linear slope, Linear z, std::span<const double> u) {
+  regularizer_.gradient(u, gradient_);
   for (std::size_t i = 0; i < n_; ++i) gradient_[i] += slope[i] + z[i];
-  return norm(gradient_.data(), n_);
+  return norm(gradient_);
 }
 
-double LeaderSolver::scale(const double* slope, const double* z, const double* u) const {
-  return norm(z, n_) + norm(slope, n_) + regularizer_.inverse_step * norm(u, n_);
+double LeaderSolver::scale(const LeaderPoint& at, Linear z) const {
+  return norm(z) + norm(at.slope) + regularizer_.inverse_step * norm(at.u);
 }
 
 // What the rounding of u itself does to the gradient there. Close to the boundary, where strong
 // losses hold u, the barrier is so steep that this passes any fixed tolerance.
 double LeaderSolver::rounding(const std::vector<double>& u, const std::vector<double>& curvature) {
   std::copy(curvature.begin(), curvature.end(), matrix_.begin());
-  regularizer_.add_hessian(u.data(), matrix_.data());
+  regularizer_.add_hessian(u, matrix_);
   const double ulps = 16.0 + static_cast<double>(n_);
-  return ulps * std::numeric_limits<double>::epsilon() * norm(matrix_.data(), n_ * n_) *
-         norm(u.data(), n_);
+  return ulps * std::numeric_limits<double>::epsilon() * norm(matrix_) * norm(u);
 }
 
 // The factor of a model's Hessian at u, to factor_; where rounding made that indefinite, of one
 // with a larger diagonal: any positive definite matrix gives a descent.
 bool LeaderSolver::factor_model(const std::vector<double>& u,
                                 const std::vector<double>& curvature) {
-  if (path_.factor(u.data(), curvature.data(), matrix_.data(), factor_, kSteep)) return true;
+  if (path_.factor(u, curvature, matrix_, factor_, kSteep)) return true;
   double most = 0.0;
   for (std::size_t i = 0; i < n_; ++i) most = std::max(most, std::fabs(matrix_[i * n_ + i]));
   for (double ridge = kLeastRidge; ridge <= kMostRidge; ridge *= kRidgeGrowth) {
@@ -109,7 +109,7 @@ bool LeaderSolver::factor_model(const std::vector<double>& u,
       double& own = matrix_[i * n_ + i];
       own += ridge * (own > 0.0 ? own : most);
     }
-    if (factor_.compute(matrix_.data())) return true;
+    if (factor_.compute(matrix_)) return true;
   }
   return false;
 }
@@ -117,32 +117,32 @@ bool LeaderSolver::factor_model(const std::vector<double>& u,
 // The Newton step of the model at next_, to step_; returns its squared decrement, which is not
 // finite if there is none.
 double LeaderSolver::newton_step(const std::vector<double>& curvature) {
-  path_.gradient(next_.data(), gradient_.data());
+  path_.gradient(next_, gradient_);
   for (std::size_t i = 0; i < n_; ++i) {
-    gradient_[i] += linear_[i] + dot(next_, curvature.data() + i * n_);
+    gradient_[i] += linear_[i] + dot(next_, matrix_row(curvature, i, next_));
   }
   if (!factor_model(next_, curvature)) return kInfinity;
-  factor_.solve(gradient_.data(), step_.data());
+  factor_.solve(gradient_, step_);
   for (double& each : step_) each = -each;
-  return -dot(step_, gradient_.data());
+  return -dot(step_, gradient_);
 }
 
 // Whether u'Au/2 + <linear_, u> + regularizer does not rise at trial_ along step_.
-bool LeaderSolver::falls(const double* curvature) {
-  path_.gradient(trial_.data(), gradient_.data());
+bool LeaderSolver::falls(const std::vector<double>& curvature) {
+  path_.gradient(trial_, gradient_);
   for (std::size_t i = 0; i < n_; ++i) {
-    gradient_[i] += linear_[i] + dot(trial_, curvature + i * n_);
+    gradient_[i] += linear_[i] + dot(trial_, matrix_row(curvature, i, trial_));
   }
-  return dot(step_, gradient_.data()) <= 0.0;
+  return dot(step_, gradient_) <= 0.0;
 }
 
 // trial_ = a point on the way from next_ along step_ from which the model still falls, but less.
 // False if there is none.
 bool LeaderSolver::damp(const std::vector<double>& curvature) {
-  double t = std::min(1.0, kReach * path_.distance(next_.data(), step_.data()));
+  double t = std::min(1.0, kReach * path_.distance(next_, step_));
   for (int halving = 0; halving < kMostHalvings; ++halving, t *= 0.5) {
     for (std::size_t i = 0; i < n_; ++i) trial_[i] = next_[i] + t * step_[i];
-    if (path_.inside(trial_.data()) && falls(curvature.data())) return true;
+    if (path_.inside(trial_) && falls(curvature)) return true;
   }
   return false;
 }
@@ -157,7 +157,7 @@ bool LeaderSolver::descend(const std::vector<double>& curvature, double size, do
     const double decrement = newton_step(curvature);
     if (!std::isfinite(decrement)) return false;
     if (decrement <= enough) return true;
-    const double length = norm(gradient_.data(), n_);
+    const double length = norm(gradient_);
     if (length <= std::numeric_limits<double>::epsilon() * size) return true;
     const bool damped = path_.barrier && decrement > kFullStep * std::min(path_.weight, 1.0);
     // All that rounding leaves? Close to a wall, the gradient may grow once while the decrement
@@ -168,7 +168,7 @@ bool LeaderSolver::descend(const std::vector<double>& curvature, double size, do
     last = damped ? kInfinity : length;
     last_decrement = decrement;
     for (std::size_t i = 0; i < n_; ++i) trial_[i] = next_[i] + step_[i];
-    if ((damped || !path_.inside(trial_.data())) && !damp(curvature)) return true;
+    if ((damped || !path_.inside(trial_)) && !damp(curvature)) return true;
     next_.swap(trial_);
   }
   return false;
@@ -178,12 +178,12 @@ bool LeaderSolver::descend(const std::vector<double>& curvature, double size, do
 // minimiser Newton steps lead there; from afar they would creep along the boundary, for the
 // barrier's weight is small. So they start at the centre then, with a weight that keeps the
 // minimiser near it and is brought down by degrees.
-void LeaderSolver::minimize_model(const LeaderPoint& at, const double* z, bool near) {
+void LeaderSolver::minimize_model(const LeaderPoint& at, Linear z, bool near) {
   const std::vector<double>& a = at.curvature;
   for (std::size_t i = 0; i < n_; ++i) {
-    linear_[i] = at.slope[i] + z[i] - dot(at.u, a.data() + i * n_);
+    linear_[i] = at.slope[i] + z[i] - dot(at.u, matrix_row(a, i, at.u));
   }
-  const double size = norm(z, n_) + norm(at.slope.data(), n_) + norm(linear_.data(), n_);
+  const double size = norm(z) + norm(at.slope) + norm(linear_);
   next_ = at.u;
   path_.weight = regularizer_.weight;
   if (!path_.barrier) near = true;
@@ -202,31 +202,29 @@ void LeaderSolver::minimize_model(const LeaderPoint& at, const double* z, bool n
 // Looks at the losses at next_; returns what is left of the gradient there. At the minimiser the
 // Hessian is wanted next: where losses come from memory, the look that is likely to be the last,
 // as in the solve before, has it on the way.
-double LeaderSolver::look(losses::LossSum& sum, const double* z) {
+double LeaderSolver::look(losses::LossSum& sum, Linear z) {
   next_exact_ = ++looks_ >= expected_looks_ && costly_;
   if (next_exact_) {
     sum.gradient_and_hessian(next_, next_slope_, next_bend_);
   } else {
     sum.gradient(next_, next_slope_);
   }
-  return residual(next_slope_.data(), z, next_.data());
+  return residual(next_slope_, z, next_);
 }
 
 // BFGS: the model agrees with the change of gradient along the step, and stays positive
 // semidefinite.
 void LeaderSolver::learn(LeaderPoint& at) {
-  double* s = step_.data();
-  double* y = trial_.data();
-  double* as = gradient_.data();
+  const std::span<double> s = step_, y = trial_, as = gradient_;
   for (std::size_t i = 0; i < n_; ++i) {
     s[i] = next_[i] - at.u[i];
     y[i] = next_slope_[i] - at.slope[i];
   }
-  for (std::size_t i = 0; i < n_; ++i) as[i] = dot(step_, at.curvature.data() + i * n_);
-  const double old_bend = dot(step_, as);
-  const double new_bend = dot(step_, y);
-  const double length = norm(s, n_);
-  if (!(old_bend > 1e-14 * length * norm(as, n_)) || !(new_bend > 1e-14 * length * norm(y, n_))) {
+  for (std::size_t i = 0; i < n_; ++i) as[i] = dot(s, matrix_row(at.curvature, i, step_));
+  const double old_bend = dot(s, as);
+  const double new_bend = dot(s, y);
+  const double length = norm(s);
+  if (!(old_bend > 1e-14 * length * norm(as)) || !(new_bend > 1e-14 * length * norm(y))) {
     return;
   }
   for (std::size_t i = 0; i < n_; ++i) {
@@ -246,27 +244,26 @@ void LeaderSolver::move(LeaderPoint& at) {
 
 // The derivative of the objective at at.u + t step_, which goes to trial_; infinite outside the
 // barrier's interior.
-double LeaderSolver::line_slope(losses::LossSum& sum, const double* z, const LeaderPoint& at,
-                                double t) {
+double LeaderSolver::line_slope(losses::LossSum& sum, Linear z, const LeaderPoint& at, double t) {
   for (std::size_t i = 0; i < n_; ++i) trial_[i] = at.u[i] + t * step_[i];
-  if (!regularizer_.inside(trial_.data())) return kInfinity;
-  regularizer_.gradient(trial_.data(), gradient_.data());
+  if (!regularizer_.inside(trial_)) return kInfinity;
+  regularizer_.gradient(trial_, gradient_);
   for (std::size_t i = 0; i < n_; ++i) gradient_[i] += z[i];
-  const double slope = sum.line_slope(t) + dot(step_, gradient_.data());
+  const double slope = sum.line_slope(t) + dot(step_, gradient_);
   return std::isfinite(slope) ? slope : kInfinity;
 }
 
 // next_ = a point on the ray from at.u along step_ where the objective falls at most kFlat times as
 // fast as at at.u, but does fall; in one dimension, the last such double. Where there is none
 // between at.u and the first double where it rises, next_ is that one, and false.
-bool LeaderSolver::search(losses::LossSum& sum, const double* z, const LeaderPoint& at) {
+bool LeaderSolver::search(losses::LossSum& sum, Linear z, const LeaderPoint& at) {
   next_ = at.u;
   sum.prepare_line(at.u, step_);
   const double first = line_slope(sum, z, at, 0.0);
   if (!(first < 0.0)) return false;
   const double enough = n_ == 1 ? 0.0 : kFlat * first;
   double low = 0.0;
-  double high = regularizer_.distance(at.u.data(), step_.data());
+  double high = regularizer_.distance(at.u, step_);
   double low_slope = first;
   double high_slope = kInfinity;
   bool risen = false;
@@ -302,22 +299,22 @@ bool LeaderSolver::search(losses::LossSum& sum, const double* z, const LeaderPoi
 
 // Moves `at` to a lower point, the exact Hessian there with it. False if there is none: then `at`
 // stays, or moves by the last bits of u to where the gradient is smaller.
-bool LeaderSolver::improve(losses::LossSum& sum, const double* z, LeaderPoint& at, double& last) {
+bool LeaderSolver::improve(losses::LossSum& sum, Linear z, LeaderPoint& at, double& last) {
   bool found = true;
   for (std::size_t i = 0; i < n_; ++i) step_[i] = next_[i] - at.u[i];
   if (!search(sum, z, at)) {
     // The exact Newton step instead: the model may have been far off.
     sum.hessian(at.u, at.curvature);
     path_.weight = regularizer_.weight;
-    residual(at.slope.data(), z, at.u.data());
+    residual(at, z);
     found = false;
     if (factor_model(at.u, at.curvature)) {
-      factor_.solve(gradient_.data(), step_.data());
+      factor_.solve(gradient_, step_);
       for (double& each : step_) each = -each;
       found = search(sum, z, at);
     }
   }
-  if (!found && !regularizer_.inside(next_.data())) return false;
+  if (!found && !regularizer_.inside(next_)) return false;
   const double left = look(sum, z);
   if (!std::isfinite(left) || (!found && !(left < last))) return false;
   move(at);
@@ -333,26 +330,24 @@ void LeaderSolver::restart(losses::LossSum& sum, LeaderPoint& at) {
   sum.hessian(at.u, at.curvature);
 }
 
-double LeaderSolver::solve(losses::LossSum& sum, const double* z, double tolerance,
-                           LeaderPoint& at) {
+double LeaderSolver::solve(losses::LossSum& sum, Linear z, double tolerance, LeaderPoint& at) {
   costly_ = sum.beyond_cache();
   expected_looks_ = std::exchange(looks_, 0);
   at.exact = false;
-  double last = residual(at.slope.data(), z, at.u.data());
+  double last = residual(at, z);
   if (!std::isfinite(last)) {
     restart(sum, at);
-    last = residual(at.slope.data(), z, at.u.data());
+    last = residual(at, z);
     if (!std::isfinite(last)) throw StateError("the leader cannot be found");
   }
   double best = last;  // the least that was left where a search began
   int idle = 0;
   for (int k = 0; k < kMostSteps && idle < kMostIdle; ++k) {
-    const double enough =
-        std::max(kTolerance * scale(at.slope.data(), z, at.u.data()), kEnough * tolerance);
+    const double enough = std::max(kTolerance * scale(at, z), kEnough * tolerance);
     if (last <= enough) return last;
     minimize_model(at, z, k > 0);
     double left = kInfinity;
-    if (regularizer_.inside(next_.data())) left = look(sum, z);
+    if (regularizer_.inside(next_)) left = look(sum, z);
     if (left <= kContraction * best || left <= enough) {
       learn(at);
       move(at);
@@ -376,8 +371,7 @@ double LeaderSolver::solve(losses::LossSum& sum, const double* z, double toleran
     idle = last <= kContraction * best ? 0 : idle + 1;
     best = std::min(best, last);
   }
-  if (sum.kind() == losses::LossSum::Kind::custom &&
-      last > kConvex * scale(at.slope.data(), z, at.u.data()) &&
+  if (sum.kind() == losses::LossSum::Kind::custom && last > kConvex * scale(at, z) &&
       last > std::max(tolerance, rounding(at.u, at.curvature))) {
     throw StateError("the leader cannot be found: the losses are not convex and smooth");
   }

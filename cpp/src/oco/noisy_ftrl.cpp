@@ -1,6 +1,7 @@
 #include "dpoco/oco/noisy_ftrl.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -18,12 +19,14 @@ namespace {
 // the exact norm of the statistics inside the declared one.
 constexpr double kShrink = 1.0 - 16.0 * std::numeric_limits<double>::epsilon();
 
-void add_scaled(double factor, const double* x, std::size_t n, double* to, double* rest) {
+void add_scaled(double factor, std::span<const double> x, std::span<double> to,
+                std::span<double> rest) {
   const simd::Kernels& k = simd::kernels();
-  if (rest == nullptr) {
-    k.axpy(factor, x, n, to);
+  assert(to.size() >= x.size() && (rest.empty() || rest.size() == to.size()));
+  if (rest.empty()) {
+    k.axpy(factor, x.data(), x.size(), to.data());
   } else {
-    k.accumulate(factor, x, n, to, rest);
+    k.accumulate(factor, x.data(), x.size(), to.data(), rest.data());
   }
 }
 
@@ -83,31 +86,28 @@ NoisyFtrl::NoisyFtrl(std::shared_ptr<const domains::Domain> domain, losses::GlmL
   previous_ = decision_;
 }
 
-double NoisyFtrl::add_leaf(const double* at, const double* features, double label, double* to,
-                           double* rest, double* clipped) const {
-  const simd::Kernels& k = simd::kernels();
-  const std::size_t d = decision_.size();
-  const double multiplier = loss_.label_multiplier(label) * clipper_.multiplier({features, d});
+double NoisyFtrl::add_leaf(std::span<const double> at, std::span<const double> features,
+                           double label, std::span<double> to, std::span<double> rest,
+                           std::span<double> clipped) const {
+  assert(to.size() == entries());
+  const double multiplier = loss_.label_multiplier(label) * clipper_.multiplier(features);
   if (multiplier == 0.0) return 0.0;  // features may be NaN, so they are not multiplied by zero
   const double y = loss_.clip_label(label);
-  const double margin = multiplier * k.dot(at, features, d);
+  const double margin = multiplier * simd::dot(at, features);
   if (leader_) {
-    for (std::size_t i = 0; i < d; ++i) clipped[i] = (multiplier * features[i]) * kShrink;
-    if (rest == nullptr) {
-      add_quadratic(clipped, y, settings_.vector_scale, d, [&](double entry) { *to++ += entry; });
-    } else {
-      add_quadratic(clipped, y, settings_.vector_scale, d,
-                    [&](double entry) { add_compensated(entry, *to++, *rest++); });
+    for (std::size_t i = 0; i < features.size(); ++i) {
+      clipped[i] = (multiplier * features[i]) * kShrink;
     }
+    std::size_t i = 0;
+    const auto add = [&](double entry) {
+      rest.empty() ? void(to[i] += entry) : add_compensated(entry, to[i], rest[i]);
+      ++i;
+    };
+    add_quadratic(clipped, y, settings_.vector_scale, add);
     const double loss = loss_.value(margin, y);
     if (publishes_loss()) {
       const RunningLoss& own = settings_.running_loss;
-      const double entry = own.weight * std::clamp(loss, 0.0, own.largest);
-      if (rest == nullptr) {
-        *to += entry;
-      } else {
-        add_compensated(entry, *to, *rest);
-      }
+      add(own.weight * std::clamp(loss, 0.0, own.largest));
     }
     return loss;
   }
@@ -117,18 +117,17 @@ double NoisyFtrl::add_leaf(const double* at, const double* features, double labe
   const double factor = scalar * multiplier;
   // A subnormal factor is too coarse: rounding up could carry the leaf over its bound.
   if (std::fabs(factor) >= std::numeric_limits<double>::min()) {
-    add_scaled(factor, features, d, to, rest);
+    add_scaled(factor, features, to, rest);
   }
   return loss_.value(margin, y);
 }
 
-void NoisyFtrl::clip(double* row) const {
-  const std::size_t d = decision_.size();
-  const double multiplier = clipper_.multiplier({row, d});
+void NoisyFtrl::clip(std::span<double> row) const {
+  const double multiplier = clipper_.multiplier(row);
   if (multiplier == 0.0) {
-    std::fill(row, row + d, 0.0);  // it may hold a NaN
+    std::ranges::fill(row, 0.0);  // it may hold a NaN
   } else if (multiplier != 1.0) {
-    for (std::size_t i = 0; i < d; ++i) row[i] *= multiplier;
+    for (double& each : row) each *= multiplier;
   }
 }
 
@@ -136,20 +135,20 @@ void NoisyFtrl::refuse_gradients() const {
   if (leader_) throw std::invalid_argument("quadratic statistics need features and labels");
 }
 
-double NoisyFtrl::admit(const double* record, const double* label, bool) {
-  if (label != nullptr) {
-    return add_leaf(decision_.data(), record, *label, batch_.sum(), batch_.rest(), clipped_.data());
-  }
+double NoisyFtrl::admit(std::optional<double> label, bool) {
+  const std::span<double> record = own_row();
+  if (label) return add_leaf(decision_, record, *label, batch_.sum(), batch_.rest(), clipped_);
   refuse_gradients();
-  clip(row_);
-  add_scaled(1.0, row_, decision_.size(), batch_.sum(), batch_.rest());
-  return simd::kernels().dot(decision_.data(), row_, decision_.size());
+  clip(record);
+  add_scaled(1.0, record, batch_.sum(), batch_.rest());
+  return simd::dot(decision_, record);
 }
 
-void NoisyFtrl::leaf(const double* at, const double* features, double label, double* out) const {
+void NoisyFtrl::leaf(std::span<const double> at, std::span<const double> features, double label,
+                     std::span<double> out) const {
   std::vector<double> scratch(decision_.size());  // several threads may call this
-  std::fill_n(out, sum_.dimension(), 0.0);
-  add_leaf(at, features, label, out, nullptr, scratch.data());
+  std::ranges::fill(out, 0.0);
+  add_leaf(at, features, label, out, {}, scratch);
 }
 
 void NoisyFtrl::publish_loss(double released) {
@@ -159,27 +158,27 @@ void NoisyFtrl::publish_loss(double released) {
   loss_before_ = released;
 }
 
-bool NoisyFtrl::lead(const double* released) {
-  const std::size_t d = decision_.size();
+bool NoisyFtrl::lead(std::span<const double> released) {
   previous_ = decision_;
   if (forgetting_) {
     for (std::size_t i = 0; i < increment_.size(); ++i) increment_[i] = released[i] - before_[i];
-    std::copy_n(released, before_.size(), before_.begin());
+    std::ranges::copy(released.first(before_.size()), before_.begin());
     forgetting_->advance(increment_, decision_);
   } else if (leader_) {
     const double ridge = settings_.ridges[sum_.round() - 1];
-    leader_->minimize({released, entries()}, settings_.vector_scale, ridge, decision_);
+    leader_->minimize(released.first(entries()), settings_.vector_scale, ridge, decision_);
     const double variance = settings_.shrinkage * ridge * ridge;
     if (variance > 0.0) leader_->shrink(variance, decision_);
   } else {
     const double eta = settings_.step_size;
-    for (std::size_t i = 0; i < d; ++i) target_[i] = center_[i] - eta * released[i];
+    for (std::size_t i = 0; i < target_.size(); ++i) target_[i] = center_[i] - eta * released[i];
     domain_->project(target_, decision_);
   }
   return previous_ != decision_;  // by value: a projection may turn 0 into -0
 }
 
-void NoisyFtrl::observe_batch(std::uint64_t decided, const double* total, std::uint64_t rounds) {
+void NoisyFtrl::observe_batch(std::uint64_t decided, std::span<const double> total,
+                              std::uint64_t rounds) {
   if (!leader_) throw std::invalid_argument("only quadratic statistics are added up elsewhere");
   BatchLearner::observe_batch(decided, total, rounds);
 }
@@ -193,41 +192,38 @@ bool NoisyFtrl::close_round() {
   sum_.add_one(1.0, batch_.values(), released_);
   batch_.clear();
   if (publishes_loss()) publish_loss(released_[entries() - 1]);
-  return lead(released_.data());
+  return lead(released_);
 }
 
-void NoisyFtrl::play(const double* features, const double* labels, std::uint64_t rounds,
-                     double* losses, double* decisions, std::uint8_t* changed) {
-  if (labels == nullptr) refuse_gradients();
-  if (settings_.batches.single()) sum_.expect(rounds);
-  RecordLearner::play(features, labels, rounds, losses, decisions, changed);
+void NoisyFtrl::play(std::span<const double> features, std::span<const double> labels,
+                     std::span<double> losses, std::span<double> decisions,
+                     std::span<std::uint8_t> changed) {
+  if (labels.empty()) refuse_gradients();
+  if (settings_.batches.single()) sum_.expect(features.size() / decision_.size());
+  RecordLearner::play(features, labels, losses, decisions, changed);
 }
 
 void NoisyFtrl::write_state(Archive& archive) const {
   archive.word(round());
-  archive.reals(decision_.data(), decision_.size());
+  archive.reals(decision_);
   batch_.write_sum(archive);
   batch_.write_rest(archive);
   sum_.write(archive);
-  if (publishes_loss()) archive.reals(&released_loss_, 1);
-  if (publishes_loss()) archive.reals(&loss_before_, 1);
+  if (publishes_loss()) archive.reals(std::span(&released_loss_, 1), std::span(&loss_before_, 1));
   if (!forgetting_) return;
-  archive.reals(before_.data(), before_.size());
+  archive.reals(before_);
   forgetting_->write(archive);
 }
 
 void NoisyFtrl::read_state(ArchiveReader& archive) {
   const std::uint64_t round = read_round(archive);
-  archive.reals(decision_.data(), decision_.size());
+  archive.reals(decision_);
   batch_.read_sum(archive);
   batch_.read_rest(archive, round);
   sum_.read(archive);
-  if (publishes_loss()) {
-    archive.reals(&released_loss_, 1);
-    archive.reals(&loss_before_, 1);
-  }
+  if (publishes_loss()) archive.reals(std::span(&released_loss_, 1), std::span(&loss_before_, 1));
   if (forgetting_) {
-    archive.reals(before_.data(), before_.size());
+    archive.reals(before_);
     forgetting_->read(archive);
   }
   constexpr double kTolerance = 1e-6;

@@ -1,6 +1,7 @@
 #include "dpoco/oco/noisy_newton.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -73,44 +74,48 @@ NoisyNewton::NoisyNewton(std::shared_ptr<const domains::Domain> domain, losses::
 }
 
 // Rows of the triangle hold products of clipped entries.
-double NoisyNewton::add_leaf(const double* at, const double* features, double label, double* to,
-                             double* rest, double* x) const {
+double NoisyNewton::add_leaf(std::span<const double> at, std::span<const double> features,
+                             double label, std::span<double> to, std::span<double> rest,
+                             std::span<double> x) const {
   const simd::Kernels& k = simd::kernels();
-  const std::size_t d = decision_.size();
-  const double multiplier = loss_.label_multiplier(label) * clipper_.multiplier({features, d});
+  const std::size_t d = x.size();
+  assert(to.size() == entries() && rest.size() == to.size());
+  const double multiplier = loss_.label_multiplier(label) * clipper_.multiplier(features);
   if (multiplier == 0.0) return 0.0;  // features may be NaN, so they are not multiplied by zero
   const double y = loss_.clip_label(label);
   for (std::size_t i = 0; i < d; ++i) x[i] = multiplier * features[i];
-  const double margin = k.dot(at, x, d);
+  const double margin = simd::dot(at, x);
   const bool huber = loss_.kind == losses::GlmKind::huber;  // the same for all margins, for it has
   const double curvature = huber ? loss_.weight : loss_.curvature(margin, y);  // to be public
   const double bound = settings_.scalar_bound;
   const double slope = std::clamp(loss_.derivative(margin, y), -bound, bound);
   const double weight =
       settings_.curvature_weight * std::clamp(curvature, 0.0, settings_.curvature_bound);
-  k.accumulate(slope, x, d, to, rest);
-  to += d;
-  rest += d;
+  std::size_t at_entry = 0;
+  const auto add = [&](double factor, std::span<const double> row) {
+    k.accumulate(factor, row.data(), row.size(), to.data() + at_entry, rest.data() + at_entry);
+    at_entry += row.size();
+  };
+  add(slope, x);
   for (std::size_t i = 0; i < d; ++i) {
     const double factor = weight * x[i];
-    k.accumulate(factor, x + i, 1, to++, rest++);
-    k.accumulate(kSqrtTwo * factor, x + i + 1, d - i - 1, to, rest);
-    to += d - i - 1;
-    rest += d - i - 1;
+    add(factor, x.subspan(i, 1));
+    add(kSqrtTwo * factor, x.subspan(i + 1));
   }
   return loss_.value(margin, y);
 }
 
-double NoisyNewton::admit(const double* record, const double* label, bool) {
-  if (label == nullptr) throw std::invalid_argument("curvature needs features and labels");
-  return add_leaf(decision_.data(), record, *label, batch_.sum(), batch_.rest(), clipped_.data());
+double NoisyNewton::admit(std::optional<double> label, bool) {
+  if (!label) throw std::invalid_argument("curvature needs features and labels");
+  return add_leaf(decision_, own_row(), *label, batch_.sum(), batch_.rest(), clipped_);
 }
 
-void NoisyNewton::leaf(const double* at, const double* features, double label, double* out) const {
-  std::vector<double> rest(released_.size(), 0.0);
+void NoisyNewton::leaf(std::span<const double> at, std::span<const double> features, double label,
+                       std::span<double> out) const {
+  std::vector<double> rest(out.size(), 0.0);
   std::vector<double> scratch(decision_.size());  // several threads may call this
-  std::fill_n(out, sum_.dimension(), 0.0);
-  add_leaf(at, features, label, out, rest.data(), scratch.data());
+  std::ranges::fill(out, 0.0);
+  add_leaf(at, features, label, out, rest, scratch);
 }
 
 bool NoisyNewton::close_round() {
@@ -148,7 +153,7 @@ void NoisyNewton::lead(std::size_t push) {
 void NoisyNewton::grow_metric(double deviation) {
   const Index n = dimension();
   Eigen::MatrixXd found(n, n);
-  unpack(forgets() ? damped_.data() : released_.data() + n, found);
+  unpack(forgets() ? view(damped_) : std::span(released_).subspan(decision_.size()), found);
   found /= settings_.curvature_weight;
   const double edge =
       std::sqrt(2.0 * static_cast<double>(n)) * deviation / settings_.curvature_weight;
@@ -218,15 +223,8 @@ void NoisyNewton::show(double deviation) {
 
 void NoisyNewton::write_state(Archive& archive) const {
   archive.word(round());
-  archive.reals(decision_.data(), decision_.size());
-  archive.reals(point_.data(), decision_.size());
-  archive.reals(gradients_.data(), decision_.size());
-  archive.reals(metric_.data(), static_cast<std::size_t>(metric_.size()));
-  if (forgets()) {
-    for (const Vector* each : {&curvatures_, &damped_}) {
-      archive.reals(each->data(), static_cast<std::size_t>(each->size()));
-    }
-  }
+  archive.reals(decision_, point_, gradients_, metric_);
+  if (forgets()) archive.reals(curvatures_, damped_);
   batch_.write_sum(archive);
   batch_.write_rest(archive);
   sum_.write(archive);
@@ -234,15 +232,8 @@ void NoisyNewton::write_state(Archive& archive) const {
 
 void NoisyNewton::read_state(ArchiveReader& archive) {
   const std::uint64_t round = read_round(archive);
-  archive.reals(decision_.data(), decision_.size());
-  archive.reals(point_.data(), decision_.size());
-  archive.reals(gradients_.data(), decision_.size());
-  archive.reals(metric_.data(), static_cast<std::size_t>(metric_.size()));
-  if (forgets()) {
-    for (Vector* each : {&curvatures_, &damped_}) {
-      archive.reals(each->data(), static_cast<std::size_t>(each->size()));
-    }
-  }
+  archive.reals(decision_, point_, gradients_, metric_);
+  if (forgets()) archive.reals(curvatures_, damped_);
   batch_.read_sum(archive);
   batch_.read_rest(archive, round);
   sum_.read(archive);

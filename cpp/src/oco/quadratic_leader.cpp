@@ -90,7 +90,7 @@ void QuadraticLeader::minimize(std::span<const double> packed, double vector_sca
 
 void QuadraticLeader::decompose(std::span<const double> packed, double vector_scale) {
   assert(std::ssize(packed) >= center_.size() * (center_.size() + 3) / 2);
-  const double* vector = unpack(packed.data(), matrix_);
+  const std::span<const double> vector = unpack(packed, matrix_);
   for (Index i = 0; i < center_.size(); ++i) vector_[i] = vector[i] / vector_scale;
   eigen_.compute(matrix_);
 }

@@ -18,7 +18,7 @@ RecordLearner::RecordLearner(Index dimension, std::uint64_t horizon)
       decision_(static_cast<std::size_t>(dimension), 0.0),
       dimension_(dimension),
       rows_(simd::padded(decision_.size()), 0.0) {
-  row_ = rows_.data();
+  row_ = rows_;
 }
 
 void RecordLearner::decision(std::span<double> out) const {
@@ -31,24 +31,27 @@ void RecordLearner::decision(std::span<double> out) const {
 void RecordLearner::observe(std::uint64_t decided, std::span<const double> features, double label) {
   assert(std::ssize(features) == dimension_);
   play_turn(decided, [&] {
-    copy_records(features.data(), 1);
-    admit(row_, &label, false);
+    copy_records(features);
+    admit(label, false);
   });
 }
 
 void RecordLearner::observe_gradient(std::uint64_t decided, std::span<const double> gradient) {
   assert(std::ssize(gradient) == dimension_);
   play_turn(decided, [&] {
-    copy_records(gradient.data(), 1);
-    admit(row_, nullptr, false);
+    copy_records(gradient);
+    admit(std::nullopt, false);
   });
 }
 
-void RecordLearner::copy_records(const double* records, std::uint64_t count) {
+void RecordLearner::copy_records(std::span<const double> records) {
   const std::size_t d = static_cast<std::size_t>(dimension_), width = simd::padded(d);
+  const std::size_t count = records.size() / d;
   if (rows_.size() < count * width) rows_.resize(count * width, 0.0);
-  row_ = rows_.data();
-  for (std::uint64_t r = 0; r < count; ++r) std::copy_n(records + r * d, d, row_ + r * width);
+  for (std::size_t r = 0; r < count; ++r) {
+    std::ranges::copy(records.subspan(r * d, d), rows_.data() + r * width);
+  }
+  row_ = std::span(rows_).first(width);
 }
 
 void RecordLearner::run(const Exclusive::Entry&, std::span<const double> features,
@@ -64,28 +67,29 @@ void RecordLearner::run(const Exclusive::Entry&, std::span<const double> feature
          fits(changed.size(), rounds));
   require(rounds);
   if (rounds == 0) return;
-  const auto given = [](auto entries) { return entries.empty() ? nullptr : entries.data(); };
-  play(features.data(), given(labels), rounds, given(losses), given(decisions), given(changed));
+  play(features, labels, losses, decisions, changed);
 }
 
-void RecordLearner::play(const double* features, const double* labels, std::uint64_t rounds,
-                         double* losses, double* decisions, std::uint8_t* changed) {
+void RecordLearner::play(std::span<const double> features, std::span<const double> labels,
+                         std::span<double> losses, std::span<double> decisions,
+                         std::span<std::uint8_t> changed) {
   const auto d = static_cast<std::size_t>(dimension_);
-  std::uint64_t copied = 0;
-  for (std::uint64_t t = 0; t < rounds; ++t) {
+  const std::size_t rounds = features.size() / d;
+  std::size_t copied = 0;
+  for (std::size_t t = 0; t < rounds; ++t) {
     if (t == copied) {
-      const std::uint64_t most = std::max<std::uint64_t>(1, kBlockEntries / d);
+      const std::size_t most = std::max<std::size_t>(1, kBlockEntries / d);
       copied = std::min(rounds, t + most);
-      copy_records(features + t * d, copied - t);
+      copy_records(features.subspan(t * d, (copied - t) * d));
     } else {
-      row_ += simd::padded(d);
+      row_ = {row_.data() + row_.size(), row_.size()};
     }
-    if (decisions != nullptr) std::copy_n(decision_.begin(), d, decisions + t * d);
-    const double label = labels == nullptr ? 0.0 : labels[t];
-    const double loss = admit(row_, labels == nullptr ? nullptr : &label, losses != nullptr);
-    if (losses != nullptr) losses[t] = loss;
+    if (!decisions.empty()) std::copy_n(decision_.begin(), d, decisions.data() + t * d);
+    const auto label = labels.empty() ? std::nullopt : std::optional(labels[t]);
+    const double loss = admit(label, !losses.empty());
+    if (!losses.empty()) losses[t] = loss;
     finish_round();
-    if (changed != nullptr) changed[t] = moved_ ? 1 : 0;
+    if (!changed.empty()) changed[t] = moved_ ? 1 : 0;
   }
 }
 

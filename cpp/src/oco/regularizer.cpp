@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <limits>
 
@@ -10,38 +11,36 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-using Map = Eigen::Map<Vector>;
-using ConstMap = Eigen::Map<const Vector>;
-
 }  // namespace
 
-void Regularizer::gradient(const double* u, double* out) const {
+void Regularizer::gradient(std::span<const double> u, std::span<double> out) const {
+  assert(std::ssize(u) == dimension && out.size() == u.size());
   if (!barrier) {
-    for (Index i = 0; i < dimension; ++i) out[i] = inverse_step * u[i];
+    for (std::size_t i = 0; i < u.size(); ++i) out[i] = inverse_step * u[i];
     return;
   }
-  barrier->gradient(ConstMap(u, dimension), Map(out, dimension));
-  for (Index i = 0; i < dimension; ++i) out[i] = weight * out[i] + inverse_step * u[i];
+  barrier->gradient(as_vector(u), as_vector(out));
+  for (std::size_t i = 0; i < u.size(); ++i) out[i] = weight * out[i] + inverse_step * u[i];
 }
 
-void Regularizer::add_hessian(const double* u, double* matrix) const {
-  Eigen::Map<RowMatrix> to(matrix, dimension, dimension);
+void Regularizer::add_hessian(std::span<const double> u, std::span<double> matrix) const {
+  auto to = as_matrix(matrix, dimension);
   to.diagonal().array() += inverse_step;
   if (!barrier) return;
   RowMatrix bend(dimension, dimension);
-  barrier->hessian(ConstMap(u, dimension), bend);
+  barrier->hessian(as_vector(u), bend);
   to += weight * bend;
 }
 
-bool Regularizer::factor(const double* u, const double* curvature, double* matrix,
-                         CholeskyFactor& out, double steep) const {
-  const auto n = static_cast<std::size_t>(dimension);
-  std::copy(curvature, curvature + n * n, matrix);
+bool Regularizer::factor(std::span<const double> u, std::span<const double> curvature,
+                         std::span<double> matrix, CholeskyFactor& out, double steep) const {
+  assert(curvature.size() == matrix.size());
+  std::ranges::copy(curvature, matrix.begin());
   if (rows.rows() > 0 && inverse_step > 0.0) {
-    Vector pull = (bounds - rows * ConstMap(u, dimension)).cwiseInverse();
+    Vector pull = (bounds - rows * as_vector(u)).cwiseInverse();
     pull.array() *= pull.array() * weight;
     if (pull.maxCoeff() > steep * pull.minCoeff()) {
-      Eigen::Map<RowMatrix>(matrix, dimension, dimension).diagonal().array() += inverse_step;
+      as_matrix(matrix, dimension).diagonal().array() += inverse_step;
       bool exists = out.compute(matrix);
       double last = 0.0;
       // In the order of their sizes, ties together: an update keeps what is smaller than itself.
@@ -52,11 +51,12 @@ bool Regularizer::factor(const double* u, const double* curvature, double* matri
         }
         if (!std::isfinite(next)) break;
         for (Index j = 0; j < pull.size(); ++j) {
-          if (pull[j] == next) out.update(next, rows.data() + j * dimension);
+          if (pull[j] == next)
+            out.update(next, view(rows).subspan(static_cast<std::size_t>(j) * u.size(), u.size()));
         }
         last = next;
       }
-      std::copy(curvature, curvature + n * n, matrix);
+      std::ranges::copy(curvature, matrix.begin());
       add_hessian(u, matrix);
       const double spread = out.log_determinant();
       if (exists && std::isfinite(spread)) return true;
@@ -67,13 +67,13 @@ bool Regularizer::factor(const double* u, const double* curvature, double* matri
   return out.compute(matrix);
 }
 
-bool Regularizer::inside(const double* u) const {
-  const ConstMap at(u, dimension);
+bool Regularizer::inside(std::span<const double> u) const {
+  const auto at = as_vector(u);
   return barrier ? std::isfinite(barrier->value(at)) : at.allFinite();
 }
 
-double Regularizer::distance(const double* u, const double* step) const {
-  return barrier ? barrier->distance(ConstMap(u, dimension), ConstMap(step, dimension)) : kInfinity;
+double Regularizer::distance(std::span<const double> u, std::span<const double> step) const {
+  return barrier ? barrier->distance(as_vector(u), as_vector(step)) : kInfinity;
 }
 
 }  // namespace dpoco::oco

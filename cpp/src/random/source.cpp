@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cassert>
 #include <cstring>
 #include <stdexcept>
 
@@ -100,27 +101,29 @@ void Source::load(Variate kind, Lane& from) {
   if (kind == Variate::word) {
     std::uint64_t raw[simd::kSuperblock];
     simd::kernels().words(at(kind, superblock), 1, raw);
-    std::memcpy(from.values(), raw, sizeof raw);
+    std::memcpy(from.values().data(), raw, sizeof raw);
   } else {
-    produce(kind, superblock, 1, from.values());
+    produce(kind, superblock, from.values());
   }
   from.loaded = superblock;
 }
 
 // What the kernels make of 64 digits, mended where those do not suffice.
-void Source::produce(Variate kind, std::uint64_t superblock, std::size_t count, double* out) const {
+void Source::produce(Variate kind, std::uint64_t superblock, std::span<double> out) const {
   constexpr std::size_t kChunk = 8;  // of which a processor's nearest cache holds the values
   const simd::FillDoubles make = filler(kind);
-  for (std::size_t done = 0; done < count; done += kChunk) {
-    const std::size_t now = std::min(kChunk, count - done);
-    double* const values = out + done * simd::kSuperblock;
-    make(at(kind, superblock + done), now, values);
-    if (!may_be_open(kind, values, now * simd::kSuperblock)) continue;
-    for (std::size_t b = 0; b < now; ++b) {
-      const std::uint64_t each = superblock + done + b;
+  assert(out.size() % simd::kSuperblock == 0);
+  while (!out.empty()) {
+    const auto values = out.first(std::min(kChunk * simd::kSuperblock, out.size()));
+    out = out.subspan(values.size());
+    const std::uint64_t first = superblock;
+    superblock += values.size() / simd::kSuperblock;
+    make(at(kind, first), superblock - first, values.data());
+    if (!may_be_open(kind, values)) continue;
+    for (std::uint64_t each = first; each < superblock; ++each) {
       std::uint64_t raw[simd::kSuperblock];
       simd::kernels().words(at(kind, each), 1, raw);
-      mend(kind, raw, values + b * simd::kSuperblock,
+      mend(kind, raw, values.subspan((each - first) * simd::kSuperblock).first<simd::kSuperblock>(),
            [&](std::size_t i) { return digits_at(kind, each * simd::kSuperblock + i); });
       wipe(raw, sizeof raw);
     }
@@ -131,46 +134,42 @@ std::uint64_t Source::word() {
   Lane& from = lane(Variate::word);
   if (from.loaded != from.position / simd::kSuperblock) load(Variate::word, from);
   std::uint64_t value;
-  std::memcpy(&value, from.values() + from.position % simd::kSuperblock, sizeof value);
+  std::memcpy(&value, &from.values()[from.position % simd::kSuperblock], sizeof value);
   ++from.position;
   return value;
 }
 
-void Source::fill(Variate kind, double* out, std::size_t n) {
+void Source::fill(Variate kind, std::span<double> out) {
   check_process();
   (void)filler(kind);  // throws for words
   Lane& from = lane(kind);
-  while (n > 0) {
+  while (!out.empty()) {
     const std::size_t index = from.position % simd::kSuperblock;
     const std::uint64_t superblock = from.position / simd::kSuperblock;
     std::size_t count;
-    if (index == 0 && n >= simd::kSuperblock) {  // whole superblocks go straight to the caller
-      const std::size_t whole = n / simd::kSuperblock;
-      produce(kind, superblock, whole, out);
-      count = whole * simd::kSuperblock;
+    if (index == 0 && out.size() >= simd::kSuperblock) {
+      // Whole superblocks go straight to the caller.
+      count = out.size() / simd::kSuperblock * simd::kSuperblock;
+      produce(kind, superblock, out.first(count));
     } else {
       if (from.loaded != superblock) load(kind, from);
-      count = std::min(n, simd::kSuperblock - index);
-      std::memcpy(out, from.values() + index, count * sizeof(double));
+      count = std::min(out.size(), simd::kSuperblock - index);
+      std::ranges::copy(from.values().subspan(index, count), out.begin());
     }
     from.position += count;
-    out += count;
-    n -= count;
+    out = out.subspan(count);
   }
 }
 
-std::size_t Source::next_gaussians(std::size_t most, const double*& values,
-                                   const double*& partners) {
+Source::Gaussians Source::next_gaussians(std::size_t most) {
   check_process();
   // A superblock's first half holds one member of each pair, its second half the other.
   Lane& from = lane(Variate::gaussian);
   if (from.loaded != from.position / simd::kSuperblock) load(Variate::gaussian, from);
   const std::size_t index = from.position % simd::kSuperblock;
   const std::size_t count = std::min(most, kHalf - index % kHalf);
-  values = from.values() + index;
-  partners = from.values() + (index ^ kHalf);
   from.position += count;
-  return count;
+  return {from.values().subspan(index, count), from.values().subspan(index ^ kHalf, count)};
 }
 
 PairWords Source::words_behind_gaussian(std::uint64_t position) const {
@@ -182,9 +181,10 @@ PairWords Source::words_behind_gaussian(std::uint64_t position) const {
   return pair;
 }
 
-void Source::further_digits(Variate kind, std::uint64_t place, std::uint64_t* out) const {
+void Source::further_digits(Variate kind, std::uint64_t place,
+                            std::span<std::uint64_t, kPairDigits> out) const {
   const std::uint64_t pair = place / simd::kSuperblock * kHalf + place % kHalf;
-  simd::kernels().words(at(digits_nonce(kind), pair), 1, out);
+  simd::kernels().words(at(digits_nonce(kind), pair), 1, out.data());
 }
 
 Digits Source::digits_at(Variate kind, std::uint64_t place) const {
@@ -205,18 +205,19 @@ double Source::complement() const {
   return uniform_of(digits.word, 64, digits.further).complement;
 }
 
-void Source::fill_words(std::uint64_t* out, std::size_t n) {
+void Source::fill_words(std::span<std::uint64_t> out) {
   check_process();
-  for (std::size_t i = 0; i < n; ++i) out[i] = word();
+  for (std::uint64_t& each : out) each = word();
 }
 
-std::size_t Source::words_at_hand(std::uint64_t* out) {
+std::size_t Source::words_at_hand(std::span<std::uint64_t, simd::kSuperblock> out) {
   check_process();
   Lane& from = lane(Variate::word);
   if (from.loaded != from.position / simd::kSuperblock) load(Variate::word, from);
   const std::size_t index = from.position % simd::kSuperblock;
-  std::memcpy(out, from.values() + index, (simd::kSuperblock - index) * sizeof *out);
-  return simd::kSuperblock - index;
+  const std::span<const double> left = from.values().subspan(index);
+  std::memcpy(out.data(), left.data(), left.size_bytes());
+  return left.size();
 }
 
 void Source::write(Archive& archive) const {

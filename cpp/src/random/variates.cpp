@@ -77,12 +77,14 @@ double variate_of(Variate kind, std::uint64_t word, std::span<const std::uint64_
   }
 }
 
-bool may_be_open(Variate kind, const double* values, std::size_t n) {
+bool may_be_open(Variate kind, std::span<const double> values) {
   const Inner inner = inner_of(kind);
-  return simd::kernels().any_outside(values, n, inner.low, inner.high, inner.absolute);
+  return simd::kernels().any_outside(values.data(), values.size(), inner.low, inner.high,
+                                     inner.absolute);
 }
 
-void mend(Variate kind, const std::uint64_t* raw, double* values,
+void mend(Variate kind, std::span<const std::uint64_t, simd::kSuperblock> raw,
+          std::span<double, simd::kSuperblock> values,
           const std::function<Digits(std::size_t)>& digits) {
   constexpr std::size_t kHalf = simd::kSuperblock / 2;
   const std::uint64_t few = kind == Variate::laplace ? 2 * kFewest : kFewest;  // a bit is the sign

@@ -135,8 +135,8 @@ class AtMostPaths final : public SwitchingPaths {
     sums_.add(rounded_);
     if (switches_ == 0) return;
     for (std::uint64_t c = 1; c < filled_; ++c) {
-      k.axpy(rate(), rounded_.data(), experts(), row(c));
-      minima_[c] = k.smallest(row(c), experts());
+      k.axpy(rate(), rounded_.data(), experts(), row(c).data());
+      minima_[c] = k.smallest(row(c).data(), experts());
     }
     // All costs are relative to the best constant sequence's.
     const double least = relative_sums();
@@ -155,15 +155,13 @@ class AtMostPaths final : public SwitchingPaths {
   void write_messages(Archive& archive) const override {
     archive.word(filled_);
     sums_.write(archive);
-    archive.reals(offsets_.data(), offsets_.size());
-    archive.reals(rows_.data(), rows_.size());
+    archive.reals(offsets_, rows_);
   }
 
   void read_messages(ArchiveReader& archive) override {
     filled_ = archive.word_below(switches_ + 2);
     sums_.read(archive);
-    archive.reals(offsets_.data(), offsets_.size());
-    archive.reals(rows_.data(), rows_.size());
+    archive.reals(offsets_, rows_);
     // Costs and offsets that runs reach are below 1e120, rates being at most 1e100; from 1e150 on
     // sums of a few of them could overflow. A cost exceeds its level's reference by
     // -log(e^600 + N + 1) or more. Level 0 has no offset.
@@ -179,8 +177,12 @@ class AtMostPaths final : public SwitchingPaths {
   }
 
  private:
-  double* row(std::uint64_t level) { return rows_.data() + (level - 1) * experts(); }
-  const double* row(std::uint64_t level) const { return rows_.data() + (level - 1) * experts(); }
+  std::span<double> row(std::uint64_t level) {
+    return std::span(rows_).subspan((level - 1) * experts(), experts());
+  }
+  std::span<const double> row(std::uint64_t level) const {
+    return std::span(rows_).subspan((level - 1) * experts(), experts());
+  }
 
   std::uint64_t steps_left() const { return round() < rounds_ ? rounds_ - round() : 0; }
 
@@ -194,7 +196,7 @@ class AtMostPaths final : public SwitchingPaths {
   double normalize(std::uint64_t level, std::span<double> out) const {
     const simd::Kernels& k = simd::kernels();
     if (level == 0) return k.tilt(nullptr, base_.data(), least_, rate(), experts(), out.data());
-    return k.tilt(nullptr, row(level), minima_[level], 1.0, experts(), out.data());
+    return k.tilt(nullptr, row(level).data(), minima_[level], 1.0, experts(), out.data());
   }
 
   // Cost of v(level, j) relative to the level's smallest.
@@ -230,7 +232,7 @@ class AtMostPaths final : public SwitchingPaths {
     const auto best = static_cast<std::size_t>(found - below_.begin());
     const double rest = cost_of_the_rest(c - 1, best, below_);
     const double own = is_new ? kInfinity : cost_above_least(c, best);
-    double* to = row(c);
+    double* to = row(c).data();
     if (gap > -600.0) {
       // The level below sets the scale. "All but j" loses nothing to cancellation for j other than
       // the best, whose weight 1 stays in the sum.
@@ -254,10 +256,7 @@ class AtMostPaths final : public SwitchingPaths {
   // Costs of the weights of one level, in the present round, relative to offsets_[level].
   void costs(std::uint64_t level, std::span<double> out) const {
     const simd::Kernels& k = simd::kernels();
-    if (level > 0) {
-      std::copy_n(row(level), experts(), out.begin());
-      return;
-    }
+    if (level > 0) return void(std::ranges::copy(row(level), out.begin()));
     double* to = out.data();
     sums_.relative(out);
     const double least = k.smallest(to, experts());

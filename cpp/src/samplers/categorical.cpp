@@ -13,7 +13,7 @@ std::size_t draw_by_race(random::Source& source, std::span<const double> weights
                          std::span<double> scratch) {
   const std::size_t n = weights.size();
   assert(scratch.size() >= n);
-  noise::exponentials(source, n, scratch.data());
+  noise::exponentials(source, scratch.first(n));
   std::size_t first = 0;
   double best = std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < n; ++i) {
@@ -31,7 +31,7 @@ std::size_t draw_by_log_race(random::Source& source, std::span<const double> log
                              std::span<double> scratch) {
   const std::size_t n = log_weights.size();
   assert(scratch.size() >= n);
-  noise::exponentials(source, n, scratch.data());
+  noise::exponentials(source, scratch.first(n));
   simd::kernels().log(scratch.data(), n, scratch.data());
   std::size_t first = 0;
   double best = -std::numeric_limits<double>::infinity();

@@ -274,7 +274,7 @@ void GibbsSampler::Work::sample(Source& source, LossSum& sum) {
       return sample(source, sum);
     }
     case GibbsMethod::gaussian:
-      source.fill(random::Variate::gaussian, draw.data(), static_cast<std::size_t>(draw.size()));
+      source.fill(random::Variate::gaussian, view(draw));
       factor.matrixU().solveInPlace(draw);
       draw = at + scale * draw;
       ++report.proposals;

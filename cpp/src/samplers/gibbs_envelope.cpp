@@ -208,7 +208,7 @@ std::uint64_t Envelope::sample(random::Source& source, LossSum& sum, Vector& out
   for (;;) {
     bool inside = true;
     if (whole_) {
-      source.fill(random::Variate::gaussian, out.data(), n);
+      source.fill(random::Variate::gaussian, view(out).first(n));
       factor_.matrixU().solveInPlace(out);
       out = mean_ + unit * out;
       inside = body_.contains(view(out), 0.0);

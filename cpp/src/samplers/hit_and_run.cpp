@@ -28,8 +28,7 @@ void HitAndRun::resume(const Whitening& metric, const Vector& out) {
 
 void HitAndRun::step(random::Source& source, losses::LossSum& sum, const Whitening& metric,
                      Vector& out) {
-  source.fill(random::Variate::gaussian, direction_.data(),
-              static_cast<std::size_t>(direction_.size()));
+  source.fill(random::Variate::gaussian, view(direction_));
   step_ = direction_;
   metric.factor.matrixU().solveInPlace(step_);
   double low = 0.0;

@@ -61,7 +61,7 @@ void Langevin::force(LossSum& sum, const Whitening& metric, const Vector& u, Vec
 // One step of the chain; returns its acceptance probability.
 double Langevin::propose(random::Source& source, LossSum& sum, const Whitening& metric, double size,
                          Vector& u, bool& accepted) {
-  source.fill(random::Variate::gaussian, noise_.data(), static_cast<std::size_t>(noise_.size()));
+  source.fill(random::Variate::gaussian, view(noise_));
   const double drift = 0.5 * size * size;
   move_ = size * noise_ - drift * force_;
   metric.factor.matrixU().solveInPlace(move_);
@@ -86,7 +86,7 @@ double Langevin::propose(random::Source& source, LossSum& sum, const Whitening& 
 void Langevin::start(random::Source& source, LossSum& sum, const Whitening& metric, Vector& out) {
   const auto n = static_cast<double>(body_.dimension());
   // From the Gaussian of the metric, drawn towards the centre where that is outside.
-  source.fill(random::Variate::gaussian, move_.data(), static_cast<std::size_t>(move_.size()));
+  source.fill(random::Variate::gaussian, view(move_));
   metric.factor.matrixU().solveInPlace(move_);
   double low = 0.0;
   double high = 0.0;

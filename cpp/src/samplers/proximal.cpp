@@ -52,7 +52,7 @@ void Proximal::start(Source& source, LossSum& sum, Vector& out) {
 }
 
 std::uint64_t Proximal::step(Source& source, LossSum& sum, Vector& out) {
-  source.fill(random::Variate::gaussian, mean_.data(), static_cast<std::size_t>(mean_.size()));
+  source.fill(random::Variate::gaussian, view(mean_));
   sum.gradient(view(out), view(slope_));
   const double height = sum.value(view(out));
   const double precision = beta_ * lam_ + 1.0 / variance_;

@@ -63,11 +63,9 @@ class SharePaths final : public SwitchingPaths {
     k.affine(keep_ / sum, weights_.data(), move_, experts(), weights_.data());
   }
 
-  void write_messages(Archive& archive) const override {
-    archive.reals(weights_.data(), weights_.size());
-  }
+  void write_messages(Archive& archive) const override { archive.reals(weights_); }
   void read_messages(ArchiveReader& archive) override {
-    archive.reals(weights_.data(), weights_.size());
+    archive.reals(weights_);
     for (const double weight : weights_) {
       // None that a round leaves behind is below `move`, and 1/N is not either.
       if (!(weight >= 0.5 * move_ && weight <= 2.0)) {

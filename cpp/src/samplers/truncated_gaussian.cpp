@@ -39,7 +39,7 @@ void TruncatedGaussian::sample(random::Source& source, std::span<const double> m
   assert(std::ssize(mean) == n && std::ssize(out) == n);
   switch (body_.kind()) {
     case Kind::space:
-      source.fill(random::Variate::gaussian, work_.data(), work_.size());
+      source.fill(random::Variate::gaussian, work_);
       for (Index i = 0; i < n; ++i) out[i] = mean[i] + scale * work_[static_cast<std::size_t>(i)];
       return;
     case Kind::box: {

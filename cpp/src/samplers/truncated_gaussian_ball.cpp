@@ -304,7 +304,7 @@ void sample_ball(Source& source, double radius, std::span<const double> mean, do
     // The Gaussian is inside with probability at least 0.3.
     double square;
     do {
-      source.fill(random::Variate::gaussian, work.data(), work.size());
+      source.fill(random::Variate::gaussian, work);
       square = 0.0;
       for (Index i = 0; i < n; ++i) {
         work[i] += mean[i] / scale;
@@ -334,7 +334,7 @@ void sample_ball(Source& source, double radius, std::span<const double> mean, do
   for (Index i = 0; i < n; ++i) {
     out[i] = largest > 0.0 ? (mean[i] / largest) / length : (i == 0 ? 1.0 : 0.0);
   }
-  source.fill(random::Variate::gaussian, work.data(), work.size());
+  source.fill(random::Variate::gaussian, work);
   double dot = 0.0;
   for (Index i = 0; i < n; ++i) dot += out[i] * work[i];
   double square = 0.0;

@@ -30,12 +30,13 @@ std::size_t bin_of(const std::vector<double>& edges, double x) {
 
 // Calls add(cell of the first group, entry) for each record that has one.
 template <class Find>
-void add_block(const Columns& records, std::size_t groups, std::size_t cells, std::int64_t* block,
+void add_block(const Columns& records, std::size_t groups, std::span<std::int64_t> block,
                Find find) {
+  const std::size_t cells = block.size() / groups;
   for (std::size_t i = 0; i < records.records; ++i) {
-    if (records.passed != nullptr && records.passed[i] == 0) continue;
+    if (!records.passed.empty() && records.passed[i] == 0) continue;
     std::size_t group = 0;
-    if (records.group != nullptr) {
+    if (!records.group.empty()) {
       group = static_cast<std::size_t>(records.group[i]);
       if (group >= groups) group = groups - 1;
     }
@@ -65,11 +66,13 @@ void Tally::add(const Columns& records, std::span<std::int64_t> cells) const {
     throw std::invalid_argument("records or cells of another shape");
   }
   using Found = std::pair<std::size_t, std::int64_t>;
-  std::int64_t* at = cells.data();
   for (const Block& block : blocks_) {
-    const double* x = block.entry == Entry::one ? nullptr : records.numbers[block.column];
+    const auto x =
+        block.entry == Entry::one ? std::span<const double>() : records.numbers[block.column];
+    const std::span<std::int64_t> own = cells.first(block.cells * groups_);
+    cells = cells.subspan(own.size());
     const std::int64_t unit = std::llrint(block.unit);
-    const auto each = [&](auto find) { add_block(records, groups_, block.cells, at, find); };
+    const auto each = [&](auto find) { add_block(records, groups_, own, find); };
     switch (block.entry) {
       case Entry::one:
         each([&](std::size_t) { return Found{0, unit}; });
@@ -98,7 +101,6 @@ void Tally::add(const Columns& records, std::span<std::int64_t> cells) const {
         });
         break;
     }
-    at += block.cells * groups_;
   }
 }
 

@@ -195,7 +195,7 @@ class LinUCB(BanditLearner):
     def _build_engine(self, claim: _core.Claim) -> _core.LinUcb:
         own = self._plan.tuning
         confidence = linucb.find_confidence(self._plan.mechanism, own)
-        tuning: _core.LinUcbTuning = {
+        tuning: _core.Settings = {
             "rounds": self._horizon,
             "shift": own.regularization + confidence.margin,
             "exploration": own.exploration,

@@ -159,7 +159,7 @@ class ExpertLearner(OnlineLearner):
     def _entries(self) -> dict[str, float]:
         return {"weights and sums of the experts": 3.0 * self._experts}
 
-    def _sizes(self) -> _core.ExpertSettings:
+    def _sizes(self) -> _core.Settings:
         """Return what every engine of experts is built from."""
         low, high = self._loss_range
         return {"experts": self._experts, "rounds": self._horizon, "low": low, "high": high}

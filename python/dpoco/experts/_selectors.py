@@ -370,7 +370,7 @@ class ShiftDetector(Selector):
 
     def _build_engine(self, claim: _core.Claim) -> _core.ShiftDetector:
         own, plan = self.plan.tuning, self.plan
-        allowed: _core.BiasSettings = {
+        allowed: _core.Settings = {
             "log_union": own.log_selection or 0.0,
             "noise": 0.0 if own.log_selection is None else bias_noise(plan),
             "unselected": bias(plan, 0),
@@ -394,7 +394,7 @@ class ShiftDetector(Selector):
         yield problem.candidate(cls, {"expected_shifts": problem.switches})
 
 
-def statistic_settings(own: DetectorTuning) -> _core.StatisticSettings:
+def statistic_settings(own: DetectorTuning) -> _core.Settings:
     """Return what the compiled test statistic is built from."""
     offsets, slopes = own.window_lines()
     # The engine rounds losses, allowances and lines: that must not look like a change.

@@ -179,7 +179,7 @@ class PrefixHedge(Weighted):
 
     def _build_engine(self, claim: _core.Claim) -> _core.PrefixHedge:
         low, high = self._loss_range
-        tuning: _core.HedgeTuning = {
+        tuning: _core.Settings = {
             "rounds": self._horizon, "low": low, "high": high,
             "learning_rate": self.plan.tuning.learning_rate,
         }  # fmt: skip

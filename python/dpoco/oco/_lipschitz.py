@@ -206,7 +206,7 @@ class LipschitzLearner(OnlineLearner):
 
     def _build_engine(self, claim: _core.Claim) -> _core.PrefixHedge:
         # The transform bounds the losses; a single point has none, and nothing to bound.
-        tuning: _core.HedgeTuning = {
+        tuning: _core.Settings = {
             "rounds": self._horizon, "low": -1e150, "high": 1e150,
             "learning_rate": self.plan.tuning.learning_rate,
         }  # fmt: skip

@@ -337,7 +337,7 @@ class NoisyFTRL(RecordLearner):
     def _build_engine(self, claim: _core.Claim) -> _core.NoisyFtrl:
         """Return a compiled learner in round 0 on the stream of `claim`."""
         own, domain, loss = self.plan.tuning, self._domain, self._loss
-        tuning: _core.LeaderTuning = {"rounds": own.horizon}
+        tuning: _core.Settings = {"rounds": own.horizon}
         if isinstance(self._mechanism.summand, SecondMoments):
             tuning["domain_radius"] = domain.radius_from_center()
             if isinstance(self._mechanism.summand, MomentsAndLoss):
@@ -528,7 +528,7 @@ class NoisyNewton(RecordLearner):
     def _build_engine(self, claim: _core.Claim) -> _core.NoisyNewton:
         """Return a compiled learner in round 0 on the stream of `claim`."""
         own = self.plan.tuning
-        tuning: _core.NewtonTuning = {
+        tuning: _core.Settings = {
             "rounds": own.horizon,
             "step_size": own.step_size,
             "step_share": STEP_SHARE,

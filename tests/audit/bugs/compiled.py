@@ -132,8 +132,8 @@ MUTATIONS = [
     ),
     Mutation(
         "draws-that-do-not-advance", "A read leaves the position of the generator where it was.",
-        "random/source.cpp", "  from.position += count;\n  return count;",
-        "  return count;", "sums:the_sum", "checks:replay",
+        "random/source.cpp", "  from.position += count;\n  return {",
+        "  return {", "sums:the_sum", "checks:replay",
     ),
     Mutation(
         "state-that-survives-an-alarm", "The sums of a test go on after its alarm.",
@@ -198,22 +198,22 @@ MUTATIONS = [
     ),
     Mutation(
         "noise-of-a-block-repeats", "All rounds of a block of a run get the noise of the first.",
-        "mechanisms/continual_sum.cpp", "return std::exchange(next_, next_ + width());",
-        "return next_;", "noisy-ftrl", "checks:standard_audit",
+        "mechanisms/continual_sum.cpp", "std::exchange(next_, next_ + width())",
+        "next_", "noisy-ftrl", "checks:standard_audit",
     ),
     Mutation(
         "remainder-of-a-batch-dropped", "What an incomplete batch held is gone in a long run.",
         "frank_wolfe/frank_wolfe.cpp",
-        "double FrankWolfe::admit(const double* record, const double* label, bool) {\n",
-        "double FrankWolfe::admit(const double* record, const double* label, bool in_a_run) {\n"
+        "double FrankWolfe::admit(std::optional<double> label, bool) {\n",
+        "double FrankWolfe::admit(std::optional<double> label, bool in_a_run) {\n"
         "  if (in_a_run) batch_.clear();\n",
         "tree-frank-wolfe", "checks:standard_audit",
     ),
     Mutation(
         "noise-shared-between-coordinates", "Entries beyond a block repeat those of the first.",
         "mechanisms/noise_process.cpp",
-        "    if (current_) return current_->fill(source, out.data(), out.size());\n",
-        "    if (current_) {\n      current_->fill(source, out.data(), out.size());\n"
+        "    if (current_) return current_->fill(source, out);\n",
+        "    if (current_) {\n      current_->fill(source, out);\n"
         "      for (std::size_t i = 0; i < out.size(); ++i)\n"
         "        if (i % d_ >= 16) out[i] = out[i - 16];\n      return;\n    }\n",
         "continual-sum", "checks:standard_audit",

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "dpoco/core/rounds.hpp"
@@ -26,6 +27,9 @@ struct BanditSettings {
 // clocks of all arms advance as in every other round.
 class BanditLearner : public Rounds {
  public:
+  using Context = std::span<const double>;     // dimension() entries
+  using Mask = std::span<const std::uint8_t>;  // an entry an arm, 0: not allowed; empty: all are
+
   std::uint64_t arms() const noexcept { return settings_.arms; }
   std::size_t dimension() const noexcept { return raw_.size(); }
 
@@ -41,7 +45,7 @@ class BanditLearner : public Rounds {
   // The arm of round `decided`, the current one. Asked again in the same round with the same
   // context (bit for bit) it is the same; with another it throws RoundOrderError: a round has one
   // user. HorizonExceeded past the horizon. Draws nothing.
-  std::uint64_t decide(std::uint64_t decided, const double* context);
+  std::uint64_t decide(std::uint64_t decided, Context context);
   // Ends the round with the reward of the arm decided on. Throws RoundOrderError unless `decide`
   // was called in this round, HorizonExceeded past the horizon and StateError in a forked child,
   // before any draw, state unchanged.
@@ -52,35 +56,35 @@ class BanditLearner : public Rounds {
   //
   // The arm that has to be pulled next, whatever the context, if promised[a] pulls of each arm a
   // (of arms()) are under way; -1 if the estimates decide: see `recommend`. Public.
-  std::int64_t due(const double* promised) const;
+  std::int64_t due(std::span<const double> promised) const;
   // Plays a round with a record whose decision was made earlier: the arm that was due then (`due`),
   // or the one the estimates chose. Returns false, with nothing changed, if the schedule has no
   // room for it, which is public. Throws as `observe` does, and if `decided` is not the round.
-  bool observe_arrival(std::uint64_t decided, std::uint64_t arm, bool was_due,
-                       const double* context, double reward);
+  bool observe_arrival(std::uint64_t decided, std::uint64_t arm, bool was_due, Context context,
+                       double reward);
   // Whether it would play a round; throws where it would.
   bool takes_arrival(const Exclusive::Entry& entered, std::uint64_t decided, std::uint64_t arm,
                      bool was_due) const;
 
-  // The arms that the current estimates choose for `count` contexts; no round is begun.
-  // allowed[a] is 0 for an arm a that may not be chosen; null: all arms may be. Throws
-  // std::invalid_argument if no arm may be, or for a mask that the bandit does not take.
-  void recommend(const Exclusive::Entry& entered, const double* contexts, std::uint64_t count,
-                 std::int64_t* chosen, const std::uint8_t* allowed = nullptr);
+  // The arms that the current estimates choose for contexts, rows; no round is begun. Throws
+  // std::invalid_argument if no arm may be chosen, or for a mask that the bandit does not take.
+  void recommend(const Exclusive::Entry& entered, std::span<const double> contexts,
+                 std::span<std::int64_t> chosen, Mask allowed = {});
 
   // Many rounds whose contexts and rewards of all arms (rows of arms() entries) were fixed
-  // beforehand. chosen, own_rewards: of `rounds` entries, not null; a reward that is missing is
-  // reported as 0. Throws RoundOrderError while a decision waits for its reward.
-  void run(const Exclusive::Entry& entered, const double* contexts, const double* rewards,
-           std::uint64_t rounds, std::int64_t* chosen, double* own_rewards);
+  // beforehand. A reward that is missing is reported as 0. Throws RoundOrderError while a decision
+  // waits for its reward.
+  void run(const Exclusive::Entry& entered, std::span<const double> contexts,
+           std::span<const double> rewards, std::span<std::int64_t> chosen,
+           std::span<double> own_rewards);
 
   // Plays a log of (context, action, reward): an event whose action is the one chosen for its
   // context is a round, any other is passed over without one. Stops when the horizon is used up;
-  // returns how many events were read. chosen: of `events` entries, not null. Which events count
-  // depends on the data: for evaluation, not private.
-  std::uint64_t replay(const Exclusive::Entry& entered, const double* contexts,
-                       const std::int64_t* actions, const double* rewards, std::uint64_t events,
-                       std::int64_t* chosen);
+  // returns how many events were read. Which events count depends on the data: for evaluation, not
+  // private.
+  std::uint64_t replay(const Exclusive::Entry& entered, std::span<const double> contexts,
+                       std::span<const std::int64_t> actions, std::span<const double> rewards,
+                       std::span<std::int64_t> chosen);
 
   const losses::RecordClipper& clipper() const noexcept { return clipper_; }
   // Bound of a reward's magnitude.
@@ -95,18 +99,18 @@ class BanditLearner : public Rounds {
   BanditLearner(BanditSettings settings, losses::RecordClipper clipper);
 
   // The arm for a context within its bounds, from released values and public quantities only.
-  virtual std::uint64_t choose(const double* context) = 0;
+  virtual std::uint64_t choose(Context context) = 0;
   // The same outside of any round, for `recommend`: what the estimates alone would choose.
-  virtual std::uint64_t advise(const double* context) { return choose(context); }
-  // The same among the arms whose entry of `allowed` is not 0, at least one.
-  virtual std::uint64_t advise_among(const double* context, const std::uint8_t* allowed);
+  virtual std::uint64_t advise(Context context) { return choose(context); }
+  // The same among the arms that are allowed, at least one.
+  virtual std::uint64_t advise_among(Context context, Mask allowed);
   // See `due`; public quantities only.
-  virtual std::int64_t due_arm(const double*) const { return -1; }
+  virtual std::int64_t due_arm(std::span<const double>) const { return -1; }
   // Whether the current round can be played with a record of an earlier decision.
   virtual bool has_room(std::uint64_t, bool) const { return true; }
-  // Ends a round in which `arm` was chosen for a context within its bounds. null: a zero record.
+  // Ends a round in which `arm` was chosen for a context within its bounds. Empty: a zero record.
   // round() still counts the rounds before it.
-  virtual void learn(std::uint64_t arm, const double* context, double reward) = 0;
+  virtual void learn(std::uint64_t arm, Context context, double reward) = 0;
   // Everything but the round and the count of violations.
   virtual void write_own(Archive& archive) const = 0;
   // Called after those are restored; throws StateError for an impossible state.
@@ -116,7 +120,7 @@ class BanditLearner : public Rounds {
 
  private:
   void require_no_decision() const;
-  void admit(const double* context);
+  void admit(Context context);
   double finish(std::uint64_t arm, double reward);
 
   BanditSettings settings_;

@@ -47,20 +47,20 @@ class HighDimensionalBandit final : public BanditLearner {
 
   // The current estimates of all arms, arms() rows: released values. Throws RoundOrderError while
   // another thread runs the learner.
-  void coefficients(double* out) const;
+  void coefficients(std::span<double> out) const;
   // Those that select arms if there is a gap: the estimates behind the forced rounds, zeros before.
-  void frozen(double* out) const;
+  void frozen(std::span<double> out) const;
 
  protected:
-  std::uint64_t choose(const double* context) override;
+  std::uint64_t choose(Context context) override;
   // What the estimates say, in forced rounds, too.
-  std::uint64_t advise(const double* context) override;
+  std::uint64_t advise(Context context) override;
   // The first arm that lacks pulls beyond those promised; if there is none, the one that lacks
   // pulls and has the fewest with those promised, should they never come.
-  std::int64_t due_arm(const double* promised) const override;
+  std::int64_t due_arm(std::span<const double> promised) const override;
   // Forced rounds take only the pulls that were due, `forced` of each arm.
   bool has_room(std::uint64_t arm, bool was_due) const override;
-  void learn(std::uint64_t arm, const double* context, double reward) override;
+  void learn(std::uint64_t arm, Context context, double reward) override;
   void write_own(Archive& archive) const override;
   void read_own(ArchiveReader& archive) override;
 
@@ -69,7 +69,7 @@ class HighDimensionalBandit final : public BanditLearner {
   void find_next();
   bool is_frozen(std::uint64_t rounds) const noexcept;
   double margin_of(const std::vector<double>& coefficients, std::uint64_t arm,
-                   const double* context) const;
+                   Context context) const;
 
   HighDimensionalBanditSettings own_;
   std::shared_ptr<const domains::Domain> domain_;

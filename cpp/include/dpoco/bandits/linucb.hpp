@@ -51,27 +51,23 @@ class LinUcb final : public BanditLearner {
 
   // V^-1 u of all arms, arms() rows. A function of what the sum released: it may be published.
   // Throws RoundOrderError while another thread runs the learner.
-  void coefficients(double* out) const;
+  void coefficients(std::span<double> out) const;
   // What the sum last released, sum().dimension() entries, zeros before. It may be published.
-  void released(double* out) const;
+  void released(std::span<double> out) const;
 
   // What a record adds to the sum when `arm` was chosen, sum().dimension() entries: what an audit
   // compares between neighbouring streams. Reads private data; not a release.
-  void leaf(std::uint64_t arm, const double* context, double reward, double* out) const;
+  void leaf(std::uint64_t arm, Context context, double reward, std::span<double> out) const;
 
  protected:
-  std::uint64_t choose(const double* context) override { return choose_among(context, nullptr); }
-  std::uint64_t advise_among(const double* context, const std::uint8_t* allowed) override {
-    return choose_among(context, allowed);
-  }
-  void learn(std::uint64_t arm, const double* context, double reward) override;
+  std::uint64_t choose(Context context) override { return advise_among(context, {}); }
+  std::uint64_t advise_among(Context context, Mask allowed) override;
+  void learn(std::uint64_t arm, Context context, double reward) override;
   void write_own(Archive& archive) const override;
   void read_own(ArchiveReader& archive) override;
 
  private:
-  // Of the arms whose entry of `allowed` is not 0, at least one; null: of all arms.
-  std::uint64_t choose_among(const double* context, const std::uint8_t* allowed);
-  void statistics(const double* context, double reward, double* to) const;
+  void statistics(Context context, double reward, std::span<double> to) const;
   void estimate();
   void factor(std::uint64_t arm);
   void solve(std::uint64_t arm);

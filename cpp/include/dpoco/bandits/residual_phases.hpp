@@ -67,11 +67,11 @@ class ResidualPhases final : public BanditLearner {
             std::span<double> out) const;
 
  protected:
-  std::uint64_t choose(const double* context) override;
-  std::uint64_t advise(const double* context) override;
+  std::uint64_t choose(Context context) override;
+  std::uint64_t advise(Context context) override;
   // In the first phase: the coin of a round to come, whatever the context.
-  std::int64_t due_arm(const double* promised) const override;
-  void learn(std::uint64_t arm, const double* context, double reward) override;
+  std::int64_t due_arm(std::span<const double> promised) const override;
+  void learn(std::uint64_t arm, Context context, double reward) override;
   void write_own(Archive& archive) const override;
   void read_own(ArchiveReader& archive) override;
 

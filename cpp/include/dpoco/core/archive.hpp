@@ -16,11 +16,17 @@ class Archive {
  public:
   void word(std::uint64_t value);
   void real(double value);
-  void reals(const double* values, std::size_t n);  // writes n, then the values
+  // Writes of each array of doubles its length, then its entries.
+  template <class... Arrays>
+  void reals(const Arrays&... arrays) {
+    (append({arrays.data(), static_cast<std::size_t>(arrays.size())}), ...);
+  }
 
   std::string take() { return std::move(bytes_); }
 
  private:
+  void append(std::span<const double> values);
+
   std::string bytes_;
 };
 
@@ -32,10 +38,14 @@ class ArchiveReader {
   std::uint64_t word();
   std::uint64_t word_below(std::uint64_t limit);
   double real();
-  void reals(double* values, std::size_t n);
+  template <class... Arrays>
+  void reals(Arrays&&... arrays) {
+    (fill({arrays.data(), static_cast<std::size_t>(arrays.size())}), ...);
+  }
   void finish() const;  // throws StateError if anything is left
 
  private:
+  void fill(std::span<double> values);
   const char* claim(std::size_t bytes);
 
   std::string_view bytes_;

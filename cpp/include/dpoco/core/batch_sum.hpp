@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <stdexcept>
 #include <vector>
 
@@ -70,9 +71,11 @@ class BatchSum {
   std::uint64_t length() const noexcept { return length_; }  // of the batch in work
   std::uint64_t ended() const noexcept { return ended_; }    // batches
   const std::vector<double>& values() const noexcept { return sum_; }
-  double* sum() noexcept { return sum_.data(); }
-  // null for batches of one round, which are their leaves: no sum, nothing to lose.
-  double* rest() noexcept { return batches_.single() ? nullptr : rest_.data(); }
+  std::span<double> sum() noexcept { return std::span(sum_).first(entries_); }
+  // Empty for batches of one round, which are their leaves: no sum, nothing to lose.
+  std::span<double> rest() noexcept {
+    return batches_.single() ? std::span<double>() : std::span(rest_).first(entries_);
+  }
 
   // Ends a round; whether it was the batch's last.
   bool close_round() noexcept {
@@ -86,18 +89,18 @@ class BatchSum {
     if (!batches_.single()) std::fill(rest_.begin(), rest_.end(), 0.0);
   }
 
-  void write_sum(Archive& archive) const { archive.reals(sum_.data(), entries_); }
+  void write_sum(Archive& archive) const { archive.reals(std::span(sum_).first(entries_)); }
   void write_rest(Archive& archive) const {
-    if (!batches_.single()) archive.reals(rest_.data(), entries_);
+    if (!batches_.single()) archive.reals(std::span(rest_).first(entries_));
   }
-  void read_sum(ArchiveReader& archive) { archive.reals(sum_.data(), entries_); }
+  void read_sum(ArchiveReader& archive) { archive.reals(sum()); }
   // `round` rounds are over, of all batches. Throws StateError for what no batch can hold.
   void read_rest(ArchiveReader& archive, std::uint64_t round) {
-    if (!batches_.single()) archive.reals(rest_.data(), entries_);
+    if (!batches_.single()) archive.reals(rest());
     locate(round);
     const bool fresh = rounds_ == 0;
     const bool zero = std::all_of(sum_.begin(), sum_.end(), [](double x) { return x == 0.0; });
-    if (!are_rests(sum_.data(), rest_.data(), sum_.size()) || (fresh && !zero)) {
+    if (!are_rests(sum_, rest_) || (fresh && !zero)) {
       throw StateError("state holds no sum of a batch");
     }
   }

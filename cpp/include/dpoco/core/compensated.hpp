@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cassert>
 #include <cmath>
 #include <cstddef>
+#include <span>
 
 #include "dpoco/simd/elementary.hpp"
 
@@ -22,10 +24,11 @@ DPOCO_INLINE void add_compensated(V x, V& sum, V& rest) {
   sum = total;
 }
 
-// Whether each of n sums can have been left with such a rest: what rounding loses is less than the
-// last digit of the sum. For the checks of restored states.
-inline bool are_rests(const double* sums, const double* rests, std::size_t n) {
-  for (std::size_t i = 0; i < n; ++i) {
+// Whether each sum can have been left with such a rest: what rounding loses is less than the last
+// digit of the sum. For the checks of restored states.
+inline bool are_rests(std::span<const double> sums, std::span<const double> rests) {
+  assert(rests.size() == sums.size());
+  for (std::size_t i = 0; i < sums.size(); ++i) {
     const bool possible =
         std::isfinite(sums[i]) && std::fabs(rests[i]) <= std::fabs(sums[i]) * 0x1p-52;
     if (!possible) return false;

@@ -87,13 +87,11 @@ class ExactSums {
 
   void write(Archive& archive) const {
     archive.word(since_carry_);
-    archive.reals(whole_.data(), whole_.size());
-    archive.reals(recent_.data(), recent_.size());
+    archive.reals(whole_, recent_);
   }
   void read(ArchiveReader& archive) {
     since_carry_ = archive.word_below(64);
-    archive.reals(whole_.data(), whole_.size());
-    archive.reals(recent_.data(), recent_.size());
+    archive.reals(whole_, recent_);
     const double most = 0.5 + static_cast<double>(since_carry_);
     for (std::size_t i = 0; i < whole_.size(); ++i) {
       // Rounding to the nearest whole number may leave half of one below it.

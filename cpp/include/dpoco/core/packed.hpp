@@ -19,7 +19,8 @@ constexpr std::size_t packed_size(std::size_t n) noexcept { return n * (n + 1) /
 // Products of clipped entries only: a product of bounds first would lose its precision where the
 // clipping factor is tiny.
 template <class Add>
-void add_quadratic(const double* x, double y, double vector_scale, std::size_t n, Add add) {
+void add_quadratic(std::span<const double> x, double y, double vector_scale, Add add) {
+  const std::size_t n = x.size();
   for (std::size_t i = 0; i < n; ++i) {
     add(x[i] * x[i]);
     const double factor = kSqrtTwo * x[i];
@@ -31,14 +32,16 @@ void add_quadratic(const double* x, double y, double vector_scale, std::size_t n
 
 // Reads a square matrix; returns what follows it.
 template <class Matrix>
-const double* unpack(const double* packed, Matrix& matrix) {
+std::span<const double> unpack(std::span<const double> packed, Matrix& matrix) {
+  assert(packed.size() >= packed_size(static_cast<std::size_t>(matrix.rows())));
+  std::size_t at = 0;
   for (Index i = 0; i < matrix.rows(); ++i) {
-    matrix(i, i) = *packed++;
+    matrix(i, i) = packed[at++];
     for (Index j = i + 1; j < matrix.rows(); ++j) {
-      matrix(i, j) = matrix(j, i) = *packed++ * kSqrtHalf;
+      matrix(i, j) = matrix(j, i) = packed[at++] * kSqrtHalf;
     }
   }
-  return packed;
+  return packed.subspan(at);
 }
 
 }  // namespace dpoco

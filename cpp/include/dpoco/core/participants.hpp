@@ -49,7 +49,7 @@ class Participants {
   // Whether the record of this person in this round passes; rounds increase. The caller has made
   // sure that there is room.
   bool admit(std::uint64_t round, const Person& person);
-  void admit(std::uint64_t round, std::span<const Person> people, std::uint8_t* passed);
+  void admit(std::uint64_t round, std::span<const Person> people, std::span<std::uint8_t> passed);
 
   [[nodiscard]] std::uint64_t people() const noexcept { return people_; }
 
@@ -100,7 +100,8 @@ class IntervalParticipants {
 
   void require_room(std::span<const Person> people) const { intervals_.require_room(people); }
   // Whether each of these records passes; all are in one interval, and intervals do not decrease.
-  void admit(std::uint64_t interval, std::span<const Person> people, std::uint8_t* passed);
+  void admit(std::uint64_t interval, std::span<const Person> people,
+             std::span<std::uint8_t> passed);
 
   [[nodiscard]] std::uint64_t people() const noexcept { return intervals_.people(); }
 

@@ -1,13 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace dpoco::evaluation {
 
 // Losses of a whole game: `rounds` rows of `experts` finite entries, both at least 1.
 struct LossTable {
-  const double* losses;
+  std::span<const double> losses;
   std::uint64_t rounds;
   std::uint64_t experts;
 };
@@ -29,6 +30,7 @@ BestSequence best_sequence(const LossTable& table, std::uint64_t switches);
 // rounds is the lowest of the tangents of `allowance` sqrt(w) at w = 1, 4, 16, ...: at least
 // `allowance` sqrt(w), and at most 3 / (2 sqrt 2) = 1.061 times that. O(rounds experts) time
 // without allowance, O(rounds experts log rounds) with one.
-double interval_regret(const LossTable& table, const double* own_losses, double allowance);
+double interval_regret(const LossTable& table, std::span<const double> own_losses,
+                       double allowance);
 
 }  // namespace dpoco::evaluation

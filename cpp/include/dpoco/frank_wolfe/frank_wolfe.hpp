@@ -59,10 +59,11 @@ class FrankWolfe final : public oco::RecordLearner {
   std::vector<double> nonprivate_sum() const { return rule_->nonprivate_sum(); }
 
  protected:
-  double admit(const double* record, const double* label, bool wants_loss) override;
+  double admit(std::optional<double> label, bool wants_loss) override;
   bool close_round() override;
-  void play(const double* features, const double* labels, std::uint64_t rounds, double* losses,
-            double* decisions, std::uint8_t* changed) override;
+  void play(std::span<const double> features, std::span<const double> labels,
+            std::span<double> losses, std::span<double> decisions,
+            std::span<std::uint8_t> changed) override;
   void write_state(Archive& archive) const override;
   void read_state(ArchiveReader& archive) override;
 

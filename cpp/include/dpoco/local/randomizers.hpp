@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "dpoco/random/source.hpp"
@@ -54,7 +55,7 @@ class SubsetLaw {
   // Writes the report on label `own`, ascending; a label outside [0, labels) gives a uniform
   // subset. size + 1 words whatever the label, but for rejections of probability below
   // size labels 2^-64. O(size), plus O(labels / 64) where size is large.
-  void draw(std::int64_t own, random::Source& source, std::int64_t* report);
+  void draw(std::int64_t own, random::Source& source, std::span<std::int64_t> report);
 
  private:
   void choose(std::uint64_t n, std::uint64_t count, random::Source& source);

@@ -72,10 +72,11 @@ class ContinualSum {
 
  private:
   void add(std::span<const double> rows, std::span<double> out);
-  const double* draw(std::uint64_t rounds);  // noise, in rows of dimension() entries
-  const double* next_noise();                // of a round, with zeros behind: width() entries
-  void release(std::uint64_t rounds, const double* factors, const double* rows, const double* noise,
-               std::size_t width, double* out);
+  std::span<const double> draw(std::uint64_t rounds);  // noise, in rows of dimension() entries
+  std::span<const double> next_noise();  // of a round, with zeros behind: width() entries
+  // A factor for each row, all as long as `out` is for each round.
+  void release(std::span<const double> factors, std::span<const double> rows,
+               std::span<const double> noise, std::span<double> out);
   bool on_lattice() const noexcept { return lattice_.grid > 0.0; }
   void split(std::vector<double>& sum, std::vector<double>& rest) const;
 
@@ -94,10 +95,10 @@ class ContinualSum {
   std::vector<std::int64_t> exact_;  // on a lattice, in their place
   std::vector<double> noise_;        // of the rounds in work
   std::vector<double> rows_;  // private copies of their summands: the caller's memory is read once
-  std::vector<double> factors_;   // that bring these into their bounds
-  std::uint64_t expected_ = 0;    // rounds whose noise has not been drawn
-  std::uint64_t ahead_ = 0;       // rounds to come whose noise has been drawn
-  const double* next_ = nullptr;  // that of the first of them
+  std::vector<double> factors_;  // that bring these into their bounds
+  std::uint64_t expected_ = 0;   // rounds whose noise has not been drawn
+  std::uint64_t ahead_ = 0;      // rounds to come whose noise has been drawn
+  std::size_t next_ = 0;         // where that of the first of them is
   Exclusive exclusive_;
 };
 

@@ -56,15 +56,16 @@ class DiscreteLaplace {
   template <class Words>
   std::int64_t draw(Words& words) const;
 
-  // The next n draws, faster.
-  void draw_many(Source& source, std::size_t n, std::int64_t* out) const;
+  // The next draws, faster.
+  void draw_many(Source& source, std::span<std::int64_t> out) const;
 
   Ratio scale() const noexcept { return scale_; }
 
  private:
   std::int64_t plain_blocks(std::uint64_t digits, double log_digits) const;
   int plainly_keeps(std::uint64_t offset, std::uint64_t digits) const;
-  bool plainly_draws(const std::uint64_t* words, double log_digits, std::int64_t& out) const;
+  bool plainly_draws(std::span<const std::uint64_t> words, double log_digits,
+                     std::int64_t& out) const;
   template <class Words>
   std::int64_t whole_blocks(Words& words, std::uint64_t digits) const;
   template <class Words>
@@ -110,10 +111,10 @@ extern template std::int64_t DiscreteLaplace::draw(WordTape&) const;
 extern template std::int64_t DiscreteGaussian::draw(Source&) const;
 extern template std::int64_t DiscreteGaussian::draw(WordTape&) const;
 
-// The next n values: equal however the draws are split.
+// The next values: equal however the draws are split.
 template <class Law, class Words>
-void fill(const Law& law, Words& words, std::size_t n, std::int64_t* out) {
-  for (std::size_t i = 0; i < n; ++i) out[i] = law.draw(words);
+void fill(const Law& law, Words& words, std::span<std::int64_t> out) {
+  for (std::int64_t& each : out) each = law.draw(words);
 }
 
 }  // namespace dpoco::noise

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cstddef>
+#include <span>
 
 #include "dpoco/random/source.hpp"
 
@@ -15,13 +15,13 @@ using random::Source;
 double exponential(Source& source);
 // x, a value of the plain sampler, or what replaces it if it lies in an outer end.
 double mend(Source& source, double x);
-void exponentials(Source& source, std::size_t n, double* out);
+void exponentials(Source& source, std::span<double> out);
 
 // Laplace of scale 1: an exponential with a fair sign, both tails included.
-void laplaces(Source& source, std::size_t n, double* out);
+void laplaces(Source& source, std::span<double> out);
 
 // The vector Z of n entries with density proportional to exp(-max |z_i| / scale): Z = scale R U
 // with R of law Gamma(n + 1) and U uniform in the cube [-1, 1]^n. O(n); both tails included.
-void cube_exponential(Source& source, double scale, std::size_t n, double* out);
+void cube_exponential(Source& source, double scale, std::span<double> out);
 
 }  // namespace dpoco::noise

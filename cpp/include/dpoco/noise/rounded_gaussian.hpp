@@ -52,8 +52,8 @@ class RoundedGaussian {
 
   double scale() const noexcept { return scale_; }
 
-  // The next n values, integers as doubles; equal however the draws are split.
-  void fill(Source& source, double* out, std::size_t n) const;
+  // The next values, integers as doubles; equal however the draws are split.
+  void fill(Source& source, std::span<double> out) const;
 
   // One value from its words: `radius`, and `angle` of which it is the cosine or the sine. With
   // Decisions::exact every comparison is decided in integers, for tests.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "dpoco/core/types.hpp"
@@ -12,11 +13,11 @@ using random::Source;
 // Gamma(shape, scale 1), shape > 0, by Marsaglia and Tsang's exact rejection (2000); below shape 1
 // Gamma(shape + 1) U^(1/shape). Expected draws per variate below 1.1 pairs.
 double gamma(Source& source, double shape);
-// n of them: the same values as one by one.
-void gammas(Source& source, double shape, std::size_t n, double* out);
+// Several: the same values as one by one.
+void gammas(Source& source, double shape, std::span<double> out);
 
-// out = scale times n independent standard normals.
-void gaussian(Source& source, double scale, std::size_t n, double* out);
+// out = scale times independent standard normals.
+void gaussian(Source& source, double scale, std::span<double> out);
 
 // Vectors Z with density proportional to exp(-||Z||_r^2 / (2 scale^2)), r in [1, inf]:
 // a direction from the cone measure of the l_r sphere times a radius whose square is
@@ -26,7 +27,7 @@ class GeneralizedGaussian {
   // Throws std::invalid_argument for dimension < 1, order < 1 or scale < 0.
   GeneralizedGaussian(Index dimension, double order, double scale);
 
-  void sample(Source& source, double* out);
+  void sample(Source& source, std::span<double> out);
 
   // Whether a source that served nothing else can be where `vectors` samples leave it. Exact but
   // for the number of attempts in the gamma rejections, which is only bounded from below.
@@ -37,7 +38,7 @@ class GeneralizedGaussian {
   double scale() const noexcept { return scale_; }
 
  private:
-  void sample_magnitudes(Source& source, double* out);
+  void sample_magnitudes(Source& source);
 
   Index dimension_;
   double order_;

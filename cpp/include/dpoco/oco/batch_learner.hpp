@@ -1,8 +1,10 @@
 #pragma once
 
 #include <algorithm>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <stdexcept>
 #include <utility>
 
@@ -24,18 +26,20 @@ class BatchLearner : public RecordLearner {
   // All rounds of a batch: `total` is what its records add to the sum, added up elsewhere. Throws
   // as `observe`, and std::invalid_argument, nothing changed, unless a batch begins in this round
   // and has so many rounds.
-  void observe_batch(std::uint64_t decided, const double* total, std::uint64_t rounds) {
+  void observe_batch(std::uint64_t decided, std::span<const double> total, std::uint64_t rounds) {
     const auto entry = enter();
     require(rounds);
     require_turn(decided);
     std::uint64_t start =
         batches().growth == Growth::none ? round() - round() % batches().first : 0;
     while (start < round()) start += batches().length(start);
-    if (batch_.rest() == nullptr || start != round() ||
+    if (batch_.rest().empty() || start != round() ||
         rounds != std::min(batches().length(start), horizon() - round())) {
       throw std::invalid_argument("tallies must be of a whole batch, of which no round is over");
     }
-    simd::kernels().accumulate(1.0, total, entries(), batch_.sum(), batch_.rest());
+    assert(total.size() == entries());
+    simd::kernels().accumulate(1.0, total.data(), total.size(), batch_.sum().data(),
+                               batch_.rest().data());
     for (std::uint64_t r = 1; r < rounds; ++r) batch_.close_round();
     count_rounds(rounds - 1);
     finish_round();

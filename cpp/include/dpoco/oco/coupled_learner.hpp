@@ -40,7 +40,7 @@ class CoupledLearner : public RecordLearner {
   CoupledLearner(std::unique_ptr<losses::LossSum> sum, const mechanisms::SwitchSettings& rule,
                  std::unique_ptr<random::Source> source);
 
-  double admit(const double* record, const double* label, bool wants_loss) override;
+  double admit(std::optional<double> label, bool wants_loss) override;
   // A power of two well below `spread`, a public lower bound of a coordinate's standard deviation,
   // and below the body's width. As for continual sums: a cell still holds about 2^40 doubles.
   static constexpr int kGridBits = 12;

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "dpoco/core/types.hpp"
@@ -18,15 +19,15 @@ class CholeskyFactor {
 
   // Reads the upper triangle; matrix may be entries(). False, and the factor is of no use, unless
   // the matrix is positive definite. O(n^3 / 3).
-  bool compute(const double* matrix);
+  bool compute(std::span<const double> matrix);
   // H <- H + scale v v' for scale >= 0. O(n^2).
-  void update(double scale, const double* v);
+  void update(double scale, std::span<const double> v);
 
   double log_determinant() const noexcept;
   // w = U'^-1 v, so that |w|^2 = v'H^-1 v. w may be v. O(n^2 / 2).
-  void whiten(const double* v, double* w) const;
+  void whiten(std::span<const double> v, std::span<double> w) const;
   // x = H^-1 b; x may be b. O(n^2).
-  void solve(const double* b, double* x) const;
+  void solve(std::span<const double> b, std::span<double> x) const;
 
   // U with whatever lies below its diagonal.
   const std::vector<double>& entries() const noexcept { return u_; }
@@ -48,17 +49,17 @@ struct Regularizer {
   RowMatrix rows = {};
   Vector bounds = {};
 
-  void gradient(const double* u, double* out) const;
-  void add_hessian(const double* u, double* matrix) const;
+  void gradient(std::span<const double> u, std::span<double> out) const;
+  void add_hessian(std::span<const double> u, std::span<double> matrix) const;
   // The factor of `curvature`, positive semidefinite, plus the Hessian at u, which it leaves in
   // `matrix`. Near a vertex of a polytope the walls' parts of it are many orders of magnitude
   // apart, and their sum forgets the small ones: where they are farther apart than `steep`, the
   // factor takes them one by one. False where the factor does not exist.
-  bool factor(const double* u, const double* curvature, double* matrix, CholeskyFactor& out,
-              double steep = 1e8) const;
-  bool inside(const double* u) const;  // where it is finite
+  bool factor(std::span<const double> u, std::span<const double> curvature,
+              std::span<double> matrix, CholeskyFactor& out, double steep = 1e8) const;
+  bool inside(std::span<const double> u) const;  // where it is finite
   // Largest t with u + t step in the body.
-  double distance(const double* u, const double* step) const;
+  double distance(std::span<const double> u, std::span<const double> step) const;
 };
 
 // Where a solver stands: a point with the gradient of the sum of losses there, and a model of the
@@ -82,6 +83,8 @@ struct LeaderPoint {
 // against walls as well, to the last bit of t.
 class LeaderSolver {
  public:
+  using Linear = std::span<const double>;  // z, or the gradient of a sum of losses
+
   explicit LeaderSolver(Regularizer regularizer);
 
   const Regularizer& regularizer() const noexcept { return regularizer_; }
@@ -92,27 +95,28 @@ class LeaderSolver {
   // gradients never throw, whatever the data: where even that is out of reach, the point is one
   // from which no step lowers the objective by as much as a double shows. Losses of a user's own
   // for which no point has a small gradient are not convex, or not smooth: StateError.
-  double solve(losses::LossSum& sum, const double* z, double tolerance, LeaderPoint& at);
+  double solve(losses::LossSum& sum, Linear z, double tolerance, LeaderPoint& at);
   // Of the losses, at the last solve's point, if that is exact.
   const std::vector<double>& hessian() const noexcept { return bend_; }
 
  private:
-  double residual(const double* slope, const double* z, const double* u);
-  double scale(const double* slope, const double* z, const double* u) const;
+  double residual(const LeaderPoint& at, Linear z) { return residual(at.slope, z, at.u); }
+  double residual(Linear slope, Linear z, std::span<const double> u);
+  double scale(const LeaderPoint& at, Linear z) const;
   double rounding(const std::vector<double>& u, const std::vector<double>& curvature);
   void restart(losses::LossSum& sum, LeaderPoint& at);
-  void minimize_model(const LeaderPoint& at, const double* z, bool near);
+  void minimize_model(const LeaderPoint& at, Linear z, bool near);
   bool factor_model(const std::vector<double>& u, const std::vector<double>& curvature);
   double newton_step(const std::vector<double>& curvature);
-  bool falls(const double* curvature);
+  bool falls(const std::vector<double>& curvature);
   bool damp(const std::vector<double>& curvature);
   bool descend(const std::vector<double>& curvature, double size, double enough, int most);
-  double look(losses::LossSum& sum, const double* z);
+  double look(losses::LossSum& sum, Linear z);
   void learn(LeaderPoint& at);
   void move(LeaderPoint& at);
-  double line_slope(losses::LossSum& sum, const double* z, const LeaderPoint& at, double t);
-  bool search(losses::LossSum& sum, const double* z, const LeaderPoint& at);
-  bool improve(losses::LossSum& sum, const double* z, LeaderPoint& at, double& last);
+  double line_slope(losses::LossSum& sum, Linear z, const LeaderPoint& at, double t);
+  bool search(losses::LossSum& sum, Linear z, const LeaderPoint& at);
+  bool improve(losses::LossSum& sum, Linear z, LeaderPoint& at, double& last);
 
   Regularizer regularizer_;
   Regularizer path_;  // with a weight on its way to that of regularizer_

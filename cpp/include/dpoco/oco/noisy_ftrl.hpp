@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "dpoco/core/batch_sum.hpp"
@@ -72,30 +73,32 @@ class NoisyFtrl final : public BatchLearner {
 
   // What a record adds to the sum at a given decision, sum().dimension() entries: what an audit
   // compares between neighbouring streams. Reads private data; not a release.
-  void leaf(const double* at, const double* features, double label, double* out) const;
+  void leaf(std::span<const double> at, std::span<const double> features, double label,
+            std::span<double> out) const;
 
   // Throws std::invalid_argument for statistics that are gradients.
-  void observe_batch(std::uint64_t decided, const double* total, std::uint64_t rounds);
+  void observe_batch(std::uint64_t decided, std::span<const double> total, std::uint64_t rounds);
 
  protected:
-  double admit(const double* record, const double* label, bool wants_loss) override;
+  double admit(std::optional<double> label, bool wants_loss) override;
   bool close_round() override;
-  void play(const double* features, const double* labels, std::uint64_t rounds, double* losses,
-            double* decisions, std::uint8_t* changed) override;
+  void play(std::span<const double> features, std::span<const double> labels,
+            std::span<double> losses, std::span<double> decisions,
+            std::span<std::uint8_t> changed) override;
   void write_state(Archive& archive) const override;
   void read_state(ArchiveReader& archive) override;
 
  private:
   // Adds the record's leaf at the given decision to `to`; returns the loss there. `rest`: what
-  // rounding has lost of a sum of several leaves; null where `to` is zero before. The record's
+  // rounding has lost of a sum of several leaves; empty where `to` is zero before. The record's
   // features go to `clipped`.
-  double add_leaf(const double* at, const double* features, double label, double* to, double* rest,
-                  double* clipped) const;
-  void clip(double* row) const;  // in place
+  double add_leaf(std::span<const double> at, std::span<const double> features, double label,
+                  std::span<double> to, std::span<double> rest, std::span<double> clipped) const;
+  void clip(std::span<double> row) const;  // in place
   void refuse_gradients() const;
   bool publishes_loss() const noexcept { return settings_.running_loss.weight > 0.0; }
   void publish_loss(double released);
-  bool lead(const double* released);  // whether the decision changed
+  bool lead(std::span<const double> released);  // whether the decision changed
 
   std::shared_ptr<const domains::Domain> domain_;
   losses::GlmLoss loss_;

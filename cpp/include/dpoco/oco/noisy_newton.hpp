@@ -47,17 +47,18 @@ class NoisyNewton final : public BatchLearner {
   const Eigen::MatrixXd& metric() const noexcept { return metric_; }
 
   // What a record adds to the sum at a given decision: see `NoisyFtrl::leaf`.
-  void leaf(const double* at, const double* features, double label, double* out) const;
+  void leaf(std::span<const double> at, std::span<const double> features, double label,
+            std::span<double> out) const;
 
  protected:
-  double admit(const double* record, const double* label, bool wants_loss) override;
+  double admit(std::optional<double> label, bool wants_loss) override;
   bool close_round() override;
   void write_state(Archive& archive) const override;
   void read_state(ArchiveReader& archive) override;
 
  private:
-  double add_leaf(const double* at, const double* features, double label, double* to, double* rest,
-                  double* clipped) const;
+  double add_leaf(std::span<const double> at, std::span<const double> features, double label,
+                  std::span<double> to, std::span<double> rest, std::span<double> clipped) const;
   void lead(std::size_t push);  // all from here on sees released numbers only
   void grow_metric(double deviation);
   bool forgets() const noexcept { return !settings_.kept.empty(); }

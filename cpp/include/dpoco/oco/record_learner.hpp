@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -43,14 +44,15 @@ class RecordLearner : public Rounds {
  protected:
   RecordLearner(Index dimension, std::uint64_t horizon);
 
-  // Takes the round's record in, `label` null for the gradient of a linear loss. Returns its loss
-  // at the decision; any number if that is not wanted.
-  virtual double admit(const double* record, const double* label, bool wants_loss) = 0;
+  // Takes in the record in row_, without a label the gradient of a linear loss. Returns its loss at
+  // the decision; any number if that is not wanted.
+  virtual double admit(std::optional<double> label, bool wants_loss) = 0;
   // Ends the round of what was taken in; whether the decision changed. round() still counts the
   // rounds before it.
   virtual bool close_round() = 0;
-  virtual void play(const double* features, const double* labels, std::uint64_t rounds,
-                    double* losses, double* decisions, std::uint8_t* changed);
+  virtual void play(std::span<const double> features, std::span<const double> labels,
+                    std::span<double> losses, std::span<double> decisions,
+                    std::span<std::uint8_t> changed);
 
   // One round whose record `take` brings in; an exception of its leaves the state unchanged.
   template <class Take>
@@ -66,10 +68,11 @@ class RecordLearner : public Rounds {
 
   std::vector<double> decision_;  // of at least dimension() entries
   // Private copy of the round's record, with zeros behind it: simd::padded(dimension()) entries.
-  double* row_;
+  std::span<double> row_;
+  std::span<double> own_row() noexcept { return row_.first(static_cast<std::size_t>(dimension_)); }
 
  private:
-  void copy_records(const double* records, std::uint64_t count);
+  void copy_records(std::span<const double> records);
 
   Index dimension_;
   std::vector<double> rows_;  // of records to come, too: the caller's memory is read once

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "dpoco/core/archive.hpp"
 #include "dpoco/random/variates.hpp"
@@ -43,17 +44,21 @@ class Source {
   double exponential() { return next(Variate::exponential); }
   std::uint64_t word();
 
-  // The next n variates of a kind other than `word`; equal however the draws are split.
-  void fill(Variate kind, double* out, std::size_t n);
-  void fill_words(std::uint64_t* out, std::size_t n);
+  // The next variates of a kind other than `word`; equal however the draws are split.
+  void fill(Variate kind, std::span<double> out);
+  void fill_words(std::span<std::uint64_t> out);
   // Looks ahead: the next words, as many as it returns, at most kSuperblock. `skip_words` then
   // counts as drawn what was used of them.
-  std::size_t words_at_hand(std::uint64_t* out);
+  std::size_t words_at_hand(std::span<std::uint64_t, simd::kSuperblock> out);
   void skip_words(std::size_t n) noexcept { lane(Variate::word).position += n; }
 
-  // The next at most `most` Gaussian variates, as many as are at hand, and at `partners` the other
-  // members of their pairs; returns how many. Both stay valid until the next draw.
-  std::size_t next_gaussians(std::size_t most, const double*& values, const double*& partners);
+  // The next at most `most` Gaussian variates, as many as are at hand, and the other members of
+  // their pairs. Both stay valid until the next draw.
+  struct Gaussians {
+    std::span<const double> values;
+    std::span<const double> partners;
+  };
+  Gaussians next_gaussians(std::size_t most);
   // What the Gaussian variate at a position is made of.
   PairWords words_behind_gaussian(std::uint64_t position) const;
   // The digits of the word at a place of a kind: for a Gaussian variate at that position, of its
@@ -61,7 +66,8 @@ class Source {
   Digits digits_at(Variate kind, std::uint64_t place) const;
   // The further digits of the words at a place and half a superblock from it, in turns.
   static constexpr std::size_t kPairDigits = simd::kSuperblock;
-  void further_digits(Variate kind, std::uint64_t place, std::uint64_t* out) const;
+  void further_digits(Variate kind, std::uint64_t place,
+                      std::span<std::uint64_t, kPairDigits> out) const;
 
   std::uint64_t stream() const noexcept { return stream_; }
   std::uint64_t position(Variate kind) const noexcept { return lane(kind).position; }
@@ -86,7 +92,7 @@ class Source {
     std::uint64_t position = 0;
     std::uint64_t loaded = ~0ULL;    // index of the superblock in `buffer`
     std::unique_ptr<Buffer> buffer;  // from the first draw of the kind on
-    double* values() noexcept { return buffer->values.data(); }
+    std::span<double, simd::kSuperblock> values() noexcept { return buffer->values; }
   };
 
   Lane& lane(Variate kind) noexcept { return lanes_[static_cast<std::size_t>(kind)]; }
@@ -94,7 +100,7 @@ class Source {
   simd::Position at(Variate kind, std::uint64_t superblock) const noexcept;
   simd::Position at(unsigned nonce, std::uint64_t superblock) const noexcept;
   void load(Variate kind, Lane& lane);
-  void produce(Variate kind, std::uint64_t superblock, std::size_t count, double* out) const;
+  void produce(Variate kind, std::uint64_t superblock, std::span<double> out) const;
 
   double next(Variate kind) {
     Lane& from = lane(kind);

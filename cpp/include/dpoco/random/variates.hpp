@@ -42,11 +42,12 @@ Uniform uniform_of(std::uint64_t word, unsigned bits, std::span<const std::uint6
 double variate_of(Variate kind, std::uint64_t word, std::span<const std::uint64_t> further);
 
 // Whether a kernel may have made one of the values from a word too close to an end of its law.
-bool may_be_open(Variate kind, const double* values, std::size_t n);
+bool may_be_open(Variate kind, std::span<const double> values);
 
 // Replaces such values among those of a superblock, whose words are `raw`, by what the further
 // digits of their words say. `digits` of a place in the superblock; asked for such places only.
-void mend(Variate kind, const std::uint64_t* raw, double* values,
+void mend(Variate kind, std::span<const std::uint64_t, simd::kSuperblock> raw,
+          std::span<double, simd::kSuperblock> values,
           const std::function<Digits(std::size_t)>& digits);
 
 }  // namespace dpoco::random

@@ -27,6 +27,8 @@ using FillDoubles = void (*)(Position, std::size_t superblocks, double* out);
 
 // The inner loops, compiled once per instruction set. Every variant gives the same bits: sums run
 // over eight interleaved partials added in a fixed order, and nothing is contracted into FMAs.
+// They take pointers where everything else takes spans: several arrays share one length, and a
+// table of them is called through a pointer, where two words an array would be handed on in memory.
 struct Kernels {
   const char* name;
 

@@ -32,9 +32,9 @@ struct Block {
 
 // Columns of records: numbers, NaN where there is none.
 struct Columns {
-  std::vector<const double*> numbers;
-  const std::int32_t* group = nullptr;   // of each record; nullptr: all are in the first
-  const std::uint8_t* passed = nullptr;  // whether it counts; nullptr: all do
+  std::vector<std::span<const double>> numbers;
+  std::span<const std::int32_t> group;   // of each record; empty: all are in the first
+  std::span<const std::uint8_t> passed;  // whether it counts; empty: all do
   std::size_t records = 0;
 };
 
