@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpoco import _core
-from dpoco._loss_sums import loss_sum_settings
 from dpoco._validation import (
     Fields,
     FloatArray,
@@ -318,7 +317,7 @@ class GibbsLaw:
 
     def _sampler(self, **options: Any) -> _core.GibbsSampler:
         made = _core.GibbsSampler(
-            self.domain._engine, loss_sum_settings(self.domain, self.loss, False),
+            self.domain._engine, self.loss._sum_settings(self.domain, False),
             self.inverse_temperature, self.regularization, **options,
         )  # fmt: skip
         if isinstance(self.loss, CustomLoss):

@@ -20,7 +20,7 @@ from dpoco.cli._render import _cost, _decimal
 from dpoco.cli._settings import OPTIONS, SHOWN, Asked, Settings, own_options, read_file
 from dpoco.cli._tables import open_table
 from dpoco.evaluation import RunReport
-from dpoco.evaluation._accuracy import measure_classes, measure_run
+from dpoco.evaluation.playing import measure_classes, measure_run
 from dpoco.learners import LEARNERS
 
 LEAVES = ("init", "run", "compare", "publish", "predict", "datasets", "explain", "verify", "sign",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import math
 import os
 import platform
+import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
@@ -23,7 +25,6 @@ from dpoco.accounting.tree_frank_wolfe import TreeTuning
 from dpoco.bandits import BanditTrace
 from dpoco.errors import CalibrationError
 from dpoco.evaluation import _runs as running
-from dpoco.evaluation._accuracy import measure_run, middle
 from dpoco.evaluation.games import Game
 from dpoco.evaluation.reports import Curves, PlayedRuns, RunReport
 from dpoco.learning.learner import Progress
@@ -374,3 +375,65 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Participation):
         return value.to_dict()
     return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+# ---- measures of predictions that users know -----------------------------------------------------
+# They follow from the losses of a run and the labels, so that no decision must be kept: a logistic
+# loss is -log of the probability that was given to the label.
+
+
+def measure_classes(losses: FloatArray, labels: FloatArray) -> dict[str, float]:
+    """Return error rate and AUC of predicted probabilities.
+
+    Parameters
+    ----------
+    losses : ndarray of float64, shape (T,)
+        Logistic losses of the predictions.
+    labels : ndarray of float64, shape (T,)
+        0 or 1. With one class alone there is no AUC.
+
+    Notes
+    -----
+    A prediction is wrong if its label had probability less than 1/2; exactly 1/2 counts as half an
+    error. Time O(T log T).
+    """
+    right = np.exp(-losses)
+    even = np.isclose(losses, math.log(2.0), rtol=1e-12, atol=0.0)
+    wrong = np.where(even, 0.5, right < 0.5)
+    found = {"error_rate": float(np.mean(wrong))}
+    ones = labels == 1.0
+    count = int(np.count_nonzero(ones))
+    others = len(labels) - count
+    if count and others:
+        score = np.round(np.where(ones, right, 1.0 - right), 12)  # equal ones are ties
+        _, place, ties = np.unique(score, return_inverse=True, return_counts=True)
+        ranks = (np.cumsum(ties) - 0.5 * (ties - 1))[place]
+        excess = float(ranks[ones].sum()) - 0.5 * count * (count + 1)
+        found["auc"] = excess / (count * others)
+    return found
+
+
+def measure_run(
+    loss: str,
+    losses: FloatArray,
+    constant: FloatArray,
+    labels: FloatArray,
+    known: NDArray[np.bool_],
+) -> dict[str, float]:
+    """Return the measures of a run on records; {} if there is none for this loss.
+
+    `loss` is the name of its class, `constant` the losses of the best constant prediction, and
+    `known` are the rounds whose data are not missing.
+    """
+    if loss == "SquaredLoss":
+        spread = float(constant[known].sum())
+        return {"r2": 1.0 - float(losses[known].sum()) / spread} if spread > 0.0 else {}
+    own = labels[known]
+    if loss != "LogisticLoss" or not len(own) or not np.all((own == 0.0) | (own == 1.0)):
+        return {}
+    return measure_classes(losses[known], own)
+
+
+def middle(runs: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Return the median of each measure over repeated runs."""
+    return {name: statistics.median(run[name] for run in runs) for name in runs[0]}

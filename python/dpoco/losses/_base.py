@@ -99,6 +99,13 @@ class Loss(ABC):
         where = np.flatnonzero(np.any(list(flags.values()), axis=0))
         return int(where[0]) if where.size else None
 
+    def _sum_settings(self, domain: Domain, unbounded: bool) -> Fields:
+        """Return what a compiled sum of such losses is built from.
+
+        `unbounded`: the sum is over all of R^d, not over the domain.
+        """
+        return {"unbounded": unbounded, "kind": "custom"}
+
     @property
     def _glm_engine(self) -> _core.GlmLoss:
         """The compiled loss; losses that are not generalised linear never reach it."""

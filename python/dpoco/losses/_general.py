@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpoco._clipping import record_flags, record_multipliers
+from dpoco._clipping import record_clipper, record_flags, record_multipliers
 from dpoco._validation import (
     LARGEST_SCALE,
     Fields,
@@ -90,6 +90,11 @@ class LinearLoss(Loss):
         return record_flags(
             record_multipliers(domain, records, self.gradient_bound, self.gradient_bound_l2)
         )
+
+    def _sum_settings(self, domain: Domain, unbounded: bool) -> Fields:
+        clipper = record_clipper(domain, self.gradient_bound, self.gradient_bound_l2)
+        own = {"kind": "linear", "clipper": clipper}
+        return {**super()._sum_settings(domain, unbounded), **own}
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -433,6 +438,15 @@ class QuadraticLoss(DeclaredLoss):
         self, domain: Domain, records: FloatArray, labels: FloatArray | None
     ) -> dict[str, NDArray[np.bool_]]:
         return record_flags(self.scales(domain, records, labels))
+
+    def _sum_settings(self, domain: Domain, unbounded: bool) -> Fields:
+        return {
+            **super()._sum_settings(domain, unbounded),
+            "kind": "quadratic",
+            "lipschitz": self.lipschitz_bound,
+            "smoothness": self.smoothness_bound,
+            "radius": math.inf if unbounded else domain.radius_from_center(),
+        }
 
 
 def _symmetric(matrices: FloatArray) -> FloatArray:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpoco import _core
-from dpoco._clipping import lp_norm, record_flags, record_multipliers
+from dpoco._clipping import lp_norm, record_clipper, record_flags, record_multipliers
 from dpoco._validation import Fields, FloatArray, float_array, positive_float, real_float
 from dpoco.domains import Domain, Geometry
 from dpoco.losses._base import Loss, products
@@ -164,6 +164,11 @@ class MarginLoss(Loss):
         factors = record_multipliers(domain, records, self.feature_bound, self.feature_bound_l2)
         targets = float_array("labels", labels, (records.shape[0],))
         return record_flags(factors, targets, self.label_range)
+
+    def _sum_settings(self, domain: Domain, unbounded: bool) -> Fields:
+        clipper = record_clipper(domain, self.feature_bound, self.feature_bound_l2)
+        own = {"kind": "glm", "clipper": clipper, "glm": self._glm_engine}
+        return {**super()._sum_settings(domain, unbounded), **own}
 
 
 _TAKEN = "dpoco.choose lists the learners that clip what they sum, and take it"

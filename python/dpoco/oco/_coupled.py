@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpoco import _core, domains, losses
 from dpoco import _literals as literals
-from dpoco._loss_sums import loss_sum_settings
 from dpoco._validation import Fields, FloatArray, Named, float_array, real_float, whole_if_float
 from dpoco.accounting import (
     Budget,
@@ -110,7 +109,7 @@ class CoupledLearner(RecordLearner):
 
     def _loss_settings(self) -> Fields:
         """Return what the compiled sum of losses is built from."""
-        return loss_sum_settings(self._domain, self._loss, self._ranges_freely(self._plan))
+        return self._loss._sum_settings(self._domain, self._ranges_freely(self._plan))
 
     # -- rounds -----------------------------------------------------------------------------------
 
