@@ -10,12 +10,7 @@ import pytest
 import dpoco
 from dpoco.bandits import LinUCB
 from dpoco.environments import LinearWorld
-from dpoco.evaluation import (
-    LoggedBandit,
-    load_logged_bandit,
-    off_policy_value,
-    replay_log,
-)
+from dpoco.evaluation import LoggedBandit, load_logged_bandit, off_policy_value, replay_log
 from dpoco.random import Source
 
 K, D, N = 3, 4, 12_000

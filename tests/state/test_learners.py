@@ -126,11 +126,7 @@ def test_the_words_of_types_are_those_that_are_accepted(listed):
         given["epsilon"] = 1.0
     else:
         made = standard_case(listed.name).make_learner(dpoco.random.Source.seeded(1))
-        given = {
-            **made._arguments,
-            "plan": None,
-            "budget": made._arguments["budget"] or BUDGET,
-        }
+        given = {**made._arguments, "plan": None, "budget": made._arguments["budget"] or BUDGET}
     found = dict(words_of(kind))
     assert found or "above" in listed.name
     for name, words in found.items():

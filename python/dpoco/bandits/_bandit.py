@@ -340,11 +340,7 @@ class BanditLearner(OnlineLearner):
 
     @_core.direct
     def observe(
-        self,
-        reward: Any,
-        *,
-        person: int | str | bytes | None = None,
-        ticket: Ticket | None = None,
+        self, reward: Any, *, person: int | str | bytes | None = None, ticket: Ticket | None = None
     ) -> None:
         """End the round with the reward of the chosen arm.
 

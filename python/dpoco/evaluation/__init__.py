@@ -19,12 +19,7 @@ from dpoco.evaluation._comparators import (
     interval_regret,
     suboptimality,
 )
-from dpoco.evaluation._comparison import (
-    COMPARISON_SCHEMA,
-    Comparison,
-    ComparisonRow,
-    compare,
-)
+from dpoco.evaluation._comparison import COMPARISON_SCHEMA, Comparison, ComparisonRow, compare
 from dpoco.evaluation._offline import (
     LoggedBandit,
     OffPolicyEstimate,

@@ -468,11 +468,7 @@ class Journal:
         return Transaction(self)
 
     def _run_pipeline(
-        self,
-        stream: Stream,
-        batches: Iterable[Arrays],
-        first_round: int | None,
-        together: int,
+        self, stream: Stream, batches: Iterable[Arrays], first_round: int | None, together: int
     ) -> Iterator[Releases]:
         return Pipeline(stream, self, first_round, together).run(batches)
 

@@ -29,12 +29,7 @@ class MonitorStream:
         self._journal, self._stream = journal, stream
 
     def add(
-        self,
-        record: Named,
-        *,
-        time: Any = None,
-        person: Person = None,
-        position: object = None,
+        self, record: Named, *, time: Any = None, person: Person = None, position: object = None
     ) -> list[Release]:
         """Count one record, as `Monitor.add`, and store `position` with it: see `add_many`."""
         return self._commit(lambda monitor: monitor.add(record, time=time, person=person), position)

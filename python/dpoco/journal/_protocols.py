@@ -27,11 +27,7 @@ class Rounds(Protocol):
     """A transaction, as a call of a stream uses it."""
 
     def process(
-        self,
-        stream: Any,
-        *batch: ArrayLike,
-        first_round: int | None = None,
-        person: Persons = None,
+        self, stream: Any, *batch: ArrayLike, first_round: int | None = None, person: Persons = None
     ) -> Played:
         """Play rounds."""
 
@@ -71,9 +67,5 @@ class Home(Protocol):
     def _commit(self) -> None: ...
     def _fork(self, parent: Any, name: str) -> Any: ...
     def _run_pipeline(
-        self,
-        stream: Any,
-        batches: Iterable[Arrays],
-        first_round: int | None,
-        together: int,
+        self, stream: Any, batches: Iterable[Arrays], first_round: int | None, together: int
     ) -> Iterator[Releases]: ...

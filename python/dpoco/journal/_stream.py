@@ -262,11 +262,7 @@ class Stream:
         return work.decisions
 
     def process_many(
-        self,
-        batches: Iterable[Arrays],
-        *,
-        first_round: int | None = None,
-        together: int = 32,
+        self, batches: Iterable[Arrays], *, first_round: int | None = None, together: int = 32
     ) -> Iterator[Releases]:
         """Play micro-batches while earlier ones are being committed.
 

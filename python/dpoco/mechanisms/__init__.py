@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from dpoco.mechanisms._mechanisms import (
-    AboveThreshold,
-    ContinualSum,
-    NoisyMax,
-    sum_entries,
-)
+from dpoco.mechanisms._mechanisms import AboveThreshold, ContinualSum, NoisyMax, sum_entries
 
 __all__ = ["AboveThreshold", "ContinualSum", "NoisyMax",
            "sum_entries"]  # fmt: skip

@@ -13,12 +13,7 @@ from __future__ import annotations
 
 from dpoco.oco._coupled import ContinuousMultiplicativeWeights, CoupledRegularizedLeader
 from dpoco.oco._lipschitz import LipschitzLearner
-from dpoco.oco._noisy_ftrl import (
-    EstimatedLoss,
-    NoisyFTRL,
-    NoisyNewton,
-    OptionWeight,
-)
+from dpoco.oco._noisy_ftrl import EstimatedLoss, NoisyFTRL, NoisyNewton, OptionWeight
 
 __all__ = ["ContinuousMultiplicativeWeights", "CoupledRegularizedLeader", "EstimatedLoss",
            "LipschitzLearner", "NoisyFTRL", "NoisyNewton", "OptionWeight"]  # fmt: skip

@@ -12,11 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpoco import _core, domains, losses
 from dpoco import _literals as literals
 from dpoco._validation import Fields, FloatArray, Named, float_array, real_float, whole_if_float
-from dpoco.accounting import (
-    Budget,
-    continuous_multiplicative_weights,
-    coupled_regularized_leader,
-)
+from dpoco.accounting import Budget, continuous_multiplicative_weights, coupled_regularized_leader
 from dpoco.accounting.continuous_multiplicative_weights import (
     CHAINS,
     CoupledForecast,
@@ -484,10 +480,7 @@ class CoupledRegularizedLeader(CoupledLearner):
 
     def _build_engine(self, claim: _core.Claim) -> _core.CoupledRegularizedLeader:
         own = self._plan.tuning
-        tuning = {
-            "barrier_weight": own.barrier_weight,
-            "strong_convexity": own.strong_convexity,
-        }
+        tuning = {"barrier_weight": own.barrier_weight, "strong_convexity": own.strong_convexity}
         return _core.CoupledRegularizedLeader(
             self._domain._engine, self._loss_settings(), self._mechanism, tuning, claim
         )

@@ -127,7 +127,7 @@ class LipschitzLearner(OnlineLearner):
     _tuning, _forecast = HedgeTuning, RegretForecast
     _noise: ClassVar[str] = "fresh"
     _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {
-        "resolution": lambda value: tuple(value) if isinstance(value, list) else value,
+        "resolution": lambda value: tuple(value) if isinstance(value, list) else value
     }
 
     def __init__(

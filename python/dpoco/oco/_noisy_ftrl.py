@@ -18,12 +18,7 @@ from dpoco.accounting import noisy_ftrl as accountant
 from dpoco.accounting.forgetting import Forgetting, advise_half_lives, batch_lengths
 from dpoco.accounting.leaf_bounds import record_length
 from dpoco.accounting.noisy_ftrl_regret import LeaderPlan, LeaderTuning, RegretForecast
-from dpoco.accounting.noisy_newton import (
-    STEP_SHARE,
-    NewtonPlan,
-    NewtonTuning,
-    learned_loss,
-)
+from dpoco.accounting.noisy_newton import STEP_SHARE, NewtonPlan, NewtonTuning, learned_loss
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.learning.choice import Candidate, RecordProblem
 from dpoco.learning.participation import Participation
