@@ -14,6 +14,7 @@ from dpoco import _core
 from dpoco._clipping import Flags, context_flags
 from dpoco._validation import Fields, FloatArray, IntArray, Named, float_array, imported, number
 from dpoco.errors import HorizonExceeded, RoundOrderError
+from dpoco.learning.calibrated import AnyPlan
 from dpoco.learning.learner import Admit, OnlineLearner, Progress, empty_rows
 from dpoco.learning.participation import Persons
 from dpoco.learning.tickets import Ticket
@@ -192,12 +193,12 @@ class BanditLearner(OnlineLearner):
     _arms: int
     _dimension: int
 
-    def _set_up(self, arguments: Fields, parameters: Any, seeded: bool, claim: _core.Claim) -> None:
-        self._arms, self._dimension = self._sizes(arguments, parameters)
-        super()._set_up(arguments, parameters, seeded, claim)
+    def _set_up(self, arguments: Fields, plan: AnyPlan, seeded: bool, claim: _core.Claim) -> None:
+        self._arms, self._dimension = self._sizes(arguments, plan)
+        super()._set_up(arguments, plan, seeded, claim)
 
     @staticmethod
-    def _sizes(arguments: Named, plan: Any) -> tuple[int, int]:
+    def _sizes(arguments: Named, plan: AnyPlan) -> tuple[int, int]:
         """Return the numbers of arms and of entries of a context that a plan is for."""
         raise NotImplementedError
 

@@ -14,6 +14,7 @@ from dpoco import _core
 from dpoco._clipping import Flags, admitted_losses, checked_range
 from dpoco._validation import Fields, FloatArray, Named, float_array, positive_int
 from dpoco.accounting import Guarantee
+from dpoco.learning.calibrated import AnyPlan
 from dpoco.learning.learner import BRIEF, Admit, OnlineLearner, Progress, empty_rows
 from dpoco.learning.participation import Persons
 from dpoco.learning.tickets import Ticket
@@ -147,10 +148,10 @@ class ExpertLearner(OnlineLearner):
         checked_range(arguments["loss_range"])
         return (positive_int("experts", arguments["experts"], maximum=LARGEST_EXPERTS),)
 
-    def _set_up(self, arguments: Fields, parameters: Any, seeded: bool, claim: _core.Claim) -> None:
+    def _set_up(self, arguments: Fields, plan: AnyPlan, seeded: bool, claim: _core.Claim) -> None:
         self._experts = int(arguments["experts"])
         self._loss_range = low, high = checked_range(arguments["loss_range"])
-        super()._set_up(arguments, parameters, seeded, claim)
+        super()._set_up(arguments, plan, seeded, claim)
         self._guarantee = _rescale(self._guarantee, high - low)
 
     def _plain_parts(self) -> int:

@@ -19,6 +19,7 @@ from dpoco.accounting.plan import Forecast
 from dpoco.accounting.shift_detector import DetectorPlan, DetectorTuning, bias, bias_noise
 from dpoco.accounting.window_selector import WindowPlan, WindowTuning
 from dpoco.experts._expert_learner import ExpertLearner
+from dpoco.learning.calibrated import AnyPlan
 from dpoco.learning.choice import Candidate, ExpertProblem
 from dpoco.learning.participation import Participation
 from dpoco.random import Source
@@ -35,7 +36,7 @@ class Selector(ExpertLearner):
     _forecast = Forecast
 
     @staticmethod
-    def _rename_fields(plan: Any) -> Fields:
+    def _rename_fields(plan: AnyPlan) -> Fields:
         law, scale = find_noise(plan.mechanism)
         return {"selection": law} if scale > 0.0 else {}
 

@@ -38,6 +38,8 @@ from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.records import Description
 from dpoco.random import Source
 
+AnyPlan = Plan[Any, Any, Any]
+
 
 def endless_advice(constructed: type) -> str:
     """Return what to do instead of giving this constructor no horizon."""
@@ -127,7 +129,7 @@ class Calibrated:
                 raise ValueError(f"{name}={own!r} contradicts the plan, which has {value!r}")
 
     @classmethod
-    def _plan_arguments(cls, plan: Any) -> Fields:
+    def _plan_arguments(cls, plan: AnyPlan) -> Fields:
         """Return the values of the constructor's arguments that a plan settles.
 
         Raises
@@ -138,7 +140,7 @@ class Calibrated:
         raise NotImplementedError
 
     @staticmethod
-    def _check_described(guarantee: Guarantee, mechanism: Any) -> None:
+    def _check_described(guarantee: Guarantee, mechanism: object) -> None:
         """Raise `BudgetExceeded` unless the guarantee is of what the engine is built from."""
         if guarantee.private and guarantee.description != mechanism:
             raise BudgetExceeded("the guarantee is of another mechanism than the engine's")
@@ -193,7 +195,7 @@ class Certified(Calibrated, Stateful):
         self,
         planner: partial[Any],
         budget: Budget | None,
-        plan: Plan[Any, Any, Any] | None,
+        plan: AnyPlan | None,
         source: Source | None,
         others: Named | None = None,
     ) -> None:
@@ -225,7 +227,7 @@ class Certified(Calibrated, Stateful):
         return Plan.from_dict(record, cls._tuning, cls._forecast)
 
     @classmethod
-    def _plan_arguments(cls, plan: Any) -> Fields:
+    def _plan_arguments(cls, plan: AnyPlan) -> Fields:
         total, own = plan.mechanism, plan.tuning
         if type(own) is not (cls._tuning or NoneType):
             raise TypeError(f"plan must be a plan for a {cls.__name__}")
@@ -238,17 +240,17 @@ class Certified(Calibrated, Stateful):
         return {name: found[name] for name in argument_names(cls) if name in found}
 
     @staticmethod
-    def _rename_fields(plan: Any) -> Fields:
+    def _rename_fields(plan: AnyPlan) -> Fields:
         """Return the arguments that a plan settles under other names, or nested in others."""
         return {}
 
     @staticmethod
-    def _plan_horizon(plan: Any) -> int:
+    def _plan_horizon(plan: AnyPlan) -> int:
         """Return the number of rounds that a plan is for."""
         horizon: int | None = plan.tuning.horizon
         return LARGEST_HORIZON if horizon is None else horizon
 
-    def _certify(self, plan: Any, seeded: bool = False) -> Guarantee:
+    def _certify(self, plan: AnyPlan, seeded: bool = False) -> Guarantee:
         """Return the guarantee of all that a plan's mechanism releases."""
         own, state = self._arguments, self._accountant.guarantee
         found: Guarantee = (
@@ -261,7 +263,7 @@ class Certified(Calibrated, Stateful):
         )  # fmt: skip
         return found
 
-    def _set_up(self, arguments: Fields, plan: Any, seeded: bool, claim: _core.Claim) -> None:
+    def _set_up(self, arguments: Fields, plan: AnyPlan, seeded: bool, claim: _core.Claim) -> None:
         self._arguments, self._plan, self._is_seeded = arguments, plan, seeded
         self._horizon, self._mechanism = self._plan_horizon(plan), plan.mechanism
         self._guarantee = self._certify(plan, seeded)

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpoco import _core, domains, losses
 from dpoco._clipping import Flags
 from dpoco._validation import Fields, FloatArray, Named, float_array, number, positive_int
+from dpoco.learning.calibrated import AnyPlan
 from dpoco.learning.learner import BRIEF, Admit, OnlineLearner, Progress, empty_rows
 from dpoco.learning.participation import Persons
 from dpoco.learning.tickets import Ticket
@@ -103,11 +104,11 @@ class RecordLearner(OnlineLearner):
             raise TypeError(f"loss must be a dpoco loss; got {type(loss).__name__}")
         return domain, loss
 
-    def _set_up(self, arguments: Fields, parameters: Any, seeded: bool, claim: _core.Claim) -> None:
+    def _set_up(self, arguments: Fields, plan: AnyPlan, seeded: bool, claim: _core.Claim) -> None:
         self._domain, self._loss = arguments["domain"], arguments["loss"]
-        planned = getattr(parameters, "mechanism", parameters)
+        planned = getattr(plan, "mechanism", plan)
         self._batch = getattr(getattr(planned, "scores", planned), "batch", 1)
-        super()._set_up(arguments, parameters, seeded, claim)
+        super()._set_up(arguments, plan, seeded, claim)
 
     def _entries(self) -> dict[str, float]:
         return {"decisions and gradients": 4.0 * self._domain.dimension}

@@ -253,7 +253,7 @@ class Stateful(_core.Live):
 
     # -- for subclasses ---------------------------------------------------------------------------
 
-    def _set_up(self, arguments: Fields, parameters: Any, seeded: bool, claim: _core.Claim) -> None:
+    def _set_up(self, arguments: Fields, plan: Any, seeded: bool, claim: _core.Claim) -> None:
         """Build the unstarted object; `claim` is its key and stream."""
         raise NotImplementedError
 

@@ -20,6 +20,7 @@ from dpoco.accounting.continuous_multiplicative_weights import (
     GibbsTuning,
 )
 from dpoco.accounting.coupled_regularized_leader import TiltedPlan, TiltedTuning
+from dpoco.learning.calibrated import AnyPlan
 from dpoco.learning.participation import Participation
 from dpoco.learning.record_learner import Asks, RecordLearner
 from dpoco.learning.tickets import Ticket
@@ -50,7 +51,7 @@ class CoupledLearner(RecordLearner):
     _methods: ClassVar[tuple[str, ...]] = ("value", "gradient")  # of custom losses
 
     @classmethod
-    def _check_fixed(cls, plan: Any, given: Named) -> None:
+    def _check_fixed(cls, plan: AnyPlan, given: Named) -> None:
         super()._check_fixed(plan, given)
         limit, found = given["max_switches"], plan.forecast.expected_switches
         if limit is not None and found > real_float("max_switches", limit) * (1.0 + 1e-9):
@@ -59,7 +60,7 @@ class CoupledLearner(RecordLearner):
             )
 
     @classmethod
-    def _plan_arguments(cls, plan: Any) -> Fields:
+    def _plan_arguments(cls, plan: AnyPlan) -> Fields:
         drawn = plan.mechanism
         if type(plan.tuning) is not cls._tuning or not isinstance(drawn, CoupledDraws):
             raise TypeError(f"plan must be a plan for a {cls.__name__}")
@@ -71,12 +72,12 @@ class CoupledLearner(RecordLearner):
         return {**fixed, "coupling": drawn.keep.kind, "block": drawn.block}
 
     @staticmethod
-    def _ranges_freely(plan: Any) -> bool:
+    def _ranges_freely(plan: AnyPlan) -> bool:
         """Return whether decisions range over R^d."""
         raise NotImplementedError
 
     @staticmethod
-    def _plan_horizon(plan: Any) -> int:
+    def _plan_horizon(plan: AnyPlan) -> int:
         rounds: int = plan.mechanism.rounds
         return rounds
 

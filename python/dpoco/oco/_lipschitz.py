@@ -22,6 +22,7 @@ from dpoco.accounting.lipschitz import NetPlan
 from dpoco.accounting.noisy_ftrl_regret import RegretForecast
 from dpoco.accounting.prefix_hedge import HedgeTuning
 from dpoco.domains import Box, Domain, Simplex
+from dpoco.learning.calibrated import AnyPlan
 from dpoco.learning.learner import Admit, OnlineLearner, Progress, empty_rows
 from dpoco.learning.participation import Participation, Persons
 from dpoco.learning.tickets import Ticket
@@ -177,7 +178,7 @@ class LipschitzLearner(OnlineLearner):
         return accountant.guarantee(own["domain"], plan, budget=own["budget"], seeded=seeded)
 
     @classmethod
-    def _check_fixed(cls, plan: Any, given: Named) -> None:
+    def _check_fixed(cls, plan: AnyPlan, given: Named) -> None:
         if given["resolution"] is not None:
             shape = nets.shape_of(given["domain"])
             given = {**given, "resolution": nets.checked_counts(shape, given["resolution"])}
@@ -192,9 +193,9 @@ class LipschitzLearner(OnlineLearner):
         positive_float("lipschitz", arguments["lipschitz"])
         return (arguments["domain"],)
 
-    def _set_up(self, arguments: Fields, parameters: Any, seeded: bool, claim: _core.Claim) -> None:
+    def _set_up(self, arguments: Fields, plan: AnyPlan, seeded: bool, claim: _core.Claim) -> None:
         self._domain = arguments["domain"]
-        super()._set_up(arguments, parameters, seeded, claim)
+        super()._set_up(arguments, plan, seeded, claim)
         net = self._mechanism.summand
         assert isinstance(net, NetDifferences)
         self._net, self._points = net_of(self._domain, net.counts)
