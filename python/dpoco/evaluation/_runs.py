@@ -403,11 +403,6 @@ def _make_trace(
     return Trace(loss_of(table), changed, first, table if keep else None, loss_of, known)
 
 
-def root_source(seed: int | None) -> Source:
-    """Return a source that seeds all runs, or one of the operating system's entropy."""
-    return Source() if seed is None else Source.seeded(seed)
-
-
 @dataclass(frozen=True)
 class Snapshot:
     """Results of a learner so far. **Not private**: losses are computed from raw records.

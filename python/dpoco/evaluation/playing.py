@@ -27,6 +27,7 @@ from dpoco.errors import CalibrationError
 from dpoco.evaluation import _runs as running
 from dpoco.evaluation.games import Game
 from dpoco.evaluation.reports import Curves, PlayedRuns, RunReport
+from dpoco.learning.calibrated import AnyPlan
 from dpoco.learning.learner import Progress
 from dpoco.learning.participation import Participation
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
@@ -51,23 +52,22 @@ def run_switches(trace: Any) -> NDArray[np.int64]:
     return np.asarray(trace.switches, np.int64)
 
 
-def describe_noise(game: Game, parameters: Any, budget: Budget) -> Fields:
+def describe_noise(game: Game, plan: AnyPlan, budget: Budget) -> Fields:
     """Return the noise of a run, and of the published constants where they are compared."""
     names = ("paper_scale", "paper_released", "scale_ratio", "released_ratio")
     # Of a bandit with a learner an arm, of every arm's.
-    holder = getattr(parameters, "mechanism", parameters)
-    holder = getattr(holder, "parts", (holder,))[0]
+    holder = getattr(plan.mechanism, "parts", (plan.mechanism,))[0]
     scale: Any = getattr(holder, "noise_scale", getattr(holder, "scale", None))
     record: Fields = {"scale": scale, "released": None, **dict.fromkeys(names)}
-    if not isinstance(getattr(parameters, "tuning", None), TreeTuning):
+    if not isinstance(plan.tuning, TreeTuning):
         return record
     record["released"] = released_deviations(holder, game.problem[0].dimension)[1]
     if "participation" in game.options:  # the published constants are for single rounds
         return record
     try:  # the published algorithm updates every round
         paper = han_frank_wolfe.tree_frank_wolfe(
-            *game.problem, horizon=parameters.tuning.horizon, budget=budget,
-            step_scale=parameters.tuning.step_scale,
+            *game.problem, horizon=plan.tuning.horizon, budget=budget,
+            step_scale=plan.tuning.step_scale,
         )  # fmt: skip
     except CalibrationError:  # the published constants miss this budget: nothing to compare
         return record
@@ -164,7 +164,8 @@ def compare_private(
     count = positive_int("repeats", repeats, maximum=10**6)
     if count > 1 and (checkpoint is not None or resume is not None):
         raise ValueError("a checkpoint needs a single private run: repeats must be 1")
-    root, given = running.root_source(seed), len(game.data[0])
+    root = Source() if seed is None else Source.seeded(seed)  # seeds all runs
+    given = len(game.data[0])
     once = "records" in inspect.signature(game.learner).parameters
     if once:
         game = replace(game, horizon=min(given, game.horizon))

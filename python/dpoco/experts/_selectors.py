@@ -200,8 +200,8 @@ class WindowSelector(Selector):
     `plan.forecast.regret_bound` is for losses drawn independently from a distribution that changes
     at most S times. It is a worst case over such distributions: for most of them the regret is many
     times smaller. Against losses that know the windows, such as blocks of W rounds that each punish
-    the best expert of the block before, the regret is linear: see `ObliviousTracker` and
-    `BatchShare`. Proofs: ``docs/privacy/epoch_selector.md``, section "Windows".
+    the best expert of the block before, the regret is linear: take a learner for adversaries.
+    Proofs: ``docs/privacy/epoch_selector.md``, section "Windows".
 
     Examples
     --------

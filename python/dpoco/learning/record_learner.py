@@ -106,7 +106,7 @@ class RecordLearner(OnlineLearner):
 
     def _set_up(self, arguments: Fields, plan: AnyPlan, seeded: bool, claim: _core.Claim) -> None:
         self._domain, self._loss = arguments["domain"], arguments["loss"]
-        planned = getattr(plan, "mechanism", plan)
+        planned = plan.mechanism
         self._batch = getattr(getattr(planned, "scores", planned), "batch", 1)
         super()._set_up(arguments, plan, seeded, claim)
 

@@ -373,8 +373,8 @@ class CoupledRegularizedLeader(CoupledLearner):
     random linear term. At the end of each block of rounds it is kept or drawn afresh. The coupling
     keeps the distribution of the current leader with few fresh draws. The whole sequence of
     decisions is (epsilon, delta)-differentially private for replacing one round's loss, even if the
-    stream is chosen adaptively. Use it for smooth convex losses; for linear ones `NoisyFTRL` has
-    less regret.
+    stream is chosen adaptively. Use it for smooth convex losses; for linear ones the leader on
+    private sums has less regret.
 
     Parameters
     ----------
