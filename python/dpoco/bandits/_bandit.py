@@ -232,17 +232,17 @@ class BanditLearner(OnlineLearner):
 
     @overload
     def decide(
-        self, context: ArrayLike, *, ticket: Literal[True], allowed: Any = None
+        self, context: ArrayLike, *, ticket: Literal[True], allowed: ArrayLike | None = None
     ) -> tuple[int, Ticket]: ...
 
     @overload
     def decide(
-        self, context: ArrayLike, *, ticket: bool, allowed: Any = None
+        self, context: ArrayLike, *, ticket: bool, allowed: ArrayLike | None = None
     ) -> int | tuple[int, Ticket]: ...
 
     @_core.direct
     def decide(
-        self, context: ArrayLike, *, ticket: bool = False, allowed: Any = None
+        self, context: ArrayLike, *, ticket: bool = False, allowed: ArrayLike | None = None
     ) -> int | tuple[int, Ticket]:
         """Return the arm for the round's user, in 0..K-1; it stays the same until `observe`.
 
@@ -290,7 +290,7 @@ class BanditLearner(OnlineLearner):
         self._asked = (turn, arm)
         return arm
 
-    def _read_allowed(self, allowed: Any) -> NDArray[np.bool_] | None:
+    def _read_allowed(self, allowed: ArrayLike | None) -> NDArray[np.bool_] | None:
         """Return which arms are allowed, shape (K,); None for all of them."""
         if allowed is None:
             return None

@@ -156,14 +156,14 @@ class Domain(ABC):
     def _order(self, order: float | None) -> float:
         return self.p if order is None else exponent("order", order)
 
-    def _freeze(self, engine: _core.Domain, **fields: Any) -> None:
+    def _freeze(self, engine: _core.Domain, **fields: object) -> None:
         """Set the fields once, at construction."""
         center = engine.center()
         center.flags.writeable = False
         for name, value in {**fields, "_engine": engine, "center": center}.items():
             object.__setattr__(self, name, value)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{type(self).__name__} is immutable")
 
     def __delattr__(self, name: str) -> None:
@@ -183,7 +183,7 @@ class Domain(ABC):
     def __copy__(self) -> Domain:
         return self
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Domain:
+    def __deepcopy__(self, memo: dict[int, object]) -> Domain:
         return self
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -192,7 +192,7 @@ class Domain(ABC):
         return type(self)._from_arguments, (arguments,)
 
 
-def _evaluable(value: Any) -> str:
+def _evaluable(value: object) -> str:
     """Text that evaluates to `value` without any import."""
     if isinstance(value, np.ndarray):
         items = value.tolist()

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dpoco._divergences import kl_divergence, total_variation
-from dpoco._validation import FloatArray, IntArray, instance, positive_int, real_in
+from dpoco._validation import Fields, FloatArray, IntArray, instance, positive_int, real_in
 from dpoco.learning.learner import Progress
 from dpoco.local import ClientPool, DistributionLearner, Prediction
 from dpoco.random import Source, checked_source
@@ -71,10 +72,10 @@ def _require(values: FloatArray | None) -> FloatArray:
 
 def simulate_local(
     learner: DistributionLearner,
-    labels: Any,
-    contexts: Any = None,
+    labels: ArrayLike,
+    contexts: ArrayLike | None = None,
     *,
-    truth: Any = None,
+    truth: ArrayLike | None = None,
     source: Source | None = None,
     checkpoints: Sequence[int] = (),
     beta: float = 0.1,
@@ -172,7 +173,7 @@ class _Run:
         self.weights = np.zeros((len(marks), learner.hypotheses.count))
         self.misses = self.first_miss = self.subsets = 0
 
-    def _contexts(self, contexts: Any) -> Any:
+    def _contexts(self, contexts: ArrayLike | None) -> Any:
         hypotheses = self.learner.hypotheses
         if hypotheses.kind == "array":
             if contexts is not None:
@@ -190,7 +191,7 @@ class _Run:
             raise ValueError(f"contexts must be in [0, {limit})")
         return np.ascontiguousarray(array, dtype=np.int64)
 
-    def measure(self, truth: Any) -> None:
+    def measure(self, truth: ArrayLike | None) -> None:
         """Compare predictions with a hypothesis or with given distributions."""
         hypotheses = self.learner.hypotheses
         contexts = hypotheses.contexts
@@ -212,7 +213,7 @@ class _Run:
             raise ValueError(f"truth must have shape ({contexts}, {hypotheses.labels})")
         self.truth = rows
 
-    def compiled_settings(self) -> dict[str, Any] | None:
+    def compiled_settings(self) -> Fields | None:
         """Return the settings with which compiled code plays, or None if it cannot."""
         settings = self.learner.settings
         own = self.learner._rule.compiled_settings()
@@ -226,7 +227,7 @@ class _Run:
             **own,
         }
 
-    def play(self, part: slice, noise: Source, settings: dict[str, Any]) -> None:
+    def play(self, part: slice, noise: Source, settings: Fields) -> None:
         """Play a slice of rounds in compiled code."""
         learner = self.learner
         first, count = learner.round + 1, part.stop - part.start

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dpoco._validation import Fields, FloatArray, IntArray, float_array, positive_int
 from dpoco.bandits import BanditTrace
 from dpoco.environments._base import Environment, Oblivious
 from dpoco.environments._contextual import ContextualWorld
 from dpoco.experts import ExpertTrace
+from dpoco.learning.families import Releases
 from dpoco.learning.learner import OnlineLearner
 from dpoco.learning.participation import Persons
 from dpoco.learning.tickets import Ticket
@@ -142,7 +143,7 @@ class DelayedRun:
         Most tickets that waited at the same time.
     """
 
-    decisions: NDArray[Any]
+    decisions: Releases
     values: FloatArray
     arrivals: IntArray
     outstanding: int

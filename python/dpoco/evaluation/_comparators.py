@@ -258,7 +258,7 @@ def suboptimality(
     if rows.shape[0] == 0:
         raise ValueError("features must have at least one row")
 
-    def risk(point: Any) -> float:
+    def risk(point: ArrayLike) -> float:
         theta = float_array("decision", point, (rows.shape[1],))
         return float(np.mean(loss.value(theta, rows, labels)))
 
@@ -459,7 +459,7 @@ class _Average(NamedTuple):
     """
 
     margins: Callable[[FloatArray], FloatArray]
-    value: Callable[[FloatArray], Any]
+    value: Callable[[FloatArray], FloatArray | float]
     gradient: Callable[[FloatArray], FloatArray]
     curvature: float
 

@@ -292,7 +292,7 @@ def compare(
     seed: int | None = None,
     stream: Named | None = None,
     settings: Named | None = None,
-    persons: Sequence[Any] | None = None,
+    persons: Persons = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Comparison:
     """Play several learners at several budgets over one stream, with independent noise.

@@ -26,6 +26,8 @@ from dpoco.losses import MarginLoss
 from dpoco.random import Source
 from dpoco.trace import average_over, counted_rounds
 
+Maker = Callable[..., Any]  # the class of a learner
+
 
 @dataclass(frozen=True)
 class Comparators:
@@ -84,7 +86,7 @@ class Game:
         Of a search for ranges in earlier rounds of the same stream.
     """
 
-    learner: Callable[..., Any]
+    learner: Maker
     problem: tuple[Any, ...]
     horizon: int
     options: Fields
@@ -137,14 +139,14 @@ def _check_horizon(horizon: int | None, rows: int) -> int:
 
 
 def game_of_records(
-    learner: Callable[..., Any],
+    learner: Maker,
     stream: Stream,
     domain: Domain,
     loss: MarginLoss,
     *,
     horizon: int | None = None,
     persons: Sequence[Any] | None = None,
-    **options: Any,
+    **options: object,
 ) -> Game:
     """Return the game of a learner of convex losses, or of a one-time fit, on a stream.
 
@@ -203,13 +205,13 @@ def game_of_records(
 
 
 def game_of_experts(
-    learner: Callable[..., Any],
+    learner: Maker,
     losses: ArrayLike,
     *,
     horizon: int | None = None,
     persons: Sequence[Any] | None = None,
     stream: Named | None = None,
-    **options: Any,
+    **options: object,
 ) -> Game:
     """Return the game of a learner of experts.
 
@@ -295,7 +297,7 @@ def class_rewards(labels: ArrayLike, classes: int, *, first: int = 0) -> FloatAr
 
 
 def game_of_arms(
-    learner: Callable[..., Any],
+    learner: Maker,
     contexts: ArrayLike,
     rewards: ArrayLike,
     *,
@@ -305,7 +307,7 @@ def game_of_arms(
     domain: Domain | None = None,
     stream: Named | None = None,
     nonprivate_flags: Flags | None = None,
-    **options: Any,
+    **options: object,
 ) -> Game:
     """Return the game of a contextual bandit.
 

@@ -370,7 +370,7 @@ def _check_same_problem(resumed: Any, fresh: Any, game: Game) -> None:
         )
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, tuple):
         return list(value)
     if isinstance(value, Participation):

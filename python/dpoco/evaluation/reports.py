@@ -71,7 +71,7 @@ class Report:
         return f"<dpoco.evaluation.{name} {self._about()}: not private, for evaluation only>"
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Return nested values with infinity as text and NaN as None, which JSON can carry."""
     if isinstance(value, dict):
         return {name: _plain(each) for name, each in value.items()}

@@ -18,6 +18,7 @@ from dpoco.accounting.polyhedral_frank_wolfe import PolyhedralPlan, PolyhedralTu
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.accounting.tree_frank_wolfe import TreePlan, TreeTuning
 from dpoco.domains import Domain
+from dpoco.learning.calibrated import AnyPlan
 from dpoco.learning.choice import UPDATES, Candidate, RecordProblem
 from dpoco.learning.participation import Participation
 from dpoco.learning.record_learner import RecordLearner
@@ -42,9 +43,9 @@ class LeafLearner(RecordLearner):
 
     _noise: ClassVar[str] = "fresh"
 
-    def _set_up(self, arguments: Fields, parameters: Any, seeded: bool, claim: _core.Claim) -> None:
+    def _set_up(self, arguments: Fields, plan: AnyPlan, seeded: bool, claim: _core.Claim) -> None:
         self._start = start_in(arguments["domain"], arguments["start"])
-        super()._set_up(arguments, parameters, seeded, claim)
+        super()._set_up(arguments, plan, seeded, claim)
 
     def _saved_arguments(self) -> Fields:
         arguments = super()._saved_arguments()
@@ -315,8 +316,8 @@ class PolyhedralFrankWolfe(LeafLearner):
         law, offset = plan.mechanism.law, WEIGHTS[scores.offset]
         return {"selector": law, "weights": offset, "batch": scores.batch}
 
-    def _set_up(self, arguments: Fields, parameters: Any, seeded: bool, claim: _core.Claim) -> None:
-        super()._set_up(arguments, parameters, seeded, claim)
+    def _set_up(self, arguments: Fields, plan: AnyPlan, seeded: bool, claim: _core.Claim) -> None:
+        super()._set_up(arguments, plan, seeded, claim)
         # Losses and bounds are those of the l_1 geometry, in which records are clipped.
         self._domain = cast(domains.Domain, L1Geometry(arguments["domain"]))
 

@@ -174,7 +174,7 @@ class MarginLoss(Loss):
 _TAKEN = "dpoco.choose lists the learners that clip what they sum, and take it"
 
 
-def check_undamped(loss: Any) -> None:
+def check_undamped(loss: object) -> None:
     """Raise `ValueError` for a table or a slope bound, which most learners do not support."""
     if hasattr(loss, "slopes"):
         raise ValueError(f"this learner has no bounds for a GlmLoss: {_TAKEN}")
