@@ -233,8 +233,6 @@ def suboptimality(
     features: ArrayLike,
     labels: ArrayLike | None,
     reference: ArrayLike,
-    *,
-    relative: bool = False,
 ) -> float:
     """Excess risk of a decision on test data: mean loss minus that of a reference decision.
 
@@ -246,13 +244,12 @@ def suboptimality(
         The decision to evaluate, and the best one (a simulated stream's ``target``).
     features, labels : array_like of shapes (T, d) and (T,)
         Fresh records; labels None for a `LinearLoss`.
-    relative : bool, default False
-        Divide by the excess risk of the zero decision: 0 is perfect, 1 has learned nothing.
 
     Returns
     -------
     float
         An unbiased estimate of ``E f(decision) - E f(reference)``; it may be slightly negative.
+        Divided by that of the zero decision, 0 is perfect and 1 has learned nothing.
     """
     rows = float_array("features", features, (None, None))
     if rows.shape[0] == 0:
@@ -262,14 +259,7 @@ def suboptimality(
         theta = float_array("decision", point, (rows.shape[1],))
         return float(np.mean(loss.value(theta, rows, labels)))
 
-    best = risk(reference)
-    excess = risk(decision) - best
-    if not relative:
-        return excess
-    span = risk(np.zeros(rows.shape[1])) - best
-    if not span > 0.0:
-        raise ValueError("the zero decision is no worse than the reference: no relative excess")
-    return excess / span
+    return risk(decision) - risk(reference)
 
 
 # ---- experts -------------------------------------------------------------------------------------
