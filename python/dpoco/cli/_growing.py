@@ -136,6 +136,7 @@ def _csv(name: str, start: int, names: Collection[str], follow: bool) -> Iterato
         while True:
             block = source.read(_BLOCK)
             rest += block
+            # The last line of a file that does not grow may lack its line end.
             cut = len(rest) if not block and not follow else _complete(rest)
             if cut:
                 lines, rest = rest[:cut], rest[cut:]
@@ -222,6 +223,7 @@ class Sink:
         self.written = written
         if self._output is None:
             return
+        # The state was saved before its releases were written: the file may end anywhere behind.
         if self._kept and written > 0:
             with self._output.open("r+b") as out:
                 if out.seek(0, os.SEEK_END) < written:
@@ -254,10 +256,12 @@ class Sink:
         if self._output is None or not lines:
             return
         if not self._kept:
+            # A scraper reads the file at any time, and must never see a part of it.
             beside = self._output.with_suffix(".prom.new")
             beside.write_text(lines[-1], encoding="utf-8")
             beside.replace(self._output)
             return
+        # In bytes: the state counts them, and text files would change line ends on Windows.
         with self._output.open("ab") as out:
             self.written += out.write("".join(lines).encode())
             out.flush()

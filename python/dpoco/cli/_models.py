@@ -48,6 +48,7 @@ def publish_command(
     with shell.errors_in_one_line():
         if not force:
             shell.check_new(to)
+        # First: a wrong model is refused before a state, which is secret, is opened.
         earlier = None if like is None else dpoco.Model.load(like)
         learner = dpoco.load(state, key=state_key())
         saved = read_saved(learner, trust_columns)

@@ -40,6 +40,7 @@ def serve_command(
     dpoco serve bandit.toml --port 8000
     """
     with shell.errors_in_one_line():
+        # Before the import of the room, whose error would name a module and no extra.
         for package in _NEEDED:
             imported(package, "dpoco serve", "serve")
         from dpoco import serve

@@ -100,6 +100,7 @@ def run(asked: Asked, _: Fields) -> None:
     settings = asked.settings
     checkpoint = None if settings.checkpoint is None else Path(settings.checkpoint)
     with shell.errors_in_one_line(checkpoint), shell.notes(settings.quiet):
+        # A run may take hours: all that can be refused is refused before it.
         out = Path(settings.out)
         check_writable(out, settings.output, settings.decision, settings.checkpoint)
         if settings.skip_played and not settings.resume:
@@ -121,6 +122,7 @@ def run(asked: Asked, _: Fields) -> None:
         if not (settings.force or settings.resume):
             shell.check_new(out / "report.json", settings.output, settings.decision)
         report, models = _play(game, settings, checkpoint, resumed)
+        # Before anything is written: a run that taught nothing leaves no report behind.
         check_learned(report)
         _note_stream(settings, report)
         report = replace(report, settings={**report.settings, "command": settings.to_report()})
@@ -194,6 +196,7 @@ def _play(
             snapshot=snapshot, checkpoint=checkpoint, resume=resumed,
             key=None if checkpoint is None else state_key(), skip_played=settings.skip_played,
         )  # fmt: skip
+    # Repetitions are for evaluation; what is published is of one learner, the first.
     said = {name: text for name, text in (published or [{}])[0].items() if text}
     if said:
         report = replace(report, settings={**report.settings, **said})
@@ -302,7 +305,7 @@ def compare(asked: Asked, values: Fields) -> None:
         if out.exists() and not out.is_dir():
             raise ValueError("--out must be a directory")
         told = {**settings.to_report(), "learners": names, "epsilons": epsilons}
-        # The same ball for all, and the budget that auto is chosen for.
+        # Losses compare only in the same ball; auto is chosen for the middle one of the budgets.
         if entries[0].plays in ("records", "batch"):
             settings = replace(settings, p=settings.p or 2.0)
         if settings.data is None and entries[0].plays != "experts":

@@ -170,6 +170,7 @@ def check_figure(path: Path | None) -> None:
     if path.suffix.lower() not in _FIGURES:
         raise ValueError(f"--figure must end in {', '.join(_FIGURES[:-1])} or {_FIGURES[-1]}")
     dpoco.plotting.new_figure((1.0, 1.0))  # raises without matplotlib
+    # Permissions do not tell: the disk may be read-only, or the path a folder.
     existed = path.exists()
     try:
         path.open("ab").close()

@@ -228,6 +228,7 @@ def ask(
     says why ranges cannot be searched.
     """
     texts = [each for each in columns if kinds[each] == "text" and each not in declared.categories]
+    # A column of numbers with a few stray texts is a mistake in the file, no list of categories.
     for name in texts:
         _check_cells(table, name)
     numbers = unknown_columns(declared, columns, kinds)

@@ -172,6 +172,7 @@ def _origin(file: Path, signer: PublicKey | None) -> str:
     try:
         record = of_json(data)
     except StateError:
+        # A signed file that was cut short must not pass for a state, which needs no signature.
         if signer is not None and data.lstrip()[:1] == b"{":
             raise SignatureError(
                 "the file is not valid JSON: it was cut short or changed"

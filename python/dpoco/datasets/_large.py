@@ -57,6 +57,7 @@ def chunks(
     FileNotFoundError, TypeError, ValueError, ImportError
         As for `load_file`; at once, but for what only the rows show.
     """
+    # Not in the generator below: errors are to come at the call, not with the first part.
     count, form = positive_int("rows", rows), file_format or FileFormat()
     sources = [each for each in _tables.files(path) if isinstance(each, Path)]
     for each in sources:
@@ -90,6 +91,7 @@ def _parts(source: Path, header: bool | None, form: FileFormat, rows: int) -> It
     with _tables.open_text(source, form.encoding) as file:
         for _ in range(skipped):
             next(file, None)
+        # Each part is a file of its own for the reader, with the names of the columns on top.
         head, start = next(file, "") if header is not False else "", 0
         while lines := list(islice(file, rows)):
             text = io.StringIO(head + "".join(lines))
