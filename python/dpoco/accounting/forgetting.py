@@ -199,8 +199,7 @@ def _damp_values(values: FloatArray, kept: float) -> FloatArray:
 
 def advise_half_lives(horizon: int | None) -> tuple[float, ...]:
     """Return half-lives for a truth that moves; the first that noise does not hide is best."""
-    rounds = float(ENDLESS if _is_endless(horizon) else horizon or 1)
-    return tuple(max(1.0, share * rounds) for share in ADVISED)
+    return tuple(max(1.0, share * planned_rounds(horizon)) for share in ADVISED)
 
 
 def check_options(
@@ -234,7 +233,12 @@ def memory_rounds(half_life: float | str | None, horizon: int | None) -> float:
     """Return the half-life that the noise is planned for, and that comparisons have."""
     if isinstance(half_life, float):
         return half_life
-    return MEMORY * float(ENDLESS if _is_endless(horizon) else horizon or 1)
+    return MEMORY * planned_rounds(horizon)
+
+
+def planned_rounds(horizon: int | None) -> float:
+    """Return the rounds that half-lives are shares of."""
+    return float(ENDLESS if _is_endless(horizon) else horizon or 1)
 
 
 def _is_endless(horizon: int | None) -> bool:
@@ -291,69 +295,26 @@ def plan_candidates(
     dimension, length : int and float
         d, and the bound on the l2 norm of features.
     """
-    if half_life == "auto":
-        rounds = float(ENDLESS if _is_endless(horizon) else horizon or 1)
-        half_lives = tuple(share * rounds for share in SHARES)
-        if _is_endless(horizon):
-            half_lives = half_lives[1:]  # noise of the total grows without end
-    else:
-        half_lives = (math.inf if half_life is None else float(half_life),)
-    ridges = (
-        RIDGES
-        if ridge == "auto" or (ridge is None and half_life == "auto")
-        else (1.0 if ridge is None else float(ridge),)
-    )
-    plan = plan_views(
-        factor, scale, half_lives, ridges, lengths=lengths, memory=memory_rounds(half_life, horizon)
-    )
+    half_lives: tuple[float, ...] = (math.inf,)
+    if isinstance(half_life, float | int):
+        half_lives = (float(half_life),)
+    elif half_life == "auto":  # noise of the total grows without end
+        shares = SHARES[1:] if _is_endless(horizon) else SHARES
+        half_lives = tuple(share * planned_rounds(horizon) for share in shares)
+    ridges: tuple[float, ...] = (1.0,)
+    if isinstance(ridge, float | int):
+        ridges = (float(ridge),)
+    elif "auto" in (ridge, half_life):
+        ridges = RIDGES
+    views = [view_increments(factor, scale, each, lengths) for each in half_lives]
     if scale == 0.0:  # a ridge of next to nothing
         tiny = tuple(np.full(len(lengths), 1e-9 * length**2).tolist())
-        views = [replace(view, deviations=tiny) for view in plan.views]
-        return replace(plan, views=tuple(views))
-    edge = math.sqrt(2.0 * dimension) * dimension / length**2
-    first, *others = plan.views
-    seen = (v for v in others if edge * v.deviations[-1] <= v.half_life / math.log(2.0))
-    return replace(plan, views=(first, *seen))
-
-
-def plan_views(
-    factor: Buffered,
-    scale: float,
-    half_lives: tuple[float, ...],
-    ridges: tuple[float, ...],
-    *,
-    lengths: FloatArray,
-    memory: float,
-) -> Forgetting:
-    """Return the tuning of a forgetting leader on increments with this noise.
-
-    Parameters
-    ----------
-    factor : Buffered
-        The factorisation of the sum.
-    scale : float
-        s, of one draw.
-    half_lives : tuple of float
-        In rounds; the first one is the reference of comparisons.
-    ridges : tuple of float
-        In spectral edges; 1 is the reference if it is among them.
-    lengths : ndarray, shape (m,)
-        Rounds of the batches of the first pushes; all later ones have the last length.
-    memory : float
-        Half-life of comparisons, rounds.
-    """
-    views = []
-    for half_life in half_lives:
-        kept = kept_share(half_life, lengths)
-        deviations, covariances = view_noise(factor, kept)
-        views.append(
-            ForgettingView(
-                half_life,
-                tuple(kept.tolist()),
-                tuple((scale * deviations).tolist()),
-                tuple((scale * scale * covariances).tolist()),
-            )
-        )
+        views = [replace(view, deviations=tiny) for view in views]
+    else:
+        edge = math.sqrt(2.0 * dimension) * dimension / length**2
+        first, *others = views
+        seen = (v for v in others if edge * v.deviations[-1] <= v.half_life / math.log(2.0))
+        views = [first, *seen]
     square, rates, weights = increment_covariances(factor)
     return Forgetting(
         views=tuple(views),
@@ -362,5 +323,22 @@ def plan_views(
         variance=scale * scale * square,
         rates=tuple(rates.tolist()),
         weights=tuple((scale * scale * weights).tolist()),
-        memory=tuple(kept_share(memory, lengths).tolist()),
+        memory=tuple(kept_share(memory_rounds(half_life, horizon), lengths).tolist()),
+    )
+
+
+def view_increments(
+    factor: Buffered, scale: float, half_life: float, lengths: FloatArray
+) -> ForgettingView:
+    """Return the damped sum of this half-life, of increments with draws of this scale.
+
+    `lengths` are the rounds of the batches of the first pushes; all later ones have the last.
+    """
+    kept = kept_share(half_life, lengths)
+    deviations, covariances = view_noise(factor, kept)
+    return ForgettingView(
+        half_life,
+        tuple(kept.tolist()),
+        tuple((scale * deviations).tolist()),
+        tuple((scale * scale * covariances).tolist()),
     )
