@@ -192,10 +192,9 @@ def planned_arm(
     budget, size = options["budget"], 1
     if isinstance(batch, int):
         size = batch
-    else:
-        if learner == "polyhedral":  # what suits one stream, and each arm is forced half as often
-            own = polyhedral_frank_wolfe.calibrate(domain, loss, horizon=horizon, **options)
-            size = min(arm_batch(own.mechanism), max(1, horizon // (2 * arms)))
+    elif learner == "polyhedral":  # what suits one stream, and each arm is forced half as often
+        own = polyhedral_frank_wolfe.calibrate(domain, loss, horizon=horizon, **options)
+        size = min(arm_batch(own.mechanism), max(1, horizon // (2 * arms)))
     forced = forced_of(forced_rounds, arms, horizon, size)
     clock = arm_horizon(arms, horizon, forced)
     if size == batch and size > clock:
@@ -321,7 +320,17 @@ def calibrate(
     reward_bound = 1.0 if reward_bound is None else reward_bound  # the unit of rewards
     loss, view = loss_of(link, context_bound, reward_bound), L1Geometry(domain)
     options: Fields = {"budget": budget, "relation": relation}
-    learners, found = _learners(arm_learner, view, budget, selector, sum_method), []
+    needed = {choice("arm_learner", arm_learner, ARM_LEARNERS)} - {"auto"}
+    needed |= {"polyhedral"} if selector is not None else set()
+    needed |= {"tree"} if sum_method is not None else set()
+    if len(needed) > 1:
+        raise ValueError("selector is for polyhedral arms, and sum_method for tree arms only")
+    if needed == {"tree"} and view.is_box:
+        raise ValueError(_NO_BOX)
+    # Noise on sums cannot do without a delta.
+    simple = budget is None or budget.delta == 0.0 or view.is_box
+    learners = list(needed) or (["polyhedral"] if simple else ["polyhedral", "tree"])
+    found: list[tuple[int, ArmPlan]] = []
     for learner in learners:
         own = {"sum_method": sum_method} if learner == "tree" else {"selector": selector}
         problem = (k, rounds, domain, loss, batch, forced_rounds)
@@ -332,26 +341,6 @@ def calibrate(
                 raise
     forced, arm = min(found, key=lambda one: total_error(one[1], domain, loss))
     return make_plan(k, domain, arm, loss, forced, rounds, gap)
-
-
-def _learners(
-    wanted: str,
-    view: L1Geometry,
-    budget: Budget | None,
-    selector: str | None,
-    sum_method: str | None,
-) -> list[str]:
-    """Return the kinds of arms that the options allow, at least one."""
-    needed = {choice("arm_learner", wanted, ARM_LEARNERS)} - {"auto"}
-    needed |= {"polyhedral"} if selector is not None else set()
-    needed |= {"tree"} if sum_method is not None else set()
-    if len(needed) > 1:
-        raise ValueError("selector is for polyhedral arms, and sum_method for tree arms only")
-    if needed == {"tree"} and view.is_box:
-        raise ValueError(_NO_BOX)
-    # Noise on sums cannot do without a delta.
-    simple = budget is None or budget.delta == 0.0 or view.is_box
-    return list(needed) or (["polyhedral"] if simple else ["polyhedral", "tree"])
 
 
 def guarantee(

@@ -20,7 +20,7 @@ corrected: range instead of monotone counts, exact sums, batches.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -138,7 +138,14 @@ def calibrate(
     elif budget is None:
         batch = 1
     else:
-        batch = best_batch(view, loss, n, near, budget, silent)
+
+        def error(m: int) -> float:
+            """Return the predicted error of optimisation and noise, K = n // m updates."""
+            own, updates = silent(m), n // m
+            noise = view.excess(own.law) * closed_scale(own, near, budget)
+            return slowness(view, loss, updates) + noise * mean_scale(own.exponent, updates)
+
+        batch = min(batch_sizes(n), key=error)
     assert isinstance(batch, int)
     own = silent(batch)
     if budget is not None and view.diameter() > 0.0:
@@ -339,24 +346,12 @@ def least_at(high: float, delta: Callable[[float], float], target: float) -> flo
     return min(rounded_up(scale), high)
 
 
-def best_batch(
-    view: L1Geometry,
-    loss: Loss,
-    n: int,
-    near: Neighbours,
-    budget: Budget,
-    silent: Callable[[int], Selections],
-) -> int:
-    """Return the m that minimises optimisation error plus noise, K = n // m updates."""
-    best, least, m = 1, math.inf, 1
-    while m == 1 or m <= n // _FEWEST_UPDATES:
-        own, updates = silent(m), n // m
-        noise = view.excess(own.law) * closed_scale(own, near, budget)
-        error = slowness(view, loss, updates) + noise * mean_scale(own.exponent, updates)
-        if error < least:
-            best, least = m, error
+def batch_sizes(horizon: int) -> Iterator[int]:
+    """Yield the batches that are compared: 1, and those of enough updates."""
+    m = 1
+    while m == 1 or m <= horizon // _FEWEST_UPDATES:
+        yield m
         m = max(m + 1, int(1.15 * m))
-    return best
 
 
 def mean_scale(exponent: float, updates: int) -> float:
