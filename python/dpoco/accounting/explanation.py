@@ -17,7 +17,6 @@ import re
 import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import singledispatch
 
 import numpy as np
 
@@ -153,58 +152,44 @@ def issuer_says(guarantee: Terms) -> Fields:
     return {n: v for n, v in said.items() if v is not None and v not in ("", [], {})}
 
 
-@singledispatch
 def in_words(loss: Loss) -> str:
     """Return the loss as a statement says it."""
+    match loss:
+        case Pure():
+            return f"likelihood ratios of at most e^{loss.pure:.6g}, without exception"
+        case Together():
+            return "; and ".join(in_words(part) for part in loss.parts)
+        case Either():
+            return "for each record one of: " + "; or ".join(map(in_words, loss.parts))
+        case Group():
+            return f"a chain of {loss.size} changes, each of: {in_words(loss.one)}"
+        case Gaussian():
+            return f"mu = {loss.mu:.6g} (GDP)"
+        case BoundedRange():
+            text = f"log-likelihood ratios in an interval of length {loss.range:.6g}"
+            return text if loss.count == 1 else f"{loss.count} releases with {text} each"
+        case Responses():
+            each = f"epsilon = {loss.each:.6g}"
+            if loss.reports == 1:
+                return f"one report with {each}, dominated by randomised response"
+            return f"{loss.reports} randomised responses with {each} each"
+        case Decaying():
+            first, last = loss.range * loss.decay.at(np.array([1.0, float(loss.terms)]))
+            kind = "of bounded range" if loss.law == "bounded_range" else "of pure epsilon"
+            text = f"{loss.terms} selections {kind} {first:.6g} down to {last:.6g}"
+            if isinstance(loss, Returning):
+                text += f" for one of up to {loss.rounds} rounds of a person"
+            return text
+        case CoupledBits():
+            return f"draws of mu = {loss.draws:.6g} (GDP) together{_bits(loss)}"
+        case TiltedDraws():
+            return (
+                f"at most {loss.cap} draws of divergence alpha (Delta/sigma)^2/2 + V_alpha, "
+                f"Delta/sigma = {loss.sensitivity_ratio:.6g}, b = {loss.b:.6g}{_bits(loss)}"
+            )
+        case FlaggedDraws():
+            return _flagged_draws(loss)
     return repr(loss)
-
-
-@in_words.register
-def _(loss: Pure) -> str:
-    return f"likelihood ratios of at most e^{loss.pure:.6g}, without exception"
-
-
-@in_words.register
-def _(loss: Together) -> str:
-    return "; and ".join(in_words(part) for part in loss.parts)
-
-
-@in_words.register
-def _(loss: Either) -> str:
-    return "for each record one of: " + "; or ".join(in_words(part) for part in loss.parts)
-
-
-@in_words.register
-def _(loss: Gaussian) -> str:
-    return f"mu = {loss.mu:.6g} (GDP)"
-
-
-@in_words.register
-def _(loss: BoundedRange) -> str:
-    text = f"log-likelihood ratios in an interval of length {loss.range:.6g}"
-    return text if loss.count == 1 else f"{loss.count} releases with {text} each"
-
-
-@in_words.register
-def _(loss: Responses) -> str:
-    each = f"epsilon = {loss.each:.6g}"
-    if loss.reports == 1:
-        return f"one report with {each}, dominated by randomised response"
-    return f"{loss.reports} randomised responses with {each} each"
-
-
-def _selections(loss: Decaying) -> str:
-    first, last = loss.range * loss.decay.at(np.array([1.0, float(loss.terms)]))
-    kind = "of bounded range" if loss.law == "bounded_range" else "of pure epsilon"
-    return f"{loss.terms} selections {kind} {first:.6g} down to {last:.6g}"
-
-
-in_words.register(Decaying, _selections)
-
-
-@in_words.register
-def _(loss: Returning) -> str:
-    return f"{_selections(loss)} for one of up to {loss.rounds} rounds of a person"
 
 
 def _bits(loss: Bits) -> str:
@@ -217,26 +202,7 @@ def _bits(loss: Bits) -> str:
     return f", {changed} and {later} later bits"
 
 
-@in_words.register
-def _(loss: CoupledBits) -> str:
-    return f"draws of mu = {loss.draws:.6g} (GDP) together{_bits(loss)}"
-
-
-@in_words.register
-def _(loss: TiltedDraws) -> str:
-    return (
-        f"at most {loss.cap} draws of divergence alpha (Delta/sigma)^2/2 + V_alpha, "
-        f"Delta/sigma = {loss.sensitivity_ratio:.6g}, b = {loss.b:.6g}{_bits(loss)}"
-    )
-
-
-@in_words.register
-def _(loss: Group) -> str:
-    return f"a chain of {loss.size} changes, each of: {in_words(loss.one)}"
-
-
-@in_words.register
-def _(loss: FlaggedDraws) -> str:
+def _flagged_draws(loss: FlaggedDraws) -> str:
     series = loss.series
     text = f"draws of bounded range {series.first:.6g}"
     if loss.log_forgetting != 0.0:
