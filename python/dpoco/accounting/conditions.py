@@ -34,8 +34,6 @@ from dpoco.privacy.mechanisms.selections import (
 )
 from dpoco.privacy.neighbours import Neighbours
 
-__all__ = ["UNITS", "Numbers", "arithmetic", "conditions", "numbers", "promises", "units"]
-
 UNPROVED = "regret"  # the detail that says why no bound on regret is proved
 PROMISED = "PROMISED, not enforced: "
 
