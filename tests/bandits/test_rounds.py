@@ -145,6 +145,10 @@ def test_the_trace_compares():
     own = read[np.arange(T), trace.actions]
     assert trace.rewards == pytest.approx(own)
     assert trace.average_reward == pytest.approx(own.mean())
+    assert trace.losses == pytest.approx(1.0 - own)
+    assert trace.decisions is trace.actions
+    changed = [t for t in range(T - 1) if trace.actions[t] != trace.actions[t + 1]]
+    assert trace.switches.tolist() == changed != []
     best = int(np.argmax(read.sum(axis=0)))
     assert trace.best_arm == best
     assert trace.regret() == pytest.approx(np.cumsum(read[:, best] - own))

@@ -85,6 +85,21 @@ class BanditTrace(ReadRecords):
         return len(self)
 
     @property
+    def decisions(self) -> IntArray:
+        """The actions, by the name that traces of all learners have for what was decided."""
+        return self.actions
+
+    @property
+    def losses(self) -> FloatArray:
+        """The largest declared reward minus each reward, shape (T,); infinite without a range."""
+        return np.asarray(self._reward_range[1] - self.rewards, np.float64)
+
+    @property
+    def switches(self) -> IntArray:
+        """Rounds of the run, counted from 0, after which the arm changed."""
+        return np.flatnonzero(np.diff(self.actions))
+
+    @property
     def average_reward(self) -> float:
         """Mean reward of all rounds, a missing one counted as 0; NaN for an empty run."""
         return float(self.rewards.mean()) if len(self) else float("nan")

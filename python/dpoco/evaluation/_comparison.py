@@ -363,7 +363,7 @@ def compare(
         tell = None if progress is None else partial(progress, name)
         seeded = partial(learners[name], budget)
         played = play_all(seeded, sources, data, tell, persons=persons)
-        losses = [playing.run_losses(trace) for trace in played]
+        losses = [trace.losses for trace in played]
         counted = counted_rounds(*data, experts=isinstance(played[0], ExpertTrace))
         row = replace(row, average_losses=tuple(average_over(each, counted) for each in losses))
         if row.access == "online":
@@ -371,7 +371,7 @@ def compare(
             row = replace(
                 row,
                 regrets=tuple(float(np.sum(each)) - total for each in losses),
-                switches=tuple(len(playing.run_switches(trace)) for trace in played),
+                switches=tuple(len(trace.switches) for trace in played),
             )
         rows.append(row)
     return Comparison(

@@ -22,7 +22,6 @@ from dpoco._validation import Fields, FloatArray, positive_int
 from dpoco.accounting import Budget, continual_sum
 from dpoco.accounting.gaussian import coordinate_variance
 from dpoco.accounting.tree_frank_wolfe import TreeTuning
-from dpoco.bandits import BanditTrace
 from dpoco.errors import CalibrationError
 from dpoco.evaluation import _runs as running
 from dpoco.evaluation.games import Game
@@ -36,20 +35,6 @@ from dpoco.random import Source
 from dpoco.trace import RecordShares, average_over, beyond_flags
 
 Step = Callable[[str, int, int], None]
-
-
-def run_losses(trace: Any) -> FloatArray:
-    """Return the losses of a run, shape (T,); of a bandit, the largest reward minus its own."""
-    if isinstance(trace, BanditTrace):
-        return np.asarray(trace._reward_range[1] - trace.rewards, np.float64)
-    return np.asarray(trace.losses, np.float64)
-
-
-def run_switches(trace: Any) -> NDArray[np.int64]:
-    """Return rounds of a run, from 0, after which the decision, of a bandit the arm, changed."""
-    if isinstance(trace, BanditTrace):
-        return np.flatnonzero(np.diff(trace.actions))
-    return np.asarray(trace.switches, np.int64)
 
 
 def describe_noise(game: Game, plan: AnyPlan, budget: Budget) -> Fields:
@@ -211,10 +196,10 @@ def compare_private(
     )
     free_seconds = time.perf_counter() - begun
 
-    free_losses = run_losses(free)[rows.start :]
+    free_losses = free.losses[rows.start :]
     private = np.stack([np.cumsum(losses) for losses, _, _ in runs])
     nonprivate = np.cumsum(free_losses)
-    free_switches = int(np.count_nonzero(run_switches(free) >= rows.start))
+    free_switches = int(np.count_nonzero(free.switches >= rows.start))
 
     def measure(losses: FloatArray) -> dict[str, float]:
         if game.records is None:
@@ -331,15 +316,14 @@ def _play(
                 progress=report, checkpoint=checkpoint,
                 persons=None if persons is None else persons[part],
             )  # fmt: skip
-            own = run_losses(trace)
+            own = trace.losses
             losses = np.concatenate([losses, own])
             if getattr(trace, "_beyond", None) is not None:
                 beyond[part] = trace._beyond
-            switches += len(run_switches(trace))
+            switches += len(trace.switches)
             if running.keeps_decisions(learner):  # their traces see no switch between two of them
-                decisions = trace.actions if isinstance(trace, BanditTrace) else trace.decisions
-                switches += int(last is not None and bool(np.any(decisions[0] != last)))
-                last = decisions[-1]
+                switches += int(last is not None and bool(np.any(trace.decisions[0] != last)))
+                last = trace.decisions[-1]
             if snapshot is not None:
                 seen = running.Snapshot(
                     round=first + len(losses),

@@ -137,11 +137,6 @@ class Bandits(Family):
         assert releases is not None
         return contexts, rewards[np.arange(rewards.shape[0]), releases][:, None]
 
-    def play(self, learner: Any, parts: Parts, people: bytes) -> Releases:
-        """Play the rounds, and return what they release."""
-        actions: NDArray[np.int64] = learner.run(*parts, persons=people).actions
-        return actions
-
     def arrival(self, learner: Any, record: Arrays) -> Parts:
         """Return the record of a ticket, of one round."""
         _expect(record or (math.nan,), 1)  # none at all: the reward never came

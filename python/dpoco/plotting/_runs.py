@@ -353,14 +353,11 @@ def plot_switches(
     grouped = drawing.group_by_label(runs)
     length = drawing.common_length(grouped)
     axes = drawing.axes_for(ax, height=1.0 + 0.7 * len(grouped))
-    counts = {
-        label: [len(trace.switches) for trace in traces]  # type: ignore[union-attr]
-        for label, traces in grouped.items()
-    }
+    counts = {label: [len(trace.switches) for trace in traces] for label, traces in grouped.items()}
     crowded = [label for label, count in counts.items() if max(count) > _FEW]
     column, _ = _round_columns(length)
     shares = {
-        label: drawing.density(column, [column[trace.switches] for trace in grouped[label]])  # type: ignore[union-attr]
+        label: drawing.density(column, [column[trace.switches] for trace in grouped[label]])
         for label in crowded
     }
     densest = max((float(share.max()) for share in shares.values()), default=1.0)
