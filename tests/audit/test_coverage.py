@@ -9,8 +9,9 @@ import pytest
 from dpoco import bandits, experts, frank_wolfe, local, mechanisms, oco, statistics
 from dpoco.audit import exact_audit, standard_case, standard_names
 from dpoco.audit._exercises import EXERCISES
-from dpoco.audit._family import Family, Scorer
+from dpoco.audit._family import Family
 from dpoco.audit._kinds import find_family, find_scorer
+from dpoco.audit._laws import Scorer
 from dpoco.learners import LEARNERS, MONITORS
 from dpoco.random import Source
 

@@ -14,7 +14,7 @@ from tests.descriptions import changed, number
 import dpoco
 from dpoco import _core
 from dpoco.audit import likelihood_audit
-from dpoco.audit._family import Scores, place_draws
+from dpoco.audit._laws import Scores, place_draws
 from dpoco.audit.likelihood import uniform_findings
 from dpoco.mechanisms import ContinualSum, NoisyMax
 from dpoco.random import Source

@@ -13,7 +13,7 @@ from scipy.stats import chi2
 
 import dpoco
 from dpoco import _core
-from dpoco.audit import _bandits, replay_audit
+from dpoco.audit import _sums, replay_audit
 from dpoco.bandits import LinUCB, ResidualPhases
 from dpoco.environments import LinearWorld
 from dpoco.privacy.mechanisms.bounds import ClippedVector
@@ -425,7 +425,7 @@ def uncounted(*arguments):
     return found
 
 
-kept = _bandits.residual_statistics
+kept = _sums.residual_statistics
 
 
 def test_a_histogram_that_is_not_stated_is_found(monkeypatch):
@@ -437,7 +437,7 @@ def test_a_histogram_that_is_not_stated_is_found(monkeypatch):
         return ResidualPhases(2, 2, horizon=40, budget=BUDGET, source=source, **BOUNDED)
 
     assert not replay_audit(made, streams, replacements).violated
-    monkeypatch.setattr(_bandits, "residual_statistics", uncounted)
+    monkeypatch.setattr(_sums, "residual_statistics", uncounted)
     assert replay_audit(made, streams, replacements).violated
 
 

@@ -12,9 +12,7 @@ from typing import Any
 import numpy as np
 
 from dpoco.accounting import Budget
-from dpoco.audit._family import quiet
-from dpoco.audit._interval_records import count_interval
-from dpoco.audit._playing import VERBS, Playing, find_plays
+from dpoco.audit._family import VERBS, Playing, count_interval, find_plays, quiet
 from dpoco.domains import Box, LpBall
 from dpoco.errors import StateError
 from dpoco.learners import learner_named

@@ -29,7 +29,7 @@ from dpoco.audit._contract import (
     require,
     unchanged,
 )
-from dpoco.audit._playing import VERBS
+from dpoco.audit._family import VERBS
 from dpoco.errors import HorizonExceeded, RoundOrderError, StateError
 from dpoco.learners import own_class
 

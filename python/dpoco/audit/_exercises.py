@@ -22,9 +22,8 @@ from dpoco import Participation, bandits, experts, frank_wolfe, mechanisms, oco,
 from dpoco._validation import FloatArray
 from dpoco.accounting import Budget
 from dpoco.accounting.plan import Plan
-from dpoco.audit._family import Family, Make, calibrate_once, length_name, make_fresh
+from dpoco.audit._family import Family, Make, Rounds, calibrate_once, length_name, make_fresh
 from dpoco.audit._kinds import find_family
-from dpoco.audit._playing import Rounds
 from dpoco.audit.likelihood import law_findings
 from dpoco.audit.replay import replay_audit
 from dpoco.audit.report import ExerciseReport

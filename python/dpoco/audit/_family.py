@@ -1,37 +1,294 @@
-"""The facts about a kind of mechanism that audits need: what to watch, and what may move.
+"""How learners are played and watched: records, rounds, and what a kind of mechanism must not do.
 
-A subclass of `Family` plays a learner round by round while it writes a `Play`, and says how far two
-plays are apart. A `Scorer` knows the law of what is released. `dpoco.audit._kinds` finds both by
-the description of the learner's guarantee: a new learner on a known kind of mechanism needs
-neither.
+`Playing` knows which calls make a round. A `Family` plays a learner round by round while it writes
+a `Play`, and says how far two plays are apart. `dpoco.audit._kinds` finds the family of a learner
+by the description of its guarantee: a new learner on a known kind of mechanism needs none.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import signature
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpoco import learners
 from dpoco._validation import FloatArray, float_array
 from dpoco.accounting import Budget, Guarantee
-from dpoco.audit._interval_records import renew
-from dpoco.audit._playing import Playing, Rounds, same
 from dpoco.errors import BudgetExceeded
+from dpoco.losses import CustomLoss, QuadraticLoss
 from dpoco.random import Source
 
+Record = tuple[Any, ...]  # arrays and numbers, or one loss object
+Stream = Any  # as callers give it: an array, a tuple of arrays, a list of loss objects
+Decision = Any  # an index, a point, or the answer of a mechanism
 Change = tuple[str, float, float]  # name of a quantity, measured, declared
+
+
+class Learner(Protocol):
+    """What audits read of a learner or mechanism; which of it there is, its kind tells."""
+
+    guarantee: Guarantee
+    plan: Any
+    domain: Any
+    loss: Any
+    horizon: int
+    round: int
+    experts: int
+    arms: int
+    dimension: int
+    resamples: int
+    switches: int
+    alarms: Sequence[int]
+    alarms_left: int
+    points: FloatArray
+    weights: FloatArray
+    coefficients: FloatArray
+    last_decision: FloatArray
+    _engine: Any
+    _mechanism: Any
+
+    def decide(self, *context: FloatArray) -> Decision:
+        """Return the decision of the round."""
+
+    def observe(self, *record: Any) -> None:
+        """End the round."""
+
+
 Make = Callable[[Source], Any]  # a new, unstarted learner on a source
 
-IMPOSSIBLE = "a transcript is impossible under the declared law"
+# Methods of those that answer to a record, by what they play.
+VERBS = {"sums": "push", "scores": "select", "queries": "test"}
+# The compiled loop that plays them again and again, by what it writes down.
+_LOOPS = {
+    "records": "vectors", "sums": "vectors", "intervals": "vectors", "experts": "experts",
+    "surface": "experts", "arms": "bandit", "scores": "selections", "queries": "tests",
+}  # fmt: skip
+
+
+# ---- streams -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """A stream: arrays (or lists of loss objects) with one entry a round."""
+
+    parts: Record
+
+    def __post_init__(self) -> None:
+        if len({len(part) for part in self.parts}) != 1:
+            raise ValueError("stream must have parts of one length")
+
+    def __len__(self) -> int:
+        return len(self.parts[0])
+
+    def record(self, t: int) -> Record:
+        """Return the record of round t, counted from 0."""
+        return tuple(part[t] for part in self.parts)
+
+    def with_record(self, t: int, record: Sequence[Any]) -> Rounds:
+        """Return the neighbouring stream with another record in round t."""
+        parts = tuple(part.copy() for part in self.parts)
+        for part, entry in zip(parts, record, strict=True):
+            part[t] = entry
+        return Rounds(parts)
+
+    @property
+    def stream(self) -> Stream:
+        """The stream as callers of an audit give it."""
+        return self.parts if len(self.parts) > 1 else self.parts[0]
+
+
+def split_parts(stream: Stream) -> Record:
+    """Return the parts of a stream: a tuple's, without those that are None, or itself."""
+    if isinstance(stream, Mapping):
+        raise TypeError("stream must be an array or a tuple of arrays")
+    if not isinstance(stream, tuple):
+        return (stream,)
+    parts = tuple(part for part in stream if part is not None)
+    if not parts:
+        raise ValueError("stream must have at least one part")
+    return parts
+
+
+def same(ours: Record, theirs: Record) -> bool:
+    """Whether two records are equal, in every bit or as objects."""
+    return all(
+        a is b or bool(np.array_equal(a, b, equal_nan=np.asarray(a).dtype.kind == "f"))
+        for a, b in zip(ours, theirs, strict=True)
+    )
+
+
+def finite(values: FloatArray) -> FloatArray:
+    """Return numbers with zeros for those that are not finite."""
+    return np.where(np.isfinite(values), values, 0.0)
+
+
+# ---- records of monitors: a matrix for each interval ---------------------------------------------
+
+# It has a row for each record that may come from one person: 1 if there is a record, else 0; the
+# columns that statistics read; and those to group by, as codes of their public values. NaN is a
+# missing value; any other code that is none stands for all others.
+
+
+def present(rows: FloatArray) -> FloatArray:
+    """Return the rows that are records: their first number is positive and finite."""
+    found = np.asarray(rows, dtype=np.float64)
+    return found[(found[:, 0] > 0.0) & np.isfinite(found[:, 0])]
+
+
+def count_interval(monitor: Any, rows: FloatArray) -> FloatArray:
+    """Count the records of an interval, end it, and return the sum that is released."""
+    _count(monitor, rows)
+    monitor.release()
+    total: FloatArray = monitor._past[-1]
+    return total
+
+
+def add_up(monitor: Any, intervals: FloatArray) -> FloatArray:
+    """Return what a monitor pushes of each interval, without ending any; shape (n, cells)."""
+    totals = np.empty((len(intervals), monitor._mechanism.summand.size))
+    for t, rows in enumerate(intervals):
+        _count(monitor, rows)
+        monitor._flush()
+        totals[t] = monitor._part.end(t, monitor._limit)
+    return totals
+
+
+def renew(monitor: Any, source: Source) -> Any:
+    """Return an unstarted monitor with the plan and guarantee of another one, on this source."""
+    new = monitor._sibling(source._claim())
+    new._is_seeded = source.is_seeded
+    return new
+
+
+def _count(monitor: Any, rows: FloatArray) -> None:
+    layout = monitor._layout
+    names = [(column.name, column.values) for column in layout.columns] + list(layout.by)
+    for row in present(rows):
+        pairs = zip(names, row[1:].tolist(), strict=True)
+        monitor.add(
+            {name: x if values is None else _value(values, x) for (name, values), x in pairs}
+        )
+
+
+def _value(values: Record, code: float) -> Any:
+    """Return the public value of a code; None for NaN, and something else for any other."""
+    if math.isnan(code):
+        return None
+    return values[int(code)] if code in range(len(values)) else "none of the public values"
+
+
+# ---- rounds --------------------------------------------------------------------------------------
+
+
+def find_plays(learner: Any) -> str:
+    """Return what a learner plays, as in `dpoco.learners`; of a foreign one its methods tell."""
+    listed = learners.plays(learner)
+    if listed:
+        return listed
+    named = {verb: plays for plays, verb in VERBS.items()}
+    named |= {"fit": "batch", "arms": "arms", "experts": "experts", "points": "surface"}
+    return next((plays for name, plays in named.items() if hasattr(learner, name)), "records")
+
+
+class Playing:
+    """How a learner is played, by what it learns from; a base of what watches it meanwhile.
+
+    Attributes
+    ----------
+    plays : str
+        What it learns from or answers, as in `dpoco.learners`.
+    first_affected : int
+        Rounds after the changed one whose publication may differ first: 1 if a round's decision is
+        made before its record is seen, 0 if the record is an argument of the decision.
+    loop : str or None
+        The compiled loop for such learners; all but "vectors" are of integers.
+    """
+
+    def __init__(self, learner: Any) -> None:
+        self.learner: Learner = learner
+        self.plays = find_plays(learner)
+        self.first_affected = int(self.plays not in ("arms", "scores", "queries"))
+        self.loop = _LOOPS.get(self.plays)
+
+    @property
+    def marks(self) -> bool:
+        """Whether the loop also marks the rounds that drew afresh."""
+        return self.loop == "vectors" and hasattr(self.learner, "switches")
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return names and shapes of the parts of a record; ``TypeError`` where it has none."""
+        learner: Any = self.learner
+        if self.plays in ("experts", "surface"):
+            return {"losses": (len(getattr(learner, "points", ())) or learner.experts,)}
+        if self.plays == "arms":
+            return {"contexts": (learner.dimension,), "rewards": (learner.arms,)}
+        if self.plays == "sums":
+            return {"vectors": (learner.plan.mechanism.summand.size,)}
+        if self.plays == "scores":
+            return {"scores": (learner.plan.tuning.candidates,)}
+        if self.plays == "queries":
+            return {"excesses": ()}
+        if self.plays == "intervals":
+            layout, summand = learner._layout, learner._mechanism.summand
+            return {"records": (summand.records, 1 + len(layout.columns) + len(layout.by))}
+        if self.plays == "ranges":
+            return {"records": (learner.plan.mechanism.counts.summand.size,)}
+        d = learner.domain.dimension
+        if isinstance(learner.loss, CustomLoss):
+            raise TypeError("a custom loss has no records to replace")
+        if isinstance(learner.loss, QuadraticLoss):
+            return {"matrices": (d, d), "vectors": (d,)}
+        return {"features": (d,), "labels": ()} if learner.loss.glm else {"gradients": (d,)}
+
+    def rounds(self, stream: Stream) -> Rounds:
+        """Return the stream, checked; raise ``ValueError`` or ``TypeError`` naming what is bad."""
+        parts, shapes = split_parts(stream), self.shapes()
+        if len(parts) != len(shapes):
+            names = " and ".join(shapes)
+            wanted = f"one array of {names}" if len(shapes) == 1 else f"a pair of {names}"
+            raise ValueError(f"stream must be {wanted}; got {len(parts)} part(s)")
+        own = shapes if len(shapes) > 1 else ("stream",)
+        pairs = zip(own, parts, shapes.values(), strict=True)
+        return Rounds(tuple(float_array(name, part, (None, *shape)) for name, part, shape in pairs))
+
+    def decide(self, learner: Learner, record: Record) -> Decision:
+        """Return the decision of a round with that record; None of what answers to records."""
+        if self.plays in VERBS or self.plays in ("intervals", "ranges"):
+            return None
+        if self.plays == "arms":
+            return int(learner.decide(record[0]))
+        decision = learner.decide()
+        if self.plays == "surface":
+            return int(np.all(learner.points == decision, axis=1).argmax())
+        return int(decision) if isinstance(decision, np.integer) else decision
+
+    def observe(self, learner: Learner, decision: Decision, record: Record) -> Decision:
+        """Hand over the record, and return the answer, if there is one."""
+        if self.plays in VERBS:
+            answer = getattr(learner, VERBS[self.plays])(*record)
+            return answer if self.plays == "sums" else int(answer)
+        if self.plays == "intervals":
+            return count_interval(learner, *record)
+        learner.observe(*((record[1][decision],) if self.plays == "arms" else record))
+        return None
+
+    def step(self, learner: Learner, record: Record) -> Decision:
+        """Play one round, and return its decision or answer in numbers."""
+        decision = self.decide(learner, record)
+        answer = self.observe(learner, decision, record)
+        return answer if decision is None else decision
+
+
+# ---- replays -------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -88,6 +345,10 @@ class Family(Playing, ABC):
         Rounds that a replay changes.
     before : Rounds or None
         The stream that a replay changed, while it plays the changed one for a person.
+    relation : str
+        Which streams are neighbours: "replace" or "zero_out".
+    person : (int, int)
+        How many rounds the claim protects at once, and how far apart at least.
     """
 
     needs: ClassVar[tuple[str, ...]] = ("variates_drawn",)
@@ -100,6 +361,8 @@ class Family(Playing, ABC):
         super().__init__(learner)
         self.person_rounds: tuple[int, ...] = ()
         self.before: Rounds | None = None
+        self.relation = str(learner.guarantee.change)
+        self.person: tuple[int, int] = getattr(learner.guarantee, "person", None) or (1, 1)
 
     @property
     def mechanism(self) -> Any:
@@ -114,35 +377,24 @@ class Family(Playing, ABC):
 
     # ---- streams ---------------------------------------------------------------------------------
 
-    def record(self, rounds: Rounds, replacement: Sequence[Any]) -> tuple[Any, ...]:
+    def record(self, rounds: Rounds, replacement: Sequence[Any]) -> Record:
         """Return a replacement's record with the shapes of the stream's."""
         count = len(rounds.parts)
         if len(replacement) < count:
             raise ValueError(f"a replacement must be (round, {count} parts of a record)")
-        pairs = zip(rounds.parts, replacement, strict=False)
         return tuple(
             float_array("replacement", entry, part.shape[1:])
             if isinstance(part, np.ndarray)
             else entry
-            for part, entry in pairs
+            for part, entry in zip(rounds.parts, replacement, strict=False)
         )
 
-    @property
-    def relation(self) -> str:
-        """Which streams are neighbours: "replace" or "zero_out"."""
-        return str(self.learner.guarantee.change)
-
-    @property
-    def person(self) -> tuple[int, int]:
-        """How many rounds the claim protects at once, and how far apart at least."""
-        return getattr(self.learner.guarantee, "person", None) or (1, 1)
-
-    def replaces(self, old: Any, new: Any) -> bool:
+    def replaces(self, old: Record, new: Record) -> bool:
         """Whether a record changes a round, as neighbours may."""
         free = self.relation != "zero_out" or self.is_empty(old) or self.is_empty(new)
         return free and not same(old, new)
 
-    def check_records(self, old: Any, new: Any) -> None:
+    def check_records(self, old: Record, new: Record) -> None:
         """Raise ``ValueError`` unless one record may stand for the other."""
         if self.relation == "zero_out" and not (self.is_empty(old) or self.is_empty(new)):
             raise ValueError(
@@ -153,17 +405,17 @@ class Family(Playing, ABC):
         """Raise ``ValueError`` unless all that differs comes from one record."""
         return
 
-    def is_empty(self, record: tuple[Any, ...]) -> bool:
+    def is_empty(self, record: Record) -> bool:
         """Whether a record counts as no data: all zero, or not finite."""
         return not np.any(record[0]) or not all(np.all(np.isfinite(part)) for part in record)
 
     # ---- one learner at a time -------------------------------------------------------------------
 
-    def publication(self, learner: Any, decision: Any) -> Any:
+    def publication(self, learner: Learner, decision: Decision) -> Any:
         """Return what a round publishes, comparable with ``==``."""
         return decision.tobytes() if isinstance(decision, np.ndarray) else decision
 
-    def count_variates(self, learner: Any) -> tuple[int, ...]:
+    def count_variates(self, learner: Learner) -> tuple[int, ...]:
         """Return how many variates of each kind a learner has drawn."""
         return tuple(int(n) for n in learner._engine.variates_drawn())
 
@@ -171,7 +423,7 @@ class Family(Playing, ABC):
         """Return what only this family can reach, and whether the learner has reached it."""
         return {}
 
-    def play(self, learner: Any, rounds: Rounds) -> Play:
+    def play(self, learner: Learner, rounds: Rounds) -> Play:
         """Play a fresh learner on the stream, round by round."""
         play = Play(variates=[self.count_variates(learner)])
         self.start(learner, play)
@@ -186,19 +438,19 @@ class Family(Playing, ABC):
         self.finish(learner, play)
         return play
 
-    def start(self, learner: Any, play: Play) -> None:
+    def start(self, learner: Learner, play: Play) -> None:
         """Note what is known before the first round."""
         return
 
-    def ask(self, learner: Any, decision: Any, record: tuple[Any, ...], play: Play) -> None:
+    def ask(self, learner: Learner, decision: Decision, record: Record, play: Play) -> None:
         """Note what a learner would do with a record that it is about to observe."""
         return
 
-    def look(self, learner: Any, t: int, answer: Any, play: Play) -> int:
+    def look(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
         """Note what a learner holds after round t; return how many variates it had to draw."""
         return 0
 
-    def finish(self, learner: Any, play: Play) -> None:
+    def finish(self, learner: Learner, play: Play) -> None:
         """Note the decision after the last round, if there is one more."""
         if self.plays in ("records", "experts", "surface") and learner.round < learner.horizon:
             play.published.append(self.publication(learner, self.decide(learner, ())))
@@ -218,6 +470,17 @@ class Family(Playing, ABC):
         yield from ()
 
 
+class Unmoved(Family):
+    """Releases that depend on no record: all of them are the same on all streams."""
+
+    def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
+        yield from ()
+
+    def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
+        if base.published != other.published:
+            yield "a release depends on a record, and none may"
+
+
 def ratio(moved: float, scale: float) -> float:
     """Return a movement in units of the noise; infinite where there is none."""
     if moved == 0.0:
@@ -230,95 +493,6 @@ def admit(learner: Any, rows: FloatArray) -> FloatArray:
     low, high = learner._loss_range
     inside: FloatArray = np.clip((rows - low) / (high - low), 0.0, 1.0)
     return np.where(np.isfinite(rows), inside, 0.0)
-
-
-def make_fresh(make: Make, source: Source, before: Any = None) -> Any:
-    """Return a new learner on a source, or raise naming what it is not."""
-    learner = make(source)
-    if before is not None and (learner is before or type(learner) is not type(before)):
-        raise TypeError("make_learner must return a new learner of one class at every call")
-    if getattr(learner, "round", 0) != 0 or getattr(learner, "_fitted", False):
-        raise ValueError("make_learner must return learners that have not played yet")
-    if getattr(learner, "_is_seeded", None) is False and source.is_seeded:
-        raise ValueError("make_learner must give the learner the source it is called with")
-    if getattr(learner, "_limiter", None) is not None:
-        learner._limiter = None  # our streams keep to its rule: all records pass
-    if getattr(learner, "_part", None) is not None:
-        learner._part.limiter = None
-    return learner
-
-
-def length_name(cls: type) -> str:
-    """Return how a class calls the number of its rounds."""
-    known = ("records", "releases") if hasattr(cls, "fit") else ("releases",)
-    return next((name for name in known if name in signature(cls).parameters), "horizon")
-
-
-def calibrate_once(
-    cls: type,
-    *arguments: Any,
-    budget: Budget,
-    changes: dict[str, Any] | None = None,
-    plan: Any = None,
-    **options: Any,
-) -> Make:
-    """Return ``Source -> learner`` of one class, calibrated and accounted for once.
-
-    All learners share parameters and guarantee, so a new one costs its engine only: an audit makes
-    thousands. `changes` are made to the calibrated parameters, and accounted for. `plan` takes
-    the place of calibration; a published one may spend more than the budget. A class that takes
-    no plan is made whole every time, but for monitors, whose plan is found again.
-    """
-    if "plan" not in signature(cls).parameters:
-        whole = partial(cls, *arguments, budget=budget, **options)
-        known = learners.learner_of(cls)
-        if known is None or known.plays != "intervals":
-            return lambda source: whole(source=source)
-        once = whole(source=None)
-        return lambda source: renew(once, source)
-    with quiet():
-        planned = {} if plan is None else {"plan": plan}
-        try:
-            first = cls(*arguments, budget=budget, **planned, **options)
-        except BudgetExceeded:
-            if plan is None:
-                raise
-            first = cls(*arguments, budget=None, **planned, **options)
-        if changes:
-            plan = _change(first.plan, changes)
-            first = cls(*arguments, budget=None, plan=plan, **options)
-
-    def promise(*_: Any, **__: Any) -> Guarantee:
-        guarantee: Guarantee = first.guarantee
-        return guarantee
-
-    body: dict[str, Any] = {"_certify": promise, "__doc__": cls.__doc__}
-    shared = type(cls.__name__, (cls,), body)
-
-    def make(source: Source) -> Any:
-        with quiet():
-            return shared(*arguments, budget=None, plan=first.plan, source=source, **options)
-
-    return make
-
-
-def _change(plan: Any, changes: dict[str, Any]) -> Any:
-    """Return a plan with other fields in its tuning or mechanism, or functions of those."""
-    parts = {}
-    for name in ("tuning", "mechanism"):
-        part = getattr(plan, name)
-        own = {key: value for key, value in changes.items() if hasattr(part, key)}
-        new = {k: v(getattr(part, k)) if callable(v) else v for k, v in own.items()}
-        parts[name] = replace(part, **new)
-    return replace(plan, **parts)
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Say nothing about utility: learners are played to tell as much as they may, not to learn."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        yield
 
 
 def check_neighbours(family: Family | None, ours: Rounds, theirs: Rounds) -> tuple[int, ...]:
@@ -350,155 +524,93 @@ def check_neighbours(family: Family | None, ours: Rounds, theirs: Rounds) -> tup
     return differ
 
 
-# ---- likelihoods ---------------------------------------------------------------------------------
+# ---- makers --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Scores:
-    """Runs on one stream, scored.
+def make_fresh(make: Make, source: Source, before: Any = None) -> Any:
+    """Return a new learner on a source, or raise naming what it is not."""
+    learner = make(source)
+    if before is not None and (learner is before or type(learner) is not type(before)):
+        raise TypeError("make_learner must return a new learner of one class at every call")
+    if getattr(learner, "round", 0) != 0 or getattr(learner, "_fitted", False):
+        raise ValueError("make_learner must return learners that have not played yet")
+    if getattr(learner, "_is_seeded", None) is False and source.is_seeded:
+        raise ValueError("make_learner must give the learner the source it is called with")
+    # Streams of audits keep to a rule of participation: all records pass.
+    if getattr(learner, "_limiter", None) is not None:
+        learner._limiter = None
+    if getattr(learner, "_part", None) is not None:
+        learner._part.limiter = None
+    return learner
 
-    Attributes
-    ----------
-    losses : ndarray, shape (trials,)
-        Privacy losses: log-likelihood under their own stream less that under the other.
-    uniforms : ndarray, shape (trials, steps) or (trials, steps, entries)
-        What is uniform on [0, 1] and independent if the noise has its declared law; in the order of
-        the releases.
-    findings : tuple of str
-        Violations that single runs show.
-    draws : dict of str to ndarray, shape (trials, draws)
-        What is uniform and independent if decisions are drawn by their law given what is released;
-        under the name of the order of decisions that it was computed in. Empty where decisions are
-        scored themselves, or are functions of the releases.
+
+def length_name(cls: type) -> str:
+    """Return how a class calls the number of its rounds."""
+    known = ("records", "releases") if hasattr(cls, "fit") else ("releases",)
+    return next((name for name in known if name in signature(cls).parameters), "horizon")
+
+
+def calibrate_once(
+    cls: type,
+    *arguments: Any,
+    budget: Budget,
+    changes: dict[str, Any] | None = None,
+    plan: Any = None,
+    **options: Any,
+) -> Make:
+    """Return ``Source -> learner`` of one class, calibrated and accounted for once.
+
+    All learners share parameters and guarantee, so a new one costs its engine only: an audit makes
+    thousands. `changes` are made to the calibrated parameters, and accounted for. `plan` takes
+    the place of calibration; a published one may spend more than the budget. A class that takes
+    no plan is made whole every time, but for monitors, whose plan is found again.
     """
+    if "plan" not in signature(cls).parameters:
+        whole = partial(cls, *arguments, budget=budget, **options)
+        known = learners.learner_of(cls)
+        if known is None or known.plays != "intervals":
+            return lambda source: whole(source=source)
+        return partial(renew, whole(source=None))
+    with quiet():
+        planned = {} if plan is None else {"plan": plan}
+        try:
+            first = cls(*arguments, budget=budget, **planned, **options)
+        except BudgetExceeded:
+            if plan is None:
+                raise
+            first = cls(*arguments, budget=None, **planned, **options)
+        if changes:
+            plan = _change(first.plan, changes)
+            first = cls(*arguments, budget=None, plan=plan, **options)
 
-    losses: FloatArray
-    uniforms: FloatArray
-    findings: tuple[str, ...] = ()
-    draws: dict[str, FloatArray] = field(default_factory=dict)
+    def promise(*_: object, **__: object) -> Guarantee:
+        guarantee: Guarantee = first.guarantee
+        return guarantee
 
+    shared = type(cls.__name__, (cls,), {"_certify": promise, "__doc__": cls.__doc__})
 
-class Scorer(ABC):
-    """Exact likelihoods of what learners of a family release on two streams.
+    def make(source: Source) -> Any:
+        with quiet():
+            return shared(*arguments, budget=None, plan=first.plan, source=source, **options)
 
-    A subclass raises ``ValueError`` from its constructor where the law is not known after all.
-    """
-
-    def __init__(self, family: Family, stream: Any, neighbour: Any) -> None:
-        self.family, self.learner = family, family.learner
-        self.mechanism = family.mechanism
-        self.streams = family.rounds(stream), family.rounds(neighbour)
-        check_neighbours(family, *self.streams)
-        rounds = len(self.streams[0])
-        if not 1 <= rounds <= getattr(self.learner, "horizon", rounds):
-            raise ValueError("stream must have at least one round and at most the horizon's")
-
-    @abstractmethod
-    def run(self, learner: Any, world: int, tape: Source) -> Any:
-        """Play a fresh learner on stream `world`; `tape` is a copy of the source it was given."""
-
-    @abstractmethod
-    def score(self, runs: list[Any], world: int) -> Scores:
-        """Return the likelihoods of all runs on one stream."""
-
-
-def spread(chances: FloatArray, chosen: NDArray[np.int64], jitter: FloatArray) -> FloatArray:
-    """Return uniforms for draws from finite laws: the drawn cell's place, by a uniform within it.
-
-    Parameters
-    ----------
-    chances : ndarray, shape (n, values)
-        Laws, one a row.
-    chosen, jitter : ndarray, shape (n,)
-        The draws, and independent uniforms.
-    """
-    rows = np.arange(len(chosen))
-    upper = np.cumsum(chances, axis=1)[rows, chosen]
-    return np.clip(upper - jitter * chances[rows, chosen], 0.0, 1.0)
+    return make
 
 
-def score_draws(
-    own: FloatArray,
-    other: FloatArray,
-    chosen: NDArray[np.int64],
-    world: int,
-    stray: str = IMPOSSIBLE,
-) -> Scores:
-    """Return the scores of draws from finite laws; those that are certain always are not tested.
-
-    Parameters
-    ----------
-    own, other : ndarray, shape (trials, draws, values)
-        Laws of the draws on the runs' own stream and on the other one.
-    chosen : ndarray of int, shape (trials, draws)
-    world : int
-        Of the runs; picks the uniforms that spread the draws.
-    stray : str
-        What to say of a draw that its own law excludes.
-    """
-    jitter = Source.seeded(world).uniform(chosen.size)
-    places = spread(own.reshape(-1, own.shape[-1]), chosen.ravel(), jitter).reshape(chosen.shape)
-    ours, theirs = (
-        np.take_along_axis(each, chosen[:, :, None], axis=2)[:, :, 0] for each in (own, other)
-    )
-    possible = (ours > 0.0) & (theirs > 0.0)
-    ratios = np.where(possible, ours, 1.0) / np.where(possible, theirs, 1.0)
-    losses = np.where(possible, np.log(ratios), np.inf).sum(axis=1)
-    open_ = np.any(own.max(axis=2) < 1.0, axis=0)
-    return Scores(losses, places[:, open_], (stray,) if np.any(ours <= 0.0) else ())
-
-
-class FiniteScorer(Scorer):
-    """Scores of transcripts of draws from finite laws; transcripts repeat, and are hashable."""
-
-    def __init__(self, family: Family, stream: Any, neighbour: Any) -> None:
-        super().__init__(family, stream, neighbour)
-        self._known: dict[Any, tuple[FloatArray, NDArray[np.int64]]] = {}
-
-    @abstractmethod
-    def cells(self, transcript: Any, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
-        """Return the law of every draw given all before, one a row, and what was drawn.
-
-        As many for every transcript: what is not drawn is certain.
-        """
-
-    def score(self, runs: list[Any], world: int) -> Scores:
-        for each in [(run, w) for run in runs for w in (0, 1)]:
-            if each not in self._known:
-                self._known[each] = self.cells(*each)
-        own, other = (
-            np.array([self._known[run, w][0] for run in runs]) for w in (world, 1 - world)
+def _change(plan: Any, changes: dict[str, Any]) -> Any:
+    """Return a plan with other fields in its tuning or mechanism, or functions of those."""
+    parts = {}
+    for name in ("tuning", "mechanism"):
+        part = getattr(plan, name)
+        own = {key: value for key, value in changes.items() if hasattr(part, key)}
+        parts[name] = replace(
+            part, **{k: v(getattr(part, k)) if callable(v) else v for k, v in own.items()}
         )
-        chosen = np.array([self._known[run, world][1] for run in runs])
-        return score_draws(own, other, chosen, world)
+    return replace(plan, **parts)
 
 
-def place_draws(
-    chances: FloatArray, chosen: NDArray[np.int64], exact: FloatArray, world: int
-) -> dict[str, FloatArray]:
-    """Return uniforms for decisions drawn by released weights, in two orders of the decisions.
-
-    By their weights, so that decisions that do not heed the weights are seen; and by what is not
-    released, so that those that heed this are.
-
-    Parameters
-    ----------
-    chances : ndarray, shape (trials, draws, N)
-        Laws of the decisions.
-    chosen : ndarray of int, shape (trials, draws)
-    exact : ndarray, shape (trials, draws, N) or (draws, N)
-        Scores without noise, the best least; they may depend on what was released before.
-    world : int
-        Of the runs; picks the uniforms that spread the draws.
-    """
-    n = chances.shape[-1]
-    laws, picked = chances.reshape(-1, n), chosen.ravel()
-    scores = np.broadcast_to(exact, chances.shape).reshape(-1, n)
-    out = {}
-    for k, (name, keys) in enumerate((("their weights", -laws), ("the exact losses", scores))):
-        order = np.argsort(keys, axis=1, kind="stable")
-        place = np.argmax(order == picked[:, None], axis=1)
-        jitter = Source.seeded(2 + 2 * k + world).uniform(len(picked))
-        ordered = np.take_along_axis(laws, order, axis=1)
-        out[name] = spread(ordered, place, jitter).reshape(chosen.shape)
-    return out
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Say nothing about utility: learners are played to tell as much as they may, not to learn."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        yield

@@ -1,66 +1,185 @@
 """Who audits which kind of mechanism, in learners of what they learn from.
 
 The kind is that of the description of the learner's guarantee, so that a new learner on a known
-kind is audited as it is, and a learner derived from another as what it claims to be.
+kind is audited as it is, and a learner derived from another as what it claims to be. So is one that
+holds public mechanisms and computes everything else from their answers: see `Held`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from dpoco.audit._bandits import ArmReleases, Arms, Statistics
-from dpoco.audit._coupled import Coupled, Transcripts
-from dpoco.audit._experts import Batches, ReleasedBatches, TrackedPaths, Tracker
-from dpoco.audit._family import Family, Scorer
-from dpoco.audit._fits import FitReleases, Fits
-from dpoco.audit._held import Held, describes, find_mechanisms
-from dpoco.audit._intervals import Intervals
-from dpoco.audit._playing import find_plays
-from dpoco.audit._ranges import DrawnRanges, Searches
-from dpoco.audit._selections import (
-    DrawnSelections,
-    Epochs,
-    EpochsWithAlarms,
-    EpochTranscripts,
-    Selected,
-    Tested,
-    ThresholdAnswers,
+import numpy as np
+
+from dpoco import _core, mechanisms
+from dpoco._validation import FloatArray
+from dpoco.audit import _draws, _selections, _sum_noise, _sums
+from dpoco.audit._family import (
+    VERBS,
+    Change,
+    Decision,
+    Family,
+    Learner,
+    Play,
+    Rounds,
+    Stream,
+    Unmoved,
+    find_plays,
+    finite,
 )
-from dpoco.audit._sum_noise import (
-    LedByVectors,
-    LedByWeights,
-    ReleasedStatistics,
-    ReleasedSums,
-    Vertices,
-)
-from dpoco.audit._sums import Losses, Records, Unmoved, Vectors
+from dpoco.audit._laws import Scorer
 from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Parts
 from dpoco.privacy.mechanisms.batch_release import BatchRelease
+from dpoco.privacy.mechanisms.bounds import ClippedVector
 from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.mechanisms.range_search import RangeSearch
-from dpoco.privacy.mechanisms.selections import Selections, ThresholdTests
+from dpoco.privacy.mechanisms.selections import PromisedScores, Selections, ThresholdTests
 from dpoco.privacy.mechanisms.tracker_draws import TrackerDraws
+
+# ---- mechanisms that a learner holds -------------------------------------------------------------
+
+# Two plays are compared at equal answers, as proofs by composition have it: on the changed stream
+# every mechanism answers what it answered on the unchanged one, and what enters it is compared.
+
+_HELD = (mechanisms.ContinualSum, mechanisms.NoisyMax, mechanisms.AboveThreshold)
+
+
+def find_mechanisms(learner: Any) -> dict[str, Any]:
+    """Return the public mechanisms among a learner's attributes, by name."""
+    own = getattr(learner, "__dict__", {})
+    return {name: each for name, each in own.items() if isinstance(each, _HELD)}
+
+
+def describes(mechanism: Mechanism, parts: dict[str, Any]) -> bool:
+    """Whether a description is that of these mechanisms together."""
+    found = [each.guarantee.description for each in parts.values()]
+    if isinstance(mechanism, Parts) and mechanism.how == "together":
+        stated = list(mechanism.parts)
+        return len(found) == len(stated) and all(each in stated for each in found)
+    return found == [mechanism]
+
+
+class _Recorder:
+    """Stands for a mechanism: notes what enters it, and may answer what was answered before."""
+
+    def __init__(self, mechanism: Any, script: list[Any] | None) -> None:
+        self._mechanism, self._script = mechanism, script or []
+        self._verb = VERBS[find_plays(mechanism)]
+        self.turn, self.rounds, self.inputs, self.answers = 0, list[int](), list[Any](), list[Any]()
+
+    def __getattr__(self, name: str) -> Any:
+        return self._answer if name == self._verb else getattr(self._mechanism, name)
+
+    def _answer(self, value: Any) -> Decision:
+        answer = getattr(self._mechanism, self._verb)(value)
+        if len(self.answers) < len(self._script):
+            answer = self._script[len(self.answers)]
+        self.rounds.append(self.turn)
+        self.inputs.append(finite(np.array(value, dtype=float)))
+        self.answers.append(answer)
+        return answer
+
+
+class Held(Family):
+    """Public mechanisms that a learner holds, each with the description that it has itself."""
+
+    schedule = "published"
+    needs = ()
+
+    def __init__(self, learner: Any) -> None:
+        super().__init__(learner)
+        self._mechanisms = find_mechanisms(learner)
+        self._scripts: dict[str, list[Any]] = {}
+
+    def count_variates(self, learner: Learner) -> tuple[int, ...]:
+        counts = [getattr(learner, name)._engine.variates_drawn() for name in self._mechanisms]
+        return tuple(int(n) for n in np.sum(counts, axis=0))
+
+    def play(self, learner: Learner, rounds: Rounds) -> Play:
+        recorders = {
+            name: _Recorder(getattr(learner, name), self._scripts.get(name))
+            for name in self._mechanisms
+        }
+        for name, recorder in recorders.items():
+            setattr(learner, name, recorder)
+        play = super().play(learner, rounds)
+        play.memory |= recorders
+        self._scripts = self._scripts or {name: each.answers for name, each in recorders.items()}
+        return play
+
+    def look(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
+        for name in self._mechanisms:
+            getattr(learner, name).turn = t + 1
+        return 0
+
+    def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
+        for name, mechanism in self._mechanisms.items():
+            ours, theirs = base.memory[name], other.memory[name]
+            if ours.rounds == theirs.rounds:
+                for t, *pair in zip(ours.rounds, ours.inputs, theirs.inputs, strict=True):
+                    yield from _compare(name, mechanism, pair, t == at)
+
+    def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
+        if base.published != other.published:
+            names = ", ".join(self._mechanisms)
+            yield f"a decision depends on a record otherwise than through answers of {names}"
+        for name, mechanism in self._mechanisms.items():
+            rounds = base.memory[name].rounds
+            if rounds != other.memory[name].rounds:
+                yield f"how often {name} is used depends on a record"
+            elif isinstance(mechanism, mechanisms.ContinualSum) and rounds.count(at) > 1:
+                yield f"a record enters {name} more than once"
+
+
+def _compare(name: str, mechanism: Any, pair: list[FloatArray], own: bool) -> Iterator[Change]:
+    """Yield what moved of that which enters a mechanism, in the changed round or in another."""
+    change = pair[0] - pair[1]
+    if isinstance(mechanism, mechanisms.ContinualSum):
+        total, near = mechanism.guarantee.description, mechanism.guarantee.neighbours
+        assert isinstance(total, GaussianSum)
+        vector = total.summand
+        assert isinstance(vector, ClippedVector)
+        if not own:
+            yield f"what enters {name} in other rounds", float(np.abs(change).max()), 0.0
+            return
+        clipped = [_sums.clip_vector(row, vector.bound, vector.norm, None) for row in pair]
+        norm = 2.0 if total.order == 2.0 else vector.norm
+        moved = _core.norm(np.ascontiguousarray(clipped[0] - clipped[1]), norm)
+        yield f"what enters {name}", moved, vector.movement(near, total.order)
+        return
+    asked = mechanism._mechanism
+    if isinstance(asked, Nothing):
+        return
+    scores = getattr(asked, "scores", asked)
+    yield f"what {name} is asked", float(np.abs(change).max()), scores.sensitivity
+    if isinstance(scores, PromisedScores):
+        reach = float(max(change.max(), 0.0) - min(change.min(), 0.0))
+        yield f"what {name} is asked, range of changes", reach, scores.range
+
+
+# ---- all kinds -----------------------------------------------------------------------------------
 
 Auditors = tuple[type[Family], type[Scorer] | None]
 
 # By kind, of parts that of the first one, and by what a learner plays.
 _AUDITORS: dict[tuple[type[Mechanism], str], Auditors] = {
-    (GaussianSum, "sums"): (Vectors, ReleasedSums),
-    (GaussianSum, "records"): (Records, LedByVectors),
-    (GaussianSum, "experts"): (Losses, LedByWeights),
-    (GaussianSum, "surface"): (Losses, LedByWeights),
-    (GaussianSum, "arms"): (Statistics, ReleasedStatistics),
-    (GaussianSum, "batch"): (Fits, FitReleases),
-    (GaussianSum, "intervals"): (Intervals, ReleasedSums),
-    (Selections, "scores"): (Selected, DrawnSelections),
-    (Selections, "records"): (Records, Vertices),
-    (Selections, "experts"): (Epochs, EpochTranscripts),
-    (ThresholdTests, "queries"): (Tested, ThresholdAnswers),
-    (CoupledDraws, "records"): (Coupled, Transcripts),
-    (TrackerDraws, "experts"): (Tracker, TrackedPaths),
-    (BatchRelease, "experts"): (Batches, ReleasedBatches),
-    (RangeSearch, "ranges"): (Searches, DrawnRanges),
+    (GaussianSum, "sums"): (_sums.Vectors, _sum_noise.ReleasedSums),
+    (GaussianSum, "records"): (_sums.Records, _sum_noise.LedByVectors),
+    (GaussianSum, "experts"): (_sums.Losses, _sum_noise.LedByWeights),
+    (GaussianSum, "surface"): (_sums.Losses, _sum_noise.LedByWeights),
+    (GaussianSum, "arms"): (_sums.Statistics, _sum_noise.ReleasedStatistics),
+    (GaussianSum, "batch"): (_sums.Fits, _sum_noise.FitReleases),
+    (GaussianSum, "intervals"): (_sums.Intervals, _sum_noise.ReleasedSums),
+    (Selections, "scores"): (_selections.Selected, _selections.DrawnSelections),
+    (Selections, "records"): (_sums.Records, _sum_noise.Vertices),
+    (Selections, "experts"): (_selections.Epochs, _selections.EpochTranscripts),
+    (ThresholdTests, "queries"): (_selections.Tested, _selections.ThresholdAnswers),
+    (CoupledDraws, "records"): (_draws.Coupled, _draws.Transcripts),
+    (TrackerDraws, "experts"): (_draws.Tracker, _draws.TrackedPaths),
+    (BatchRelease, "experts"): (_sum_noise.Batches, _sum_noise.ReleasedBatches),
+    (RangeSearch, "ranges"): (_selections.Searches, _selections.DrawnRanges),
 }
 
 
@@ -81,9 +200,9 @@ def _auditors(learner: Any) -> Auditors:
         raise TypeError(f"no audit of a {kind}: its guarantee is not that of {names} together")
     if isinstance(mechanism, Parts):
         if plays == "arms" and mechanism.how == "one_of":
-            return Arms, ArmReleases
+            return _sums.Arms, _sum_noise.ArmReleases
         if plays == "experts" and hasattr(learner, "alarms"):
-            return EpochsWithAlarms, EpochTranscripts
+            return _selections.EpochsWithAlarms, _selections.EpochTranscripts
         mechanism = mechanism.parts[0]
     found = _AUDITORS.get((type(mechanism), plays))
     if found is None:
@@ -111,7 +230,7 @@ def find_known_family(learner: Any) -> Family | None:
         return None
 
 
-def find_scorer(learner: Any, stream: Any, neighbour: Any) -> Scorer:
+def find_scorer(learner: Any, stream: Stream, neighbour: Stream) -> Scorer:
     """Return the scorer of a learner; ``TypeError`` or ``ValueError`` if its law is not known."""
     family, scorer = _auditors(learner)
     if scorer is None:

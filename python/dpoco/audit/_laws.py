@@ -1,6 +1,6 @@
-"""Laws of selections, threshold tests and coupled draws: from their definitions, by quadrature.
+"""Likelihoods of transcripts, and laws of selections, tests and coupled draws by quadrature.
 
-Independent of the engines: they are what the engines are said to draw from.
+Laws follow from definitions, independent of the engines: they are what these are said to draw from.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -17,7 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._validation import FloatArray
+from dpoco.audit._family import Stream, check_neighbours
 from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss
+from dpoco.random import Source
+
+IMPOSSIBLE = "a transcript is impossible under the declared law"
 
 # Of a threshold's noise: how far beyond all queries it is followed, in scales, where its density
 # underflows, and panels of the quadrature.
@@ -25,6 +29,162 @@ _REACH, _UNDERFLOW = 45.0, 800.0
 _PANEL = 4.0
 
 Function = Callable[[FloatArray], FloatArray]
+
+
+# ---- likelihoods ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Runs on one stream, scored.
+
+    Attributes
+    ----------
+    losses : ndarray, shape (trials,)
+        Privacy losses: log-likelihood under their own stream less that under the other.
+    uniforms : ndarray, shape (trials, steps) or (trials, steps, entries)
+        What is uniform on [0, 1] and independent if the noise has its declared law; in the order of
+        the releases.
+    findings : tuple of str
+        Violations that single runs show.
+    draws : dict of str to ndarray, shape (trials, draws)
+        What is uniform and independent if decisions are drawn by their law given what is released;
+        under the name of the order of decisions that it was computed in. Empty where decisions are
+        scored themselves, or are functions of the releases.
+    """
+
+    losses: FloatArray
+    uniforms: FloatArray
+    findings: tuple[str, ...] = ()
+    draws: dict[str, FloatArray] = field(default_factory=dict)
+
+
+class Scorer(ABC):
+    """Exact likelihoods of what learners of a family release on two streams.
+
+    A subclass raises ``ValueError`` from its constructor where the law is not known after all.
+    """
+
+    def __init__(self, family: Any, stream: Stream, neighbour: Stream) -> None:
+        self.family, self.learner, self.mechanism = family, family.learner, family.mechanism
+        self.streams = family.rounds(stream), family.rounds(neighbour)
+        check_neighbours(family, *self.streams)
+        rounds = len(self.streams[0])
+        if not 1 <= rounds <= getattr(self.learner, "horizon", rounds):
+            raise ValueError("stream must have at least one round and at most the horizon's")
+
+    @abstractmethod
+    def run(self, learner: Any, world: int, tape: Source) -> Any:
+        """Play a fresh learner on stream `world`; `tape` is a copy of the source it was given."""
+
+    @abstractmethod
+    def score(self, runs: list[Any], world: int) -> Scores:
+        """Return the likelihoods of all runs on one stream."""
+
+
+def spread(chances: FloatArray, chosen: NDArray[np.int64], jitter: FloatArray) -> FloatArray:
+    """Return uniforms for draws from finite laws: the drawn cell's place, by a uniform within it.
+
+    Parameters
+    ----------
+    chances : ndarray, shape (n, values)
+        Laws, one a row.
+    chosen, jitter : ndarray, shape (n,)
+        The draws, and independent uniforms.
+    """
+    rows = np.arange(len(chosen))
+    upper = np.cumsum(chances, axis=1)[rows, chosen]
+    return np.clip(upper - jitter * chances[rows, chosen], 0.0, 1.0)
+
+
+def score_draws(
+    own: FloatArray,
+    other: FloatArray,
+    chosen: NDArray[np.int64],
+    world: int,
+    stray: str = IMPOSSIBLE,
+) -> Scores:
+    """Return the scores of draws from finite laws; those that are certain always are not tested.
+
+    Parameters
+    ----------
+    own, other : ndarray, shape (trials, draws, values)
+        Laws of the draws on the runs' own stream and on the other one.
+    chosen : ndarray of int, shape (trials, draws)
+    world : int
+        Of the runs; picks the uniforms that spread the draws.
+    stray : str
+        What to say of a draw that its own law excludes.
+    """
+    jitter = Source.seeded(world).uniform(chosen.size)
+    places = spread(own.reshape(-1, own.shape[-1]), chosen.ravel(), jitter).reshape(chosen.shape)
+    ours, theirs = (
+        np.take_along_axis(each, chosen[:, :, None], axis=2)[:, :, 0] for each in (own, other)
+    )
+    possible = (ours > 0.0) & (theirs > 0.0)
+    ratios = np.where(possible, ours, 1.0) / np.where(possible, theirs, 1.0)
+    losses = np.where(possible, np.log(ratios), np.inf).sum(axis=1)
+    open_ = np.any(own.max(axis=2) < 1.0, axis=0)
+    return Scores(losses, places[:, open_], (stray,) if np.any(ours <= 0.0) else ())
+
+
+class FiniteScorer(Scorer):
+    """Scores of transcripts of draws from finite laws; transcripts repeat, and are hashable."""
+
+    def __init__(self, family: Any, stream: Stream, neighbour: Stream) -> None:
+        super().__init__(family, stream, neighbour)
+        self._known: dict[Any, tuple[FloatArray, NDArray[np.int64]]] = {}
+
+    @abstractmethod
+    def cells(self, transcript: Any, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
+        """Return the law of every draw given all before, one a row, and what was drawn.
+
+        As many for every transcript: what is not drawn is certain.
+        """
+
+    def score(self, runs: list[Any], world: int) -> Scores:
+        for each in [(run, w) for run in runs for w in (0, 1)]:
+            if each not in self._known:
+                self._known[each] = self.cells(*each)
+        own, other = (
+            np.array([self._known[run, w][0] for run in runs]) for w in (world, 1 - world)
+        )
+        chosen = np.array([self._known[run, world][1] for run in runs])
+        return score_draws(own, other, chosen, world)
+
+
+def place_draws(
+    chances: FloatArray, chosen: NDArray[np.int64], exact: FloatArray, world: int
+) -> dict[str, FloatArray]:
+    """Return uniforms for decisions drawn by released weights, in two orders of the decisions.
+
+    By their weights, so that decisions that do not heed the weights are seen; and by what is not
+    released, so that those that heed this are.
+
+    Parameters
+    ----------
+    chances : ndarray, shape (trials, draws, N)
+        Laws of the decisions.
+    chosen : ndarray of int, shape (trials, draws)
+    exact : ndarray, shape (trials, draws, N) or (draws, N)
+        Scores without noise, the best least; they may depend on what was released before.
+    world : int
+        Of the runs; picks the uniforms that spread the draws.
+    """
+    n = chances.shape[-1]
+    laws, picked = chances.reshape(-1, n), chosen.ravel()
+    scores = np.broadcast_to(exact, chances.shape).reshape(-1, n)
+    out = {}
+    for k, (name, keys) in enumerate((("their weights", -laws), ("the exact losses", scores))):
+        order = np.argsort(keys, axis=1, kind="stable")
+        place = np.argmax(order == picked[:, None], axis=1)
+        jitter = Source.seeded(2 + 2 * k + world).uniform(len(picked))
+        ordered = np.take_along_axis(laws, order, axis=1)
+        out[name] = spread(ordered, place, jitter).reshape(chosen.shape)
+    return out
+
+
+# ---- selections and tests ------------------------------------------------------------------------
 
 
 def selection_law(noise: str, scores: FloatArray, scale: float) -> FloatArray:

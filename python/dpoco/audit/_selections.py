@@ -1,4 +1,4 @@
-"""Private selections and threshold tests: as mechanisms, and of experts on epochs."""
+"""Private selections and threshold tests: as mechanisms, of experts on epochs, and of ranges."""
 
 from __future__ import annotations
 
@@ -9,24 +9,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._validation import FloatArray
+from dpoco.accounting import Guarantee
 from dpoco.accounting.shift_detector import bias
 from dpoco.audit._family import (
     Change,
+    Decision,
     Family,
-    FiniteScorer,
+    Learner,
     Play,
+    Record,
+    Rounds,
+    Stream,
     admit,
+    finite,
     ratio,
 )
-from dpoco.audit._laws import answer_chances, selection_law
-from dpoco.audit._playing import Rounds, finite
+from dpoco.audit._laws import FiniteScorer, Scorer, Scores, answer_chances, selection_law
+from dpoco.audit._sums import whitening_matrix
+from dpoco.privacy.mechanisms.range_search import RangeSearch
 from dpoco.privacy.mechanisms.selections import Selections, ThresholdTests
 from dpoco.random import Source
+from dpoco.ranges.bins import ABSENT, EDGES, group_candidates, places
 
 _GRID = 1e-12  # losses are rounded to multiples of 2^-46
 
 
-def log_odds_cap(guarantee: Any, selections: int) -> float:
+def log_odds_cap(guarantee: Guarantee, selections: int) -> float:
     """Return by how much the log odds of one of so many selections may move, as promised."""
     profile = guarantee.profile or {}
     if profile.get("kind") == "bounded_range":
@@ -43,10 +51,9 @@ class _Answers(Family):
     @property
     def sensitivity(self) -> float:
         """How far the caller promises a query to move."""
-        m = self.mechanism
-        return float(m.sensitivity if isinstance(m, ThresholdTests) else m.scores.sensitivity)
+        return float(getattr(self.mechanism, "scores", self.mechanism).sensitivity)
 
-    def check_records(self, old: Any, new: Any) -> None:
+    def check_records(self, old: Record, new: Record) -> None:
         moved = np.abs(finite(new[0]) - finite(old[0])).max()
         if not moved <= self.sensitivity * (1.0 + 1e-12):
             raise ValueError(
@@ -54,7 +61,7 @@ class _Answers(Family):
                 "promise"
             )
 
-    def play(self, learner: Any, rounds: Rounds) -> Play:
+    def play(self, learner: Learner, rounds: Rounds) -> Play:
         play = Play(variates=[self.count_variates(learner)])
         for record in (rounds.record(t) for t in range(len(rounds))):
             answer = self.observe(learner, None, record)
@@ -83,7 +90,7 @@ class _Answers(Family):
 class Selected(_Answers):
     """Selections by promised scores: selected index and public round determine the state."""
 
-    def check_records(self, old: Any, new: Any) -> None:
+    def check_records(self, old: Record, new: Record) -> None:
         super().check_records(old, new)
         change = finite(new[0]) - finite(old[0])
         if self.mechanism.scores.one_way and change.max() > 0.0 > change.min():
@@ -95,14 +102,14 @@ class Selected(_Answers):
         reach = float(max(change.max(), 0.0) - min(change.min(), 0.0))
         yield "the scores, range of their changes", reach, m.scores.range
         # How far a selection can be moved, in units of what one selection was granted.
-        spent = reach / m.scale
-        yield "the log odds of a selection", spent, log_odds_cap(self.learner.guarantee, m.rounds)
+        cap = log_odds_cap(self.learner.guarantee, m.rounds)
+        yield "the log odds of a selection", reach / m.scale, cap
 
 
 class Tested(_Answers):
     """Threshold tests: the answers and the threshold's one noise determine the state."""
 
-    def observe(self, learner: Any, decision: Any, record: tuple[Any, ...]) -> Any:
+    def observe(self, learner: Learner, decision: Decision, record: Record) -> Decision:
         return super().observe(learner, decision, record) if learner.alarms_left else -1
 
     def check_streams(self, ours: Rounds, theirs: Rounds) -> None:
@@ -113,7 +120,7 @@ class Tested(_Answers):
                 "is the caller's promise"
             )
 
-    def play(self, learner: Any, rounds: Rounds) -> Play:
+    def play(self, learner: Learner, rounds: Rounds) -> Play:
         play = super().play(learner, rounds)
         if sum(play.published) > self.mechanism.alarms:
             play.findings.append("there are more alarms than were promised")
@@ -127,134 +134,20 @@ class Tested(_Answers):
         yield "the query", moved, m.sensitivity
         if self.learner.guarantee.private:
             # Of Theorem 1 of docs/privacy/shift_detector.md, for what moved.
-            share = moved / m.sensitivity
             each = m.sensitivity / m.threshold_scale + m.alarms * m.spread / m.query_scale
-            spent = share * each
+            spent = moved / m.sensitivity * each
             yield "the log odds of the answers", spent, self.learner.guarantee.epsilon_at(0.0)
 
     def facts(self) -> dict[str, bool]:
         return {"the cap on alarms": self.learner.alarms_left == 0}
 
 
-# ---- selections of experts on epochs, with and without alarms ------------------------------------
-
-
-def _count_selections(rounds: int, parameters: Any) -> int:
-    """Return how many windows are complete after so many rounds of an instance."""
-    window: int = getattr(parameters, "window", rounds + 1)
-    doubling = (window - 1).bit_length()
-    grown = 2**doubling - 1
-    if rounds <= grown:
-        return (rounds + 1).bit_length() - 1
-    return int(doubling + (rounds - grown) // window)
-
-
-def _ends_epoch(rounds: int, parameters: Any) -> bool:
-    """Whether an epoch, or a window, ends after so many rounds of an instance."""
-    return _count_selections(rounds, parameters) > _count_selections(rounds - 1, parameters)
-
-
-class Epochs(Family):
-    """Selections of experts: losses of an epoch enter the one selection at its end."""
-
-    def look(self, learner: Any, t: int, answer: Any, play: Play) -> int:
-        engine = learner._engine
-        memory = engine.nonprivate_memory(), engine.variates_drawn()
-        play.note(state=memory, sums=engine.nonprivate_sums())
-        noisy = learner.guarantee.private and learner.experts > 1
-        ended = _ends_epoch(t + 1, learner.plan.tuning)
-        return int(noisy and ended and learner.round < learner.horizon)
-
-    def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
-        for t in range(at, len(base.notes["sums"])):
-            gap = base.notes["sums"][t] - other.notes["sums"][t]
-            yield "the sums of an epoch", float(np.abs(gap).max()), 1.0 + _GRID
-            if self.learner.guarantee.private:
-                # A record is in one epoch, and so in one selection.
-                moved = ratio(float(np.ptp(gap)), self.mechanism.part(Selections).scale)
-                yield (
-                    "the log odds of a selection",
-                    moved,
-                    log_odds_cap(self.learner.guarantee, 1),
-                )
-
-    def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
-        p = self.learner.plan.tuning
-        for t, (a, b) in enumerate(zip(base.notes["state"], other.notes["state"], strict=True)):
-            over = _count_selections(t + 1, p) > _count_selections(at, p)
-            if t < at and a != b:
-                yield "the state before it depends on a record"
-                return
-            if over and a != b:
-                yield "a record is kept after the selection of its epoch"
-                return
-
-
-class EpochsWithAlarms(Epochs):
-    """Selections and alarms: a record is seen by one test, and forgotten at the next alarm."""
-
-    schedule = "published"
-
-    def publication(self, learner: Any, decision: Any) -> Any:
-        return decision, tuple(int(t) for t in learner.alarms)
-
-    def look(self, learner: Any, t: int, answer: Any, play: Play) -> int:
-        detects = learner.experts > 1 and learner.horizon > 3
-        engine = learner._engine
-        memory = engine.decision(), engine.nonprivate_memory(), engine.variates_drawn()
-        rows = engine.nonprivate_rows() if detects else np.zeros(1)
-        play.note(
-            state=memory, sums=engine.nonprivate_sums(), rows=rows, alarms=tuple(learner.alarms)
-        )
-        return int(detects and learner.round < learner.horizon and learner.guarantee.private)
-
-    def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
-        alarmed = {t for play in (base, other) for t in play.notes["alarms"][-1]}
-        found, parts = self.learner.guarantee, [0.0, 0.0]
-        selection, tests = (self.mechanism.part(kind) for kind in (Selections, ThresholdTests))
-        for t in range(at, len(base.notes["sums"])):
-            if t in alarmed or base.published[: t + 1] != other.published[: t + 1]:
-                break
-            gap = base.notes["sums"][t] - other.notes["sums"][t]
-            yield "the sums of an epoch", float(np.abs(gap).max()), 1.0 + _GRID
-            parts[0] = max(parts[0], ratio(float(np.ptp(gap)), selection.scale))
-            a, b = base.notes["rows"][t], other.notes["rows"][t]
-            if a.shape == b.shape:  # windows kept one by one have rows of other rounds
-                seen = np.isfinite(a) & np.isfinite(b)
-                moved = float(np.abs(a[seen] - b[seen]).max(initial=0.0))
-                yield "the test statistic", moved, 2.0 + _GRID
-                scales = tests.threshold_scale, tests.query_scale
-                parts[1] = max(parts[1], sum(ratio(moved, scale) for scale in scales))
-        if found.private:
-            # A record is in one selection and in the tests of one instance.
-            yield "the log odds of selection and alarm", sum(parts), found.epsilon_at(0.0)
-
-    def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
-        for t, (a, b) in enumerate(zip(base.notes["state"], other.notes["state"], strict=True)):
-            if t < at and a != b:
-                yield "the state before it depends on a record"
-                return
-            if base.published[: t + 2] != other.published[: t + 2]:
-                return
-            ours, theirs = (
-                [s for s in play.notes["alarms"][-1] if at <= s <= t] for play in (base, other)
-            )
-            if ours and ours == theirs and a != b:
-                yield "a record is kept after the alarm that ended its instance"
-                return
-
-    def facts(self) -> dict[str, bool]:
-        return {"alarms": len(self.learner.alarms) > 0}
-
-
-# ---- likelihoods ---------------------------------------------------------------------------------
-
-
 class DrawnSelections(FiniteScorer):
-    """NoisyMax: independent draws, one a row of scores."""
+    """Independent draws, one a row of scores."""
 
-    def run(self, learner: Any, world: int, tape: Source) -> Any:
-        return tuple(learner.select(row) for row in self.streams[world].parts[0])
+    def run(self, learner: Learner, world: int, tape: Source) -> Any:
+        rows = self.streams[world]
+        return tuple(self.family.step(learner, rows.record(t)) for t in range(len(rows)))
 
     def cells(self, transcript: Any, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
         m, scores = self.mechanism, finite(self.streams[world].parts[0])
@@ -272,12 +165,8 @@ def answer_cells(
     return np.where(asked[:, None] == [0, 1], chances[:, None], 1.0 - chances[:, None])
 
 
-class ThresholdAnswers(FiniteScorer):
-    """AboveThreshold: all answers of a run share one threshold's noise."""
-
-    def run(self, learner: Any, world: int, tape: Source) -> Any:
-        rows = self.streams[world]
-        return tuple(self.family.step(learner, rows.record(t)) for t in range(len(rows)))
+class ThresholdAnswers(DrawnSelections):
+    """Answers of tests: all of a run share one threshold's noise."""
 
     def cells(self, transcript: Any, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
         m, rows = self.mechanism, self.streams[world].parts[0]
@@ -287,6 +176,120 @@ class ThresholdAnswers(FiniteScorer):
         cells = np.tile([1.0, 0.0], (len(transcript), 1))  # silence after the last alarm
         cells[: len(asked)] = answer_cells(excesses, asked, scales, m.law)
         return cells, np.maximum(transcript, 0)
+
+
+# ---- selections of experts on epochs, with and without alarms ------------------------------------
+
+
+def _count_selections(rounds: int, tuning: Any) -> int:
+    """Return how many windows are complete after so many rounds of an instance."""
+    window: int = getattr(tuning, "window", rounds + 1)
+    doubling = (window - 1).bit_length()
+    grown = 2**doubling - 1
+    if rounds <= grown:
+        return (rounds + 1).bit_length() - 1
+    return int(doubling + (rounds - grown) // window)
+
+
+def _ends_epoch(rounds: int, tuning: Any) -> bool:
+    """Whether an epoch, or a window, ends after so many rounds of an instance."""
+    return _count_selections(rounds, tuning) > _count_selections(rounds - 1, tuning)
+
+
+class Epochs(Family):
+    """Selections of experts: losses of an epoch enter the one selection at its end."""
+
+    def look(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
+        engine = learner._engine
+        memory = engine.nonprivate_memory(), engine.variates_drawn()
+        play.note(state=memory, sums=engine.nonprivate_sums())
+        noisy = learner.guarantee.private and learner.experts > 1
+        ended = _ends_epoch(t + 1, learner.plan.tuning)
+        return int(noisy and ended and learner.round < learner.horizon)
+
+    def _move_sums(self, base: Play, other: Play, t: int) -> tuple[Change, float]:
+        """Return how far sums are apart after round t, and that in units of a selection's noise."""
+        gap = base.notes["sums"][t] - other.notes["sums"][t]
+        spent = ratio(float(np.ptp(gap)), self.mechanism.part(Selections).scale)
+        return ("the sums of an epoch", float(np.abs(gap).max()), 1.0 + _GRID), spent
+
+    def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
+        found = self.learner.guarantee
+        for t in range(at, len(base.notes["sums"])):
+            change, spent = self._move_sums(base, other, t)
+            yield change
+            if found.private:  # a record is in one epoch, and so in one selection
+                yield "the log odds of a selection", spent, log_odds_cap(found, 1)
+
+    def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
+        p = self.learner.plan.tuning
+        for t, (a, b) in enumerate(zip(base.notes["state"], other.notes["state"], strict=True)):
+            over = _count_selections(t + 1, p) > _count_selections(at, p)
+            if (t < at or over) and a != b:
+                yield (
+                    "a record is kept after the selection of its epoch"
+                    if over
+                    else "the state before it depends on a record"
+                )
+                return
+
+
+class EpochsWithAlarms(Epochs):
+    """Selections and alarms: a record is seen by one test, and forgotten at the next alarm."""
+
+    schedule = "published"
+
+    def publication(self, learner: Learner, decision: Decision) -> Any:
+        return decision, tuple(int(t) for t in learner.alarms)
+
+    def look(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
+        detects, engine = learner.experts > 1 and learner.horizon > 3, learner._engine
+        super().look(learner, t, answer, play)
+        play.note(decision=engine.decision(), alarms=tuple(learner.alarms))
+        play.note(rows=engine.nonprivate_rows() if detects else np.zeros(1))
+        return int(detects and learner.round < learner.horizon and learner.guarantee.private)
+
+    def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
+        alarmed = {t for play in (base, other) for t in play.notes["alarms"][-1]}
+        found, parts = self.learner.guarantee, [0.0, 0.0]
+        tests = self.mechanism.part(ThresholdTests)
+        for t in range(at, len(base.notes["sums"])):
+            if t in alarmed or base.published[: t + 1] != other.published[: t + 1]:
+                break
+            change, spent = self._move_sums(base, other, t)
+            yield change
+            parts[0] = max(parts[0], spent)
+            a, b = base.notes["rows"][t], other.notes["rows"][t]
+            if a.shape == b.shape:  # windows kept one by one have rows of other rounds
+                seen = np.isfinite(a) & np.isfinite(b)
+                moved = float(np.abs(a[seen] - b[seen]).max(initial=0.0))
+                yield "the test statistic", moved, 2.0 + _GRID
+                scales = tests.threshold_scale, tests.query_scale
+                parts[1] = max(parts[1], sum(ratio(moved, scale) for scale in scales))
+        if found.private:
+            # A record is in one selection and in the tests of one instance.
+            yield "the log odds of selection and alarm", sum(parts), found.epsilon_at(0.0)
+
+    def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
+        ours, theirs = (
+            list(zip(play.notes["state"], play.notes["decision"], strict=True))
+            for play in (base, other)
+        )
+        for t, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+            if t < at and a != b:
+                yield "the state before it depends on a record"
+                return
+            if base.published[: t + 2] != other.published[: t + 2]:
+                return
+            since = [
+                [s for s in play.notes["alarms"][-1] if at <= s <= t] for play in (base, other)
+            ]
+            if since[0] and since[0] == since[1] and a != b:
+                yield "a record is kept after the alarm that ended its instance"
+                return
+
+    def facts(self) -> dict[str, bool]:
+        return {"alarms": len(self.learner.alarms) > 0}
 
 
 def _window_statistic(
@@ -320,11 +323,11 @@ def _window_statistic(
 
 
 class EpochTranscripts(FiniteScorer):
-    """EpochSelector, WindowSelector, ShiftDetector: all decisions and alarms, from definitions."""
+    """All decisions and alarms of experts on epochs, from definitions."""
 
     family: Epochs
 
-    def __init__(self, family: Epochs, stream: Any, neighbour: Any) -> None:
+    def __init__(self, family: Epochs, stream: Stream, neighbour: Stream) -> None:
         super().__init__(family, stream, neighbour)
         learner = self.learner
         if learner.experts < 2 or learner.horizon < 2 or len(self.streams[0]) < 2:
@@ -335,13 +338,12 @@ class EpochTranscripts(FiniteScorer):
         # Rounds that are followed by another one: in the last nothing is selected or tested.
         self._rounds = min(len(self.streams[0]), learner.horizon - 1)
 
-    def run(self, learner: Any, world: int, tape: Source) -> Any:
+    def run(self, learner: Learner, world: int, tape: Source) -> Any:
         rows = self.streams[world]
         decisions = [self.family.step(learner, rows.record(t)) for t in range(len(rows))]
         if learner.round < learner.horizon:
             decisions.append(int(learner.decide()))
-        alarms = tuple(int(t) for t in learner.alarms) if hasattr(learner, "alarms") else ()
-        return tuple(decisions), alarms
+        return tuple(decisions), tuple(int(t) for t in getattr(learner, "alarms", ()))
 
     def cells(self, transcript: Any, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
         # The next round's expert, and the answer of the test, of every round.
@@ -380,3 +382,121 @@ class EpochTranscripts(FiniteScorer):
         offsets, slopes = p.window_lines()
         found = _window_statistic(gaps, np.array(allowances), np.array(offsets), np.array(slopes))
         return found - float(p.threshold * p.threshold_scale)
+
+
+# ---- searches for ranges -------------------------------------------------------------------------
+
+
+class Searches(Family):
+    """Selections of medians, then prefix sums of counts.
+
+    The places of values and the bins of counts are taken from their definitions.
+    """
+
+    mechanism: RangeSearch
+
+    def is_empty(self, record: Record) -> bool:
+        return not np.any(np.isfinite(record[0]))
+
+    def look(self, learner: Any, t: int, answer: Decision, play: Play) -> int:
+        if t == self.mechanism.first - 2:  # the last place is taken in the round that draws
+            play.memory["places"] = learner._values.copy()
+        play.published.append(learner._centre.tobytes())
+        return 0
+
+    def finish(self, learner: Any, play: Play) -> None:
+        play.note(centre=learner._centre.copy(), cells=learner._cells.copy())
+        play.note(places=play.memory.get("places", learner._values))
+        if learner.left == 0:
+            play.published.append(learner.ranges.parts)
+
+    def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
+        own, sides = self.mechanism, 2.0 if self.relation == "replace" else 1.0
+        if at < own.first:
+            pairs = zip(base.notes["places"][0].T, other.notes["places"][0].T, strict=True)
+            yield "scores of medians", max(_score_range(*pair) for pair in pairs), sides
+        if np.array_equal(base.notes["centre"], other.notes["centre"], equal_nan=True):
+            # Counts about the same medians are moved by records of counts alone.
+            moved = _whiten(own, base.notes["cells"][0] - other.notes["cells"][0])
+            length, columns = float(np.linalg.norm(moved)), own.counts.summand.size
+            reach = own.counts.factorisation.column(own.counts.pushes) * np.sqrt(sides * columns)
+            # Shorter is what differences of doubles lose.
+            seen = length if length > 1e-6 else 0.0
+            yield "counts", seen, 0.0 if at < own.first else float(reach)
+
+
+def _score_range(ours: Any, theirs: Any) -> float:
+    """Return how far log-probabilities of candidates can come apart, in units of the scale."""
+    runs = [group_candidates(each) for each in (ours, theirs)]
+    known = np.unique(np.concatenate([each.first[each.sizes > 0] for each in runs]))
+    scores = []
+    for each in runs:
+        held = each.sizes > 0
+        found = np.searchsorted(each.first[held], known, side="right") - 1
+        scores.append(each.scores[held][found])
+    return float(np.ptp(scores[0] - scores[1]))
+
+
+def _whiten(own: RangeSearch, cells: FloatArray) -> FloatArray:
+    """Return increments of prefix sums as what draws are independent for; columns apart."""
+    factor, n = own.counts.factorisation, own.counts.pushes
+    return whitening_matrix(factor, n) @ np.cumsum(cells[:n], axis=0)
+
+
+class DrawnRanges(Scorer):
+    """A search's medians, and its noisy counts: what is left of cells without the counts."""
+
+    family: Searches
+
+    def __init__(self, family: Searches, stream: Stream, neighbour: Stream) -> None:
+        super().__init__(family, stream, neighbour)
+        if len(self.streams[0]) != self.mechanism.longest:
+            raise ValueError("stream must have all records of the search")
+
+    def run(self, learner: Any, world: int, tape: Source) -> Any:
+        own = self.mechanism
+        searched = np.array([each is None for each in learner._known])
+        for record in self.streams[world].parts[0]:
+            learner.observe(record)
+        loss, uniforms = 0.0, []
+        if own.first:
+            drawn = places(learner._centre[searched])
+            tables = [each.parts[0][: own.first, searched] for each in self.streams]
+            for column, place in enumerate(drawn.tolist()):
+                laws = [self._law(places(each[:, column]), place) for each in tables]
+                loss += laws[world][0] - laws[1 - world][0]
+                uniforms.append(laws[world][1])
+        draws = [self._draws(learner, each.parts[0][own.first :]) for each in self.streams]
+        loss += float(np.square(draws[1 - world]).sum() - np.square(draws[world]).sum()) / 2.0
+        return loss, np.array(uniforms), draws[world]
+
+    def _law(self, values: Any, place: int) -> tuple[float, float]:
+        """Return the log-probability of a candidate, and the probability of all up to it."""
+        runs = group_candidates(np.where(values >= ABSENT, ABSENT, values))
+        held = runs.sizes > 0
+        first, sizes = runs.first[held], runs.sizes[held].astype(float)
+        scores = runs.scores[held] / self.mechanism.scale
+        weights = np.exp(scores - scores.max())
+        total = float(sizes @ weights)
+        at = int(np.searchsorted(first, place, side="right")) - 1
+        before = float((sizes * weights)[:at].sum()) + weights[at] * (place - first[at] + 0.5)
+        return float(np.log(weights[at] / total)), before / total
+
+    def _draws(self, learner: Any, rows: FloatArray) -> FloatArray:
+        """Return the standard normal draws behind the counts, were these the records."""
+        with np.errstate(all="ignore"):
+            away = rows - learner._centre
+        present = np.isfinite(rows) & np.isfinite(away)
+        counts = np.zeros_like(learner._cells)
+        for column in range(rows.shape[1]):
+            bins = np.searchsorted(EDGES, away[present[:, column], column])
+            counts[:, column] = np.bincount(bins, minlength=len(counts))
+        whole = _whiten(self.mechanism, learner._cells - counts)
+        return whole / float(self.mechanism.counts.scale)
+
+    def score(self, runs: list[Any], world: int) -> Scores:
+        from scipy.special import ndtr
+
+        losses, medians, draws = (np.array(each) for each in zip(*runs, strict=True))
+        flat = ndtr(draws).reshape(len(runs), -1)
+        return Scores(losses, np.concatenate([medians, flat], axis=1))

@@ -1,10 +1,16 @@
-"""Likelihoods of what is released of running sums: the sums with noise, or vertices they select."""
+"""Likelihoods of what is released of running sums, and of batches of losses.
+
+Sums with noise, vertices that they select, and releases of single batches; decisions and estimates
+must be those that follow from what is released.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import math
 from abc import abstractmethod
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -14,17 +20,30 @@ from dpoco import _core
 from dpoco._validation import FloatArray
 from dpoco.accounting.continual_sum import release_grid
 from dpoco.accounting.linucb import find_confidence
-from dpoco.audit._family import Scorer, Scores, place_draws, score_draws
-from dpoco.audit._laws import selection_law
-from dpoco.audit._sums import Records, Sums, noise_map, triangle, whitening_matrix
+from dpoco.audit._family import (
+    Change,
+    Decision,
+    Family,
+    Learner,
+    Play,
+    Record,
+    Stream,
+    admit,
+    ratio,
+)
+from dpoco.audit._laws import Scorer, Scores, place_draws, score_draws, selection_law
+from dpoco.audit._sums import Arms, Sums, triangle, whitening_matrix
 from dpoco.domains import Box, LpBall, Simplex
+from dpoco.privacy.mechanisms.batch_release import movement
 from dpoco.privacy.mechanisms.bounds import ClippedVector, GradientAndCurvature, SecondMoments
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.mechanisms.residuals import ResidualStatistics
 from dpoco.random import Source
 
 SILENT = "a release has no noise at all"
-_DRAWN = ("chances", "chosen", "exact")
+# Of cube noise all entries may move; a response on one coordinate sees one entry.
+_NORMS = {"gaussian": (2, "l2"), "laplace": (1, "l1")}
+_GRID = 1e-12  # losses of a batch are rounded to a grid of 2^-52 rounds
 
 
 def whiten(
@@ -51,26 +70,9 @@ def sum_noise(family: Sums, dimension: int, count: int, claim: _core.Claim) -> F
 
     `claim` is a copy of what the learner's own sum was given of the tape.
     """
-    twin = sum_alone(family.mechanism, claim)
     out = np.empty((count, dimension))
-    twin.run(np.zeros((count, dimension)), out)
+    sum_alone(family.mechanism, claim).run(np.zeros((count, dimension)), out)
     return out
-
-
-def pick_actions(
-    learner: Any, records: list[tuple[Any, ...]], run: Run, forced_rounds: int
-) -> list[int]:
-    """Return the actions for contexts, given all that was released; begins the round of the first.
-
-    Unless the schedule decides, as in the first rounds, whatever the context, the round's action
-    must be the one that the estimates recommend.
-    """
-    contexts, forced = [context for context, _ in records], learner.round < forced_rounds
-    advised = [int(arm) for arm in learner.recommend(np.array(contexts))]
-    arm = int(learner.decide(contexts[0]))
-    if not forced and arm != advised[0]:
-        run.findings.append("an action is not the one that is recommended")
-    return [arm, *(arm if forced else other for other in advised[1:])]
 
 
 @dataclass
@@ -86,6 +88,23 @@ class Run:
     exact: list[FloatArray] = field(default_factory=list)  # what would be known without noise
     released: list[FloatArray] = field(default_factory=list)  # of batches, each by itself
 
+    def decide(self, chances: FloatArray, chosen: int, exact: FloatArray) -> None:
+        """Note a decision that is drawn by weights."""
+        self.chances.append(np.array(chances))
+        self.chosen.append(chosen)
+        self.exact.append(exact)
+
+
+def score_decisions(scores: Scores, runs: list[Run], world: int) -> Scores:
+    """Return scores with the findings of the runs, and decisions that were drawn by weights."""
+    own = (text for run in runs for text in run.findings)
+    findings = (*scores.findings, *dict.fromkeys(own))
+    if not runs[0].chosen:
+        return replace(scores, findings=findings)
+    names = ("chances", "chosen", "exact")
+    chances, chosen, exact = (np.array([getattr(run, name) for run in runs]) for name in names)
+    return replace(scores, findings=findings, draws=place_draws(chances, chosen, exact, world))
+
 
 class Push(NamedTuple):
     """What is known when a sum, or an arm's part of it, is released."""
@@ -94,7 +113,7 @@ class Push(NamedTuple):
     number: int  # of its releases, from 1
     step: tuple[FloatArray, FloatArray]  # what the learner shows, before and after
     sums: list[FloatArray]  # of the own and the other stream
-    answer: Any
+    answer: Decision
 
 
 class Pushes(Scorer):
@@ -103,7 +122,7 @@ class Pushes(Scorer):
     family: Sums
     astray = ""
 
-    def __init__(self, family: Sums, stream: Any, neighbour: Any) -> None:
+    def __init__(self, family: Sums, stream: Stream, neighbour: Stream) -> None:
         super().__init__(family, stream, neighbour)
         self._counts = self._releases()
         if not any(self._counts.values()):
@@ -111,10 +130,10 @@ class Pushes(Scorer):
 
     def _releases(self) -> dict[Any, int]:
         """Return how many releases the stream has, of every part."""
-        most = getattr(self.family.mechanism, "pushes", 0)
-        return {...: min(len(self.family.ends(len(self.streams[0]))), most)}
+        ends, m = self.family.ends(len(self.streams[0])), self.mechanism
+        return {...: min(len(ends), getattr(m, "pushes", len(ends)))}
 
-    def run(self, learner: Any, world: int, tape: Source) -> Any:
+    def run(self, learner: Learner, world: int, tape: Source) -> Run:
         run, family, noise = Run(), self.family, self._noise(learner, tape)
         sums = [np.zeros_like(family.exact(learner)) for _ in (0, 1)]
         rounds = len(self.streams[0])
@@ -135,56 +154,59 @@ class Pushes(Scorer):
         self._finish(learner, run)
         return run
 
-    def _noise(self, learner: Any, tape: Source) -> Any:
+    def _noise(self, learner: Learner, tape: Source) -> Any:
         """Return the noise of all releases, drawn again, where they do not show it themselves."""
 
-    def _decisions(self, learner: Any, records: list[tuple[Any, ...]], run: Run) -> list[Any]:
+    def _decisions(self, learner: Learner, records: list[Record], run: Run) -> list[Decision]:
         """Return the round's decision, and that for the other stream's record."""
         return [self.family.decide(learner, records[0])] * 2
 
-    def _show(self, learner: Any) -> FloatArray:
+    def _show(self, learner: Learner) -> FloatArray:
         """Return what follows from the releases and is seen."""
         return np.array(getattr(learner, "last_decision", 0.0))
 
-    def _due(self, t: int, decision: Any, run: Run) -> list[tuple[Any, int]]:
+    def _due(self, t: int, decision: Decision, run: Run) -> list[tuple[Any, int]]:
         """Return part and number of what is released at the end of round t."""
         ends = self.family.ends(t + 1)
         return [(..., len(ends))] if t + 1 in ends else []
 
     @abstractmethod
-    def _release(self, learner: Any, run: Run, push: Push, noise: Any) -> bool:
+    def _release(self, learner: Learner, run: Run, push: Push, noise: Any) -> bool:
         """Note a release; return whether what the learner shows follows from it."""
 
-    def _finish(self, learner: Any, run: Run) -> None:
+    def _finish(self, learner: Learner, run: Run) -> None:
         """Look at the decision after the last release."""
 
 
-class ReleasedSums(Pushes):
-    """ContinualSum."""
+# ---- sums with noise -----------------------------------------------------------------------------
 
-    def __init__(self, family: Sums, stream: Any, neighbour: Any) -> None:
+
+class ReleasedSums(Pushes):
+    """Sums that are released with Gaussian noise."""
+
+    def __init__(self, family: Sums, stream: Stream, neighbour: Stream) -> None:
         super().__init__(family, stream, neighbour)
         m = family.mechanism
         if m.order != 2.0:
             raise ValueError("no density is known of sums with generalized Gaussian noise")
         self._scale, self._grid = m.scale, release_grid(m.scale) if m.scale > 0.0 else 0.0
         self._maps = {
-            part: whitening_matrix(noise_map(m.factorisation, count))
+            part: whitening_matrix(m.factorisation, count)
             for part, count in self._counts.items()
             if count
         }
 
-    def _release(self, learner: Any, run: Run, push: Push, noise: Any) -> bool:
+    def _release(self, learner: Learner, run: Run, push: Push, noise: Any) -> bool:
         released = self._read_release(learner, push, noise)
         for path, total in zip(run.gaps.setdefault(push.part, ([], [])), push.sums, strict=True):
             path.append(released - total)
         return self._follows(learner, push, released)
 
-    def _read_release(self, learner: Any, push: Push, noise: Any) -> FloatArray:
+    def _read_release(self, learner: Learner, push: Push, noise: Any) -> FloatArray:
         """Return what was released."""
         return np.array(push.answer)
 
-    def _follows(self, learner: Any, push: Push, released: FloatArray) -> bool:
+    def _follows(self, learner: Learner, push: Push, released: FloatArray) -> bool:
         """Whether what the learner shows follows from what was released."""
         return True
 
@@ -196,7 +218,7 @@ class ReleasedSums(Pushes):
         slack = 4 * self._grid + 1e-9 * float(np.abs(released).max())
         return bool(released @ (vertex - best) <= slack * (np.abs(vertex - best).sum() + 1e-9))
 
-    def score(self, runs: list[Any], world: int) -> Scores:
+    def score(self, runs: list[Run], world: int) -> Scores:
         from scipy.special import ndtr
 
         if self._scale == 0.0:
@@ -211,19 +233,8 @@ class ReleasedSums(Pushes):
         return score_decisions(Scores(losses, uniforms), runs, world)
 
 
-def score_decisions(scores: Scores, runs: list[Run], world: int) -> Scores:
-    """Return scores with the findings of the runs, and decisions that were drawn by weights."""
-    own = (text for run in runs for text in run.findings)
-    findings = (*scores.findings, *dict.fromkeys(own))
-    if not runs[0].chosen:
-        return replace(scores, findings=findings)
-    chances, chosen, exact = (np.array([getattr(run, name) for run in runs]) for name in _DRAWN)
-    draws = place_draws(chances, chosen, exact, world)
-    return replace(scores, findings=findings, draws=draws)
-
-
 class LedByVectors(ReleasedSums):
-    """TreeFrankWolfe, NoisyFTRL, NoisyNewton: decisions are functions of released sums.
+    """Decisions are functions of released sums: steps, vertices, solutions.
 
     The noise is drawn again from a copy of the tape by a sum alone, and the learner's decisions
     must be those that follow from its own sum with that noise.
@@ -231,54 +242,50 @@ class LedByVectors(ReleasedSums):
 
     astray = "decisions do not follow from sums with the declared noise"
 
-    def _noise(self, learner: Any, tape: Source) -> Any:
+    def _noise(self, learner: Learner, tape: Source) -> FloatArray:
         size = self.family.exact(learner).size
         return sum_noise(self.family, size, self._counts[...], tape._claim())
 
-    def _read_release(self, learner: Any, push: Push, noise: Any) -> FloatArray:
+    def _read_release(self, learner: Learner, push: Push, noise: FloatArray) -> FloatArray:
         released: FloatArray = self.family.exact(learner) + noise[push.number - 1]
         return released
 
-    def _decisions(self, learner: Any, records: list[tuple[Any, ...]], run: Run) -> list[Any]:
+    def _decisions(self, learner: Learner, records: list[Record], run: Run) -> list[Decision]:
         decisions = super()._decisions(learner, records, run)
         if not np.array_equal(decisions[0], learner.last_decision):
             run.findings.append("a round decides otherwise than the last update did")
         return decisions
 
-    def _finish(self, learner: Any, run: Run) -> None:
+    def _finish(self, learner: Learner, run: Run) -> None:
         if learner.round < learner.horizon:
             self._decisions(learner, [()], run)
 
-    def _follows(self, learner: Any, push: Push, released: FloatArray) -> bool:
-        own = learner.plan.tuning
+    def _follows(self, learner: Learner, push: Push, released: FloatArray) -> bool:
+        own, domain = learner.plan.tuning, learner.domain
         solved = isinstance(learner._mechanism.summand, SecondMoments | GradientAndCurvature)
         if learner.round >= learner.horizon or solved:
             return True
         if not hasattr(own, "step_size"):
             return self._moves_to_best(push, own.step_scale, released)
-        expected = learner.domain.project(learner.domain.center - own.step_size * released)
+        expected = domain.project(domain.center - own.step_size * released)
         return bool(np.abs(push.step[1] - expected).max() <= 4 * own.step_size * self._grid + 1e-9)
 
 
 class LedByWeights(LedByVectors):
-    """PrefixHedge, and LipschitzLearner on a net: decisions are drawn by weights that follow."""
+    """Decisions, experts or points of a net, are drawn by weights that follow."""
 
-    def _decisions(self, learner: Any, records: list[tuple[Any, ...]], run: Run) -> list[Any]:
+    def _decisions(self, learner: Learner, records: list[Record], run: Run) -> list[Decision]:
         decision = self.family.decide(learner, records[0])
-        run.chances.append(np.array(learner.weights))
-        run.chosen.append(decision)
-        run.exact.append(self._losses(learner, self.family.exact(learner)))
+        run.decide(learner.weights, decision, self._losses(learner, self.family.exact(learner)))
         return [decision] * 2
 
     @staticmethod
-    def _losses(learner: Any, sums: FloatArray) -> FloatArray:
+    def _losses(learner: Learner, sums: FloatArray) -> FloatArray:
         """Return losses from sums: of a net's points, those of transformed losses."""
         checker = getattr(learner, "_checker", None)
-        if checker is None:
-            return sums
-        return np.array(checker.invert(np.ascontiguousarray(sums)))
+        return sums if checker is None else np.array(checker.invert(np.ascontiguousarray(sums)))
 
-    def _follows(self, learner: Any, push: Push, released: FloatArray) -> bool:
+    def _follows(self, learner: Learner, push: Push, released: FloatArray) -> bool:
         rate = learner.plan.tuning.learning_rate
         values = self._losses(learner, released)
         # The transform's inverse is linear: what a grid of the releases becomes, at most.
@@ -289,8 +296,48 @@ class LedByWeights(LedByVectors):
         return bool(np.allclose(learner.weights, expected, rtol=4 * rate * slack + 1e-9))
 
 
+class FitReleases(Scorer):
+    """The one release of a fit."""
+
+    def run(self, learner: Learner, world: int, tape: Source) -> list[FloatArray]:
+        gaps, released = [], None
+        for w in (world, 1 - world):
+            engine = learner._engine() if released is None else self.learner._engine()
+            engine.add(*self.streams[w].parts)
+            exact = np.array(engine.nonprivate_sum())
+            released = np.array(engine.release()) if released is None else released
+            gaps.append((released - exact)[None])
+        return gaps
+
+    def score(self, runs: list[Any], world: int) -> Scores:
+        from scipy.special import ndtr
+
+        ours, theirs = (np.array([run[w] for run in runs]) for w in (0, 1))
+        losses, own = whiten(np.eye(1), ours, theirs, self.mechanism.scale)
+        return Scores(losses, ndtr(own[:, 0]))
+
+
+# ---- bandits -------------------------------------------------------------------------------------
+
+
+def pick_actions(
+    learner: Any, records: list[Record], run: Run, forced_rounds: int
+) -> list[Decision]:
+    """Return the actions for contexts, given all that was released; begins the round of the first.
+
+    Unless the schedule decides, as in the first rounds, whatever the context, the round's action
+    must be the one that the estimates recommend.
+    """
+    contexts, forced = [context for context, _ in records], learner.round < forced_rounds
+    advised = [int(arm) for arm in learner.recommend(np.array(contexts))]
+    arm = int(learner.decide(contexts[0]))
+    if not forced and arm != advised[0]:
+        run.findings.append("an action is not the one that is recommended")
+    return [arm, *(arm if forced else other for other in advised[1:])]
+
+
 class ReleasedStatistics(ReleasedSums):
-    """LinUCB, ResidualPhases: noisy statistics of all arms, and estimates that follow from them.
+    """Noisy statistics of all arms, and estimates that follow from them.
 
     Privacy is joint: all actions but the own one follow from what is released, so that is what is
     scored. The changed record may get another action on the other stream; given equal releases,
@@ -299,37 +346,35 @@ class ReleasedStatistics(ReleasedSums):
 
     astray = "estimates do not follow from the released statistics"
 
-    def __init__(self, family: Sums, stream: Any, neighbour: Any) -> None:
+    def __init__(self, family: Sums, stream: Stream, neighbour: Stream) -> None:
         super().__init__(family, stream, neighbour)
-        total = family.mechanism
-        self._of_residuals = isinstance(total.summand, ResidualStatistics)
-        self._forced = total.batch if self._of_residuals else 0
+        self._of_residuals = isinstance(self.mechanism.summand, ResidualStatistics)
+        self._forced = self.mechanism.batch if self._of_residuals else 0
 
-    def _decisions(self, learner: Any, records: list[tuple[Any, ...]], run: Run) -> list[Any]:
+    def _decisions(self, learner: Learner, records: list[Record], run: Run) -> list[Decision]:
         return pick_actions(learner, records, run, self._forced)
 
-    def _read_release(self, learner: Any, push: Push, noise: Any) -> FloatArray:
+    def _read_release(self, learner: Learner, push: Push, noise: Any) -> FloatArray:
         return np.array(learner._engine.released())
 
-    def _follows(self, learner: Any, push: Push, released: FloatArray) -> bool:
+    def _follows(self, learner: Learner, push: Push, released: FloatArray) -> bool:
         """Whether every arm's estimate solves its released equations, where it has some."""
         # Damped sums depend on all releases: tests compare them with an independent program.
         if self._of_residuals or learner.plan.tuning.half_life is not None:
             return True
         d, arms, tuning = learner.dimension, learner.arms, learner.plan.tuning
-        summand = self.family.mechanism.summand
         own = released.reshape(arms, -1)
         first, second, factors = triangle(d)
         matrices, count = np.zeros((arms, d, d)), len(factors)
         matrices[:, first, second] = matrices[:, second, first] = own[:, :count] / factors
-        margin = find_confidence(self.family.mechanism, tuning).margin
+        margin = find_confidence(self.mechanism, tuning).margin
         shifts = np.full(arms, tuning.regularization + margin)
         least = np.linalg.eigvalsh(matrices)[:, 0]
         while np.any(least + shifts <= 1e-12 * shifts):  # doubled until it can be solved
             shifts = np.where(least + shifts <= 1e-12 * shifts, 2.0 * shifts, shifts)
         solved = np.linalg.solve(
             matrices + shifts[:, None, None] * np.eye(d),
-            own[:, count:, None] / summand.weight,
+            own[:, count:, None] / self.mechanism.summand.weight,
         )[:, :, 0]
         size = 1.0 + np.abs(solved).max()
         return bool(np.abs(learner.coefficients - solved).max() <= 1e-6 * size)
@@ -338,66 +383,34 @@ class ReleasedStatistics(ReleasedSums):
 # ---- vertices that are chosen --------------------------------------------------------------------
 
 
-class VertexChoices:
-    """Vertices that a polyhedral learner's updates move to, read off its decisions and scored.
+def vertex_choices(domain: Any) -> list[tuple[Any, FloatArray]]:
+    """Return entries that are chosen independently, and their values, one choice a row."""
+    d = domain.dimension
+    if isinstance(domain, Box):
+        ends = np.stack([domain.lower, domain.upper], axis=1)
+        return [([j], ends[j][:, None]) for j in range(d)]
+    if isinstance(domain, LpBall):
+        return [(slice(None), domain.radius * np.vstack([np.eye(d), -np.eye(d)]))]
+    simplex = isinstance(domain, Simplex)
+    return [(slice(None), domain.scale * np.eye(d) if simplex else np.array(domain.vertices))]
 
-    Parameters
-    ----------
-    selections : Selections
-    domain : Domain
+
+def note_vertex(choices: list[tuple[Any, FloatArray]], own: Any, run: Run, push: Push) -> bool:
+    """Note laws given either sum and what an update chose, read off its step.
+
+    Returns whether it is a vertex. `own` is the description of the selections.
     """
-
-    def __init__(self, selections: Any, domain: Any) -> None:
-        self._selections = selections
-        # Entries that are chosen independently, and their values, one choice a row.
-        self.choices: list[tuple[Any, FloatArray]]
-        d = domain.dimension
-        if isinstance(domain, Box):
-            ends = np.stack([domain.lower, domain.upper], axis=1)
-            self.choices = [([j], ends[j][:, None]) for j in range(d)]
-        elif isinstance(domain, LpBall):
-            table = domain.radius * np.vstack([np.eye(d), -np.eye(d)])
-            self.choices = [(slice(None), table)]
-        else:
-            simplex = isinstance(domain, Simplex)
-            table = domain.scale * np.eye(d) if simplex else np.array(domain.vertices)
-            self.choices = [(slice(None), table)]
-
-    def note(self, run: Run, push: Push) -> bool:
-        """Note laws given either sum and what an update chose; return whether it is a vertex."""
-        own, k, (before, after) = self._selections, push.number, push.step
-        vertex, scores = before + (after - before) * (k + 1), own.scores
-        noise_scale = own.scale * math.pow(k, -own.exponent)
-        rate, found = 1.0 / (scores.batch * (k + scores.offset) * noise_scale), True
-        for entries, table in self.choices:
-            gap = np.abs(table - vertex[entries]).sum(axis=1)
-            chosen = int(np.argmin(gap))
-            found = found and bool(gap[chosen] <= 1e-6 * (1.0 + np.abs(table).max()))
-            laws = (selection_law(own.law, -(table @ x[entries]) * rate, 1.0) for x in push.sums)
-            run.choices.append((*laws, chosen))
-        return found
-
-
-class Vertices(Pushes):
-    """PolyhedralFrankWolfe: the vertex of every update, read off the decisions."""
-
-    astray = "decisions do not move towards vertices of the declared law"
-
-    def __init__(self, family: Records, stream: Any, neighbour: Any) -> None:
-        super().__init__(family, stream, neighbour)
-        self._vertices = VertexChoices(self.learner._mechanism, self.learner.domain)
-
-    def _releases(self) -> dict[Any, int]:
-        return {...: len(self.streams[0]) // self.family.batch}
-
-    def _release(self, learner: Any, run: Run, push: Push, noise: Any) -> bool:
-        return self._vertices.note(run, push)
-
-    def score(self, runs: list[Any], world: int) -> Scores:
-        found = score_choices(runs, world, self.astray)
-        # Updates in order; a box has several draws in each.
-        shape = (len(runs), self._counts[...], -1)
-        return replace(found, uniforms=found.uniforms.reshape(shape))
+    k, (before, after) = push.number, push.step
+    vertex, scores = before + (after - before) * (k + 1), own.scores
+    noise_scale = own.scale * math.pow(k, -own.exponent)
+    rate, found = 1.0 / (scores.batch * (k + scores.offset) * noise_scale), True
+    for entries, table in choices:
+        gap = np.abs(table - vertex[entries]).sum(axis=1)
+        chosen = int(np.argmin(gap))
+        found = found and bool(gap[chosen] <= 1e-6 * (1.0 + np.abs(table).max()))
+        laws = (selection_law(own.law, -(table @ x[entries]) * rate, 1.0) for x in push.sums)
+        run.choices.append((*laws, chosen))
+    return found
 
 
 def score_choices(runs: list[Run], world: int, astray: str) -> Scores:
@@ -408,3 +421,234 @@ def score_choices(runs: list[Run], world: int, astray: str) -> Scores:
     found = score_draws(own, other, chosen, world, astray)
     stray = found.findings or any(run.findings for run in runs)
     return replace(found, findings=(astray,) if stray else ())
+
+
+class Vertices(Pushes):
+    """The vertex of every update, read off the decisions."""
+
+    astray = "decisions do not move towards vertices of the declared law"
+
+    def _release(self, learner: Learner, run: Run, push: Push, noise: Any) -> bool:
+        return note_vertex(vertex_choices(learner.domain), self.mechanism, run, push)
+
+    def score(self, runs: list[Run], world: int) -> Scores:
+        found = score_choices(runs, world, self.astray)
+        # Updates in order; a box has several draws in each.
+        shape = (len(runs), self._counts[...], -1)
+        return replace(found, uniforms=found.uniforms.reshape(shape))
+
+
+class ArmReleases(ReleasedSums):
+    """The vertices that polyhedral arms select, or the sums of tree arms."""
+
+    family: Arms
+    astray = "estimates do not follow from releases of the declared law"
+
+    def __init__(self, family: Arms, stream: Stream, neighbour: Stream) -> None:
+        learner: Any = family.learner
+        self._tree = isinstance(family.mechanism, GaussianSum)
+        self._forced = min(learner.arms * learner._mechanism.forced, learner.horizon)
+        (ReleasedSums if self._tree else Pushes).__init__(self, family, stream, neighbour)
+
+    def _releases(self) -> dict[Any, int]:
+        each, rounds = self.learner._mechanism.forced, len(self.streams[0])
+        own = (min(max(rounds - k * each, 0), each) for k in range(self.learner.arms))
+        later = max(rounds - self._forced, 0)  # in which all clocks count
+        return {arm: (forced + later) // self.family.batch for arm, forced in enumerate(own)}
+
+    def _decisions(self, learner: Learner, records: list[Record], run: Run) -> list[Decision]:
+        return pick_actions(learner, records, run, self._forced)
+
+    def _show(self, learner: Learner) -> FloatArray:
+        return np.array(learner.coefficients)
+
+    def _due(self, t: int, decision: Decision, run: Run) -> list[tuple[Any, int]]:
+        due, batch = [], self.family.batch
+        for arm in [decision] if t < self._forced else range(self.learner.arms):
+            run.clocks[arm] += 1
+            if run.clocks[arm] % batch == 0:
+                due.append((arm, run.clocks[arm] // batch))
+        return due
+
+    def _noise(self, learner: Learner, tape: Source) -> list[FloatArray] | None:
+        if not self._tree:
+            return None
+        claim = tape._claim()
+        message = b"dpoco arms of a bandit" + claim["key"] + claim["stream"].to_bytes(8, "little")
+        key, d = hashlib.sha256(message).digest(), learner.dimension
+        return [
+            sum_noise(self.family, d, n, {"key": key, "stream": arm})
+            for arm, n in self._counts.items()
+        ]
+
+    def _release(self, learner: Learner, run: Run, push: Push, noise: Any) -> bool:
+        if self._tree:
+            return super()._release(learner, run, push, noise)
+        return note_vertex(vertex_choices(learner.domain), self.mechanism, run, push)
+
+    def _read_release(self, learner: Learner, push: Push, noise: list[FloatArray]) -> FloatArray:
+        drawn: FloatArray = noise[push.part][push.number - 1]
+        return self.family.exact(learner)[push.part] + drawn
+
+    def _follows(self, learner: Learner, push: Push, released: FloatArray) -> bool:
+        return self._moves_to_best(push, learner.plan.tuning.arm.step_scale, released)
+
+    def score(self, runs: list[Run], world: int) -> Scores:
+        return super().score(runs, world) if self._tree else score_choices(runs, world, self.astray)
+
+
+# ---- batches of losses, each in one release ------------------------------------------------------
+
+
+class Batches(Family):
+    """Every batch of losses enters one separate release."""
+
+    def publication(self, learner: Learner, decision: Decision) -> Any:
+        return decision, learner.weights.tobytes()
+
+    def look(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
+        p, (release, left) = learner.plan.tuning, divmod(t + 1, self.mechanism.batch)
+        if left or (p.releases is not None and release > p.releases):
+            return 0
+        play.note(input=np.array(learner._engine.nonprivate_input()))
+        # The next decision's variate is no noise.
+        noisy = learner.guarantee.private and learner.experts > 1
+        return 1 + (learner.round < learner.horizon) if noisy else 0
+
+    def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
+        m = self.mechanism
+        inputs = (play.notes.get("input", []) for play in (base, other))
+        for k, (a, b) in enumerate(zip(*inputs, strict=True)):
+            if k != at // m.batch:
+                yield "releases of other batches", float(np.abs(a - b).max()), _GRID
+                continue
+            order, name = _NORMS.get(m.law, (np.inf, "the maximum norm"))
+            moved = float(np.linalg.norm(a - b, order))
+            yield f"a batch's sum in {name}", moved, movement(m.law, self.learner.experts)
+            yield from self._spend(a, b, moved)
+
+    def _spend(self, ours: FloatArray, theirs: FloatArray, moved: float) -> Iterator[Change]:
+        """Yield what the movement of a release spends with the noise in use, and the promise."""
+        m, found = self.mechanism, self.learner.guarantee
+        if not found.private:
+            return
+        pure = found.epsilon_at(0.0)
+        if m.law == "gaussian":
+            if found.mu is not None:
+                yield "mu of the releases", ratio(moved, m.scale), found.mu
+        elif m.law == "response":
+            bias = 0.5 * np.tanh(0.5 * m.epsilon)
+            high = [0.5 + (2.0 * x - 1.0) * bias for x in (ours, theirs)]
+            with np.errstate(divide="ignore"):
+                logs = [np.abs(np.log(a / b)) for a, b in (high, [1.0 - x for x in high])]
+            yield "the log odds of a response", float(np.max(logs)), pure
+        else:
+            yield "the log odds of a release", ratio(moved, m.scale), pure
+
+    def facts(self) -> dict[str, bool]:
+        return {"shared weights": self.learner.plan.tuning.share_rate > 0.0}
+
+
+def _raise_floor(weights: FloatArray, floor: float) -> FloatArray:
+    """Return the law nearest to one in relative entropy whose entries are at least `floor`."""
+    low = np.zeros(len(weights), dtype=bool)
+    while True:
+        scaled = weights * ((1.0 - floor * low.sum()) / weights[~low].sum())
+        below = ~low & (scaled < floor)
+        if not below.any():
+            return np.where(low, floor, scaled)
+        low |= below
+
+
+class ReleasedBatches(Scorer):
+    """Releases of batches, and the weights that decisions are drawn by."""
+
+    family: Batches
+
+    def __init__(self, family: Batches, stream: Stream, neighbour: Stream) -> None:
+        super().__init__(family, stream, neighbour)
+        p, m = self.learner.plan.tuning, self.mechanism
+        releases = len(self.streams[0]) // m.batch
+        self._releases = releases if p.releases is None else min(releases, p.releases)
+        if self._releases < 1 or self.learner.experts < 2:
+            raise ValueError("stream must be long enough for a release, of at least two experts")
+        self._admitted = [admit(family.learner, each.parts[0]) for each in self.streams]
+        used = (rows[: self._releases * m.batch] for rows in self._admitted)
+        sums = [rows.reshape(self._releases, m.batch, -1).sum(axis=1) for rows in used]
+        centred = m.law == "gaussian"
+        self._inputs = [x - x.mean(axis=1, keepdims=True) if centred else x for x in sums]
+
+    def run(self, learner: Learner, world: int, tape: Source) -> Run:
+        from scipy.special import softmax
+
+        batch, rows = self.mechanism.batch, self.streams[world].parts[0]
+        # The rule: logarithms of weights, up to a constant.
+        run, state, exact = Run(), np.zeros(learner.experts), np.zeros(learner.experts)
+        for t in range(self._releases * batch + 1):
+            if learner.round == learner.horizon:
+                break
+            run.decide(learner.weights, self.family.decide(learner, ()), exact)
+            if not np.allclose(run.chances[-1], softmax(state), rtol=1e-6, atol=1e-12):
+                run.findings.append("weights do not follow from what is released")
+            if t == self._releases * batch:
+                break
+            learner.observe(rows[t])
+            exact = exact + self._admitted[world][t]
+            if (t + 1) % batch == 0:
+                run.released.append(np.array(learner._engine.released()))
+                state = self._update(state, run.released[-1])
+        return run
+
+    def _update(self, state: FloatArray, released: FloatArray) -> FloatArray:
+        from scipy.special import softmax
+
+        p, n = self.learner.plan.tuning, self.learner.experts
+        state = state - p.learning_rate * (released - released.min())
+        if p.share_rate > 0.0:
+            shared = (1.0 - p.share_rate - p.share_rate / (n - 1)) * softmax(state)
+            state = np.log(shared + p.share_rate / (n - 1))
+        elif p.floor > 0.0:
+            state = np.log(_raise_floor(softmax(state), p.floor))
+        return np.asarray(state, dtype=np.float64)
+
+    def score(self, runs: list[Run], world: int) -> Scores:
+        released = np.array([run.released for run in runs])  # (trials, releases, N)
+        return score_decisions(self._score_releases(released, world), runs, world)
+
+    def _score_releases(self, released: FloatArray, world: int) -> Scores:
+        from scipy import special
+
+        law, scale = self.mechanism.law, self.mechanism.scale
+        if law == "response":
+            return self._responses(released, world)
+        own, other = (released - self._inputs[w] for w in (world, 1 - world))
+        if not scale > 0.0 or np.any(np.all(np.abs(own) <= 1e-9 * scale, axis=2)):
+            return Scores(np.zeros(len(released)), np.empty((len(released), 0)), (SILENT,))
+        if law == "gaussian":
+            change = 0.5 * ((other / scale) ** 2 - (own / scale) ** 2).sum(axis=2)
+            uniforms = special.ndtr(own / scale)
+        elif law == "laplace":
+            change = (np.abs(other) - np.abs(own)).sum(axis=2) / scale
+            tail = 0.5 * np.exp(-np.abs(own) / scale)
+            uniforms = np.where(own > 0.0, 1.0 - tail, tail)
+        else:
+            radius = np.abs(own).max(axis=2)
+            change = (np.abs(other).max(axis=2) - radius) / scale
+            # The largest entry is Gamma(N), and the first of the others uniform below it.
+            place = (np.abs(own).argmax(axis=2) + 1) % own.shape[2]
+            entry = np.take_along_axis(own, place[:, :, None], axis=2)[:, :, 0]
+            parts = special.gammainc(own.shape[2], radius / scale), 0.5 * (entry / radius + 1.0)
+            uniforms = np.stack(parts, axis=2)
+        return Scores(change.sum(axis=1), uniforms)
+
+    def _responses(self, released: FloatArray, world: int) -> Scores:
+        n, epsilon = released.shape[2], self.mechanism.epsilon
+        place = np.abs(released).argmax(axis=2)
+        up = np.take_along_axis(released, place[:, :, None], axis=2)[:, :, 0] > 0.0
+        laws = []
+        for w in (world, 1 - world):
+            high = 0.5 + (2.0 * self._inputs[w] - 1.0) * np.tanh(0.5 * epsilon) / 2.0
+            cells = (np.stack([1.0 - high, high], axis=2) / n).reshape(-1, 2 * n)
+            laws.append(np.broadcast_to(cells, (len(released), *cells.shape)))
+        stray = "a response is impossible under the declared law"
+        return score_draws(laws[0], laws[1], 2 * place + up, world, stray)

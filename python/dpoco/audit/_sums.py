@@ -1,9 +1,12 @@
-"""Families of learners whose records enter sums: of vectors, gradients, losses, statistics."""
+"""Families of learners whose records enter sums: of vectors, gradients, losses, statistics, totals.
+
+What a record adds is computed from its definition, or by the engine as a function without state,
+and the sum that the engine holds must be that of these leaves.
+"""
 
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -15,55 +18,51 @@ import numpy as np
 from dpoco import _core
 from dpoco._validation import FloatArray
 from dpoco.accounting.continual_sum import release_grid
-from dpoco.audit._family import Change, Family, Play
+from dpoco.audit._family import (
+    Change,
+    Decision,
+    Family,
+    Learner,
+    Play,
+    Record,
+    Rounds,
+    Stream,
+    present,
+)
 from dpoco.losses import LinearLoss
 from dpoco.privacy.mechanisms.banded import Banded
 from dpoco.privacy.mechanisms.bounds import MomentsAndLoss, SecondMoments
 from dpoco.privacy.mechanisms.factorisations import Buffered, Factorisation, Normalised, Tree
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum, batch_starts
+from dpoco.privacy.mechanisms.residuals import ResidualStatistics
 from dpoco.privacy.mechanisms.selections import Selections, VertexScores
 from dpoco.privacy.neighbours import Neighbours
+from dpoco.statistics import Block
 
 # Rounding of a leaf's own arithmetic, relative to the bound.
 ROUNDING = 1e-9
 
 
-class Unmoved(Family):
-    """Releases that depend on no record: all of them are the same on all streams."""
-
-    def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
-        yield from ()
-
-    def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
-        if base.published != other.published:
-            yield "a release depends on a record, and none may"
-
-
 class Sums(Family):
-    """Base of the families whose records enter a sum, alone or in batches.
-
-    What a record adds is computed from its definition, or by the engine as a function without
-    state, and the sum that the engine holds must be that of these leaves.
-    """
+    """Base of the families whose records enter a sum, alone or in batches."""
 
     astray: ClassVar[str] = "what enters the sum is not a function of record and decisions alone"
     needs: ClassVar[tuple[str, ...]] = ("leaf", "nonprivate_sum", "variates_drawn")
     several = True
-    charges_leaves: ClassVar[bool] = False  # the movement of a record before others are added
 
-    @abstractmethod
-    def leaf(self, learner: Any, decision: Any, record: tuple[Any, ...]) -> FloatArray:
+    def leaf(self, learner: Learner, decision: Decision, record: Record) -> FloatArray:
         """Return what a record adds in the learner's current round, before it is observed."""
+        raise NotImplementedError
 
-    def exact(self, learner: Any) -> FloatArray:
+    def exact(self, learner: Learner) -> FloatArray:
         """Return the sum that a learner holds, without noise."""
         return np.array(learner._engine.nonprivate_sum())
 
-    def find_complete(self, learner: Any, t: int, play: Play) -> Any:
+    def find_complete(self, learner: Learner, t: int, play: Play) -> Any:
         """Return the rows of the sum that are complete after round t: all of them, or none."""
         return slice(None) if t + 1 in self.ends(t + 1) else []
 
-    def count_fresh(self, learner: Any, ended: bool) -> int:
+    def count_fresh(self, learner: Learner, ended: bool) -> int:
         """Return how many variates a round must have drawn."""
         return int(ended and learner.guarantee.private)
 
@@ -74,19 +73,14 @@ class Sums(Family):
         return float(ROUNDING * scale + 2.0 * self.grid)
 
     @property
-    def plan(self) -> Any:
-        """The parameters of one sum."""
-        return self.learner.plan
-
-    @property
     def sensitivity(self) -> float:
         """How far one record moves the sum, in the norm that its noise is measured against."""
-        m = self.mechanism
+        m, near = self.mechanism, Neighbours(self.relation)
         if isinstance(m, GaussianSum):
-            return m.summand.movement(Neighbours(self.relation), m.order)
+            return m.summand.movement(near, m.order)
         if isinstance(m, Selections) and isinstance(m.scores, VertexScores):
-            return Neighbours(self.relation).sides * m.scores.slope * m.scores.leaf
-        return float(self.plan.sensitivity)
+            return near.sides * m.scores.slope * m.scores.leaf
+        return float(self.learner.plan.sensitivity)
 
     @property
     def batch(self) -> int:
@@ -110,17 +104,17 @@ class Sums(Family):
         """What is added to the sum is rounded to multiples of it; 0 for doubles."""
         return float(getattr(self.mechanism, "grid", 0.0))
 
-    def start(self, learner: Any, play: Play) -> None:
+    def start(self, learner: Learner, play: Play) -> None:
         total = self.exact(learner)
         play.memory |= {"total": total, "pending": 0.0 * total}
 
-    def ask(self, learner: Any, decision: Any, record: tuple[Any, ...], play: Play) -> None:
+    def ask(self, learner: Learner, decision: Decision, record: Record, play: Play) -> None:
         play.note(leaf=self.leaf(learner, decision, record))
         if self.before is not None:
             old = self.before.record(len(play.notes["leaf"]) - 1)
             play.note(old=self.leaf(learner, decision, old))
 
-    def look(self, learner: Any, t: int, answer: Any, play: Play) -> int:
+    def look(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
         ended, (total, pending) = self.find_complete(learner, t, play), play.memory.values()
         pending += play.notes["leaf"][t]
         total[ended] += pending[ended]
@@ -129,7 +123,7 @@ class Sums(Family):
         if not np.all(np.abs(total - found) <= self.slack(found)):
             play.findings.append(self.astray)
         total[...] = found  # roundings of earlier rounds are no later round's
-        play.note(sum=found, released=answer)
+        play.note(sum=found)
         return self.count_fresh(learner, ended != [])
 
     def size(self, change: FloatArray) -> float:
@@ -149,23 +143,22 @@ class Sums(Family):
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
         leaf = self.size(base.notes["leaf"][at] - other.notes["leaf"][at])
         yield "the sum", leaf, self.sensitivity
-        if self.charges_leaves:
-            yield from self.spend_mu(leaf)
-        yield from self.compare_sums(base, other, at)
-
-    def compare_sums(self, base: Play, other: Play, at: int) -> Iterator[Change]:
-        """Yield how far the sums themselves are apart: as records were added and rounded."""
+        yield from self.spend_mu(leaf)
+        # The sums themselves: as records were added and rounded.
         for t in self.find_rounds_apart(base, other, at):
             gap = base.notes["sum"][t] - other.notes["sum"][t]
             size = self.size(gap)
-            rounding = math.sqrt(gap.size) * self.grid
-            yield "the sum", size, self.sensitivity + rounding
+            yield "the sum", size, self.sensitivity + math.sqrt(gap.size) * self.grid
             yield from self.spend_mu(size)
+
+    @property
+    def _has_mu(self) -> bool:
+        return self.learner.guarantee.mu is not None and getattr(self.mechanism, "order", 0) == 2.0
 
     def spend_mu(self, moved: float) -> Iterator[Change]:
         """Yield the mu that a movement of the sum spends, and the guarantee's."""
         m, mu = self.mechanism, self.learner.guarantee.mu
-        if mu is not None and isinstance(m, GaussianSum) and m.order == 2.0:
+        if mu is not None and self._has_mu:
             spent = moved * m.factorisation.column(m.pushes) / m.scale
             yield "mu of the releases", spent, mu
 
@@ -173,18 +166,19 @@ class Sums(Family):
         # At equal releases, as the proof has it: what each record adds is compared with what the
         # old one would have added.
         moved = np.array(other.notes["leaf"]) - np.array(other.notes["old"])
-        sensitivity, m = self.sensitivity, self.mechanism
-        yield "the sum", max(self.size(row) for row in moved), sensitivity
-        guarantee = self.learner.guarantee
-        if guarantee.mu is None or not isinstance(m, GaussianSum) or m.order != 2.0:
+        m, guarantee = self.mechanism, self.learner.guarantee
+        yield "the sum", max(self.size(row) for row in moved), self.sensitivity
+        if guarantee.mu is None or not self._has_mu:
             return
         ends = self.ends(len(moved))[: m.pushes]
         pushed = np.array([moved[a:b].sum(axis=0) for a, b in pairwise([0, *ends])])
-        white = whitening_matrix(noise_map(m.factorisation, len(ends))) @ np.cumsum(pushed, axis=0)
-        most = m.column(guarantee.neighbours) * sensitivity
-        size = float(np.linalg.norm(white))
-        yield "all sums, by all rounds of a person", size, most
+        white = whitening_matrix(m.factorisation, len(ends)) @ np.cumsum(pushed, axis=0)
+        size, most = float(np.linalg.norm(white)), m.column(guarantee.neighbours)
+        yield "all sums, by all rounds of a person", size, most * self.sensitivity
         yield "mu of the releases", size / m.scale, guarantee.mu
+
+
+# ---- vectors that a learner is given, and totals of intervals ------------------------------------
 
 
 class Vectors(Sums):
@@ -196,7 +190,7 @@ class Vectors(Sums):
 
     needs = ("variates_drawn",)
 
-    def leaf(self, learner: Any, decision: Any, record: tuple[Any, ...]) -> FloatArray:
+    def leaf(self, learner: Learner, decision: Decision, record: Record) -> FloatArray:
         vector, row = self.mechanism.summand, record[0]
         largest = float(np.abs(row).max())
         if not np.all(np.isfinite(row)) or largest == 0.0:
@@ -205,20 +199,15 @@ class Vectors(Sums):
         inside: FloatArray = (row / largest) * (vector.bound / (size / largest))
         return row if size <= vector.bound else inside
 
-    def exact(self, learner: Any) -> FloatArray:
+    def exact(self, learner: Learner) -> FloatArray:
         return np.zeros(self.mechanism.summand.size)
 
-    def start(self, learner: Any, play: Play) -> None:
-        return
-
-    def look(self, learner: Any, t: int, answer: Any, play: Play) -> int:
+    def look(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
         play.note(released=answer)
         return int(self.mechanism.scale > 0.0)
 
-    def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
-        moved = self.size(base.notes["leaf"][at] - other.notes["leaf"][at])
-        yield "the sum", moved, self.sensitivity
-        yield from self.spend_mu(moved)
+    def find_rounds_apart(self, base: Play, other: Play, at: int) -> Iterator[int]:
+        yield from ()
 
     def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
         ours, theirs = (np.array(play.notes["released"]) for play in (base, other))
@@ -234,43 +223,108 @@ class Vectors(Sums):
             yield self.astray if late else "an earlier sum depends on a later record"
 
 
+class Intervals(Vectors):
+    """Totals of intervals, by the statistics' definitions; the running sums of them are released.
+
+    A round is an interval; its record is a matrix with a row for each record of one person.
+    """
+
+    astray = "what is released is not the sum of what records add by definition"
+
+    @property
+    def sensitivity(self) -> float:
+        """How far one person moves an interval's total: every entry of a record is rounded."""
+        most, m = super().sensitivity, self.mechanism
+        sides = 1.0 if self.relation == "replace" else 0.5
+        rounding: float = sides * m.summand.records * math.sqrt(m.summand.size) * m.grid
+        return most + rounding
+
+    def is_empty(self, record: Record) -> bool:
+        return len(present(record[0])) == 0
+
+    def check_records(self, old: Record, new: Record) -> None:
+        if self.relation != "zero_out":
+            return
+        changed = ~np.all((old[0] == new[0]) | (np.isnan(old[0]) & np.isnan(new[0])), axis=1)
+        if np.any((old[0][changed, 0] > 0.0) & (new[0][changed, 0] > 0.0)):
+            raise ValueError(
+                "no neighbours under relation 'zero_out': records may be there or not, not differ"
+            )
+
+    def replaces(self, old: Record, new: Record) -> bool:
+        return self.is_empty(old) or self.is_empty(new) or super().replaces(old, new)
+
+    def leaf(self, learner: Learner, decision: Decision, record: Record) -> FloatArray:
+        layout: Any = self.learner._layout  # type: ignore[attr-defined]
+        grid, total = self.grid or layout.grid, np.zeros(self.mechanism.summand.size)
+        for row in present(record[0]):
+            numbers, codes = row[1 : 1 + len(layout.columns)], row[1 + len(layout.columns) :]
+            group = start = 0
+            for (_, public), code in zip(layout.by, codes, strict=True):
+                known = code in range(len(public))
+                group = group * (len(public) + 1) + (int(code) if known else len(public))
+            units = self.mechanism.summand.units
+            for (block, _, at), unit in zip(layout.blocks, units, strict=True):
+                x = float(numbers[at]) if block.entry != "one" else 0.0
+                values = layout.columns[at].values if block.entry == "code" else None
+                cell, share = _entry(block, values, x)
+                if cell is not None:
+                    place = start + group * block.cells + cell
+                    total[place] += float(np.rint(unit * share / grid)) * grid
+                start += block.cells * len(layout.groups)
+        return total
+
+
+def _entry(block: Block, values: Record | None, x: float) -> tuple[int | None, float]:
+    """Return the cell of a group that a record changes, if any, and by how many units."""
+    if block.entry == "one":
+        return 0, 1.0
+    if values is not None:  # all but NaN stand for a value, public or not
+        known = int(x) if x in range(len(values)) else len(values)
+        return (None if math.isnan(x) else known), 1.0
+    if not math.isfinite(x):
+        return None, 0.0
+    if block.entry == "present":
+        return 0, 1.0
+    if block.entry == "value":
+        low, high, middle, half = block.scale
+        return 0, min(max((min(max(x, low), high) - middle) / half, -1.0), 1.0)
+    if block.entry == "bin":
+        return sum(edge <= x for edge in block.edges), 1.0
+    return (int(x) if x in range(block.cells) else None), 1.0
+
+
+# ---- records at decisions, and losses ------------------------------------------------------------
+
+
 class Records(Sums):
     """Sums of what records add at decisions: gradients, curvatures, second moments."""
 
-    charges_leaves = True
     _decisions: tuple[FloatArray, FloatArray]  # of the batch before, and of the current one
 
-    def decide(self, learner: Any, record: tuple[Any, ...]) -> Any:
-        decision = learner.decide()
-        if learner.round in (
-            0,
-            *self.ends(learner.round)[-1:],
-        ):  # some leaves are taken at the one before, too
-            before = self._decisions[1] if learner.round > 0 else decision
-            self._decisions = before, decision
+    def decide(self, learner: Learner, record: Record) -> Decision:
+        decision, t = learner.decide(), learner.round
+        if t == 0 or t in self.ends(t)[-1:]:  # some leaves are taken at the one before, too
+            self._decisions = self._decisions[1] if t > 0 else decision, decision
         return decision
 
-    def leaf(self, learner: Any, decision: Any, record: tuple[Any, ...]) -> FloatArray:
+    def leaf(self, learner: Learner, decision: Decision, record: Record) -> FloatArray:
         loss, row = learner.loss, record[0]
-        norm = learner._domain.dual_exponent
+        norm = learner._domain.dual_exponent  # type: ignore[attr-defined]
         if isinstance(loss, LinearLoss):
             return clip_vector(row, loss.gradient_bound, norm, loss.gradient_bound_l2)
-        if not self._is_quadratic:
+        summand = getattr(self.mechanism, "summand", None)
+        if not isinstance(summand, SecondMoments):
             return np.array(learner._engine.leaf(decision, self._decisions[0], row, record[1]))
         own = clip_vector(row, loss.feature_bound, norm, loss.feature_bound_l2)
-        label = np.clip(record[1], -loss.label_bound, loss.label_bound)
+        label = float(np.clip(record[1], -loss.label_bound, loss.label_bound))
         if not np.isfinite(record[1]):
             own, label = np.zeros_like(row), 0.0
-        summand = self.mechanism.summand
         moments = quadratic_statistics(own, summand.weight * label)
         if not isinstance(summand, MomentsAndLoss):
             return moments
         played = min(loss.weight * (decision @ own - label) ** 2, summand.largest_loss)
         return np.append(moments, summand.loss_weight * played)
-
-    @property
-    def _is_quadratic(self) -> bool:
-        return isinstance(getattr(self.mechanism, "summand", None), SecondMoments)
 
     def find_rounds_apart(self, base: Play, other: Play, at: int) -> Iterator[int]:
         if self.batch > 1 or self.growth is not None:
@@ -306,14 +360,14 @@ class Losses(Sums):
 
     astray = "what enters the sum is not a function of the losses alone"
 
-    def publication(self, learner: Any, decision: Any) -> Any:
+    def publication(self, learner: Learner, decision: Decision) -> Any:
         return decision, learner.weights.tobytes()
 
-    def leaf(self, learner: Any, decision: Any, record: tuple[Any, ...]) -> FloatArray:
+    def leaf(self, learner: Learner, decision: Decision, record: Record) -> FloatArray:
         leaf: FloatArray = np.array(learner._engine.leaf(record[0]))
         return leaf if self._enters(learner.round + 1) else np.zeros_like(leaf)
 
-    def find_complete(self, learner: Any, t: int, play: Play) -> Any:
+    def find_complete(self, learner: Learner, t: int, play: Play) -> Any:
         return slice(None) if self._enters(t + 1) else []
 
     def _enters(self, rounds: int) -> bool:
@@ -321,13 +375,215 @@ class Losses(Sums):
         learner = self.learner
         return bool(rounds < learner.horizon and learner._engine.experts > 1)
 
-    def count_fresh(self, learner: Any, ended: bool) -> int:
-        # The next decision's variate is no noise.
-        return 2 * int(ended and learner.guarantee.private)
+    def count_fresh(self, learner: Learner, ended: bool) -> int:
+        return 2 * super().count_fresh(learner, ended)  # the next decision's variate is no noise
 
     def find_rounds_apart(self, base: Play, other: Play, at: int) -> Iterator[int]:
         # What is added does not depend on decisions: the sums stay as near in all rounds.
         yield len(base.notes["sum"]) - 1
+
+
+# ---- bandits -------------------------------------------------------------------------------------
+
+
+class Statistics(Sums):
+    """Statistics of all arms in one sum; joint privacy: what others see is the released sums."""
+
+    joint = True
+    astray = "what enters the sum is not a function of record and action alone"
+
+    def publication(self, learner: Learner, decision: Decision) -> Any:
+        return decision, learner._engine.released().tobytes()
+
+    def admit(
+        self, learner: Any, decision: int, record: Record, norm: float
+    ) -> tuple[FloatArray, float] | None:
+        """Return context and reward as a bandit bounds them; None if they are not finite."""
+        context, reward = record[0], record[1][decision]
+        if not np.all(np.isfinite(context)) or not np.isfinite(reward):
+            return None
+        low, high = learner._reward_range()
+        own = clip_vector(context, learner._context_bound(), norm, None)
+        return own, min(max(float(reward), low), high)
+
+    def leaf(self, learner: Learner, decision: Decision, record: Record) -> FloatArray:
+        summand, found = self.mechanism.summand, self.admit(learner, decision, record, 2.0)
+        if found is None:
+            return np.zeros(summand.size)
+        own, reward = found
+        if isinstance(summand, ResidualStatistics):
+            return residual_statistics(learner, summand, decision, own, reward)
+        leaf: FloatArray = np.zeros((summand.arms, summand.size // summand.arms))
+        leaf[decision] = quadratic_statistics(own, summand.weight * reward)
+        return leaf.ravel()
+
+    def find_complete(self, learner: Learner, t: int, play: Play) -> Any:
+        return super().find_complete(learner, t, play) if learner.round < learner.horizon else []
+
+    def find_rounds_apart(self, base: Play, other: Play, at: int) -> Iterator[int]:
+        for t in super().find_rounds_apart(base, other, at):
+            ours, theirs = ([arm for arm, _ in x.published[at + 1 : t + 1]] for x in (base, other))
+            if t + 1 < self.learner.horizon and ours == theirs:
+                yield t
+
+    def find_release(self, base: Play, other: Play, at: int) -> int | None:
+        """Return the first round after whose end the changed record is in a release, if any."""
+        return next((end - 1 for end in self.ends(len(base.published)) if end > at), None)
+
+    def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
+        # Within its batch a record is released to no one.
+        released = self.find_release(base, other, at)
+        for t in range(at, len(base.published) if released is None else released + 1):
+            if base.published[t][1] != other.published[t][1]:
+                yield "an estimate depends on a record before it was released"
+                return
+            if t not in self.person_rounds and base.published[t] != other.published[t]:
+                yield "an action depends on a record of its batch"
+                return
+
+
+def residual_statistics(
+    learner: Any, summand: ResidualStatistics, arm: int, context: FloatArray, reward: float
+) -> FloatArray:
+    """Return what a bounded record adds to sums of residuals, by definition: `clip` is released."""
+    units = context / summand.features
+    residual = (reward - learner.coefficients[arm] @ context) / learner.clip
+    vectors, bins = np.zeros((summand.arms, len(units))), np.zeros(summand.bins)
+    vectors[arm] = np.clip(residual, -1.0, 1.0) * units
+    edges = 2.0 ** (0.5 * np.arange(summand.bins - 1) - 3.0)
+    bins[np.count_nonzero(abs(residual) > edges)] = summand.mark
+    moments = summand.weight * quadratic_statistics(units, 0.0)[: math.comb(len(units) + 1, 2)]
+    if summand.mean is None:
+        return np.concatenate([vectors.ravel(), moments, bins])
+    own = np.zeros((summand.arms, len(moments)))
+    own[arm] = moments
+    return np.concatenate([vectors.ravel(), own.ravel(), summand.mean * units, bins])
+
+
+class Arms(Statistics):
+    """A learner and a clock of every arm; joint privacy: what others see are all estimates."""
+
+    needs = ("clocks", "leaf", "nonprivate_sums", "variates_drawn")
+    several = False
+    astray = "what enters an arm's sum is not a function of its records and estimates alone"
+
+    @property
+    def mechanism(self) -> Any:
+        return super().mechanism.parts[0]
+
+    def publication(self, learner: Learner, decision: Decision) -> Any:
+        return decision, learner._engine.coefficients().tobytes()
+
+    def leaf(self, learner: Learner, decision: Decision, record: Record) -> FloatArray:
+        leaf: FloatArray = np.zeros((learner.arms, learner.dimension))
+        found = self.admit(learner, decision, record, np.inf)
+        if found is not None:
+            leaf[decision] = learner._engine.leaf(decision, *found)
+        return leaf
+
+    def exact(self, learner: Learner) -> FloatArray:
+        return np.array(learner._engine.nonprivate_sums()).reshape(learner.arms, -1)
+
+    def start(self, learner: Learner, play: Play) -> None:
+        super().start(learner, play)
+        play.note(clocks=learner._engine.clocks())
+
+    def find_complete(self, learner: Learner, t: int, play: Play) -> Any:
+        before, now = play.notes["clocks"][-1], learner._engine.clocks()
+        play.note(clocks=now)
+        return [k for k in range(len(now)) if now[k] > before[k] and now[k] % self.batch == 0]
+
+    def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
+        yield from self._sizes(base, other, at, "leaf", at, 0.0)
+        # As it was added, after all later records of the batch were.
+        released = self.find_release(base, other, at)
+        if self.batch > 1 and released is not None:
+            rounding = math.sqrt(self.learner.dimension) * self.grid
+            yield from self._sizes(base, other, at, "sum", released, rounding)
+
+    def _sizes(
+        self, base: Play, other: Play, at: int, name: str, when: int, rest: float
+    ) -> Iterator[Change]:
+        gap, moved = base.notes[name][when] - other.notes[name][when], self.sensitivity
+        arms = {base.published[at][0], other.published[at][0]}
+        sizes = np.array([self.size(row) for row in gap])
+        if len(arms) == 1:
+            yield "the sum of one arm", float(sizes.max()), moved + rest
+        else:
+            # One arm loses the record and another gets one: half of a replacement each.
+            single = moved * (0.5 if self.relation == "replace" else 1.0)
+            yield "the sums of two arms, each", float(sizes.max()), single + rest
+        untouched = [k for k in range(len(sizes)) if k not in arms]
+        if untouched:
+            # What two batches add up to differs by roundings alone.
+            most = float(sizes[untouched].max())
+            yield "the sums of other arms", most, ROUNDING * moved + rest
+        yield from self.spend_mu(float(np.linalg.norm(gap)))
+
+    def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
+        if base.notes["clocks"] != other.notes["clocks"]:
+            yield "an arm's clock depends on a record"
+        released = self.find_release(base, other, at)
+        end = len(base.published) if released is None else released + 1
+        for t in range(at, len(base.published)):
+            if base.published[t][1] != other.published[t][1]:
+                if t < end:
+                    yield "an estimate depends on a record before it was released"
+                return
+            # An observer of the estimates knows all actions but the one of the changed round.
+            if t > at and base.published[t][0] != other.published[t][0]:
+                yield "an action depends on the record of another round"
+                return
+
+    def find_release(self, base: Play, other: Play, at: int) -> int | None:
+        clocks, ends = base.notes["clocks"], []
+        for arm in {base.published[at][0], other.published[at][0]}:
+            due = (clocks[at][arm] // self.batch + 1) * self.batch
+            ends += [t for t in range(at, len(base.published)) if clocks[t + 1][arm] >= due][:1]
+        return min(ends, default=None)
+
+
+# ---- fits to whole data sets ---------------------------------------------------------------------
+
+
+class Fits(Family):
+    """One release of the second moments of all records."""
+
+    needs = ()  # the engine is of one fit
+
+    def rounds(self, stream: Stream) -> Rounds:
+        rounds = super().rounds(stream)
+        settle(self.learner, len(rounds))
+        if self.learner.plan.mechanism.batch != len(rounds):
+            raise ValueError(f"stream must have {self.learner.plan.mechanism.batch} records")
+        return rounds
+
+    def play(self, learner: Learner, rounds: Rounds) -> Play:
+        settle(learner, len(rounds))
+        engine = learner._engine()
+        engine.add(*rounds.parts)
+        play = Play(published=[None], variates=[tuple(engine.variates_drawn())])
+        play.note(sums=np.array(engine.nonprivate_sum()), released=np.array(engine.release()))
+        play.variates.append(tuple(engine.variates_drawn()))
+        if learner.guarantee.private and sum(play.variates[-1]) == 0:
+            play.findings.append("the fit drew no noise")
+        return play
+
+    def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
+        m, mu = self.mechanism, self.learner.guarantee.mu
+        moved = float(np.linalg.norm(base.notes["sums"][0] - other.notes["sums"][0]))
+        yield "the sum", moved, m.reach(Neighbours())
+        if mu is not None:
+            yield "mu of the release", moved / m.scale, mu
+
+
+def settle(learner: Any, records: int) -> None:
+    """Calibrate a learner that waits for the number of records."""
+    if learner._plan is None:
+        learner._settle(learner._calibrate(records, learner._arguments["budget"]))
+
+
+# ---- the noise of sums ---------------------------------------------------------------------------
 
 
 def noise_map(factor: Factorisation, rounds: int) -> FloatArray:
@@ -356,26 +612,26 @@ def _decoder(encoder: FloatArray) -> FloatArray:
     return np.asarray(np.linalg.solve(encoder.T, sums).T, dtype=np.float64)
 
 
-def whitening_matrix(matrix: FloatArray) -> FloatArray:
-    """Return the inverse of a lower-triangular L with L L' = M M'."""
-    upper: Any = np.linalg.qr(matrix.T, mode="r")
+@cache
+def whitening_matrix(factor: Factorisation, rounds: int) -> FloatArray:
+    """Return the inverse of a lower-triangular L with L L' = M M', M the noise map."""
+    upper: Any = np.linalg.qr(noise_map(factor, rounds).T, mode="r")
     return np.linalg.inv(upper.T)
 
 
-def _lower_toeplitz(first: Any) -> FloatArray:
-    n = len(first)
-    lags = np.arange(n)[:, None] - np.arange(n)[None, :]
+def _lower_toeplitz(first: FloatArray) -> FloatArray:
+    lags = np.subtract.outer(np.arange(len(first)), np.arange(len(first)))
     return np.where(lags >= 0, first[np.abs(lags)], 0.0)
 
 
 def _tree_map(rounds: int) -> FloatArray:
-    """Return the map of the binary tree."""
+    """Return the map of the binary tree: nodes as columns, those of every prefix as rows."""
     top = rounds.bit_length()
-    nodes = [(h, i) for h in range(top) for i in range(rounds >> h)]
-    rows: dict[tuple[int, int], FloatArray] = dict(zip(nodes, np.eye(len(nodes)), strict=True))
-    prefixes = range(1, rounds + 1)
-    levels = [[h for h in range(top) if t >> h & 1] for t in prefixes]
-    out: FloatArray = np.array(
-        [sum(rows[h, (t >> h) - 1] for h in hs) for t, hs in zip(prefixes, levels, strict=True)]
-    )
+    nodes = {
+        node: k for k, node in enumerate((h, i) for h in range(top) for i in range(rounds >> h))
+    }
+    out: FloatArray = np.zeros((rounds, len(nodes)))
+    for t in range(1, rounds + 1):
+        for h in (h for h in range(top) if t >> h & 1):
+            out[t - 1, nodes[h, (t >> h) - 1]] = 1.0
     return out

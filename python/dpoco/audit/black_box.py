@@ -20,10 +20,16 @@ from numpy.typing import NDArray
 from dpoco import _core
 from dpoco._validation import FloatArray, float_array, positive_int, real_in
 from dpoco.audit._events import Counts, Event, EventReport, best_event, find_members
-from dpoco.audit._family import Make, check_neighbours, make_fresh
-from dpoco.audit._interval_records import add_up
+from dpoco.audit._family import (
+    Make,
+    Playing,
+    Rounds,
+    add_up,
+    check_neighbours,
+    make_fresh,
+    split_parts,
+)
 from dpoco.audit._kinds import find_known_family
-from dpoco.audit._playing import Playing, Rounds, split_parts
 from dpoco.losses import CustomLoss
 from dpoco.random import Source
 

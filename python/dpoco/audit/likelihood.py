@@ -24,8 +24,9 @@ from typing import Any
 import numpy as np
 
 from dpoco._validation import FloatArray, positive_int, real_in
-from dpoco.audit._family import Make, Scorer, Scores, make_fresh
+from dpoco.audit._family import Make, make_fresh
 from dpoco.audit._kinds import find_scorer
+from dpoco.audit._laws import Scorer, Scores
 from dpoco.audit.report import Findings, headline, judge
 from dpoco.random import Source
 

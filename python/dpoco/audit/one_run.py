@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 
 from dpoco._validation import FloatArray, positive_int, real_in, whole_number
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.audit._family import Make, make_fresh
+from dpoco.audit._family import Make, Rounds, make_fresh, split_parts
 from dpoco.audit._kinds import find_family
-from dpoco.audit._playing import Rounds, split_parts
 from dpoco.audit.black_box import played
 from dpoco.audit.standard import StandardCase
 from dpoco.errors import StateError

@@ -23,9 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from dpoco.audit._family import Family, Make, Play, make_fresh
+from dpoco.audit._family import Family, Make, Play, Rounds, make_fresh, same
 from dpoco.audit._kinds import find_family
-from dpoco.audit._playing import Rounds, same
 from dpoco.audit._sums import ROUNDING
 from dpoco.audit.report import Findings, judge
 from dpoco.random import Source

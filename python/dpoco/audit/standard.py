@@ -22,8 +22,7 @@ import numpy as np
 from dpoco._validation import FloatArray, choice, instance, positive_int, real_float
 from dpoco.accounting import Budget
 from dpoco.audit._exercises import EXERCISES, Exercise
-from dpoco.audit._family import Make, calibrate_once, length_name
-from dpoco.audit._playing import Rounds, same, split_parts
+from dpoco.audit._family import Make, Rounds, calibrate_once, length_name, same, split_parts
 from dpoco.audit.report import Claim
 from dpoco.domains import Box, LpBall
 from dpoco.learners import LEARNERS, MONITORS, learner_named, own_class

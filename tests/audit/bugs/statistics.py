@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import dpoco
-from dpoco.audit._interval_records import renew
+from dpoco.audit._family import renew
 from dpoco.statistics import Count, Mean, Monitor
 
 from .checks import likelihood, replay

@@ -1,4 +1,4 @@
-"""The coupled learners: coins, draws, and likelihoods of whole transcripts."""
+"""Draws that are kept or made afresh: coupled points by coins, and experts that are tracked."""
 
 from __future__ import annotations
 
@@ -12,16 +12,29 @@ from numpy.typing import NDArray
 
 from dpoco._validation import FloatArray
 from dpoco.audit._family import (
-    IMPOSSIBLE,
     Change,
+    Decision,
     Family,
+    Learner,
     Play,
+    Record,
+    Rounds,
+    Stream,
+    admit,
+    split_parts,
+)
+from dpoco.audit._laws import (
+    IMPOSSIBLE,
+    FiniteScorer,
+    Gibbs,
+    Law,
+    Leader,
     Scorer,
     Scores,
+    ShiftedGaussian,
+    read_losses,
     spread,
 )
-from dpoco.audit._laws import Gibbs, Law, Leader, ShiftedGaussian, read_losses
-from dpoco.audit._playing import Rounds, split_parts
 from dpoco.losses import CustomLoss, LinearLoss
 from dpoco.privacy.mechanisms.coupled_draws import (
     Always,
@@ -37,12 +50,15 @@ from dpoco.random import Source
 _UNIFORM = 1
 
 
+# ---- coins and coupled draws ---------------------------------------------------------------------
+
+
 class Coupled(Family):
     """Decisions that are kept, or drawn afresh, by stay-or-switch bits."""
 
     schedule = "published"
 
-    def rounds(self, stream: Any) -> Rounds:
+    def rounds(self, stream: Stream) -> Rounds:
         if not isinstance(self.learner.loss, CustomLoss):
             return super().rounds(stream)
         objects, *others = split_parts(stream)
@@ -52,17 +68,17 @@ class Coupled(Family):
             raise TypeError("stream must be a list of loss objects")
         return Rounds((list(objects),))
 
-    def is_empty(self, record: tuple[Any, ...]) -> bool:
+    def is_empty(self, record: Record) -> bool:
         # What an empty custom loss is, its object says.
         return isinstance(self.learner.loss, CustomLoss) or super().is_empty(record)
 
-    def publication(self, learner: Any, decision: Any) -> Any:
+    def publication(self, learner: Learner, decision: Decision) -> Any:
         return decision.tobytes(), int(learner.switches)
 
-    def ask(self, learner: Any, decision: Any, record: tuple[Any, ...], play: Play) -> None:
+    def ask(self, learner: Learner, decision: Decision, record: Record, play: Play) -> None:
         play.note(point=learner._engine.nonprivate_point().tobytes())
 
-    def look(self, learner: Any, t: int, answer: Any, play: Play) -> int:
+    def look(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
         engine = learner._engine
         factor = getattr(engine, "nonprivate_log_factor", None) or engine.nonprivate_log_ratio
         moved = bool(engine.switches != play.memory.get("switches", 0))
@@ -102,7 +118,7 @@ class Coupled(Family):
                 if not (self._goes_on(t, base) and self._goes_on(t, other)):
                     break  # with the last draw, sums are given up
                 moved = float(np.linalg.norm(ours - theirs))
-                yield "the sum of gradients", moved, float(found.sensitivity)
+                yield "the sum of gradients", moved, float(found.sensitivity or 0.0)
         for t in range(len(base.notes["factor"])):
             same = base.published[: t + 1] == other.published[: t + 1]
             if not same or notes[0]["point"][t] != notes[1]["point"][t]:
@@ -145,9 +161,6 @@ class Coupled(Family):
         return {"the cap on switches": learner.switches == self.mechanism.cap}
 
 
-# ---- likelihoods ---------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class _Run:
     points: FloatArray  # (blocks, d)
@@ -162,7 +175,7 @@ class Transcripts(Scorer):
     With linear losses and no boundary in any dimension.
     """
 
-    def __init__(self, family: Coupled, stream: Any, neighbour: Any) -> None:
+    def __init__(self, family: Coupled, stream: Stream, neighbour: Stream) -> None:
         super().__init__(family, stream, neighbour)
         m = self.mechanism
         if len(self.streams[0]) != m.rounds:
@@ -172,7 +185,7 @@ class Transcripts(Scorer):
         self._blocks = -(-m.rounds // m.block)
         self._laws = [self._law(each.parts) for each in self.streams]
 
-    def _law(self, parts: tuple[Any, ...]) -> Law:
+    def _law(self, parts: Record) -> Law:
         learner, m = self.learner, self.mechanism
         linear, draw = isinstance(learner.loss, LinearLoss), m.draw
         weights = isinstance(draw, GibbsDraw)
@@ -194,7 +207,7 @@ class Transcripts(Scorer):
             return Gibbs(losses, draw.inverse_temperature, draw.regularization, half)
         return Leader(losses, draw.step, draw.noise, learner.plan.tuning.barrier_weight, half)
 
-    def run(self, learner: Any, world: int, tape: Source) -> Any:
+    def run(self, learner: Learner, world: int, tape: Source) -> Any:
         m, engine = self.mechanism, learner._engine
         points = np.empty((self._blocks, m.losses.dimension))
         switched = np.zeros(self._blocks - 1, dtype=bool)
@@ -330,3 +343,173 @@ class Transcripts(Scorer):
         count = self.learner.plan.tuning.anchors
         width: FloatArray = x * g + z * g / math.sqrt(count) + g * g * age
         return width
+
+
+# ---- coins and fresh draws of experts ------------------------------------------------------------
+
+
+class Tracker(Family):
+    """Coins and fresh draws: a record moves one coin and the law of later fresh draws."""
+
+    schedule = "published"
+
+    def publication(self, learner: Learner, decision: Decision) -> Any:
+        return decision, int(learner.resamples)
+
+    def ask(self, learner: Learner, decision: Decision, record: Record, play: Play) -> None:
+        losses, engine = admit(learner, record[0]), learner._engine
+        keep, law, _ = engine.nonprivate_kernel(losses)
+        play.note(keep=float(keep), law=np.array(law), state=engine.nonprivate_state())
+        play.note(lost=float(losses[decision]))
+
+    def look(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
+        m, (_, drawn) = self.mechanism, play.published[-1]
+        ends = (t + 1) % m.batch == 0
+        more = learner.round < learner.horizon and learner.experts > 1
+        left = m.cap is None or drawn < m.cap
+        return int(ends and more and left and learner.guarantee.private)
+
+    def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
+        promised: Any = self.learner.guarantee.description
+        rate, batch = promised.learning_rate, promised.batch
+        for t in range(len(base.notes["keep"])):
+            same = base.published[: t + 1] == other.published[: t + 1]
+            if not same or base.notes["state"][t] != other.notes["state"][t]:
+                return
+            pairs = base.notes["keep"][t], other.notes["keep"][t]
+            moved = abs(float(np.diff(np.log(pairs))[0])) if min(pairs) > 0.0 else 0.0
+            # Only the coin of the batch that the record lies in may know it.
+            own = at // batch == t // batch and t >= at
+            name = "the coin of its batch" if own else "coins of other batches"
+            yield name, moved, rate if own else rate * 1e-9
+            if t >= at:
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    change = np.log(base.notes["law"][t]) - np.log(other.notes["law"][t])
+                seen = change[np.isfinite(change)]
+                reach = float(np.ptp(seen)) if seen.size else 0.0
+                yield "the law of fresh draws, range of its logarithm", reach, 2.0 * rate
+
+    def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
+        promised: Any = self.learner.guarantee.description
+        for play in (base, other):
+            if not self._stays(play) <= (1.0 - promised.forced) * (1.0 + 1e-9):
+                # The odds of a switch are bounded by the least chance of one.
+                yield "a coin stays with a larger chance than was promised"
+            if promised.cap is not None and play.published[-1][1] > promised.cap:
+                yield "there are more fresh draws than were promised"
+
+    def _stays(self, play: Play) -> float:
+        """Return the largest chance to stay if nothing were lost."""
+        m, most = self.mechanism, 0.0
+        for t, due in enumerate(play.fresh):
+            if due:
+                lost = sum(play.notes["lost"][t + 1 - m.batch : t + 1])
+                most = max(most, play.notes["keep"][t] * float(np.exp(m.learning_rate * lost)))
+        return most
+
+    def facts(self) -> dict[str, bool]:
+        learner = self.learner
+        return {"the cap on fresh draws": learner.resamples == self.mechanism.cap}
+
+
+class TrackedPaths(FiniteScorer):
+    """ObliviousTracker: the experts of all rounds, and which of them were drawn afresh.
+
+    How many switches a path has had is not released: its law given what was is carried along.
+    """
+
+    family: Tracker
+
+    def __init__(self, family: Tracker, stream: Stream, neighbour: Stream) -> None:
+        super().__init__(family, stream, neighbour)
+        learner, m = self.learner, self.mechanism
+        if learner.experts < 2 or m.horizon is None or len(self.streams[0]) != m.horizon:
+            raise ValueError(
+                "stream must have all of the horizon's rounds, of at least two experts"
+            )
+        self._losses = [admit(family.learner, each.parts[0]) for each in self.streams]
+        self._levels = (
+            min(learner.plan.tuning.switches, m.horizon - 1) + 1 if m.prior == "at_most" else 1
+        )
+        # Laws of a fresh draw for every round, of (switches so far, expert).
+        self._laws = [self._fresh(each) for each in self._losses]
+        # Chance to switch in the step after a round, by switches so far.
+        self._moves = [self._move(t) for t in range(m.horizon)]
+
+    def _ways(self, steps: int) -> FloatArray:
+        """Return in how many ways a path can go on, by switches so far; 1 for Markov chains."""
+        if self.mechanism.prior != "at_most":
+            return np.ones(1)
+        others = self.learner.experts - 1
+        ways = [float(math.comb(steps, k) * others**k) for k in range(self._levels)]
+        return np.cumsum(ways)[::-1]
+
+    def _fresh(self, losses: FloatArray) -> list[FloatArray]:
+        m, n = self.mechanism, self.learner.experts
+        messages = np.zeros((self._levels, n))
+        messages[0] = 1.0 / n
+        laws = []
+        for t, row in enumerate(losses):
+            law = messages * self._ways(m.horizon - 1 - t)[:, None]
+            laws.append(law / law.sum())
+            tilted = messages * np.exp(-m.learning_rate * row)
+            tilted /= tilted.sum()
+            if m.prior == "at_most":
+                messages = tilted.copy()
+                messages[1:] += tilted[:-1].sum(axis=1, keepdims=True) - tilted[:-1]
+            else:
+                other = (m.share_rate or 0.0) / (n - 1)
+                messages = (1.0 - (m.share_rate or 0.0) - other) * tilted + other
+        return laws
+
+    def _move(self, t: int) -> FloatArray:
+        m = self.mechanism
+        if m.prior != "at_most":
+            return np.array([m.share_rate or 0.0])
+        steps = m.horizon - 1 - t
+        if steps < 1:
+            return np.zeros(self._levels)
+        ways, before = self._ways(steps - 1), self._ways(steps)
+        chances: FloatArray = (self.learner.experts - 1) * np.append(ways[1:], 0.0) / before
+        return chances
+
+    def run(self, learner: Learner, world: int, tape: Source) -> Any:
+        experts, drawn = [], []
+        for row in self.streams[world].parts[0]:
+            experts.append(int(learner.decide()))
+            drawn.append(int(learner.resamples))
+            learner.observe(row)
+        return tuple(experts), tuple(drawn)
+
+    def cells(self, transcript: Any, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
+        # Of every round's expert and flag; cells without a fresh draw come first.
+        experts, drawn = transcript
+        fresh = np.diff(drawn) > 0
+        m, n, rows = self.mechanism, self.learner.experts, self._losses[world]
+        cells = np.zeros((m.horizon, 2 * n))
+        cells[0, :n] = 1.0 / n
+        chosen = np.array(experts) + n * np.concatenate([[False], fresh])
+        belief = np.zeros(self._levels)  # of the switches so far
+        belief[0] = 1.0
+        draws, cap = 0, math.inf if m.cap is None else m.cap
+        for t in range(m.horizon - 1):
+            keep = 1.0
+            if (t + 1) % m.batch == 0 and draws < cap:
+                batch = range(t + 1 - m.batch, t + 1)
+                lost = sum(rows[s, experts[s]] for s in batch)
+                keep = (1.0 - m.forced) * math.exp(-m.learning_rate * lost)
+            law = self._laws[world][t + 1]
+            cells[t + 1, n:] = (1.0 - keep) * law.sum(axis=0)
+            move = self._moves[t]
+            switching = float(belief @ move)
+            cells[t + 1, :n] = keep * switching / (n - 1)
+            cells[t + 1, experts[t]] = keep * (1.0 - switching)
+            if fresh[t]:
+                belief, draws = law[:, experts[t + 1]], draws + 1
+            elif experts[t + 1] == experts[t]:
+                belief = belief * (1.0 - move)
+            elif self._levels > 1:
+                belief = np.append(0.0, (belief * move)[:-1])
+            total = belief.sum()
+            belief = belief / total if total > 0.0 else np.ones(self._levels) / self._levels
+        return cells, chosen
