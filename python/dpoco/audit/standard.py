@@ -22,7 +22,16 @@ import numpy as np
 from dpoco._validation import FloatArray, choice, instance, positive_int, real_float
 from dpoco.accounting import Budget
 from dpoco.audit._exercises import EXERCISES, Exercise
-from dpoco.audit._family import Make, Rounds, calibrate_once, length_name, same, split_parts
+from dpoco.audit._family import (
+    Make,
+    Record,
+    Rounds,
+    Stream,
+    calibrate_once,
+    length_name,
+    same,
+    split_parts,
+)
 from dpoco.audit.report import Claim
 from dpoco.domains import Box, LpBall
 from dpoco.learners import LEARNERS, MONITORS, learner_named, own_class
@@ -36,6 +45,9 @@ _PREFERS = "the first losses prefer the first expert, or all others; all later l
 _HALVES = "the first losses prefer every second expert, or the others; all later losses are 0"
 _STOPPED = f"{_PREFERS}; the learner is made for 10000 rounds and stopped early"
 _PULLS = "the first gradient is as long as allowed, along the first axis, or its negative; others 0"
+
+
+Replacements = tuple[Record, ...]  # rounds, and the parts of the records that replace theirs
 
 
 @dataclass(frozen=True)
@@ -72,9 +84,9 @@ class StandardCase:
     name: str
     learner: str
     make_learner: Make = field(repr=False)
-    stream: Any = field(repr=False)
-    neighbour: Any = field(repr=False)
-    replacements: tuple[tuple[Any, ...], ...] = field(repr=False)
+    stream: Stream = field(repr=False)
+    neighbour: Stream = field(repr=False)
+    replacements: Replacements = field(repr=False)
     claim: Claim
     settings: dict[str, Any] = field(hash=False)
     about: str
@@ -167,7 +179,8 @@ def standard_case(
     stated = kind.delta if delta is None else real_float("delta", delta)
     # An audit's budget protects no one.
     budget = Budget._derived(real_float("epsilon", epsilon), stated)
-    problem = kind.build(Asked(cls, budget, chosen["horizon"], chosen["dimension"], function, rule))
+    asked = Asked(cls, budget, chosen["horizon"], chosen["dimension"], function, rule)
+    problem = kind.build(asked, **kind.options)
     at, *record = problem.replacements[0]
     stream = Rounds(split_parts(problem.stream))
     other, about, often = stream.with_record(at, record), problem.about, dict[str, int]()
@@ -239,27 +252,37 @@ class Asked:
             options["plan"] = self.published(*arguments, budget=self.budget, **known)
         return calibrate_once(self.cls, *arguments, budget=self.budget, **options)
 
+    def problem(
+        self, make: Make, first: Record, replacements: Replacements, about: str, **more: Any
+    ) -> Problem:
+        """Return a problem in whose stream the first record alone says anything."""
+        parts = tuple(np.zeros((self.horizon, *np.shape(each))) for each in first)
+        return Problem(
+            make, Rounds(parts).with_record(0, first).stream, replacements, about, **more
+        )
+
 
 @dataclass(frozen=True)
 class Problem:
     """A learner and neighbouring streams: the first replacement's, unless a neighbour is given."""
 
     make: Make
-    stream: Any
-    replacements: tuple[tuple[Any, ...], ...]
+    stream: Stream
+    replacements: Replacements
     about: str
     trials: int = 2000
-    neighbour: Any = None
+    neighbour: Stream = None
 
 
 @dataclass(frozen=True)
 class Kind:
     """How a learner's case is built, with defaults and least values of horizon and dimension."""
 
-    build: Callable[[Asked], Problem]
+    build: Callable[..., Problem]
     horizon: tuple[int, int]
     size: tuple[int, int]
     delta: float = 1e-3
+    options: dict[str, Any] = field(default_factory=dict, hash=False)
 
 
 # One round of choices is left, of four.
@@ -294,92 +317,68 @@ def _axis(size: int) -> FloatArray:
     return axis
 
 
-def _losses(asked: Asked, *, halves: bool = False) -> tuple[FloatArray, Any]:
-    """Return losses, and the replacements of the first record; the worst one first."""
-    rounds, n = asked.horizon, asked.size
-    first = np.arange(n) % 2.0 if halves else 1.0 - _axis(n)
-    stream = np.zeros((rounds, n))
-    stream[0] = first
-    unlimited = np.where(first > 0.0, -1e6, 1e6)
-    last = rounds - 2
-    return stream, ((0, 1.0 - first), (0, unlimited), (last, first if last else 0.0 * first))
-
-
-def _experts(
-    *, halves: bool = False, about: str = _PREFERS, **options: Any
-) -> Callable[[Asked], Problem]:
-    def build(asked: Asked) -> Problem:
-        make = asked.maker(asked.size, **options)
-        return Problem(make, *_losses(asked, halves=halves), about)
-
-    return build
+def _experts(asked: Asked, halves: bool = False, about: str = "", **options: Any) -> Problem:
+    first = np.arange(asked.size) % 2.0 if halves else 1.0 - _axis(asked.size)
+    unlimited, last = np.where(first > 0.0, -1e6, 1e6), asked.horizon - 2
+    replacements = (0, 1.0 - first), (0, unlimited), (last, first if last else 0.0 * first)
+    make = asked.maker(asked.size, **options)
+    return asked.problem(make, (first,), replacements, about or (_HALVES if halves else _PREFERS))
 
 
 def _lipschitz(asked: Asked) -> Problem:
     points = asked.size
-    domain = Box([0.0], [1.0])
-    make = asked.maker(domain, lipschitz=1.0, resolution=points, learning_rate=1e3)
+    make = asked.maker(Box([0.0], [1.0]), lipschitz=1.0, resolution=points, learning_rate=1e3)
     slope = np.linspace(0.0, 1.0, points)
     zigzag = np.arange(points) % 2.0 / max(points - 1, 1)
-    stream = np.zeros((asked.horizon, points))
-    stream[0] = slope
-    return Problem(
-        make, stream, ((0, -slope), (0, zigzag), (asked.horizon - 2, zigzag)),
+    return asked.problem(
+        make, (slope,), ((0, -slope), (0, zigzag), (asked.horizon - 2, zigzag)),
         "the first loss rises as fast as it may, or falls; all later losses are 0",
     )  # fmt: skip
 
 
-def _gradients(asked: Asked, last: int = 2) -> tuple[FloatArray, Any]:
-    """Return gradients, and replacements of the first and of the last that is used."""
+def _pull(asked: Asked, make: Make, about: str = _PULLS, last: int = 2, **more: Any) -> Problem:
+    """Return gradients or vectors; the last that is used is replaced, too."""
     axis = _axis(asked.size)
-    stream = np.zeros((asked.horizon, asked.size))
-    stream[0] = axis
-    return stream, ((0, -axis), (0, 1e6 * np.roll(axis, -1)), (asked.horizon - last, axis))
+    replacements = (0, -axis), (0, 1e6 * np.roll(axis, -1)), (asked.horizon - last, axis)
+    return asked.problem(make, (axis,), replacements, about, **more)
 
 
 def _leader(asked: Asked) -> Problem:
-    make = asked.maker(LpBall(asked.size, 2.0), LinearLoss(1.0))
-    return Problem(make, *_gradients(asked), _PULLS)
+    return _pull(asked, asked.maker(LpBall(asked.size, 2.0), LinearLoss(1.0)))
 
 
 def _newton(asked: Asked) -> Problem:
-    rows, ((first, push), _, (last, late)) = _gradients(asked)
+    axis = _axis(asked.size)
+    rows = np.zeros((asked.horizon, asked.size))
+    rows[0] = axis
     return Problem(
-        asked.maker(LpBall(asked.size, 2.0), LogisticLoss(1.0)), (rows, np.ones(len(rows))),
-        ((first, push, 1.0), (first, -1e6 * push, np.nan), (last, late, 0.0)),
+        asked.maker(LpBall(asked.size, 2.0), LogisticLoss(1.0)), (rows, np.ones(asked.horizon)),
+        ((0, -axis, 1.0), (0, 1e6 * axis, np.nan), (asked.horizon - 2, axis, 0.0)),
         "the first features are as long as allowed, or their negative; others are 0",
     )  # fmt: skip
 
 
 def _polyhedral(asked: Asked) -> Problem:
     # Gradients of l-infinity norm 1: all coordinates move.
-    ones = np.ones(asked.size)
     signs = 1.0 - 2.0 * (np.arange(asked.size) % 2)
-    stream = np.zeros((asked.horizon, asked.size))
-    stream[0] = signs
-    make = asked.maker(LpBall(asked.size, 1.0), LinearLoss(1.0), batch=1)
-    return Problem(
-        make, stream, ((0, -signs), (0, 1e6 * ones * [-1, *[1] * (asked.size - 1)])),
+    far = 1e6 * np.array([-1, *[1] * (asked.size - 1)])
+    return asked.problem(
+        asked.maker(LpBall(asked.size, 1.0), LinearLoss(1.0), batch=1), (signs,),
+        ((0, -signs), (0, far)),
         "all entries of the first gradient are at the bound, or their negatives; others 0",
     )  # fmt: skip
 
 
-def _build_coupled(**tight: Any) -> Callable[[Asked], Problem]:
-    def build(asked: Asked) -> Problem:
-        domain = Box([-1.0], [1.0]) if asked.size == 1 else LpBall(asked.size, 2.0)
-        own = tight if asked.published is None else {}
-        make = asked.maker(domain, LinearLoss(1.0), **own)
-        return Problem(make, *_gradients(asked), _PULLS, trials=1000)
-
-    return build
+def _coupled(asked: Asked, **tight: Any) -> Problem:
+    domain = Box([-1.0], [1.0]) if asked.size == 1 else LpBall(asked.size, 2.0)
+    own = tight if asked.published is None else {}
+    return _pull(asked, asked.maker(domain, LinearLoss(1.0), **own), trials=1000)
 
 
 def _fit(asked: Asked) -> Problem:
-    rows, labels = np.zeros((asked.horizon, asked.size)), np.zeros(asked.horizon)
-    rows[0, 0], labels[0] = 1.0, 1.0
-    axis = rows[0].copy()
-    return Problem(
-        asked.maker(LpBall(asked.size, 2.0), SquaredLoss(1.0, 1.0)), (rows, labels),
+    axis = _axis(asked.size)
+    return asked.problem(
+        asked.maker(LpBall(asked.size, 2.0), SquaredLoss(1.0, 1.0)), (axis, 1.0),
         ((0, axis, -1.0), (0, 1e6 * axis, 1e6), (1, -axis, 1.0)),
         "the first record pulls along the first axis as hard as it may, or pushes; others are "
         "silent",
@@ -387,23 +386,18 @@ def _fit(asked: Asked) -> Problem:
 
 
 def _continual_sum(asked: Asked) -> Problem:
-    return Problem(
-        asked.maker(asked.size, bound=1.0), *_gradients(asked, last=1),
-        "the first vector is as long as allowed, or its negative; others are 0",
-    )  # fmt: skip
+    about = "the first vector is as long as allowed, or its negative; others are 0"
+    return _pull(asked, asked.maker(asked.size, bound=1.0), about, last=1)
 
 
 def _monitor(asked: Asked) -> Problem:
     # Rows of an interval: 1 if there is a record, and its number.
     most = {} if asked.rule is None else {"records_per_interval": 2}
     statistics = {"n": Count(), "x": Mean(-1.0, 1.0)}
-    make = asked.maker(statistics, every=None, views=["total"], **most)
-    stream = np.zeros((asked.horizon, most.get("records_per_interval", 1), 2))
-    stream[0] = 1.0
-    return Problem(
-        make, stream,
-        ((0, 0.0 * stream[0]), (asked.horizon - 1, 1.0 * stream[0]),
-         (asked.horizon - 2, stream[0] * [1.0, -1e6])),
+    full, last = np.ones((most.get("records_per_interval", 1), 2)), asked.horizon - 1
+    return asked.problem(
+        asked.maker(statistics, every=None, views=["total"], **most), (full,),
+        ((0, 0.0 * full), (last, full), (last - 1, full * [1.0, -1e6])),
         "the first interval has all records of one person, with the largest number, or none; "
         "others are empty",
     )  # fmt: skip
@@ -412,13 +406,12 @@ def _monitor(asked: Asked) -> Problem:
 def _noisy_max(asked: Asked) -> Problem:
     # One record moves the scores of all queries: the first candidate's up, all others' down.
     moved = 2.0 * _axis(asked.size) - 1.0
-    stream = np.zeros((asked.horizon, asked.size))
-    return Problem(
-        asked.maker(asked.size, sensitivity=1.0), stream,
+    return asked.problem(
+        asked.maker(asked.size, sensitivity=1.0), (0.0 * moved,),
         ((0, moved), (asked.horizon - 1, -moved)),
         "all scores are 0, or the first is at its upper and all others at their lower limit, in "
         "every query",
-        neighbour=stream + moved,
+        neighbour=np.tile(moved, (asked.horizon, 1)),
     )  # fmt: skip
 
 
@@ -441,25 +434,7 @@ def _above_threshold(asked: Asked) -> Problem:
     )  # fmt: skip
 
 
-_UNIT = {"context_bound": 1.0, "reward_bound": 1.0}
-
-
-def _linucb(asked: Asked) -> Problem:
-    make = asked.maker(2, asked.size, batch=1, exploration=0.0, **_UNIT)
-    return _bandit(asked, make, _axis(asked.size), trials=800)
-
-
-def _residual_phases(asked: Asked) -> Problem:
-    make = asked.maker(2, asked.size, **_UNIT)
-    return _bandit(asked, make, _axis(asked.size), trials=800)
-
-
-def _high_dimensional(asked: Asked) -> Problem:
-    make = asked.maker(2, LpBall(asked.size, 1.0), batch=1, **_UNIT)
-    return _bandit(asked, make, np.ones(asked.size))
-
-
-def _bandit(asked: Asked, make: Make, first: FloatArray, **options: Any) -> Problem:
+def _bandit(asked: Asked, make: Make, first: FloatArray, trials: int = 2000) -> Problem:
     contexts, rewards = np.tile(_axis(asked.size), (asked.horizon, 1)), np.zeros((asked.horizon, 2))
     contexts[0], rewards[0] = first, 1.0
     return Problem(
@@ -467,35 +442,45 @@ def _bandit(asked: Asked, make: Make, first: FloatArray, **options: Any) -> Prob
         ((0, first, -np.ones(2)), (asked.horizon - 2, first, np.ones(2))),
         "the first user rewards every arm, or punishes it; all others see the same context and "
         "return nothing",
-        **options,
+        trials,
     )  # fmt: skip
+
+
+def _linear_bandit(asked: Asked, **options: Any) -> Problem:
+    make = asked.maker(2, asked.size, context_bound=1.0, reward_bound=1.0, **options)
+    return _bandit(asked, make, _axis(asked.size), 800)
+
+
+def _high_dimensional(asked: Asked) -> Problem:
+    ball = LpBall(asked.size, 1.0)
+    make = asked.maker(2, ball, batch=1, context_bound=1.0, reward_bound=1.0)
+    return _bandit(asked, make, np.ones(asked.size))
 
 
 CASES = {
     # A large learning rate plays the leader of the noisy sums: it tells most. In l2 two halves are
     # farthest apart.
-    "prefix-hedge": Kind(_experts(halves=True, learning_rate=1e3, about=_HALVES), (4, 3), (4, 2)),
-    "epoch-selector": Kind(_experts(first=0), (6, 3), (10, 2), 0.0),
-    "window-selector": Kind(_experts(first=0, window=3), (6, 3), (10, 2), 0.0),
+    "prefix-hedge": Kind(_experts, (4, 3), (4, 2), 1e-3, {"halves": True, "learning_rate": 1e3}),
+    "epoch-selector": Kind(_experts, (6, 3), (10, 2), 0.0, {"first": 0}),
+    "window-selector": Kind(_experts, (6, 3), (10, 2), 0.0, {"first": 0, "window": 3}),
     # Low thresholds: with those that learn, a short stream never raises an alarm.
-    "shift-detector": Kind(_experts(first=0, threshold_scale=1e-3), (6, 3), (2, 2), 0.0),
+    "shift-detector": Kind(_experts, (6, 3), (2, 2), 0.0, {"first": 0, "threshold_scale": 1e-3}),
     # A short stream would be played without coins, with a fresh draw in every round.
-    "oblivious-tracker": Kind(_experts(switches=1, forced_switch=0.2), (6, 3), (2, 2), 0.0),
+    "oblivious-tracker": Kind(_experts, (6, 3), (2, 2), 0.0,
+                              {"switches": 1, "forced_switch": 0.2}),
     # The published floor under the weights of a short stream hides a lot.
-    "batch-share": Kind(
-        _experts(horizon=10_000, batch=1, learning_rate=100.0, about=_STOPPED),
-        (2, 2), (10, 2), 0.0,
-    ),
+    "batch-share": Kind(_experts, (2, 2), (10, 2), 0.0, {
+        "horizon": 10_000, "batch": 1, "learning_rate": 100.0, "about": _STOPPED}),
     "lipschitz": Kind(_lipschitz, (4, 3), (3, 2)),
     "tree-frank-wolfe": Kind(_leader, (6, 3), (2, 1)),
     "polyhedral-frank-wolfe": Kind(_polyhedral, (6, 3), (2, 1)),
     "noisy-ftrl": Kind(_leader, (6, 3), (2, 1)),
     "noisy-newton": Kind(_newton, (6, 3), (2, 1)),
-    "ctrl": Kind(_build_coupled(coupling="scheduled", block=3), (12, 3), (1, 1)),
-    "comw": Kind(_build_coupled(coupling="scheduled"), (64, 3), (1, 1)),
+    "ctrl": Kind(_coupled, (12, 3), (1, 1), 1e-3, {"coupling": "scheduled", "block": 3}),
+    "comw": Kind(_coupled, (64, 3), (1, 1), 1e-3, {"coupling": "scheduled"}),
     "sufficient-statistics": Kind(_fit, (8, 3), (2, 1)),
-    "linucb": Kind(_linucb, (4, 3), (2, 1)),
-    "residual-phases": Kind(_residual_phases, (4, 3), (2, 1)),
+    "linucb": Kind(_linear_bandit, (4, 3), (2, 1), 1e-3, {"batch": 1, "exploration": 0.0}),
+    "residual-phases": Kind(_linear_bandit, (4, 3), (2, 1)),
     "high-dimensional-bandit": Kind(_high_dimensional, (4, 3), (2, 1)),
     "continual-sum": Kind(_continual_sum, (6, 3), (2, 1)),
     "monitor": Kind(_monitor, (6, 3), (0, 0)),
@@ -506,6 +491,6 @@ _PLAYED = {each.plays for each in (*LEARNERS, *MONITORS) if each.plays != "range
 # Of other people's classes, by an argument of the constructor.
 _OTHERS = {
     "domain": Kind(_fit, (6, 3), (2, 1)),
-    "experts": Kind(_experts(), (6, 3), (2, 2)),
+    "experts": Kind(_experts, (6, 3), (2, 2)),
     "dimension": Kind(_continual_sum, (6, 3), (2, 1)),
 }
