@@ -12,7 +12,18 @@ from typing import Any
 import numpy as np
 
 from dpoco.accounting import Budget
-from dpoco.audit._family import VERBS, Playing, count_interval, find_plays, quiet
+from dpoco.audit._family import (
+    VERBS,
+    Decision,
+    Learner,
+    Options,
+    Playing,
+    Record,
+    Stream,
+    count_interval,
+    find_plays,
+    quiet,
+)
 from dpoco.domains import Box, LpBall
 from dpoco.errors import StateError
 from dpoco.learners import learner_named
@@ -36,6 +47,8 @@ _MEMBERS = {
     "intervals": ("add", "add_many", "release", "round", "horizon", "guarantee"),
     **{plays: (verb, "round", "horizon", "guarantee") for plays, verb in VERBS.items()},
 }
+
+Errors = type[Exception] | tuple[type[Exception], ...]
 
 BAD = (ValueError, TypeError)
 
@@ -80,13 +93,15 @@ def check(
     return lambda run: Check(run, plays, arrays, needs)
 
 
-def require(holds: Any, otherwise: str) -> None:
+def require(holds: object, otherwise: str) -> None:
     """Raise, saying what was found, unless it holds."""
     if not holds:
         raise AssertionError(otherwise)
 
 
-def refused(what: str, errors: Any, call: Callable[..., Any], *given: Any, **more: Any) -> None:
+def refused(
+    what: str, errors: Errors, call: Callable[..., object], *given: object, **more: object
+) -> None:
     """Raise unless a call raises one of the errors, with no data in any message."""
     try:
         call(*given, **more)
@@ -101,21 +116,21 @@ def refused(what: str, errors: Any, call: Callable[..., Any], *given: Any, **mor
         raise AssertionError(f"{what} was accepted")
 
 
-def equal(ours: Any, theirs: Any) -> bool:
+def equal(ours: Decision, theirs: Decision) -> bool:
     """Return whether two lists of releases are the same, bit for bit."""
     return len(ours) == len(theirs) and all(map(np.array_equal, ours, theirs))
 
 
-def fingerprint(learner: Any) -> Any:
+def fingerprint(learner: Learner) -> tuple[int, bytes | None]:
     """Return what must not change when a call is refused: round, and the engine's state."""
-    engine: Any = getattr(learner, "_engine", None)
+    engine = getattr(learner, "_engine", None)
     with suppress(StateError):  # learners of custom losses have no state
-        return learner.round, engine.state() if hasattr(engine, "state") else None
+        return learner.round, None if engine is None else getattr(engine, "state", lambda: None)()
     return learner.round, None
 
 
 @contextmanager
-def unchanged(learner: Any, what: str) -> Iterator[None]:
+def unchanged(learner: Learner, what: str) -> Iterator[None]:
     """Raise if the learner changes within."""
     before = fingerprint(learner)
     yield
@@ -138,17 +153,17 @@ class Subject:
         A learner that is never played.
     """
 
-    make: Callable[..., Any]
+    make: Callable[..., Learner]
     plays: str
-    stream: tuple[Any, ...]
-    first: Any
+    stream: Record
+    first: Learner
 
     @property
     def kind(self) -> Any:
         """The class."""
         return type(self.first)
 
-    def fresh(self, seed: int | None = 1, **changes: Any) -> Any:
+    def fresh(self, seed: int | None = 1, **changes: object) -> Learner:
         """Return an unstarted learner; without a seed, on entropy. Calibrated only if changed."""
         source = Source() if seed is None else Source.seeded(seed)
         given = {self.size: ROUNDS, "source": source, **changes}
@@ -157,27 +172,27 @@ class Subject:
         with quiet():
             return self.make(**given)
 
-    def record(self, t: int) -> tuple[Any, ...]:
+    def record(self, t: int) -> Record:
         """Return the record of a round, as single calls take it."""
-        parts: Iterator[Any] = (part[t] for part in self.stream)
+        parts = (part[t] for part in self.stream)
         return tuple(float(part) if isinstance(part, np.generic) else part for part in parts)
 
-    def part(self, start: int, stop: int) -> tuple[Any, ...]:
+    def part(self, start: int, stop: int) -> Record:
         """Return the records of some rounds, as `run` takes them."""
         return tuple(part[start:stop] for part in self.stream)
 
-    def ask(self, learner: Any, t: int, **ticket: Any) -> Any:
+    def ask(self, learner: Learner, t: int, **ticket: object) -> Decision:
         """Ask for the decision of a round."""
         return learner.decide(*self.record(t)[: self.plays == "arms"], **ticket)
 
-    def tell(self, learner: Any, t: int, decision: Any, **ticket: Any) -> None:
+    def tell(self, learner: Learner, t: int, decision: Decision, **ticket: object) -> None:
         """End a round."""
         record = self.record(t)
         if self.plays == "arms":
             record = (float(record[1][decision]),)
         learner.observe(*record, **ticket)
 
-    def step(self, learner: Any, t: int) -> Any:
+    def step(self, learner: Learner, t: int) -> Decision:
         """Play a round and return its release."""
         if self.plays in VERBS:
             return getattr(learner, VERBS[self.plays])(*self.record(t))
@@ -187,11 +202,13 @@ class Subject:
         self.tell(learner, t, decision)
         return decision
 
-    def play(self, learner: Any, start: int = 0, stop: int = ROUNDS) -> list[Any]:
+    def play(self, learner: Learner, start: int = 0, stop: int = ROUNDS) -> list[Decision]:
         """Play rounds one by one and return their releases."""
         return [self.step(learner, t) for t in range(start, stop)]
 
-    def run(self, learner: Any, start: int = 0, stop: int = ROUNDS, **options: Any) -> Any:
+    def run(
+        self, learner: Learner, start: int = 0, stop: int = ROUNDS, **options: object
+    ) -> Decision:
         """Play rounds in one call, if there is one for it, and return their releases."""
         if not hasattr(learner, "run"):
             return self.play(learner, start, stop)
@@ -200,7 +217,7 @@ class Subject:
             return played
         return played.actions if self.plays == "arms" else played.decisions
 
-    def released(self, learner: Any) -> list[Any]:
+    def released(self, learner: Learner) -> list[Decision]:
         """Play to the end, or fit, and return what was released."""
         if self.plays != "batch":
             return self.play(learner)
@@ -211,7 +228,7 @@ class Subject:
         """The argument that says how many rounds there are."""
         return _SIZES.get(self.plays, "horizon")
 
-    def plan(self, learner: Any) -> Any:
+    def plan(self, learner: Learner) -> object:
         """Return the plan of a learner, in what is equal for equal plans."""
         return learner.plan() if self.plays == "intervals" else learner.plan
 
@@ -220,14 +237,14 @@ class Subject:
         """Whether records are arrays, which `run` takes."""
         return not isinstance(getattr(self.first, "loss", None), CustomLoss)
 
-    def applies(self, holds: Any) -> None:
+    def applies(self, holds: object) -> None:
         """Leave a check that has nothing to look at."""
         if not holds:
             raise InapplicableError
 
 
 @functools.lru_cache(maxsize=64)
-def arguments_of(kind: type) -> Mapping[str, Any]:
+def arguments_of(kind: type) -> Mapping[str, Parameter]:
     """Return the parameters of a constructor by name."""
     return signature(kind).parameters
 
@@ -238,10 +255,11 @@ def _listed(name: str) -> Subject:
     return _subject(name, None)
 
 
-def _subject(learner: Any, stream: Any) -> Subject:
+def _subject(learner: str | type | Callable[..., Learner], stream: Stream) -> Subject:
     if isinstance(learner, str):
         learner = learner_named(learner, (*EVERY, "intervals")).load()
     make = _made_up(learner) if isinstance(learner, type) else learner
+    assert not isinstance(make, str)
     first = _first(make)
     plays = find_plays(first)
     missing = [name for name in _MEMBERS.get(plays, _ONLINE_MEMBERS) if not hasattr(first, name)]
@@ -258,7 +276,7 @@ def _subject(learner: Any, stream: Any) -> Subject:
     return Subject(make, plays, parts, first)
 
 
-def _first(make: Callable[..., Any]) -> Any:
+def _first(make: Callable[..., Learner]) -> Learner:
     with quiet():
         for size in ("horizon", "records"):
             with suppress(TypeError):
@@ -266,7 +284,7 @@ def _first(make: Callable[..., Any]) -> Any:
         return make(releases=ROUNDS, source=Source.seeded(1))
 
 
-def _made_up(kind: type) -> Callable[..., Any]:
+def _made_up(kind: type) -> Callable[..., Learner]:
     """Return a maker whose problem is small, and named as the arguments of the constructor."""
     problem = {
         "domain": LpBall(3, 2.0), "loss": SquaredLoss(1.0, 1.0), "experts": 4, "arms": 3,
@@ -292,7 +310,7 @@ def _made_up(kind: type) -> Callable[..., Any]:
     if lacking:
         raise TypeError(f"the constructor of a {kind.__name__} must take {', '.join(lacking)}")
     given = {name: problem[name] for name in names if name in problem}
-    others: list[dict[str, Any]] = [{}, {"domain": LpBall(3, 1.0)}, {"loss": LogisticLoss(1.0)}]
+    others: list[Options] = [{}, {"domain": LpBall(3, 1.0)}, {"loss": LogisticLoss(1.0)}]
     if "lipschitz" in given:
         others = [{"domain": Box([-1.0], [1.0])}]
     for other in others:
@@ -306,7 +324,7 @@ def _made_up(kind: type) -> Callable[..., Any]:
     raise TypeError(f"pass a function that makes a {kind.__name__}: its problem is not known")
 
 
-def _random_stream(learner: Any, plays: str) -> tuple[Any, ...]:
+def _random_stream(learner: Learner, plays: str) -> Record:
     rng, n = np.random.default_rng(0), ROUNDS + 1
     if plays in ("records", "batch"):
         rows = rng.uniform(-0.9, 0.9, (n, learner.domain.dimension))

@@ -23,6 +23,7 @@ from dpoco.audit._contract import (
     EVERY,
     ROUNDS,
     STEPPED,
+    InapplicableError,
     Subject,
     arguments_of,
     check,
@@ -30,6 +31,7 @@ from dpoco.audit._contract import (
     refused,
     require,
 )
+from dpoco.audit._family import Decision, Learner, LearnerPlan, Options, Record
 from dpoco.audit._kinds import find_known_family
 from dpoco.audit.replay import replay_audit
 from dpoco.domains import LpBall
@@ -42,7 +44,7 @@ from dpoco.random import Source
 _SIZES = ("experts", "arms", "dimension", "candidates")
 
 
-def _arguments(s: Subject) -> dict[str, Any]:
+def _arguments(s: Subject) -> Options:
     """Return the arguments of the first learner, for constructors of its class."""
     first = s.first
     s.applies(hasattr(first, "get_params") or hasattr(first, "_arguments"))
@@ -50,15 +52,16 @@ def _arguments(s: Subject) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name != "source"}
 
 
-def _build(s: Subject, kind: type | None = None, **changes: Any) -> Any:
-    return (kind or s.kind)(**{**_arguments(s), **changes})
+def _build(s: Subject, kind: type | None = None, **changes: object) -> Learner:
+    learner: Learner = (kind or s.kind)(**{**_arguments(s), **changes})
+    return learner
 
 
 @check(*EVERY)
 def bad_arguments_are_refused(s: Subject) -> None:
     """A constructor refuses, at once, what it does not know or cannot use."""
     _, names = _arguments(s), arguments_of(s.kind)
-    bad: dict[str, tuple[Any, ...]] = {
+    bad: dict[str, Record] = {
         "horizon": (0, -5, 1.5, True, "1", 10**13),
         "records": (0, -5, 1.5, True, "1"),
         **dict.fromkeys(_SIZES, (0, -1, 2.0, True, None, "2")),
@@ -80,7 +83,7 @@ def bad_arguments_are_refused(s: Subject) -> None:
             refused(f"{name}={value!r}", BAD, _build, s, **changes)
 
 
-def _unfit(annotation: str) -> tuple[Any, ...]:
+def _unfit(annotation: str) -> Record:
     """Return what is no value of an option, by its annotation."""
     if "'str" in annotation:
         return "no such word", 3
@@ -104,7 +107,7 @@ def parameters_may_be_restated(s: Subject) -> None:
             continue
         require(again.plan == p, f"parameters changed by {name} being restated")
         if isinstance(value, bool):
-            others: list[Any] = [not value]
+            others: list[object] = [not value]
         elif isinstance(value, (int, float)):
             others = [value + 1 if np.isfinite(value) else 0.5]
         elif isinstance(value, str) and value != "none":  # which is no noise, of whatever law
@@ -119,10 +122,10 @@ def parameters_may_be_restated(s: Subject) -> None:
             )  # fmt: skip
 
 
-def _settle(kind: Any, plan: Any) -> dict[str, Any]:
+def _settle(kind: Any, plan: object) -> Options:
     """Return the arguments of a constructor that a plan settles."""
     if isinstance(plan, Plan):
-        fixed: dict[str, Any] = kind._plan_arguments(plan)
+        fixed: Options = kind._plan_arguments(plan)
         return fixed
     return {name: getattr(plan, name) for name in arguments_of(kind) if hasattr(plan, name)}
 
@@ -157,8 +160,8 @@ def budgets_are_kept(s: Subject) -> None:
     if not hasattr(s.kind, "_build"):
         return
 
-    def careless(self: Any, calibrate: partial[Any], *others: Any) -> None:
-        def plan(budget: Budget, **_: Any) -> Any:
+    def careless(self: Learner, calibrate: partial[LearnerPlan], *others: object) -> None:
+        def plan(budget: Budget, **_: object) -> LearnerPlan:
             return calibrate(budget=Budget._derived(2.0 * budget.epsilon, budget.delta))
 
         s.kind._build(self, partial(plan, **calibrate.keywords), *others)
@@ -174,7 +177,7 @@ def budgets_are_kept(s: Subject) -> None:
     )  # fmt: skip
 
 
-def _drop_limits(s: Subject) -> dict[str, Any]:
+def _drop_limits(s: Subject) -> Options:
     """Return options without those that only noise has a meaning for."""
     return {"coupling": "auto"} if "coupling" in arguments_of(s.kind) else {}
 
@@ -192,7 +195,7 @@ def no_budget_is_no_promise(s: Subject) -> None:
 @check(*STEPPED)
 def one_dimension_is_enough(s: Subject) -> None:
     """The smallest problem is played as any other: one coordinate, expert, arm or candidate."""
-    names, changes = arguments_of(s.kind), dict[str, Any]()
+    names, changes = arguments_of(s.kind), Options()
     domain = getattr(s.first, "domain", None)
     if isinstance(domain, LpBall):
         changes["domain"] = LpBall(1, domain.p, domain.radius)
@@ -211,7 +214,7 @@ def one_dimension_is_enough(s: Subject) -> None:
     require(len(small.play(learner)) == ROUNDS, "rounds are missing")
 
 
-def _narrow(s: Subject) -> tuple[Any, ...]:
+def _narrow(s: Subject) -> Record:
     return tuple(part[(slice(None), *[slice(1)] * (part.ndim - 1))] for part in s.stream)
 
 
@@ -253,7 +256,7 @@ def replays_move_no_more_than_stated(s: Subject) -> None:
         return _draws_hang_on_no_record(s)
     silent, huge = s.first.guarantee.change == "zero_out", s.plays not in ("scores", "queries")
     parts = tuple(part.copy() for part in s.part(0, ROUNDS))
-    replacements: list[Any] = []
+    replacements: list[Record] = []
     for t in (0, ROUNDS // 2):
         if huge:  # from far over the bounds to the other side of them, or to nothing
             for part in parts:
@@ -269,7 +272,7 @@ def replays_move_no_more_than_stated(s: Subject) -> None:
 
 def _draws_hang_on_no_record(s: Subject) -> None:
     """Raise if a replaced record is seen before its round ends, or changes how much is drawn."""
-    at, ends = ROUNDS // 2, list[tuple[Any, bytes]]()
+    at, ends = ROUNDS // 2, list[tuple[Decision, bytes]]()
     for factor in (1.0, -1e6, 0.0):
         source, parts = Source.seeded(1), tuple(part.copy() for part in s.stream)
         for part in parts:
@@ -287,10 +290,10 @@ def _draws_hang_on_no_record(s: Subject) -> None:
 class _StandIn:
     """Stands for a compiled class, or for what it builds: notes the arguments, and nothing else."""
 
-    def __init__(self, name: str, *given: Any) -> None:
+    def __init__(self, name: str, *given: object) -> None:
         self.name, self.given = name, given
 
-    def __call__(self, *given: Any, **named: Any) -> _StandIn:
+    def __call__(self, *given: object, **named: object) -> _StandIn:
         return _StandIn(self.name, *given, named)
 
     def __getattr__(self, name: str) -> _StandIn:
@@ -299,7 +302,7 @@ class _StandIn:
         return _StandIn(f"{self.name}.{name}")
 
 
-def _note(value: Any) -> Any:
+def _note(value: object) -> object:
     """Return a value that can be compared, of whatever an engine is given."""
     if isinstance(value, _StandIn):
         return value.name, _note(value.given)
@@ -315,7 +318,7 @@ def _note(value: Any) -> Any:
     return repr(value) if plain else type(value).__name__
 
 
-def _settings(s: Subject, learner: Any, mechanism: Description) -> Any:
+def _settings(s: Subject, learner: Learner, mechanism: Description) -> object:
     """Return what the engine would be built from with that description; None: it is refused."""
     learner._mechanism = mechanism
     classes = [name for name, each in vars(_core).items() if isinstance(each, type)]
@@ -328,7 +331,7 @@ def _settings(s: Subject, learner: Any, mechanism: Description) -> Any:
         return None
 
 
-def _numbers(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def _numbers(value: object, path: str = "") -> Iterator[tuple[str, float]]:
     """Yield path and value of all numbers of a description; equal members count once."""
     if isinstance(value, Description):
         for each in dataclasses.fields(value):
@@ -342,7 +345,7 @@ def _numbers(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-def _change(value: Any, path: list[str], number: Any) -> Any:
+def _change(value: Any, path: list[str], number: float) -> Any:
     """Return a description with another number at a path, unchecked; in all equal members."""
     if not path:
         return number
@@ -360,13 +363,14 @@ def _change(value: Any, path: list[str], number: Any) -> Any:
 def unread(s: Subject) -> set[str]:
     """Return the numbers of a learner's description that no engine is told: paths, no indices."""
     learner = s.fresh()
-    mechanism: Any = getattr(learner, "_mechanism", None)
-    s.applies(isinstance(mechanism, Description))
+    mechanism = getattr(learner, "_mechanism", None)
+    if not isinstance(mechanism, Description):
+        raise InapplicableError
     told, missed = _settings(s, learner, mechanism), set()
     require(told is not None, "the learner's own description is refused")
     for path, value in _numbers(mechanism):
         if isinstance(value, int):
-            others: tuple[Any, ...] = (value + 1, 2 * value + 3)
+            others: tuple[float, ...] = (value + 1, 2 * value + 3)
         else:
             others = (1.5 * value + 0.25 * (value == 0.0) if math.isfinite(value) else 0.5,)
         changed = (_change(mechanism, path.split("."), other) for other in others)

@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -30,6 +29,7 @@ from dpoco.audit._contract import (
     require,
     unchanged,
 )
+from dpoco.audit._family import Options
 from dpoco.errors import BudgetExceeded, HorizonExceeded, RoundOrderError, StateError
 from dpoco.learners import own_class
 from dpoco.learning.state import Stateful, load, pack, unpack
@@ -102,7 +102,7 @@ def checkpoints_go_on(s: Subject) -> None:
             with unchanged(learner, "a checkpoint that cannot be written"):
                 refused("a checkpoint that cannot be written", OSError,
                         s.run, learner, 0, 5, checkpoint=path)  # fmt: skip
-        at: dict[str, Any] = {"checkpoint": here / "state", "checkpoint_every": 5}
+        at: Options = {"checkpoint": here / "state", "checkpoint_every": 5}
         want = s.run(learner, progress=lambda *a: seen.append((*a, load(here / "state").round)),
                      **at)  # fmt: skip
         ends = [*range(5, ROUNDS, 5), ROUNDS]
@@ -203,7 +203,7 @@ def damaged_states_are_refused(s: Subject) -> None:
 # ---- threads and processes -----------------------------------------------------------------------
 
 
-def _threads(work: Callable[[], Any], count: int) -> list[BaseException]:
+def _threads(work: Callable[[], object], count: int) -> list[BaseException]:
     """Run `work` in threads at once; return what they raised."""
     raised: list[BaseException] = []
 
@@ -257,7 +257,7 @@ def runs_keep_other_threads_out(s: Subject) -> None:
             raised.extend(_threads(call, 1))
 
     with folder() as here:
-        options: dict[str, Any] = {"progress": meddle}
+        options: Options = {"progress": meddle}
         if own_class(s.kind) is not None:
             options |= {"checkpoint": here / "state", "checkpoint_every": 5}
         got = s.run(learner, **options)
@@ -314,11 +314,11 @@ def interrupted_runs_go_on(s: Subject) -> None:
     for breaker in (KeyboardInterrupt, ValueError, SystemExit):
         learner = s.fresh()
 
-        def stop(done: int, total: int, breaker: Any = breaker) -> None:
+        def stop(done: int, total: int, breaker: type[BaseException] = breaker) -> None:
             raise breaker
 
         with folder() as here:
-            at: dict[str, Any] = {"checkpoint": here / "state", "checkpoint_every": 5}
+            at: Options = {"checkpoint": here / "state", "checkpoint_every": 5}
             try:
                 s.run(learner, progress=stop, **at)
             except breaker:

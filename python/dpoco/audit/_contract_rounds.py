@@ -6,9 +6,9 @@ import copy
 import dataclasses
 import pickle
 from inspect import signature
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dpoco.accounting import Guarantee
 from dpoco.audit._contract import (
@@ -29,7 +29,8 @@ from dpoco.audit._contract import (
     require,
     unchanged,
 )
-from dpoco.audit._family import VERBS
+from dpoco.audit._events import Outcomes
+from dpoco.audit._family import VERBS, Decision, Options, Record
 from dpoco.errors import HorizonExceeded, RoundOrderError, StateError
 from dpoco.learners import own_class
 
@@ -127,7 +128,7 @@ def horizons_are_walls(s: Subject) -> None:
         require(learner.round == horizon, f"round {learner.round} after {horizon} rounds")
 
 
-def _short(s: Subject) -> dict[str, Any]:
+def _short(s: Subject) -> Options:
     """Return options that fit any horizon: what was planned for a longer one may not."""
     planned = getattr(s.first, "plan", None)
     planned = getattr(planned, "mechanism", planned)
@@ -162,7 +163,7 @@ def malformed_records_are_refused(s: Subject) -> None:
         good = (0.5,)
     if s.plays in ONLINE:
         s.ask(learner, 0)
-    bad: list[tuple[Any, ...]] = [(), (*good, *good, *good)]
+    bad: list[Record] = [(), (*good, *good, *good)]
     for at, part in enumerate(good):
         bad += [(*good[:at], spoiled, *good[at + 1 :]) for spoiled in _spoil(part)]
     take = getattr(learner, VERBS.get(s.plays, "observe"))
@@ -172,7 +173,7 @@ def malformed_records_are_refused(s: Subject) -> None:
     require(np.all(np.isfinite(s.step(learner, 0))), "the round cannot go on")
 
 
-def _spoil(part: Any) -> list[Any]:
+def _spoil(part: ArrayLike) -> list[object]:
     """Return what is no vector, matrix or number like `part`."""
     if np.ndim(part) == 0:
         return [str(SECRET), SECRET * 1j, [SECRET], object()]
@@ -187,7 +188,7 @@ def _spoil(part: Any) -> list[Any]:
 def malformed_runs_are_refused(s: Subject) -> None:
     """A stream of a wrong shape or dtype raises, quotes no data, and no round is played."""
     learner, good = s.fresh(), s.part(0, 5)
-    bad: list[tuple[Any, ...]] = [(), (*good, *good, *good)]
+    bad: list[Record] = [(), (*good, *good, *good)]
     for at, part in enumerate(good):
         several = (*_spoil(part), part[0])
         bad += [(*good[:at], spoiled, *good[at + 1 :]) for spoiled in several]
@@ -245,7 +246,7 @@ def _lowest(s: Subject) -> float:
     return float(getattr(s.first, "_loss_range", (0.0, 1.0))[0])
 
 
-def _play_parts(s: Subject, parts: list[Any]) -> tuple[list[Any], Any]:
+def _play_parts(s: Subject, parts: list[Outcomes]) -> tuple[list[Decision], object]:
     """Return the releases, and how many variates were drawn, if the learner knows."""
     learner = s.fresh()
     released = dataclasses.replace(s, stream=tuple(parts)).play(learner)
@@ -271,7 +272,7 @@ def dtypes_and_layouts_do_not_matter(s: Subject) -> None:
     """Real numbers of any dtype, byte order and layout give the same releases."""
     rounded = dataclasses.replace(s, stream=tuple(np.round(4.0 * p) for p in s.stream))
     want = _play_batch(rounded)
-    changes: dict[str, Any] = {
+    changes: Options = {
         "float32": lambda p: p.astype(np.float32),
         "integers": lambda p: p.astype(np.int8),
         "lists": lambda p: p.tolist(),
@@ -284,7 +285,7 @@ def dtypes_and_layouts_do_not_matter(s: Subject) -> None:
         require(equal(got, want), f"{name} changed the releases")
 
 
-def _play_batch(s: Subject) -> Any:
+def _play_batch(s: Subject) -> Decision:
     return s.released(s.fresh()) if s.plays == "batch" else s.run(s.fresh())
 
 

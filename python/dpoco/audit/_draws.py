@@ -32,6 +32,7 @@ from dpoco.audit._laws import (
     Scorer,
     Scores,
     ShiftedGaussian,
+    Transcript,
     read_losses,
     spread,
 )
@@ -72,7 +73,7 @@ class Coupled(Family):
         # What an empty custom loss is, its object says.
         return isinstance(self.learner.loss, CustomLoss) or super().is_empty(record)
 
-    def publication(self, learner: Learner, decision: Decision) -> Any:
+    def publication(self, learner: Learner, decision: Decision) -> object:
         return decision.tobytes(), int(learner.switches)
 
     def ask(self, learner: Learner, decision: Decision, record: Record, play: Play) -> None:
@@ -207,7 +208,7 @@ class Transcripts(Scorer):
             return Gibbs(losses, draw.inverse_temperature, draw.regularization, half)
         return Leader(losses, draw.step, draw.noise, learner.plan.tuning.barrier_weight, half)
 
-    def run(self, learner: Learner, world: int, tape: Source) -> Any:
+    def run(self, learner: Learner, world: int, tape: Source) -> _Run:
         m, engine = self.mechanism, learner._engine
         points = np.empty((self._blocks, m.losses.dimension))
         switched = np.zeros(self._blocks - 1, dtype=bool)
@@ -228,7 +229,7 @@ class Transcripts(Scorer):
                     stray = True
         return _Run(points, switched, anchors, stray)
 
-    def score(self, runs: list[Any], world: int) -> Scores:
+    def score(self, runs: list[_Run], world: int) -> Scores:
         points = np.array([run.points for run in runs])
         switched = np.array([run.switched for run in runs])
         anchors = np.array([run.anchors for run in runs])
@@ -353,7 +354,7 @@ class Tracker(Family):
 
     schedule = "published"
 
-    def publication(self, learner: Learner, decision: Decision) -> Any:
+    def publication(self, learner: Learner, decision: Decision) -> object:
         return decision, int(learner.resamples)
 
     def ask(self, learner: Learner, decision: Decision, record: Record, play: Play) -> None:
@@ -473,7 +474,7 @@ class TrackedPaths(FiniteScorer):
         chances: FloatArray = (self.learner.experts - 1) * np.append(ways[1:], 0.0) / before
         return chances
 
-    def run(self, learner: Learner, world: int, tape: Source) -> Any:
+    def run(self, learner: Learner, world: int, tape: Source) -> Transcript:
         experts, drawn = [], []
         for row in self.streams[world].parts[0]:
             experts.append(int(learner.decide()))
@@ -481,7 +482,7 @@ class TrackedPaths(FiniteScorer):
             learner.observe(row)
         return tuple(experts), tuple(drawn)
 
-    def cells(self, transcript: Any, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
+    def cells(self, transcript: Transcript, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
         # Of every round's expert and flag; cells without a fresh draw come first.
         experts, drawn = transcript
         fresh = np.diff(drawn) > 0

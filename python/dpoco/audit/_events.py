@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dpoco._validation import FloatArray, real_in
 from dpoco.audit.report import headline, judge
 
 Members = NDArray[np.bool_]  # whether the event occurred, one entry for each run
-Event = Callable[[Any], Any]
+Outcomes = NDArray[Any]  # one row a run
+Event = Callable[[Outcomes], Any]
 
 POWER = 0.9  # probability with which a detectable violation is found
 LEARNED = "learned"  # stands for what `learn_event` finds, among given events
@@ -28,7 +29,7 @@ _FEW_VALUES = 100  # in the first runs: outcomes that repeat, even if they are n
 _FIRST_RUNS = 1000
 
 
-def find_members(event: Event, outcomes: NDArray[Any]) -> Members:
+def find_members(event: Event, outcomes: Outcomes) -> Members:
     """Return whether the event occurred, one bool a row of outcomes, checked."""
     member = np.asarray(event(outcomes))
     if member.dtype != np.bool_ or member.shape != (len(outcomes),):
@@ -37,7 +38,7 @@ def find_members(event: Event, outcomes: NDArray[Any]) -> Members:
 
 
 def best_event(
-    events: Sequence[Event | str] | None, ours: NDArray[Any], theirs: NDArray[Any], delta: float
+    events: Sequence[Event | str] | None, ours: Outcomes, theirs: Outcomes, delta: float
 ) -> Event:
     """Return the event that looks worst for the claim on the runs that train.
 
@@ -58,7 +59,7 @@ def best_event(
     return candidates[int(np.argmax(scores))]
 
 
-def learn_event(outcomes: Any, neighbour_outcomes: Any, *, delta: float = 0.0) -> Event:
+def learn_event(outcomes: ArrayLike, neighbour_outcomes: ArrayLike, *, delta: float = 0.0) -> Event:
     """Learn from training runs which event distinguishes two streams best.
 
     Parameters
@@ -95,7 +96,7 @@ def _score(hits: int, trials: int, neighbour_hits: int, others: int, delta: floa
     return Counts(hits, trials, neighbour_hits, others).epsilon(delta, _TRAINING_ERROR)
 
 
-def _learn(ours: NDArray[Any], theirs: NDArray[Any], delta: float) -> list[Event]:
+def _learn(ours: Outcomes, theirs: Outcomes, delta: float) -> list[Event]:
     if any(rows.dtype.kind not in "biuf" or rows[:1].size == 0 for rows in (ours, theirs)):
         raise TypeError("events are learned from rows of real numbers; bring your own for others")
     real = np.issubdtype(np.result_type(ours, theirs), np.floating)
@@ -112,7 +113,7 @@ def _learn(ours: NDArray[Any], theirs: NDArray[Any], delta: float) -> list[Event
     return [*events, _likeliest(ours, theirs, delta)]
 
 
-def _codes(outcomes: NDArray[Any]) -> NDArray[np.uint64]:
+def _codes(outcomes: Outcomes) -> NDArray[np.uint64]:
     """Return a number for each row: a fixed function, equal for equal rows.
 
     Rows that differ have the same number once in 2^60 pairs or so. That would not be an error: an
@@ -134,7 +135,7 @@ def _codes(outcomes: NDArray[Any]) -> NDArray[np.uint64]:
     return codes
 
 
-def _likeliest(ours: NDArray[Any], theirs: NDArray[Any], delta: float) -> Event:
+def _likeliest(ours: Outcomes, theirs: Outcomes, delta: float) -> Event:
     """Return the likelihood-ratio test of the training runs that looks worst.
 
     Its event: the outcome is one of the k whose frequency on the first stream, relative to that on
@@ -159,14 +160,14 @@ def _likeliest(ours: NDArray[Any], theirs: NDArray[Any], delta: float) -> Event:
     return _name_event(name, lambda outcomes: np.isin(_codes(np.asarray(outcomes)), likely))
 
 
-def _kinds(outcomes: Any) -> NDArray[np.int64]:
+def _kinds(outcomes: Outcomes) -> NDArray[np.int64]:
     """Return of every entry whether it is finite (0), not a number, or one of the infinities."""
     rows = np.asarray(outcomes)
     kinds: NDArray[np.int64] = np.isnan(rows) + 2 * np.isposinf(rows) + 3 * np.isneginf(rows)
     return kinds
 
 
-def _finite(outcomes: Any) -> FloatArray:
+def _finite(outcomes: Outcomes) -> FloatArray:
     """Return the outcomes as rows of doubles, entries that are not finite as 0."""
     rows = np.asarray(outcomes).astype(np.float64, copy=False)
     rows = rows.reshape(len(rows), -1)
@@ -174,7 +175,7 @@ def _finite(outcomes: Any) -> FloatArray:
     return rows if np.all(finite) else np.where(finite, rows, 0.0)
 
 
-def _projections(ours: NDArray[Any], theirs: NDArray[Any], delta: float) -> list[Event]:
+def _projections(ours: Outcomes, theirs: Outcomes, delta: float) -> list[Event]:
     """Return the best threshold along the discriminant, and along the best coordinate."""
     first, second = _finite(ours), _finite(theirs)
     largest = max(float(np.abs(part).max()) for part in (first, second))
@@ -237,7 +238,7 @@ class Counts:
     neighbour_trials: int
 
     @classmethod
-    def checked(cls, hits: Any, trials: Any, neighbour_hits: Any, neighbour_trials: Any) -> Counts:
+    def checked(cls, hits: int, trials: int, neighbour_hits: int, neighbour_trials: int) -> Counts:
         """Return counts that are possible, or raise naming the argument."""
         given = {
             "hits": (hits, trials),

@@ -22,7 +22,17 @@ from dpoco import Participation, bandits, experts, frank_wolfe, mechanisms, oco,
 from dpoco._validation import FloatArray
 from dpoco.accounting import Budget
 from dpoco.accounting.plan import Plan
-from dpoco.audit._family import Family, Make, Rounds, calibrate_once, length_name, make_fresh
+from dpoco.audit._family import (
+    Family,
+    Learner,
+    Make,
+    Options,
+    Record,
+    Rounds,
+    calibrate_once,
+    length_name,
+    make_fresh,
+)
 from dpoco.audit._kinds import find_family
 from dpoco.audit.likelihood import law_findings
 from dpoco.audit.replay import replay_audit
@@ -32,8 +42,6 @@ from dpoco.errors import DpocoError
 from dpoco.losses import LinearLoss, LogisticLoss, SquaredLoss
 from dpoco.privacy.mechanisms.coupled_draws import Always, Anchored, Dartboard, Window
 from dpoco.random import Source
-
-Record = tuple[Any, ...]
 
 # Rounds of one call of `run`: none, one, the rest of a batch, several batches.
 _CALLS = (0, 1, 4, 5)
@@ -73,9 +81,9 @@ class Exercise:
     """
 
     cls: type
-    arguments: tuple[Any, ...] = ()
-    options: dict[str, Any] = field(default_factory=dict)
-    changes: dict[str, Any] = field(default_factory=dict)
+    arguments: Record = ()
+    options: Options = field(default_factory=dict)
+    changes: Options = field(default_factory=dict)
     budget: Budget = LARGE
     rounds: int = 11
     scale: float = 1.0
@@ -84,7 +92,7 @@ class Exercise:
     trials: int = 24
 
     @property
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Options:
         """What distinguishes it from the other exercises of its class, in words and numbers."""
         named = {**self.options, **self.changes}
         kinds = {name: getattr(x, "kind", x) for name, x in named.items()}
@@ -124,7 +132,9 @@ class Exercise:
             # Queries about the same data: a record moves each of them by its sensitivity at most.
             (rows,) = stream.parts
             pull = _signs(rows.shape[1:])
-            moves: list[tuple[int, Any]] = [(t, x) for t in (0, last) for x in (1.0, -1.0)]
+            moves: list[tuple[int, FloatArray | float]] = [
+                (t, x) for t in (0, last) for x in (1.0, -1.0)
+            ]
             if rows.ndim > 1 and not family.mechanism.scores.one_way:
                 moves += [(3, pull), (4, -pull)]
             return [(t, rows[t] + family.sensitivity * move) for t, move in moves]
@@ -279,11 +289,11 @@ def _facts(family: Family, rows: FloatArray) -> dict[str, bool]:
     return facts
 
 
-def _read_options(learner: Any) -> dict[str, Any]:
+def _read_options(learner: Learner) -> Options:
     """Return the options that a learner was made with, where a plan settles them that plan's."""
     plan = learner.plan
     if isinstance(plan, Plan):
-        return {**learner._arguments, **type(learner)._plan_arguments(plan)}
+        return {**learner._arguments, **learner._plan_arguments(plan)}
     names = (*signature(type(learner)).parameters, "block")
     return {name: getattr(plan, name) for name in names if hasattr(plan, name)}
 
@@ -291,7 +301,7 @@ def _read_options(learner: Any) -> dict[str, Any]:
 # ---- the exercises of all learners ---------------------------------------------------------------
 
 
-def _row(cls: type, *arguments: Any, **options: Any) -> Exercise:
+def _row(cls: type, *arguments: object, **options: Any) -> Exercise:
     """Return an exercise; options of both are told apart by name."""
     own = {name: options.pop(name) for name in list(options) if name in _OWN}
     return Exercise(cls, arguments, options, **own)
@@ -323,9 +333,9 @@ def _coupled_exercises(cls: type, *couplings: str) -> tuple[Exercise, ...]:
     )
 
 
-def _coins(cls: type, coupling: str) -> dict[str, Any]:
+def _coins(cls: type, coupling: str) -> Options:
     """Return coins and a cap that a few rounds reach, which no calibration would choose."""
-    changes: dict[str, Any] = {"keep": _COINS[coupling], "block": 2, "cap": 2}
+    changes: Options = {"keep": _COINS[coupling], "block": 2, "cap": 2}
     if cls is oco.ContinuousMultiplicativeWeights:
         changes["draw"] = partial(replace, inverse_temperature=0.5, regularization=8.0)
         changes["anchors"] = 4 if coupling == "anchored" else 0

@@ -22,47 +22,50 @@ import numpy as np
 from dpoco import learners
 from dpoco._validation import FloatArray, float_array
 from dpoco.accounting import Budget, Guarantee
+from dpoco.accounting.plan import Plan
 from dpoco.errors import BudgetExceeded
 from dpoco.losses import CustomLoss, QuadraticLoss
 from dpoco.random import Source
 
 Record = tuple[Any, ...]  # arrays and numbers, or one loss object
 Stream = Any  # as callers give it: an array, a tuple of arrays, a list of loss objects
+Options = dict[str, Any]  # arguments, or other values, by name
+LearnerPlan = Plan[Any, Any, Any]
 Decision = Any  # an index, a point, or the answer of a mechanism
 Change = tuple[str, float, float]  # name of a quantity, measured, declared
 
 
 class Learner(Protocol):
-    """What audits read of a learner or mechanism; which of it there is, its kind tells."""
+    """What audits read of a learner or mechanism; which of it there is, its kind tells.
+
+    Members that only one kind has are not listed: they are looked up by name.
+    """
 
     guarantee: Guarantee
-    plan: Any
-    domain: Any
-    loss: Any
     horizon: int
     round: int
     experts: int
     arms: int
     dimension: int
-    resamples: int
-    switches: int
     alarms: Sequence[int]
-    alarms_left: int
     points: FloatArray
     weights: FloatArray
     coefficients: FloatArray
-    last_decision: FloatArray
-    _engine: Any
+    _is_seeded: bool
+    _limiter: object
     _mechanism: Any
 
     def decide(self, *context: FloatArray) -> Decision:
         """Return the decision of the round."""
 
-    def observe(self, *record: Any) -> None:
+    def observe(self, *record: object) -> None:
         """End the round."""
 
+    def __getattr__(self, name: str) -> Any:
+        """Return what only some kinds have."""
 
-Make = Callable[[Source], Any]  # a new, unstarted learner on a source
+
+Make = Callable[[Source], Learner]  # a new, unstarted learner on a source
 
 # Methods of those that answer to a record, by what they play.
 VERBS = {"sums": "push", "scores": "select", "queries": "test"}
@@ -93,7 +96,7 @@ class Rounds:
         """Return the record of round t, counted from 0."""
         return tuple(part[t] for part in self.parts)
 
-    def with_record(self, t: int, record: Sequence[Any]) -> Rounds:
+    def with_record(self, t: int, record: Sequence[object]) -> Rounds:
         """Return the neighbouring stream with another record in round t."""
         parts = tuple(part.copy() for part in self.parts)
         for part, entry in zip(parts, record, strict=True):
@@ -144,7 +147,7 @@ def present(rows: FloatArray) -> FloatArray:
     return found[(found[:, 0] > 0.0) & np.isfinite(found[:, 0])]
 
 
-def count_interval(monitor: Any, rows: FloatArray) -> FloatArray:
+def count_interval(monitor: Learner, rows: FloatArray) -> FloatArray:
     """Count the records of an interval, end it, and return the sum that is released."""
     _count(monitor, rows)
     monitor.release()
@@ -152,7 +155,7 @@ def count_interval(monitor: Any, rows: FloatArray) -> FloatArray:
     return total
 
 
-def add_up(monitor: Any, intervals: FloatArray) -> FloatArray:
+def add_up(monitor: Learner, intervals: FloatArray) -> FloatArray:
     """Return what a monitor pushes of each interval, without ending any; shape (n, cells)."""
     totals = np.empty((len(intervals), monitor._mechanism.summand.size))
     for t, rows in enumerate(intervals):
@@ -162,14 +165,14 @@ def add_up(monitor: Any, intervals: FloatArray) -> FloatArray:
     return totals
 
 
-def renew(monitor: Any, source: Source) -> Any:
+def renew(monitor: Learner, source: Source) -> Learner:
     """Return an unstarted monitor with the plan and guarantee of another one, on this source."""
-    new = monitor._sibling(source._claim())
+    new: Learner = monitor._sibling(source._claim())
     new._is_seeded = source.is_seeded
     return new
 
 
-def _count(monitor: Any, rows: FloatArray) -> None:
+def _count(monitor: Learner, rows: FloatArray) -> None:
     layout = monitor._layout
     names = [(column.name, column.values) for column in layout.columns] + list(layout.by)
     for row in present(rows):
@@ -179,7 +182,7 @@ def _count(monitor: Any, rows: FloatArray) -> None:
         )
 
 
-def _value(values: Record, code: float) -> Any:
+def _value(values: Record, code: float) -> object:
     """Return the public value of a code; None for NaN, and something else for any other."""
     if math.isnan(code):
         return None
@@ -189,7 +192,7 @@ def _value(values: Record, code: float) -> Any:
 # ---- rounds --------------------------------------------------------------------------------------
 
 
-def find_plays(learner: Any) -> str:
+def find_plays(learner: Learner) -> str:
     """Return what a learner plays, as in `dpoco.learners`; of a foreign one its methods tell."""
     listed = learners.plays(learner)
     if listed:
@@ -213,8 +216,8 @@ class Playing:
         The compiled loop for such learners; all but "vectors" are of integers.
     """
 
-    def __init__(self, learner: Any) -> None:
-        self.learner: Learner = learner
+    def __init__(self, learner: Learner) -> None:
+        self.learner = learner
         self.plays = find_plays(learner)
         self.first_affected = int(self.plays not in ("arms", "scores", "queries"))
         self.loop = _LOOPS.get(self.plays)
@@ -226,7 +229,7 @@ class Playing:
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Return names and shapes of the parts of a record; ``TypeError`` where it has none."""
-        learner: Any = self.learner
+        learner: Learner = self.learner
         if self.plays in ("experts", "surface"):
             return {"losses": (len(getattr(learner, "points", ())) or learner.experts,)}
         if self.plays == "arms":
@@ -316,10 +319,10 @@ class Play:
     variates: list[tuple[int, ...]] = field(default_factory=list)
     fresh: list[int] = field(default_factory=list)
     notes: dict[str, list[Any]] = field(default_factory=dict)
-    memory: dict[str, Any] = field(default_factory=dict)
+    memory: Options = field(default_factory=dict)
     findings: list[str] = field(default_factory=list)
 
-    def note(self, **values: Any) -> None:
+    def note(self, **values: object) -> None:
         """Add one entry to each of the named lists of `notes`."""
         for name, value in values.items():
             self.notes.setdefault(name, []).append(value)
@@ -357,7 +360,7 @@ class Family(Playing, ABC):
     joint: ClassVar[bool] = False
     several: ClassVar[bool] = False
 
-    def __init__(self, learner: Any) -> None:
+    def __init__(self, learner: Learner) -> None:
         super().__init__(learner)
         self.person_rounds: tuple[int, ...] = ()
         self.before: Rounds | None = None
@@ -377,7 +380,7 @@ class Family(Playing, ABC):
 
     # ---- streams ---------------------------------------------------------------------------------
 
-    def record(self, rounds: Rounds, replacement: Sequence[Any]) -> Record:
+    def record(self, rounds: Rounds, replacement: Sequence[object]) -> Record:
         """Return a replacement's record with the shapes of the stream's."""
         count = len(rounds.parts)
         if len(replacement) < count:
@@ -411,7 +414,7 @@ class Family(Playing, ABC):
 
     # ---- one learner at a time -------------------------------------------------------------------
 
-    def publication(self, learner: Learner, decision: Decision) -> Any:
+    def publication(self, learner: Learner, decision: Decision) -> object:
         """Return what a round publishes, comparable with ``==``."""
         return decision.tobytes() if isinstance(decision, np.ndarray) else decision
 
@@ -488,7 +491,7 @@ def ratio(moved: float, scale: float) -> float:
     return moved / scale if scale > 0.0 else np.inf * np.sign(moved)
 
 
-def admit(learner: Any, rows: FloatArray) -> FloatArray:
+def admit(learner: Learner, rows: FloatArray) -> FloatArray:
     """Return losses of experts as a learner uses them, in [0, 1]."""
     low, high = learner._loss_range
     inside: FloatArray = np.clip((rows - low) / (high - low), 0.0, 1.0)
@@ -527,7 +530,7 @@ def check_neighbours(family: Family | None, ours: Rounds, theirs: Rounds) -> tup
 # ---- makers --------------------------------------------------------------------------------------
 
 
-def make_fresh(make: Make, source: Source, before: Any = None) -> Any:
+def make_fresh(make: Make, source: Source, before: Learner | None = None) -> Learner:
     """Return a new learner on a source, or raise naming what it is not."""
     learner = make(source)
     if before is not None and (learner is before or type(learner) is not type(before)):
@@ -552,11 +555,11 @@ def length_name(cls: type) -> str:
 
 def calibrate_once(
     cls: type,
-    *arguments: Any,
+    *arguments: object,
     budget: Budget,
-    changes: dict[str, Any] | None = None,
-    plan: Any = None,
-    **options: Any,
+    changes: Options | None = None,
+    plan: LearnerPlan | None = None,
+    **options: object,
 ) -> Make:
     """Return ``Source -> learner`` of one class, calibrated and accounted for once.
 
@@ -589,14 +592,17 @@ def calibrate_once(
 
     shared = type(cls.__name__, (cls,), {"_certify": promise, "__doc__": cls.__doc__})
 
-    def make(source: Source) -> Any:
+    def make(source: Source) -> Learner:
         with quiet():
-            return shared(*arguments, budget=None, plan=first.plan, source=source, **options)
+            learner: Learner = shared(
+                *arguments, budget=None, plan=first.plan, source=source, **options
+            )
+        return learner
 
     return make
 
 
-def _change(plan: Any, changes: dict[str, Any]) -> Any:
+def _change(plan: LearnerPlan, changes: Options) -> LearnerPlan:
     """Return a plan with other fields in its tuning or mechanism, or functions of those."""
     parts = {}
     for name in ("tuning", "mechanism"):

@@ -21,6 +21,7 @@ from dpoco.audit._family import (
     Decision,
     Family,
     Learner,
+    Options,
     Play,
     Rounds,
     Stream,
@@ -46,13 +47,13 @@ from dpoco.privacy.mechanisms.tracker_draws import TrackerDraws
 _HELD = (mechanisms.ContinualSum, mechanisms.NoisyMax, mechanisms.AboveThreshold)
 
 
-def find_mechanisms(learner: Any) -> dict[str, Any]:
+def find_mechanisms(learner: Learner) -> Options:
     """Return the public mechanisms among a learner's attributes, by name."""
     own = getattr(learner, "__dict__", {})
     return {name: each for name, each in own.items() if isinstance(each, _HELD)}
 
 
-def describes(mechanism: Mechanism, parts: dict[str, Any]) -> bool:
+def describes(mechanism: Mechanism, parts: Options) -> bool:
     """Whether a description is that of these mechanisms together."""
     found = [each.guarantee.description for each in parts.values()]
     if isinstance(mechanism, Parts) and mechanism.how == "together":
@@ -64,15 +65,20 @@ def describes(mechanism: Mechanism, parts: dict[str, Any]) -> bool:
 class _Recorder:
     """Stands for a mechanism: notes what enters it, and may answer what was answered before."""
 
-    def __init__(self, mechanism: Any, script: list[Any] | None) -> None:
+    def __init__(self, mechanism: Learner, script: list[Decision] | None) -> None:
         self._mechanism, self._script = mechanism, script or []
         self._verb = VERBS[find_plays(mechanism)]
-        self.turn, self.rounds, self.inputs, self.answers = 0, list[int](), list[Any](), list[Any]()
+        self.turn, self.rounds, self.inputs, self.answers = (
+            0,
+            list[int](),
+            list[Decision](),
+            list[Decision](),
+        )
 
     def __getattr__(self, name: str) -> Any:
         return self._answer if name == self._verb else getattr(self._mechanism, name)
 
-    def _answer(self, value: Any) -> Decision:
+    def _answer(self, value: FloatArray) -> Decision:
         answer = getattr(self._mechanism, self._verb)(value)
         if len(self.answers) < len(self._script):
             answer = self._script[len(self.answers)]
@@ -88,10 +94,10 @@ class Held(Family):
     schedule = "published"
     needs = ()
 
-    def __init__(self, learner: Any) -> None:
+    def __init__(self, learner: Learner) -> None:
         super().__init__(learner)
         self._mechanisms = find_mechanisms(learner)
-        self._scripts: dict[str, list[Any]] = {}
+        self._scripts: dict[str, list[Decision]] = {}
 
     def count_variates(self, learner: Learner) -> tuple[int, ...]:
         counts = [getattr(learner, name)._engine.variates_drawn() for name in self._mechanisms]
@@ -133,7 +139,7 @@ class Held(Family):
                 yield f"a record enters {name} more than once"
 
 
-def _compare(name: str, mechanism: Any, pair: list[FloatArray], own: bool) -> Iterator[Change]:
+def _compare(name: str, mechanism: Learner, pair: list[FloatArray], own: bool) -> Iterator[Change]:
     """Yield what moved of that which enters a mechanism, in the changed round or in another."""
     change = pair[0] - pair[1]
     if isinstance(mechanism, mechanisms.ContinualSum):
@@ -183,7 +189,7 @@ _AUDITORS: dict[tuple[type[Mechanism], str], Auditors] = {
 }
 
 
-def _auditors(learner: Any) -> Auditors:
+def _auditors(learner: Learner) -> Auditors:
     """Return who replays and who scores a learner; ``TypeError`` saying what is missing."""
     kind, plays = type(learner).__name__, find_plays(learner)
     guarantee = getattr(learner, "guarantee", None)
@@ -217,12 +223,12 @@ def _auditors(learner: Any) -> Auditors:
     return found
 
 
-def find_family(learner: Any) -> Family:
+def find_family(learner: Learner) -> Family:
     """Return who replays a learner; ``TypeError`` saying what is missing."""
     return _auditors(learner)[0](learner)
 
 
-def find_known_family(learner: Any) -> Family | None:
+def find_known_family(learner: Learner) -> Family | None:
     """Return who replays a learner, or None."""
     try:
         return find_family(learner)
@@ -230,7 +236,7 @@ def find_known_family(learner: Any) -> Family | None:
         return None
 
 
-def find_scorer(learner: Any, stream: Stream, neighbour: Stream) -> Scorer:
+def find_scorer(learner: Learner, stream: Stream, neighbour: Stream) -> Scorer:
     """Return the scorer of a learner; ``TypeError`` or ``ValueError`` if its law is not known."""
     family, scorer = _auditors(learner)
     if scorer is None:

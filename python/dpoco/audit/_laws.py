@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._validation import FloatArray
-from dpoco.audit._family import Stream, check_neighbours
-from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss
+from dpoco.audit._family import Family, Learner, Stream, check_neighbours
+from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss, MarginLoss
 from dpoco.random import Source
 
 IMPOSSIBLE = "a transcript is impossible under the declared law"
@@ -28,6 +28,7 @@ IMPOSSIBLE = "a transcript is impossible under the declared law"
 _REACH, _UNDERFLOW = 45.0, 800.0
 _PANEL = 4.0
 
+Transcript = Any  # what draws published: hashable, nested tuples
 Function = Callable[[FloatArray], FloatArray]
 
 
@@ -65,7 +66,7 @@ class Scorer(ABC):
     A subclass raises ``ValueError`` from its constructor where the law is not known after all.
     """
 
-    def __init__(self, family: Any, stream: Stream, neighbour: Stream) -> None:
+    def __init__(self, family: Family, stream: Stream, neighbour: Stream) -> None:
         self.family, self.learner, self.mechanism = family, family.learner, family.mechanism
         self.streams = family.rounds(stream), family.rounds(neighbour)
         check_neighbours(family, *self.streams)
@@ -74,7 +75,7 @@ class Scorer(ABC):
             raise ValueError("stream must have at least one round and at most the horizon's")
 
     @abstractmethod
-    def run(self, learner: Any, world: int, tape: Source) -> Any:
+    def run(self, learner: Learner, world: int, tape: Source) -> object:
         """Play a fresh learner on stream `world`; `tape` is a copy of the source it was given."""
 
     @abstractmethod
@@ -131,12 +132,12 @@ def score_draws(
 class FiniteScorer(Scorer):
     """Scores of transcripts of draws from finite laws; transcripts repeat, and are hashable."""
 
-    def __init__(self, family: Any, stream: Stream, neighbour: Stream) -> None:
+    def __init__(self, family: Family, stream: Stream, neighbour: Stream) -> None:
         super().__init__(family, stream, neighbour)
-        self._known: dict[Any, tuple[FloatArray, NDArray[np.int64]]] = {}
+        self._known: dict[Transcript, tuple[FloatArray, NDArray[np.int64]]] = {}
 
     @abstractmethod
-    def cells(self, transcript: Any, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
+    def cells(self, transcript: Transcript, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
         """Return the law of every draw given all before, one a row, and what was drawn.
 
         As many for every transcript: what is not drawn is certain.
@@ -304,7 +305,7 @@ class Loss:
     bend: Function
 
 
-def read_losses(loss: Any, parts: tuple[FloatArray, ...]) -> list[Loss]:
+def read_losses(loss: LinearLoss | MarginLoss, parts: tuple[FloatArray, ...]) -> list[Loss]:
     """Return the losses of a stream of one feature; ``ValueError`` if their law is not known."""
     if parts[0].shape[1:] != (1,):
         raise ValueError("the law of this learner's draws is known in one dimension only")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +23,14 @@ from dpoco.audit._family import (
     finite,
     ratio,
 )
-from dpoco.audit._laws import FiniteScorer, Scorer, Scores, answer_chances, selection_law
+from dpoco.audit._laws import (
+    FiniteScorer,
+    Scorer,
+    Scores,
+    Transcript,
+    answer_chances,
+    selection_law,
+)
 from dpoco.audit._sums import whitening_matrix
 from dpoco.privacy.mechanisms.range_search import RangeSearch
 from dpoco.privacy.mechanisms.selections import Selections, ThresholdTests
@@ -145,18 +151,21 @@ class Tested(_Answers):
 class DrawnSelections(FiniteScorer):
     """Independent draws, one a row of scores."""
 
-    def run(self, learner: Learner, world: int, tape: Source) -> Any:
+    def run(self, learner: Learner, world: int, tape: Source) -> Transcript:
         rows = self.streams[world]
         return tuple(self.family.step(learner, rows.record(t)) for t in range(len(rows)))
 
-    def cells(self, transcript: Any, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
+    def cells(self, transcript: Transcript, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
         m, scores = self.mechanism, finite(self.streams[world].parts[0])
         law = selection_law(m.law, scores if self.learner.plan.tuning.largest else -scores, m.scale)
         return law, np.array(transcript)
 
 
 def answer_cells(
-    excesses: FloatArray, answers: Any, scales: tuple[float, float], noise: str
+    excesses: FloatArray,
+    answers: Sequence[int] | NDArray[np.int64],
+    scales: tuple[float, float],
+    noise: str,
 ) -> FloatArray:
     """Return the laws of answers, silence and alarm, each given those before it; shape (T, 2)."""
     asked = np.array(answers, dtype=np.int64)
@@ -168,7 +177,7 @@ def answer_cells(
 class ThresholdAnswers(DrawnSelections):
     """Answers of tests: all of a run share one threshold's noise."""
 
-    def cells(self, transcript: Any, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
+    def cells(self, transcript: Transcript, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
         m, rows = self.mechanism, self.streams[world].parts[0]
         asked = [answer for answer in transcript if answer >= 0]
         excesses = finite(rows[: len(asked)]) - self.learner.plan.tuning.margin
@@ -181,7 +190,7 @@ class ThresholdAnswers(DrawnSelections):
 # ---- selections of experts on epochs, with and without alarms ------------------------------------
 
 
-def _count_selections(rounds: int, tuning: Any) -> int:
+def _count_selections(rounds: int, tuning: object) -> int:
     """Return how many windows are complete after so many rounds of an instance."""
     window: int = getattr(tuning, "window", rounds + 1)
     doubling = (window - 1).bit_length()
@@ -191,7 +200,7 @@ def _count_selections(rounds: int, tuning: Any) -> int:
     return int(doubling + (rounds - grown) // window)
 
 
-def _ends_epoch(rounds: int, tuning: Any) -> bool:
+def _ends_epoch(rounds: int, tuning: object) -> bool:
     """Whether an epoch, or a window, ends after so many rounds of an instance."""
     return _count_selections(rounds, tuning) > _count_selections(rounds - 1, tuning)
 
@@ -239,7 +248,7 @@ class EpochsWithAlarms(Epochs):
 
     schedule = "published"
 
-    def publication(self, learner: Learner, decision: Decision) -> Any:
+    def publication(self, learner: Learner, decision: Decision) -> object:
         return decision, tuple(int(t) for t in learner.alarms)
 
     def look(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
@@ -338,14 +347,14 @@ class EpochTranscripts(FiniteScorer):
         # Rounds that are followed by another one: in the last nothing is selected or tested.
         self._rounds = min(len(self.streams[0]), learner.horizon - 1)
 
-    def run(self, learner: Learner, world: int, tape: Source) -> Any:
+    def run(self, learner: Learner, world: int, tape: Source) -> Transcript:
         rows = self.streams[world]
         decisions = [self.family.step(learner, rows.record(t)) for t in range(len(rows))]
         if learner.round < learner.horizon:
             decisions.append(int(learner.decide()))
         return tuple(decisions), tuple(int(t) for t in getattr(learner, "alarms", ()))
 
-    def cells(self, transcript: Any, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
+    def cells(self, transcript: Transcript, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
         # The next round's expert, and the answer of the test, of every round.
         (decisions, alarms), losses, p = transcript, self._losses[world], self.learner.plan.tuning
         cells = np.zeros((2, self._rounds, losses.shape[1]))
@@ -398,13 +407,13 @@ class Searches(Family):
     def is_empty(self, record: Record) -> bool:
         return not np.any(np.isfinite(record[0]))
 
-    def look(self, learner: Any, t: int, answer: Decision, play: Play) -> int:
+    def look(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
         if t == self.mechanism.first - 2:  # the last place is taken in the round that draws
             play.memory["places"] = learner._values.copy()
         play.published.append(learner._centre.tobytes())
         return 0
 
-    def finish(self, learner: Any, play: Play) -> None:
+    def finish(self, learner: Learner, play: Play) -> None:
         play.note(centre=learner._centre.copy(), cells=learner._cells.copy())
         play.note(places=play.memory.get("places", learner._values))
         if learner.left == 0:
@@ -425,7 +434,7 @@ class Searches(Family):
             yield "counts", seen, 0.0 if at < own.first else float(reach)
 
 
-def _score_range(ours: Any, theirs: Any) -> float:
+def _score_range(ours: NDArray[np.int64], theirs: NDArray[np.int64]) -> float:
     """Return how far log-probabilities of candidates can come apart, in units of the scale."""
     runs = [group_candidates(each) for each in (ours, theirs)]
     known = np.unique(np.concatenate([each.first[each.sizes > 0] for each in runs]))
@@ -443,6 +452,10 @@ def _whiten(own: RangeSearch, cells: FloatArray) -> FloatArray:
     return whitening_matrix(factor, n) @ np.cumsum(cells[:n], axis=0)
 
 
+# Privacy loss, and what is uniform and what is normal of one run.
+_Search = tuple[float, FloatArray, FloatArray]
+
+
 class DrawnRanges(Scorer):
     """A search's medians, and its noisy counts: what is left of cells without the counts."""
 
@@ -453,7 +466,7 @@ class DrawnRanges(Scorer):
         if len(self.streams[0]) != self.mechanism.longest:
             raise ValueError("stream must have all records of the search")
 
-    def run(self, learner: Any, world: int, tape: Source) -> Any:
+    def run(self, learner: Learner, world: int, tape: Source) -> _Search:
         own = self.mechanism
         searched = np.array([each is None for each in learner._known])
         for record in self.streams[world].parts[0]:
@@ -470,7 +483,7 @@ class DrawnRanges(Scorer):
         loss += float(np.square(draws[1 - world]).sum() - np.square(draws[world]).sum()) / 2.0
         return loss, np.array(uniforms), draws[world]
 
-    def _law(self, values: Any, place: int) -> tuple[float, float]:
+    def _law(self, values: NDArray[np.int64], place: int) -> tuple[float, float]:
         """Return the log-probability of a candidate, and the probability of all up to it."""
         runs = group_candidates(np.where(values >= ABSENT, ABSENT, values))
         held = runs.sizes > 0
@@ -482,7 +495,7 @@ class DrawnRanges(Scorer):
         before = float((sizes * weights)[:at].sum()) + weights[at] * (place - first[at] + 0.5)
         return float(np.log(weights[at] / total)), before / total
 
-    def _draws(self, learner: Any, rows: FloatArray) -> FloatArray:
+    def _draws(self, learner: Learner, rows: FloatArray) -> FloatArray:
         """Return the standard normal draws behind the counts, were these the records."""
         with np.errstate(all="ignore"):
             away = rows - learner._centre
@@ -494,7 +507,7 @@ class DrawnRanges(Scorer):
         whole = _whiten(self.mechanism, learner._cells - counts)
         return whole / float(self.mechanism.counts.scale)
 
-    def score(self, runs: list[Any], world: int) -> Scores:
+    def score(self, runs: list[_Search], world: int) -> Scores:
         from scipy.special import ndtr
 
         losses, medians, draws = (np.array(each) for each in zip(*runs, strict=True))

@@ -38,7 +38,12 @@ from dpoco.privacy.mechanisms.batch_release import movement
 from dpoco.privacy.mechanisms.bounds import ClippedVector, GradientAndCurvature, SecondMoments
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.mechanisms.residuals import ResidualStatistics
+from dpoco.privacy.mechanisms.selections import Selections, VertexScores
 from dpoco.random import Source
+
+Part = Any  # index into sums: all of them, or an arm
+Noise = Any  # of releases, drawn again: of all, or of each arm
+Choice = tuple[slice | list[int], FloatArray]  # entries, and their values
 
 SILENT = "a release has no noise at all"
 # Of cube noise all entries may move; a response on one coordinate sees one entry.
@@ -79,9 +84,11 @@ def sum_noise(family: Sums, dimension: int, count: int, claim: _core.Claim) -> F
 class Run:
     """One run: what releases have above the sums of the own and the other stream, and decisions."""
 
-    gaps: dict[Any, tuple[list[FloatArray], list[FloatArray]]] = field(default_factory=dict)
+    gaps: dict[Part, tuple[list[FloatArray], list[FloatArray]]] = field(default_factory=dict)
     clocks: Counter[int] = field(default_factory=Counter)  # of arms
-    choices: list[Any] = field(default_factory=list)  # laws given either sum, and what was drawn
+    choices: list[tuple[Any, ...]] = field(
+        default_factory=list
+    )  # laws given either sum, and what was drawn
     findings: list[str] = field(default_factory=list)
     chances: list[FloatArray] = field(default_factory=list)  # laws of decisions that are drawn
     chosen: list[int] = field(default_factory=list)  # and what was drawn
@@ -109,7 +116,7 @@ def score_decisions(scores: Scores, runs: list[Run], world: int) -> Scores:
 class Push(NamedTuple):
     """What is known when a sum, or an arm's part of it, is released."""
 
-    part: Any  # index into sums and into what is shown
+    part: Part  # index into sums and into what is shown
     number: int  # of its releases, from 1
     step: tuple[FloatArray, FloatArray]  # what the learner shows, before and after
     sums: list[FloatArray]  # of the own and the other stream
@@ -128,7 +135,7 @@ class Pushes(Scorer):
         if not any(self._counts.values()):
             raise ValueError("stream must be long enough for a release")
 
-    def _releases(self) -> dict[Any, int]:
+    def _releases(self) -> dict[Part, int]:
         """Return how many releases the stream has, of every part."""
         ends, m = self.family.ends(len(self.streams[0])), self.mechanism
         return {...: min(len(ends), getattr(m, "pushes", len(ends)))}
@@ -154,7 +161,7 @@ class Pushes(Scorer):
         self._finish(learner, run)
         return run
 
-    def _noise(self, learner: Learner, tape: Source) -> Any:
+    def _noise(self, learner: Learner, tape: Source) -> Noise:
         """Return the noise of all releases, drawn again, where they do not show it themselves."""
 
     def _decisions(self, learner: Learner, records: list[Record], run: Run) -> list[Decision]:
@@ -165,13 +172,13 @@ class Pushes(Scorer):
         """Return what follows from the releases and is seen."""
         return np.array(getattr(learner, "last_decision", 0.0))
 
-    def _due(self, t: int, decision: Decision, run: Run) -> list[tuple[Any, int]]:
+    def _due(self, t: int, decision: Decision, run: Run) -> list[tuple[Part, int]]:
         """Return part and number of what is released at the end of round t."""
         ends = self.family.ends(t + 1)
         return [(..., len(ends))] if t + 1 in ends else []
 
     @abstractmethod
-    def _release(self, learner: Learner, run: Run, push: Push, noise: Any) -> bool:
+    def _release(self, learner: Learner, run: Run, push: Push, noise: Noise) -> bool:
         """Note a release; return whether what the learner shows follows from it."""
 
     def _finish(self, learner: Learner, run: Run) -> None:
@@ -196,13 +203,13 @@ class ReleasedSums(Pushes):
             if count
         }
 
-    def _release(self, learner: Learner, run: Run, push: Push, noise: Any) -> bool:
+    def _release(self, learner: Learner, run: Run, push: Push, noise: Noise) -> bool:
         released = self._read_release(learner, push, noise)
         for path, total in zip(run.gaps.setdefault(push.part, ([], [])), push.sums, strict=True):
             path.append(released - total)
         return self._follows(learner, push, released)
 
-    def _read_release(self, learner: Learner, push: Push, noise: Any) -> FloatArray:
+    def _read_release(self, learner: Learner, push: Push, noise: Noise) -> FloatArray:
         """Return what was released."""
         return np.array(push.answer)
 
@@ -309,7 +316,7 @@ class FitReleases(Scorer):
             gaps.append((released - exact)[None])
         return gaps
 
-    def score(self, runs: list[Any], world: int) -> Scores:
+    def score(self, runs: list[list[FloatArray]], world: int) -> Scores:
         from scipy.special import ndtr
 
         ours, theirs = (np.array([run[w] for run in runs]) for w in (0, 1))
@@ -321,7 +328,7 @@ class FitReleases(Scorer):
 
 
 def pick_actions(
-    learner: Any, records: list[Record], run: Run, forced_rounds: int
+    learner: Learner, records: list[Record], run: Run, forced_rounds: int
 ) -> list[Decision]:
     """Return the actions for contexts, given all that was released; begins the round of the first.
 
@@ -354,7 +361,7 @@ class ReleasedStatistics(ReleasedSums):
     def _decisions(self, learner: Learner, records: list[Record], run: Run) -> list[Decision]:
         return pick_actions(learner, records, run, self._forced)
 
-    def _read_release(self, learner: Learner, push: Push, noise: Any) -> FloatArray:
+    def _read_release(self, learner: Learner, push: Push, noise: Noise) -> FloatArray:
         return np.array(learner._engine.released())
 
     def _follows(self, learner: Learner, push: Push, released: FloatArray) -> bool:
@@ -383,7 +390,7 @@ class ReleasedStatistics(ReleasedSums):
 # ---- vertices that are chosen --------------------------------------------------------------------
 
 
-def vertex_choices(domain: Any) -> list[tuple[Any, FloatArray]]:
+def vertex_choices(domain: Any) -> list[Choice]:
     """Return entries that are chosen independently, and their values, one choice a row."""
     d = domain.dimension
     if isinstance(domain, Box):
@@ -395,13 +402,14 @@ def vertex_choices(domain: Any) -> list[tuple[Any, FloatArray]]:
     return [(slice(None), domain.scale * np.eye(d) if simplex else np.array(domain.vertices))]
 
 
-def note_vertex(choices: list[tuple[Any, FloatArray]], own: Any, run: Run, push: Push) -> bool:
+def note_vertex(choices: list[Choice], own: Selections, run: Run, push: Push) -> bool:
     """Note laws given either sum and what an update chose, read off its step.
 
     Returns whether it is a vertex. `own` is the description of the selections.
     """
     k, (before, after) = push.number, push.step
     vertex, scores = before + (after - before) * (k + 1), own.scores
+    assert isinstance(scores, VertexScores)
     noise_scale = own.scale * math.pow(k, -own.exponent)
     rate, found = 1.0 / (scores.batch * (k + scores.offset) * noise_scale), True
     for entries, table in choices:
@@ -428,7 +436,7 @@ class Vertices(Pushes):
 
     astray = "decisions do not move towards vertices of the declared law"
 
-    def _release(self, learner: Learner, run: Run, push: Push, noise: Any) -> bool:
+    def _release(self, learner: Learner, run: Run, push: Push, noise: Noise) -> bool:
         return note_vertex(vertex_choices(learner.domain), self.mechanism, run, push)
 
     def score(self, runs: list[Run], world: int) -> Scores:
@@ -445,12 +453,12 @@ class ArmReleases(ReleasedSums):
     astray = "estimates do not follow from releases of the declared law"
 
     def __init__(self, family: Arms, stream: Stream, neighbour: Stream) -> None:
-        learner: Any = family.learner
+        learner: Learner = family.learner
         self._tree = isinstance(family.mechanism, GaussianSum)
         self._forced = min(learner.arms * learner._mechanism.forced, learner.horizon)
         (ReleasedSums if self._tree else Pushes).__init__(self, family, stream, neighbour)
 
-    def _releases(self) -> dict[Any, int]:
+    def _releases(self) -> dict[Part, int]:
         each, rounds = self.learner._mechanism.forced, len(self.streams[0])
         own = (min(max(rounds - k * each, 0), each) for k in range(self.learner.arms))
         later = max(rounds - self._forced, 0)  # in which all clocks count
@@ -462,7 +470,7 @@ class ArmReleases(ReleasedSums):
     def _show(self, learner: Learner) -> FloatArray:
         return np.array(learner.coefficients)
 
-    def _due(self, t: int, decision: Decision, run: Run) -> list[tuple[Any, int]]:
+    def _due(self, t: int, decision: Decision, run: Run) -> list[tuple[Part, int]]:
         due, batch = [], self.family.batch
         for arm in [decision] if t < self._forced else range(self.learner.arms):
             run.clocks[arm] += 1
@@ -481,7 +489,7 @@ class ArmReleases(ReleasedSums):
             for arm, n in self._counts.items()
         ]
 
-    def _release(self, learner: Learner, run: Run, push: Push, noise: Any) -> bool:
+    def _release(self, learner: Learner, run: Run, push: Push, noise: Noise) -> bool:
         if self._tree:
             return super()._release(learner, run, push, noise)
         return note_vertex(vertex_choices(learner.domain), self.mechanism, run, push)
@@ -503,7 +511,7 @@ class ArmReleases(ReleasedSums):
 class Batches(Family):
     """Every batch of losses enters one separate release."""
 
-    def publication(self, learner: Learner, decision: Decision) -> Any:
+    def publication(self, learner: Learner, decision: Decision) -> object:
         return decision, learner.weights.tobytes()
 
     def look(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:

@@ -14,6 +14,7 @@ from itertools import islice, pairwise, takewhile
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpoco import _core
 from dpoco._validation import FloatArray
@@ -37,7 +38,7 @@ from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum, batch_starts
 from dpoco.privacy.mechanisms.residuals import ResidualStatistics
 from dpoco.privacy.mechanisms.selections import Selections, VertexScores
 from dpoco.privacy.neighbours import Neighbours
-from dpoco.statistics import Block
+from dpoco.statistics import Block, Layout
 
 # Rounding of a leaf's own arithmetic, relative to the bound.
 ROUNDING = 1e-9
@@ -58,7 +59,7 @@ class Sums(Family):
         """Return the sum that a learner holds, without noise."""
         return np.array(learner._engine.nonprivate_sum())
 
-    def find_complete(self, learner: Learner, t: int, play: Play) -> Any:
+    def find_complete(self, learner: Learner, t: int, play: Play) -> slice | list[int]:
         """Return the rows of the sum that are complete after round t: all of them, or none."""
         return slice(None) if t + 1 in self.ends(t + 1) else []
 
@@ -255,7 +256,7 @@ class Intervals(Vectors):
         return self.is_empty(old) or self.is_empty(new) or super().replaces(old, new)
 
     def leaf(self, learner: Learner, decision: Decision, record: Record) -> FloatArray:
-        layout: Any = self.learner._layout  # type: ignore[attr-defined]
+        layout: Layout = self.learner._layout
         grid, total = self.grid or layout.grid, np.zeros(self.mechanism.summand.size)
         for row in present(record[0]):
             numbers, codes = row[1 : 1 + len(layout.columns)], row[1 + len(layout.columns) :]
@@ -310,7 +311,7 @@ class Records(Sums):
 
     def leaf(self, learner: Learner, decision: Decision, record: Record) -> FloatArray:
         loss, row = learner.loss, record[0]
-        norm = learner._domain.dual_exponent  # type: ignore[attr-defined]
+        norm = learner._domain.dual_exponent
         if isinstance(loss, LinearLoss):
             return clip_vector(row, loss.gradient_bound, norm, loss.gradient_bound_l2)
         summand = getattr(self.mechanism, "summand", None)
@@ -349,7 +350,7 @@ def quadratic_statistics(row: FloatArray, weight: float) -> FloatArray:
 
 
 @cache
-def triangle(size: int) -> tuple[Any, Any, FloatArray]:
+def triangle(size: int) -> tuple[NDArray[np.intp], NDArray[np.intp], FloatArray]:
     """Return the indices of the upper triangle, and 1 on the diagonal, sqrt(2) off it."""
     first, second = np.triu_indices(size)
     return first, second, np.where(first == second, 1.0, math.sqrt(2.0))
@@ -360,14 +361,14 @@ class Losses(Sums):
 
     astray = "what enters the sum is not a function of the losses alone"
 
-    def publication(self, learner: Learner, decision: Decision) -> Any:
+    def publication(self, learner: Learner, decision: Decision) -> object:
         return decision, learner.weights.tobytes()
 
     def leaf(self, learner: Learner, decision: Decision, record: Record) -> FloatArray:
         leaf: FloatArray = np.array(learner._engine.leaf(record[0]))
         return leaf if self._enters(learner.round + 1) else np.zeros_like(leaf)
 
-    def find_complete(self, learner: Learner, t: int, play: Play) -> Any:
+    def find_complete(self, learner: Learner, t: int, play: Play) -> slice | list[int]:
         return slice(None) if self._enters(t + 1) else []
 
     def _enters(self, rounds: int) -> bool:
@@ -392,11 +393,11 @@ class Statistics(Sums):
     joint = True
     astray = "what enters the sum is not a function of record and action alone"
 
-    def publication(self, learner: Learner, decision: Decision) -> Any:
+    def publication(self, learner: Learner, decision: Decision) -> object:
         return decision, learner._engine.released().tobytes()
 
     def admit(
-        self, learner: Any, decision: int, record: Record, norm: float
+        self, learner: Learner, decision: int, record: Record, norm: float
     ) -> tuple[FloatArray, float] | None:
         """Return context and reward as a bandit bounds them; None if they are not finite."""
         context, reward = record[0], record[1][decision]
@@ -417,7 +418,7 @@ class Statistics(Sums):
         leaf[decision] = quadratic_statistics(own, summand.weight * reward)
         return leaf.ravel()
 
-    def find_complete(self, learner: Learner, t: int, play: Play) -> Any:
+    def find_complete(self, learner: Learner, t: int, play: Play) -> slice | list[int]:
         return super().find_complete(learner, t, play) if learner.round < learner.horizon else []
 
     def find_rounds_apart(self, base: Play, other: Play, at: int) -> Iterator[int]:
@@ -443,7 +444,7 @@ class Statistics(Sums):
 
 
 def residual_statistics(
-    learner: Any, summand: ResidualStatistics, arm: int, context: FloatArray, reward: float
+    learner: Learner, summand: ResidualStatistics, arm: int, context: FloatArray, reward: float
 ) -> FloatArray:
     """Return what a bounded record adds to sums of residuals, by definition: `clip` is released."""
     units = context / summand.features
@@ -471,7 +472,7 @@ class Arms(Statistics):
     def mechanism(self) -> Any:
         return super().mechanism.parts[0]
 
-    def publication(self, learner: Learner, decision: Decision) -> Any:
+    def publication(self, learner: Learner, decision: Decision) -> object:
         return decision, learner._engine.coefficients().tobytes()
 
     def leaf(self, learner: Learner, decision: Decision, record: Record) -> FloatArray:
@@ -488,7 +489,7 @@ class Arms(Statistics):
         super().start(learner, play)
         play.note(clocks=learner._engine.clocks())
 
-    def find_complete(self, learner: Learner, t: int, play: Play) -> Any:
+    def find_complete(self, learner: Learner, t: int, play: Play) -> slice | list[int]:
         before, now = play.notes["clocks"][-1], learner._engine.clocks()
         play.note(clocks=now)
         return [k for k in range(len(now)) if now[k] > before[k] and now[k] % self.batch == 0]
@@ -577,7 +578,7 @@ class Fits(Family):
             yield "mu of the release", moved / m.scale, mu
 
 
-def settle(learner: Any, records: int) -> None:
+def settle(learner: Learner, records: int) -> None:
     """Calibrate a learner that waits for the number of records."""
     if learner._plan is None:
         learner._settle(learner._calibrate(records, learner._arguments["budget"]))
@@ -598,8 +599,8 @@ def noise_map(factor: Factorisation, rounds: int) -> FloatArray:
         band[: factor.band] = factor.coefficients
         return _decoder(_lower_toeplitz(band[:rounds]) / factor.levels[:rounds])
     if not isinstance(factor, Buffered):
-        first: Any = np.cumprod([1.0, *((2.0 * k - 1.0) / (2.0 * k) for k in range(1, rounds))])
-        return _lower_toeplitz(first)
+        steps = np.arange(1, rounds)
+        return _lower_toeplitz(np.cumprod(np.append(1.0, (2.0 * steps - 1.0) / (2.0 * steps))))
     powers = (1.0 - np.array(factor.decay)) ** np.arange(max(rounds - 1, 0))[:, None]
     encoder = _lower_toeplitz(np.concatenate([[1.0], powers @ np.array(factor.weights)]))
     if isinstance(factor, Normalised):
@@ -615,7 +616,7 @@ def _decoder(encoder: FloatArray) -> FloatArray:
 @cache
 def whitening_matrix(factor: Factorisation, rounds: int) -> FloatArray:
     """Return the inverse of a lower-triangular L with L L' = M M', M the noise map."""
-    upper: Any = np.linalg.qr(noise_map(factor, rounds).T, mode="r")
+    upper = np.asarray(np.linalg.qr(noise_map(factor, rounds).T, mode="r"))
     return np.linalg.inv(upper.T)
 
 

@@ -11,10 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dpoco._validation import real_in
 from dpoco.audit._events import POWER, Event, EventReport, find_members
@@ -135,7 +134,7 @@ class AnytimeAudit:
         self._grid = _GRID if _GRID[at] == claimed else np.insert(_GRID, at, claimed)
         self._refuted = 0  # points refuted so far, from the first
 
-    def update(self, outcomes: Any, neighbour_outcomes: Any) -> None:
+    def update(self, outcomes: ArrayLike, neighbour_outcomes: ArrayLike) -> None:
         """Add pairs of runs: row i of one array belongs to row i of the other.
 
         Parameters
@@ -161,7 +160,7 @@ class AnytimeAudit:
             added[k] = both, a - both, b - both, len(ours) - a - b + both
         self._add(added)
 
-    def update_counts(self, counts: Any) -> None:
+    def update_counts(self, counts: ArrayLike) -> None:
         """Add pairs by their counts.
 
         Parameters

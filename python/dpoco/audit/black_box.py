@@ -15,15 +15,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
 from dpoco import _core
 from dpoco._validation import FloatArray, float_array, positive_int, real_in
-from dpoco.audit._events import Counts, Event, EventReport, best_event, find_members
+from dpoco.audit._events import Counts, Event, EventReport, Outcomes, best_event, find_members
 from dpoco.audit._family import (
+    Decision,
+    Learner,
     Make,
     Playing,
     Rounds,
+    Stream,
     add_up,
     check_neighbours,
     make_fresh,
@@ -33,7 +36,7 @@ from dpoco.audit._kinds import find_known_family
 from dpoco.losses import CustomLoss
 from dpoco.random import Source
 
-Run = Callable[[Any, int, Source], Any]
+Run = Callable[[Stream, int, Source], Any]
 
 _CONFIDENCE = 1.0 - 1e-6
 
@@ -112,8 +115,8 @@ class BlackBoxReport(EventReport):
 
 def black_box_audit(
     run: Run,
-    stream: Any,
-    neighbour: Any,
+    stream: Stream,
+    neighbour: Stream,
     *,
     epsilon: float,
     trials: int,
@@ -194,7 +197,7 @@ def black_box_audit(
     )
 
 
-def _outcomes(run: Run, stream: Any, count: int, source: Source) -> NDArray[Any]:
+def _outcomes(run: Run, stream: Stream, count: int, source: Source) -> Outcomes:
     rows = np.asarray(run(stream, count, source))
     if rows.ndim == 0 or len(rows) != count:
         raise ValueError(f"run must return one row for each of {count} runs")
@@ -213,7 +216,7 @@ class LearnerRuns:
     last: bool = False
     hidden: tuple[int, ...] = ()
 
-    def __call__(self, stream: Any, count: int, source: Source) -> NDArray[Any]:
+    def __call__(self, stream: Stream, count: int, source: Source) -> Outcomes:
         """Return the outcomes of runs on a stream, one a row."""
         learner = self._make(source)
         kind = compiled_kind(learner)
@@ -223,7 +226,7 @@ class LearnerRuns:
             outcomes = self._run_compiled(learner, kind, stream, count, source)
         return np.delete(outcomes, self.hidden, axis=1) if self.hidden else outcomes
 
-    def paired(self, stream: Any, neighbour: Any) -> LearnerRuns:
+    def paired(self, stream: Stream, neighbour: Stream) -> LearnerRuns:
         """Return the run for these two streams, or raise ``ValueError`` if they are no neighbours.
 
         Under joint privacy the outcome leaves out what only the changed round's user sees.
@@ -240,7 +243,7 @@ class LearnerRuns:
             )
         return replace(self, hidden=differ) if family is not None and family.joint else self
 
-    def _make(self, source: Source) -> Any:
+    def _make(self, source: Source) -> Learner:
         streams = source._next_stream
         learner = make_fresh(self.make_learner, source)
         claims = source._next_stream != streams
@@ -251,8 +254,8 @@ class LearnerRuns:
         return learner
 
     def _run_compiled(
-        self, learner: Any, kind: str, stream: Any, count: int, source: Source
-    ) -> NDArray[Any]:
+        self, learner: Learner, kind: str, stream: Stream, count: int, source: Source
+    ) -> Outcomes:
         family = Playing(learner)
         first, *others = family.rounds(stream).parts
         second, rounds = (others[0] if others else None), len(first)
@@ -261,7 +264,7 @@ class LearnerRuns:
         if kind == "tests":  # what the mechanism compares with zero
             first = np.where(np.isfinite(first), first, 0.0) - learner.plan.tuning.margin
 
-        def build(key: bytes) -> Any:
+        def build(key: bytes) -> object:
             return learner._build_engine({"key": key, "stream": 1})
 
         if family.loop != "vectors":
@@ -296,8 +299,8 @@ class LearnerRuns:
             )
         return len(self.directions)
 
-    def _run_played(self, learner: Any, stream: Any, count: int, source: Source) -> NDArray[Any]:
-        rows: list[NDArray[Any]] = []
+    def _run_played(self, learner: Learner, stream: Stream, count: int, source: Source) -> Outcomes:
+        rows: list[Outcomes] = []
         for run in range(count):
             player = learner if run == 0 else self._make(source)
             transcript = np.asarray(played(player, stream, self.last))
@@ -311,7 +314,9 @@ class LearnerRuns:
         return outcomes if outcomes.dtype.kind == "f" else outcomes.astype(np.int64)
 
 
-def learner_runs(make_learner: Make, *, directions: Any = None, last: bool = False) -> LearnerRuns:
+def learner_runs(
+    make_learner: Make, *, directions: ArrayLike | None = None, last: bool = False
+) -> LearnerRuns:
     """Return a `run` for `black_box_audit` that plays a learner or a mechanism.
 
     Parameters
@@ -358,7 +363,7 @@ def learner_runs(make_learner: Make, *, directions: Any = None, last: bool = Fal
     return LearnerRuns(make_learner, matrix, bool(last))
 
 
-def compiled_kind(learner: Any) -> str | None:
+def compiled_kind(learner: Learner) -> str | None:
     """Return the name of the compiled loop that plays a learner as it is, if there is one."""
     own = vars(learner) if hasattr(learner, "__dict__") else {}
     for name in _METHODS:
@@ -380,7 +385,7 @@ def _check_size(count: int, width: int) -> int:
     return count
 
 
-def played(learner: Any, stream: Any, last: bool) -> list[Any]:
+def played(learner: Learner, stream: Stream, last: bool) -> list[Decision]:
     """Return what a learner publishes, round by round in Python, or in the end."""
     if hasattr(learner, "fit"):
         return [np.array(learner.fit(*split_parts(stream)).theta)]

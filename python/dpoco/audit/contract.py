@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from dpoco._validation import named
 from dpoco.audit import _contract_arguments, _contract_copies, _contract_rounds
 from dpoco.audit._contract import EVERY, Check, InapplicableError, _listed, _subject
-from dpoco.audit._family import quiet
+from dpoco.audit._family import Learner, Stream, quiet
 from dpoco.learners import learner_named
 
 __all__ = ["check_learner", "contract_checks"]
@@ -34,8 +33,8 @@ def contract_checks(plays: str | None = None) -> tuple[str, ...]:
 
 
 def check_learner(
-    learner: str | type | Callable[..., Any],
-    stream: Any = None,
+    learner: str | type | Callable[..., Learner],
+    stream: Stream = None,
     *,
     checks: Iterable[str] | None = None,
 ) -> tuple[str, ...]:

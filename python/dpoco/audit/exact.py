@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
-from typing import Any
 
 from dpoco.local import BitRandomizer, SubsetRandomizer
 from dpoco.random import Source
@@ -86,7 +85,7 @@ class ExactReport:
         return "\n".join(lines + [f"  - {text}" for text in self.findings])
 
 
-def exact_audit(randomizer: Any) -> ExactReport:
+def exact_audit(randomizer: BitRandomizer | SubsetRandomizer) -> ExactReport:
     """Return the exact epsilon of a local randomizer, from the integers that it samples with.
 
     Parameters

@@ -19,15 +19,15 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
 
 import numpy as np
 
 from dpoco._validation import FloatArray, positive_int, real_in
-from dpoco.audit._family import Make, make_fresh
+from dpoco.accounting import Guarantee
+from dpoco.audit._family import Learner, Make, Stream, make_fresh
 from dpoco.audit._kinds import find_scorer
 from dpoco.audit._laws import Scorer, Scores
-from dpoco.audit.report import Findings, headline, judge
+from dpoco.audit.report import Claim, Findings, headline, judge
 from dpoco.random import Source
 
 # Multiples of the claimed epsilon at which the curves are compared.
@@ -106,8 +106,8 @@ class LikelihoodReport(Findings):
 
 def likelihood_audit(
     make_learner: Make,
-    stream: Any,
-    neighbour: Any,
+    stream: Stream,
+    neighbour: Stream,
     trials: int,
     *,
     seed: int = 0,
@@ -185,7 +185,7 @@ def likelihood_audit(
 
 
 def law_findings(
-    make_learner: Make, stream: Any, neighbour: Any, trials: int, *, seed: int, error: float
+    make_learner: Make, stream: Stream, neighbour: Stream, trials: int, *, seed: int, error: float
 ) -> list[str] | None:
     """Return where runs on a stream contradict the declared law of noise, decisions and draws.
 
@@ -208,7 +208,7 @@ def law_findings(
 
 
 def _scores(
-    make_learner: Make, template: Any, scorer: Scorer, world: int, count: int, root: int
+    make_learner: Make, template: Learner, scorer: Scorer, world: int, count: int, root: int
 ) -> Scores:
     """Return runs of new learners on one of the scorer's streams, scored."""
     runs = []
@@ -224,7 +224,7 @@ def _excesses(losses: FloatArray, epsilon: float) -> FloatArray:
     return -np.expm1(np.minimum(0.0, epsilon - losses))
 
 
-def _epsilons(guarantee: Any) -> list[float]:
+def _epsilons(guarantee: Guarantee) -> list[float]:
     return [guarantee.epsilon * multiple for multiple in _MULTIPLES]
 
 
@@ -237,7 +237,7 @@ def _lower(losses: FloatArray, epsilon: float, error: float) -> float:
 
 
 def _curve(
-    losses: list[FloatArray], guarantee: Any, error: float
+    losses: list[FloatArray], guarantee: Guarantee, error: float
 ) -> tuple[list[tuple[float, float, float, float]], list[str]]:
     rows = []
     for epsilon in _epsilons(guarantee):
@@ -252,7 +252,7 @@ def _curve(
     return rows, findings
 
 
-def above(curve: Iterable[tuple[float, ...]], claim: Any, word: str) -> list[str]:
+def above(curve: Iterable[tuple[float, ...]], claim: Claim | Guarantee, word: str) -> list[str]:
     """Return where a measured curve lies above a claimed one."""
     findings = []
     for epsilon, measured, lower, _ in curve:
@@ -279,7 +279,9 @@ def _identities(losses: list[FloatArray], error: float) -> Iterator[str]:
                 )
 
 
-def _detectable(losses: list[FloatArray], guarantee: Any, error: float, largest: float) -> float:
+def _detectable(
+    losses: list[FloatArray], guarantee: Guarantee, error: float, largest: float
+) -> float:
     pure = guarantee.epsilon_at(0.0)
     at_most = pure / largest if np.isfinite(pure) and largest > 0.0 else np.inf
     claims = [(epsilon, guarantee.delta_at(epsilon)) for epsilon in _epsilons(guarantee)]

@@ -17,11 +17,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dpoco._validation import FloatArray, positive_int, real_in, whole_number
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.audit._family import Make, Rounds, make_fresh, split_parts
+from dpoco.audit._events import Outcomes
+from dpoco.audit._family import (
+    Family,
+    Learner,
+    Make,
+    Options,
+    Record,
+    Rounds,
+    Stream,
+    make_fresh,
+    split_parts,
+)
 from dpoco.audit._kinds import find_family
 from dpoco.audit.black_box import played
 from dpoco.audit.standard import StandardCase
@@ -29,7 +40,7 @@ from dpoco.errors import StateError
 from dpoco.random import Source
 
 Curve = tuple[FloatArray, FloatArray]  # e^-epsilon and delta of points of a privacy curve
-Score = Callable[[NDArray[Any]], FloatArray]
+Score = Callable[[Outcomes], FloatArray]
 
 _POINTS = 200  # of a curve, in each direction
 _SALT, _DIGEST = 32, 32  # bytes
@@ -220,7 +231,7 @@ class OneRunReport:
         """Whether the claim is refuted. False does not say that it holds."""
         return self.correct >= self.power.needed
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Options:
         """Return all of it, `violated` included, as plain numbers."""
         return {"violated": self.violated, **asdict(self)}
 
@@ -297,7 +308,8 @@ class OneRunAudit:
     """
 
     def __init__(
-        self, make_learner: Make, stream: Any, rounds: Any, first: Any, second: Any, *,
+        self, make_learner: Make, stream: Stream, rounds: ArrayLike, first: Stream,
+        second: Stream, *,
         confidence: float = 0.95, factor: float = 0.5, sealed: str | Path | None = None,
         score: Score | None = None, rehearsals: int = 8, seed: int = 0,
     ) -> None:  # fmt: skip
@@ -325,7 +337,7 @@ class OneRunAudit:
             raise NoPowerError(f"an audit without power: {self.power}; take more canaries")
         self._coins, self.commitment = self._seal_coins(None if sealed is None else Path(sealed))
 
-    def _check(self, family: Any) -> None:
+    def _check(self, family: Family) -> None:
         m, ours, theirs = len(self._rounds), *self._pairs
         if self._rounds.ndim != 1 or m < 1 or len(np.unique(self._rounds)) != m:
             raise ValueError("rounds must be different rounds, one for each canary")
@@ -360,18 +372,18 @@ class OneRunAudit:
         bits = np.frombuffer(secret[_SALT:], dtype=np.uint8)
         return np.unpackbits(bits)[:m].astype(bool), digest.hex()
 
-    def canary(self, t: int) -> tuple[Any, ...] | None:
+    def canary(self, t: int) -> Record | None:
         """Return the record that is fed in round t, or None where round t has no canary."""
         found = np.flatnonzero(self._rounds == t)
         if not len(found):
             return None
         return self._pairs[0 if self._coins[found[0]] else 1].record(int(found[0]))
 
-    def records(self, stream: Any) -> tuple[Any, ...]:
+    def records(self, stream: Stream) -> Record:
         """Return the parts of a stream with the canaries in their rounds, as ``run`` takes them."""
         return self._plant(split_parts(stream), self._coins)
 
-    def _plant(self, parts: tuple[Any, ...], coins: NDArray[np.bool_]) -> tuple[Any, ...]:
+    def _plant(self, parts: Record, coins: NDArray[np.bool_]) -> Record:
         out = []
         for part, ours, theirs in zip(parts, *(each.parts for each in self._pairs), strict=True):
             mixed = np.array(part, dtype=np.float64)
@@ -380,18 +392,18 @@ class OneRunAudit:
             out.append(mixed)
         return tuple(out)
 
-    def played(self, source: Source | None = None) -> NDArray[Any]:
+    def played(self, source: Source | None = None) -> Outcomes:
         """Return the decisions of one run of the learner on the expected stream with canaries."""
         learner = make_fresh(self._make, Source() if source is None else source)
         return self._run(learner, self._coins)
 
-    def _run(self, learner: Any, coins: NDArray[np.bool_]) -> NDArray[Any]:
+    def _run(self, learner: Learner, coins: NDArray[np.bool_]) -> Outcomes:
         stream = Rounds(self._plant(self._stream.parts, coins)).stream
         return np.array(played(learner, stream, False))
 
     # -- guessing ----------------------------------------------------------------------------------
 
-    def _features(self, decisions: NDArray[Any]) -> FloatArray:
+    def _features(self, decisions: Outcomes) -> FloatArray:
         """Return decisions in windows around each canary, less that before, along its records."""
         ours, theirs = (
             each.parts[-1] if each.parts[-1].ndim > 1 else each.parts[0] * each.parts[-1][:, None]
@@ -417,7 +429,7 @@ class OneRunAudit:
                 columns.append(np.where(size > 0, total / np.maximum(size, 1) - last, 0.0))
         return np.stack(columns, axis=1)
 
-    def scores(self, decisions: Any) -> FloatArray:
+    def scores(self, decisions: ArrayLike) -> FloatArray:
         """Return the scores of all canaries, shape (m,), without a look at the coins."""
         seen = np.asarray(decisions)
         if self._score is None:
@@ -458,7 +470,7 @@ class OneRunAudit:
                 best = OneRunPower(self._factor, power, m, guesses, needed, accuracy)
         return best
 
-    def report(self, decisions: Any) -> OneRunReport:
+    def report(self, decisions: ArrayLike) -> OneRunReport:
         """Return what the released decisions tell.
 
         Parameters
@@ -505,7 +517,7 @@ def standard_one_run(case: StandardCase, *, canaries: int, **options: Any) -> On
     ours = Rounds(split_parts(case.stream))
     m = positive_int("canaries", canaries, maximum=len(ours) - 1)
 
-    def turned(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    def turned(values: Record) -> Record:
         return tuple(
             np.stack([np.roll(part, i) for i in range(m)]) if np.ndim(part) else np.full(m, part)
             for part in values

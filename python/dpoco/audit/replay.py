@@ -19,11 +19,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
-from dpoco.audit._family import Family, Make, Play, Rounds, make_fresh, same
+from dpoco.audit._family import Family, Learner, Make, Play, Rounds, Stream, make_fresh, same
 from dpoco.audit._kinds import find_family
 from dpoco.audit._sums import ROUNDING
 from dpoco.audit.report import Findings, judge
@@ -151,8 +150,8 @@ class ReplayReport(Findings):
 
 def replay_audit(
     make_learner: Make,
-    stream: Any,
-    replacements: Sequence[Sequence[Any]],
+    stream: Stream,
+    replacements: Sequence[Sequence[object]],
     *,
     seed: int = 0,
 ) -> ReplayReport:
@@ -194,7 +193,7 @@ def replay_audit(
     T rounds in Python per pair, and twice for the stream itself.
     """
 
-    def fresh(before: Any = None) -> Any:
+    def fresh(before: Learner | None = None) -> Learner:
         return make_fresh(make_learner, Source.seeded(seed), before)
 
     pairs = _checked_replacements(replacements)
@@ -235,7 +234,9 @@ def replay_audit(
     return ReplayReport(declared, measured, len(pairs), texts, changes)
 
 
-def _checked_replacements(replacements: Sequence[Sequence[Any]]) -> list[tuple[int, Any]]:
+def _checked_replacements(
+    replacements: Sequence[Sequence[object]],
+) -> list[tuple[int, list[object]]]:
     pairs = []
     for each in replacements:
         if isinstance(each, np.ndarray) or not isinstance(each, Sequence) or len(each) < 2:
@@ -250,7 +251,7 @@ def _checked_replacements(replacements: Sequence[Sequence[Any]]) -> list[tuple[i
 
 
 def _neighbour(
-    family: Family, rounds: Rounds, at: int, replacement: Sequence[Any]
+    family: Family, rounds: Rounds, at: int, replacement: Sequence[object]
 ) -> tuple[tuple[int, ...], Rounds]:
     """Return the rounds of a person who brings this record as often as allowed, and the stream."""
     if not 0 <= at < len(rounds):

@@ -9,6 +9,7 @@ from typing import Any
 
 from dpoco._json import plain
 from dpoco.accounting import Guarantee
+from dpoco.audit._family import Options
 
 Point = tuple[float, float]
 
@@ -231,7 +232,7 @@ class AuditReport:
     learner: str
     about: str
     claim: Claim
-    settings: dict[str, Any] = field(hash=False)
+    settings: Options = field(hash=False)
     attacks: tuple[Attack, ...]
     exercises: ExerciseReport
     claimed_curve: tuple[Point, ...] = field(repr=False)
@@ -325,7 +326,7 @@ class AuditReport:
         lines += ["", str(self.exercises)]
         return "\n".join(lines)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Options:
         """Return a JSON-able dictionary."""
         best = self.strongest
         names = ("verdict", "outcome", "detectable_epsilon", "violated", "powerful")

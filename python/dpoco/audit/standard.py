@@ -23,7 +23,9 @@ from dpoco._validation import FloatArray, choice, instance, positive_int, real_f
 from dpoco.accounting import Budget
 from dpoco.audit._exercises import EXERCISES, Exercise
 from dpoco.audit._family import (
+    LearnerPlan,
     Make,
+    Options,
     Record,
     Rounds,
     Stream,
@@ -88,7 +90,7 @@ class StandardCase:
     neighbour: Stream = field(repr=False)
     replacements: Replacements = field(repr=False)
     claim: Claim
-    settings: dict[str, Any] = field(hash=False)
+    settings: Options = field(hash=False)
     about: str
     trials: int
     exercises: tuple[Exercise, ...] = field(default=(), repr=False, hash=False)
@@ -179,8 +181,8 @@ def standard_case(
     stated = kind.delta if delta is None else real_float("delta", delta)
     # An audit's budget protects no one.
     budget = Budget._derived(real_float("epsilon", epsilon), stated)
-    asked = Asked(cls, budget, chosen["horizon"], chosen["dimension"], function, rule)
-    problem = kind.build(asked, **kind.options)
+    setting = Asked(cls, budget, chosen["horizon"], chosen["dimension"], function, rule)
+    problem = kind.build(setting, **kind.options)
     at, *record = problem.replacements[0]
     stream = Rounds(split_parts(problem.stream))
     other, about, often = stream.with_record(at, record), problem.about, dict[str, int]()
@@ -215,7 +217,7 @@ def standard_case(
     )
 
 
-def _kind(name: str, cls: Any) -> Kind:
+def _kind(name: str, cls: type) -> Kind:
     """Return how a case is built; of a class without its own case, by its arguments."""
     taken = signature(cls).parameters
     found = CASES.get(name) or next((kind for of, kind in _OTHERS.items() if of in taken), None)
@@ -234,14 +236,14 @@ def _kind(name: str, cls: Any) -> Kind:
 class Asked:
     """The problem of a case; a size of 0: there is none to choose."""
 
-    cls: Any
+    cls: type
     budget: Budget
     horizon: int
     size: int
-    published: Callable[..., Any] | None
+    published: Callable[..., LearnerPlan] | None
     rule: Participation | None
 
-    def maker(self, *arguments: Any, **options: Any) -> Make:
+    def maker(self, *arguments: object, **options: Any) -> Make:
         """Return ``Source -> learner`` for this horizon and budget."""
         options = {length_name(self.cls): self.horizon, **options}
         if self.rule is not None:
@@ -282,12 +284,12 @@ class Kind:
     horizon: tuple[int, int]
     size: tuple[int, int]
     delta: float = 1e-3
-    options: dict[str, Any] = field(default_factory=dict, hash=False)
+    options: Options = field(default_factory=dict, hash=False)
 
 
 # One round of choices is left, of four.
 _BANDIT = partial(han_frank_wolfe.high_dimensional_bandit, forced=1)
-_PUBLISHED: dict[str, Callable[..., Any]] = {
+_PUBLISHED: dict[str, Callable[..., LearnerPlan]] = {
     "epoch-selector": asi_tracking.epoch_selector,
     "shift-detector": asi_tracking.shift_detector,
     "batch-share": asi_tracking.batch_share,
@@ -300,7 +302,7 @@ _PUBLISHED: dict[str, Callable[..., Any]] = {
 }
 
 
-def _find_published(name: str, corrected: bool) -> Callable[..., Any]:
+def _find_published(name: str, corrected: bool) -> Callable[..., LearnerPlan]:
     """Return the function of `dpoco.published` for a learner; raise if there is none."""
     choice("a learner with published parameters", name, tuple(_PUBLISHED))
     function = _PUBLISHED[name]
