@@ -414,7 +414,7 @@ class Tracker(Family):
 
 
 class TrackedPaths(FiniteScorer):
-    """ObliviousTracker: the experts of all rounds, and which of them were drawn afresh.
+    """The experts of all rounds, and which of them were drawn afresh.
 
     How many switches a path has had is not released: its law given what was is carried along.
     """

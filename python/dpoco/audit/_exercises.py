@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from dpoco import Participation, bandits, experts, frank_wolfe, mechanisms, oco, statistics
+from dpoco import Participation, statistics
 from dpoco._validation import FloatArray
 from dpoco.accounting import Budget
 from dpoco.accounting.plan import Plan
@@ -39,6 +39,7 @@ from dpoco.audit.replay import replay_audit
 from dpoco.audit.report import ExerciseReport
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.errors import DpocoError
+from dpoco.learners import LEARNERS, MONITORS, learner_named, learner_of
 from dpoco.losses import LinearLoss, LogisticLoss, SquaredLoss
 from dpoco.privacy.mechanisms.coupled_draws import Always, Anchored, Dartboard, Window
 from dpoco.random import Source
@@ -162,26 +163,24 @@ def _signs(shape: tuple[int, ...]) -> FloatArray:
     return np.where(np.arange(int(np.prod(shape))) % 2, -1.0, 1.0).reshape(shape)
 
 
-# Options that choose other code: parameters of a class, and all that they can be.
-CHOICES: dict[type, dict[str, tuple[str, ...]]] = {
-    experts.BatchShare: {"noise": ("knorm", "gaussian", "laplace", "coordinate_rr")},
-    experts.PrefixHedge: {"numerics": ("float", "lattice")},
-    experts.EpochSelector: {"selection": ("exponential", "gumbel", "laplace")},
-    experts.WindowSelector: {"selection": ("exponential", "gumbel")},
-    experts.ObliviousTracker: {"prior": ("share", "at_most")},
-    frank_wolfe.TreeFrankWolfe: {"numerics": ("float", "lattice")},
-    oco.NoisyFTRL: {"numerics": ("float", "lattice"), "statistics": ("gradient", "quadratic")},
-    oco.NoisyNewton: {"numerics": ("float", "lattice")},
-    frank_wolfe.PolyhedralFrankWolfe: {"selector": ("gumbel", "laplace")},
-    oco.CoupledRegularizedLeader: {"coupling": ("scheduled", "density_ratio")},
-    oco.ContinuousMultiplicativeWeights: {
-        "coupling": ("scheduled", "density_ratio", "dartboard", "anchored")
-    },
-    bandits.LinUCB: {"numerics": ("float", "lattice")},
-    bandits.ResidualPhases: {"numerics": ("float", "lattice"), "context_law": ("normal", "any")},
-    bandits.HighDimensionalBandit: {"arm_learner": ("polyhedral", "tree")},
-    mechanisms.ContinualSum: {"noise": ("gaussian", "generalized_gaussian")},
-    mechanisms.NoisyMax: {"noise": ("exponential", "gumbel")},
+# Options that choose other code, and all that they can be, by names of `dpoco.learners`.
+CHOICES: dict[str, dict[str, tuple[str, ...]]] = {
+    "batch-share": {"noise": ("knorm", "gaussian", "laplace", "coordinate_rr")},
+    "prefix-hedge": {"numerics": ("float", "lattice")},
+    "epoch-selector": {"selection": ("exponential", "gumbel", "laplace")},
+    "window-selector": {"selection": ("exponential", "gumbel")},
+    "oblivious-tracker": {"prior": ("share", "at_most")},
+    "tree-frank-wolfe": {"numerics": ("float", "lattice")},
+    "noisy-ftrl": {"numerics": ("float", "lattice"), "statistics": ("gradient", "quadratic")},
+    "noisy-newton": {"numerics": ("float", "lattice")},
+    "polyhedral-frank-wolfe": {"selector": ("gumbel", "laplace")},
+    "ctrl": {"coupling": ("scheduled", "density_ratio")},
+    "comw": {"coupling": ("scheduled", "density_ratio", "dartboard", "anchored")},
+    "linucb": {"numerics": ("float", "lattice")},
+    "residual-phases": {"numerics": ("float", "lattice"), "context_law": ("normal", "any")},
+    "high-dimensional-bandit": {"arm_learner": ("polyhedral", "tree")},
+    "continual-sum": {"noise": ("gaussian", "generalized_gaussian")},
+    "noisy-max": {"noise": ("exponential", "gumbel")},
 }
 
 
@@ -283,8 +282,8 @@ def _facts(family: Family, rows: FloatArray) -> dict[str, bool]:
     if family.several and "participation" in signature(type(learner)).parameters:
         facts["all rounds of a person"] = family.person[0] > 1
     facts |= family.facts()
-    own = next((CHOICES[cls] for cls in type(learner).__mro__ if cls in CHOICES), {})
-    for name, values in own.items():
+    listed = learner_of(type(learner))
+    for name, values in CHOICES.get("" if listed is None else listed.name, {}).items():
         facts |= {f"{name} {value}": options[name] == value for value in values}
     return facts
 
@@ -301,12 +300,13 @@ def _read_options(learner: Learner) -> Options:
 # ---- the exercises of all learners ---------------------------------------------------------------
 
 
-def _row(cls: type, *arguments: object, **options: Any) -> Exercise:
-    """Return an exercise; options of both are told apart by name."""
+def _row(learner: str, *arguments: object, **options: Any) -> Exercise:
+    """Return an exercise of a listed learner; options of both are told apart by name."""
     own = {name: options.pop(name) for name in list(options) if name in _OWN}
-    return Exercise(cls, arguments, options, **own)
+    return Exercise(learner_named(learner, _PLAYED).load(), arguments, options, **own)
 
 
+_PLAYED = {each.plays for each in (*LEARNERS, *MONITORS)}
 _OWN = ("changes", "budget", "rounds", "scale", "turns", "odd", "trials")
 _PURE, _CLEAR, _RICH = Budget(8.0, 0.0), Budget(50.0, 0.0), Budget(40.0, 1e-3)
 _LINEAR, _SQUARED, _LOGISTIC = LinearLoss(1.0), SquaredLoss(1.0, 1.0), LogisticLoss(1.0)
@@ -324,108 +324,109 @@ _COINS = {
 _SMALL, _WIDE = 3, 18  # dimensions: odd, and even above a block of vector registers
 
 
-def _coupled_exercises(cls: type, *couplings: str) -> tuple[Exercise, ...]:
+def _couplings(learner: str) -> tuple[Exercise, ...]:
     # Their laws are known on a line, for records within their bounds.
     return tuple(
-        _row(cls, domain, _LINEAR, odd=odd, changes=_coins(cls, coupling))
-        for coupling in couplings
+        _row(learner, domain, _LINEAR, odd=odd, changes=_coins(learner, coupling))
+        for coupling in CHOICES[learner]["coupling"]
         for domain, odd in ((LpBall(1, 2.0), False), (LpBall(_WIDE, 2.0), True))
     )
 
 
-def _coins(cls: type, coupling: str) -> Options:
+def _coins(learner: str, coupling: str) -> Options:
     """Return coins and a cap that a few rounds reach, which no calibration would choose."""
     changes: Options = {"keep": _COINS[coupling], "block": 2, "cap": 2}
-    if cls is oco.ContinuousMultiplicativeWeights:
+    if learner == "comw":
         changes["draw"] = partial(replace, inverse_temperature=0.5, regularization=8.0)
         changes["anchors"] = 4 if coupling == "anchored" else 0
     return changes
 
 
-def _sums(cls: type) -> tuple[Exercise, ...]:
+def _sums(name: str) -> tuple[Exercise, ...]:
+    ball, wide = LpBall(_SMALL, 2.0), LpBall(_WIDE, 2.0)
     return (
-        _row(cls, LpBall(_SMALL, 2.0), _SQUARED, batch=2, numerics="float"),
-        _row(cls, LpBall(_WIDE, 2.0), _LINEAR, numerics="lattice"),
-        _row(cls, LpBall(_WIDE, 2.0), _LOGISTIC, batch=4, numerics="lattice", sum_method="tree"),
-        _row(cls, LpBall(_SMALL, 2.0), _LINEAR, relation="zero_out", sum_method="tree", batch=3),
-        _row(cls, LpBall(_SMALL, 2.0), _SQUARED, batch=3, participation=_PERSON),
+        _row(name, ball, _SQUARED, batch=2, numerics="float"),
+        _row(name, wide, _LINEAR, numerics="lattice"),
+        _row(name, wide, _LOGISTIC, batch=4, numerics="lattice", sum_method="tree"),
+        _row(name, ball, _LINEAR, relation="zero_out", sum_method="tree", batch=3),
+        _row(name, ball, _SQUARED, batch=3, participation=_PERSON),
     )
 
 
 _LISTED = (
-    _row(experts.PrefixHedge, 5, numerics="float", sum_method="toeplitz"),
-    _row(experts.PrefixHedge, _WIDE, numerics="lattice"),
-    _row(experts.PrefixHedge, 5, participation=_PERSON),
-    _row(experts.EpochSelector, 5, budget=_PURE),
-    _row(experts.EpochSelector, _WIDE, selection="gumbel"),
-    _row(experts.EpochSelector, 4, selection="laplace", budget=_PURE),
-    _row(experts.WindowSelector, 5, budget=_PURE, window=3),
-    _row(experts.WindowSelector, _WIDE, selection="gumbel", window=4),
+    _row("prefix-hedge", 5, numerics="float", sum_method="toeplitz"),
+    _row("prefix-hedge", _WIDE, numerics="lattice"),
+    _row("prefix-hedge", 5, participation=_PERSON),
+    _row("epoch-selector", 5, budget=_PURE),
+    _row("epoch-selector", _WIDE, selection="gumbel"),
+    _row("epoch-selector", 4, selection="laplace", budget=_PURE),
+    _row("window-selector", 5, budget=_PURE, window=3),
+    _row("window-selector", _WIDE, selection="gumbel", window=4),
     # Without an allowance for the selection's noise there are alarms, on either stream.
-    *(_row(experts.ShiftDetector, n, budget=_PURE, threshold_scale=1e-2, rounds=23, turns=True,
+    *(_row("shift-detector", n, budget=_PURE, threshold_scale=1e-2, rounds=23, turns=True,
           windows=windows, changes={"log_selection": None})
       for n, windows in ((3, "tangent"), (_WIDE, "dyadic"))),
-    *(_row(experts.ObliviousTracker, n, forced_switch=0.5, **options)
+    *(_row("oblivious-tracker", n, forced_switch=0.5, **options)
       for n, options in (
           (5, {"switches": 2, "batch": 2, "max_resamples": 1}),
           (_WIDE, {"switches": 2, "batch": 1, "max_resamples": 2}),
           (4, {"switches": 1, "batch": 2, "prior": "at_most", "max_resamples": 1}),
       )),
-    _row(experts.BatchShare, 5, batch=2, switches=1, noise="knorm", budget=_PURE),
-    _row(experts.BatchShare, _WIDE, batch=2, switches=1, noise="gaussian"),
-    _row(experts.BatchShare, 5, batch=3, noise="gaussian"),
-    _row(experts.BatchShare, 4, batch=3, switches=1, noise="laplace", budget=_PURE),
-    _row(experts.BatchShare, _WIDE, batch=1, switches=1, noise="coordinate_rr", budget=_PURE),
-    *(_row(oco.LipschitzLearner, Box([0.0], [1.0]), lipschitz=1.0, resolution=n, participation=rule)
+    _row("batch-share", 5, batch=2, switches=1, noise="knorm", budget=_PURE),
+    _row("batch-share", _WIDE, batch=2, switches=1, noise="gaussian"),
+    _row("batch-share", 5, batch=3, noise="gaussian"),
+    _row("batch-share", 4, batch=3, switches=1, noise="laplace", budget=_PURE),
+    _row("batch-share", _WIDE, batch=1, switches=1, noise="coordinate_rr", budget=_PURE),
+    *(_row("lipschitz", Box([0.0], [1.0]), lipschitz=1.0, resolution=n, participation=rule)
       for n, rule in ((5, _PERSON), (_WIDE, None))),
-    *_sums(frank_wolfe.TreeFrankWolfe),
-    *_sums(oco.NoisyFTRL),
-    _row(oco.NoisyFTRL, LpBall(_SMALL, 2.0), _SQUARED, statistics="quadratic"),
-    _row(oco.NoisyFTRL, LpBall(6, 2.0), _SQUARED, statistics="quadratic", batch=2),
-    _row(oco.NoisyNewton, LpBall(_SMALL, 2.0), _LOGISTIC, numerics="float", relation="zero_out",
+    *_sums("tree-frank-wolfe"),
+    *_sums("noisy-ftrl"),
+    _row("noisy-ftrl", LpBall(_SMALL, 2.0), _SQUARED, statistics="quadratic"),
+    _row("noisy-ftrl", LpBall(6, 2.0), _SQUARED, statistics="quadratic", batch=2),
+    _row("noisy-newton", LpBall(_SMALL, 2.0), _LOGISTIC, numerics="float", relation="zero_out",
         changes={"batch": 2, "pushes": 5}),
-    _row(oco.NoisyNewton, LpBall(_WIDE, 2.0), _LOGISTIC, numerics="lattice", rounds=30),
-    _row(oco.NoisyNewton, LpBall(_SMALL, 1.0), _LOGISTIC, participation=_PERSON),
-    _row(frank_wolfe.PolyhedralFrankWolfe, LpBall(_SMALL, 1.0), _SQUARED, batch=2, budget=_RICH),
-    _row(frank_wolfe.PolyhedralFrankWolfe, LpBall(2, 1.0), _LINEAR, batch=1, participation=_PERSON),
-    *(_row(frank_wolfe.PolyhedralFrankWolfe, domain, _LINEAR, batch=4, selector=selector, rounds=23,
+    _row("noisy-newton", LpBall(_WIDE, 2.0), _LOGISTIC, numerics="lattice", rounds=30),
+    _row("noisy-newton", LpBall(_SMALL, 1.0), _LOGISTIC, participation=_PERSON),
+    _row("polyhedral-frank-wolfe", LpBall(_SMALL, 1.0), _SQUARED, batch=2, budget=_RICH),
+    _row("polyhedral-frank-wolfe", LpBall(2, 1.0), _LINEAR, batch=1, participation=_PERSON),
+    *(_row("polyhedral-frank-wolfe", domain, _LINEAR, batch=4, selector=selector, rounds=23,
           trials=150)
       for domain, selector in (
           (Box([-1.0] * 2, [1.0] * 2), "laplace"), (Simplex(_WIDE), "gumbel"))),
-    _row(frank_wolfe.SufficientStatistics, LpBall(_SMALL, 2.0), _SQUARED, rounds=9),
-    _row(frank_wolfe.SufficientStatistics, LpBall(_WIDE, 2.0), _SQUARED, rounds=10),
-    *(each for cls in (oco.CoupledRegularizedLeader, oco.ContinuousMultiplicativeWeights)
-      for each in _coupled_exercises(cls, *CHOICES[cls]["coupling"])),
-    _row(bandits.LinUCB, 2, _SMALL, batch=2, numerics="float", **_BOUNDED),
-    _row(bandits.LinUCB, 3, _WIDE, batch=1, numerics="lattice", **_BOUNDED),
-    _row(bandits.LinUCB, 2, _SMALL, batch=3, participation=_PERSON, **_BOUNDED),
-    _row(bandits.ResidualPhases, 2, _SMALL, numerics="float", **_BOUNDED),
-    _row(bandits.ResidualPhases, 3, _WIDE, numerics="lattice", reward_noise=0.5, **_BOUNDED),
-    _row(bandits.ResidualPhases, 2, _SMALL, participation=_PERSON, **_BOUNDED),
-    _row(bandits.ResidualPhases, 2, _SMALL, context_law="any", **_BOUNDED),
-    *(_row(bandits.HighDimensionalBandit, 2, LpBall(d, 1.0), **_BOUNDED, **options)
+    _row("sufficient-statistics", LpBall(_SMALL, 2.0), _SQUARED, rounds=9),
+    _row("sufficient-statistics", LpBall(_WIDE, 2.0), _SQUARED, rounds=10),
+    *_couplings("ctrl"),
+    *_couplings("comw"),
+    _row("linucb", 2, _SMALL, batch=2, numerics="float", **_BOUNDED),
+    _row("linucb", 3, _WIDE, batch=1, numerics="lattice", **_BOUNDED),
+    _row("linucb", 2, _SMALL, batch=3, participation=_PERSON, **_BOUNDED),
+    _row("residual-phases", 2, _SMALL, numerics="float", **_BOUNDED),
+    _row("residual-phases", 3, _WIDE, numerics="lattice", reward_noise=0.5, **_BOUNDED),
+    _row("residual-phases", 2, _SMALL, participation=_PERSON, **_BOUNDED),
+    _row("residual-phases", 2, _SMALL, context_law="any", **_BOUNDED),
+    *(_row("high-dimensional-bandit", 2, LpBall(d, 1.0), **_BOUNDED, **options)
       for d, options in (
           (_SMALL, {"batch": 2, "arm_learner": "tree", "forced_rounds": 2}),
           (_WIDE, {"batch": 3, "arm_learner": "polyhedral", "forced_rounds": 3}),
           (_SMALL, {"batch": 1, "arm_learner": "tree", "forced_rounds": 0,
                     "relation": "zero_out"}),
       )),
-    _row(mechanisms.ContinualSum, _WIDE, numerics="lattice", bound=1.0),
-    _row(mechanisms.ContinualSum, _SMALL, participation=_PERSON, bound=1.0),
-    _row(mechanisms.ContinualSum, _WIDE, numerics="float", method="tree", bound=1.0),
-    _row(mechanisms.ContinualSum, _SMALL, norm=4.0, noise="generalized_gaussian", method="tree",
+    _row("continual-sum", _WIDE, numerics="lattice", bound=1.0),
+    _row("continual-sum", _SMALL, participation=_PERSON, bound=1.0),
+    _row("continual-sum", _WIDE, numerics="float", method="tree", bound=1.0),
+    _row("continual-sum", _SMALL, norm=4.0, noise="generalized_gaussian", method="tree",
         bound=1.0),
-    _row(statistics.Monitor, _STATISTICS, every=None, by={"g": ("u", "v")}),
-    _row(statistics.Monitor, {"n": statistics.Count(), "x": statistics.Mean(-0.5, 0.5)},
+    _row("monitor", _STATISTICS, every=None, by={"g": ("u", "v")}),
+    _row("monitor", {"n": statistics.Count(), "x": statistics.Mean(-0.5, 0.5)},
         every=None, views=("total",), relation="replace"),
-    _row(statistics.Monitor, _STATISTICS, every=None, by={"g": ("u",)}, participation=_PERSON,
+    _row("monitor", _STATISTICS, every=None, by={"g": ("u",)}, participation=_PERSON,
         records_per_interval=3, rounds=15),
-    _row(mechanisms.NoisyMax, 5, budget=_PURE, sensitivity=1.0),
-    _row(mechanisms.NoisyMax, _WIDE, noise="gumbel", one_directional=True, largest=False,
+    _row("noisy-max", 5, budget=_PURE, sensitivity=1.0),
+    _row("noisy-max", _WIDE, noise="gumbel", one_directional=True, largest=False,
         sensitivity=1.0),
-    _row(mechanisms.AboveThreshold, budget=_CLEAR, alarms=3, scale=4.0, rounds=15,
+    _row("above-threshold", budget=_CLEAR, alarms=3, scale=4.0, rounds=15,
         sensitivity=1.0),
-    _row(mechanisms.AboveThreshold, budget=_PURE, scale=4.0, sensitivity=1.0),
+    _row("above-threshold", budget=_PURE, scale=4.0, sensitivity=1.0),
 )  # fmt: skip
 
 EXERCISES: dict[type, tuple[Exercise, ...]] = {

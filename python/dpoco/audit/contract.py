@@ -1,22 +1,411 @@
-"""The contract of learners and mechanisms: what callers rely on, as checks that anybody may run."""
+"""The contract of learners and mechanisms: what callers rely on, as checks that anybody may run.
+
+Below are the checks of arguments, budgets, reports, replays and descriptions.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import copy
+import dataclasses
+import inspect
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any
+from unittest.mock import patch
 
+import numpy as np
+
+from dpoco import _core
 from dpoco._validation import named
-from dpoco.audit import _contract_arguments, _contract_copies, _contract_rounds
-from dpoco.audit._contract import EVERY, Check, InapplicableError, _listed, _subject
-from dpoco.audit._family import Learner, Stream, quiet
-from dpoco.learners import learner_named
+from dpoco.accounting import Budget
+from dpoco.accounting.plan import Plan
+from dpoco.audit import _contract_copies, _contract_rounds
+from dpoco.audit._contract import (
+    BAD,
+    BUDGET,
+    EVERY,
+    ROUNDS,
+    STEPPED,
+    Check,
+    InapplicableError,
+    Subject,
+    _listed,
+    _subject,
+    arguments_of,
+    check,
+    equal,
+    refused,
+    require,
+)
+from dpoco.audit._family import Decision, Learner, LearnerPlan, Options, Record, Stream, quiet
+from dpoco.audit._kinds import find_known_family
+from dpoco.audit.replay import replay_audit
+from dpoco.domains import LpBall
+from dpoco.errors import BudgetExceeded, DpocoError
+from dpoco.learners import learner_named, learner_of
+from dpoco.losses import MarginLoss
+from dpoco.privacy.records import Description, written
+from dpoco.random import Source
 
 __all__ = ["check_learner", "contract_checks"]
+
+_SIZES = ("experts", "arms", "dimension", "candidates")
+
+
+def _arguments(s: Subject) -> Options:
+    """Return the arguments of the first learner, for constructors of its class."""
+    first = s.first
+    s.applies(hasattr(first, "get_params") or hasattr(first, "_arguments"))
+    found = first.get_params() if hasattr(first, "get_params") else first._arguments
+    return {name: value for name, value in found.items() if name != "source"}
+
+
+def _build(s: Subject, kind: type | None = None, **changes: object) -> Learner:
+    learner: Learner = (kind or s.kind)(**{**_arguments(s), **changes})
+    return learner
+
+
+@check(*EVERY)
+def bad_arguments_are_refused(s: Subject) -> None:
+    """A constructor refuses, at once, what it does not know or cannot use."""
+    _, names = _arguments(s), arguments_of(s.kind)
+    bad: dict[str, Record] = {
+        "horizon": (0, -5, 1.5, True, "1", 10**13),
+        "records": (0, -5, 1.5, True, "1"),
+        **dict.fromkeys(_SIZES, (0, -1, 2.0, True, None, "2")),
+        "domain": ("ball", None, 3),
+        "loss": ("squared", None, 3),
+        "loss_range": ((0.0, 0.0), (1.0, 0.0), (0.0, np.inf), 3.0),
+        "budget": (1.0, (1.0, 1e-5), "1"),
+        "source": (np.random.default_rng(0), 7),
+        "plan": ({}, 3),
+        "on_violation": ("ignore", None),
+        "relation": ("add", None),
+        "batch": (0, -1, 1.5, "many", 10**13),
+        "start": ([np.nan] * 3, [0.0] * 7, "zero"),
+    }
+    refused("an unknown option", TypeError, _build, s, no_such_option=1)
+    for name, parameter in names.items():
+        for value in bad.get(name, _unfit(repr(parameter.annotation))):
+            changes = {"plan": None, name: value}
+            refused(f"{name}={value!r}", BAD, _build, s, **changes)
+
+
+def _unfit(annotation: str) -> Record:
+    """Return what is no value of an option, by its annotation."""
+    if "'str" in annotation:
+        return "no such word", 3
+    if "'bool" in annotation:
+        return "no", 1
+    if "'float" in annotation:
+        return np.nan, "wide"
+    return (1.5, "many") if "'int" in annotation else ()
+
+
+@check(*EVERY)
+def parameters_may_be_restated(s: Subject) -> None:
+    """Arguments next to ``plan`` that say the same are fine; others raise `ValueError`."""
+    s.applies("plan" in arguments_of(s.kind))
+    p = s.first.plan
+    for name, value in _settle(s.kind, p).items():
+        try:
+            again = _build(s, **{"plan": p, name: value})
+        except ValueError as error:  # what only calibration takes is refused whatever it says
+            require("leave it out" in str(error), f"{name}={value!r} restated: {error}")
+            continue
+        require(again.plan == p, f"parameters changed by {name} being restated")
+        if isinstance(value, bool):
+            others: list[object] = [not value]
+        elif isinstance(value, (int, float)):
+            others = [value + 1 if np.isfinite(value) else 0.5]
+        elif isinstance(value, str) and value != "none":  # which is no noise, of whatever law
+            others = [word for word in _words(s.kind, name) if word not in (value, "auto")]
+        else:
+            others = []
+        default = arguments_of(s.kind)[name].default  # which says nothing
+        for other in (each for each in others if each != default):
+            refused(
+                f"{name}={other!r} beside parameters with {value!r}", ValueError,
+                _build, s, **{"plan": p, name: other},
+            )  # fmt: skip
+
+
+def _settle(kind: Any, plan: object) -> Options:
+    """Return the arguments of a constructor that a plan settles."""
+    if isinstance(plan, Plan):
+        fixed: Options = kind._plan_arguments(plan)
+        return fixed
+    return {name: getattr(plan, name) for name in arguments_of(kind) if hasattr(plan, name)}
+
+
+def _words(kind: type, name: str) -> list[str]:
+    """Return the documented words of an option."""
+    line = re.search(rf"^{name} : (.*)", inspect.getdoc(kind) or "", re.MULTILINE)
+    return re.findall(r'"(\w+)"', line[1]) if line else []
+
+
+@check(*EVERY)
+def budgets_are_kept(s: Subject) -> None:
+    """A constructor certifies the noise of any plan, and raises `BudgetExceeded` if too small.
+
+    Calibration that plans for twice epsilon (about half the noise) is refused, and so are
+    parameters next to a smaller budget: call ``guarantee.require(budget)``.
+    """
+    s.applies("plan" in arguments_of(s.kind))
+    spent = s.first.guarantee
+    s.applies(spent.private and spent.epsilon > 0.0)
+    delta = max(spent.delta, 1e-9)
+    half = Budget._derived(0.5 * spent.epsilon_at(delta), delta)
+    refused(
+        "parameters that exceed the budget beside them", BudgetExceeded,
+        _build, s, plan=s.first.plan, budget=half,
+    )  # fmt: skip
+    silent = _build(s, budget=None, plan=None, **_drop_limits(s)).plan
+    refused(
+        "parameters without noise beside a budget", BudgetExceeded,
+        _build, s, plan=silent, budget=half, **_drop_limits(s),
+    )  # fmt: skip
+    if not hasattr(s.kind, "_build"):
+        return
+
+    def careless(self: Learner, calibrate: partial[LearnerPlan], *others: object) -> None:
+        def plan(budget: Budget, **_: object) -> LearnerPlan:
+            return calibrate(budget=Budget._derived(2.0 * budget.epsilon, budget.delta))
+
+        s.kind._build(self, partial(plan, **calibrate.keywords), *others)
+
+    kind = type(s.kind.__name__, (s.kind,), {"_build": careless, "__doc__": s.kind.__doc__})
+    asked = Budget._derived(spent.epsilon_at(delta), delta)
+    loud = _build(s, plan=None, budget=Budget._derived(2.0 * asked.epsilon, delta))
+    if loud.guarantee.epsilon_at(delta) <= asked.epsilon:  # options leave nothing to a budget
+        return
+    refused(
+        "noise planned for twice the budget", BudgetExceeded,
+        _build, s, kind, plan=None, budget=asked,
+    )  # fmt: skip
+
+
+def _drop_limits(s: Subject) -> Options:
+    """Return options without those that only noise has a meaning for."""
+    return {"coupling": "auto"} if "coupling" in arguments_of(s.kind) else {}
+
+
+@check(*EVERY)
+def no_budget_is_no_promise(s: Subject) -> None:
+    """Without a budget no noise is added, and the guarantee says so."""
+    own = s.first.get_params() if hasattr(s.first, "get_params") else {}
+    s.applies(s.first.guarantee.epsilon != 0.0 and own.get("budget", 1.0) is not None)
+    s.applies(own.get("forced_switch") is None)  # which states what its coins cost
+    free = _build(s, budget=None, plan=None, **_drop_limits(s))
+    require(not free.guarantee.private, "a learner without a budget claims to be private")
+
+
+@check(*STEPPED)
+def one_dimension_is_enough(s: Subject) -> None:
+    """The smallest problem is played as any other: one coordinate, expert, arm or candidate."""
+    names, changes = arguments_of(s.kind), Options()
+    domain = getattr(s.first, "domain", None)
+    if isinstance(domain, LpBall):
+        changes["domain"] = LpBall(1, domain.p, domain.radius)
+    if "start" in names:
+        changes["start"] = None
+    for name in _SIZES:
+        if name in names:
+            changes[name] = 1
+    s.applies(changes and s.runs and (domain is None or "domain" in changes))
+    given = {**_arguments(s), **changes, "plan": None, "budget": BUDGET}
+    try:
+        learner = s.kind(**given, source=Source.seeded(1))
+    except ValueError:  # what else was asked for needs more of them
+        return s.applies(False)
+    small = dataclasses.replace(s, stream=_narrow(s), first=learner)
+    require(len(small.play(learner)) == ROUNDS, "rounds are missing")
+
+
+def _narrow(s: Subject) -> Record:
+    return tuple(part[(slice(None), *[slice(1)] * (part.ndim - 1))] for part in s.stream)
+
+
+@check(*STEPPED, needs="get_params")
+def arguments_come_back(s: Subject) -> None:
+    """`get_params` returns the constructor's arguments as given; they rebuild the learner."""
+    learner = s.fresh()
+    found = learner.get_params()
+    require(set(found) == set(arguments_of(s.kind)), "get_params() has other names")
+    require(found["horizon"] == ROUNDS, "get_params() has another horizon")
+    source = found["source"]
+    again = s.kind(**found)
+    require(again.plan == learner.plan, "get_params() rebuild something else")
+    require(again.get_params()["source"] is source, "get_params() has another source")
+    restored = s.kind._read_plan(learner.plan.to_dict())
+    require(restored == learner.plan, "a plan does not survive to_dict()")
+
+
+@check(*EVERY, "intervals")
+def reports_show_no_data(s: Subject) -> None:
+    """`repr` shows parameters and guarantee, and nothing that playing changes."""
+    learner = s.fresh()
+    before = repr(learner)
+    silent = not s.first.guarantee.private or learner_of(s.kind) is None
+    require("epsilon" in before or silent, "repr() states no epsilon")
+    require("Source" not in before, "repr() shows the source")
+    s.released(learner)
+    require(repr(learner) == before, "repr() changes with the data")
+
+
+@check(*EVERY, "intervals")
+def replays_move_no_more_than_stated(s: Subject) -> None:
+    """A replaced record moves what the noise hides by no more than the guarantee states."""
+    s.applies(getattr(s.first, "loss", None) is None or isinstance(s.first.loss, MarginLoss))
+    s.applies(s.first.guarantee.epsilon > 0.0)  # else nothing is drawn
+    if find_known_family(s.first) is None:
+        # The library's own learners have a family unless they have no noise.
+        s.applies(s.first.guarantee.private or learner_of(s.kind) is None)
+        return _draws_hang_on_no_record(s)
+    silent, huge = s.first.guarantee.change == "zero_out", s.plays not in ("scores", "queries")
+    parts = tuple(part.copy() for part in s.part(0, ROUNDS))
+    replacements: list[Record] = []
+    for t in (0, ROUNDS // 2):
+        if huge:  # from far over the bounds to the other side of them, or to nothing
+            for part in parts:
+                part[t] *= 1e6
+            replacements.append((t, *((math.nan if silent else -1.0) * part[t] for part in parts)))
+        else:  # by less than the sensitivity
+            replacements.append((t, parts[0][t] + 0.5))
+    found = replay_audit(
+        lambda source: s.fresh(source=source), parts if len(parts) > 1 else parts[0], replacements
+    ).findings
+    require(not found, "; ".join(map(str, found)))
+
+
+def _draws_hang_on_no_record(s: Subject) -> None:
+    """Raise if a replaced record is seen before its round ends, or changes how much is drawn."""
+    at, ends = ROUNDS // 2, list[tuple[Decision, bytes]]()
+    for factor in (1.0, -1e6, 0.0):
+        source, parts = Source.seeded(1), tuple(part.copy() for part in s.stream)
+        for part in parts:
+            part[at] *= factor
+        released = dataclasses.replace(s, stream=parts).play(s.fresh(source=source), 0, at + 1)
+        ends.append((released, source.to_bytes()))
+    before, drawn = zip(*ends, strict=True)
+    require(all(equal(before[0], each) for each in before), "a decision depends on a later record")
+    require(len(set(drawn)) == 1, "how much noise is drawn depends on a record")
+
+
+# ---- descriptions --------------------------------------------------------------------------------
+
+
+class _StandIn:
+    """Stands for a compiled class, or for what it builds: notes the arguments, and nothing else."""
+
+    def __init__(self, name: str, *given: object) -> None:
+        self.name, self.given = name, given
+
+    def __call__(self, *given: object, **named: object) -> _StandIn:
+        return _StandIn(self.name, *given, named)
+
+    def __getattr__(self, name: str) -> _StandIn:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return _StandIn(f"{self.name}.{name}")
+
+
+def _note(value: object) -> object:
+    """Return a value that can be compared, of whatever an engine is given."""
+    if isinstance(value, _StandIn):
+        return value.name, _note(value.given)
+    if isinstance(value, dict):
+        return {name: _note(x) for name, x in value.items() if name not in ("key", "stream")}
+    if isinstance(value, (list, tuple)):
+        return [_note(each) for each in value]
+    if isinstance(value, np.ndarray):
+        return value.tobytes()
+    if isinstance(value, Description):
+        return written(value)
+    plain = isinstance(value, (bool, int, float, str, bytes, np.generic))
+    return repr(value) if plain else type(value).__name__
+
+
+def _settings(s: Subject, learner: Learner, mechanism: Description) -> object:
+    """Return what the engine would be built from with that description; None: it is refused."""
+    learner._mechanism = mechanism
+    classes = [name for name, each in vars(_core).items() if isinstance(each, type)]
+    try:
+        with patch.dict(vars(_core), {name: _StandIn(name) for name in classes}):
+            if s.plays == "batch":
+                return _note(learner._engine())
+            return _note(learner._build_engine({"key": bytes(32), "stream": 1}))
+    except (DpocoError, ValueError):
+        return None
+
+
+def _numbers(value: object, path: str = "") -> Iterator[tuple[str, float]]:
+    """Yield path and value of all numbers of a description; equal members count once."""
+    if isinstance(value, Description):
+        for each in dataclasses.fields(value):
+            own = f"{path}.{each.name}" if path else each.name
+            yield from _numbers(getattr(value, each.name), own)
+    elif isinstance(value, tuple):
+        for at, each in enumerate(value):
+            if each not in value[:at]:
+                yield from _numbers(each, f"{path}.{at}")
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        yield path, value
+
+
+def _change(value: Any, path: list[str], number: float) -> Any:
+    """Return a description with another number at a path, unchecked; in all equal members."""
+    if not path:
+        return number
+    first, *rest = path
+    if isinstance(value, tuple):
+        old = value[int(first)]
+        return tuple(_change(old, rest, number) if each == old else each for each in value)
+    other = copy.copy(value)
+    for name in set(vars(value)) - {each.name for each in dataclasses.fields(value)}:
+        del vars(other)[name]  # what was computed from the fields
+    object.__setattr__(other, first, _change(getattr(value, first), rest, number))
+    return other
+
+
+def unread(s: Subject) -> set[str]:
+    """Return the numbers of a learner's description that no engine is told: paths, no indices."""
+    learner = s.fresh()
+    mechanism = getattr(learner, "_mechanism", None)
+    if not isinstance(mechanism, Description):
+        raise InapplicableError
+    told, missed = _settings(s, learner, mechanism), set()
+    require(told is not None, "the learner's own description is refused")
+    for path, value in _numbers(mechanism):
+        if isinstance(value, int):
+            others: tuple[float, ...] = (value + 1, 2 * value + 3)
+        else:
+            others = (1.5 * value + 0.25 * (value == 0.0) if math.isfinite(value) else 0.5,)
+        changed = (_change(mechanism, path.split("."), other) for other in others)
+        if all(_settings(s, learner, each) == told for each in changed):
+            missed.add(".".join(part for part in path.split(".") if not part.isdigit()))
+    return missed
+
+
+@check(*EVERY)
+def descriptions_reach_engines(s: Subject) -> None:
+    """Another number in the description is another engine, or a refusal.
+
+    The guarantee is computed from the description: what the engine does not read, it does not keep.
+    """
+    missed = sorted(unread(s))
+    require(not missed, f"no engine is told {', '.join(missed)}")
+
+
+# ---- all checks ----------------------------------------------------------------------------------
 
 # All checks by name: what ``@check`` made of functions.
 CHECKS: dict[str, Check] = {
     name: each
-    for module in (_contract_rounds, _contract_copies, _contract_arguments)
-    for name, each in vars(module).items()
+    for module in (vars(_contract_rounds), vars(_contract_copies), globals())
+    for name, each in dict(module).items()
     if isinstance(each, Check)
 }
 

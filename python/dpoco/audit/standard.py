@@ -339,7 +339,7 @@ def _lipschitz(asked: Asked) -> Problem:
 
 
 def _pull(asked: Asked, make: Make, about: str = _PULLS, last: int = 2, **more: Any) -> Problem:
-    """Return gradients or vectors; the last that is used is replaced, too."""
+    """Return a problem of gradients or vectors; the last that is used is replaced as well."""
     axis = _axis(asked.size)
     replacements = (0, -axis), (0, 1e6 * np.roll(axis, -1)), (asked.horizon - last, axis)
     return asked.problem(make, (axis,), replacements, about, **more)
@@ -371,7 +371,7 @@ def _polyhedral(asked: Asked) -> Problem:
     )  # fmt: skip
 
 
-def _coupled(asked: Asked, **tight: Any) -> Problem:
+def _coupled_leader(asked: Asked, **tight: Any) -> Problem:
     domain = Box([-1.0], [1.0]) if asked.size == 1 else LpBall(asked.size, 2.0)
     own = tight if asked.published is None else {}
     return _pull(asked, asked.maker(domain, LinearLoss(1.0), **own), trials=1000)
@@ -478,8 +478,8 @@ CASES = {
     "polyhedral-frank-wolfe": Kind(_polyhedral, (6, 3), (2, 1)),
     "noisy-ftrl": Kind(_leader, (6, 3), (2, 1)),
     "noisy-newton": Kind(_newton, (6, 3), (2, 1)),
-    "ctrl": Kind(_coupled, (12, 3), (1, 1), 1e-3, {"coupling": "scheduled", "block": 3}),
-    "comw": Kind(_coupled, (64, 3), (1, 1), 1e-3, {"coupling": "scheduled"}),
+    "ctrl": Kind(_coupled_leader, (12, 3), (1, 1), 1e-3, {"coupling": "scheduled", "block": 3}),
+    "comw": Kind(_coupled_leader, (64, 3), (1, 1), 1e-3, {"coupling": "scheduled"}),
     "sufficient-statistics": Kind(_fit, (8, 3), (2, 1)),
     "linucb": Kind(_linear_bandit, (4, 3), (2, 1), 1e-3, {"batch": 1, "exploration": 0.0}),
     "residual-phases": Kind(_linear_bandit, (4, 3), (2, 1)),
