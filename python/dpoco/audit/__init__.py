@@ -5,7 +5,14 @@ from __future__ import annotations
 from dpoco.audit._events import learn_event
 from dpoco.audit._exercises import Exercise
 from dpoco.audit.anytime import AnytimeAudit, AnytimeReport
-from dpoco.audit.black_box import BlackBoxReport, black_box_audit, epsilon_lower_bound, learner_runs
+from dpoco.audit.black_box import (
+    BlackBoxReport,
+    PackingReport,
+    black_box_audit,
+    epsilon_lower_bound,
+    learner_runs,
+    packing_audit,
+)
 from dpoco.audit.contract import check_learner, contract_checks
 from dpoco.audit.exact import ExactReport, exact_audit
 from dpoco.audit.learner import audit_learner
@@ -18,7 +25,6 @@ from dpoco.audit.one_run import (
     false_refutation,
     standard_one_run,
 )
-from dpoco.audit.packing import PackingReport, packing_audit
 from dpoco.audit.replay import ReplayReport, replay_audit
 from dpoco.audit.report import Attack, AuditReport, ExerciseReport
 from dpoco.audit.standard import StandardCase, standard_case, standard_names
