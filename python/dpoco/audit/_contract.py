@@ -22,6 +22,7 @@ from dpoco.audit._family import (
     Stream,
     count_interval,
     find_plays,
+    length_name,
     quiet,
 )
 from dpoco.domains import Box, LpBall
@@ -54,7 +55,6 @@ BAD = (ValueError, TypeError)
 
 # What every constructor is called with.
 _MADE_WITH = ("budget", "horizon", "records", "releases", "source")
-_SIZES = {"batch": "records", "intervals": "releases"}
 
 # A number that bad records are made of, and what of it must not be in any message.
 SECRET, MARK = 987654.25, "987654"
@@ -226,7 +226,7 @@ class Subject:
     @property
     def size(self) -> str:
         """The argument that says how many rounds there are."""
-        return _SIZES.get(self.plays, "horizon")
+        return length_name(self.kind)
 
     def plan(self, learner: Learner) -> object:
         """Return the plan of a learner, in what is equal for equal plans."""
@@ -324,25 +324,22 @@ def _made_up(kind: type) -> Callable[..., Learner]:
     raise TypeError(f"pass a function that makes a {kind.__name__}: its problem is not known")
 
 
+# Of which numbers random records are, by the name of their part.
+_RANGES = {
+    "features": (-0.9, 0.9), "labels": (-0.9, 0.9), "gradients": (-0.9, 0.9), "losses": (0.0, 1.0),
+    "contexts": (-0.5, 0.5), "rewards": (-1.0, 1.0), "records": (-0.5, 0.9), "vectors": (-0.5, 0.5),
+    "scores": (-0.5, 0.5),
+}  # fmt: skip
+
+
 def _random_stream(learner: Learner, plays: str) -> Record:
     rng, n = np.random.default_rng(0), ROUNDS + 1
-    if plays in ("records", "batch"):
-        rows = rng.uniform(-0.9, 0.9, (n, learner.domain.dimension))
-        if isinstance(learner.loss, LinearLoss):
-            return (rows,)
-        if isinstance(learner.loss, MarginLoss):
-            return rows, rng.uniform(-0.9, 0.9, n)
+    if plays in ("records", "batch") and not isinstance(learner.loss, LinearLoss | MarginLoss):
         raise ValueError("the records of this loss cannot be made up: pass a stream")
     if plays == "surface":
         return (rng.uniform(-0.2, 0.2, (n, 1)) * learner.points[:, 0],)
-    if plays == "experts":
-        return (rng.random((n, learner.experts)),)
-    if plays == "arms":
-        return rng.uniform(-0.5, 0.5, (n, learner.dimension)), rng.uniform(-1, 1, (n, learner.arms))
-    if plays == "intervals":
-        ((_, shape),) = Playing(learner).shapes().items()
-        return (rng.uniform(-0.5, 0.9, (n, *shape)),)
-    drawn, own = learner.plan.mechanism, learner.plan.tuning
     if plays == "queries":  # near the threshold, so that noise decides
-        return (own.margin + drawn.query_scale * rng.normal(size=n),)
-    return (rng.uniform(-0.5, 0.5, (n, drawn.summand.size if plays == "sums" else own.candidates)),)
+        plan = learner.plan
+        return (plan.tuning.margin + plan.mechanism.query_scale * rng.normal(size=n),)
+    shapes = Playing(learner).shapes()
+    return tuple(rng.uniform(*_RANGES[name], (n, *shape)) for name, shape in shapes.items())

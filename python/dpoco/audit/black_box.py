@@ -19,10 +19,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from dpoco import _core
-from dpoco._validation import FloatArray, float_array, positive_float, positive_int, real_in
+from dpoco._validation import positive_float, positive_int, real_in
 from dpoco.audit._events import Counts, Event, EventReport, Outcomes, best_event, find_members
 from dpoco.audit._family import (
     Decision,
@@ -218,8 +217,6 @@ class LearnerRuns:
     """A ``run`` for `black_box_audit` that plays a learner or a mechanism; see `learner_runs`."""
 
     make_learner: Make
-    directions: FloatArray | None = None
-    last: bool = False
     hidden: tuple[int, ...] = ()
 
     def __call__(self, stream: Stream, count: int, source: Source) -> Outcomes:
@@ -242,7 +239,7 @@ class LearnerRuns:
         ours, theirs = Rounds(split_parts(stream)), Rounds(split_parts(neighbour))
         differ = check_neighbours(family, ours, theirs)
         chooses = family is not None and family.loop == "experts"
-        if chooses and differ[0] + 1 == len(ours) and not self.last:
+        if chooses and differ[0] + 1 == len(ours):
             raise ValueError(
                 "no neighbours that could be told apart: they differ in the last round only, which "
                 "no decision of the stream comes after; append a round"
@@ -274,8 +271,6 @@ class LearnerRuns:
             return learner._build_engine({"key": key, "stream": 1})
 
         if family.loop != "vectors":
-            if self.directions is not None or self.last:
-                raise ValueError("directions and last are for decisions that are vectors")
             decisions = np.empty((_check_size(count, rounds), rounds), dtype=np.int64)
             keys = source.words(_KEY_WORDS * count)
             _core.repeat_decisions(kind, build, keys, first, second, decisions)
@@ -285,44 +280,27 @@ class LearnerRuns:
             d = first.shape[1]
         else:
             d = next(iter(family.shapes().values()))[0]
-        marks = family.marks and not self.last and self.directions is None
-        width = d if self.last else self._width(rounds * d)
-        width += rounds if marks else 0
+        width = rounds * (d + family.marks)
         out = np.empty((_check_size(count, width), width))
         keys = source.words(_KEY_WORDS * count)
         _core.repeat_vectors(
-            kind, build, keys, first, second, rounds, self.directions, self.last, marks, out
+            kind, build, keys, first, second, rounds, None, False, family.marks, out
         )
         return out
-
-    def _width(self, entries: int) -> int:
-        if self.directions is None:
-            return entries
-        if self.directions.shape[1] != entries:
-            raise ValueError(
-                f"directions must have {entries} columns, all decisions one after another; "
-                f"got {self.directions.shape[1]}"
-            )
-        return len(self.directions)
 
     def _run_played(self, learner: Learner, stream: Stream, count: int, source: Source) -> Outcomes:
         rows: list[Outcomes] = []
         for run in range(count):
             player = learner if run == 0 else self._make(source)
-            transcript = np.asarray(played(player, stream, self.last))
+            transcript = np.asarray(played(player, stream))
             if transcript.dtype.kind not in "iufb":
                 raise TypeError("decisions must be numbers or arrays of numbers")
             rows.append(transcript.reshape(-1))
         outcomes = np.stack(rows)
-        if self.directions is not None:
-            self._width(outcomes.shape[1])
-            return outcomes @ self.directions.T
         return outcomes if outcomes.dtype.kind == "f" else outcomes.astype(np.int64)
 
 
-def learner_runs(
-    make_learner: Make, *, directions: ArrayLike | None = None, last: bool = False
-) -> LearnerRuns:
+def learner_runs(make_learner: Make) -> LearnerRuns:
     """Return a `run` for `black_box_audit` that plays a learner or a mechanism.
 
     Parameters
@@ -331,11 +309,6 @@ def learner_runs(
         ``Source -> learner``: an unstarted learner or mechanism on that source, always the same
         one. Anything with ``decide()`` and ``observe(record)`` will do; learners and mechanisms of
         this library run in compiled code.
-    directions : array_like of shape (k, T d), optional
-        For decisions that are vectors: the outcome is the inner products of all T decisions, one
-        after another, with these. Keyword-only, as the next.
-    last : bool, default False
-        For decisions that are vectors: the outcome is the one after the last round.
 
     Returns
     -------
@@ -343,9 +316,9 @@ def learner_runs(
         ``run(stream, count, source)``; streams are fixed beforehand, as for `replay_audit`. Its
         outcomes: decisions that are integers (of a `LipschitzLearner` the index among its
         `points`), shape (count, T); those that are vectors, shape (count, T d), for coupled
-        learners with T more entries that are 1 where a round drew afresh; or what `directions` and
-        `last` say. Of a mechanism: its answers (alarms as 1, silence as 0, and -1 after the last
-        alarm) or sums; of a batch learner the fitted vector.
+        learners with T more entries that are 1 where a round drew afresh. Of a mechanism: its
+        answers (alarms as 1, silence as 0, and -1 after the last alarm) or sums; of a batch learner
+        the fitted vector.
         Its ``paired(stream, neighbour)``, which `black_box_audit` calls, refuses streams that are
         no neighbours, and leaves out what only the user of the changed round of a bandit sees.
 
@@ -363,10 +336,7 @@ def learner_runs(
     served between runs. A class derived from ours with other methods, a learner on custom
     losses and one with ``on_violation="raise"`` are played round by round in Python.
     """
-    matrix = None if directions is None else float_array("directions", directions, (None, None))
-    if matrix is not None and last:
-        raise ValueError("directions are for all decisions: they exclude last=True")
-    return LearnerRuns(make_learner, matrix, bool(last))
+    return LearnerRuns(make_learner)
 
 
 def compiled_kind(learner: Learner) -> str | None:
@@ -387,11 +357,11 @@ def compiled_kind(learner: Learner) -> str | None:
 
 def _check_size(count: int, width: int) -> int:
     if count * width * 8 > _LARGEST_OUTCOMES:
-        raise ValueError("outcomes need more than 4 GiB: give directions, or play fewer runs")
+        raise ValueError("outcomes need more than 4 GiB: play fewer runs")
     return count
 
 
-def played(learner: Learner, stream: Stream, last: bool) -> list[Decision]:
+def played(learner: Learner, stream: Stream) -> list[Decision]:
     """Return what a learner publishes, round by round in Python, or in the end."""
     if hasattr(learner, "fit"):
         return [np.array(learner.fit(*split_parts(stream)).theta)]
@@ -399,11 +369,11 @@ def played(learner: Learner, stream: Stream, last: bool) -> list[Decision]:
     for t in range(len(rounds)):
         record = rounds.record(t)
         decision, answer = playing.decide(learner, record), None
-        # What comes after the last round is played by no one, but published by some.
-        if decision is None or last or t + 1 < len(rounds):
+        # No decision of the stream comes after its last round.
+        if decision is None or t + 1 < len(rounds):
             answer = playing.observe(learner, decision, record)
         out.append(answer if decision is None else decision)
-    return [np.array(getattr(learner, "last_decision", out[-1]))] if last else out
+    return out
 
 
 # ---- too little regret ---------------------------------------------------------------------------

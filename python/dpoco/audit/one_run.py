@@ -399,7 +399,7 @@ class OneRunAudit:
 
     def _run(self, learner: Learner, coins: NDArray[np.bool_]) -> Outcomes:
         stream = Rounds(self._plant(self._stream.parts, coins)).stream
-        return np.array(played(learner, stream, False))
+        return np.array(played(learner, stream))
 
     # -- guessing ----------------------------------------------------------------------------------
 
