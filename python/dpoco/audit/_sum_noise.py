@@ -45,9 +45,12 @@ Part = Any  # index into sums: all of them, or an arm
 Noise = Any  # of releases, drawn again: of all, or of each arm
 Choice = tuple[slice | list[int], FloatArray]  # entries, and their values
 
+_Fit = tuple[FloatArray, FloatArray, bool]  # above either sum; whether it follows from its noise
+
 SILENT = "a release has no noise at all"
 # Of cube noise all entries may move; a response on one coordinate sees one entry.
 _NORMS = {"gaussian": (2, "l2"), "laplace": (1, "l1")}
+_GAUSSIAN, _GRID_BITS = 2, 13  # of a compiled source, the kind of variates; of a fit, its grid
 _GRID = 1e-12  # losses of a batch are rounded to a grid of 2^-52 rounds
 
 
@@ -304,24 +307,34 @@ class LedByWeights(LedByVectors):
 
 
 class FitReleases(Scorer):
-    """The one release of a fit."""
+    """The one release of a fit, which shows its model only.
 
-    def run(self, learner: Learner, world: int, tape: Source) -> list[FloatArray]:
-        gaps, released = [], None
-        for w in (world, 1 - world):
-            engine = learner._engine() if released is None else self.learner._engine()
+    Its noise is drawn once more from a copy of the tape, and the engine's sum must be the one that
+    follows.
+    """
+
+    def run(self, learner: Learner, world: int, tape: Source) -> _Fit:
+        engines = learner._engine(), self.learner._engine()
+        for w, engine in zip((world, 1 - world), engines, strict=True):
             engine.add(*self.streams[w].parts)
-            exact = np.array(engine.nonprivate_sum())
-            released = np.array(engine.release()) if released is None else released
-            gaps.append((released - exact)[None])
-        return gaps
+        exact = [np.array(engine.nonprivate_sum()) for engine in engines]
+        released, claim = np.array(engines[0].release()), tape._claim()
+        noise, scale = np.empty(len(released)), self.mechanism.scale
+        _core.Source(claim["key"], claim["stream"]).fill(_GAUSSIAN, noise)
+        step = 2.0 ** (np.frexp(scale)[1] - _GRID_BITS)
+        expected = step * np.rint((exact[0] + scale * noise) / step)
+        size = 1.0 + float(np.abs(released).max())
+        follows = bool(np.abs(released - expected).max() <= 1e-7 * size)
+        return (released - exact[0])[None], (released - exact[1])[None], follows
 
-    def score(self, runs: list[list[FloatArray]], world: int) -> Scores:
+    def score(self, runs: list[_Fit], world: int) -> Scores:
         from scipy.special import ndtr
 
         ours, theirs = (np.array([run[w] for run in runs]) for w in (0, 1))
         losses, own = whiten(np.eye(1), ours, theirs, self.mechanism.scale)
-        return Scores(losses, ndtr(own[:, 0]))
+        stray = not all(follows for _, _, follows in runs)
+        findings = ("the sum does not follow from the declared noise",) if stray else ()
+        return Scores(losses, ndtr(own[:, 0]), findings)
 
 
 # ---- bandits -------------------------------------------------------------------------------------
