@@ -28,7 +28,7 @@ from dpoco.local._hypotheses import Hypotheses, Labels, Prediction
 from dpoco.local._messages import Report, ReportBatch, RoundSpec, all_questions, batches
 from dpoco.local._posterior import Posterior
 from dpoco.local._server import Arrays, Nonces, Server
-from dpoco.local._settings import LARGEST_INFORMATION, Arguments, own_arguments, read_settings
+from dpoco.local._settings import LARGEST_INFORMATION, Arguments, read_settings
 
 IndexArray = NDArray[np.intp]
 
@@ -82,7 +82,10 @@ class LocalHypothesisSelector(Server):
         max_message_bits: int = 4096,
         public_seed: int | None = None,
     ) -> None:
-        arguments = own_arguments(locals())
+        arguments = dict(
+            epsilon=epsilon, channel=channel, query=query, bits=bits, subset_size=subset_size,
+            max_message_bits=max_message_bits, public_seed=public_seed,
+        )  # fmt: skip
         known = hypotheses if isinstance(hypotheses, Hypotheses) else Hypotheses(hypotheses)
         if known.kind != "array":
             raise ValueError(
@@ -502,7 +505,13 @@ class DistributionLearner(Server):
         track_information: bool = False,
         max_message_bits: int = 4096,
     ) -> None:
-        arguments = own_arguments(locals())
+        arguments = dict(
+            epsilon=epsilon, horizon=horizon, learner=learner, learning_rate=learning_rate,
+            channel=channel, query=query, bits=bits, interactive=interactive, protect=protect,
+            mixing=mixing, range=range, subset_size=subset_size, public_seed=public_seed,
+            open_rounds=open_rounds, track_information=track_information,
+            max_message_bits=max_message_bits,
+        )  # fmt: skip
         settings = read_settings(
             instance("hypotheses", hypotheses, Hypotheses, "Hypotheses"), arguments
         )

@@ -133,11 +133,6 @@ class Settings:
         )
 
 
-def own_arguments(given: Arguments) -> Arguments:
-    """Return a server's arguments but the hypotheses from its constructor's ``locals()``."""
-    return {name: value for name, value in given.items() if name not in ("self", "hypotheses")}
-
-
 def read_settings(hypotheses: Hypotheses, arguments: Arguments) -> Settings:
     """Return the settings of a `DistributionLearner`, or raise for arguments that contradict.
 

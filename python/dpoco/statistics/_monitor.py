@@ -130,7 +130,12 @@ class Monitor(Stateful):
         relation: Literal["zero_out", "replace"] = "zero_out",
         source: Source | None = None,
     ) -> None:
-        arguments = {name: value for name, value in locals().items() if name != "self"}
+        arguments = {
+            "statistics": statistics, "every": every, "releases": releases, "budget": budget,
+            "participation": participation, "records_per_interval": records_per_interval,
+            "views": views, "by": by, "weights": weights, "start": start, "relation": relation,
+            "source": source,
+        }  # fmt: skip
         origin = Source() if source is None else instance("source", source, Source, "a Source")
         self._set_up(arguments, None, origin.is_seeded, origin._claim())
 
