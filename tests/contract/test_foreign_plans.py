@@ -40,3 +40,13 @@ def test_mechanisms_of_other_learners_are_refused(name):
             assert made.guarantee.description == plan.mechanism
             assert made.guarantee.epsilon <= arguments["budget"].epsilon
     assert refused >= 10
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_plan_does_not_let_unknown_words_pass(name):
+    own = first(name)
+    arguments = {key: value for key, value in own.get_params().items() if key != "source"}
+    words = [key for key, value in arguments.items() if isinstance(value, str)]
+    for word in words:
+        with pytest.raises(ValueError, match="strange"), quiet():
+            type(own)(**{**arguments, "plan": own.plan, word: "strange"})

@@ -69,6 +69,8 @@ def test_headers_that_lie_are_refused(name):
     lies += [("object", lie) for lie in ({}, 3, None)]
     lies += [("object.plan", {}), ("object.plan", None), ("object.plan.version", 3)]
     lies += [("object.plan.more", 1), ("object.arguments.more", 1)]
+    words = [key for key, value in given.items() if isinstance(value, str)]
+    lies += [(f"object.arguments.{key}", "strange") for key in words]
     for key in PROBLEMS.keys() & given.keys():
         lies += [(f"object.arguments.{key}", lie) for lie in PROBLEMS[key]]
     for path, value in fields(state.header["object"]["plan"], "object.plan"):

@@ -35,6 +35,7 @@ from dpoco.learning.participation import Participation, for_people
 from dpoco.learning.state import Stateful, argument_names
 from dpoco.privacy.mechanisms.base import Mechanism
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
+from dpoco.privacy.neighbours import CHANGES
 from dpoco.privacy.records import Description
 from dpoco.random import Source
 
@@ -106,8 +107,9 @@ class Calibrated:
         if participation is not None and not isinstance(participation, Participation):
             given = type(participation).__name__
             raise TypeError(f"participation must be a dpoco.Participation or None; got {given}")
-        if "on_violation" in arguments:
-            choice("on_violation", arguments["on_violation"], ("clip", "raise"))
+        for name, known in (("on_violation", ("clip", "raise")), ("relation", CHANGES)):
+            if name in arguments:
+                choice(name, arguments[name], known)
 
     @classmethod
     def _check_fixed(cls, plan: Any, given: Named) -> None:

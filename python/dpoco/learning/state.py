@@ -301,6 +301,7 @@ class Stateful(_core.Live):
         expected = argument_names(cls)
         if arguments.keys() != {*expected}:
             raise StateError("state is corrupt: it describes other arguments")
+        cls._check_common(arguments)
         cls._check_fixed(parameters, arguments)
         self = cls.__new__(cls)
         arguments = {name: arguments[name] for name in expected}  # in the constructor's order
@@ -320,6 +321,10 @@ class Stateful(_core.Live):
         """
         known = {k: v for k, v in _ADDED.items() if k in argument_names(cls)}
         return {**known, **{k: v for k, v in arguments.items() if (k, v) != _DROPPED}}
+
+    @staticmethod
+    def _check_common(arguments: Named) -> None:
+        """Check the arguments that all constructors take."""
 
     @classmethod
     def _check_fixed(cls, plan: Any, given: Named) -> None:

@@ -14,6 +14,7 @@ from dpoco import _literals as literals
 from dpoco._validation import (
     Fields,
     FloatArray,
+    choice,
     float_array,
     number,
     positive_int,
@@ -22,7 +23,7 @@ from dpoco._validation import (
 )
 from dpoco.accounting import Budget, above_threshold, noisy_max, sum_release
 from dpoco.accounting.above_threshold import ThresholdPlan, ThresholdTuning
-from dpoco.accounting.continual_sum import name_of
+from dpoco.accounting.continual_sum import NOISES, name_of
 from dpoco.accounting.noisy_max import NoisyMaxPlan, NoisyMaxTuning
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.accounting.sum_release import SumPlan
@@ -186,6 +187,8 @@ class ContinualSum(Mechanism):
         """Say nothing: whether a sum is useful is not known here."""
 
     def _declare(self, claim: _core.Claim) -> None:
+        # A plan holds the order of the norm, which both words may stand for.
+        choice("noise", self._arguments["noise"], NOISES)
         people: Participation | None = self._arguments.get("participation")
         if people is not None and people.enforced:
             raise ValueError("a sum takes no persons: participation must have enforced=False")
