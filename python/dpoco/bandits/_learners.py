@@ -85,7 +85,7 @@ class LinUCB(BanditLearner):
         Whether neighbouring streams replace or empty one user's record.
     numerics : {"auto", "float", "lattice"}
         Arithmetic of the sum: doubles, whose rounding is not part of the proof, or exact integers;
-        see `dpoco.mechanisms`.
+        see ``docs/privacy/lattice.md``.
     participation : Participation, optional
         How often one person may come. Budget and guarantee then cover all these rounds together.
     on_violation : {"clip", "raise"}

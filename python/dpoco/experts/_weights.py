@@ -89,7 +89,7 @@ class PrefixHedge(Weighted):
         eta, per unit of losses in [0, 1]; default: the one with the least regret bound.
     numerics : {"auto", "float", "lattice"}
         Arithmetic of the sum: doubles, whose rounding is not part of the proof, or exact integers;
-        see `dpoco.mechanisms`.
+        see ``docs/privacy/lattice.md``.
     loss_range : (float, float), default (0, 1)
         Public range of the losses, enforced by clipping.
     participation : Participation, optional

@@ -109,7 +109,7 @@ class TreeFrankWolfe(LeafLearner):
         Neighbouring streams differ in the data of one round, which are replaced or emptied.
     numerics : {"auto", "float", "lattice"}
         Arithmetic of the sum: doubles, whose rounding is not part of the proof, or exact integers;
-        see `dpoco.mechanisms`.
+        see ``docs/privacy/lattice.md``.
     start : array_like of shape (d,), optional
         Public first decision; default the domain's centre.
     participation : Participation, optional

@@ -31,8 +31,9 @@ class GlmLoss(MarginLoss):
     """A generalised linear loss ``f(<theta, x> - y)``, or ``f`` of a signed margin, f convex.
 
     `from_functions` makes one. The derivative of f is linear between equally spaced knots, so f is
-    quadratic there, and convex exactly. Only learners of `dpoco.oco` on private sums take it:
-    their guarantees rest on bounds of slope and curvature, which hold whatever the table says.
+    quadratic there, and convex exactly. Only follow-the-leader and Newton steps on noisy sums
+    (`dpoco.oco`) take it: their guarantees rest on bounds of slope and curvature, which hold
+    whatever the table says.
 
     Parameters
     ----------

@@ -171,7 +171,7 @@ class MarginLoss(Loss):
         return {**super()._sum_settings(domain, unbounded), **own}
 
 
-_TAKEN = "dpoco.choose lists the learners that clip what they sum, and take it"
+_TAKEN = "dpoco.choose names the learners that take it"
 
 
 def check_undamped(loss: object) -> None:
@@ -270,11 +270,11 @@ class LogisticLoss(MarginLoss):
     feature_bound_l2
         Optional R_2: features are also clipped to ``||x||_2 <= R_2``.
     slope_bound
-        Optional c in [1/2, 1], for learners of `dpoco.oco` on private sums. They then learn from
-        another convex loss, whose slope is ``v (q - y)``, q = sigmoid(margin), v = min(1, c /
-        max(q, 1 - q)), and hence at most c. This needs less noise but adds a bias where no decision
-        fits the probabilities of labels. 1 changes nothing. None (default) is 1, and 1/2 for
-        Newton steps.
+        Optional c in [1/2, 1], for follow-the-leader and Newton steps on noisy sums (`dpoco.oco`).
+        They then learn from another convex loss, whose slope is ``v (q - y)``, q = sigmoid(margin),
+        v = min(1, c / max(q, 1 - q)), and hence at most c. This needs less noise but adds a bias
+        where no decision fits the probabilities of labels. 1 changes nothing. None (default) is 1,
+        and 1/2 for Newton steps.
 
     Raises
     ------

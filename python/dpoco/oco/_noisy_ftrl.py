@@ -135,7 +135,7 @@ class NoisyFTRL(RecordLearner):
         Neighbouring streams differ in the data of one round, which are replaced or emptied.
     numerics : {"auto", "float", "lattice"}
         Arithmetic of the sum: doubles, whose rounding is not part of the proof, or exact integers;
-        see `dpoco.mechanisms`.
+        see ``docs/privacy/lattice.md``.
     participation : Participation, optional
         How often one person may come. Budget and guarantee then cover all these rounds together.
     on_violation : {"clip", "raise"}
@@ -401,7 +401,7 @@ class NoisyNewton(RecordLearner):
         Neighbouring streams differ in the data of one round, which are replaced or emptied.
     numerics : {"auto", "float", "lattice"}
         Arithmetic of the sum: doubles, whose rounding is not part of the proof, or exact integers;
-        see `dpoco.mechanisms`.
+        see ``docs/privacy/lattice.md``.
     participation : Participation, optional
         How often one person may come. Budget and guarantee then cover all these rounds together.
     max_dimension : int, default 300
