@@ -134,7 +134,7 @@ TEST_CASE("words near an end are continued wherever they are drawn") {
         Source first = fresh();
         first.fill(kind, bulk);
         Source second = fresh();
-        for (double& each : single) second.fill(kind, &each, 1);
+        for (double& each : single) second.fill(kind, std::span(&each, 1));
         CHECK(bulk == single);
         dpoco::Archive archive;
         Source third = fresh();
@@ -212,7 +212,7 @@ TEST_CASE("the outer 2^-32 of an exponential law is drawn once more, wherever it
       fresh().fill(kind, plain);
       Source source = fresh(), single = fresh();
       const bool signs = kind == Variate::laplace;
-      (signs ? noise::laplaces : noise::exponentials)(source, bulk.size(), bulk.data());
+      (signs ? noise::laplaces : noise::exponentials)(source, bulk);
       CHECK(source.position(Variate::word) == words.size());
       for (std::size_t i = 0; i < bulk.size(); ++i) {
         const long double u = i == 0 ? first : second;
