@@ -57,6 +57,8 @@ class Accounts:
         theirs, ours = given.to_dict(), stored.to_dict()
         names = ("budget", "relation", "view", "adaptive", "side_share")
         same = all(theirs[name] == ours[name] for name in names)
+        # A ledger takes unit and currency from its first charge: one that was not charged has
+        # neither.
         for name, unsaid in (("unit", None), ("currency", "auto")):
             same = same and theirs[name] in (unsaid, ours[name])
         if not same:
@@ -101,6 +103,7 @@ class Accounts:
                 raise TypeError(
                     "a new group needs group_size, the largest number of streams it will ever have"
                 )
+            # For all streams that may ever come: whether one is opened may depend on releases.
             whole = pool_guarantee(learner.guarantee, keys=size, noise=noise_of(learner))
             self.charge(whole, place, same_unit=same_unit)
             self._rows.put_value(place, json.dumps({**alike, "size": size, "streams": 1}))

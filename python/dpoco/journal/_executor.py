@@ -174,12 +174,16 @@ class GroupCommitExecutor(Executor):
                 group = groups.pop()
                 failed = self._commit(group) if group else None
                 if failed is not None:  # no caller has a result of this group
+                    # The last group is played first: calls stay in their order around the one that
+                    # failed.
                     groups += [group[failed + 1 :], group[:failed]]
 
     def _next(self) -> list[_Call]:
         """Wait for calls, and return those of the next commit; none after `shutdown`."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._over)
+            # The first call has come: from here on it waits for others, but not longer than
+            # `linger`.
             if self._linger > 0.0:
                 full = lambda: self._over or len(self._waiting) >= self._together  # noqa: E731
                 self._changed.wait_for(full, self._linger)
@@ -225,6 +229,8 @@ class _Call:
             self._result = self._method(*self._args, **self._kwargs)
         except BaseException as error:
             self.error = error
+            # A refusal before any stream was touched leaves engines, books and rows as they were
+            # (docs/privacy/journal.md, "Group commit").
             if shared.moves != moves or not isinstance(error, _REFUSALS):
                 raise
 
@@ -253,6 +259,7 @@ class _Shared(Transaction):
         return work
 
     def _touch(self, stream: Stream) -> None:
+        # Before the engine moves: `play` must see it even if the call fails right after.
         self.moves += 1
         super()._touch(stream)
 

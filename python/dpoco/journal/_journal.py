@@ -107,8 +107,11 @@ class Journal:
         self._streams: dict[str, Stream] = {}
         self._checked: set[str] = set()  # streams whose arguments were compared with a `make`
         self._siblings: Fields = {}  # a learner of each header
+        # A forked child has copies of engines and connection: two processes would draw the same
+        # noise for different records.
         self._owner = os.getpid()
         self._lock = threading.RLock()
+        # The lock is re-entrant, so that alone it would let one thread begin two transactions.
         self._busy = False
         self._line: object | None = None  # the pipeline that has the journal for itself
         self._shared: tuple[int, Transaction] | None = None  # of calls of streams, in this thread
@@ -123,6 +126,7 @@ class Journal:
             self._accounts = Accounts(self._rows)
             self._take_over(ledger)
         except BaseException:
+            # There will be no object to close: without this the store would stay locked.
             self._store.rollback()
             self._shut()
             raise
@@ -148,10 +152,14 @@ class Journal:
         """
         self._check_process()
         with self._lock:
+            # Streams' methods that share a transaction (`_shared`) read the rounds that this
+            # transaction has played: their answers wait for its commit.
             open_ = self._busy or self._line is not None
             if committed and open_ and self._shared is None:
                 raise RoundOrderError("a transaction is open and not committed: end it first")
             self._store.check()
+            # The last commit reported an error and may be durable nevertheless. The transaction
+            # keeps other writers out between the reads of the head and of the list.
             if not self._busy and not self._rows.certain:
                 try:
                     self._store.begin()
@@ -166,6 +174,7 @@ class Journal:
 
     def _enter(self, line: object | None = None) -> None:
         """Begin a transaction as the one writer, or raise before anything is drawn."""
+        # Before the lock, which a thread of the parent may have held at the fork.
         self._check_process()
         self._lock.acquire()
         if self._busy or self._line is not line:
@@ -201,6 +210,7 @@ class Journal:
                     self._rows.forget()
                     self._accounts.forget()
         except (OSError, StateError):
+            # Another error is on its way to the caller, and says more than that of the rollback.
             if not failed:
                 raise
         finally:
@@ -270,6 +280,7 @@ class Journal:
         size = checked_size(group, group_size)
         given = isinstance(make, Stateful)
         with self._guard():
+            # `make` is not called under the lock: it calibrates, and other threads would wait.
             known = self._find_stream(name)
         if known is not None:
             if check and make is not None and (given or name not in self._checked):
@@ -386,6 +397,8 @@ class Journal:
             # No run of another thread goes past the state that is stored.
             with learner._alone() if apart else nullcontext():
                 payload = read_payload(learner)
+                # Other threads may have the object that a caller passed: the stream plays a copy of
+                # it.
                 mine = learner
                 if apart:
                     mine = restore_learner(header, payload, learner._participants(), self._siblings)
@@ -394,6 +407,7 @@ class Journal:
                 learner._taken = place  # before the commit: two must never go on
                 if apart:
                     learner._suspended, learner._asked = True, (-1, None)
+        # After the commit: a name whose transaction failed must not be found in memory.
         self._streams[name] = stream
         return stream
 
@@ -410,6 +424,8 @@ class Journal:
             check_forkable(parent._learner)
             if self._rows.stream(name) is not None:
                 raise ValueError(f"there is a stream {name!r} already")
+            # The context of the pending decision is known by a digest under the parent's identity,
+            # which the fork cannot compare.
             if parent._family.contextual and parent._pending:
                 raise RoundOrderError("a decision waits for its reward: fork after the round")
             origin = f"fork of {parent.name!r} in round {parent._round}"
@@ -497,11 +513,14 @@ class Journal:
             stop = min(before + 1, stream._round)
             kept = next((chunk.first for chunk in rows.chunks(row.id, before, stop)), before)
             if stream._learner._limiter is not None and kept > stream._since:
+                # The dropped chunks name people that no stored table counts yet: size 0 makes
+                # `_state` store the table in this commit.
                 stream._size = 0
                 transaction._touch(stream)
             rows.drop_chunks(row.id, 0, kept)
             row = replace(row, kept_from=kept)
             rows.put_stream(row)
+        # After the commit: if it fails, the rounds are still kept.
         stream._row = row
         return kept
 
@@ -563,6 +582,8 @@ class Journal:
             )
         with self.transaction():
             self._rows.encrypt(key)
+        # After the commit: the old plain rows may be overwritten only once the new ones are
+        # durable.
         self._store.scrub()
 
     def close(self) -> None:

@@ -36,6 +36,7 @@ from dpoco.errors import StateError
 from dpoco.journal._releases import DIGEST_BYTES, Head
 from dpoco.learning.state import write_atomically
 
+# Bytes. This is a part of the format: with another value the same row would have another seal.
 _LONG = 16384
 _PLACE = struct.Struct("<QQQQQ")
 
@@ -61,6 +62,7 @@ class StreamDigests:
         self.number = number
         self._records = _derive(key, uid, b"records")
         self._contexts = _derive(key, uid, b"contexts")
+        # Under one key the record of ticket 5 and that of round 5 would have the same digest.
         self._arrivals = _derive(key, uid, b"arrivals")
 
     def records(self, first: int, *rows: FloatArray) -> bytes:
@@ -83,6 +85,7 @@ def with_people(rows: tuple[FloatArray, ...], people: bytes) -> tuple[FloatArray
     """Return records with two doubles more in each row: the words of its person's digest."""
     if not people:
         return rows
+    # These are not numbers: `keyed_digests` reads doubles as the words that they are stored in.
     words = np.frombuffer(people, dtype=np.float64).reshape(-1, 2)
     return (*rows[:-1], np.hstack((rows[-1], words)))
 
@@ -182,6 +185,8 @@ class KeyFile:
         with self._lock():
             before = self.read()
             fresh = [checked_key(key) for key in add]
+            # From what the file has now, under the lock: another journal may have added or dropped
+            # keys.
             keys = [key for key in dict.fromkeys((*before, *fresh)) if key not in drop]
             if keys != before:
                 record = {"kind": _KIND, "keys": [key.hex() for key in keys]}
@@ -244,6 +249,7 @@ class KeyRing:
     def first(self) -> bytes:
         """Return the key of a new journal: the last one given, or a fresh one in the file."""
         if self.file is not None:
+            # Never a key that the file has: the journal that added that one may delete it.
             return self.add(secrets.token_bytes(KEY_BYTES))
         if not self._keys:
             raise ValueError("no key was given")
@@ -283,6 +289,7 @@ class KeyRing:
         return key
 
 
+# The width is fixed: a write replaces all of the one before, without truncating the file.
 _MARK = re.compile(rb"dpoco journal mark 1 ([0-9a-f]{32}) (\d{20}) (\d{20})\n")
 
 
@@ -357,6 +364,7 @@ class Mark:
         if self._handle is not None:
             handle, self._handle = self._handle, None
             try:
+                # The one time that the mark waits for the disk: commits do not.
                 os.fsync(handle)
             finally:
                 os.close(handle)

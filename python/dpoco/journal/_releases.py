@@ -273,8 +273,10 @@ def encode(releases: Releases) -> bytes:
     rows = np.ascontiguousarray(releases, dtype=_TYPES[code])
     rounds = rows.shape[0]
     width = rows.shape[1] if rows.ndim == 2 else 0
+    # A state is written in every commit, with the decision that comes next.
     if rounds == 1:  # what is decided next: often
         return _LAYOUT.pack(code, width, 1, 1) + rows.tobytes()
+    # Bits are compared: 0.0 and -0.0 are equal, but are different releases.
     begins = _begins(rows.view(np.int64).reshape(rounds, max(width, 1)))
     if begins is None:
         head = _LAYOUT.pack(code, width, rounds, rounds)
@@ -334,6 +336,7 @@ def kept_form(releases: Releases, start: bytes | None) -> bytes:
     if start is not None and releases.dtype.kind == "f" and releases.ndim == 2:
         rounds, width = releases.shape
         length = 2 * rounds + len(start)
+        # Playing again costs time: a recipe must save at least half of the bytes.
         if 2 * length < 8 * rounds * width:
             whole = np.ascontiguousarray(releases)
             begins = _begins(whole.view(np.int64))

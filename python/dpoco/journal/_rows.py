@@ -41,7 +41,9 @@ from dpoco.learning.state import find_class
 
 _HEAD, _TEXT, _HEADER, _STREAM, _STATE = range(RELEASES)
 _TOTAL_BYTES = 16
+# Databases have signed integers of 64 bits: larger numbers of rows do not exist.
 _END = 2**63 - 1
+# A chunk is read and opened as a whole, even for one of its rounds: this limits the work.
 _LONGEST = 4096  # rounds of a merged chunk
 _LISTED = struct.Struct("<QQQ")
 _ROUND = struct.Struct("<Q")
@@ -88,11 +90,14 @@ class Rows:
         """
         self._ring.read()
         row = self._store.read(_HEAD, 0, 0)
+        # The first head is committed together with the table: an older table without a head is
+        # damaged.
         if row is None and fresh:
             self.head = Head(secrets.token_bytes(16), 0, b"", 0, bytes(_TOTAL_BYTES), {})
         else:
             self._load(row)
         self.forget()
+        # The epoch alone would not tell apart two writers that both continue a copy of the store.
         writer = secrets.token_bytes(16)
         self._next = replace(self.head, epoch=self.head.epoch + 1, writer=writer)
         return row is None
@@ -104,6 +109,8 @@ class Rows:
     def refresh(self) -> None:
         """Raise unless the journal is as this writer has left it, within a transaction."""
         row = self._store.read(_HEAD, 0, 0)
+        # This transaction's head is the last one that this writer wrote, to the bit: nothing to
+        # check.
         if self.certain and row == self._row:
             return
         head, mine = None if row is None else self._read_head(row), self.head
@@ -132,6 +139,7 @@ class Rows:
             good = False
         if not good:
             raise StateError("the journal is corrupt: its rows are not those that were written")
+        # Streams are never deleted, so that their number is the place of the next one.
         self._stored = sum(place[0] == _STREAM for place in listed)
         self.head, self._row, self._listed, self.certain = head, row, listed, True
 
@@ -145,6 +153,8 @@ class Rows:
         listed, changes = self._listed, self._changes
         before = _sum_key(self.head, self._cipher)
         now = _sum_key(self._next, self._next_cipher)
+        # A sum takes differences: a commit costs time for its own rows, not for the whole journal.
+        # Only under another key all terms change.
         if now == before:
             gone = _sum([(place, listed[place]) for place in changes if place in listed], now)
             total = int.from_bytes(self.head.total, "little") - gone + _sum(changes.items(), now)
@@ -153,6 +163,7 @@ class Rows:
         head = replace(self._next, sequence=self._next.sequence + 1, total=_total(total))
         self._next = head
         row = self._seal((_HEAD, 0, 0), head.to_bytes())
+        # Until `commit` returns it is not known what the store has.
         self.certain = False
         self._store.put([row])
         self._store.commit()
@@ -197,6 +208,7 @@ class Rows:
         """Return the body of a row that was written at its place; None of any other."""
         head = head or self._next
         *numbers, seal, body = row
+        # Damage can change types: SQLite stores any value in any column.
         if not all(type(number) is int and number >= 0 for number in numbers):
             return None
         if row[:3] != place or row.key not in head.keys or type(body) is not bytes:
@@ -215,6 +227,7 @@ class Rows:
 
     def _raise_damage(self) -> NoReturn:
         row = self._store.read(_HEAD, 0, 0)
+        # A row that another writer has replaced since looks damaged to this one's list.
         if row is not None and row != self._row:
             head = self._read_head(row)
             if head.uid == self.head.uid and head.writer != self.head.writer:
@@ -240,6 +253,7 @@ class Rows:
 
     def _id(self, name: str) -> int:
         digest = hashlib.blake2b(name.encode(), key=self.head.uid, digest_size=8).digest()
+        # 63 bits, since the databases' integers have a sign.
         return int.from_bytes(digest, "little") >> 1
 
     # -- texts ------------------------------------------------------------------------------------
@@ -250,6 +264,7 @@ class Rows:
         title = f"{name}\0".encode()
         if body is None:
             return None
+        # Two names may have the same 63 bits: the row says whose it is.
         if not body.startswith(title):
             self._raise_damage()
         return body[len(title) :].decode()
@@ -266,6 +281,7 @@ class Rows:
     def names(self) -> list[str]:
         """Return the names of all streams, in the order of their opening."""
         found = []
+        # Whether the index finds all rows is not relied on: each listed place must come once.
         places = self._places(_STREAM)
         for row in self._store.span(_STREAM, 0, 0, _END):
             place = row[:3]
@@ -289,6 +305,7 @@ class Rows:
         header = self._headers.get(digest)
         if header is None:
             text = self._body((_HEADER, 0, _number(digest)))
+            # The place of a header has 63 bits of its digest; the stream's row has all of it.
             if text is None or hashlib.sha256(text).digest() != digest:
                 self._raise_damage()
             header = self._headers[digest] = text.decode()
@@ -345,6 +362,8 @@ class Rows:
             if body is None:
                 self._raise_damage()
             chunk = Chunk.from_bytes(stream, row.number, row.key, body)
+            # The first chunk may begin before `start`; the others follow without a gap or an
+            # overlap.
             if chunk.first > start if at is None else chunk.first != at:
                 break
             at = chunk.stop
@@ -355,6 +374,8 @@ class Rows:
     def add_chunks(self, chunks: Iterable[Chunk]) -> None:
         """Add chunks; a second one with the same first round fails."""
         self._store.add(
+            # Seal and digests of a chunk are under the same key: `rotate` leaves releases as they
+            # are, and `keys_in_use` sees in one column which keys they need.
             [self._seal((RELEASES, c.stream, c.first), c.to_bytes(), c.key) for c in chunks]
         )
         self.changed = True
@@ -386,6 +407,7 @@ class Rows:
 
     def encrypt(self, cipher: EncryptionKey) -> None:
         """Write all rows again under a cipher: each is read before, under the one until now."""
+        # Rows are read under `_cipher` until the commit, and written under this one.
         self._next_cipher = cipher
         for name in self.names():
             row = self.stream(name)
@@ -412,6 +434,7 @@ class Rows:
         number = self._next.key + 1
         self._next = replace(self._next, keys={**self._next.keys, number: key_fingerprint(key)})
         self._put_listed_again()
+        # Digests of records are one-way: rounds that are kept need their own key for replays.
         unused = set(self._next.keys) - self._store.keys_in_use() - {number}
         return unused - self._keys_of_pending()
 
@@ -444,6 +467,8 @@ def _mergeable(chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:
     """Yield neighbours that may be one: releases, no recipes, under one key, and not too many."""
     group, rounds = list[Chunk](), 0
     for chunk in chunks:
+        # A recipe begins with the state before its first round: two of them are not one recipe. A
+        # row names one key for all its digests.
         recipe = Recipe.of(chunk.releases) is not None
         if recipe or (group and chunk.key != group[0].key) or rounds + chunk.count > _LONGEST:
             yield group
@@ -456,6 +481,7 @@ def _mergeable(chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:
 
 def _context(place: Place, key: int, head: Head) -> bytes:
     """Return what an encrypted body is bound to: its place, its key's number and its journal."""
+    # The journal's identity is in the head: the head is opened before it is known.
     return _HEAD_CONTEXT if place[0] == _HEAD else _BOUND.pack(*place, key) + head.uid
 
 
@@ -465,6 +491,8 @@ def _number(digest: bytes) -> int:
 
 def _sum_key(head: Head, cipher: EncryptionKey | None) -> bytes:
     """Return the key of the total: a secret of the head, if the head is encrypted."""
+    # The writer's token is in the encrypted head alone: without the encryption key no other rows
+    # with the same total can be found (docs/privacy/journal.md, "Chosen damage").
     return head.uid if cipher is None else head.writer
 
 

@@ -241,6 +241,7 @@ class SqliteStore(SqlStore):
         self._connection: sqlite3.Connection | None = None
         self._known = False  # that the table is there
         if not self._path.exists():
+            # SQLite would make the file with the mode of the umask, often readable by others.
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
         self._file = self._identity()
         try:
@@ -261,6 +262,8 @@ class SqliteStore(SqlStore):
         except OSError:
             raise JournalFenced("the journal's file was removed while it was open") from None
         refuse_readable(self._path, found)
+        # SQLite names its log after the path: with two names there would be two logs, and a writer
+        # under one name would not see the commits under the other.
         if found.st_nlink > 1:
             raise StateError("the journal's file has two names (hard links): remove one of them")
         return found.st_dev, found.st_ino
@@ -270,10 +273,13 @@ class SqliteStore(SqlStore):
             log = self._path.with_name(self._path.name + name)
             if log.exists():
                 refuse_readable(log, log.stat())
+        # The journal begins transactions and orders its threads: the driver must do neither.
         self._connection = connection = sqlite3.connect(
             self._path, timeout=self._timeout, isolation_level=None, check_same_thread=False
         )
         connection.text_factory = bytes  # a damaged type must not end in an error that quotes it
+        # The file may be damaged or forged: its schema calls no functions with side effects, and
+        # pages are checked as they are read.
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA cell_size_check = ON")
         found = tuple(
@@ -281,8 +287,10 @@ class SqliteStore(SqlStore):
             for name in ("application_id", "user_version")
         )
         if not self._has_tables():
+            # Both numbers are written in the transaction that makes the table.
             if found != (0, 0):
                 raise StateError("the journal is corrupt: it has no tables")
+            # Before the change to a write-ahead log, after which the size of pages is fixed.
             connection.execute(f"PRAGMA page_size = {_PAGE}")
         elif found[0] != self.APPLICATION_ID:
             raise StateError("the file is a database, but not a dpoco journal")
@@ -331,10 +339,13 @@ class SqliteStore(SqlStore):
 
     def begin(self) -> bool:
         """Take the write lock; return True if the table was made."""
+        # A deferred transaction would read first and find the lock taken at its first write, after
+        # engines have moved.
         self._run("BEGIN IMMEDIATE")
         if self._known or self._has_tables():
             self._known = True
             return False
+        # `_known` stays False: a rollback would take the table away again.
         self._make("INTEGER", "BLOB")
         self._run(f"PRAGMA application_id = {self.APPLICATION_ID}")
         self._run(f"PRAGMA user_version = {FORMAT}")
@@ -360,11 +371,13 @@ class SqliteStore(SqlStore):
         # The log alone: closing the database elsewhere drops its locks.
         log = self._path.with_name(f"{self._path.name}-wal")
         synchronise(log)
+        # The folder has the name of the log, which may be new.
         synchronise(log.parent)
 
     def scrub(self) -> None:
         """Rewrite the file, and empty the log."""
         self._run("VACUUM")
+        # The log may still have the pages that were replaced.
         self._checkpoint("TRUNCATE")
 
     def _checkpoint(self, mode: str) -> None:
@@ -417,6 +430,7 @@ class PostgresStore(SqlStore):
     _connection: Any
 
     def __init__(self, dsn: str, *, prefix: str = "dpoco_", timeout: float = 5.0) -> None:
+        # The prefix goes into statements as it is: nothing in it may need quotes.
         if not re.fullmatch(r"[a-z_][a-z0-9_]{0,30}", prefix):
             raise ValueError("prefix must be a short name in lower case")
         self.table = f"{prefix}sealed"
@@ -429,6 +443,7 @@ class PostgresStore(SqlStore):
         self._begun = self._known = self._closed = False
         with self._translate_errors():
             self._connection = self._psycopg.connect(
+                # libpq takes whole seconds, and reads 0 as no limit.
                 self._dsn, autocommit=True, connect_timeout=max(2, math.ceil(self._timeout))
             )
             try:
@@ -449,6 +464,8 @@ class PostgresStore(SqlStore):
         connection = self._connection
 
         def cut() -> None:
+            # A copy of the descriptor: the socket object closes it at the end, and the driver's
+            # stays open.
             with suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as stream:
                 stream.shutdown(socket.SHUT_RDWR)  # the driver's own wait ends with an error
 
@@ -497,18 +514,22 @@ class PostgresStore(SqlStore):
         self._begun = True
         made = False
         if not self._known:
+            # Two processes may make the journal at once: there is no table yet that they could
+            # lock.
             self._run("SELECT pg_advisory_xact_lock(?)", (0x64706F6A,))
             made = not self._exists(self.table)
             if made and self._exists(self._old):
                 raise StateError("the journal has format 1, which this library does not read")
             if made:
                 self._make("BIGINT", "BYTEA")
+        # This mode excludes everything but plain reads.
         self._run(f"LOCK TABLE {self.table} IN EXCLUSIVE MODE")
         self._known = not made  # after a rollback there is none
         return made
 
     def commit(self) -> None:
         """Wait for the server's log on disk."""
+        # Before the statement: whatever becomes of it, no transaction is left to roll back.
         self._begun = False
         self._run("COMMIT")
 

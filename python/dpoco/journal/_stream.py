@@ -87,6 +87,8 @@ class Stream:
         if ticket or self._family.contextual:
             with self._journal._part() as transaction:
                 return (transaction._issue if ticket else transaction._decide)(self, context)
+        # The decision was committed with the state before it: nothing new is released, so no
+        # transaction.
         with self._journal._guard(committed=True):
             self._ready()
             if not self._pending:
@@ -422,6 +424,7 @@ class Stream:
 
     def _digests_under(self, number: int) -> StreamDigests:
         """Return the digests under a key, of which the current one's are kept."""
+        # Its three keys are derived once, not in every call.
         known = self._under_current
         if known is None or known.number != number:
             known = StreamDigests(self._journal._rows.key(number), number, self._row.uid)
@@ -445,6 +448,8 @@ class Stream:
         if learner.round != row.round:
             raise StateError("the journal is corrupt: a state of another round")
         family = family_of(learner)
+        # A bandit's decision needs its context, which is not stored: `_decide` compares when that
+        # comes.
         if not family.contextual and _encode_upcoming(family, learner) != row.pending:
             raise StateError(
                 "the state does not give the decision that was committed with it: was the journal "
@@ -459,6 +464,8 @@ class Stream:
 
     def _state(self) -> StateRow:
         learner, people = self._learner, b""
+        # The table of all people is long. It is stored once the rounds since the last time are many
+        # in proportion to it, so that all these tables together cost `_WRITTEN` bytes a round.
         rounds = self._round - self._since
         if learner._limiter is not None and _WRITTEN * rounds > self._size:
             people = learner._participants()
@@ -468,6 +475,7 @@ class Stream:
     def _remember(self, since: int, people: bytes) -> None:
         """Note that the people of the rounds before `since` are stored as a whole."""
         # Before anybody has come it is not known what names are: the first round says it.
+        # Size 0 stores the table again in the next commit.
         self._since, self._size = since, len(people) if since else 0
 
     def _count(self, limiter: Any, stop: int) -> None:
@@ -475,6 +483,7 @@ class Stream:
         at = self._since
         while at < stop:
             for chunk in self._journal._rows.chunks(self._row.id, at, min(at + _SEARCHED, stop)):
+                # The first chunk may begin before `at`: its earlier rounds are in the stored table.
                 limiter.admit(at, chunk.people[DIGEST_BYTES * (at - chunk.first) :])
                 at = chunk.stop
 
@@ -494,6 +503,7 @@ class Stream:
     def _check_pending_context(self, context: NDArray[np.float64]) -> None:
         if not self._pending:
             return
+        # The key may have been rotated since the round was begun.
         key, known = CONTEXT.unpack_from(self._pending)
         digest = self._digests_under(key).context(self._round, np.ascontiguousarray(context))
         if not hmac.compare_digest(digest, known):
@@ -515,12 +525,15 @@ class Stream:
 
     def _check_redeemed(self, ticket: Ticket, book: TicketBook, rows: Parts) -> None:
         """Raise unless a round was played for this record of a ticket, or none for any."""
+        # Nothing was made of a dropped record, so there is no digest to compare it with.
         if ticket.number in book.dropped:
             return
+        # No ticket is redeemed in a round before the one in which it was issued.
         start, stop = max(ticket.round, self._row.kept_from), self._round
         while stop > start:  # backwards: what comes again mostly came a moment ago
             first = max(start, stop - _SEARCHED)
             for chunk in self._journal._rows.chunks(self._row.id, first, stop):
+                # A match across two digests is as unlikely as a collision.
                 if self._digests_under(chunk.key).arrival(ticket.number, rows) in chunk.digests:
                     return
             stop = first
@@ -568,6 +581,8 @@ class Stream:
             at = within.start * DIGEST_BYTES
             _compare(start, digests, chunk.digests[at : at + len(digests)])
             if recipe is not None:  # only now: other records must never meet this noise
+                # The stored state is that before the chunk; the rounds in between would need their
+                # records.
                 if start != chunk.first:
                     raise StateError(
                         f"these releases are not stored: they are computed again from round "

@@ -159,15 +159,20 @@ class Transaction:
             )
         people = stream._learner._digests(person, rounds)
         again = min(rounds, turn - first)
+        # An empty batch still returns an array of the right type and width.
         stored = None if rounds else stream._nothing()
         if again:
+            # Rounds of this transaction may come again in it: they are read from the store.
             self._flush()
             stored = stream._replay(first, tuple(part[:again] for part in parts), people)
         fresh = tuple(part[again:] for part in parts)
         if stream._family.contextual and rounds > again:
             stream._check_pending_context(fresh[0][0])
+        # The digest of a bandit's round needs its arm, so that records could not be compared before
+        # the noise is drawn again; and the engine's state does not count people.
         recompute = self._journal._recompute and not (stream._family.contextual or people)
         start = stream._learner._engine.state() if recompute and rounds > again else None
+        # New rounds begin at the current one, however early the batch begins.
         work = Work(stream, turn, fresh, Digests(people[DIGEST_BYTES * again :]), stored, start)
         self._works.append(work)
         if work.rounds:
@@ -201,6 +206,9 @@ class Transaction:
             self._flush()
             stream._check_redeemed(ticket, book, rows)
             return
+        # All refusals come before `_touch`. A group of calls goes on without a call that was
+        # refused, but is given up once a stream was touched (docs/privacy/journal.md, "Group
+        # commit").
         stream._check_no_decision()
         self._touch(stream)
         if record:
@@ -208,6 +216,8 @@ class Transaction:
         else:
             learner.skip(person=people, ticket=ticket)
         if learner.round == stream._round:
+            # A forced pull that is not needed ends no round (docs/privacy/delayed_feedback.md). It
+            # leaves no digest either: if the record comes again, the book alone knows of it.
             book.dropped.add(ticket.number)
         else:
             contextual = stream._family.contextual
@@ -226,6 +236,7 @@ class Transaction:
         learner._check_room(len(stream._tickets()))
         self._touch(stream)
         issued: tuple[Any, Ticket] = learner.decide(*given, ticket=True)
+        # The first ticket adds a condition to the guarantee.
         stream._guarantee = learner.guarantee
         return issued
 
@@ -236,6 +247,7 @@ class Transaction:
         stream._check_pending_context(row)
         arm = int(stream._learner.decide(row))
         release = np.array([arm], dtype=np.int64)
+        # A decision that is asked for again changes no state: there is nothing to commit.
         if stream._pending:
             stream._check_pending(release)
         else:
@@ -257,6 +269,7 @@ class Transaction:
         current = turn is None or turn == stream._round
         if context is None or (len(record) == 1 and not current):
             raise RoundOrderError("a reward needs the context of its round: decide() first")
+        # Whichever arm is chosen, its column has the reward: the learner reads no other.
         rewards = np.zeros((1, learner.arms))
         rewards[:] = float_array("reward", [record[-1]], (1,))
         people = learner._digests(person, None)
@@ -264,6 +277,8 @@ class Transaction:
             self.process(stream, [context], rewards, first_round=turn, person=people)
             return
         # One by one, as it was decided: `run` refuses while a decision waits.
+        # `take` compares the context with the one that the round was begun with, before anything
+        # moves.
         work = self.take(stream, [context], rewards, person=people)
         arm = learner.decide(work.parts[0][0])
         learner.observe(float(rewards[0, 0]), person=people)
@@ -276,6 +291,7 @@ class Transaction:
         people = learner._digests(person, None)
         context, reward = np.full((1, learner.dimension), np.nan), np.full((1, 1), np.nan)
         if turn is not None and turn != stream._round:
+            # A replay compares the digest of NaNs, whatever the round's arm was.
             rewards = np.repeat(reward, learner.arms, axis=1)
             self.process(stream, context, rewards, first_round=turn, person=people)
             return
@@ -335,6 +351,8 @@ class Transaction:
                 raise
             finally:
                 if kind is not None:
+                    # Before the lock is given back: no other thread may find an engine that is
+                    # ahead of the store.
                     for stream in self._moved.values():
                         stream._drop()
         finally:
@@ -345,12 +363,14 @@ class Transaction:
         self._open = False
         if any(work.rounds and work._fresh is None for work in self._works):
             raise StateError("rounds were handed out and not played")
+        # In a pipeline the engines play on while these states are written.
         self._states = [stream._state() for stream in self._moved.values()]
 
     def _write(self) -> None:
         self._flush()
         if self._states:
             self._journal._rows.put_states(self._states)
+        # Replays and reads write nothing: they need not wait for the disk.
         if self._journal._rows.changed:
             self._journal._commit()
         for work in self._works:
@@ -422,6 +442,7 @@ class Pipeline:
                 work = replay.process(stream, *records, first_round=self._first, person=person)
             played._works.append(work)
         else:
+            # It plays outside of the store's transaction, which `_write_apart` begins later.
             played._open = True
             work = played.process(stream, *records, first_round=self._first, person=person)
         if self._first is not None:
@@ -430,10 +451,13 @@ class Pipeline:
     def _next(self, pool: ThreadPoolExecutor) -> Iterator[Releases]:
         """Wait for what is being written, begin to write what was played, and yield the former."""
         if self._result is not None:
+            # If that commit failed, its error ends the pipeline here, before anything later is
+            # handed out.
             self._result.result()
         over, self._written = self._written, None
         if self._played._works:
             self._written, self._played = self._played, Transaction(self._journal, self)
+            # In this thread: the writing thread must not read engines that play on.
             self._written._seal()
             self._result = pool.submit(self._written._write_apart)
         for work in over._works if over is not None else ():
