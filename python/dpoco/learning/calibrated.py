@@ -144,12 +144,14 @@ class Calibrated:
     @staticmethod
     def _check_described(guarantee: Guarantee, mechanism: object) -> None:
         """Raise `BudgetExceeded` unless the guarantee is of what the engine is built from."""
+        # The epsilon was computed from one description and the engine reads the other.
         if guarantee.private and guarantee.description != mechanism:
             raise BudgetExceeded("the guarantee is of another mechanism than the engine's")
 
     def _warn(self, arguments: Named) -> None:
         """Warn a caller of a delta or noise that is too large, and of budget left over."""
         if arguments["budget"] is not None:
+            # The levels lead to the line that called the constructor.
             arguments["budget"].doubt(arguments.get("horizon"), stacklevel=4)
             self._warn_unspent(arguments, stacklevel=5)
         note = self._noise_note()
@@ -219,8 +221,10 @@ class Certified(Calibrated, Stateful):
             people = given.get("participation")
             plan = calibrate(type(self), planner, self._certify, people, budget)
         source = Source() if source is None else source
+        # A claimed stream is used by nothing else, also if what follows fails.
         self._set_up(given, plan, source.is_seeded, source._claim())
         if budget is not None:
+            # Of a calibrated plan as well: a mistake in a planner must not become a promise.
             self._guarantee.require(budget)
         self._warn(given)
 
@@ -271,10 +275,13 @@ class Certified(Calibrated, Stateful):
         self._guarantee = self._certify(plan, seeded)
         people: Participation | None = arguments.get("participation")
         if people is not None:
+            # Certified for single rounds first: a person's rounds are composed from that.
             people.check(self._horizon)
             self._guarantee = people.of(self._guarantee)
         self._declare(claim)
         self._check_described(self._guarantee, self._mechanism)
+        # Before the engine allocates: a system kills a process that asks for too much, without an
+        # error.
         require_memory(self._entries())
         self._engine = self._build_engine(claim)
 

@@ -147,6 +147,7 @@ class Problem:
         """Return a learner with these options; a variant has a law of `more` numbers for itself."""
         log_rounds, log_noise = math.log(self.horizon or UNKNOWN), None
         if self.budget is not None:
+            # One number for epsilon and delta: the mu of a Gaussian mechanism that has both.
             mu = gaussian_mu(self.budget.epsilon, _delta(self.budget, self.horizon))
             log_noise = -math.log(mu)
         return Candidate(
@@ -241,11 +242,13 @@ def shares(law: Named, numbers: tuple[float, ...], log_noise: float | None) -> t
     if log_noise is None:
         return idle, 0.0
     noise = float(saturated(np.dot(law["noise"], (*numbers, log_noise)), law["cap"]))
+    # The laws were fitted apart; together they may not exceed the largest regret.
     return idle, min(noise, 1.0 - idle)
 
 
 def saturated(exponent: Any, cap: float) -> Any:
     """Return cap u / (1 + u) for u = exp(exponent): what noise costs is bounded."""
+    # The exponential overflows beyond 709.
     return cap / (1.0 + np.exp(-np.clip(exponent, -700.0, 700.0)))
 
 
@@ -448,6 +451,8 @@ def choose(
 
     def rank(each: Choice) -> list[float]:
         numbers = [each.regret_bound] if by_bound else [each.predicted_regret, each.regret_bound]
+        # A fixed half-life cannot be left by the learner: where noise hides what it remembers,
+        # others go first.
         forgets = each.options.get("half_life") == "auto" or (
             "half_life" in each.options and not each._noise_dominates
         )
@@ -458,6 +463,7 @@ def choose(
 
 def _judge(candidate: Candidate, covered: Named) -> Choice:
     with warnings.catch_warnings(record=True) as caught:
+        # Python shows a warning once for a line of code: later candidates would lose theirs.
         warnings.simplefilter("always")
         learner = candidate.make(**candidate.units, **covered)
     horizon, budget = covered["horizon"], covered["budget"]

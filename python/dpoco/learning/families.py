@@ -185,9 +185,11 @@ class Answers(Family):
         """Play the rounds, and return what they release."""
         rounds = parts[0].shape[0]
         left = learner.horizon - learner.round
+        # All rounds or none, as in the learner's own runs.
         if rounds > left:
             raise HorizonExceeded(f"rounds asked for: {rounds}, left: {left}")
         ask = learner.select if len(parts) == 1 else learner.test
+        # One by one: the last alarm may end the stream.
         return np.array([ask(*record) for record in zip(*parts, strict=True)], dtype=np.int64)
 
 
@@ -250,6 +252,7 @@ def header_of(learner: Stateful) -> str:
     """Return what a learner is made of, as it is stored: its state's header, without tickets."""
     header, _ = unpack(learner._to_bytes())
     header["object"].pop("tickets", None)
+    # Equal learners must have equal texts: a journal stores each header once.
     return json.dumps(header, sort_keys=True)
 
 

@@ -47,6 +47,7 @@ def empty_rows(rows: FloatArray, passed: Passed) -> FloatArray:
     """Return records with those that did not pass replaced by ones that count as zero."""
     if passed is None:
         return rows
+    # The array may be the caller's. A record of NaNs counts as zero.
     entering = rows.copy()
     entering[~passed] = np.nan
     return entering
@@ -81,6 +82,8 @@ class OnlineLearner(Certified, Delayed):
         participation: Participation | None = self._arguments.get("participation")
         if participation is None or not participation.enforced:
             return None
+        # The claim belongs to this learner alone: no one can match people by the digests of two
+        # learners.
         secret = claim["key"] + int(claim["stream"]).to_bytes(32, "little")
         return Limiter(participation, self._horizon, secret)
 
@@ -179,11 +182,13 @@ class OnlineLearner(Certified, Delayed):
             while start < rounds:
                 stop = min(rounds, start + size)
                 if checkpoint is not None:
+                    # Checkpoints keep to their distance, whatever the size of a part.
                     stop = min(stop, saved + every)
                 part = slice(start, stop)
                 if self._limiter is None:
                     play(part, _admit_all)
                 else:
+                    # 16 bytes a person.
                     own = digests[16 * start : 16 * stop]
                     turn, marks = first + start, beyond[part]
                     play(part, partial(_admit_part, self._limiter, turn, own, marks))
@@ -210,6 +215,7 @@ class OnlineLearner(Certified, Delayed):
         if self._limiter is None:
             return b""
         people = self._limiter.state()
+        # The length comes last: the engine's state, which precedes, does not say where it ends.
         return people + len(people).to_bytes(8, "little")
 
     def _go_on(self, payload: bytes) -> None:
@@ -224,6 +230,7 @@ class OnlineLearner(Certified, Delayed):
 
     def _sibling(self: Self, claim: _core.Claim) -> Self:
         sibling = super()._sibling(claim)
+        # The prototype's counters are those of its people.
         sibling._limiter = sibling._limiter_of(claim)
         return sibling
 

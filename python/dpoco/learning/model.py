@@ -194,13 +194,16 @@ class Model(Schema):
         rows = float_array("records", records, (None, len(self.features)))
         low, high = zip(*self.ranges, strict=True)
         rows = PublicScaling(low, high, intercept=self.intercept).apply(rows)
+        # After the scaling, which moves infinite values into their range: only gaps are left.
         known = np.isfinite(rows).all(axis=1)
         rows[~known] = 0.0
         for q, bound in self.record_bounds:
             lengths = np.linalg.norm(rows, ord=np.inf if q is None else q, axis=1)
+            # A record of zeros keeps the factor 1.
             rows *= np.minimum(1.0, bound / np.maximum(lengths, 1e-300))[:, None]
         margins = rows @ np.array(self.decision)
         if self.task == "classification":
+            # The logistic function, in a form that cannot overflow and that the ONNX graph shares.
             answer = 0.5 * (1.0 + np.tanh(0.5 * margins))
         else:
             bottom, top = self.label_range or (-1.0, 1.0)
@@ -255,11 +258,13 @@ class Model(Schema):
                     "this model was changed after it was written: its checksum differs"
                 )
             model = cls._read(record)
+            # A field that no model has would pass the first comparison.
             same = _checksum(model.to_dict()) == _checksum(record)
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
             raise StateError("this model was changed: it cannot be read") from None
         if not same:
             raise StateError("this model was changed: it has other fields than a model")
+        # The checksum finds accidents; this finds numbers that do not follow from the description.
         model.guarantee.verify()
         return model
 
@@ -357,10 +362,12 @@ def build_onnx(
     graph, columns = _Graph(onnx.helper, onnx.numpy_helper), len(schema.features)
     broken = graph.add("IsNaN", "records")  # infinite values saturate
     flags = graph.add("Cast", broken, to=onnx.TensorProto.DOUBLE)
+    # Of doubles: in this opset a maximum takes no booleans.
     worst = graph.add("ReduceMax", flags, np.array([1]))
     known = graph.add("Less", worst, np.float64(0.5))  # (n, 1)
     rows = graph.add("Where", broken, np.float64(0.0), "records")
     low, high = (np.array(side) for side in zip(*schema.ranges, strict=True))
+    # Halves first: the width of a range may overflow.
     half = high / 2.0 - low / 2.0
     moved = graph.add("Sub", graph.add("Div", rows, half), (low / 2.0 + high / 2.0) / half)
     rows = graph.add("Clip", moved, np.float64(-1.0), np.float64(1.0))

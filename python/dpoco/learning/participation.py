@@ -160,19 +160,25 @@ def for_people(
             low, point = point, 0.5 * (point + high)  # a step too far, perhaps
             continue
         person = participation.of(guarantee(parameters))
+        # Epsilon may be 0, which has no logarithm.
         spent = max(person.epsilon_at(budget.delta), 1e-9 * budget.epsilon)
         excess = math.log(spent / budget.epsilon)
         try:
             person.require(budget)
         except BudgetExceeded:
+            # `require` alone decides. It refused, so that the next budget must be smaller whatever
+            # the excess.
             high, excess = point, max(excess, _CLOSE)
         else:
             low, kept = point, parameters
             if excess >= -_CLOSE or point == math.log(budget.epsilon):
                 break
         if math.isfinite(excess - last[1]) and point != last[0]:
+            # The slope of the last two points; the limits keep a single odd one from leading far
+            # away.
             slope = min(max((excess - last[1]) / (point - last[0]), 0.5), 8.0)
         last = (point, excess)
+        # It aims just below the budget: parameters just above it would be refused.
         step = (excess + 0.5 * _CLOSE) / slope if math.isfinite(excess) else 1.0
         point -= step
         if not low < point < high:
@@ -256,6 +262,7 @@ class Limiter:
             digests = _core.digests_of_texts(self._key, texts)
         if self._kind not in (None, kind):
             raise TypeError(f"persons were {self._kind.__name__} before; use only one type")
+        # All that may be refused comes before anything changes.
         self._people.require_room(digests)
         self._kind = kind
         return Digests(digests)
@@ -273,12 +280,14 @@ class Limiter:
             for kind in (str, bytes):
                 if all(isinstance(name, kind) for name in names):
                     return names
+            # A bool is an int in Python: True would be the person 1.
             if not all(isinstance(name, (int, np.integer)) for name in names) or any(
                 isinstance(name, bool) for name in names
             ):
                 raise TypeError("persons must be all int, all str or all bytes")
             given = names
         try:
+            # The conversion below would turn these unsigned numbers into negative ones.
             if isinstance(given, np.ndarray) and given.size and given.max() >= 2**63:
                 raise OverflowError
             return np.ascontiguousarray(given, dtype=np.int64)  # never by way of doubles

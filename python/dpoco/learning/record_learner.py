@@ -38,6 +38,7 @@ class _Log:
         self.decisions = None if dimension is None else np.empty((rounds, dimension))
         self._kept = 0  # of the decisions: those that differ from the one before
         self._fresh = np.ones(rounds + 1, dtype=np.uint8)  # rounds with such a decision
+        # A change after round t gives round t + 1 a fresh decision; the first round always has one.
         self.changed = self._fresh[1:]
 
     def room(self, part: slice) -> FloatArray | None:
@@ -69,6 +70,7 @@ class _Log:
         if self.decisions is not None and record_decisions:
             decisions = self.decisions[: self._kept]
             if 2 * self._kept <= len(self.losses):
+                # The copy is at most half as long, and lets go of the whole array.
                 decisions = decisions.copy()
             decisions.setflags(write=False)
         self.losses.setflags(write=False)
@@ -195,6 +197,8 @@ class RecordLearner(OnlineLearner):
             target = number("label", label)
             if self._raises:
                 self._refuse_violations(features[None, :], np.array([target]))
+            # An empty record plays the round with as many draws: nothing shows that this one did
+            # not enter.
             if not self._admits(turn, person):
                 features = np.full_like(features, np.nan)
             self._engine.observe(turn, features, target)
@@ -222,6 +226,7 @@ class RecordLearner(OnlineLearner):
             raise TypeError("a custom loss must have a method gradient(theta)")
         found = [self._vector("gradient", gradient(decision))]
         if self._looks_back:
+            # The first decision precedes all data.
             before = turn >= self._batch  # else there is no earlier decision: its weight is zero
             last = gradient(self._engine.previous_decision()) if before else found[0]
             found.append(self._vector("gradient", last))
@@ -294,6 +299,7 @@ class RecordLearner(OnlineLearner):
         rounds = rows.shape[0]
         if self._raises:
             self._refuse_violations(rows, targets)
+        # The losses of records that did not enter are computed from the decisions, below.
         keeps = record_decisions or self._limiter is not None
         log = _Log(rounds, self._domain.dimension if keeps else None)
 
@@ -369,10 +375,12 @@ class RecordLearner(OnlineLearner):
         if not isinstance(self._loss, losses.CustomLoss):
             self._engine.run(rows, targets, out, decisions, changed)
             return
+        # One more than rounds: whether the last round changed the decision is asked as well.
         played = np.empty((len(rows) + 1, self._domain.dimension))
         played[0] = self._decision()
         for t, row in enumerate(rows):
             own = self._loss.of_record(row)
+            # Which records enter was asked before, for the whole part.
             self._observe_custom(own, self.round, played[t], lambda: True)
             played[t + 1] = self._decision()
         changed[:] = np.any(played[1:] != played[:-1], axis=1)

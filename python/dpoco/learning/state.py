@@ -78,6 +78,7 @@ def unpack(data: bytes) -> tuple[Fields, bytes]:
         raise StateError("state is corrupt: checksum differs")
     try:
         header = json.loads(body[_FRAME.size : _FRAME.size + header_length])
+    # Deep nesting exhausts the parser's stack.
     except (ValueError, RecursionError):
         raise StateError("state is corrupt: header is not JSON") from None
     if version < 1 or not isinstance(header, dict):
@@ -169,6 +170,7 @@ def _open_unfinished(target: Path) -> tuple[int, Path]:
 
 
 def _remove_unlocked(name: str) -> None:
+    # Others may write to this folder: their link must not lead to another file.
     handle = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         if _lock_file(handle):
@@ -242,6 +244,7 @@ class Stateful(_core.Live):
     def __new__(cls: type[Self], *args: Any, **kwargs: Any) -> Self:
         """Give every instance, however it is built, its own lock."""
         seeds = {"seed", "random_state"} & kwargs.keys()
+        # The words of other libraries: without this the message would not say what seeding costs.
         if seeds and not seeds & {*argument_names(cls)}:
             raise TypeError(
                 f"{min(seeds)} is no argument of learners: source=dpoco.random.Source.seeded(seed) "
@@ -303,6 +306,7 @@ class Stateful(_core.Live):
             raise StateError("state is corrupt: it describes other arguments")
         cls._check_common(arguments)
         cls._check_fixed(parameters, arguments)
+        # Not the constructor: it would calibrate, and another version may find another plan.
         self = cls.__new__(cls)
         arguments = {name: arguments[name] for name in expected}  # in the constructor's order
         self._set_up(arguments, parameters, bool(header["seeded"]), REPLACED_CLAIM)
@@ -341,6 +345,7 @@ class Stateful(_core.Live):
     def _sibling(self: Self, claim: _core.Claim) -> Self:
         """Return an unstarted object with the same parameters and guarantee, not computed again."""
         sibling: Any = type(self).__new__(type(self))
+        # Tickets and the place in a journal belong to one learner.
         own = ("_book", "_taken")
         shared = {name: value for name, value in self.__dict__.items() if name not in own}
         sibling.__dict__.update(shared)
@@ -442,6 +447,7 @@ class Stateful(_core.Live):
             raise StateError(
                 f"state is corrupt: its description is refused ({type(error).__name__})"
             ) from None
+        # Last: only what has passed all checks gets the key that the state brings.
         instance._go_on(payload)
         return instance
 
@@ -582,5 +588,6 @@ def encrypt_file(path: str | os.PathLike[str], key: EncryptionKey) -> None:
         If it cannot be read or written.
     """
     plain = read_state(path, key if is_encrypted(Path(path).read_bytes()) else None)
+    # A damaged state must not be sealed as if it were sound.
     unpack(plain)
     write_atomically(path, plain, key)

@@ -193,6 +193,7 @@ class TicketBook:
             raise TypeError(f"ticket must be a dpoco.Ticket; got {type(ticket).__name__}")
         if ticket.learner != self._learner:
             raise ForeignTicket("the ticket is of another learner")
+        # In constant time: otherwise the time would tell a forger how much of a tag is right.
         if not hmac.compare_digest(self._tag_of(ticket._body()), ticket._tag):
             raise ForeignTicket("the ticket is not as it was issued")
 
@@ -239,6 +240,7 @@ class TicketBook:
         if (
             (len(book._key), len(book._learner), sizes) != (32, 16, {_TAG})
             or len(numbers) != len(record["outstanding"])
+            # Tickets are issued in order of their numbers, which the dictionary keeps.
             or numbers != sorted(numbers)
             or not 0 <= book._next < 2**64
             or (numbers and not 0 <= numbers[0] <= numbers[-1] < book._next)
@@ -314,6 +316,8 @@ class Delayed(Stateful):
         """Return the book; the first ticket makes it, and changes the guarantee's conditions."""
         if self._book is not None:
             return self._book
+        # Two threads may ask for the first ticket at once: with two books, one would lose its
+        # tickets.
         with _OPENING:
             if self._book is None:
                 self._check_room(0)
@@ -361,18 +365,24 @@ class Delayed(Stateful):
         self, turn: int, ticket: Ticket, record: tuple[Any, ...], person: Persons
     ) -> None:
         """Play round `turn`: the record enters as if it had come at once."""
+        # `observe` demands that this round's decision was asked for. The record meets the engine's
+        # decision, not the ticket's.
         before = self._asked
         if before[0] != turn:
             self._asked = (turn, self._decision())
         try:
             cast(Any, self).observe(*record, person=person)
         except BaseException:
+            # No one asked for this round's decision: the caller's `observe` without `decide` stays
+            # an error.
             self._asked = before
             raise
 
     # -- state ------------------------------------------------------------------------------------
 
     def _is_started(self) -> bool:
+        # Without a round a ticket already shows a decision, and a copy would redeem it a second
+        # time.
         return self._book is not None or super()._is_started()
 
     def _header(self) -> Fields:
