@@ -442,8 +442,8 @@ class PostgresStore(SqlStore):
     def _connect(self) -> None:
         self._begun = self._known = self._closed = False
         with self._translate_errors():
+            # libpq takes whole seconds, and reads 0 as no limit.
             self._connection = self._psycopg.connect(
-                # libpq takes whole seconds, and reads 0 as no limit.
                 self._dsn, autocommit=True, connect_timeout=max(2, math.ceil(self._timeout))
             )
             try:
