@@ -38,6 +38,7 @@ def lp_norm(x: FloatArray, order: float) -> float:
 
 def record_clipper(domain: Geometry, bound: float, bound_l2: float | None) -> _core.RecordClipper:
     """Return what clips records to their bounds in the dual norm and, if there is one, in l_2."""
+    # A bound of infinity clips nothing: one code path for both.
     limit = math.inf if bound_l2 is None else bound_l2
     return _core.RecordClipper(domain.dimension, bound, domain.dual_exponent, limit)
 

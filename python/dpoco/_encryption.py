@@ -48,6 +48,7 @@ def checked_key(key: Any) -> bytes:
 
 def refuse_readable(path: Path, status: os.stat_result) -> None:
     """Raise `StateError` if others than the owner of a file that holds secrets may use it."""
+    # Elsewhere modes do not say who may read.
     if os.name == "posix" and status.st_mode & 0o077:
         command = f"chmod 600 {shlex.quote(str(path))}"
         raise UnreadableError(f"others than its owner may read or write {path.name}: {command}")
@@ -119,6 +120,7 @@ class EncryptionKey:
         """
         place = Path(path)
         with place.open("rb") as file:
+            # The mode of the open file: the name may lead to another one by now.
             refuse_readable(place, os.fstat(file.fileno()))
             return cls(*_parse(file.read().decode("ascii", "replace"), place.name))
 
@@ -144,8 +146,11 @@ class EncryptionKey:
         head = b"".join((_SIGNATURE, bytes([_VERSION]), salt, mark))
         yield head
         if len(data) <= _PIECE:  # one call, in half the time
+            # The nonce is constant: no other piece has this key, which follows from the random
+            # salt.
             yield AESGCM(key).encrypt(bytes(12), data, head + context)
             return
+        # The same cipher and nonce as above: the two ways give the same bytes.
         encryptor = _cipher(key, None).encryptor()
         encryptor.authenticate_additional_data(head + context)
         view = memoryview(data)
@@ -165,6 +170,7 @@ class EncryptionKey:
                 f"this is encrypted in format {data[len(_SIGNATURE)]}; the library reads {_VERSION}"
             )
         salt, mark = data[_HEAD - _MARK - _SALT : _HEAD - _MARK], data[_HEAD - _MARK : _HEAD]
+        # The last key writes, so that it is the likeliest.
         tried = (_derive(key, salt) for key in reversed(self._keys))
         found = next((key for key, own in tried if hmac.compare_digest(own, mark)), None)
         if found is None:
@@ -177,6 +183,7 @@ class EncryptionKey:
         starts = range(0, len(view), _PIECE)
         plain = b"".join(decryptor.update(view[start : start + _PIECE]) for start in starts)
         try:
+            # Nothing of the text is returned or read before its tag was found right.
             decryptor.finalize()
         except InvalidTag:
             raise StateError(
@@ -241,6 +248,8 @@ def _derive(key: bytes, salt: bytes) -> tuple[bytes, bytes]:
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+    # The mark is as random as the key: it shows which key it is to those who have it, and no one
+    # else.
     both = HKDF(SHA256(), KEY_BYTES + _MARK, salt, b"dpoco encryption 1").derive(key)
     return both[:KEY_BYTES], both[KEY_BYTES:]
 

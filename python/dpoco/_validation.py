@@ -83,6 +83,7 @@ def instance(name: str, value: object, kind: type[T], what: str) -> T:
 
 def _float(name: str, value: object) -> float:
     try:
+        # `float` would take texts, and True for 1.
         if not isinstance(value, (bool, np.bool_, str, bytes, complex, np.complexfloating)):
             return float(value)  # type: ignore[arg-type]  # or a TypeError, as said below
     except (TypeError, ValueError):
@@ -122,6 +123,7 @@ def exponent(name: str, value: object) -> float:
     number = _float(name, value)
     if not number >= 1.0:
         raise ValueError(f"{name} must be in [1, inf]; got {number!r}")
+    # The dual exponent p / (p - 1) of what counts as 1 would be above 1e12, which counts as inf.
     if number <= 1.0 + 1e-12:
         return 1.0
     return math.inf if number >= 1e12 else number
@@ -130,6 +132,7 @@ def exponent(name: str, value: object) -> float:
 def choice(name: str, value: object, allowed: Collection[str]) -> str:
     """Return `value` if it is one of `allowed`, or raise naming the argument."""
     if value not in allowed:
+        # An object of another type may quote data.
         given = repr(value) if isinstance(value, str) else type(value).__name__
         raise ValueError(f"{name} must be one of {sorted(allowed)}; got {given}")
     return str(value)

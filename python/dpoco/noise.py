@@ -38,6 +38,7 @@ def _output(size: Size, out: NDArray[Any] | None, kind: Any = np.float64) -> NDA
             raise ValueError("size and out exclude each other")
         if not isinstance(out, np.ndarray) or out.dtype != kind:
             raise TypeError(f"out must be an array of {np.dtype(kind).name}")
+        # Compiled loops write one stretch of memory.
         if not (out.flags.c_contiguous and out.flags.writeable):
             raise ValueError("out must be C-contiguous and writeable")
         return out
@@ -234,6 +235,7 @@ def generalized_gaussian(
 
 def _exact_scale(scale: float | Fraction) -> tuple[float, float]:
     """Return doubles whose quotient is `scale` exactly; raise if it has none or is out of range."""
+    # `float` would take these texts, and True for 1.
     if isinstance(scale, (bool, np.bool_, str, complex)):
         raise TypeError(f"scale must be a float or a Fraction; got {type(scale).__name__}")
     try:
@@ -255,6 +257,7 @@ def _exact_scale(scale: float | Fraction) -> tuple[float, float]:
 
 def _double(integer: int) -> float | None:
     """Return the double equal to `integer`, if there is one far from the end of their range."""
+    # Exactly: a rounded scale would be another law than the one that is charged.
     if integer.bit_length() > 1000 or int(float(integer)) != integer:
         return None
     return float(integer)

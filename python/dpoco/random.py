@@ -27,7 +27,9 @@ from dpoco.errors import StateError
 __all__ = ["Source", "instruction_set", "select_instruction_set"]
 
 _MAGIC = b"dpocosrc"
+# The nonce of 64 bits is 16 stream + kind.
 _LARGEST_STREAM = 2**60 - 1
+# The numbers are a part of the nonce: others would give other noise for the same seed.
 _VARIATES = {"uniform": 1, "gaussian": 2, "exponential": 3, "laplace": 4, "gumbel": 5}
 
 
@@ -57,6 +59,7 @@ def select_instruction_set(name: str) -> str:
     return _core.select_instruction_set(name)
 
 
+# Weak references: a source may be freed, and its key with it.
 _living: weakref.WeakSet[Source] = weakref.WeakSet()
 
 
@@ -111,6 +114,7 @@ class Source:
             raise TypeError(f"seed must be an int; got {type(seed).__name__}")
         if not 0 <= int(seed) < 2**256:
             raise ValueError("seed must be in [0, 2**256)")
+        # The texts keep keys from seeds and keys from `spawn` apart.
         message = b"dpoco seeded source" + int(seed).to_bytes(32, "little")
         return cls._from_key(hashlib.sha256(message).digest(), seeded=True)
 
@@ -131,12 +135,15 @@ class Source:
 
     def _own(self) -> None:
         """Make this process the owner after a fork; called under the lock by every method."""
+        # A count of forks, not the process's number, which a later process may have again.
         generation = _core.fork_generation()
         if generation == self._generation:
             return
         if self._is_seeded:
+            # What is seeded protects nothing: it stays reproducible, in children as well.
             self._engine.adopt()
         else:
+            # Parent and child would draw the same noise for different data.
             self._key = secrets.token_bytes(32)
             self._engine = _core.Source(self._key, 0)
         self._generation = generation
@@ -168,6 +175,7 @@ class Source:
             self._own()
             if self._next_stream > _LARGEST_STREAM:
                 raise ValueError("this source has given out all its streams")
+            # Under the lock: two engines on one stream would have the same noise.
             claim: _core.Claim = {"key": self._key, "stream": self._next_stream}
             self._next_stream += 1
         return claim
@@ -202,6 +210,7 @@ class Source:
         engine_state = state[head + 9 :]
         if engine_state[32:40] != bytes(8):  # a source's own stream is 0; others serve learners
             raise StateError("not the state of a source")
+        # A state that is too short still makes a source; `restore` refuses it.
         source = cls._from_key(engine_state[:32].ljust(32, b"\0"), seeded=state[head] == 1)
         source._engine.restore(engine_state)
         source._next_stream = next_stream

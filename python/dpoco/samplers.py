@@ -237,6 +237,8 @@ def coordinate_gibbs(
     if d == 0:
         raise ValueError("mean must not be empty")
     matrix = _finite("precision", precision, (d, d))
+    # Rounding is allowed for; the chain's law is invariant only if both halves agree to the bit, so
+    # that it gets their mean.
     if not np.allclose(matrix, matrix.T, rtol=1e-12, atol=1e-12 * float(np.abs(matrix).max())):
         raise ValueError("precision must be symmetric")
     try:
@@ -398,6 +400,7 @@ class ExactSampler:
         head, rest = state[: len(cls._magic)], state[len(cls._magic) :]
         try:
             count, size = struct.unpack_from("<Qd", rest)
+            # The number may be damaged: no format is longer than the data.
             position = list(struct.unpack_from(f"<{min(count, len(rest))}d", rest, 16))
         except struct.error:
             raise StateError("not the state of a sampler") from None

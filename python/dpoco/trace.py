@@ -63,6 +63,7 @@ class RecordShares:
         for key, values in merged.items():
             if values.ndim == 2:
                 found = _share(values).tolist()
+                # Another number of names is one of other columns.
                 known = range(len(found)) if names is None or len(names) != len(found) else names
                 for name, share in zip(known, found, strict=True):
                     columns.setdefault(str(name), {})[key] = share
@@ -111,6 +112,7 @@ def counted_rounds(*data: ArrayLike, experts: bool = False) -> NDArray[np.bool_]
     losses of experts one must be finite: the others count as the smallest.
     """
     parts = [np.asarray(part) for part in data]
+    # Labels have a dimension less than their features: two matrices are those of a bandit.
     if [part.ndim for part in parts] == [2, 2]:  # contexts and rewards
         parts = parts[1:]
     counted = np.ones(len(parts[0]), dtype=bool)
@@ -204,6 +206,7 @@ class Trace(ReadRecords):
         if len(self._decisions) == len(self):
             return self._decisions
         # Each is there once: it is that of all rounds until the next switch.
+        # A change after the last round begins no stretch of this run.
         firsts = np.append(0, 1 + self.switches[self.switches < len(self) - 1])
         table = np.repeat(self._decisions, np.diff(firsts, append=len(self)), axis=0)
         table.setflags(write=False)

@@ -324,6 +324,8 @@ class BanditLearner(OnlineLearner):
     ) -> tuple[int, Ticket]:
         """Return an arm for another user, and a ticket for it."""
         self._enter_process()
+        # The ticket keeps the context until the reward comes: the caller's array may change by
+        # then.
         row = float_array("context", context, (self._dimension,)).copy()
         row.flags.writeable = False
         if self._raises:
@@ -333,6 +335,8 @@ class BanditLearner(OnlineLearner):
             turn = self._check_room(len(book))
             if self._asked[0] == turn:
                 raise RoundOrderError("a decision waits for its reward: observe() or skip() first")
+            # Forced pulls that wait for their rewards count, or one arm would be forced again and
+            # again.
             arm = due = int(self._engine.due(book.promised(self._arms)))
             if due < 0:
                 chosen = np.empty(1, dtype=np.int64)
@@ -348,8 +352,10 @@ class BanditLearner(OnlineLearner):
         value = math.nan if reward is None else number("reward", reward)
         if self._raises and reward is not None:
             self._refuse_rewards(np.array([[value]]), turn)
+        # All that may be refused comes before the engine moves.
         who = self._digests(person, None)
         taken = self._engine.takes_arrival(turn, ticket.decision, ticket.due)
+        # A record that no round takes is no round of its person.
         if taken and not self._admits(turn, who):
             value = math.nan
         self._engine.observe_arrival(turn, ticket.decision, ticket.due, ticket.context, value)
@@ -409,6 +415,7 @@ class BanditLearner(OnlineLearner):
         if ticket is not None:
             return self._arrive(ticket, None, person=person)
         turn, _ = self._check_turn()
+        # The person's counter counts the round, whether or not a reward would have entered.
         self._admits(turn, person)
         self._engine.observe(turn, math.nan)
 
@@ -497,6 +504,7 @@ class BanditLearner(OnlineLearner):
             self._engine.run(rows[part], entering, actions[part], own[part])
             if passed is not None:  # what they earned, all the same
                 left = part.start + np.flatnonzero(~passed)
+                # The engine saw no reward; the trace has what the arm earned.
                 own[left] = np.clip(table[left, actions[left]], *self._reward_range())
 
         width = self._dimension + self._arms

@@ -227,6 +227,7 @@ class LinUCB(BanditLearner):
 
     @classmethod
     def _candidates(cls, problem: ArmProblem) -> Iterator[Candidate]:
+        # `choose` builds each candidate, with K matrices of d rows.
         if problem.arguments[1] > _LARGEST_CHOSEN:
             return
         yield replace(problem.candidate(cls), units=UNITS)
@@ -396,6 +397,7 @@ class HighDimensionalBandit(BanditLearner):
         return positive_int("arms", arguments["arms"]), domain
 
     def _noise_note(self) -> str | None:
+        # That is a plan of no use however small the noise is.
         if self._arms * (self._mechanism.forced or 0) >= self._horizon:
             return "all rounds are forced: there is no choice before the horizon"
         return super()._noise_note()

@@ -39,6 +39,8 @@ from dpoco.privacy.records import Description, limits, read
 from dpoco.random import Source
 
 GROWTH = "three_tenths"  # of phases
+# Second moments weighted by sqrt(1/2) add nothing to the sensitivity, and a histogram weighted by
+# .3 adds 2 % (docs/privacy/residual_phases.md, "Sensitivity").
 _BINS, _WEIGHT, _MARK = 10, math.sqrt(0.5), 0.3
 _MEAN = 0.2  # weight of contexts in the sum, where their law may be any
 LAWS = ("normal", "any")  # of contexts
@@ -46,6 +48,8 @@ LAWS = ("normal", "any")  # of contexts
 # itself would not leave the room that the proof of the worst pattern needs.
 _DECAY, _SHARE = 0.5999999999, 0.4
 # Rounds of the first phase, in deviations of the noise for every coefficient.
+# They are 0.9 deviations of the noise for the squared sensitivity 4 + z + 2 w^2 = 4.68 of a simpler
+# bound; 4.18 is the one that is proved.
 _FIRST = 0.9 * math.sqrt(4.68 / 4.18)
 # Rounds of a phase where arms change, in roots of n n h: n rounds in which arms stand out of the
 # noise, half-life h. What arms change by grows with a phase, the variance of its noise falls with
@@ -152,6 +156,7 @@ def calibrate(
     longest = max(1, rounds // 10)
     if tuning.half_life is None:
         first, growth = min(first, longest), GROWTH
+        # A phase that ends with the last round decides nothing more: it is not released.
         ends = islice(batch_starts(first, growth), 1, None)
         pushes = sum(1 for _ in takewhile(lambda end: end < rounds, ends))
     else:  # after phases that grow, arms would be followed ever later
@@ -201,6 +206,7 @@ def guarantee(
     """
     total, tuning, summand = plan.mechanism, plan.tuning, _summand(plan)
     one = min(tuning.parameter_bound * summand.features, tuning.reward_bound)
+    # Mean rewards differ by at most 2 |<x, theta>| or twice the bound on rewards.
     worst = 0.0 if summand.arms == 1 else 2.0 * one * tuning.horizon
     stated = stated_regret(worst, worst)
     details: dict[str, float | str | None] = stated["details"] | {

@@ -70,6 +70,7 @@ class Polytope(Domain):
     def __init__(self, matrix: ArrayLike, bounds: ArrayLike) -> None:
         a, b = _inequalities(matrix, bounds)
         rows, limits = shape.distinct_rows(a, b)
+        # The sum with 0.0 turns -0.0 into 0.0.
         middle = shape.analytic_center(rows, limits, shape.interior_point(rows, limits)) + 0.0
         slack = limits - rows @ middle
         reach = shape.dikin_radius(rows, slack)
@@ -78,6 +79,7 @@ class Polytope(Domain):
         extents = shape.extents(middle, box, points, 2.0, reach)
         if not SMALLEST_SCALE <= extents[0] <= LARGEST_SCALE:
             raise ValueError(f"the polytope's radius must be in [1e-100, 1e100]; got {extents[0]}")
+        # Outward: the box must contain the set after rounding.
         lower = np.nextafter(middle - box[0], -math.inf)
         upper = np.nextafter(middle + box[1], math.inf)
         self._build(a, b, middle, lower, upper, extents)
@@ -102,6 +104,7 @@ class Polytope(Domain):
             bounds=bounds,
             bounding_box=(lower, upper),
             _extents=extents,
+            # Other orders are computed when they are asked for, and kept: vertices take long.
             _known={2.0: extents},
             _walls=(rows, limits),
         )
@@ -132,6 +135,7 @@ class Polytope(Domain):
             points = shape.corners(rows, limits - rows @ center, box)
             # ||u||_order <= d^max(0, 1/order - 1/2) ||u||_2
             stretch = math.pow(self.dimension, max(0.0, 1.0 / power - 0.5))
+            # Bounds on losses follow from these sizes: rounding may only enlarge them.
             crude = stretch * self._extents[0] * (1.0 + 1e-12)
             radius, diameter, largest = shape.extents(center, box, points, power, crude)
             _, across, norm = (stretch * size * (1.0 + 1e-12) for size in self._extents)
@@ -177,6 +181,7 @@ class Polytope(Domain):
         radius, diameter, largest = extents
         inner = max(float(below.max()), float(above.max()))
         across = float((below + above).max())
+        # The saved numbers were rounded apart, on another machine perhaps.
         slip = 1.0 + 1e-6
         if not inner <= radius * slip or not across <= diameter * slip <= 2.0 * radius * slip**2:
             raise ValueError("extents do not fit the bounding box")

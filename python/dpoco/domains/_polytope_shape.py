@@ -14,6 +14,7 @@ import numpy as np
 from dpoco._clipping import lp_norm
 from dpoco._validation import FloatArray
 
+# Vertices grow quickly with the dimension; beyond these numbers sizes are bounded by the box.
 LARGEST_CORNERS_DIMENSION = 12
 _MOST_CORNERS = 20_000
 _MOST_PAIRED = 5_000
@@ -26,6 +27,7 @@ _CORNERS_OUTWARD = 1.0 + 1e-9
 def distinct_rows(matrix: FloatArray, bounds: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return rows of length 1 with their bounds, of equal rows the one with the least bound."""
     lengths = np.array([lp_norm(row, 2.0) for row in matrix])
+    # The sum turns -0.0 into 0.0: equal rows must have equal bytes.
     rows = matrix / lengths[:, None] + 0.0
     scaled = bounds / lengths + 0.0
     first: dict[bytes, int] = {}
@@ -53,6 +55,7 @@ def interior_point(rows: FloatArray, bounds: FloatArray) -> FloatArray:
         # Near the tolerances of the solver: once more, magnified.
         scale *= max(abs(radius) / scale, 1e-5)
     room = limits - rows @ point
+    # A slack that rounding could have made is none.
     noise = 8.0 * np.finfo(float).eps * (np.abs(limits) + np.abs(rows) @ np.abs(point))
     if (room < -noise).any():
         raise ValueError("the polytope is empty: no point satisfies every bound")
@@ -68,6 +71,8 @@ def _inscribed_ball(
     from scipy.optimize import linprog
 
     d = rows.shape[1]
+    # A wall that is moved nearer keeps the ball inscribed; longer distances would spoil the
+    # solver's tolerances.
     room = np.minimum((bounds - rows @ origin) / scale, 1e6)
     found = linprog(
         np.append(np.zeros(d), -1.0),
@@ -88,6 +93,7 @@ def analytic_center(rows: FloatArray, bounds: FloatArray, start: FloatArray) -> 
     The step is a least-squares solution in rows over slacks, whose condition number is the square
     root of the Hessian's. O(m d^2) a step, about 20 steps.
     """
+    # A bounded set needs more walls than dimensions, in all directions.
     spans = np.linalg.svd(rows, compute_uv=False)
     if rows.shape[0] <= rows.shape[1] or spans[-1] <= 1e-13 * spans[0]:
         raise ValueError("the polytope is unbounded: its rows do not span every direction")
@@ -99,16 +105,19 @@ def analytic_center(rows: FloatArray, bounds: FloatArray, start: FloatArray) -> 
         error = stationarity(rows, slack)
         if error < least:
             best = x
+        # Near the centre the error falls quadratically until rounding stops it.
         if error <= 1e-15 or (error <= 1e-10 and error >= 0.5 * least):
             break
         least = min(error, least)
         scaled = rows / slack[:, None]
         q, r = np.linalg.qr(scaled)
+        # The step would be rounding and nothing else.
         if not np.abs(np.diag(r)).min() > 1e-15 * np.abs(r).max():
             break
         whitened = -q.sum(axis=0)
         step = np.linalg.solve(r, whitened)
         length = 1.0
+        # Far from the centre a full step may leave the set; near it a full step converges fastest.
         if float(whitened @ whitened) > 0.05:
             length = _line_minimum(scaled @ step)
         x = x + length * step
@@ -125,6 +134,7 @@ def analytic_center(rows: FloatArray, bounds: FloatArray, start: FloatArray) -> 
 
 def stationarity(rows: FloatArray, slack: FloatArray) -> float:
     """Return how far the pulls of the walls are from balance, relative to their sum."""
+    # Relative to the nearest wall: 1 / slack could overflow.
     pull = slack.min() / slack
     return lp_norm(pull @ rows, 2.0) / float(pull.sum())
 
@@ -135,6 +145,7 @@ def _line_minimum(rates: FloatArray) -> float:
     if not top > 0.0:
         raise ValueError("the polytope is unbounded: some direction meets no bound")
     low, high = 0.0, 1.0 / top
+    # 60 halvings use up the digits of a double.
     for _ in range(60):
         middle = 0.5 * (low + high)
         room = 1.0 - middle * rates
@@ -171,6 +182,7 @@ def dikin_radius(rows: FloatArray, slack: FloatArray) -> float:
     """
     m = rows.shape[0]
     spans = np.linalg.svd(rows / slack[:, None], compute_uv=False)
+    # Downwards: the bound divides by it.
     least = float(spans[-1]) * (1.0 - 1e-6)
     unbalanced = (stationarity(rows, slack) + 1e-15 * m) * float((1.0 / slack).sum())
     if not least > 0.0 or not unbalanced <= 0.01 * least:
@@ -205,6 +217,7 @@ def corners(rows: FloatArray, slack: FloatArray, box: FloatArray) -> FloatArray 
     except QhullError:
         return None
     points: FloatArray = np.linalg.solve(r, found.intersections.T * math.sqrt(m)).T
+    # Qhull merges what is nearly equal: its vertices are checked against all walls and the box.
     if not np.isfinite(points).all() or (points @ scaled.T).max() > 1.0 + 1e-9:
         return None
     reached = np.vstack([-points.min(axis=0), points.max(axis=0)])
@@ -234,12 +247,15 @@ def extents(
     crude
         Another bound of the distance from the centre, in l_order.
     """
+    # Every size is the smaller of upper bounds: from the box always, from vertices where they are
+    # known.
     radius = min(lp_norm(box.max(axis=0), order) * OUTWARD, crude)
     diameter = lp_norm(box.sum(axis=0), order) * OUTWARD
     far = np.maximum(np.abs(center - box[0]), np.abs(center + box[1]))
     largest = lp_norm(far, order) * OUTWARD
     if points is not None:
         radius = min(radius, largest_distance(points, order) * _CORNERS_OUTWARD)
+        # Vertices are known up to this share of their distance from the centre.
         slip = (_CORNERS_OUTWARD - 1.0) * radius
         largest = min(largest, largest_distance(points + center, order) * OUTWARD + slip)
         if points.shape[0] <= _MOST_PAIRED:
@@ -254,4 +270,5 @@ def largest_distance(points: FloatArray, order: float) -> float:
     top = float(np.abs(points).max())
     if top == 0.0:
         return 0.0
+    # Divided first: powers of large or small entries would over- or underflow.
     return top * float(np.linalg.norm(points / top, order, axis=1).max())

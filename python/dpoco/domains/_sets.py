@@ -159,6 +159,7 @@ class Domain(ABC):
     def _freeze(self, engine: _core.Domain, **fields: object) -> None:
         """Set the fields once, at construction."""
         center = engine.center()
+        # All learners share this array.
         center.flags.writeable = False
         for name, value in {**fields, "_engine": engine, "center": center}.items():
             object.__setattr__(self, name, value)
@@ -189,6 +190,7 @@ class Domain(ABC):
     def __reduce__(self) -> tuple[object, ...]:
         arguments = self.to_dict()
         del arguments["type"]
+        # As files are read: a polytope's box and extents are not computed again.
         return type(self)._from_arguments, (arguments,)
 
 
@@ -265,6 +267,7 @@ class LpBall(Domain):
         size = positive_int("dimension", dimension, maximum=LARGEST_DIMENSION)
         power = exponent("p", p)
         length = positive_float("radius", radius)
+        # A dimension costs nothing to ask for, and a saved file may ask for any.
         require_memory({"the centre of the domain": float(size)})
         self._freeze(_core.LpBall(size, power, length), dimension=size, p=power, radius=length)
 
@@ -439,6 +442,7 @@ class VertexSet(Domain):
     def __init__(self, vertices: ArrayLike) -> None:
         points = bounded_array("vertices", vertices, (None, None))
         engine = _core.VertexSet(points)
+        # Diameters take the square of the list's length: each is computed once.
         self._freeze(engine, dimension=points.shape[1], vertices=points, _known={})
 
     def diameter(self, order: float | None = None) -> float:
@@ -490,10 +494,12 @@ def _diameter(points: FloatArray, center: FloatArray, order: float) -> float:
                 sizes = gaps.sum(axis=1)
             else:
                 top = gaps.max(axis=1)
+                # Powers of large or small gaps would over- or underflow.
                 scaled = gaps / np.where(top > 0.0, top, 1.0)[:, None]
                 sizes = top * (scaled**order).sum(axis=1) ** (1.0 / order)
             largest = max(largest, float(sizes.max()))
         return largest * OUTWARD if largest > 0.0 else 0.0
+    # Both are upper bounds, by the triangle inequality and by the bounding box.
     from_center = 2.0 * max(lp_norm(row, order) for row in points - center)
     across = lp_norm(np.ascontiguousarray(points.max(axis=0) - points.min(axis=0)), order)
     return min(from_center, across) * OUTWARD

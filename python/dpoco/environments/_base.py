@@ -85,6 +85,7 @@ class Environment(ABC):
             If it is not an expert; nothing changes.
         """
         played = whole_number("decision", decision, 0, self.experts - 1)
+        # The losses are drawn first, if they were not: they must not depend on this decision.
         self._answer(played, self.losses())
         self._current = None
         self.round += 1
@@ -199,6 +200,7 @@ class Recorded(Oblivious):
         if not np.all((rows >= 0.0) & (rows <= 1.0)):
             raise ValueError("losses must be in [0, 1]")
         super().__init__(rows.shape[1], rows.shape[0], seed=0)
+        # A world is fixed: the caller's array may change.
         self._rows = rows.copy()
 
     def _build(self) -> tuple[FloatArray, IntArray]:
@@ -226,6 +228,7 @@ class _Switching(Oblivious):
         """Return the good expert of each round; no two segments in a row have the same."""
         first = generator.integers(self.experts)
         more = len(starts) - 1
+        # A step of 1 to N - 1, modulo N, never leads back to the same expert.
         steps = generator.integers(1, self.experts, more) if more else np.empty(0, np.int64)
         good = np.cumsum(np.concatenate([[first], steps])) % self.experts
         return np.repeat(good.astype(np.int64), np.diff(starts, append=self.horizon))
@@ -309,6 +312,7 @@ class ObliviousSwitching(_Switching):
 
     def _build(self) -> tuple[FloatArray, IntArray]:
         generator = self._generator()
+        # Without replacement: two switches after one round would be one.
         after = generator.choice(self.horizon - 1, self.switches, replace=False)
         starts = np.concatenate([[0], np.sort(after) + 1]).astype(np.int64)
         best = self._good(generator, starts)
@@ -446,6 +450,7 @@ class Packing(Oblivious):
         largest = 0.0
         for k in range(1, self.shown + 1):
             exponent = budget * k
+            # From here on the bound is negative, and the exponential may overflow.
             if exponent > math.log(self._group):
                 break
             shared = failure * math.expm1(exponent) / math.expm1(budget)

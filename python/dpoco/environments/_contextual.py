@@ -90,6 +90,7 @@ class ContextualWorld(ABC):
 
     def _draw_coefficients(self, generator: np.random.Generator) -> FloatArray:
         drawn = generator.standard_normal((self.arms, self.dimension))
+        # The ranks of uniforms: every set of coordinates is as likely as any other.
         order = np.argsort(generator.random(drawn.shape), axis=1)
         drawn[np.argsort(order, axis=1) >= self._sparsity] = 0.0
         size = np.linalg.norm(drawn, ord=2.0 if self._norm == 2.0 else 1.0, axis=1)
@@ -197,6 +198,7 @@ class LogisticWorld(ContextualWorld):
     """
 
     def _mean_rewards(self, margins: FloatArray) -> FloatArray:
+        # The logistic function, in a form that cannot overflow.
         return 0.5 * (1.0 + np.tanh(0.5 * margins))
 
     def _draw_rewards(self, generator: np.random.Generator, means: FloatArray) -> FloatArray:

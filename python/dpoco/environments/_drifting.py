@@ -88,6 +88,7 @@ class DriftingRegression:
             features[:, : d // 2] *= np.sqrt(1.0 - np.square(come))
             features[:, d // 2 :] *= come
         lengths = np.linalg.norm(features, axis=1, keepdims=True)
+        # One factor for all rows keeps small directions small.
         largest = lengths.max() if self.kind == "anisotropic" else np.maximum(lengths, 1e-9)
         return np.asarray(features / largest)
 

@@ -124,6 +124,7 @@ def simulate_local(
     run = _Run(learner, np.ascontiguousarray(own, dtype=np.int64), contexts, checkpoints, beta)
     if truth is not None:
         run.measure(truth)
+    # The caller may go on drawing from the source.
     noise = checked_source(Source() if source is None else source).spawn()
     with learner._lock:
         learner._check_left(own.size)
@@ -245,6 +246,7 @@ class _Run:
             weights,
         )
         self.weights[inside] = weights
+        # Rounds count from 1: 0 says that there was none.
         self.first_miss = self.first_miss or found["first_miss"]
         self.misses += found["misses"]
         self.subsets += found["subsets"]

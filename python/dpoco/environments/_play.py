@@ -63,6 +63,7 @@ def play(
         losses = environment.losses()
         if known is None:
             rows[t] = losses
+        # The losses were drawn before: they must not depend on the decision.
         decisions[t] = decision = learner.decide()
         environment.observe(decision)
         learner.observe(losses, **named[t])
@@ -216,6 +217,7 @@ def play_delayed(
         if waits[t] >= 0:
             due.setdefault(t + int(waits[t]), []).append(t)
         arrive(t)
+    # These arrive after the last decision.
     for step in sorted(due):
         arrive(step)
     for ticket in tickets.values():

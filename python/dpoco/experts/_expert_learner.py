@@ -121,6 +121,7 @@ class ExpertTrace(Trace):
             return admitted_losses(chosen, low, high)
 
         if switches is None:
+            # The decision after the last round is not asked for.
             switches = (decisions[1:] != decisions[:-1]).nonzero()[0]
 
         def read_flags(part: slice) -> Flags:
@@ -152,6 +153,8 @@ class ExpertLearner(OnlineLearner):
         self._experts = int(arguments["experts"])
         self._loss_range = low, high = checked_range(arguments["loss_range"])
         super()._set_up(arguments, plan, seeded, claim)
+        # Only the regret has a unit: privacy is that of losses in [0, 1], to which the engine maps
+        # all.
         self._guarantee = _rescale(self._guarantee, high - low)
 
     def _plain_parts(self) -> int:
@@ -248,6 +251,7 @@ class ExpertLearner(OnlineLearner):
         if self._raises:
             self._refuse_violations(row[None, :], turn)
         if not self._admits(turn, person):
+            # The round is played with as many draws: nothing shows that the losses did not enter.
             row = np.full_like(row, np.nan)
         self._engine.observe(turn, row)
 
@@ -324,6 +328,7 @@ class ExpertLearner(OnlineLearner):
             if passed is not None:  # what they lost, all the same
                 left = part.start + np.flatnonzero(~passed)
                 lost = admitted_losses(rows[left, decisions[left]], low, high)
+                # In the engine's units, as the other entries.
                 own[left] = (lost - low) / (high - low)
 
         first_round, beyond = self._run_parts(

@@ -38,6 +38,7 @@ class Selector(ExpertLearner):
     @staticmethod
     def _rename_fields(plan: AnyPlan) -> Fields:
         law, scale = find_noise(plan.mechanism)
+        # Without noise there is no law that an argument could contradict.
         return {"selection": law} if scale > 0.0 else {}
 
     def _build_engine(self, claim: _core.Claim) -> Any:
@@ -136,6 +137,7 @@ class EpochSelector(Selector):
 
     @classmethod
     def _candidates(cls, problem: ExpertProblem) -> Iterator[Candidate]:
+        # Its regret bound is against a single expert.
         if problem.switches == 0:
             yield problem.candidate(cls)
 

@@ -171,6 +171,7 @@ class PrefixHedge(Weighted):
         total = plan.mechanism
         if not isinstance(total.summand, CentredLosses):
             raise TypeError("plan must be a plan for a PrefixHedge")
+        # The losses of the last round decide nothing: they are not summed.
         return {"experts": total.summand.experts, "horizon": total.pushes + 1}
 
     @staticmethod
@@ -313,6 +314,7 @@ class BatchShare(Weighted):
     @staticmethod
     def _rename_fields(plan: SharePlan) -> Fields:
         drawn = plan.mechanism.part(BatchRelease)
+        # Without noise there is neither a law nor an arithmetic that an argument could contradict.
         if drawn is None or drawn.scale == 0.0:
             return {}
         law = "coordinate_rr" if drawn.law == "response" else drawn.law
@@ -463,6 +465,7 @@ class ObliviousTracker(Drawn):
         return LARGEST_HORIZON if plan.mechanism.horizon is None else plan.mechanism.horizon
 
     def _build_engine(self, claim: _core.Claim) -> _core.ObliviousTracker:
+        # Sequences of T rounds have no more: rows for further switches would be empty.
         switches = min(self.plan.tuning.switches, self._horizon - 1)
         if self._mechanism.prior == "at_most" and (switches + 1) * self._experts > _LARGEST_STATE:
             raise ValueError("(switches + 1) * experts is too large for the prior 'at_most'")

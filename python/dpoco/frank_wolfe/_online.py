@@ -32,6 +32,7 @@ def start_in(domain: Domain, start: Any) -> FloatArray:
     """Return a copy of a public first decision, by default the centre, or raise."""
     if start is None:
         return np.array(domain.center)
+    # A copy: the caller's array may change.
     point = np.array(float_array("start", start, (domain.dimension,)))
     if not domain.contains(point):
         raise ValueError("start must lie in the domain")

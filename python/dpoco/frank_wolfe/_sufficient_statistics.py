@@ -208,7 +208,9 @@ class SufficientStatistics(Calibrated):
                 raise BudgetExceeded(
                     "the model has been fitted: a second fit is a second release; use clone()"
                 )
+            # Before the run, which takes long: a second thread must not begin another release.
             self._fitted = True
+        # Without `records` the plan is that of this data set's size: a failed fit must not fix it.
         before = self._plan, self._guarantee, self._mechanism
         try:
             self._theta = self._run(features, labels, progress)
@@ -225,6 +227,7 @@ class SufficientStatistics(Calibrated):
     ) -> FloatArray:
         n, d = features.shape
         if self._plan is None:
+            # The number of records is public, so that noise may depend on it.
             self._settle(self._calibrate(n, self._arguments["budget"]))
         elif self._mechanism.batch != n:
             raise ValueError(f"X must have {self._mechanism.batch} rows; got {n}")
@@ -256,11 +259,13 @@ class SufficientStatistics(Calibrated):
         linear = released[-d:] / self._mechanism.summand.weight + self._ridge * self._domain.center
         theta = vectors @ (vectors.T @ linear / values)
         found: FloatArray = np.array(self._domain.project(theta))
+        # The minimiser over all of R^d lies in the domain.
         if np.array_equal(found, theta):
             return found
         # Accelerated projected gradients, started afresh where momentum points uphill.
         momentum, time = found, 1.0
         for _ in range(_LONGEST_DESCENT):
+            # The step is 1 over the largest eigenvalue, the Lipschitz constant of this gradient.
             gradient = vectors @ (values * (vectors.T @ momentum)) - linear
             after = np.array(self._domain.project(momentum - gradient / values[-1]))
             if np.abs(after - momentum).max() <= 1e-14 * (1.0 + np.abs(after).max()):
@@ -276,6 +281,7 @@ class SufficientStatistics(Calibrated):
     def _ridge(self) -> float:
         """What is added to eigenvalues: the spectral norm of noise is about sqrt(2 d) scales."""
         d, m = self._domain.dimension, self._mechanism
+        # The second number keeps moments without noise invertible.
         return float(max(math.sqrt(2.0 * d) * m.scale, 1e-9 * m.batch * m.summand.features**2 / d))
 
     def _moments(self, released: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -283,6 +289,8 @@ class SufficientStatistics(Calibrated):
         d = self._domain.dimension
         upper = np.triu_indices(d)
         matrix = np.zeros((d, d))
+        # Off the diagonal entries are released times sqrt(2): the length of what is released is
+        # then the Frobenius norm of the matrix.
         matrix[upper] = released[:-d] * np.where(upper[0] == upper[1], 1.0, math.sqrt(0.5))
         values, vectors = np.linalg.eigh(matrix, UPLO="U")
         return np.maximum(values, 0.0) + self._ridge, vectors

@@ -39,6 +39,7 @@ class Loss(ABC):
         for each in fields(self):
             value = getattr(self, each.name)
             if value is not None or each.default is not None:
+                # The dataclass is frozen: at construction alone it is written to like this.
                 object.__setattr__(self, each.name, positive_float(each.name, value))
 
     @abstractmethod

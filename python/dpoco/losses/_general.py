@@ -81,6 +81,7 @@ class LinearLoss(Loss):
         factors = record_multipliers(domain, rows, self.gradient_bound, self.gradient_bound_l2)
         with np.errstate(invalid="ignore", over="ignore"):
             values: FloatArray = factors * products(rows, theta)
+        # 0 times an infinite margin is NaN: what is not finite loses 0.
         values[factors == 0.0] = 0.0
         return values
 
@@ -120,6 +121,7 @@ class DeclaredLoss(Loss):
     def _arguments(self) -> Fields:
         own = asdict(self)
         constants = {name: own.pop(f"{name}_bound") for name in ("lipschitz", "smoothness")}
+        # The constructor's names, which have no "_bound".
         said = {**constants, **own}
         return {n: v for n, v in said.items() if v is not None or n not in self.unsaid}
 
@@ -242,6 +244,7 @@ class CustomLoss(DeclaredLoss):
         """Return a record as an object with ``value``, ``gradient`` and maybe ``hessian``."""
         if self.values is None:
             return record
+        # "values" of all rows becomes "value" of one, as a loss object has it.
         given = [(n, f) for n in self.unsaid if (f := getattr(self, n)) is not None]
         asked = {
             n.removesuffix("s"): partial(self._evaluate, n, f, records=record) for n, f in given
@@ -255,8 +258,10 @@ class CustomLoss(DeclaredLoss):
         rows = float_array("record", records, (None,) * (1 if single else 2))
         rows = rows[None] if single else rows
         finite = np.isfinite(rows).all(axis=1)
+        # A number, d of them or d x d: values, gradients, hessians.
         shape = point.shape * self.unsaid.index(name)
         found = np.zeros((len(rows), *shape))
+        # The user's functions see finite rows only, and are not called for none.
         if finite.any():
             kept = (int(finite.sum()), *shape)
             found[finite] = float_array(name, function(point, rows[finite]), kept)
@@ -276,6 +281,7 @@ class CustomLoss(DeclaredLoss):
         _no_label(labels)
         if np.ndim(theta) == 1:
             return np.asarray(self.value(theta, rows))
+        # Decisions rarely change: the functions are called once for each stretch of equal ones.
         changes = np.flatnonzero(np.any(theta[1:] != theta[:-1], axis=1)) + 1
         bounds = [0, *changes.tolist(), len(rows)] if len(rows) else [0]
         parts = [self.value(theta[a], rows[a:b]) for a, b in pairwise(bounds)]
@@ -416,6 +422,7 @@ class QuadraticLoss(DeclaredLoss):
     def _scale(
         self, center: FloatArray, radius: float, given: FloatArray, vector: FloatArray
     ) -> float:
+        # Halves first: a sum of two large entries may overflow.
         matrix = 0.5 * given + 0.5 * given.T
         try:
             spectrum = np.linalg.eigvalsh(matrix)
@@ -427,11 +434,13 @@ class QuadraticLoss(DeclaredLoss):
         scale = 1.0
         if most > self.smoothness_bound:
             scale = _RESERVE * self.smoothness_bound / most
+        # The gradient is A (x - c) + (A c - b), c the centre.
         reach = most * radius + float(np.linalg.norm(matrix @ center - vector))
         if not math.isfinite(reach):
             return 0.0
         if scale * reach > self.lipschitz_bound:
             scale = _RESERVE * self.lipschitz_bound / reach
+        # Below, factors lose their digits.
         return scale if scale >= np.finfo(float).tiny else 0.0
 
     def _flags(

@@ -130,6 +130,8 @@ class GlmLoss(MarginLoss):
         knots, step = np.linspace(-far, far, count + 1), 2.0 * far / count
         values = _evaluate("value", value, knots)
         slopes = _evaluate("derivative", derivative, knots)
+        # Rounding may lower a slope a little; `accumulate` takes that back, since a table may not
+        # decrease.
         if np.any(np.diff(slopes) < -1e-9 * np.abs(slopes).max()):
             raise ValueError("derivative decreases somewhere: the loss must be convex")
         slopes = np.maximum.accumulate(slopes)
@@ -176,6 +178,7 @@ class GlmLoss(MarginLoss):
     def curvature_bound(self, margin: float) -> float:
         """Largest ``f''`` of what margins and labels reach."""
         knots, (low, high) = self._knots, self._ends(margin)
+        # Slopes are linear between knots: the curvature of a piece is the same all over it.
         met = (knots[1:] >= low) & (knots[:-1] <= high)
         return float(np.max(np.diff(self.slopes)[met] / np.diff(knots)[met], initial=0.0))
 
@@ -185,6 +188,7 @@ class GlmLoss(MarginLoss):
     def center_regret(self, domain: Domain) -> float:
         """Bound on a round's regret of the decision ``domain.center``, for any record."""
         ends = np.array(self._ends(self.margin_bound(domain)))
+        # A convex function is largest at an end and least at an end or where its slope is 0.
         points = np.concatenate([ends, self._knots, [self._lowest()]])
         points = points[(points >= ends[0]) & (points <= ends[1])]
         return float(np.ptp(self._function(points)))
@@ -197,6 +201,7 @@ class GlmLoss(MarginLoss):
         """Return where f is least, at a knot if its slope is never 0."""
         slopes = np.asarray(self.slopes)
         above = int(np.searchsorted(slopes, 0.0))
+        # f falls or rises on the whole table.
         if above in (0, len(slopes)):
             return -self.reach if above == 0 else self.reach
         left, right = slopes[above - 1], slopes[above]
@@ -226,6 +231,7 @@ class GlmLoss(MarginLoss):
 def _evaluate(name: str, function: Function, knots: FloatArray) -> FloatArray:
     if not callable(function):
         raise TypeError(f"{name} must be a function of an array; got {type(function).__name__}")
+    # A copy: the function may write to its argument.
     values = float_array(f"the result of {name}", function(knots.copy()), knots.shape)
     if not np.isfinite(values).all():
         raise ValueError(f"{name} must be finite on [-reach, reach]: take a smaller reach")

@@ -94,6 +94,7 @@ class MarginLoss(Loss):
         By convexity, the bound is attained at the farthest margin and label. The margin moves as
         far as the domain allows, or to the label, where the loss of a regression is least.
         """
+        # The lowest label is enough: losses for the highest one are mirror images.
         center, low = np.asarray(domain.center), self.label_range[0]
         size, length = lp_norm(center, domain.p), lp_norm(center, 2.0)
         start = self.feature_bound * size
@@ -150,11 +151,13 @@ class MarginLoss(Loss):
         rows = float_array("features", features, (None, domain.dimension))
         targets = float_array("labels", labels, (rows.shape[0],))
         factors = record_multipliers(domain, rows, self.feature_bound, self.feature_bound_l2)
+        # A record without a label counts as empty, as in the engine.
         factors[~np.isfinite(targets)] = 0.0
         with np.errstate(invalid="ignore", over="ignore"):
             margins = factors * products(rows, theta)
         engine = self._glm_engine
         values = engine.values(margins, engine.clip_labels(targets))
+        # 0 times an infinite margin is NaN: what is not finite loses 0.
         values[factors == 0.0] = 0.0
         return values
 
@@ -176,6 +179,7 @@ _TAKEN = "dpoco.choose names the learners that take it"
 
 def check_undamped(loss: object) -> None:
     """Raise `ValueError` for a table or a slope bound, which most learners do not support."""
+    # By attribute: the module of tables imports this one.
     if hasattr(loss, "slopes"):
         raise ValueError(f"this learner has no bounds for a GlmLoss: {_TAKEN}")
     if getattr(loss, "slope_bound", None) not in (None, 1.0):

@@ -61,6 +61,7 @@ class Mechanism(Certified):
 def sum_entries(total: GaussianSum) -> dict[str, float]:
     """Return a lower bound on a compiled continual sum's doubles, for `require_memory`."""
     pushes = max(total.pushes, 1)
+    # Past noise that is kept: a node for each level of a tree, a few buffers, all draws, or a band.
     past = 1.0 + math.log2(pushes)
     if isinstance(total.factorisation, Buffered):
         past = 8.0
@@ -248,6 +249,7 @@ class ContinualSum(Mechanism):
         out = np.empty_like(rows)
         step = max(1, _CHUNK_ENTRIES // d)
         with self._alone():
+            # Under the lock: no other thread may play between this check and the rounds.
             left = self.horizon - self.round
             if rows.shape[0] > left:
                 raise HorizonExceeded(f"rounds asked for: {rows.shape[0]}, left: {left}")
@@ -342,6 +344,7 @@ class NoisyMax(Mechanism):
     @staticmethod
     def _rename_fields(plan: NoisyMaxPlan) -> Fields:
         drawn = plan.mechanism
+        # A single candidate is selected without a mechanism: all arguments agree with that.
         if isinstance(drawn, Nothing):
             return {}
         assert isinstance(drawn.scores, PromisedScores)
@@ -472,5 +475,6 @@ class AboveThreshold(Mechanism):
         answer = number("value", value)
         level = real_float("threshold", threshold)
         self._check_active()
+        # An error would show that a private answer is not finite.
         excess = (answer if math.isfinite(answer) else 0.0) - level - self.plan.tuning.margin
         return bool(self._engine.test(excess))

@@ -54,6 +54,7 @@ class CoupledLearner(RecordLearner):
     def _check_fixed(cls, plan: AnyPlan, given: Named) -> None:
         super()._check_fixed(plan, given)
         limit, found = given["max_switches"], plan.forecast.expected_switches
+        # The slack is for rounding.
         if limit is not None and found > real_float("max_switches", limit) * (1.0 + 1e-9):
             raise ValueError(
                 f"max_switches={limit!r} contradicts the plan, which expects {found:.6g}"
@@ -181,6 +182,7 @@ class CoupledLearner(RecordLearner):
             gradient = self._vector("gradient", record.gradient(decision))
             self._refuse_violations(gradient[None, :], None)
         if not asks():
+            # The round is played all the same: nothing shows that the record did not enter.
             record = _Nothing()
         self._engine.observe_custom(turn, record)
 
@@ -218,6 +220,7 @@ class CoupledLearner(RecordLearner):
     def _header_dimension(cls, header: Fields) -> int:
         # A box has its dimension in its bounds, which are in the file already. A simplex keeps one
         # coordinate less than it has.
+        # This dimension is a lower bound on what the payload holds.
         return max(1, int(header["arguments"]["domain"].get("dimension", 1)) - 1)
 
     @property

@@ -163,6 +163,7 @@ class LipschitzLearner(OnlineLearner):
             raise TypeError("plan must be a plan for a LipschitzLearner")
         return {
             "lipschitz": net.lipschitz,
+            # The losses of the last round decide nothing: they are not summed.
             "horizon": plan.mechanism.pushes + 1,
             "resolution": net.counts,
             "transform": net.transform,
@@ -199,6 +200,7 @@ class LipschitzLearner(OnlineLearner):
         net = self._mechanism.summand
         assert isinstance(net, NetDifferences)
         self._net, self._points = net_of(self._domain, net.counts)
+        # For flags and errors alone: the engine makes its transform from the description.
         self._checker = net_transform(net, enforced=True)
 
     def _entries(self) -> dict[str, float]:
@@ -379,6 +381,8 @@ class LipschitzLearner(OnlineLearner):
             if self._raises and rows.array is None:
                 self._refuse_violations(chunk, self.round)
             self._engine.run(empty_rows(chunk, admit()), own[part], played[part])
+            # The engine saw empty losses where people came too often; the trace has what decisions
+            # lost.
             own[part] = chunk[np.arange(len(chunk)), played[part]]
 
         first_round, beyond = self._run_parts(
@@ -415,6 +419,7 @@ def net_of(domain: Domain, resolution: tuple[int, ...]) -> tuple[FloatArray, Flo
 
     In row-major order of the axes of positive length; decisions are the projections.
     """
+    # A segment, whose bounding box would have a net of two dimensions.
     if isinstance(domain, Simplex) and domain.dimension == 2:
         first = np.linspace(0.0, domain.scale, resolution[0])
         net = np.stack([first, domain.scale - first], axis=1)
@@ -428,6 +433,7 @@ def net_of(domain: Domain, resolution: tuple[int, ...]) -> tuple[FloatArray, Flo
         grids = np.meshgrid(*axes, indexing="ij")
         net = np.stack([grid.ravel() for grid in grids], axis=1)
     net = np.ascontiguousarray(net)
+    # Points of these sets' bounding boxes lie in the sets.
     inside = isinstance(domain, Box) or domain.dimension == 1
     points = net if inside else np.array([domain.project(point) for point in net])
     for array in (net, points):

@@ -237,6 +237,8 @@ class NoisyFTRL(RecordLearner):
         """Return a warning if noise hides the rounds that every candidate remembers."""
         d, length = self._domain.dimension, record_length(self._domain, self._loss)
         for view in self._forgetting.views:
+            # The spectral edge of the noise, over what one round adds to an eigenvalue if records
+            # point in all directions alike; a half-life h remembers h / ln 2 rounds.
             hidden = math.sqrt(2.0 * d) * view.deviations[-1] * d / length**2
             if hidden <= min(view.half_life / math.log(2.0), self._horizon):
                 return None
@@ -321,6 +323,7 @@ class NoisyFTRL(RecordLearner):
             length = lengths[min(push, len(lengths) - 1)]
             kept = memory[min(push, len(memory) - 1)]
             ended += length
+            # Of the batch in work nothing has been released.
             if ended > self.round:
                 break
             rounds, push = kept * rounds + length, push + 1

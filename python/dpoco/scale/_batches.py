@@ -64,6 +64,7 @@ class BatchPartition:
 
     def __init__(self, kind: type[Any], header: Fields) -> None:
         self._made_of = (kind, header)
+        # Without noise: it clips and adds up, and its key is never used.
         self._learner: RecordLearner = kind._assemble(header)
         self._grid = _grid(_sum(self._learner))
 
@@ -178,6 +179,7 @@ class Batches:
         else:
             starts = pairwise(batch_starts(total.batch, total.growth))
             start, end = next((a, b) for a, b in starts if b > done)
+        # The engine adds up the rounds of a batch itself: it cannot take over a part of one.
         if start < done:
             raise RoundOrderError(f"{done - start} rounds of a batch of {end - start} are over")
         rounds = min(end, learner.horizon) - done
@@ -201,6 +203,7 @@ class Batches:
         size = _sum(self._learner).summand.size
         if whole.interval != batch.round or whole.cells.shape != (size,):
             raise ValueError(f"the tallies must be of the batch after {batch.round} rounds")
+        # The engine counts rounds, and noise is scheduled by them.
         if whole.records != batch.rounds:
             raise ValueError(f"the batch has {batch.rounds} rounds; got {whole.records} records")
         with self._learner._alone():
@@ -222,10 +225,12 @@ def _grid(total: GaussianSum) -> float:
         raise ValueError(
             "with batches of one round, workers have nothing to add up: pass a larger batch"
         )
+    # A power of two, so that multiples of it are exact; sums of integers are the same in any order.
     grid = 2.0 ** (math.frexp(length * entry)[1] - _BITS)
     lost = 2.0 * length * entry * 2.0**-53 + math.sqrt(total.summand.size) * grid
     # The least that is charged for batches in doubles, of a stream in which a record is emptied.
     charged = entry * 2.0**-53 * length * (length + 1.0 if total.growth is None else 5.0)
+    # The claim already pays for sums in doubles: tallies must not lose more than these.
     if lost > charged:
         raise ValueError(f"{total.summand.size} statistics are too many for tallies of workers")
     return float(grid)

@@ -43,6 +43,7 @@ def read_pool(data: bytes) -> tuple[Any, Terms, list[Key], list[Any]]:
     try:
         keys = [key_from_text(text) for text in record["keys"]]
         sizes = [int(size) for size in record["sizes"]]
+        # Two learners of one key would answer the same records with different noise.
         if len(keys) != len(sizes) or len(set(keys)) != len(keys) or min(sizes, default=0) < 0:
             raise ValueError("keys and sizes differ")
         if sum(sizes) != len(payload):
@@ -92,11 +93,13 @@ class LearnersInMemory:
         """Play a batch, all or nothing; `after` is called once the fresh keys are there."""
         if batch is not None:
             raise ValueError("batch numbers need a journal: without one nothing can be repeated")
+        # They are added after the rounds: a batch that is refused leaves no keys.
         fresh = [sibling(self._prototype) for _ in rows.fresh]
         slots = rows.slots.tolist()
         old = slots[: len(slots) - len(fresh)]  # numbers of fresh keys follow those of the others
         engines = [*map(self._engines.__getitem__, old), *(each._engine for each in fresh)]
         learners: list[Any] = []
+        # Other learners cannot be in use elsewhere; their rounds are checked by compiled code.
         if names is not None or any(map(self._shown.__getitem__, old)):
             learners = [*map(self._learners.__getitem__, old), *fresh]
             for learner, count in zip(learners, rows.counts.tolist(), strict=True):
@@ -133,6 +136,7 @@ class LearnersInMemory:
 
 
 # Batches whose first rounds are kept, so that they can be sent again.
+# A ring of rows: each batch takes the place of the one that is 256 older.
 KEPT_BATCHES = 256
 # Learners that a pool in a journal loads before it lets go of all: the next use loads one again.
 MOST_LOADED = 100_000
@@ -204,6 +208,8 @@ class LearnersInJournal:
         """Make and store a learner for each key, in one transaction."""
         with self._journal._guard():
             self._make_room()
+        # If the transaction fails, its commit may have been durable: the next use asks for the
+        # keys.
         self.stale = True
         with self._journal.transaction() as together:
             streams = self._enroll(together, keys)
@@ -242,6 +248,7 @@ class LearnersInJournal:
         with self._journal.transaction() as together:
             log = BatchLog(self._journal, self._name)
             first = None if batch is None else log.find(batch, rows)
+            # Keys of a batch that was played are there.
             if first is not None and rows.fresh:
                 raise ReplayMismatch(f"batch {batch} came with other keys than before")
             fresh = self._enroll(together, rows.fresh)
@@ -259,6 +266,8 @@ class LearnersInJournal:
                     "from an old copy?"
                 )
             if first is None or not works:
+                # Compiled code plays all learners at once; the transaction takes the rounds one by
+                # one.
                 learners, people = [x.learner for x in works], [x.people for x in works]
                 engines = [learner._engine for learner in learners]
                 own = np.arange(len(rows.rows), dtype=np.int64)
@@ -276,6 +285,7 @@ class LearnersInJournal:
         if played is None:
             played = np.concatenate([work.decisions for work in works])
         out = np.empty_like(played)
+        # Played key by key, returned in the order of the records.
         out[rows.rows] = played
         out.flags.writeable = False
         return out

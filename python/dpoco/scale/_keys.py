@@ -195,6 +195,7 @@ def check_fresh(known: int, fresh: list[Key], limit: int) -> None:
             f"{len(fresh)} new keys, {limit - known} left of the {limit} that the guarantee covers"
         )
     for key in fresh:
+        # Names of a journal's streams and keys in files are UTF-8.
         if isinstance(key, str) and any("\ud800" <= letter <= "\udfff" for letter in key):
             raise ValueError("a key must be a text that UTF-8 can carry")
 
@@ -234,6 +235,7 @@ def restore_prototype(header: str) -> Any:
 
 def sibling(prototype: OnlineLearner) -> Any:
     """Return an unstarted learner like the prototype, with a fresh key."""
+    # A seeded source gives the i-th key of a pool the same noise in every run.
     source = prototype._arguments["source"]
     return prototype._sibling((Source() if source is None else source.spawn())._claim())
 
@@ -295,6 +297,7 @@ def play_keyed(
     if engines:
         type(engines[0]).run_keyed(engines, offsets, rows, *arrays, workers)
     if isinstance(family, Nets):
+        # Without engines nothing was written to `decisions`: any number may be there.
         places = np.where((decisions >= 0) & (decisions < len(prototype.points)), decisions, 0)
         return np.asarray(prototype.points[places])
     return decisions

@@ -73,6 +73,7 @@ def enroll(journal: Journal, name: str, prototype: Any, terms: Terms, same_unit:
     if prototype is None:
         return restore_prototype(header)
     ours, theirs = json.loads(header_of(prototype)), json.loads(header)
+    # The version of the library, the third part, may differ.
     if any(ours[part] != theirs[part] for part in ("kind", "object")):
         raise StateError(f"the pool {name!r} has other learners")
     return prototype
@@ -107,6 +108,7 @@ class Pool:
         if not self._sole.acquire(blocking=False):
             raise RoundOrderError("the pool is in use by another thread")
         try:
+            # Under the lock, before anything reads which keys there are.
             self._renew()
             yield
         finally:
@@ -342,6 +344,7 @@ class KeyedPool(Pool):
             values = dict.fromkeys(check_key(key) for key in keys)
             fresh = [key for key in values if key not in self._index]
             check_fresh(len(self._index), fresh, self._terms.max_keys)
+            # Without new keys there is nothing to commit.
             if fresh:
                 self._learners.add(fresh)
                 self._number(fresh)

@@ -73,6 +73,8 @@ class Routing:
             salt = bytes.fromhex(record["salt"])
             known = record["shards"]
         except FileNotFoundError:
+            # Before any shard is made: a key that came to another shard would get a second learner
+            # there.
             salt, known = secrets.token_bytes(16), shards
             record = {"kind": "dpoco.shards", "salt": salt.hex(), "shards": shards}
             write_atomically(path, json.dumps(record).encode())
@@ -155,6 +157,8 @@ class Actors:
             waiting = {}
             for number, answer in asked.items():
                 try:
+                    # All answers are waited for, even after a failure: no shard plays on while its
+                    # caller handles that.
                     answers[number] = self._ray.get(answer)
                 except errors.RayActorError:
                     waiting[number] = tasks[number]  # whether it was done, its journal knows
@@ -166,6 +170,7 @@ class Actors:
                 if time.monotonic() > deadline:
                     raise TimeoutError(f"{len(waiting)} shards are down: send the batch again")
                 time.sleep(pause)
+                # A restart takes seconds: longer pauses load the cluster less.
                 pause = min(2.0 * pause, 1.0)
         return answers
 
@@ -206,6 +211,7 @@ class Shard:
     def _open_pool(self) -> Any:
         if self._pool is None:
             Path(self._directory).mkdir(mode=0o700, parents=True, exist_ok=True)
+            # Opening it fences an actor that Ray has given up and that may still run.
             journal = Journal(Path(self._directory) / "releases.db")
             try:
                 self._pool = KeyedPool(
@@ -227,6 +233,7 @@ class Shard:
     def check(self, batch: int, keys: list[Key], names: Names) -> None:
         """Raise if rounds or people of a batch find no room; those of one that was played do."""
         pool = self._open_pool()
+        # It will be compared with its digests and not be played.
         if batch <= pool.last_batch:
             return
         rows = group_rows(pool._index, keys, pool.max_keys)
@@ -344,6 +351,8 @@ class RayPool(Pool):
         self._index = {}
         for _, keys in states:
             self._number(keys)
+        # Only at the beginning: a batch that failed is sent again under its number, though some
+        # shards may have played it.
         if self._fresh:
             self._last: int = max(last for last, _ in states)
         self._fresh = self._stale = False
@@ -389,6 +398,7 @@ class RayPool(Pool):
             pieces = self._pieces(listed)
             own = {shard: [listed[i] for i in at.tolist()] for shard, at in pieces.items()}
             who = {shard: None if people is None else people[at] for shard, at in pieces.items()}
+            # All shards are asked first: one must not play a part of a batch that another refuses.
             if len(pieces) > 1:  # one shard alone checks for itself, before it plays
                 self._shards.ask({n: ("check", number, own[n], who[n]) for n in pieces})
             self._stale = True  # until all shards have answered
