@@ -96,6 +96,7 @@ class EncryptionKey:
             raise ValueError(f"no key was given: an EncryptionKey needs {KEY_BYTES} random bytes")
         self._keys = tuple(checked_key(key) for key in keys)
         for key in self._keys:
+            # Passwords and test keys: they can be guessed.
             if len(set(key)) < _FEWEST or key.isascii():
                 raise ValueError(
                     "a key must be random: these bytes repeat, or are text; take "

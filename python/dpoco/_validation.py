@@ -190,6 +190,7 @@ def float_array(name: str, value: object, shape: tuple[int | None, ...]) -> Floa
             # The kind only: the length of a string type is that of the data.
             raise TypeError(f"{name} must have a real dtype; got {array.dtype.type.__name__}")
         if type(array) is not np.ndarray and isinstance(array, np.ma.MaskedArray):
+            # The value under a mask is not data.
             array = np.where(np.ma.getmaskarray(array), np.nan, array.data)
     if array.ndim != len(shape) or any(
         want is not None and want != have for want, have in zip(shape, array.shape, strict=True)

@@ -239,6 +239,7 @@ def _exact_scale(scale: float | Fraction) -> tuple[float, float]:
     if isinstance(scale, (bool, np.bool_, str, complex)):
         raise TypeError(f"scale must be a float or a Fraction; got {type(scale).__name__}")
     try:
+        # A double is a fraction: nothing is rounded here.
         ratio = scale if isinstance(scale, Fraction) else Fraction(float(scale))
     except (ValueError, OverflowError):  # not finite
         raise ValueError("scale must be in [2**-10, 2**50]") from None

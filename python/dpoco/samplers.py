@@ -315,6 +315,7 @@ class GibbsLaw:
                 self._labels = float_array("labels", labels, (len(self._records),))
         if labels is not None and self._labels is None:
             raise TypeError("this loss takes no labels")
+        # A sum of T losses is T times as steep, whatever the records.
         self._lipschitz = problem.lipschitz * len(self._records)
 
     def _sampler(self, **options: Any) -> _core.GibbsSampler:

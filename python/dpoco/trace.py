@@ -57,6 +57,7 @@ class RecordShares:
         """Count properties of records, shape (T,), or of their columns, shape (T, d)."""
         merged: dict[str, NDArray[np.bool_]] = {}
         for key, values in (item for each in flags for item in each.items()):
+            # A record may be empty for several reasons.
             merged[key] = merged[key] | values if key in merged else values
         shares: dict[str, float] = {}
         columns: dict[str, dict[str, float]] = {}
@@ -99,6 +100,7 @@ class ReadRecords(ABC):
 
 def beyond_flags(beyond: NDArray[np.bool_] | None) -> Flags:
     """Return what holds of records that a participation did not admit, if any: they are empty."""
+    # Without such records the property is left out: it cannot occur.
     if beyond is None or not beyond.any():
         return {}
     return {"beyond_participation": beyond, "empty": beyond}
@@ -205,7 +207,7 @@ class Trace(ReadRecords):
             raise ValueError("decisions were not recorded: run with record_decisions=True")
         if len(self._decisions) == len(self):
             return self._decisions
-        # Each is there once: it is that of all rounds until the next switch.
+        # A decision is stored once, for all rounds until the next switch.
         # A change after the last round begins no stretch of this run.
         firsts = np.append(0, 1 + self.switches[self.switches < len(self) - 1])
         table = np.repeat(self._decisions, np.diff(firsts, append=len(self)), axis=0)

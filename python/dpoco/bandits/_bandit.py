@@ -301,6 +301,7 @@ class BanditLearner(OnlineLearner):
         row = float_array("context", context, (self._dimension,))
         if self._raises:
             self._refuse_contexts(row[None, :], turn)
+        # The engine refuses another context in the same round: a round has one user.
         arm = int(self._engine.decide(turn, row))
         self._asked = (turn, arm)
         return arm
@@ -340,6 +341,7 @@ class BanditLearner(OnlineLearner):
             arm = due = int(self._engine.due(book.promised(self._arms)))
             if due < 0:
                 chosen = np.empty(1, dtype=np.int64)
+                # Nothing of the round changes: other users' tickets are issued in the same round.
                 self._engine.recommend(row[None, :], chosen, mask)
                 arm = int(chosen[0])
             return arm, book.issue(turn, arm, row, due)

@@ -197,6 +197,7 @@ class LinUCB(BanditLearner):
         confidence = linucb.find_confidence(self._plan.mechanism, own)
         tuning: _core.Settings = {
             "rounds": self._horizon,
+            # The margin keeps an arm's noisy matrix positive definite (docs/privacy/linucb.md).
             "shift": own.regularization + confidence.margin,
             "exploration": own.exploration,
             "spread": confidence.spread,
@@ -211,6 +212,7 @@ class LinUCB(BanditLearner):
     @classmethod
     def _header_dimension(cls, header: Fields) -> int:
         arms, d = (int(header["arguments"][name]) for name in ("arms", "dimension"))
+        # The packed matrix and the vector of every arm.
         return arms * (d * (d + 3) // 2)
 
     def _reward_range(self) -> tuple[float, float]:
@@ -336,6 +338,8 @@ class HighDimensionalBandit(BanditLearner):
 
     plan: BanditPlan
     _mechanism: Parts
+    # `_noise` stays "hidden": nothing is proved of two continuations (docs/privacy/journal.md,
+    # "Forks").
     _accountant: ClassVar = high_dimensional_bandit
     _tuning, _forecast = ArmsTuning, ArmsForecast
     _norm = np.inf

@@ -129,6 +129,7 @@ def calibrate(
     unit = real_in("context_bound", context_bound, _UNITS)
     if intercept is not None:
         intercept = real_in("intercept", intercept, _UNITS)
+        # A context of length at most `context_bound` must have room for its other entries.
         if d == 1 or intercept >= unit:
             raise ValueError("intercept must be an entry of a context that has others")
     if whole_number("one_hot", one_hot, high=d - (intercept is not None)) == 1:

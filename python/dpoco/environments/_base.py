@@ -164,6 +164,7 @@ class Oblivious(Environment):
 
 def seed_sequence(seed: int | None) -> np.random.SeedSequence:
     """Return the root of a world's random numbers; None is the operating system's entropy."""
+    # It keeps the entropy that it took: `reset` repeats a world without a seed as well.
     return np.random.SeedSequence(None if seed is None else whole_number("seed", seed))
 
 
@@ -197,6 +198,7 @@ class Recorded(Oblivious):
         rows = float_array("losses", losses, (None, None))
         if rows.size == 0:
             raise ValueError(f"losses must have rounds and experts; got shape {rows.shape}")
+        # NaN fails the comparisons.
         if not np.all((rows >= 0.0) & (rows <= 1.0)):
             raise ValueError("losses must be in [0, 1]")
         super().__init__(rows.shape[1], rows.shape[0], seed=0)
@@ -318,6 +320,7 @@ class ObliviousSwitching(_Switching):
         best = self._good(generator, starts)
         phases = generator.random(self.experts)
         turns = np.arange(self.horizon)[:, None] / self.period + phases
+        # With this height the largest loss is 1/2 + gap/2 + (1 - gap)/2 = 1.
         waves = 0.5 * (1.0 - self.gap) * np.sin(2.0 * np.pi * turns)
         losses = _losses_with_gap(best, self.experts, self.gap) + waves
         return np.clip(losses, 0.0, 1.0), best  # rounding only
@@ -408,6 +411,7 @@ class Packing(Oblivious):
     ) -> None:
         self.phases = positive_int("phases", phases)
         self._group = positive_int("experts", experts) // self.phases
+        # More phases than experts leave groups empty: the next check refuses them.
         spread = math.log(self._group) if self._group > 0 else 0.0
         self.shown = math.floor(spread / (2.0 * positive_float("epsilon", epsilon)))
         if self.shown < 1:

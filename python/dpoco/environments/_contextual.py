@@ -79,6 +79,7 @@ class ContextualWorld(ABC):
         self._sparsity = positive_int(
             "sparsity", most if sparsity is None else sparsity, maximum=most
         )
+        # One generator, in this order: another order would be another world for the same seed.
         generator = np.random.default_rng(seed_sequence(seed))
         self.round = 0
         self.coefficients = self._draw_coefficients(generator)

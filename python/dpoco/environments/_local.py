@@ -257,8 +257,10 @@ class _Run:
     def step_by_step(self, part: slice, noise: Source) -> None:
         """Play a slice of rounds as a server and its devices would."""
         learner, hypotheses = self.learner, self.learner.hypotheses
+        # Where only labels are protected, the server knows the context and asks with it.
         private = learner.settings.protect != "label"
         count, epsilon = part.stop - part.start, learner.settings.epsilon
+        # One device with the budget of all rounds plays every one of them.
         device = ClientPool(hypotheses, 1, count * epsilon, count, learner.settings.protect)
         device._source = noise  # from which the compiled loop draws as well
         for i in range(part.start, part.stop):

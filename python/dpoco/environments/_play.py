@@ -56,6 +56,7 @@ def play(
     named = _person_arguments(learner, persons, count)
     first_round = int(getattr(learner, "round", 0))
     start = environment.round
+    # The losses of a world that is fixed in advance are there already: no copy.
     known = environment.matrix()[start:] if isinstance(environment, Oblivious) else None
     rows = np.empty((count, environment.experts)) if known is None else known[:count]
     decisions = np.empty(count, dtype=np.int64)

@@ -114,6 +114,7 @@ class ExpertTrace(Trace):
             array.flags.writeable = False
 
         def loss_of(sequence: Any) -> FloatArray:
+            # Negative indices would wrap around without an error.
             experts = rows.shape[1]
             if np.any(sequence < 0) or np.any(sequence >= experts):
                 raise ValueError(f"decision must be below the number of experts, {experts}")

@@ -43,6 +43,8 @@ class Selector(ExpertLearner):
 
     def _build_engine(self, claim: _core.Claim) -> Any:
         own = self._plan.tuning
+        # One engine for both: epochs are windows that never stop doubling
+        # (docs/privacy/epoch_selector.md, "Windows").
         longest = own.window if isinstance(own, WindowTuning) else DOUBLING
         return _core.EpochSelector(self._mechanism, self._sizes(), own.first, longest, claim)
 
@@ -340,6 +342,8 @@ class ShiftDetector(Selector):
 
     plan: DetectorPlan
     _tuning = DetectorTuning
+    # `_noise` stays "hidden": one noisy threshold serves all rounds until an alarm
+    # (docs/privacy/shift_detector.md).
     _accountant: ClassVar = shift_detector
 
     def __init__(

@@ -188,6 +188,8 @@ class PrefixHedge(Weighted):
 
     @classmethod
     def _candidates(cls, problem: ExpertProblem) -> Iterator[Candidate]:
+        # Gaussian sums need a delta, and the bound is against one expert in a known number of
+        # rounds.
         if problem.switches == 0 and not problem.is_pure and problem.horizon is not None:
             yield problem.candidate(cls)
 
@@ -329,6 +331,7 @@ class BatchShare(Weighted):
     def _candidates(cls, problem: ExpertProblem) -> Iterator[Candidate]:
         if problem.horizon is None:
             return
+        # The tuning knows these two kinds of losses; stationary ones are fixed in advance as well.
         attack = "adaptive" if problem.adversary == "adaptive" else "oblivious"
         for noise in ("knorm",) if problem.is_pure else ("knorm", "gaussian"):
             options = {"switches": problem.switches, "noise": noise, "adversary": attack}
@@ -425,6 +428,8 @@ class ObliviousTracker(Drawn):
     plan: TrackerPlan
     _mechanism: TrackerDraws
     _tuning = TrackerTuning
+    # `_noise` stays "hidden": the coupling keeps parts of a draw for later rounds
+    # (docs/privacy/oblivious_tracker.md).
     _accountant: ClassVar = oblivious_tracker
 
     def __init__(

@@ -210,6 +210,7 @@ class Certified(Calibrated, Stateful):
         """
         given = {**planner.keywords, **(others or {})}
         given |= {"budget": budget, "plan": plan, "source": source}
+        # Reports and states list arguments as the constructor does.
         order = [*argument_names(type(self)), *given]  # the constructor's
         given = {name: given[name] for name in dict.fromkeys(order) if name in given}
         self._problem(given)
@@ -241,6 +242,7 @@ class Certified(Calibrated, Stateful):
         if isinstance(total, GaussianSum):
             found["sum_method"] = name_of(total.factorisation)
             if total.scale > 0.0:
+                # Without noise there is no arithmetic that an argument could contradict.
                 found["numerics"] = numerics_of(total)
         found |= cls._rename_fields(plan)
         return {name: found[name] for name in argument_names(cls) if name in found}

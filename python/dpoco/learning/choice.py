@@ -431,6 +431,8 @@ def choose(
             raise ValueError("drift=True needs switches: about how often the best expert changes")
     found, refusals = [], []
     told = switches, adversary, gap, drift, continuous
+    # A learner that the budget does not pay for is left out; its reason is kept in case none is
+    # left.
     for candidate in candidates(problem, horizon, budget, *told):
         try:
             found.append(_judge(candidate, covered))
@@ -438,6 +440,7 @@ def choose(
             refusals.append(f"{candidate.path}: {error}")
     of_experts = not isinstance(problem, tuple)
     if of_experts:
+        # A bound for more general losses holds for these.
         level = ADVERSARIES.index(adversary)
         found = [each for each in found if ADVERSARIES.index(str(each.scope)) >= level]
     if not found:
@@ -451,8 +454,8 @@ def choose(
 
     def rank(each: Choice) -> list[float]:
         numbers = [each.regret_bound] if by_bound else [each.predicted_regret, each.regret_bound]
-        # A fixed half-life cannot be left by the learner: where noise hides what it remembers,
-        # others go first.
+        # Where noise hides all that a fixed half-life remembers, the learner is ranked by its
+        # numbers alone.
         forgets = each.options.get("half_life") == "auto" or (
             "half_life" in each.options and not each._noise_dominates
         )
@@ -569,8 +572,11 @@ def _record_problem(
     if isinstance(loss, MarginLoss):
         largest = min(largest, loss.center_regret(domain))
         reach = loss.margin_bound(domain) / getattr(loss, "label_bound", 1.0)
+    # Laws were fitted on Euclidean and l_1 balls: 3 lies between their dual exponents, 2 and
+    # infinity.
     shape = "l1" if domain.dual_exponent > 3.0 else "ball"
     law = f"records/{_NAMES.get(type(loss), 'other')}/{shape}"
+    # A domain that is the single point 0 has no margins, and 0 no logarithm.
     sizes = math.log(d), math.log(max(reach, _LEAST))
     return RecordProblem((domain, loss), horizon, budget, law, sizes, largest, bool(drift))
 

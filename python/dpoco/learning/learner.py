@@ -40,6 +40,7 @@ def _admit_part(limiter: Limiter, turn: int, digests: bytes, beyond: NDArray[np.
     """Return which records of the rounds from `turn` on enter, and mark the others."""
     passed = limiter.admit(turn, digests)
     np.logical_not(passed, out=beyond)
+    # None spares a copy of the records.
     return None if passed.all() else passed
 
 
@@ -87,6 +88,8 @@ class OnlineLearner(Certified, Delayed):
         secret = claim["key"] + int(claim["stream"]).to_bytes(32, "little")
         return Limiter(participation, self._horizon, secret)
 
+    # Calls with plain arguments go straight to the engine (cpp/bindings/live.cpp); others come
+    # here.
     @_core.direct
     def decide(self, *, ticket: bool = False) -> Any:
         """Return this round's decision, shape (d,), read-only; it stays the same until `observe`.
@@ -134,6 +137,7 @@ class OnlineLearner(Certified, Delayed):
 
         Asked when nothing else can be refused any more: the record counts.
         """
+        # The usual case, without a digest.
         if self._limiter is None and person is None:
             return True
         digests = self._digests(person, None)

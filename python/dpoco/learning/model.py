@@ -141,11 +141,13 @@ class Model(Schema):
             decision, played = learner.theta, guarantee.horizon or 0
         else:
             decision, played = learner.last_decision, learner.round
+            # The first decision is public, without data: a model of it would promise learning.
             if played == 0:
                 raise StateError("the learner has released nothing yet")
         bounds = learner.loss.to_dict()
         dual = learner.domain.dual_exponent
         pairs = ((dual, bounds["feature_bound"]), (2.0, bounds["feature_bound_l2"]))
+        # JSON has no infinity: None is the maximum norm.
         stated = tuple(
             (None if np.isinf(q) else float(q), float(b)) for q, b in pairs if b is not None
         )

@@ -99,6 +99,8 @@ class Participation:
         person = guarantee.for_person(self.rounds, self.separation, once=True)
         if not person.private:
             return person
+        # A rule that someone else enforces is their promise. Where the library enforces it, a
+        # refusal shows that there are `max_persons` people, and the guarantee does not cover that.
         own = say.promise(say.LIMIT_KEPT)
         if self.enforced:
             own = say.REFUSED_PEOPLE.format(most=self.max_persons)
@@ -225,6 +227,7 @@ class Limiter:
         records: int | None = None,
     ) -> None:
         secret = secrets.token_bytes(32) if key is None else key
+        # The text keeps this key apart from others that are made of the same claim.
         self._key = hashlib.sha256(b"dpoco participants" + secret).digest()[:_KEY]
         self._kind: type | None = None
         # Counters are needed only where they bind before the separation does.

@@ -53,6 +53,8 @@ class _Log:
         if played is None:
             return
         (new,) = self._fresh[part].nonzero()
+        # The fresh decisions move to the front: the rest of the room is written again by the next
+        # part.
         if len(new) < len(played):
             played[: len(new)] = played[new]
         self._kept += len(new)
@@ -90,6 +92,8 @@ class RecordLearner(OnlineLearner):
     _domain: domains.Domain
     _loss: losses.Loss
     _batch: int = 1  # rounds per decision
+    # Leaves of Frank-Wolfe weigh the gradients at this decision and the one before
+    # (docs/privacy/polyhedral_frank_wolfe.md, "Algorithm").
     _looks_back: ClassVar[bool] = True  # whether custom losses are differentiated twice
 
     @property
@@ -226,11 +230,11 @@ class RecordLearner(OnlineLearner):
             raise TypeError("a custom loss must have a method gradient(theta)")
         found = [self._vector("gradient", gradient(decision))]
         if self._looks_back:
-            # The first decision precedes all data.
             before = turn >= self._batch  # else there is no earlier decision: its weight is zero
             last = gradient(self._engine.previous_decision()) if before else found[0]
             found.append(self._vector("gradient", last))
         if self._raises:
+            # All gradients of the round are checked before `asks` counts the record.
             self._refuse_violations(np.stack(found), None)
         if not asks():
             found = [np.full_like(each, np.nan) for each in found]
@@ -295,6 +299,7 @@ class RecordLearner(OnlineLearner):
             trace = self._run_briefly(features, labels, bool(record_decisions))
             if trace is not None:
                 return trace
+        # All records are checked before any round is played.
         rows, targets = self._arrays(features, labels)
         rounds = rows.shape[0]
         if self._raises:

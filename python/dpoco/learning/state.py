@@ -39,6 +39,7 @@ FRAME_SIGNATURE = b"dpocost\n"
 _VERSION = 1
 _FRAME = struct.Struct("<8sIIQ")
 _CHECKSUM = 32
+# Authenticated with what is encrypted: the head of a journal cannot be put in the place of a state.
 _CONTEXT = b"state"
 _POSIX = os.name == "posix"
 
@@ -137,6 +138,7 @@ def write_atomically(
         with os.fdopen(handle, "wb") as file:
             file.writelines([data] if key is None else key.seal(_CONTEXT, data))
             file.flush()
+            # Before the rename: after a power cut the name must not lead to an empty file.
             os.fsync(file.fileno())
             if _POSIX:  # while it is locked
                 unfinished.replace(target)
@@ -234,6 +236,8 @@ class Stateful(_core.Live):
 
     # What is proved of the noise: "fresh", whatever was released before, truncated tails included;
     # "ideal_fresh", so with ideal draws; or "hidden", part of it stays for later rounds.
+    # Forks and pools charge by it (docs/privacy/journal.md, "Forks"; docs/privacy/pools.md): a
+    # class that says nothing gets the careful answer.
     _noise: ClassVar[str] = "hidden"
     _one_round: ClassVar[bool] = True  # a record is data of one round, not of all later ones
 
@@ -250,6 +254,8 @@ class Stateful(_core.Live):
                 f"{min(seeds)} is no argument of learners: source=dpoco.random.Source.seeded(seed) "
                 "repeats noise, for tests, and voids the guarantee"
             )
+        # The lock is made here, since restored objects and siblings do not pass through a
+        # constructor.
         self = super().__new__(cls)
         self._sole = threading.Lock()
         return self
@@ -485,6 +491,7 @@ class Stateful(_core.Live):
 def find_class(kind: object) -> type[Stateful]:
     """Return the class that a state file names: nothing else is ever imported on its word."""
     known = (each for each in (*LEARNERS, *MONITORS) if each.class_name == kind)
+    # One-time fits have no states.
     learner = next((each for each in known if each.plays != "batch"), None)
     if learner is None:
         raise StateError("state is of a kind this library does not know")

@@ -142,6 +142,8 @@ class TicketBook:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
+        # From the operating system, not from the learner's source: tickets cost no draw and show
+        # nothing of the noise's stream (docs/privacy/delayed_feedback.md, "Tickets").
         self._key = os.urandom(32)
         self._learner = os.urandom(16)
         self._next = 0
@@ -213,6 +215,7 @@ class TicketBook:
         known = self._outstanding.pop(number, None)
         if known is None:
             raise RoundOrderError("the ticket is not outstanding: redeemed, expired or forgotten")
+        # A pull that was promised is no longer under way: `due` may promise it to another ticket.
         if known[1] >= 0:
             self._promised[known[1]] -= 1
 
@@ -246,6 +249,7 @@ class TicketBook:
             or (numbers and not 0 <= numbers[0] <= numbers[-1] < book._next)
             or not all(-1 <= arm < arms for _, arm in book._outstanding.values())
             or not all(0 <= n < book._next for n in book.dropped)
+            # A ticket is waiting or dropped, never both.
             or not book.dropped.isdisjoint(numbers)
         ):
             raise StateError("state is corrupt: impossible tickets")
@@ -321,6 +325,8 @@ class Delayed(Stateful):
         with _OPENING:
             if self._book is None:
                 self._check_room(0)
+                # The privacy is the same under one more condition; the bound on regret is for
+                # immediate feedback.
                 self._guarantee = delayed(self._guarantee, self._seen)
                 self._book = TicketBook()
             return self._book
@@ -328,6 +334,7 @@ class Delayed(Stateful):
     def _check_room(self, outstanding: int) -> int:
         """Return the round, if one is left for another ticket."""
         turn: int = self._engine.round
+        # Every ticket may come back, and then needs a round.
         if turn + outstanding >= self._horizon:
             raise HorizonExceeded(
                 f"the horizon of {self._horizon} rounds is used up: {turn} played, {outstanding} "

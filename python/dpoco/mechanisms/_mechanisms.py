@@ -193,6 +193,7 @@ class ContinualSum(Mechanism):
         people: Participation | None = self._arguments.get("participation")
         if people is not None and people.enforced:
             raise ValueError("a sum takes no persons: participation must have enforced=False")
+        # A class that others derived may have another `push`, which the quick path would pass by.
         self._direct = int(is_own(type(self)))
 
     def _entries(self) -> dict[str, float]:
@@ -424,6 +425,7 @@ class AboveThreshold(Mechanism):
     """
 
     plan: ThresholdPlan
+    # `_noise` stays "hidden": the noise of the threshold is drawn once for many queries.
     _accountant: ClassVar = above_threshold
     _tuning = ThresholdTuning
     _shown = ("horizon", "alarms", "sensitivity", "spread")

@@ -47,6 +47,8 @@ class CoupledLearner(RecordLearner):
     _mechanism: CoupledDraws
     _accountant: ClassVar = coupled_regularized_leader
     _forecast = CoupledForecast
+    # Couplings are proved for ideal draws: a pool pays the tails of all its keys
+    # (docs/privacy/pools.md).
     _noise: ClassVar[str] = "ideal_fresh"
     _methods: ClassVar[tuple[str, ...]] = ("value", "gradient")  # of custom losses
 
@@ -209,6 +211,7 @@ class CoupledLearner(RecordLearner):
         for t, (matrix, vector) in enumerate(zip(rows, targets, strict=True)):
             decision, before = self._engine.decision(), self._engine.switches
             self._engine.observe_quadratic(first + t, matrix, vector)
+            # A fresh draw may equal the old one by chance: the count decides.
             changed[t] = self._engine.switches != before
             out[t] = factors[t] * self._loss.value(decision, matrix, vector) if factors[t] else 0.0
             if decisions is not None:

@@ -255,6 +255,7 @@ class NoisyFTRL(RecordLearner):
         They are computed from what was released, so they may be published. Empty for learners that
         have nothing to choose.
         """
+        # One candidate alone, or none: the learner was built without a choice.
         found = self._engine.choices()
         if len(found) < 2:
             return ()
@@ -280,6 +281,7 @@ class NoisyFTRL(RecordLearner):
         rounds, push = self._released_rounds(memory)
         if push == 0:
             return None
+        # Damped sums are alike from some push on: one deviation is kept for the rest.
         deviation = float(deviations[min(push, len(deviations)) - 1])
         return EstimatedLoss(self._engine.released_loss() / rounds, deviation / rounds, rounds)
 
@@ -337,6 +339,8 @@ class NoisyFTRL(RecordLearner):
         own, domain, loss = self.plan.tuning, self._domain, self._loss
         tuning: _core.Settings = {"rounds": own.horizon}
         if isinstance(self._mechanism.summand, SecondMoments):
+            # Radius, ridges and shrinkage are public numbers: decisions are post-processing of the
+            # sums (docs/privacy/noisy_ftrl.md, "Proof").
             tuning["domain_radius"] = domain.radius_from_center()
             if isinstance(self._mechanism.summand, MomentsAndLoss):
                 tuning["loss_kept"] = self._loss_law[0].tolist()
@@ -533,9 +537,12 @@ class NoisyNewton(RecordLearner):
             "shrinkage": own.shrinkage,
             "deviations": self._deviations.tolist(),
         }
+        # Without it the metric never falls.
         if own.half_life is not None:
             kept = noisy_newton.kept_curvatures(self.plan.mechanism, own.half_life)
             tuning["kept"] = kept.tolist()
+        # A logistic loss is learned with bounded slopes, which lowers the sensitivity
+        # (docs/privacy/noisy_newton.md, "The loss with bounded slopes").
         loss = learned_loss(self._loss)._glm_engine
         return _core.NoisyNewton(self._domain._engine, loss, self._mechanism, tuning, claim)
 

@@ -127,6 +127,7 @@ class LearnersInMemory:
 
     def state_parts(self) -> list[bytes]:
         """Return the states of all compiled learners."""
+        # The file has engines only: tickets that wait would be lost.
         if any(learner._book is not None for learner in self._learners):
             raise RoundOrderError("a pool whose learners have issued tickets cannot be saved")
         for learner in self._learners:
@@ -220,6 +221,7 @@ class LearnersInJournal:
         streams = []
         for key in keys:
             learner = sibling(self._prototype)
+            # Without a charge: the pool was charged for all its keys when it was made.
             stream = self._journal._add_stream(
                 self._stream_name(key), self._header, "a pool", learner
             )
@@ -238,6 +240,7 @@ class LearnersInJournal:
         self, rows: Rows, parts: Parts, names: Names, workers: int, batch: int | None, after: Any
     ) -> Releases:
         """Play a batch in one transaction; `after` is called once it is committed."""
+        # A stream takes its records in one piece, in their order.
         ordered = tuple(part[rows.rows] for part in parts)
         named = None if names is None else names[rows.rows]
         pieces = rows.pieces

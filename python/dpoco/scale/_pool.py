@@ -60,6 +60,7 @@ def enroll(journal: Journal, name: str, prototype: Any, terms: Terms, same_unit:
                 raise StateError(f"there is no pool {name!r}, and no make to create it")
             record = {"learner": header_of(prototype), "terms": asdict(terms)}
             guarantee = terms.guarantee(prototype)
+            # In one transaction with the pool's row: a crash leaves both or neither.
             journal._accounts.charge(guarantee, f"pool {name}", same_unit=same_unit)
             journal._rows.put_value(place, json.dumps(record))
             return prototype

@@ -244,6 +244,8 @@ class Shard:
                     "fewer rounds are left to a learner than records have come for it"
                 )
             if names is not None:
+                # A key that is new has counted no one: a learner made for this check alone says the
+                # same.
                 learner = sibling(pool._prototype) if stream is None else stream._learner
                 learner._digests(names[own], len(own))
 
