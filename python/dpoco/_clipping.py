@@ -90,6 +90,7 @@ def checked_range(given: Any, name: str = "loss_range") -> tuple[float, float]:
     except (TypeError, ValueError):
         raise TypeError(f"{name} must be a pair (low, high)") from None
     low, high = real_float(name, low), real_float(name, high)
+    # Losses are divided by the width.
     if not 1e-100 <= high - low <= 1e100:
         raise ValueError(f"{name} must be (low, high) with 1e-100 <= high - low <= 1e100")
     return low, high

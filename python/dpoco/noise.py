@@ -70,6 +70,7 @@ def _elementary(
     factor = positive_float("scale", scale)
     stream = checked_source(source)
     if size is None and out is None:
+        # The value that an array of one would get, without the array.
         return stream._draw(kind) * factor
     return _draw(lambda values: stream._fill_into(kind, values), size, out, factor)
 

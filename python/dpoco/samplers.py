@@ -242,6 +242,7 @@ def coordinate_gibbs(
     if not np.allclose(matrix, matrix.T, rtol=1e-12, atol=1e-12 * float(np.abs(matrix).max())):
         raise ValueError("precision must be symmetric")
     try:
+        # It fails unless the matrix is positive definite; the factor is not used.
         np.linalg.cholesky(matrix)
     except np.linalg.LinAlgError:
         raise ValueError("precision must be positive definite") from None
@@ -356,6 +357,7 @@ class ExactSampler:
     """
 
     _options: ClassVar[Fields] = {}
+    # Each sampler has another: the place of one chain means nothing to the next.
     _magic: ClassVar[bytes] = b"dpoco exact 1\0"
 
     def __init__(self, law: GibbsLaw, source: Source) -> None:

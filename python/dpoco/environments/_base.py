@@ -201,6 +201,7 @@ class Recorded(Oblivious):
         # NaN fails the comparisons.
         if not np.all((rows >= 0.0) & (rows <= 1.0)):
             raise ValueError("losses must be in [0, 1]")
+        # Nothing here is random.
         super().__init__(rows.shape[1], rows.shape[0], seed=0)
         # A world is fixed: the caller's array may change.
         self._rows = rows.copy()
@@ -419,6 +420,7 @@ class Packing(Oblivious):
                 f"{experts} experts in {phases} phases are too few for epsilon = {epsilon:g}: "
                 "log(experts / phases) must be at least 2 epsilon"
             )
+        # Before the base is set up, whose horizon may be this number.
         least = self.phases * self.shown
         self.largest_regret = float(least)
         super().__init__(experts, least if horizon is None else horizon, seed=seed)
@@ -457,6 +459,7 @@ class Packing(Oblivious):
             # From here on the bound is negative, and the exponential may overflow.
             if exponent > math.log(self._group):
                 break
+            # For a small epsilon the differences to 1 would cancel.
             shared = failure * math.expm1(exponent) / math.expm1(budget)
             largest = max(largest, k * (1.0 - math.exp(exponent) / self._group - shared))
         return self.phases * largest

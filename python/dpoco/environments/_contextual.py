@@ -94,6 +94,7 @@ class ContextualWorld(ABC):
         # The ranks of uniforms: every set of coordinates is as likely as any other.
         order = np.argsort(generator.random(drawn.shape), axis=1)
         drawn[np.argsort(order, axis=1) >= self._sparsity] = 0.0
+        # The dual norm: |<x, theta>| is then at most the product of the two bounds.
         size = np.linalg.norm(drawn, ord=2.0 if self._norm == 2.0 else 1.0, axis=1)
         coefficients: FloatArray = drawn * (self._parameter_bound / size)[:, None]
         return coefficients
@@ -174,6 +175,7 @@ class LinearWorld(ContextualWorld):
     def __init__(
         self, arms: int, dimension: int, horizon: int, *, reward_noise: float = 0.1, **options: Any
     ) -> None:
+        # Before the base is set up, which draws the rewards.
         self._reward_noise = real_in("reward_noise", reward_noise, "[0, inf)")
         super().__init__(arms, dimension, horizon, **options)
 

@@ -222,6 +222,7 @@ def play_delayed(
     for step in sorted(due):
         arrive(step)
     for ticket in tickets.values():
+        # Their feedback never comes: the horizon is free for others again.
         learner.expire(ticket)
     return DelayedRun(np.array(decisions), values, np.array(arrivals, dtype=np.int64), most)
 

@@ -309,6 +309,7 @@ class ExpertLearner(OnlineLearner):
             positive_int("checkpoint_every", checkpoint_every)
             with self._alone():
                 self._check_active()
+                # A short run is one compiled call, which reads the array itself; None: it is not.
                 brief = self._engine.run_briefly(losses, BRIEF)
             if brief is not None:
                 lost, indices, switches, first_round = brief

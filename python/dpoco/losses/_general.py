@@ -70,6 +70,7 @@ class LinearLoss(Loss):
     ) -> FloatArray:
         """Return a copy of `features`, shape (d,) or (T, d)."""
         _no_label(label)
+        # The caller may change what it gets.
         return _rows(features, float_array("theta", theta, (None,))).copy()
 
     def batch_values(

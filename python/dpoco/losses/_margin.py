@@ -73,6 +73,8 @@ class MarginLoss(Loss):
         """
         a, s = checked_margin(margin), positive_float("step_scale", step_scale)
         general = self.derivative_bound(a) + 2.0 * s * a * self.curvature_bound(a)
+        # Leaves are clipped to this: a mistake here would cost utility, not privacy
+        # (docs/privacy/leaf_bounds.md).
         return min(self._special_scalar_bound(max(1.0, 2.0 * s - 1.0) * a), general)
 
     def margin_bound(self, domain: Geometry) -> float:

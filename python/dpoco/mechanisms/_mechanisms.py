@@ -160,6 +160,8 @@ class ContinualSum(Mechanism):
         source: Source | None = None,
     ) -> None:
         horizon = whole_if_float(horizon)
+        # Among the sums the planner takes one that is good for all rounds of a person
+        # (docs/privacy/participation.md, "Parameters").
         calibrate = partial(
             sum_release.calibrate, dimension=dimension, horizon=horizon, bound=bound, norm=norm,
             method=method, noise=noise, norm_order=norm_order, relation=relation, numerics=numerics,
@@ -182,6 +184,7 @@ class ContinualSum(Mechanism):
 
     @staticmethod
     def _plan_horizon(plan: SumPlan) -> int:
+        # All sums are released, that of the last vector as well.
         return plan.mechanism.pushes
 
     def _noise_note(self) -> None:
@@ -474,6 +477,8 @@ class AboveThreshold(Mechanism):
         ValueError, TypeError
             For arguments that are not real numbers, or a threshold that is not finite.
         """
+        # The answer is private and may be anything; the threshold is public, and an error may speak
+        # of it.
         answer = number("value", value)
         level = real_float("threshold", threshold)
         self._check_active()

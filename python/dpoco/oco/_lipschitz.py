@@ -304,6 +304,7 @@ class LipschitzLearner(OnlineLearner):
         if self._raises:
             self._refuse_violations(row[None, :], turn)
         if not self._admits(turn, person):
+            # The round is played with as many draws: nothing shows that the loss did not enter.
             row = np.full_like(row, np.nan)
         self._engine.observe(turn, row)
 
@@ -468,6 +469,7 @@ class NetLosses:
         if callable(losses):
             raise TypeError("losses must be one loss a round; got a single callable")
         if not isinstance(losses, np.ndarray) and isinstance(losses, Iterable):
+            # An iterator can be read once only.
             losses = list(losses)
             if any(callable(loss) for loss in losses):
                 return cls(points, None, losses)
