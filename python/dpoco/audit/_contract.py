@@ -32,6 +32,8 @@ from dpoco.losses import CustomLoss, LinearLoss, LogisticLoss, MarginLoss, Squar
 from dpoco.random import Source
 from dpoco.statistics import Count, Mean
 
+# Long enough for four checkpoints, five rounds apart, and an incomplete last part. Four threads
+# with a quarter of the rounds each end no more than all of them.
 ROUNDS = 24
 BUDGET = Budget(4.0, 1e-5)
 ONLINE = ("records", "surface", "experts", "arms")
@@ -57,6 +59,8 @@ BAD = (ValueError, TypeError)
 _MADE_WITH = ("budget", "horizon", "records", "releases", "source")
 
 # A number that bad records are made of, and what of it must not be in any message.
+# The mark has no fraction, so that most formats of the number contain it. The number is far beyond
+# the bounds of all small problems, so that it must be clipped.
 SECRET, MARK = 987654.25, "987654"
 
 
@@ -167,6 +171,7 @@ class Subject:
         """Return an unstarted learner; without a seed, on entropy. Calibrated only if changed."""
         source = Source() if seed is None else Source.seeded(seed)
         given = {self.size: ROUNDS, "source": source, **changes}
+        # Neither argument enters a plan, and the search for one takes most of a check's time.
         if changes.keys() <= {"on_violation", "source"} and "plan" in arguments_of(self.kind):
             given["plan"] = self.first.plan
         with quiet():
@@ -183,12 +188,14 @@ class Subject:
 
     def ask(self, learner: Learner, t: int, **ticket: object) -> Decision:
         """Ask for the decision of a round."""
+        # Only a bandit sees a part of the record, the context, before it decides.
         return learner.decide(*self.record(t)[: self.plays == "arms"], **ticket)
 
     def tell(self, learner: Learner, t: int, decision: Decision, **ticket: object) -> None:
         """End a round."""
         record = self.record(t)
         if self.plays == "arms":
+            # A bandit is told the reward of the arm that it played, and of no other.
             record = (float(record[1][decision]),)
         learner.observe(*record, **ticket)
 
@@ -249,6 +256,7 @@ def arguments_of(kind: type) -> Mapping[str, Parameter]:
     return signature(kind).parameters
 
 
+# All checks of a learner, and all tests of it, share the one search for its parameters.
 @functools.cache
 def _listed(name: str) -> Subject:
     """Return the subject of a learner of the library: calibrated once, never played."""
@@ -262,6 +270,8 @@ def _subject(learner: str | type | Callable[..., Learner], stream: Stream) -> Su
     assert not isinstance(make, str)
     first = _first(make)
     plays = find_plays(first)
+    # A foreign class that lacks a member gets one sentence here instead of an `AttributeError` in
+    # the middle of a check.
     missing = [name for name in _MEMBERS.get(plays, _ONLINE_MEMBERS) if not hasattr(first, name)]
     if missing:
         raise TypeError(f"a {type(first).__name__} that plays {plays} needs {', '.join(missing)}")
@@ -271,6 +281,7 @@ def _subject(learner: str | type | Callable[..., Learner], stream: Stream) -> Su
         parts = stream if isinstance(stream, tuple) else (stream,)
         if not isinstance(getattr(first, "loss", None), CustomLoss):
             parts = tuple(np.asarray(part, dtype=float) for part in parts)
+    # Checks of the horizon ask for one round more than there are.
     if any(len(part) <= ROUNDS for part in parts):
         raise ValueError(f"stream must have at least {ROUNDS + 1} records")
     return Subject(make, plays, parts, first)
@@ -278,6 +289,8 @@ def _subject(learner: str | type | Callable[..., Learner], stream: Stream) -> Su
 
 def _first(make: Callable[..., Learner]) -> Learner:
     with quiet():
+        # The class is not known before its maker is called, so the name of the length is tried. The
+        # last call is outside of `suppress`: its error is the one that the caller sees.
         for size in ("horizon", "records"):
             with suppress(TypeError):
                 return make(**{size: ROUNDS}, source=Source.seeded(1))
@@ -313,6 +326,8 @@ def _made_up(kind: type) -> Callable[..., Learner]:
     others: list[Options] = [{}, {"domain": LpBall(3, 1.0)}, {"loss": LogisticLoss(1.0)}]
     if "lipschitz" in given:
         others = [{"domain": Box([-1.0], [1.0])}]
+    # Some learners take one shape of domain or one kind of loss alone, and raise `TypeError` for
+    # others.
     for other in others:
         own = {name: other.get(name, value) for name, value in given.items()}
         make = functools.partial(kind, budget=BUDGET, **own)
@@ -336,6 +351,7 @@ def _random_stream(learner: Learner, plays: str) -> Record:
     rng, n = np.random.default_rng(0), ROUNDS + 1
     if plays in ("records", "batch") and not isinstance(learner.loss, LinearLoss | MarginLoss):
         raise ValueError("the records of this loss cannot be made up: pass a stream")
+    # Linear functions with a slope of at most 0.2 keep the Lipschitz bound of 1.
     if plays == "surface":
         return (rng.uniform(-0.2, 0.2, (n, 1)) * learner.points[:, 0],)
     if plays == "queries":  # near the threshold, so that noise decides

@@ -84,6 +84,7 @@ def saved_states_go_on(s: Subject) -> None:
             learner = loaded
         require(fingerprint(learner) == fingerprint(whole), "loading left another state")
         require(os.listdir(here) == ["state"], "save() leaves other files behind")
+        # A seed could give the noise again. On entropy only a key that is in the state can.
         entropy = s.fresh(None)
         s.play(entropy, 0, HALF)
         entropy.save(here / "state")
@@ -98,6 +99,7 @@ def checkpoints_go_on(s: Subject) -> None:
     storable(s)
     learner, seen = s.fresh(), []
     with folder() as here:
+        # A file cannot be made in a folder that is missing, nor take the place of a folder.
         for path in (here / "missing" / "state", here):
             with unchanged(learner, "a checkpoint that cannot be written"):
                 refused("a checkpoint that cannot be written", OSError,
@@ -143,6 +145,7 @@ def pickles_wait_for_resume(s: Subject) -> None:
 def unstarted_pickles_have_their_own_noise(s: Subject) -> None:
     """Pickles of an unstarted learner on entropy are independent; a seeded one keeps its seed."""
     storable(s)
+    # The bytes of a pickle contain the noise key: equal bytes would be equal noise.
     frozen = pickle.dumps(s.fresh(None))
     keys = {pickle.dumps(pickle.loads(frozen)) for _ in range(2)}
     require(frozen not in keys and len(keys) == 2, "two unpickled learners share their noise")
@@ -183,9 +186,12 @@ def damaged_states_are_refused(s: Subject) -> None:
     data, rng = learner._to_bytes(), np.random.default_rng(0)
     require(fingerprint(read(data)) == fingerprint(learner), "a state is read as another one")
     header, payload = unpack(data)
+    # 61 and the word length are coprime, so that cuts fall on every place within a word.
     bad = [data[:cut] for cut in (*range(0, len(data), 61), len(data) - 1)] + [data + b"\0"]
+    # The first 24 bytes are magic, version and lengths (docs/architecture.md).
     for at in (*range(24), *rng.integers(len(data), size=30)):
         bad.append(data[:at] + bytes([data[at] ^ 1 << int(rng.integers(8))]) + data[at + 1 :])
+    # `pack` computes the checksum again, so that the engine itself must notice these.
     bad += [pack(header, other) for other in (payload[:-8], payload + bytes(8), payload[8:], b"")]
     bad.append(pack({**header, "kind": "Unknown"}, payload))
     for spoiled in bad:
@@ -215,11 +221,13 @@ def _threads(work: Callable[[], object], count: int) -> list[BaseException]:
 
     threads = [threading.Thread(target=guarded, daemon=True) for _ in range(count)]
     before = sys.getswitchinterval()
+    # With the default of 5 ms most calls would end before another thread has a turn.
     sys.setswitchinterval(1e-6)
     try:
         for thread in threads:
             thread.start()
         for thread in threads:
+            # Threads are daemons: one that is stuck must not keep the interpreter from ending.
             thread.join(_PATIENCE)
             require(not thread.is_alive(), "a call from another thread does not return")
     finally:
@@ -259,6 +267,8 @@ def runs_keep_other_threads_out(s: Subject) -> None:
     with folder() as here:
         options: Options = {"progress": meddle}
         if own_class(s.kind) is not None:
+            # Without checkpoints so short a run is one chunk, and `progress` is called at its end
+            # only.
             options |= {"checkpoint": here / "state", "checkpoint_every": 5}
         got = s.run(learner, **options)
     kinds = {type(error) for error in raised}
@@ -296,9 +306,13 @@ def forked_children_wait_for_resume(s: Subject) -> None:
                 answer = pickle.dumps(s.play(learner, HALF))
         finally:
             os.write(write, answer)
+            # `sys.exit` would run the exit handlers of the parent, such as those of the tests,
+            # twice.
             os._exit(0)
     os.close(write)
     with os.fdopen(read, "rb") as pipe:
+        # The pipe is read before the wait: a child with an answer longer than the pipe's buffer
+        # would otherwise never end.
         answer = pipe.read()
     os.waitpid(child, 0)
     require(answer != b"went on", "a forked child drew the noise of its parent")

@@ -94,6 +94,7 @@ def runs_are_the_loop(s: Subject) -> None:
     want = s.run(whole)
     require(equal(s.play(loop), want), "run() differs from the loop")
     require(fingerprint(loop) == fingerprint(whole), "run() leaves another state than the loop")
+    # Pieces of one round and of none take other branches than long ones.
     got = [*s.run(pieces, 0, 1), *s.run(pieces, 1, 1), *s.run(pieces, 1, 7)]
     if s.plays in ONLINE and s.plays != "arms":  # a bandit's decision waits for its own reward
         s.ask(pieces, 7)
@@ -220,6 +221,8 @@ def missing_values_are_silent(s: Subject) -> None:
         want, meant = _play_parts(s, neutral)
         close = all(np.allclose(a, b, rtol=0.0, atol=1e-8) for a, b in zip(got, want, strict=True))
         require(close, f"{bad} is not read as a neutral record")
+        # A count of draws that depends on a record would show in the time of the call and in all
+        # later noise.
         require(drawn == meant, f"{bad} draws other noise than a neutral record")
 
 
@@ -257,6 +260,8 @@ def _play_parts(s: Subject, parts: list[Outcomes]) -> tuple[list[Decision], obje
 @check(*EVERY, "intervals", arrays=True)
 def huge_values_are_silent(s: Subject) -> None:
     """Records of any size are clipped without a word, and releases stay finite."""
+    # Squares of 1e300 overflow and squares of 1e-300 vanish: norms must be scaled before they are
+    # computed.
     huge = [p * 10.0 ** (300 * (np.arange(len(p)) % 3 - 1)).reshape(-1, *[1] * (p.ndim - 1))
             for p in s.stream]  # fmt: skip
     twin = dataclasses.replace(s, stream=tuple(huge))
@@ -270,6 +275,7 @@ def huge_values_are_silent(s: Subject) -> None:
 @check(*RUNNING, "batch", arrays=True)
 def dtypes_and_layouts_do_not_matter(s: Subject) -> None:
     """Real numbers of any dtype, byte order and layout give the same releases."""
+    # Small whole numbers are the same in all of the types below.
     rounded = dataclasses.replace(s, stream=tuple(np.round(4.0 * p) for p in s.stream))
     want = _play_batch(rounded)
     changes: Options = {

@@ -48,6 +48,8 @@ from dpoco.privacy.mechanisms.coupled_draws import (
 )
 from dpoco.random import Source
 
+# Place of uniform variates among the counts of `variates_drawn`; the kinds are those of
+# `dpoco.random`.
 _UNIFORM = 1
 
 
@@ -74,6 +76,7 @@ class Coupled(Family):
         return isinstance(self.learner.loss, CustomLoss) or super().is_empty(record)
 
     def publication(self, learner: Learner, decision: Decision) -> object:
+        # Bytes are compared by `==` as a whole; arrays would be compared entry by entry.
         return decision.tobytes(), int(learner.switches)
 
     def ask(self, learner: Learner, decision: Decision, record: Record, play: Play) -> None:
@@ -102,6 +105,8 @@ class Coupled(Family):
         m = self.mechanism
         used = np.subtract(play.variates[t + 1], play.variates[t])
         ends = (t + 1) % m.block == 0 and t + 1 < m.rounds
+        # The last block decides nothing, and at the cap no bit is tossed
+        # (docs/privacy/couplings.md).
         decides = ends and sum(play.notes["moved"][:t]) < self._cap
         if play.notes["moved"][t]:
             if not decides:
@@ -122,6 +127,8 @@ class Coupled(Family):
                 yield "the sum of gradients", moved, float(found.sensitivity or 0.0)
         for t in range(len(base.notes["factor"])):
             same = base.published[: t + 1] == other.published[: t + 1]
+            # Factors are functions of the point: they can be compared while history and point are
+            # equal.
             if not same or notes[0]["point"][t] != notes[1]["point"][t]:
                 return
             moved = abs(notes[0]["factor"][t] - notes[1]["factor"][t])
@@ -133,6 +140,8 @@ class Coupled(Family):
                 if (span := self._span()) is not None:
                     yield "the changed round's log factor", moved, span
             elif isinstance(keep, Dartboard | Anchored):
+                # The proof has no shift at all here (c = 0 in docs/privacy/couplings.md); the rest
+                # is rounding.
                 yield "later log factors", moved, 1e-9
             elif isinstance(keep, Window) and shift is not None and self._is_used(t, base):
                 yield "later log factors", moved, float(shift) * (1.0 + 1e-6)
@@ -192,9 +201,12 @@ class Transcripts(Scorer):
         weights = isinstance(draw, GibbsDraw)
         if linear and (not weights or draw.half_width == math.inf):
             rows = parts[0]
+            # The law below takes the rows as they are, and the learner would clip longer ones.
             if not np.all(np.linalg.norm(rows, axis=1) <= learner.loss.gradient_bound):
                 raise ValueError("the records of a likelihood audit must be within their bounds")
             if weights:
+                # exp(-beta (<S, x> + lambda ||x||^2 / 2)) is the density of N(-S / lambda, I /
+                # (beta lambda)).
                 sigma = 1.0 / math.sqrt(draw.inverse_temperature * draw.regularization)
                 return ShiftedGaussian(rows, sigma, -1.0 / draw.regularization)
             if rows.shape[1] > 1:
@@ -244,6 +256,7 @@ class Transcripts(Scorer):
         other = self._likelihood(points, switched, anchors, 1 - world, None)
         findings: tuple[str, ...] = ()
         findings += ("switches where no block ends",) if any(run.stray for run in runs) else ()
+        # inf - inf, of runs that both laws forbid, is NaN, and is found right below.
         with np.errstate(invalid="ignore"):
             losses = own - other
         if not np.all(np.isfinite(own)):
@@ -279,12 +292,15 @@ class Transcripts(Scorer):
                 log_stay += factor
             open_, moved = used < cap, switched[:, k]
             if forced < 1.0:
+                # A switch that has no chance has the log-likelihood -inf.
                 with np.errstate(divide="ignore"):
                     bit = np.where(moved, np.log(-np.expm1(log_stay)), log_stay)
                 total += np.where(open_ & ~free, bit, 0.0)
+                # A public trigger leaves no choice: a run that stayed is impossible.
                 total[open_ & free & ~moved] = -math.inf
             else:
                 total[open_ & ~moved] = -math.inf
+            # No switch may follow the last one that the cap allows.
             total[~open_ & moved] = -math.inf
             total += np.where(moved, law.log_density(end, points[:, k + 1]), 0.0)
             if uniforms is not None:
@@ -509,8 +525,11 @@ class TrackedPaths(FiniteScorer):
                 belief, draws = law[:, experts[t + 1]], draws + 1
             elif experts[t + 1] == experts[t]:
                 belief = belief * (1.0 - move)
+            # Of the prior `share` there is one level, and nothing to carry along.
             elif self._levels > 1:
                 belief = np.append(0.0, (belief * move)[:-1])
             total = belief.sum()
+            # With a total of 0 this law forbids the path, which a cell has noted by now. Any belief
+            # will do.
             belief = belief / total if total > 0.0 else np.ones(self._levels) / self._levels
         return cells, chosen

@@ -23,6 +23,7 @@ LEARNED = "learned"  # stands for what `learn_event` finds, among given events
 
 # Choosing costs no confidence, so it may be bolder than the test.
 _TRAINING_ERROR = 0.05
+# Every cut costs four quantiles of beta distributions.
 _LARGEST_CUTS = 1000
 _COVARIANCE_ROWS = 50_000
 _FEW_VALUES = 100  # in the first runs: outcomes that repeat, even if they are not integers
@@ -124,6 +125,8 @@ def _codes(outcomes: Outcomes) -> NDArray[np.uint64]:
         words = (rows.astype(np.float64) + 0.0).view(np.uint64)  # + 0: one zero
     else:
         words = rows.astype(np.int64).view(np.uint64)
+    # The seed is the number of columns alone, so that training and test runs have one function. Odd
+    # factors are invertible modulo 2^64: no bit of an entry is lost.
     factors = np.random.default_rng(rows.shape[1]).integers(
         2**63, dtype=np.uint64, size=rows.shape[1]
     ) | np.uint64(1)
@@ -254,6 +257,7 @@ class Counts:
 
     def epsilon(self, delta: float, error: float) -> float:
         """Return the largest epsilon that is refuted but for a probability `error`, at least 0."""
+        # Four limits are used, each missed with a quarter of the error (docs/privacy/black_box.md).
         low, high = _interval(self.hits, self.trials, error / 4.0)
         other_low, other_high = _interval(self.neighbour_hits, self.neighbour_trials, error / 4.0)
         pairs = (low, other_high), (other_low, high)
@@ -274,6 +278,7 @@ class Counts:
         for flip in (False, True):
             counts = [(n - k if flip else k, n) for k, n in (ours, theirs)]
             (rare, total), (_, trials) = sorted(counts, key=lambda pair: pair[0] / pair[1])
+            # An event that was not seen may have a small probability all the same.
             rate = max(rare, 1) / total
             most = int(binom.ppf(1.0 - tail, total, rate))
             needed = _fewest_hits(trials, most, total, claimed, delta, error)

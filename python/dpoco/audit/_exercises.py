@@ -128,6 +128,7 @@ class Exercise:
 
     def neighbours(self, family: Family, stream: Rounds) -> list[Record]:
         """Return neighbouring streams, as `replay_audit` takes them."""
+        # The record after it is followed by no decision, and may enter nothing.
         last = self.rounds - 2
         if family.everywhere:
             # Queries about the same data: a record moves each of them by its sensitivity at most.
@@ -188,6 +189,7 @@ def exercise_attack(
     exercises: tuple[Exercise, ...], seed: int, confidence: float
 ) -> ExerciseReport:
     """Return what all exercises of one learner found, reached, and did not reach."""
+    # A union bound over the exercises.
     error = (1.0 - confidence) / max(1, len(exercises))
     findings, facts, pairs, scored = list[str](), dict[str, bool](), 0, 0
     for exercise in exercises:
@@ -226,6 +228,7 @@ def _play_exercise(
         streams = rounds.stream, rounds.with_record(at, record).stream
         found = law_findings(make, *streams, exercise.trials, seed=seed, error=error)
         reached[_SCORED] = found is not None
+        # None means that the law is not known, an empty list that nothing was found.
         return found or []
 
     attacks: tuple[Callable[[], Iterable[str]], ...] = (
@@ -253,6 +256,7 @@ def _enter(
             family.step(learner, rounds.record(t))
         if not hasattr(learner, "run"):
             continue
+        # The seed of the new learner plays no part: the restored state has the key.
         resumed = make_fresh(make, Source.seeded(seed))
         resumed._engine.restore(before)
         for other, text in ((runs, "`run`"), (resumed, "`run` of a resumed state")):

@@ -124,6 +124,7 @@ def split_parts(stream: Stream) -> Record:
 def same(ours: Record, theirs: Record) -> bool:
     """Whether two records are equal, in every bit or as objects."""
     return all(
+        # Loss objects need not be comparable. `equal_nan` raises `TypeError` for what is no number.
         a is b or bool(np.array_equal(a, b, equal_nan=np.asarray(a).dtype.kind == "f"))
         for a, b in zip(ours, theirs, strict=True)
     )
@@ -271,6 +272,7 @@ class Playing:
             return int(learner.decide(record[0]))
         decision = learner.decide()
         if self.plays == "surface":
+            # A decision is a row of `points`, bit for bit.
             return int(np.all(learner.points == decision, axis=1).argmax())
         return int(decision) if isinstance(decision, np.integer) else decision
 
@@ -533,10 +535,12 @@ def check_neighbours(family: Family | None, ours: Rounds, theirs: Rounds) -> tup
 def make_fresh(make: Make, source: Source, before: Learner | None = None) -> Learner:
     """Return a new learner on a source, or raise naming what it is not."""
     learner = make(source)
+    # A learner that is returned twice would be played twice with the same noise.
     if before is not None and (learner is before or type(learner) is not type(before)):
         raise TypeError("make_learner must return a new learner of one class at every call")
     if getattr(learner, "round", 0) != 0 or getattr(learner, "_fitted", False):
         raise ValueError("make_learner must return learners that have not played yet")
+    # A learner on entropy would repeat nothing, and no finding could be reproduced.
     if getattr(learner, "_is_seeded", None) is False and source.is_seeded:
         raise ValueError("make_learner must give the learner the source it is called with")
     # Streams of audits keep to a rule of participation: all records pass.

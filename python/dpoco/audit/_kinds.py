@@ -79,6 +79,8 @@ class _Recorder:
         return self._answer if name == self._verb else getattr(self._mechanism, name)
 
     def _answer(self, value: FloatArray) -> Decision:
+        # The mechanism answers even where the script does, so that both plays draw as many
+        # variates.
         answer = getattr(self._mechanism, self._verb)(value)
         if len(self.answers) < len(self._script):
             answer = self._script[len(self.answers)]
@@ -112,6 +114,7 @@ class Held(Family):
             setattr(learner, name, recorder)
         play = super().play(learner, rounds)
         play.memory |= recorders
+        # The first play is that of the unchanged stream; all others follow its answers.
         self._scripts = self._scripts or {name: each.answers for name, each in recorders.items()}
         return play
 

@@ -95,6 +95,7 @@ def spread(chances: FloatArray, chosen: NDArray[np.int64], jitter: FloatArray) -
     """
     rows = np.arange(len(chosen))
     upper = np.cumsum(chances, axis=1)[rows, chosen]
+    # Sums of chances miss 1 by roundings.
     return np.clip(upper - jitter * chances[rows, chosen], 0.0, 1.0)
 
 
@@ -203,6 +204,7 @@ def selection_law(noise: str, scores: FloatArray, scale: float) -> FloatArray:
     if noise == "exponential":
         # The highest noisy score h has w = exp(-(h - max)/scale) in (0, 1].
         chances = np.exp(rates)
+        # k nodes are exact up to degree 2 k - 1, and the product of the others has degree n - 1.
         nodes, weights = np.polynomial.legendre.leggauss(scores.shape[-1] // 2 + 1)
         below = 1.0 - chances[..., None, :] * (0.5 * (nodes + 1.0))[:, None]
         logs = np.log(below)
@@ -383,6 +385,8 @@ class Gibbs(Law):
 
         self.losses, self.beta, self.lam, self.half = losses, beta, lam, half
         nodes, weights = _quadrature()
+        # Below this the nodes are on average no more than half a standard deviation of
+        # exp(-beta lam x^2 / 2) apart.
         if beta * lam * half**2 > (len(nodes) / 4.0) ** 2:
             raise TypeError("draws are too concentrated for the quadrature that scores them")
         points = half * nodes

@@ -61,6 +61,7 @@ class _Answers(Family):
 
     def check_records(self, old: Record, new: Record) -> None:
         moved = np.abs(finite(new[0]) - finite(old[0])).max()
+        # Differences of doubles may exceed the promise by a rounding.
         if not moved <= self.sensitivity * (1.0 + 1e-12):
             raise ValueError(
                 "no neighbours: a query moves by more than `sensitivity`, which is the caller's "
@@ -193,6 +194,7 @@ class ThresholdAnswers(DrawnSelections):
 def _count_selections(rounds: int, tuning: object) -> int:
     """Return how many windows are complete after so many rounds of an instance."""
     window: int = getattr(tuning, "window", rounds + 1)
+    # Windows have 1, 2, 4, ... rounds while these are below `window`, and then all that length.
     doubling = (window - 1).bit_length()
     grown = 2**doubling - 1
     if rounds <= grown:
@@ -497,6 +499,7 @@ class DrawnRanges(Scorer):
 
     def _draws(self, learner: Learner, rows: FloatArray) -> FloatArray:
         """Return the standard normal draws behind the counts, were these the records."""
+        # Infinities are no records, and the next line leaves them out.
         with np.errstate(all="ignore"):
             away = rows - learner._centre
         present = np.isfinite(rows) & np.isfinite(away)

@@ -222,6 +222,7 @@ class ReleasedSums(Pushes):
 
     def _moves_to_best(self, push: Push, step_scale: float, released: FloatArray) -> bool:
         """Whether a decision moved to a vertex that the released sum prefers, up to its grid."""
+        # An update moves by a share eta towards a vertex: undone, it shows which one.
         (before, after), eta = push.step, step_scale / (push.number + step_scale)
         vertex = before + (after - before) / eta
         best = self.learner.domain.minimize_linear(np.ascontiguousarray(released))
@@ -496,6 +497,7 @@ class ArmReleases(ReleasedSums):
             return None
         claim = tape._claim()
         message = b"dpoco arms of a bandit" + claim["key"] + claim["stream"].to_bytes(8, "little")
+        # Learners of arms have this key and one stream an arm: see `dpoco.bandits`.
         key, d = hashlib.sha256(message).digest(), learner.dimension
         return [
             sum_noise(self.family, d, n, {"key": key, "stream": arm})
@@ -574,6 +576,7 @@ def _raise_floor(weights: FloatArray, floor: float) -> FloatArray:
     """Return the law nearest to one in relative entropy whose entries are at least `floor`."""
     low = np.zeros(len(weights), dtype=bool)
     while True:
+        # Raised entries lower the others, which may then fall below the floor as well.
         scaled = weights * ((1.0 - floor * low.sum()) / weights[~low].sum())
         below = ~low & (scaled < floor)
         if not below.any():
@@ -596,6 +599,7 @@ class ReleasedBatches(Scorer):
         self._admitted = [admit(family.learner, each.parts[0]) for each in self.streams]
         used = (rows[: self._releases * m.batch] for rows in self._admitted)
         sums = [rows.reshape(self._releases, m.batch, -1).sum(axis=1) for rows in used]
+        # Centring comes before Gaussian noise (docs/privacy/batch_share.md).
         centred = m.law == "gaussian"
         self._inputs = [x - x.mean(axis=1, keepdims=True) if centred else x for x in sums]
 

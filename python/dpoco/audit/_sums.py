@@ -196,6 +196,7 @@ class Vectors(Sums):
         largest = float(np.abs(row).max())
         if not np.all(np.isfinite(row)) or largest == 0.0:
             return np.zeros_like(row)
+        # A norm of the row itself would overflow for entries of 1e300.
         size = largest * _core.norm(np.ascontiguousarray(row / largest), vector.norm)
         inside: FloatArray = (row / largest) * (vector.bound / (size / largest))
         return row if size <= vector.bound else inside
@@ -236,6 +237,7 @@ class Intervals(Vectors):
     def sensitivity(self) -> float:
         """How far one person moves an interval's total: every entry of a record is rounded."""
         most, m = super().sensitivity, self.mechanism
+        # An entry is rounded by half a step at most, of either record if one replaces the other.
         sides = 1.0 if self.relation == "replace" else 0.5
         rounding: float = sides * m.summand.records * math.sqrt(m.summand.size) * m.grid
         return most + rounding
@@ -600,6 +602,7 @@ def noise_map(factor: Factorisation, rounds: int) -> FloatArray:
         return _decoder(_lower_toeplitz(band[:rounds]) / factor.levels[:rounds])
     if not isinstance(factor, Buffered):
         steps = np.arange(1, rounds)
+        # Coefficients of (1 - x)^(-1/2): their Toeplitz matrix squared is that of prefix sums.
         return _lower_toeplitz(np.cumprod(np.append(1.0, (2.0 * steps - 1.0) / (2.0 * steps))))
     powers = (1.0 - np.array(factor.decay)) ** np.arange(max(rounds - 1, 0))[:, None]
     encoder = _lower_toeplitz(np.concatenate([[1.0], powers @ np.array(factor.weights)]))
@@ -609,6 +612,7 @@ def noise_map(factor: Factorisation, rounds: int) -> FloatArray:
 
 
 def _decoder(encoder: FloatArray) -> FloatArray:
+    # The decoder is A C^-1, for prefix sums A and the encoder C.
     sums = np.triu(np.ones(encoder.shape))
     return np.asarray(np.linalg.solve(encoder.T, sums).T, dtype=np.float64)
 
@@ -616,6 +620,7 @@ def _decoder(encoder: FloatArray) -> FloatArray:
 @cache
 def whitening_matrix(factor: Factorisation, rounds: int) -> FloatArray:
     """Return the inverse of a lower-triangular L with L L' = M M', M the noise map."""
+    # From the QR decomposition of M': M M' itself would have the square of its condition number.
     upper = np.asarray(np.linalg.qr(noise_map(factor, rounds).T, mode="r"))
     return np.linalg.inv(upper.T)
 

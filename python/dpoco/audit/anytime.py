@@ -189,6 +189,7 @@ class AnytimeAudit:
         size = 1  # most looks refute nothing new
         while self._refuted < len(self._grid):
             block = self._grid[self._refuted : self._refuted + size]
+            # Written with `not`, so that an e-value that is NaN refutes nothing.
             kept = np.flatnonzero(~(self._log_e(block) >= -math.log(self._error)))
             self._refuted += len(block) if kept.size == 0 else int(kept[0])
             if kept.size:
@@ -223,6 +224,7 @@ class AnytimeAudit:
         strength = log_e_values(self._counts, claim, self._delta)[0].max(axis=1)
         k = int(np.argmax(strength))
         both, ours, theirs, _ = (int(n) for n in self._counts[k])
+        # The mean of all 4 K e-values reaches 1 / error if one of them reaches 4 K / error.
         needed = math.log(self._counts.size / self._error)
         return AnytimeReport(
             claimed=self._claimed,
@@ -231,6 +233,7 @@ class AnytimeAudit:
             refuted=self.violated,
             detectable=_detectable(self._counts[k], self._claimed, self._delta, needed, self.pairs),
             event=getattr(self._events[k], "__name__", "given"),
+            # exp overflows at 709.8.
             e_value=math.exp(value) if (value := float(self._log_e(claim)[0])) < 700 else math.inf,
             hits=both + ours,
             neighbour_hits=both + theirs,

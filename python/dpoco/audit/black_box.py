@@ -52,6 +52,7 @@ _METHODS = (
 )  # fmt: skip
 
 _LARGEST_OUTCOMES = 2**32  # bytes
+# A key has 256 bits.
 _KEY_WORDS = 4
 
 
@@ -247,6 +248,7 @@ class LearnerRuns:
         return replace(self, hidden=differ) if family is not None and family.joint else self
 
     def _make(self, source: Source) -> Learner:
+        # Learners that use the source take a stream of it, which raises its counter.
         streams = source._next_stream
         learner = make_fresh(self.make_learner, source)
         claims = source._next_stream != streams
@@ -268,6 +270,7 @@ class LearnerRuns:
             first = np.where(np.isfinite(first), first, 0.0) - learner.plan.tuning.margin
 
         def build(key: bytes) -> object:
+            # Runs have separate keys, so that all may use the stream of the same number.
             return learner._build_engine({"key": key, "stream": 1})
 
         if family.loop != "vectors":
@@ -488,6 +491,7 @@ def packing_audit(
         environment.reset(seed + index)
         total += float(play(make_learner(root), environment).losses.sum())
     largest = environment.largest_regret
+    # Chernoff's exponent of one run: n times it is ln(1 / (1 - confidence)).
     needed = -math.log1p(-level) / count
     measured = total / count / largest
     return PackingReport(

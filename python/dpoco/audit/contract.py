@@ -89,6 +89,7 @@ def bad_arguments_are_refused(s: Subject) -> None:
     refused("an unknown option", TypeError, _build, s, no_such_option=1)
     for name, parameter in names.items():
         for value in bad.get(name, _unfit(repr(parameter.annotation))):
+            # With a plan, the check would only see that plan and argument disagree.
             changes = {"plan": None, name: value}
             refused(f"{name}={value!r}", BAD, _build, s, **changes)
 
@@ -380,6 +381,8 @@ def unread(s: Subject) -> set[str]:
     require(told is not None, "the learner's own description is refused")
     for path, value in _numbers(mechanism):
         if isinstance(value, int):
+            # Two numbers: one of them may agree with the old one, for example after a division by a
+            # batch.
             others: tuple[float, ...] = (value + 1, 2 * value + 3)
         else:
             others = (1.5 * value + 0.25 * (value == 0.0) if math.isfinite(value) else 0.5,)

@@ -21,6 +21,7 @@ from dpoco.random import Source
 _DIGITS = 120
 _CELLS = 200_000  # of a table that is listed
 _DRAWS = 64  # of a randomizer on a tape
+# Bits compare the upper 53 bits of a word with a threshold.
 _UNITS = 2**53
 
 
@@ -154,6 +155,7 @@ def _largest(randomizer: BitRandomizer | SubsetRandomizer) -> Fraction | float:
         least, most = min(*reached, randomizer.low), max(*reached, randomizer.high)
         if least <= 0 or most >= _UNITS:
             return math.inf
+        # Either answer of a bit may have the larger ratio.
         worst = max(Fraction(most, least), Fraction(_UNITS - least, _UNITS - most))
         return Fraction(worst**randomizer.bits)
     # Own labels in the report, off it, and none.
@@ -169,6 +171,8 @@ def at_most_exp(ratio: Fraction, epsilon: float) -> bool:
 
 def _power(epsilon: float) -> Fraction:
     """Return e^epsilon, rounded down by more than half a unit of the last digit."""
+    # `Decimal.exp` is rounded to nearest. The factor below makes the result too small, which is the
+    # side against the randomizer.
     power = Fraction(Context(prec=_DIGITS).exp(Decimal(epsilon)))
     return power * (1 - Fraction(1, 10 ** (_DIGITS - 2)))
 
@@ -197,6 +201,7 @@ def _excess(laws: list[Law], epsilon: float) -> float:
         for law in distinct
         for other in distinct
     )
+    # `float` rounds to nearest, hence downwards half of the time.
     value = float(excess)
     return value if Fraction(value) >= excess else math.nextafter(value, math.inf)
 

@@ -82,6 +82,7 @@ def audit_learner(
     if not isinstance(case, StandardCase):
         case = standard_case(case)
     count = None if trials is None else positive_int("trials", trials)
+    # The same limit as in `likelihood_audit`, asked before any attack is played.
     least = fewest_trials((1.0 - level) / 12.0)
     if count is not None and count < least:
         raise ValueError(f"trials must be at least {least} to show anything; got {count}")

@@ -152,6 +152,7 @@ def likelihood_audit(
     """
     count = positive_int("trials", trials)
     level = real_in("confidence", confidence, "(0, 1)")
+    # A third each for curve, identities, and noise (docs/privacy/replay_and_likelihood.md).
     error = (1.0 - level) / 3.0
     least = fewest_trials(error / 4.0)
     if count < least:
@@ -213,6 +214,7 @@ def _scores(
     """Return runs of new learners on one of the scorer's streams, scored."""
     runs = []
     for i in range(count):
+        # No run shares its seed with a run on the other stream, or with the template.
         own_seed = (root << 64) + 2 * i + world + 1
         learner = make_fresh(make_learner, Source.seeded(own_seed), template)
         runs.append(scorer.run(learner, world, Source.seeded(own_seed)))
@@ -231,6 +233,7 @@ def _epsilons(guarantee: Guarantee) -> list[float]:
 def _lower(losses: FloatArray, epsilon: float, error: float) -> float:
     """Return what delta(epsilon) is at least, for all of `_MULTIPLES` at once, both worlds."""
     values = _excesses(losses, epsilon)
+    # Two bounds on two streams: a quarter of the error for each.
     uniform = float(values.mean()) - dkw(len(values), error / 4.0)
     single = mean_at_least(values, 1.0, error / 4.0 / len(_MULTIPLES))
     return max(uniform, single, 0.0)
@@ -265,9 +268,11 @@ def above(curve: Iterable[tuple[float, ...]], claim: Claim | Guarantee, word: st
 
 def _identities(losses: list[FloatArray], error: float) -> Iterator[str]:
     """Yield where E_P min(q/p, c) + E_Q max(0, 1 - c p/q) = 1 fails: no likelihood ratios."""
+    # Two directions, the cuts, and two means for each of them.
     each = error / (4.0 * len(_CUTS))
     for direction, (own, other) in enumerate((losses, losses[::-1])):
         for cut in _CUTS:
+            # exp overflows at 709.8, and a ratio of e^700 is beyond every cut.
             kept = np.minimum(np.exp(-np.maximum(own, -700.0)), cut)
             rest = np.maximum(0.0, 1.0 - cut * np.exp(-np.maximum(other, -700.0)))
             total = float(kept.mean() + rest.mean())
@@ -317,6 +322,7 @@ def deviation(values: FloatArray, top: float, error: float) -> float:
     Empirical Bernstein (Maurer and Pontil, 2009) or Hoeffding, the smaller; exceeded with
     probability at most `error`.
     """
+    # Half of the error for either bound. Bernstein's is one-sided, so that a side has a quarter.
     n, log = len(values), math.log(8.0 / error)
     variance = float(values.var(ddof=1))
     bernstein = math.sqrt(2.0 * variance * log / n) + 7.0 * top * log / (3.0 * (n - 1))
@@ -325,6 +331,7 @@ def deviation(values: FloatArray, top: float, error: float) -> float:
 
 def mean_at_least(values: FloatArray, top: float, error: float) -> float:
     """Return a lower bound on the expectation of values in [0, top], by the same."""
+    # The other side is not used.
     return float(values.mean()) - deviation(values, top, 2.0 * error)
 
 
@@ -390,6 +397,7 @@ def _find_repeats(
         for name, (first, second) in pairs:
             values = ((first + sign * second) % 1.0).ravel()
             far = _distance(values)
+            # Sums and differences of every pair are tested.
             allowed = dkw(values.size, error / (2.0 * len(pairs))) + rounding
             if not far <= allowed and not far <= worst:
                 worst, where = far, name

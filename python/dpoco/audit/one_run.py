@@ -65,6 +65,8 @@ def _state_curve(claim: Guarantee | tuple[float, float]) -> Curve:
         return _curve(np.array([epsilon]), np.array([delta]))
     if not claim.private:
         raise ValueError("nothing is claimed: a guarantee without privacy cannot be refuted")
+    # Points with a smaller delta refute hardly anything. Fewer points make the audit weaker and
+    # never wrong: the theorem takes the largest term.
     last = claim.epsilon_at(1e-12)
     top = min(last if np.isfinite(last) else claim.epsilon, 10.0 * _LARGEST_EPSILON)
     epsilons = np.linspace(0.0, top, _POINTS)
@@ -357,9 +359,12 @@ class OneRunAudit:
             np.ascontiguousarray(part).tobytes() for each in self._pairs for part in each.parts
         ]
         if path is None or not path.exists():
+            # Without a salt the coins of a few canaries could be found from the public digest by
+            # trial.
             secret = os.urandom(_SALT + size)
             digest = hashlib.sha256(b"".join([secret, *plan])).digest()
             if path is not None:
+                # With `O_EXCL` two audits that begin together cannot replace each other's coins.
                 mode = os.O_WRONLY | os.O_CREAT | os.O_EXCL
                 with open(os.open(path, mode, 0o600), "wb") as file:
                     file.write(digest + secret)
@@ -454,15 +459,20 @@ class OneRunAudit:
             pairs = [(self._features(decisions), signs) for signs, decisions in runs[:taught]]
             square = sum(rows.T @ rows for rows, _ in pairs)
             both = sum(rows.T @ signs for rows, signs in pairs)
+            # Windows that lie outside of the stream are columns of zeros: the matrix is singular
+            # then.
             self._weights = np.asarray(np.linalg.lstsq(square, both, rcond=1e-10)[0], np.float64)
         signed = np.stack([signs * self.scores(seen) for signs, seen in runs[taught:]])
         centre = signed.mean()
+        # Rehearsals play the noise that is claimed. A learner with less of it has scores that are
+        # nearer to their mean by that factor.
         signed = centre + self._factor * (signed - centre)
         m = signed.shape[1]
         sizes = np.abs(signed).argsort(axis=1)[:, ::-1]
         right = np.cumsum(np.take_along_axis(signed > 0.0, sizes, axis=1).sum(axis=0))
         best = OneRunPower(self._factor, 0.0, m, 1, 2, 0.0)
         for guesses in np.unique(np.maximum(1, (m * _SHARES).astype(int))).tolist():
+            # One more in the denominator keeps the accuracy below 1, and errs to less power.
             accuracy = float(right[guesses - 1] / (guesses * len(signed) + 1))
             needed = _fewest_right(self._curve, m, guesses, self._error)
             power = float(binom.sf(needed - 1, guesses, accuracy))
@@ -523,7 +533,9 @@ def standard_one_run(case: StandardCase, *, canaries: int, **options: Any) -> On
             for part in values
         )
 
+    # The case's first record would otherwise say something in a round without a canary.
     silent = Rounds(tuple(part.copy() for part in ours.parts)).with_record(at, ours.record(at + 1))
+    # The last round gets no canary: most learners decide nothing after it.
     rounds = np.arange(m) * (len(ours) - 1) // m
     pair = (turned(ours.record(at)), turned(tuple(np.asarray(each) for each in record)))
     return OneRunAudit(case.make_learner, silent.stream, rounds, *pair, **options)

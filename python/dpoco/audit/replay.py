@@ -204,6 +204,7 @@ def replay_audit(
     if not 1 <= len(rounds) <= horizon:
         raise ValueError(f"stream has {len(rounds)} rounds, over the learner's {horizon}, or none")
     neighbours = [_neighbour(family, rounds, *pair) for pair in pairs]
+    # A learner that differs from run to run on one tape would make findings out of its own noise.
     base, again = family.play(learner, rounds), family.play(fresh(learner), rounds)
     if again.published != base.published or again.variates != base.variates:
         raise ValueError("make_learner must give learners that repeat themselves on one tape")
@@ -242,6 +243,7 @@ def _checked_replacements(
         if isinstance(each, np.ndarray) or not isinstance(each, Sequence) or len(each) < 2:
             raise TypeError("every replacement must be a tuple (round, parts of the record)")
         at, *record = each
+        # `True` is an `int` in Python, and would be round 1.
         if isinstance(at, (bool, np.bool_)) or not isinstance(at, (int, np.integer)):
             raise TypeError("the round of a replacement must be an int")
         pairs.append((int(at), record))

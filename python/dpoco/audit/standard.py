@@ -247,6 +247,7 @@ class Asked:
         """Return ``Source -> learner`` for this horizon and budget."""
         options = {length_name(self.cls): self.horizon, **options}
         if self.rule is not None:
+            # Streams of audits name no people, and keep to the rule.
             options["participation"] = replace(self.rule, enforced=False)
         if self.published is not None:
             taken = signature(self.published).parameters
@@ -321,6 +322,8 @@ def _axis(size: int) -> FloatArray:
 
 def _experts(asked: Asked, halves: bool = False, about: str = "", **options: Any) -> Problem:
     first = np.arange(asked.size) % 2.0 if halves else 1.0 - _axis(asked.size)
+    # Losses far over the bound test the clipping. The last round decides nothing, so that the one
+    # before it is the last whose record is used.
     unlimited, last = np.where(first > 0.0, -1e6, 1e6), asked.horizon - 2
     replacements = (0, 1.0 - first), (0, unlimited), (last, first if last else 0.0 * first)
     make = asked.maker(asked.size, **options)
