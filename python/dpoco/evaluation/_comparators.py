@@ -142,6 +142,7 @@ def best_fixed_decision(
 
     if isinstance(loss, LinearLoss):
         factors = record_multipliers(domain, rows, loss.gradient_bound, loss.gradient_bound_l2)
+        # Records that are not finite have the factor 0, and 0 times NaN would be NaN.
         kept = factors > 0.0
         decision = domain.minimize_linear(factors[kept] @ rows[kept] / rounds)
         gap, iterations = 0.0, 0
@@ -154,6 +155,7 @@ def best_fixed_decision(
             scale = float(np.linalg.norm(slope)) * domain.radius_from_center()
         goal = relative * scale if scale > 0.0 else relative
         decision, gap, iterations = _minimize(objective, domain, goal, limit)
+        # Written with `not`, so that a gap that is NaN is no certificate.
         if not gap <= goal:
             raise DpocoError(
                 f"the best fixed decision was not certified within {limit} iterations; "
@@ -371,6 +373,7 @@ def best_switching_sequence(
     """
     most = whole_number("switches", switches, 0, LARGEST_HORIZON)
     rows = _admitted_table(losses, loss_range)
+    # More switches than there are gaps between rounds cost time and change nothing.
     useful = min(most, len(rows) - 1)
     costs, decisions = _core.best_switching_sequence(rows, useful)
     for array in (costs, decisions):
@@ -437,6 +440,8 @@ def _admitted_table(losses: ArrayLike, loss_range: tuple[float, float]) -> Float
 
 # The certificate costs one more pass over the data: looked at this often.
 _CHECK_EVERY = 10
+# The guess of the smoothness shrinks in every iteration, so that one steep place does not shorten
+# all later steps.
 _GROWTH, _SHRINK = 2.0, 0.9
 
 
@@ -472,11 +477,14 @@ def _average_quadratic(factors: FloatArray, matrices: FloatArray, vectors: Float
     kept = factors > 0.0
     weights = factors[kept] / matrices.shape[0]
     total = np.einsum("t,tij->ij", weights, matrices[kept])
+    # A quadratic form is that of the symmetric part, which the gradient below needs.
     matrix, vector = 0.5 * (total + total.T), weights @ vectors[kept]
     return _Average(
         lambda theta: theta,
         lambda theta: 0.5 * theta @ matrix @ theta - vector @ theta,
         lambda theta: matrix @ theta - vector,
+        # The mean eigenvalue: the largest one takes longer to find, and backtracking corrects the
+        # guess.
         float(np.trace(matrix)) / len(vector),
     )
 
@@ -508,6 +516,7 @@ def _minimize(
     margins = objective.margins(point)
     ahead, margins_ahead = point, margins  # the extrapolated point
     momentum, smoothness = 1.0, objective.curvature or 1.0
+    # Gaps of accelerated methods go up and down: the smallest is kept with its point.
     best, best_gap = point, math.inf
     for iteration in itertools.count():
         if iteration % _CHECK_EVERY == 0 or iteration == limit:
@@ -519,6 +528,7 @@ def _minimize(
                 return np.array(best), best_gap, iteration
         slope = objective.gradient(margins_ahead)
         height = float(objective.value(margins_ahead))
+        # Near the optimum the two sides differ by roundings alone, and the loop would not end.
         rounding = 1e-14 * max(1.0, abs(height))
         smoothness *= _SHRINK
         while True:

@@ -207,6 +207,7 @@ def _cell_text(row: ComparisonRow, values: Sequence[float]) -> str:
     return middle + spread if len(values) > 1 else middle
 
 
+# One pass over the text: the backslashes of replacements are not replaced again.
 _LATEX = str.maketrans(
     {mark: f"\\{mark}" for mark in "&%$#_{}"}
     | {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"}
@@ -225,6 +226,7 @@ def _latex_table(
         about = rf"$\varepsilon = {epsilon:g}$"
         about += rf", $\delta = {delta:g}$" if several else ""
         head.append("no privacy" if epsilon == math.inf else about)
+    # The same function of the same values as in the cells below, so that `==` finds the best one.
     least = [
         min((statistics.fmean(values) for values in column if values), default=None)
         for column in zip(*measured, strict=True)
@@ -345,6 +347,7 @@ def compare(
     count = positive_int("repeats", repeats, maximum=10**6)
     if not learners or not budgets:
         raise ValueError("a comparison needs learners and budgets")
+    # `list` builds all learners before one is played: an error of the last one comes at once.
     cells = list(_cells(learners, budgets, len(data[0]), persons))
     rows: list[ComparisonRow] = []
     traces: dict[tuple[str, int], list[Trace]] = {}
@@ -357,6 +360,7 @@ def compare(
         name, budget = row.learner, budgets[index]
         root = None
         if seed is not None:
+            # `repr` gives equal text for equal floats only, so that budgets do not share noise.
             parts = ["none"] if budget is None else [repr(budget.epsilon), repr(budget.delta)]
             root = SeedTree(seed).child("compare", name, *parts)
         sources = noise_sources(root, range(1 if budget is None else count))
@@ -407,6 +411,7 @@ def _cells(
                 yield index, replace(row, refused=str(error), access=_access(build))
                 continue
             if budget is not None:
+                # A foreign learner may state more than the budget that it was built for.
                 guarantee.require(budget)
                 neighbours.add((guarantee.change, guarantee.view, guarantee.person))
                 if len(neighbours) > 1:

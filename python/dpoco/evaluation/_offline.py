@@ -76,6 +76,7 @@ class LoggedBandit:
         }
         if self.propensities is not None:
             known = float_array("propensities", self.propensities, (n,))
+            # Squares of weights are at most 1e200 then, and do not overflow.
             if not np.all((known >= 1e-100) & (known <= 1.0)):
                 raise ValueError("propensities must be in [1e-100, 1]")
             values["propensities"] = known
@@ -137,6 +138,7 @@ def load_logged_bandit(
     table.check([*others, *special])
     cells, width = table.select([*others, *special]), len(others)
     chosen = cells[:, width]
+    # NaN equals nothing, not even its own floor, and is refused here as well.
     if not np.all((chosen == np.floor(chosen)) & (chosen >= 0.0) & (chosen < 2.0**31)):
         raise ValueError(f"column {action!r} must hold integers from 0")
     actions = chosen.astype(np.int64)

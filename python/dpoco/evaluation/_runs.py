@@ -41,6 +41,7 @@ from dpoco.losses import LogisticLoss
 from dpoco.random import Source
 from dpoco.trace import Trace
 
+# 8 MB of doubles.
 _LARGEST_PART = 2**20  # decisions kept at a time, in entries
 _WINDOWS = 20
 
@@ -126,6 +127,7 @@ class SeedTree:
 
     def __init__(self, seed: int | None = None, *path: str | int) -> None:
         if seed is None:
+            # With 128 bits, roots that are drawn for different experiments do not meet.
             seed = secrets.randbits(128)
         self.seed = whole_number("seed", seed)
         for name in path:
@@ -243,6 +245,7 @@ def play_all(
 
 def check_people(learner: object, persons: Persons, rounds: int) -> None:
     """Raise unless it is said whose rounds they are, if and only if the learner looks at it."""
+    # The method by which runs read `persons` raises for what does not fit the learner.
     if isinstance(learner, OnlineLearner):
         learner._digests(persons, rounds)
 
@@ -288,7 +291,9 @@ class ProgressBar:
 
 def _display() -> Any:
     """Return IPython's module of displays if a notebook runs this; else None."""
+    # In a notebook IPython is imported. To import it here would slow down every other program.
     shell = sys.modules.get("IPython")
+    # The shell of notebooks; IPython in a terminal has another one, which shows no HTML.
     if shell is None or type(shell.get_ipython()).__name__ != "ZMQInteractiveShell":
         return None
     return import_module("IPython.display")
@@ -397,6 +402,7 @@ def _make_trace(
         own = None if labels is None else labels[part]
         return {**loss._flags(domain, rows[part], own), "missing": ~np.isfinite(rows[part])}
 
+    # The one decision of a fit stands for all rounds without a copy for each.
     table = np.broadcast_to(decisions, (len(rows), domain.dimension))
     changed = np.flatnonzero(np.any(table[1:] != table[:-1], axis=1))
     known = read_flags if plays(learner) == "batch" else None
@@ -552,6 +558,7 @@ def prequential(
     rounds = len(rows)
     if rounds == 0:
         raise ValueError("the stream must have at least one round")
+    # Rounded up, so that there are no more than `_WINDOWS` windows.
     size = -(-rounds // _WINDOWS) if window is None else positive_int("window", window)
     check_people(learner, persons, rounds)
     if rounds > learner.horizon - learner.round:

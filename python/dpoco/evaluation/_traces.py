@@ -126,6 +126,7 @@ def save(
         "settings": dict(settings or {}),
     }  # fmt: skip
     content = io.BytesIO()
+    # The text is an array of characters, so that the file can be read without pickle.
     np.savez_compressed(content, about=np.array(json.dumps(about)), **table)  # type: ignore[arg-type]
     write_atomically(Path(path), content.getvalue())
 

@@ -189,6 +189,7 @@ def game_of_records(
         own = counted[part]
         best = loss.batch_values(domain, fixed.decision, features, labels)
         flat = hindsight.constant_losses(loss, constant.prediction, present)
+        # The solver's gap is of the mean over all rounds, the averages are over the counted ones.
         gap = fixed.gap * len(own) / max(1, int(np.count_nonzero(own)))
         return Comparators(
             {**asdict(fixed), **totals(best, own), "gap": gap, "decision": fixed.decision.tolist()},

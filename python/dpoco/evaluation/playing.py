@@ -242,6 +242,7 @@ def compare_private(
             "private_seconds": seconds,
             "nonprivate_seconds": free_seconds,
             "total_seconds": time.perf_counter() - started,
+            # A coarse clock may show no time at all for a short run.
             "rounds_per_second": length * count / max(sum(seconds), 1e-9),
         },
         first_round=first,
@@ -383,6 +384,7 @@ def measure_classes(losses: FloatArray, labels: FloatArray) -> dict[str, float]:
     error. Time O(T log T).
     """
     right = np.exp(-losses)
+    # A margin of 0 has the loss ln 2 up to rounding, where `right < 0.5` would be chance.
     even = np.isclose(losses, math.log(2.0), rtol=1e-12, atol=0.0)
     wrong = np.where(even, 0.5, right < 0.5)
     found = {"error_rate": float(np.mean(wrong))}
@@ -392,6 +394,7 @@ def measure_classes(losses: FloatArray, labels: FloatArray) -> dict[str, float]:
     if count and others:
         score = np.round(np.where(ones, right, 1.0 - right), 12)  # equal ones are ties
         _, place, ties = np.unique(score, return_inverse=True, return_counts=True)
+        # Ties share the mean of their ranks.
         ranks = (np.cumsum(ties) - 0.5 * (ties - 1))[place]
         excess = float(ranks[ones].sum()) - 0.5 * count * (count + 1)
         found["auc"] = excess / (count * others)

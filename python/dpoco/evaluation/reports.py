@@ -89,12 +89,14 @@ def _from_json(kind: Any, value: Any) -> Any:
         hints = get_type_hints(kind)
         given = {name: _from_json(hints[name], each) for name, each in value.items()}
         return kind(**given)  # type: ignore[operator]
+    # All unions in reports are with None, which comes last.
     if origin is types.UnionType:
         return None if value is None else _from_json(inner[0], value)
     if origin is tuple:
         return tuple(_from_json(inner[0], each) for each in value)
     if origin is dict:
         return {name: _from_json(inner[1], each) for name, each in value.items()}
+    # `float` also reads the text that stands for infinity, and makes 1.0 of a JSON 1.
     return float(value) if kind is float else value
 
 
@@ -187,6 +189,7 @@ class Curves:
         rounds so far that count.
         """
         last = len(best_fixed)
+        # Even steps show the end of a run, geometric ones its beginning.
         both = np.concatenate([np.linspace(1, last, 200), np.geomspace(1, last, 200)])
         rounds = np.unique(both.round().astype(np.int64))
         shown = private[:, rounds - 1]
