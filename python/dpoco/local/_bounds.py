@@ -73,7 +73,9 @@ def reuse(matrix: FloatArray, settings: Hashable, build: Callable[[], T]) -> T:
             _store.move_to_end(key)
             found: T = _store[key][1]
             return found
+    # Built without the lock: others need not wait, and at worst two threads build the same.
     made = build()
+    # What was computed from an array that may still change would be wrong later.
     if not matrix.flags.writeable:
         with _lock:
             # A table of contexts is alive anyway.
@@ -149,8 +151,10 @@ def hedge_bound(
     scale = 0.5 * inverse_contrast * loss_diameter(hypotheses, mixing)
     rate = worst_case_rate(hypotheses, rounds, scale) if eta is None else eta
     x = rate * hypotheses * scale
+    # exp overflows at 709.8, and such a bound says nothing.
     if x > 700.0:
         return math.inf
+    # For small x the difference loses its digits; the series does not.
     curvature = (math.expm1(x) - x) / (x * x) if x > 1e-4 else 0.5 + x / 6.0 + x * x / 24.0
     gaps = rate * rounds * hypotheses * scale * scale * curvature
     return math.log(hypotheses) / rate + gaps + rounds * mixing_cost(hypotheses, mixing)

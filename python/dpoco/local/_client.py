@@ -93,6 +93,8 @@ class Ledger(NotCopied):
         self._lock = _lock_file(self._lock_path)
         try:
             self._open()
+        # Also after an interrupt: nothing else would release the lock before this object is
+        # collected.
         except BaseException:
             self.close()
             raise
@@ -105,6 +107,7 @@ class Ledger(NotCopied):
         """
         self.check_process()
         self._check_lock()
+        # Fractions add up exactly. Rounded sums could leave room for one report too many.
         epsilon_after = self.epsilon + Fraction(epsilon)
         if self.reports >= max_reports:
             raise BudgetExceeded(f"all {max_reports} reports have been sent")
@@ -141,6 +144,7 @@ class Ledger(NotCopied):
         self._check_lock()
         counted = self._read_count()
         if self._path.exists():
+            # Each name has a lock next to it, so that two clients could spend one budget.
             if self._path.is_file() and self._path.stat().st_nlink > 1:
                 raise StateError("the ledger file has two names (hard links): remove one of them")
             self._read(self._path.read_bytes())
@@ -177,6 +181,7 @@ class Ledger(NotCopied):
         data = os.read(self._lock, _LOCK_SIZE + 1)
         if not data:
             return None
+        # Twenty digits and a line feed are the end of `_LOCK_LINE`.
         digits = data[-21:-1]
         if not digits.isdigit() or data != _LOCK_LINE % int(digits):
             raise StateError("the ledger's lock is corrupt")
@@ -287,6 +292,7 @@ def _fraction(numerator: object, denominator: object) -> Fraction:
     if type(numerator) is not int or type(denominator) is not int:
         raise TypeError("a fraction needs two integers")
     value = Fraction(numerator, denominator)
+    # Raises `OverflowError` for a fraction beyond all doubles.
     float(value)
     return value
 
@@ -298,6 +304,8 @@ def _lock_file(path: Path) -> int:
         if sys.platform == "win32":
             msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
         else:
+            # `flock` and not `lockf`: POSIX locks are lost when a process closes any descriptor of
+            # the file.
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(handle)
@@ -354,6 +362,7 @@ class Devices(NotCopied):
             given = RoundSpec.from_bytes(bytes(given))
         if type(given) is not RoundSpec:  # one derived from it may say anything
             raise TypeError(f"spec must be a RoundSpec; got {type(given).__name__}")
+        # `replace` runs the checks of the constructor again.
         spec: RoundSpec = replace(given)
         hypotheses = self._hypotheses
         if (spec.hypotheses, spec.labels) != (hypotheses.count, hypotheses.labels):
@@ -450,6 +459,8 @@ class LocalClient(Devices):
             self._ledger.check_process()
             spec = self._check(spec)
             private = self._protect == "label_and_context" and x is not None
+            # The order is that of docs/privacy/local_randomizers.md ("The ledger"): first all that
+            # can fail, then the charge, and only then noise.
             draw = draws(spec, self._hypotheses, [x] if private else x, [y], self._protect)
             self._ledger.charge(spec.epsilon, self._epsilon_max, self._max_reports)
             values = tuple(draw(self._source)[0].tolist())
@@ -567,6 +578,7 @@ class ClientPool(Devices):
                 raise ValueError(f"there must be one label for each of {count} users")
             if self._protect == "label_and_context" and x is not None and len(x) != count:
                 raise ValueError(f"there must be one context for each of {count} users")
+            # As for a single client: what can fail, then the charge, then noise.
             draw = draws(spec, self._hypotheses, x, labels, self._protect)
             self._ledgers.charge(members, spec.epsilon, self._epsilon_max, self._max_reports)
             values = draw(self._source)

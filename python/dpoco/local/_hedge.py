@@ -18,6 +18,7 @@ from dpoco.local._messages import PublicCoins, RoundSpec, loss_query
 from dpoco.local._randomizers import BitRandomizer, subset_randomizer
 from dpoco.local._settings import Settings
 
+# Reports whose K sums are in memory at one time.
 _ROWS = 4096
 # Share of the uniform distribution in adaptive sampling.
 _EXPLORATION = 0.1
@@ -91,6 +92,7 @@ class Hedge:
         else:
             index, share = coins.below(settings.hypotheses), 1.0 / settings.hypotheses
         self._shares[round] = share
+        # Closed rounds take no reports, so that nothing asks for their shares.
         while len(self._shares) > settings.open_rounds:
             self._shares.popitem(last=False)
         queries = (loss_query(index, mixing, ranges),)
@@ -251,6 +253,7 @@ def _loss_table(matrix: FloatArray, mixing: float) -> tuple[FloatArray, FloatArr
 def _adaptive_shares(weights: FloatArray, half_range: FloatArray) -> FloatArray:
     """Return q_j = 0.9 R_j sqrt(w_j (1 - w_j)) / sum + 0.1 / K."""
     importance = half_range * np.sqrt(weights * np.maximum(1.0 - weights, 0.0))
+    # `sum` adds in an order that is NumPy's own: servers on two machines could ask two questions.
     total = float(np.cumsum(importance)[-1])  # one addition after the other
     count = weights.size
     if not total > 0.0:

@@ -177,6 +177,7 @@ class Hypotheses:
             return np.array([self.column(x, y) for y in labels]).reshape(-1, self.count)
         matrix = self.matrix(x)
         indices = label_indices(labels, matrix.shape[1])
+        # -1 would take the last column; the rows of no label are set to 0 below.
         taken = np.ascontiguousarray(matrix[:, np.maximum(indices, 0)].T)
         taken[indices < 0] = 0.0
         return taken
@@ -187,10 +188,12 @@ class Hypotheses:
 
         It covers kind, K, M and, for arrays, every number; a callable is opaque.
         """
+        # BLAKE2b takes 16 bytes of a name.
         digest = hashlib.blake2b(digest_size=16, person=b"dpoco.hypotheses"[:16])
         shape = (self.count, -1 if self.labels is None else self.labels, self.contexts or 0)
         digest.update(repr((self.kind, *shape)).encode())
         if self.array is not None:
+            # Little-endian on every machine, so that server and device agree.
             digest.update(np.ascontiguousarray(self.array, dtype="<f8").data)
         return digest.digest()
 
@@ -291,6 +294,7 @@ def _context_key(x: object) -> object:
         parts = tuple(_context_key(part) for part in x)
         return None if None in parts else ("tuple", parts)
     if isinstance(x, _ATOMS):
+        # 1, 1.0 and True are equal as keys, but a callable may tell them apart.
         return (type(x).__name__, x)
     return None
 

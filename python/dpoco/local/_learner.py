@@ -154,6 +154,7 @@ class LocalHypothesisSelector(Server):
         if len(labels) != members.size:
             raise ValueError(f"there must be one label for each of {members.size} users")
         with self._lock:
+            # Smaller numbers without an answer may belong to devices that report late.
             number = max(self._answered, default=0)
             for user, label in zip(members, labels, strict=True):
                 number += 1
@@ -337,6 +338,7 @@ def required_users(
             return bool(np.exp(n * logs).sum(axis=1).max() > failure)
 
     most = 1
+    # The sums fall with n, so that the smallest n is found by bisection.
     while failing(most):
         most *= 2
     return bisect_left(range(most), True, lo=most // 2 + 1, key=lambda n: not failing(n))
@@ -737,6 +739,7 @@ class DistributionLearner(Server):
         last, reports = body["round"], body["reports"]
         horizon = self.settings.horizon
         if (
+            # `True` is an `int` for `isinstance`.
             any(type(count) is not int or count < 0 for count in (last, reports))
             or last > (2**63 - 1 if horizon is None else horizon)
             or (isinstance(self._rule, Posterior) and self._rule.reports != reports)

@@ -39,6 +39,7 @@ Words = NDArray[np.uint64]
 
 CHANNELS = ("bit", "subset", "coordinate")
 
+# "<" is little-endian without padding: messages have the same bytes on every machine.
 _REPORT = struct.Struct("<3sBBBQ8s")  # magic, version, channel, simulated, round, digest
 _ONE = struct.Struct("<8sI")  # nonce, width
 _MANY = struct.Struct("<IQ")  # width, number of reports
@@ -190,6 +191,7 @@ class HadamardQuery(Query):
     def values_at(self, columns: FloatArray, labels: NDArray[np.int64]) -> FloatArray:
         """Return the values at n labels; `columns` is ignored."""
         common = labels.astype(np.uint64) & np.uint64(self.row)
+        # Folded in halves, the last bit becomes the parity of all.
         for shift in (32, 16, 8, 4, 2, 1):
             common ^= common >> np.uint64(shift)
         return 1.0 - 2.0 * (common & np.uint64(1)).astype(np.float64)
@@ -305,6 +307,7 @@ class PublicCoins:
         """Return two different integers below n >= 2, in random order."""
         first = self.below(positive_int("n", n, minimum=2))
         second = self.below(n - 1)
+        # The numbers from `first` on move up by one, so that all others are equally likely.
         return first, second + (second >= first)
 
 
@@ -534,6 +537,7 @@ class RoundSpec:
             turn, CHANNELS[channel], epsilon, count, labels or None, tuple(asked), size or None,
             fingerprint,
         )  # fmt: skip
+        # A specification has one form in bytes. With bytes left over it would have several digests.
         if spec._body != body:
             raise ValueError("malformed round specification")
         return spec
@@ -568,6 +572,7 @@ class Report:
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` or ``TypeError`` for fields that cannot be sent."""
+        # `index` refuses floats and fractions, which `int` would cut.
         object.__setattr__(self, "values", tuple(index(value) for value in self.values))
         _check_head(self.round, self.digest, self.channel)
         if not isinstance(self.nonce, bytes) or len(self.nonce) != 8:

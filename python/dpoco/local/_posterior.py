@@ -91,6 +91,7 @@ class Posterior:
             if size is not None:
                 return settings.round_spec(round, "subset", subset_size=size)
         spec = settings.round_spec(round, "bit", queries=queries)
+        # Reports to this specification need the means again, and they cost O(K M).
         self._means = (spec.digest, np.array(means))
         return spec
 

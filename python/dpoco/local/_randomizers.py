@@ -123,6 +123,8 @@ class BitRandomizer:
     ) -> NDArray[np.int64]:
         """Return one bit per report, shape (n,); report i uses ``thresholds[places[i]]``."""
         bits = np.empty(places.size, dtype=np.int64)
+        # One thread at a time uses the key stream, and `_own` looks for a fork first: nobody else
+        # may draw the same words.
         with source._lock:
             source._own()
             _core.local_draw_bits(source._engine, thresholds, places, bits)
@@ -206,6 +208,7 @@ class SubsetRandomizer:
     def respond_many(self, labels: NDArray[np.int64], source: Source) -> NDArray[np.int64]:
         """Return the reports on many labels, shape (n, d); -1 is no label."""
         reports = np.empty((labels.size, self.size), dtype=np.int64)
+        # See `BitRandomizer.respond_many`.
         with source._lock:
             source._own()
             self._law.draw(source._engine, labels, reports)

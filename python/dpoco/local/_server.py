@@ -61,6 +61,7 @@ class Nonces:
         if (new[1:] == new[:-1]).any():
             raise ValueError("duplicated report: a nonce occurs twice")
         for seen in self._parts:
+            # The smaller part is looked up in the larger: O(small log large).
             small, large = (new, seen) if new.size <= seen.size else (seen, new)
             at = np.minimum(np.searchsorted(large, small), large.size - 1)
             if (large[at] == small).any():
@@ -109,6 +110,7 @@ class Server:
         self._arguments, self._rule = arguments, rule
         self.public_seed, self.reports = settings.public_seed, 0
         self._simulated = False
+        # Methods that hold the lock call others that take it, such as `round_spec` in `update`.
         self._lock = threading.RLock()
 
     @property
@@ -223,6 +225,8 @@ class Server:
             seed = int(body["public_seed"])
             known = _find_hypotheses(body, arrays, hypotheses)
             server = cls(**{"hypotheses": known, **given, "public_seed": seed})
+            # A seed that was not given stays None, so that clones of what was loaded draw another
+            # one.
             server._arguments = given
             names = [name for name in arrays if name.startswith(_RULE)]
             server._rule.restore({name[len(_RULE) :]: arrays[name] for name in names})
