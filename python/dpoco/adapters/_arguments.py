@@ -22,6 +22,7 @@ def refuse(names: Collection[str]) -> None:
     if not names:
         return
     name = min(names)
+    # Weights are called so in scikit-learn and in river.
     if name in ("sample_weight", "w"):
         raise TypeError(
             f"{name} is refused: a weight would scale a record's influence past the bound that the "
@@ -93,6 +94,7 @@ def check_ledger(ledger: object) -> None:
 def _is_same(one: Any, other: Any) -> bool:
     if one is other:
         return True
+    # 1, 1.0 and True are equal, but are different arguments.
     if type(one) is not type(other):
         return False
     if isinstance(one, dict):

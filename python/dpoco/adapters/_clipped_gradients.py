@@ -97,10 +97,14 @@ class ClippedGradients:
         gradients = self._gradients(_pad(inputs, size), _pad(targets, size), taps)
         norm = torch.linalg.vector_norm(torch.stack([g.norms() for g in gradients.values()]), dim=0)
         empty = ~torch.isfinite(norm)
+        # Rows that only fill up the piece are copies of an example: they add nothing.
         empty[count:] = True
+        # The s of Lemma 1 in docs/privacy/deep_learning.md: 2^-51 is 4 u.
         room = self._clip * (1.0 - (self._size + 64.0) * 2.0**-51)
         factor = torch.clamp(room / norm, max=1.0)  # 1 for a gradient of zeros
+        # The factor of a norm that is NaN is NaN, and would spoil the whole sum.
         factor = torch.where(empty, torch.zeros_like(factor), factor)
+        # 0 times infinity is NaN, so that a factor of 0 is not enough.
         if bool(empty.any()):
             for gradient in gradients.values():
                 gradient.clear(empty)
@@ -149,6 +153,7 @@ class ClippedGradients:
                 return self._example_loss(others, x, y), seen
 
         one = grad(tapped_loss, argnums=(0, 1), has_aux=True)
+        # Layers with dropout draw another mask for every example.
         each = vmap(one, in_dims=(None, 0, 0, 0), randomness="different")
         (written, slopes), seen = each(self._others(taps), zeros, inputs, targets)
         found: dict[str, _Gradients] = {n: _Written(_on_cpu(g)) for n, g in written.items()}
@@ -165,6 +170,7 @@ class ClippedGradients:
     def _taps(self, inputs: torch.Tensor, targets: torch.Tensor) -> dict[str, _Tap]:
         key = (inputs.shape, targets.shape, self._model.training)
         if key not in self._plans:
+            # The trial run may draw for dropout, and must not advance the caller's generator.
             with torch.random.fork_rng(devices=[]):
                 self._plans[key] = self._find_taps(inputs[0], targets[0])
         return self._plans[key]
@@ -199,6 +205,7 @@ class ClippedGradients:
         for name, layer in layers.items():
             if len(calls[name]) == 1 and not used & {_join(name, n) for n in own[name]}:
                 value, version, output = calls[name][0]
+                # PyTorch counts changes in place: the product below would take the changed input.
                 if value._version == version and _is_one_example(layer, value.shape):
                     taps[name] = _Tap(layer, own[name], value.shape, output)
         return taps
@@ -209,12 +216,14 @@ class ClippedGradients:
         return tuple(n for n in names if _join(name, n) in self._trained)
 
     def _may_be_tapped(self, name: str, layer: torch.nn.Module) -> bool:
+        # Weights that two layers share have one identity, and their gradient is a sum.
         everywhere = [id(p) for _, p in self._model.named_parameters(remove_duplicate=False)]
         own = self._own(name, layer)
         return (
             _has_product(layer)
             and "weight" in own
             and all(everywhere.count(id(self._trained[_join(name, n)])) == 1 for n in own)
+            # The caller's hooks may change what a layer takes in or puts out.
             and not (layer._forward_hooks or layer._forward_pre_hooks)
         )
 
@@ -262,6 +271,7 @@ class _Tap:
         if isinstance(self.layer, nn.Embedding):
             words = inputs.reshape(examples, -1)
             rows = slopes.reshape(examples, words.shape[1], -1)
+            # PyTorch gives the row of this word no gradient.
             if self.layer.padding_idx is not None:
                 rows = rows.masked_fill((words == self.layer.padding_idx).unsqueeze(2), 0.0)
             yield "weight", _Rows(words, _add_equal_words(words, rows))
@@ -370,6 +380,7 @@ def _add_equal_words(words: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
 
 def _has_product(layer: torch.nn.Module) -> bool:
     """Return whether the gradients of a layer are products that are known here."""
+    # Exact types: a derived class may compute something else.
     if type(layer) is nn.Embedding:
         return not (layer.sparse or layer.scale_grad_by_freq) and layer.max_norm is None
     if type(layer) in (nn.Conv1d, nn.Conv2d):
@@ -441,4 +452,5 @@ def _on_cpu(values: torch.Tensor) -> torch.Tensor:
 
 def _pad(values: torch.Tensor, size: int) -> torch.Tensor:
     """Return `size` rows: those given, and the first one again and again."""
+    # Every model can read a copy of an example; it might fail on zeros.
     return torch.cat([values, values[:1].expand(size - len(values), *values.shape[1:])])

@@ -167,6 +167,7 @@ class FeatureMap:
 
     def _place(self, token: str) -> tuple[int, float]:
         # No cache: it would grow with the data and keep names.
+        # The name keeps this hash apart from all others.
         digest = hashlib.blake2b(token.encode(), digest_size=8, person=b"dpoco features")
         value = int.from_bytes(digest.digest(), "little")
         return (value >> 1) % self.dimension, 1.0 if value & 1 else -1.0

@@ -259,6 +259,7 @@ class LinearProblem:
         """Return learners that keep to the budget together."""
         count, share = self.outputs, 1.0
         for _ in range(_ATTEMPTS):
+            # The first guess of a share: epsilons add up, and so do squares of mu.
             if budget.delta == 0.0:
                 epsilon = share * budget.epsilon / count
             else:
@@ -269,6 +270,7 @@ class LinearProblem:
             together = compose_outputs(parts, budget, self.output)
             if together.epsilon <= budget.epsilon:
                 return learners
+            # A little less than the ratio asks for: rounding could leave the sum above again.
             share *= (1.0 - 1e-10) * budget.epsilon / together.epsilon
         raise CalibrationError(
             f"{count} learners, one for each {self.output}, exceed the budget: raise epsilon"
@@ -435,6 +437,7 @@ def probabilities(margins: FloatArray) -> FloatArray:
 
     Those of several classes are in proportion to the probabilities of one against the others.
     """
+    # exp overflows at 709.8.
     own = 1.0 / (1.0 + np.exp(-np.clip(margins, -700.0, 700.0)))
     if margins.shape[1] == 1:
         return np.hstack([1.0 - own, own])
@@ -443,6 +446,7 @@ def probabilities(margins: FloatArray) -> FloatArray:
 
 def most_probable(margins: FloatArray) -> NDArray[np.intp]:
     """Return the place of the most probable class, the first one on a tie, shape (n,)."""
+    # `+ 0` makes places of truth values.
     return np.argmax(margins, axis=1) if margins.shape[1] > 1 else (margins[:, 0] > 0.0) + 0
 
 
@@ -520,6 +524,7 @@ class LinearModel:
             self._hold(self.problem.make_all(**{**terms, "budget": parts[1], "horizon": left}))
             if not isinstance(budget, Budget) or self._guarantee.epsilon <= budget.epsilon:
                 return
+            # As in `LinearProblem._sharing`.
             share *= (1.0 - 1e-10) * budget.epsilon / self._guarantee.epsilon
         raise CalibrationError(
             "the search for ranges and the learners together exceed the budget: declare ranges or "
@@ -597,6 +602,8 @@ class LinearModel:
         self, labels: FloatArray, rows: FloatArray
     ) -> Iterator[tuple[RecordLearner, FloatArray]]:
         """Return learners with their targets, if all of them have learned from the same records."""
+        # An interrupt between two learners leaves one a round ahead: their coefficients would be
+        # about different records, and a repeated record would enter one of them twice.
         if len({each.round for each in self.learners}) > 1:
             raise StateError(
                 "a call was interrupted when some of this model's learners had its records and "
@@ -622,6 +629,7 @@ class LinearModel:
         finder = self._finder
         if finder is None or finder.left == 0 or not self._learners:
             return 0
+        # All rows must fit before the search takes the first of them.
         self.require_left(len(features))
         part = slice(0, min(finder.left, len(features)))
         rows = np.column_stack([features, labels]) if self.problem.labels else features
@@ -688,6 +696,7 @@ class LinearModel:
             )
         for place, each in enumerate(given):
             self._check_bound(each, place)
+        # The payload has key and position of the noise: equal ones are of one learner.
         if len({each._payload() for each in given}) < len(given):
             raise ValueError("two of the learners are the same one, and would share their noise")
         if len({each.round for each in given}) > 1:

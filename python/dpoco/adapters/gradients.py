@@ -81,6 +81,7 @@ class Reservation:
 
     def __init__(self, path: str | os.PathLike[str], secret: bytes, ahead: int, new: bool) -> None:
         self._secret, self._ahead, self._slot = secret, ahead, 0
+        # A child program that inherits the descriptor would hold the lock as long as it runs.
         flags = os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | (os.O_CREAT | os.O_EXCL if new else 0)
         try:
             self._handle = os.open(path, flags, 0o600)
@@ -97,6 +98,7 @@ class Reservation:
             self._lock(path)
             if new:
                 self.rounds = self._write(0)
+                # The name of a new file survives a crash only once its folder is written.
                 synchronise(Path(path).absolute().parent)
             else:
                 self.rounds = self._read(path)
@@ -130,11 +132,13 @@ class Reservation:
         known = [n for n, mark in stated if hmac.compare_digest(mark, self._digest(n))]
         if not known:
             raise StateError(f"{Path(path).name} is not the reservation file of this training")
+        # The smaller count is the one of the write before.
         return max(known)
 
     def _write(self, rounds: int) -> int:
         entry = _SLOT.pack(rounds, self._digest(rounds))
         os.pwrite(self._handle, entry, self._slot * _SLOT.size)
+        # Nothing may be released before the count is on the disk.
         os.fsync(self._handle)
         self._slot = (self._slot + 1) % _SLOTS
         return rounds
@@ -385,6 +389,7 @@ class NoisyGradients:
         """
         total = float_array("gradient_sum", gradient_sum, (self.mechanism.summand.size,))
         self._require(1)
+        # Before the noise is drawn: a crash in between skips a round and releases nothing twice.
         if self._reservation is not None:
             self._reservation.reserve(self.round + 1)
         return self._push(total)
@@ -441,6 +446,7 @@ class NoisyGradients:
         d, grid = self.mechanism.summand.size, self.mechanism.grid
         # Released sums are multiples of this many grids.
         coarse = continual_sum.release_grid(self.mechanism.scale) / grid if grid else 1.0
+        # `coarse` is a power of two, so that the remainder is uniform.
         shift = np.frombuffer(os.urandom(4 * d), dtype=np.uint32) % np.uint32(coarse)
         for _ in range(rounds - 1):
             self._push(np.zeros(d))
@@ -474,6 +480,7 @@ class NoisyGradients:
         if self.round > 0:
             raise StateError("only a training that has not started can be restored")
         header, payload = unpack(data)
+        # JSON makes lists of tuples, as in the header that was read.
         if json.loads(json.dumps(self._header())) != header:
             raise StateError("the state belongs to a training with other parameters")
         released = _SECRET + self._published.nbytes
@@ -486,6 +493,7 @@ class NoisyGradients:
 
         Guard it as the data: it holds the noise key and sums of gradients. Continue it once.
         """
+        # A forked child has the same noise: its state must not be continued as well.
         self._engine.check_process()
         self._key = given_key("key", key, self._key)
         write_atomically(path, self.to_bytes(), self._key)

@@ -61,6 +61,7 @@ __all__ = ["PrivateBandit", "PrivateClassifier", "PrivateContextualBandit",
            "PrivateExperts", "PrivateRegressor", "PublicScaler"]  # fmt: skip
 
 
+# The methods of river's base classes, which learn nothing.
 _SILENT = (base.Transformer.learn_one, base.SupervisedTransformer.learn_one)
 
 
@@ -150,6 +151,7 @@ class _LinearEstimator:
                 "person and an enforced participation need each other: pass both or neither"
             )
         check_ledger(arguments["ledger"])
+        # A search for ranges must not count a missing value, and 0 would be one.
         absent = math.nan if arguments["feature_bound"] is None else 0.0
         self._features = FeatureMap(arguments["features"], person, absent)
         self._made_with = own_arguments(arguments)
@@ -254,6 +256,7 @@ class _LinearEstimator:
             self._has_looked = True
             steps = (list(each.steps.values())[:-1] for each in callers(compose.Pipeline))
             warn_of_learning(each for own in steps for each in _steps_that_learn(own))
+        # Charged with the first record: an estimator that never learns spends nothing.
         if self.ledger is not None and not self._is_charged:
             label = f"{type(self).__name__} of {self._made_with['horizon']} rounds"
             self.ledger.charge(self.guarantee, label)
@@ -261,6 +264,7 @@ class _LinearEstimator:
 
     def clone(self, new_params: Arguments | None = None, include_attributes: bool = False) -> Any:
         """Return an estimator that has learned nothing; a ledger is shared, and pays for each."""
+        # river's own clone copies arguments, and a copied ledger would have the whole budget again.
         if self.ledger is None or include_attributes:
             return super().clone(new_params, include_attributes)  # type: ignore[misc]  # river's
         own = {name: value for name, value in self._made_with.items() if name != "ledger"}
@@ -634,6 +638,7 @@ class _Policy:
             )
         learner._check_active()
         mine, given = own.get_params(), learner.get_params()
+        # The plan follows from the other arguments, and a loaded learner has its own noise.
         if any(mine[name] != given[name] for name in set(mine) - {"source", "plan"}):
             raise ValueError("the learner was made with other arguments than this policy")
         self._learner = learner
@@ -700,6 +705,7 @@ class _BanditPolicy(_Policy):
         if self._waiting is not None and self._skips:
             # Also for an equal context: how many rounds there are must not depend on the data.
             self.skip()
+        # Bytes compare exactly, NaN included.
         asked = row.tobytes(), mask.tobytes()
         if self._waiting is not None and self._waiting[0] != asked:
             raise RoundOrderError(
@@ -825,6 +831,7 @@ class PrivateExperts(_Policy, bandit.base.Policy):
         if arm != chosen:
             raise RoundOrderError("an update for another arm than the one chosen in this round")
         row = float_array("rewards of all arms", values, (len(self.arms),))
+        # The reflection maps the range onto itself: losses have the range of the rewards.
         # A reward that is not finite becomes the lowest loss, as for the learner itself.
         self._learner.observe(float(self.reward_range[0]) + float(self.reward_range[1]) - row)
         self._n += 1

@@ -116,6 +116,7 @@ def _records(estimator: BaseEstimator, X: object, *, reset: bool) -> _Rows:
         return _Rows(dense, len(dense))
     rows = X.tocsr()
     block = max(1, _DENSE_CELLS // max(1, rows.shape[1]))
+    # One row has the type and the width of all, without a dense copy of the others.
     _matrix(estimator, rows[:1].toarray(), reset=reset)  # dtype and number of features
     return _Rows(rows, block)
 
@@ -322,9 +323,11 @@ class _LinearEstimator(BaseEstimator):
             for pipeline in callers(Pipeline)
             for each in _steps_that_learn(pipeline.steps[:-1])
         )
+        # After everything that can fail, and before the first record.
         if self.ledger is not None:
             label = f"{type(self).__name__} of {horizon} rounds"
             self.ledger.charge(model.published.guarantee, label)
+        # Copied, since a caller may change an array or a dictionary that was passed.
         self._model, self._started_with = model, copy.deepcopy(self._plain_parameters())
         if classes is not None:
             self.classes_ = classes

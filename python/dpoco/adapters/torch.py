@@ -228,6 +228,7 @@ class PrivateTraining:
         """
         own = {id(p) for p in self._trained.values()}
         given = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        # Frozen parameters are public and get no gradient, so that an optimizer may hold them.
         if not given <= own | {id(p) for p in self.model.parameters() if not p.requires_grad}:
             raise ValueError(
                 "the optimizer has parameters that do not belong to the model of this training"
@@ -271,10 +272,12 @@ class PrivateTraining:
         HorizonExceeded
             Behind the last step.
         """
+        # Before the gradients, which take most of the time.
         self.noise._require(1)
         if batch is not None:
             self.accumulate(batch)
         noisy = self.noise.release(self._total)
+        # Emptied after the release: one that raises loses no examples.
         self._total, self._count = np.zeros(self._size), 0
         noisy /= self._batch_size
         self._set_gradients(noisy)
@@ -338,6 +341,7 @@ class PrivateTraining:
             "model": self.model.state_dict(),
             "optimizer": None if self._optimizer is None else self._optimizer.state_dict(),
             "generator": torch.get_rng_state(),
+            # PyTorch warns about memory that is read-only, as that of bytes.
             "noise": torch.frombuffer(bytearray(self.noise.to_bytes()), dtype=torch.uint8),
         }
         file = io.BytesIO()
@@ -356,6 +360,7 @@ class PrivateTraining:
             refuse_readable(Path(path), Path(path).stat())
         data = read_state(path, key)
         try:
+            # With `weights_only` a file cannot make PyTorch run code.
             held = torch.load(io.BytesIO(data), weights_only=True)
             model, optimizer, generator, noise = (
                 held[name] for name in ("model", "optimizer", "generator", "noise")
