@@ -338,6 +338,7 @@ class RangeFinder(Stateful):
                 raise HorizonExceeded(f"records for ranges: {len(rows)}, left: {self.left}")
             if self._limiter is not None and len(rows):
                 passed = self._limiter.admit(self._round, digests)
+                # Records that come too often stay in their place as empty ones: a round is public.
                 rows = np.where(passed[:, None], rows, np.nan)
             first = max(0, min(len(rows), self._mechanism.first - self._round))
             if first:
@@ -380,14 +381,17 @@ class RangeFinder(Stateful):
             step = (int(sizes[run]) * (pair[0] << 64 | pair[1])) >> 128
             drawn.append(candidate(int(first[run]) + step))
         self._centre[np.isnan(self._centre)] = drawn
+        # Neither memory nor states keep a value of the first part.
         self._values = np.full((own.first, own.medians), ABSENT, dtype=np.int64)
         self._begin_counts()
 
     def _begin_counts(self) -> None:
         """Draw the noise of all prefix sums, so that no state holds a count without it."""
+        # The key is not needed any more, and whoever finds it could take the noise off.
         self._secret = bytes(len(self._secret))
         noise = np.empty_like(self._cells)
         self._engine.run(np.zeros_like(noise), noise)
+        # Differences of the noise of prefix sums: counts can then be added bin by bin.
         self._cells = np.diff(noise, axis=0, prepend=0.0)
 
     def _count(self, rows: FloatArray) -> None:
@@ -497,6 +501,7 @@ class RangeFinder(Stateful):
             self._cells, (self._round,) = arrays["cells"], arrays["round"].tolist()
             self._secret = arrays["secret"].tobytes()
             middle, half = map(tuple, arrays["shown"].tolist())
+            # Before the end the bytes are zeros, so that all states have one size.
             self._ranges = FoundRanges(middle, half) if self.left == 0 else None
         except StateError:
             raise

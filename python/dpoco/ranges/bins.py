@@ -31,6 +31,7 @@ _LOWEST, _HIGHEST, _STEPS = -24, 40, 2**16  # candidates +-2^e (1 + i / steps), 
 LARGEST = (_HIGHEST - _LOWEST) * _STEPS + 1  # place of the largest candidate, 2^40
 ABSENT = LARGEST + 1  # behind all candidates
 _HALF_OCTAVES = np.arange(2 * _LOWEST, 2 * _HIGHEST + 1)
+# `sqrt` is rounded correctly everywhere, and `ldexp` is exact.
 _POSITIVE = np.ldexp(np.where(_HALF_OCTAVES % 2, math.sqrt(2.0), 1.0), _HALF_OCTAVES // 2)
 EDGES: FloatArray = np.concatenate([-_POSITIVE[::-1], _POSITIVE])
 EDGES.setflags(write=False)
@@ -40,9 +41,11 @@ ALPHA, MARGIN, SURE = 0.1, 1.5, 3.0  # quantile; deviations towards narrow, and 
 def places(values: FloatArray) -> NDArray[np.int64]:
     """Return the places of the candidates next to values, of any shape; `ABSENT` if not finite."""
     finite = np.isfinite(values)
+    # The mantissa is in [0.5, 1): numbers of one octave are evenly spaced.
     mantissa, exponent = np.frexp(np.where(finite, np.abs(values), 0.0))
     steps = np.rint((2.0 * mantissa - 1.0) * _STEPS).astype(np.int64)
     octave = exponent.astype(np.int64) - 1 - _LOWEST
+    # A mantissa that rounds up to the end of its octave gets the first place of the next one.
     found = np.clip(1 + octave * _STEPS + steps, 0, LARGEST)
     found = np.where(mantissa == 0.0, 0, found)
     return np.where(finite, np.where(values < 0.0, -found, found), ABSENT)
@@ -153,6 +156,7 @@ def find_ends(
     above = np.flatnonzero(total - fit[:-1] <= thresholds.high)
     low = int(below[-1]) if len(below) else 0
     high = int(above[0]) if len(above) else len(edges) - 1
+    # Noise may let the ends meet; one edge more on either side is still a function of it alone.
     if high <= low:
         low, high = max(high - 1, 0), min(low + 1, len(edges) - 1)
     return float(edges[low]), float(edges[high])

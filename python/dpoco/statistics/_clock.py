@@ -73,7 +73,9 @@ class Clock:
             raise ValueError(f"start must be where an interval of {self.every.freqstr} begins")
 
     def _after(self, begin: Any) -> Times:
+        # One more than is kept ahead: the last boundary begins the next part.
         index = self._pandas.date_range(begin, periods=_AHEAD + 1, freq=self.every)
+        # pandas counts in seconds, micro- or nanoseconds, by what it was given.
         return np.asarray(index.as_unit("ns").asi8)
 
     def times(self, values: object) -> Times:
@@ -127,11 +129,14 @@ class Clock:
             return (), None
         end = self._pandas.Timestamp(self.bounds(interval)[1])
         if type(time) is datetime:
+            # A datetime has no nanoseconds. Times that are not below the rounded end are looked up
+            # exactly, so that it has to be rounded down.
             end = end.floor("us").to_pydatetime(warn=False)
         return (type(time),), end
 
     def forget(self, interval: int) -> None:
         """Drop the boundaries before an interval: they are not asked for again."""
+        # Only now and then, since the rest is copied.
         if interval - self._first > _AHEAD:
             self._bounds = self._bounds[interval - self._first :].copy()
             self._first = interval

@@ -79,6 +79,7 @@ class Layout:
         if unknown:
             raise ValueError(f"weights are for statistics; {unknown[0]!r} is none")
         shares = [positive_float("weights", given.get(name, 1.0)) for name in statistics]
+        # With units whose squares add up to 1 a record has the norm 1 (docs/privacy/statistics.md).
         length = math.sqrt(math.fsum(share**2 for share in shares))
         groups = tuple((name, public_values("by", values)) for name, values in (by or {}).items())
         return cls(tuple(statistics.items()), tuple(x / length for x in shares), groups)

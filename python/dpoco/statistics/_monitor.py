@@ -212,6 +212,7 @@ class Monitor(Stateful):
         total, size = self._mechanism, self._mechanism.summand.size
         if total.grid > 0.0:
             self._layout = replace(self._layout, grid=total.grid)
+        # Integers of doubles are exact up to 2^53.
         self._limit = total.limit or 2**53
         secret = claim["key"] + int(claim["stream"]).to_bytes(32, "little")
         self._part = self._partition(secret)
@@ -283,6 +284,7 @@ class Monitor(Stateful):
                 return []
         except TypeError:  # times with a zone among times without: refused below
             pass
+        # All that can be refused comes before intervals end, so that an error counts nothing.
         numbers, code = self._part.reader.record(record)
         self._part.check_person(person is not None)
         if self._part.limiter is not None:
@@ -349,6 +351,7 @@ class Monitor(Stateful):
             self._flush()
             own = [column[part] for column in columns]
             codes = None if group is None else group[part]
+            # A digest has 16 bytes.
             named = digests[16 * start : 16 * stop]
             self._part.add(self.round, own, codes, named, stop - start)
             if self._every is not None and self._part.records >= self._every:
@@ -425,6 +428,7 @@ class Monitor(Stateful):
         interval = self.round
         if self._clock is not None and not self._is_running(time):
             found = int(self._clock.intervals(self._clock.times([time]))[0])
+            # A record that comes late counts where it arrives: its interval has been released.
             interval = max(interval, found)
         self._check_left(interval)
         return interval
@@ -446,6 +450,7 @@ class Monitor(Stateful):
             times = self._clock.times(take(records, time) if isinstance(time, str) else time)
             if times.shape != (count,):
                 raise ValueError(f"time must have shape ({count},); got {times.shape}")
+            # Records are counted in the order in which they come, and time never goes back.
             found = np.maximum.accumulate(np.maximum(self._clock.intervals(times), first))
         elif self._every is not None:
             done = self._part.records + self._recorder.size
@@ -515,10 +520,12 @@ class Monitor(Stateful):
         self._flush()
         interval = self.round
         total: FloatArray = self._engine.push(self._part.end(interval, self._limit))
+        # Times are looked up again: the end that they were compared with has passed.
         self._stamps = ()
         if interval + 1 >= self._horizon:
             self._recorder.close()
         vectors = {view_name(view): self._compute_view(view, total) for view in self._views}
+        # After the views, which need the totals before this one.
         self._past.append(total)
         begin, end = (None, None) if self._clock is None else self._clock.bounds(interval)
         if self._clock is not None:
@@ -616,6 +623,7 @@ class Monitor(Stateful):
         }
         self = cls.__new__(cls)
         total = read(header["mechanism"], (GaussianSum,))
+        # The payload brings key and position of the noise.
         self._set_up(arguments, total, bool(header["seeded"]), {"key": bytes(32), "stream": 0})
         return self
 
@@ -624,6 +632,7 @@ class Monitor(Stateful):
         return int(sum(header["mechanism"]["summand"]["cells"]))
 
     def _payload(self) -> bytes:
+        # Records that `add` has taken are in no cell yet.
         self._flush()
         limiter = self._part.limiter
         parts = {

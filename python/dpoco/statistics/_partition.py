@@ -139,6 +139,7 @@ def _plain(values: Any) -> NDArray[Any]:
         except TypeError:
             return np.asarray(values.to_numpy())
     values = list(values)
+    # `np.array` would make a matrix of texts or lists of one length.
     found = np.empty(len(values), dtype=object)
     found[:] = values
     return found
@@ -216,6 +217,8 @@ class Tally:
         for other in others:
             if other.interval != self.interval or other.cells.shape != cells.shape:
                 raise ValueError("tallies must be of the same interval and layout")
+            # Two numbers within 2^61 add up without overflow, and clipping keeps neighbours as near
+            # as they were (docs/privacy/statistics.md, "Saturation").
             np.clip(cells + other.cells, -_FULL, _FULL, out=cells)
             records += other.records
         return Tally(self.interval, cells, records)

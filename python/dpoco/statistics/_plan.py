@@ -132,6 +132,7 @@ def row_norms(factor: Buffered, view: View, pushes: int) -> FloatArray:
         rounds = np.arange(1, pushes + 1)
         norms = np.asarray(continual_sum.row_norm(factor, rounds, pushes))
     else:
+        # A sum keeps all of the past, a single interval none of it.
         kept = view.damping if isinstance(view, HalfLife) else float(view != "interval")
         width = view.intervals if isinstance(view, Last) else None
         norms = view_noise(factor, np.full(pushes, kept), width)[0]
@@ -278,6 +279,7 @@ def plan_sum(
             found = noisy_on_lattice(plain, near, mu, room * largest)
         except CalibrationError:
             continue
+        # More room needs a coarser grid, whose rounding costs noise.
         if found.scale <= (1.0 + _LARGEST_COST) * least:
             return found
     return noisy_on_lattice(plain, near, mu) if found is None else found

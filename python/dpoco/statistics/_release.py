@@ -187,6 +187,7 @@ class Release:
         """
         lines: list[str] = []
         for statistic, _ in self.layout.statistics:
+            # Prometheus allows no other characters in names.
             name = re.sub(r"[^a-zA-Z0-9_]", "_", f"{prefix}_{statistic}")
             cells = [c for c in self.cells() if c.statistic == statistic]
             for suffix, field in (("", "value"), ("_deviation", "deviation")):
@@ -196,6 +197,7 @@ class Release:
                     labels = {"view": cell.view, "group": cell.group, "label": cell.label}
                     written = ",".join(f'{k}="{_escape(v)}"' for k, v in labels.items() if v)
                     lines.append(f"{name}{suffix}{{{written}}} {'NaN' if value is None else value}")
+        # OpenMetrics demands this last line; readers take a text without it for cut off.
         return "\n".join([*lines, "# EOF", ""])
 
     def __str__(self) -> str:
@@ -228,4 +230,5 @@ def _finite(number: float) -> float | None:
 
 
 def _escape(text: str) -> str:
+    # Backslashes first: those that the others get must stay single.
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

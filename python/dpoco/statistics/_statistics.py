@@ -76,6 +76,7 @@ def ratio(
         Added to the ratio.
     """
     of_top, of_bottom, joint = variances
+    # Below this, a quotient would mostly show the noise of the count.
     known = bottom > CLEAR * np.sqrt(of_bottom)
     quotient = np.where(known, top, np.nan) / np.where(known, bottom, 1.0)
     spread = of_top - 2.0 * quotient * joint + quotient**2 * of_bottom
@@ -165,6 +166,7 @@ def _quantile_set(
     within = (fractions >= 0.0) & (fractions <= 1.0)
     value = a * fractions**2 + 2.0 * b * fractions + c
     kept = within & (value <= 1e-9 * (np.abs(c) + np.abs(b) + np.abs(a) + unit))
+    # At a root the value is 0, whatever rounding makes of it.
     kept[2:] |= within[2:] & (inside >= 0.0)
     x = edges[:-1] + fractions * np.diff(edges)
     least = np.where(kept, x, np.inf).min(axis=(0, 2))
@@ -317,6 +319,7 @@ class Sum(_Ranged):
         return linear(("",), blocks[0].cells * self._largest, blocks[0].deviation * self._largest)
 
 
+# The squares of the shares of a mean's two blocks add up to 1.
 _HALF = math.sqrt(0.5)
 
 
@@ -381,6 +384,7 @@ class Share(Statistic):
         """Return yes / (yes + no)."""
         cells, variance = blocks[0].cells, blocks[0].deviation ** 2
         total = cells.sum(axis=1, keepdims=True)
+        # Yes is a part of the total, so that their covariance is its variance.
         return ratio(cells[:, 1:], total, (variance, 2.0 * variance, variance), 0.0, 1.0)
 
 
