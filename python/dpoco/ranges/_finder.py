@@ -387,7 +387,7 @@ class RangeFinder(Stateful):
 
     def _begin_counts(self) -> None:
         """Draw the noise of all prefix sums, so that no state holds a count without it."""
-        # The key is not needed any more, and whoever finds it could take the noise off.
+        # The key is not needed any more, and with it the noise could be taken off.
         self._secret = bytes(len(self._secret))
         noise = np.empty_like(self._cells)
         self._engine.run(np.zeros_like(noise), noise)
