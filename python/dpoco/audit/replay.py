@@ -204,7 +204,7 @@ def replay_audit(
     if not 1 <= len(rounds) <= horizon:
         raise ValueError(f"stream has {len(rounds)} rounds, over the learner's {horizon}, or none")
     neighbours = [_neighbour(family, rounds, *pair) for pair in pairs]
-    # A learner that differs from run to run on one tape would make findings out of its own noise.
+    # A learner that differs from run to run on one tape would turn noise into findings.
     base, again = family.play(learner, rounds), family.play(fresh(learner), rounds)
     if again.published != base.published or again.variates != base.variates:
         raise ValueError("make_learner must give learners that repeat themselves on one tape")

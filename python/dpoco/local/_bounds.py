@@ -75,7 +75,7 @@ def reuse(matrix: FloatArray, settings: Hashable, build: Callable[[], T]) -> T:
             return found
     # Built without the lock: others need not wait, and at worst two threads build the same.
     made = build()
-    # What was computed from an array that may still change would be wrong later.
+    # A table of an array that may still change would be wrong later.
     if not matrix.flags.writeable:
         with _lock:
             # A table of contexts is alive anyway.

@@ -123,7 +123,7 @@ class BitRandomizer:
     ) -> NDArray[np.int64]:
         """Return one bit per report, shape (n,); report i uses ``thresholds[places[i]]``."""
         bits = np.empty(places.size, dtype=np.int64)
-        # One thread at a time uses the key stream, and `_own` looks for a fork first: nobody else
+        # One thread at a time uses the key stream, and `_own` looks for a fork first: no one else
         # may draw the same words.
         with source._lock:
             source._own()
