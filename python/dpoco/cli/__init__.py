@@ -30,6 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         interrupt.
     """
     try:
+        # Imported here: without its packages the command says which extra is missing.
         from dpoco.cli._app import app
 
         code = app(
@@ -41,6 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("interrupted", file=sys.stderr)
         return _INTERRUPTED
     except ModuleNotFoundError as error:
+        # A module that is missing elsewhere is an error of the installation, not a missing extra.
         if error.name is None or error.name.split(".")[0] not in ("typer", "rich", "click"):
             raise
         print(

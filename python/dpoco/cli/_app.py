@@ -78,6 +78,7 @@ class _Commands(TyperGroup):
         if cmd_name not in _COMMANDS:
             return None
         panel, sentence = _COMMANDS[cmd_name]
+        # The help lists all commands, and to import them all would take long.
         return TyperCommand(cmd_name, help=sentence, rich_help_panel=panel)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -108,6 +109,7 @@ def _enter(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
     key_file: Annotated[Path | None, typer.Option(metavar="FILE", help=_KEY_HELP)] = None,
 ) -> None:
+    # Commands are imported later and take no argument of the program, so it is left for them here.
     KEY_FILE.set(key_file)
     if version:
         typer.echo(f"dpoco {dpoco.__version__}")

@@ -203,6 +203,7 @@ def explain_command(
             typer.echo(judge_ledger(ledger).sentence)
             if not plain:
                 typer.echo(f"\n{ledger.report()}\n")
+            # The first line is the verdict on the sum alone, and indented lines belong to it.
             rest = dropwhile(lambda line: line.startswith(" "), text.split("\n")[1:])
             text = "\n".join(rest)
         typer.echo(text)
@@ -267,6 +268,7 @@ def sign_command(
             }.items()
             if value is None
         ]  # fmt: skip
+        # The same question as above, in a form that the type checker understands.
         if file is None or key is None or title is None or operator is None or data_set is None:
             raise ValueError(f"still needed: {', '.join(missing)}")
         record, stated, before = read_certificate(file)

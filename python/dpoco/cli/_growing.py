@@ -116,6 +116,7 @@ def _parquet(name: str, start: int, names: Collection[str]) -> Iterator[Part]:
             for each in names:
                 own = table.column(each).cast(arrow.string())
                 table = table.set_column(table.column_names.index(each), each, own)
+            # With pandas' metadata a column could come back as the index, out of sight.
             yield Part(table.to_pandas(ignore_metadata=True), name, position)
 
 
@@ -124,6 +125,7 @@ def _csv(name: str, start: int, names: Collection[str], follow: bool) -> Iterato
     pandas = imported("pandas", "CSV files", "files")
     with sys.stdin.buffer if name == "-" else Path(name).open("rb") as source:
         header = source.readline()
+        # The program that writes the file may not have finished its first line.
         while follow and not header.endswith(b"\n"):
             yield Part(None, name, 0)
             clocks.sleep(_WAIT)
@@ -141,6 +143,7 @@ def _csv(name: str, start: int, names: Collection[str], follow: bool) -> Iterato
             if cut:
                 lines, rest = rest[:cut], rest[cut:]
                 position += cut
+                # Without dtypes, names such as 007 would become numbers.
                 table = pandas.read_csv(
                     io.BytesIO(header + lines), dtype=dict.fromkeys(names, "object")
                 )
@@ -172,6 +175,7 @@ def _skip(source: BinaryIO, name: str, size: int) -> None:
 def _complete(text: bytes) -> int:
     """Return where the last line ends whose quotes are closed; 0 if there is none."""
     end = text.rfind(b"\n") + 1
+    # An odd number of quotes: the line end is inside of a cell.
     while end and text.count(b'"', 0, end) % 2:
         end = text.rfind(b"\n", 0, end - 1) + 1
     return end
@@ -278,6 +282,7 @@ class Sink:
         from dpoco.plotting import draw_page  # on use: most commands draw nothing
 
         title = ", ".join(name for name, _ in monitor.statistics)
+        # A browser reads the page at any time, and must never see a part of it.
         beside = self._page.with_name(self._page.name + ".new")
         beside.write_text(draw_page(shown, monitor.guarantee, title), encoding="utf-8")
         beside.replace(self._page)

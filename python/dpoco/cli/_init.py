@@ -70,6 +70,7 @@ def init(asked: Asked, values: Fields) -> None:
         if sys.stdin.isatty():
             asked = complete(asked, table, typer.prompt)
         given = {**asked.given, **describe_columns(asked.settings, table)}
+        # In a file, force would let every later run replace what earlier ones wrote.
         given.pop("force", None)
         place.write_text(to_toml(given, str(place)), encoding="utf-8")
         if not settings.quiet:
@@ -151,6 +152,7 @@ def to_toml(given: Fields, place: str) -> str:
     for panel in dict.fromkeys(each.rich_help_panel for each in SHOWN.values()):
         own = [name for name, each in SHOWN.items() if each.rich_help_panel == panel]
         lines += ["", f"[{panel.lower()}]"]
+        # In TOML, keys that follow the heading of a table belong to that table.
         for name in sorted(own, key=lambda each: each in TABLES):
             lines += _lines(panel.lower(), name, given.get(name))
     return "\n".join(lines) + "\n"

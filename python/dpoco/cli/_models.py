@@ -118,6 +118,7 @@ def predict_command(
         if found.coding.positive is not None:
             event += f"={found.coding.positive}"
         title = f"probability of {event}" if likely else found.label
+        # `repr` is the shortest text that is read as the same double.
         cells = ["" if math.isnan(each) else repr(each) for each in answers]
         if as_json:
             known = [None if math.isnan(each) else each for each in answers]

@@ -137,6 +137,7 @@ class Statistics:
             return None, 1
         ((_, numbers),) = column_pairs("--person", [self.person])
         try:
+            # Numbers that are left out are 1.
             intervals, apart, records = (*map(int, numbers.split(",")), 1, 1)[:3]
         except ValueError:
             raise ValueError(f"--person must have whole numbers; got {numbers!r}") from None
@@ -227,8 +228,11 @@ def _monitor(asked: Asked) -> None:
                 if not ended:
                     sink.draw(monitor)
                     continue
+            # The state first: it holds these lines as pending, and `restore` writes them again if
+            # the program is killed before the next line.
             _keep(monitor, asked.state, positions, sink, ended)
             sink.write(ended)
+        # With a state, the interval goes on in the next run.
         if asked.state is None and not asked.follow:
             sink.write([monitor.release()] if monitor.round < monitor.horizon else [])
     sink.draw(monitor)
@@ -248,6 +252,7 @@ def _resume(made: Monitor, state: Path | None, sink: Sink) -> Monitor:
     if state is None or not state.exists():
         return made
     found = dpoco.load(state, Monitor, key=state_key())
+    # Headers, not objects: they hold only what a state can bring back.
     if found._header()["arguments"] != made._header()["arguments"]:
         raise ValueError(
             f"{state} belongs to a monitor with other options: repeat them, or name a new file"

@@ -193,6 +193,7 @@ def make_games(
             raise ValueError(_nothing_known(game))
     if people is None:
         return found
+    # The search took the first rows, and their people with them.
     return [replace(game, persons=people[len(people) - len(game.data[0]) :]) for game in found]
 
 
@@ -281,6 +282,7 @@ def _finder(task: Task, columns: int, rounds: int) -> RangeFinder:
     budget, _ = split_budget(Budget._over(asked.epsilon, asked.delta, covered), rule is not None)
     source = None if asked.seed is None else Source.seeded(asked.seed)
     finder = RangeFinder(columns, budget=budget, horizon=covered, participation=rule, source=source)
+    # The learner needs at least one row behind the search.
     if finder.horizon >= rounds:
         raise ValueError(f"private ranges take {finder.horizon:,} rows, and there are {rounds:,}")
     return finder
@@ -288,6 +290,7 @@ def _finder(task: Task, columns: int, rounds: int) -> RangeFinder:
 
 def split_budget(budget: Budget, several: bool) -> tuple[Budget, Budget]:
     """Return the budgets of a search and of the learner behind, with room for last digits."""
+    # Rounding of the composed curve must not lift the sum above the budget.
     room = 1.0 - 1e-6
     return split(Budget._derived(room * budget.epsilon, room * budget.delta), several)
 
@@ -390,6 +393,7 @@ def _records(entries: Sequence[Learner], task: Task) -> list[games.Game]:
     kept = task.describe("records", _schema(stream, task))
     covered = task.covered_rounds(len(stream) + searched)
     if task.saved is None and searched:
+        # The guarantee covers all rows; those of the search are not rounds of the learner.
         covered -= searched
     found = []
     for entry in entries:
@@ -567,6 +571,7 @@ def _functions(entries: Sequence[Learner], task: Task) -> list[games.Game]:
         if not 0.0 < q < 1.0:
             raise ValueError("quantile must be between 0 and 1")
         losses = [partial(_pinball, q, float(value)) for value in targets[:, 0]]
+        # The steeper of the two sides.
         slope, what = max(q, 1.0 - q), f"pinball loss of the quantile {q:g}"
     domain = Box([low] * len(wanted), [high] * len(wanted))
     schema = Schema(tuple(wanted), ((low, high),) * len(wanted), False, "regression", "")

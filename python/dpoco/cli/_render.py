@@ -70,6 +70,7 @@ def describe_drift(choices: Sequence[Any]) -> str:
     forgetful = [each for each in choices if each.half_life not in (None, math.inf)]
     if not forgetful:
         return ""
+    # Two deviations towards no drift, so that noise alone rarely passes for drift.
     best = min(forgetful, key=lambda each: float(each.excess + 2.0 * each.deviation))
     if best.excess + 2.0 * best.deviation < 0.0:
         return (

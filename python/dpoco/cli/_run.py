@@ -182,6 +182,7 @@ def _play(
             model = dpoco.Model.of(player, game.records, settings.label or "label")
             models.append(replace(model, guarantee=with_search(model.guarantee)))
 
+    # A state, or a published model, is of one learner, and each further run would spend again.
     alone = checkpoint is not None or settings.decision is not None
     usual = 1 if alone else 10
     count = usual if settings.repeats is None else settings.repeats
@@ -333,6 +334,7 @@ def _compare(
     given = len(first.data[0])
     covered = given if settings.horizon is None else settings.horizon
     rows = slice(min(covered, given))
+    # Experts and records have their comparators without a learner.
     best = first.comparators(rows, None).fixed
     comparator = {name: best[name] for name in ("total_loss", "average_loss")}
     if "reward_range" in first.loss:

@@ -282,6 +282,7 @@ def _read(name: str, value: Any) -> Any:
     elif isinstance(value, bool):
         fits = bool in kinds
     else:
+        # 1 is a fine value for a number that may have a fraction.
         fits = isinstance(value, kinds) or (isinstance(value, int) and float in kinds)
     if not fits:
         raise ValueError(f"{name} must be {option.flag_type.__name__}; got {value!r}")
@@ -347,6 +348,7 @@ def parse_file(path: Path) -> Any:
     if suffix == ".json":
         return json.loads(text)
     if suffix != ".toml":
+        # Not a `ValueError`, which `read_file` would take for a malformed file.
         raise ImportError(f"{path.name}: the format must be .toml or .json")
     if sys.version_info >= (3, 11):
         import tomllib

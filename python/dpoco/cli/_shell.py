@@ -43,6 +43,7 @@ def option(
     return typer.Option(
         default,
         *names,
+        # rich would take brackets in a help text for marks.
         help=escape(text),
         metavar=metavar,
         rich_help_panel=panel,
@@ -109,6 +110,7 @@ def command(
 def _acting(act: Act) -> type[TyperCommand]:
     class Command(TyperCommand):
         def invoke(self, ctx: Any) -> None:
+            # typer calls the dataclass as it would a function, and returns its object.
             act(super().invoke(ctx))
 
     return Command
@@ -137,6 +139,7 @@ def errors_in_one_line(checkpoint: Path | None = None) -> Iterator[None]:
         text = str(error)
         if isinstance(error, OSError) and error.strerror and error.filename:
             text = f"{error.filename}: {error.strerror}"
+        # Messages of several lines, such as those of other packages, become one.
         typer.echo(f"{typer.style('error:', fg='red')} {' '.join(text.split())}", err=True)
         raise typer.Exit(2) from None
 

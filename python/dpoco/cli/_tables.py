@@ -24,6 +24,7 @@ from dpoco.errors import StateError
 
 def open_table(asked: Settings, fewest: int = 2) -> Table:
     """Return the table that settings name."""
+    # A pipe can be read once, and a table is read several times.
     source: Any = io.StringIO(sys.stdin.read()) if asked.data == "-" else asked.data
     form = FileFormat(asked.format, asked.separator, asked.decimal, asked.encoding,
                       asked.skip_lines)  # fmt: skip

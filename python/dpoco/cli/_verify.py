@@ -257,6 +257,7 @@ def _independent_judge() -> _Judge:
             raise StateError(f"{result}: {found}")
         if result == "not covered":
             raise _NotCoveredError(found)
+        # The other program must agree with dpoco on the verdict as well.
         own = _verify(stated)
         if own.verdict.kind != _KINDS[result]:
             raise StateError(f"dpoco says {own.verdict.kind!r}, the independent checker {result!r}")
@@ -477,8 +478,10 @@ def copy_journal(file: Path, to: Path) -> None:
     key = Path(f"{file}.key")
     if key.exists():
         refuse_readable(key, key.stat())  # the copy's would be named by a place of the copy
+    # Made with its mode first: SQLite would make a file that others may read.
     os.close(os.open(to, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     with closing(_read_only(file)) as source, closing(sqlite3.connect(to)) as target:
+        # SQLite's backup is of one moment, though the service writes on.
         source.backup(target)
     with suppress(FileNotFoundError):
         shutil.copy(key, f"{to}.key")

@@ -191,6 +191,7 @@ class Pages:
                 return _failure(_STATUS[error.kind], str(error))
             except ClientDisconnect:
                 return Response(status_code=400)  # no client reads it
+            # `_refuse` answers it.
             except HTTPException:
                 raise
             except Exception as error:  # the disk is full, say: nothing was released
@@ -269,6 +270,7 @@ def _failure(status: int, reason: str, headers: dict[str, str] | None = None) ->
 
 async def _refuse(_: Request, error: HTTPException) -> Response:
     reason = _REASONS.get(error.status_code, error.detail)  # Starlette's are fixed texts
+    # The body was not read to its end: the connection can carry no further request.
     close = _CLOSE if error.status_code in (413, 415) else {}
     return _failure(error.status_code, reason, {**(error.headers or {}), **close})
 

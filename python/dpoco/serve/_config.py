@@ -181,6 +181,7 @@ def folder_and_key(store: Store) -> EncryptionKey:
     assert store.key is not None  # `Settings.read` has set it
     store.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not store.key.exists():
+        # A fresh key would open nothing that is in the folder.
         if any(store.folder.iterdir()):
             raise ValueError(f"store.key: {store.key} is gone, and store.folder is encrypted by it")
         _make_key(store.key)
@@ -191,6 +192,7 @@ def folder_and_key(store: Store) -> EncryptionKey:
 def _make_key(path: Path) -> None:
     """Write a fresh key; a crash leaves the whole key, or a file of another name."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Written under another name: a crash must not leave half a key that looks like one.
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(secrets.token_hex(KEY_BYTES) + "\n")

@@ -17,6 +17,7 @@ from dpoco.errors import JournalFenced, StateError
 
 Kind = Literal["ticket", "token"]
 # A killed process loses nothing; a power cut may lose the last rewards, and never privacy.
+# Deleted rows are overwritten, and a schema that was tampered with cannot call functions.
 _PRAGMAS = (
     "journal_mode = WAL", "synchronous = NORMAL", "secure_delete = ON",
     "wal_autocheckpoint = 20000", "trusted_schema = OFF",
@@ -83,6 +84,7 @@ class Rows:
     def put(self, kind: Kind, rows: Iterable[tuple[int, Fields]]) -> None:
         """Write or replace rows, all of them or none."""
         sealed = [
+            # Sealed with kind and number, so that no row can take the place of another.
             (kind, n, b"".join(self._key.seal(_context(kind, n), json.dumps(record).encode())))
             for n, record in rows
         ]
@@ -94,6 +96,7 @@ class Rows:
         self._run_many("DELETE FROM sealed WHERE kind = ? AND number = ?", gone)
         if not trace:
             with _translate_errors():
+                # The log still has the pages from before.
                 self._base.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     @property
@@ -109,6 +112,7 @@ class Rows:
 
     def _run_many(self, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
         with _translate_errors():
+            # The write lock comes before the look at the owner, who cannot change in between.
             self._base.execute("BEGIN IMMEDIATE")
             try:
                 self._check_owner()

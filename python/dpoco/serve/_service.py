@@ -81,6 +81,8 @@ class Service:
 
     def __init__(self, journal: Journal, rows: Rows, settings: Settings) -> None:
         self.settings = settings
+        # Limits must not follow a clock that is set. Turns are kept over restarts and need the time
+        # of day.
         self.clock = time.monotonic
         self.failures = 0
         self._failed = -math.inf
@@ -146,6 +148,7 @@ class Service:
             if drawing is not None:
                 return await asyncio.shield(drawing)
         self._check_limits(user)
+        # Before the draw, so that requests that come together cannot pass the limit.
         self._held[user] += 1
         task = asyncio.ensure_future(self._draw(user, context, request, digest))
         self._drawing.add(task)
@@ -173,10 +176,12 @@ class Service:
             If the ticket's turn is over, it is none or another user's, or has another reward.
         """
         entry = self._names.get(name)
+        # One answer for all three: it does not tell whether another user's ticket exists.
         if entry is None or entry.turn <= time.time() or user not in (None, entry.user):
             raise Refused("late", "ticket: its turn is over, or there is none")
         if entry.reward not in (None, value):
             raise Refused("conflict", "reward: the ticket has another one")
+        # Set before the write, so that another reward that comes meanwhile is a conflict.
         known, entry.reward = entry.reward, value
         try:
             await self._store(entry)
@@ -186,6 +191,7 @@ class Service:
 
     async def delete(self, user: str) -> int:
         """Forget what waits for a user, and return how many rounds end empty for it."""
+        # A ticket that is being drawn is in no list yet, and would stay behind.
         await asyncio.gather(*self._drawing, return_exceptions=True)
         async with self._ending:
             entries = [each for each in self._entries.values() if each.user == user]
@@ -212,6 +218,7 @@ class Service:
 
     def report(self, error: BaseException) -> None:
         """Say on standard error what fails; only messages that cannot hold data are shown."""
+        # A full disk fails many times a second.
         if not self.is_failing:
             shown = isinstance(error, (OSError, dpoco.DpocoError))
             text = f"{type(error).__name__}: {error}" if shown else type(error).__name__
@@ -245,6 +252,7 @@ class Service:
     async def close(self, turns: asyncio.Task[None]) -> None:
         """Finish what was begun, and end the turns."""
         await asyncio.gather(*self._drawing, return_exceptions=True)
+        # Not between a round and the deletion of its row.
         async with self._ending:
             turns.cancel()
         await asyncio.gather(turns, return_exceptions=True)
@@ -301,6 +309,7 @@ class Service:
             self._written = asyncio.get_running_loop().create_future()
             asyncio.get_running_loop().call_later(_MOMENT, self._write, self._written)
         self._unwritten |= {each.number: each for each in entries}
+        # Others wait for the same write, which must not end with one client's request.
         await asyncio.shield(self._written)
 
     def _write(self, written: asyncio.Future[None]) -> None:
@@ -347,6 +356,8 @@ class Service:
             # A mismatch: the round was played, and a power cut took the reward from the row.
             ended = (type(None), dpoco.ReplayMismatch)
             over = [each for each, e in zip(part, errors, strict=True) if isinstance(e, ended)]
+            # Rows go after their rounds are on the disk: a crash in between plays them again, and
+            # the journal counts them once.
             if over:
                 self._rows.drop("ticket", [each.number for each in over], trace=trace)
             for each in over:

@@ -73,10 +73,14 @@ class Tokens:
             if each.is_for(name, operator) and each.is_valid(now + overlap)
         }
         gone = [number for number, each in known.items() if not each.is_valid(now)]
+        # 62 bits fit into SQLite's integers, which have a sign.
         number, secret = secrets.randbits(62), secrets.token_urlsafe(_SECRET)
         fresh = _Token(name, operator, _digest(secret), None)
+        # The new row and the ends of older ones in one transaction, then what has ended: at no
+        # moment is a user without a token.
         self._rows.put("token", {**older, number: asdict(fresh)}.items())
         self._rows.drop("token", gone)
+        # SQLite's version counts the writes of others alone.
         self._version = -1
         return f"{number}.{secret}"
 
@@ -94,6 +98,7 @@ class Tokens:
             each = self._read().get(int(number))
         except ValueError:
             return None
+        # Also of a number that is not known, so that the time does not tell.
         digest = _digest(secret)
         if each is None or not hmac.compare_digest(digest, each.digest):
             return None
