@@ -99,6 +99,8 @@ class Coding:
         missing = np.array([is_missing(entry) for entry in entries])
         if label in self.categories:
             codes = codes_in(entries, self.categories[label])
+            # A listed category may be a word that elsewhere stands for a missing cell, such as
+            # none.
             return np.where(missing & (codes < 0), np.nan, codes.astype(np.float64))
         wanted = self.positive or ""
         number = number_in(wanted)  # yes is also true and 1
@@ -109,12 +111,14 @@ class Coding:
                 same = number is not None and number_in(text) == number
                 known[text] = same or category_text(entry) == category_text(wanted)
         events = np.array([known[str(entry)] for entry in entries])
+        # As above: the event may be such a word.
         return np.where(missing & ~events, np.nan, events.astype(np.float64))
 
 
 def codes_in(entries: Iterable[object], listed: Sequence[str]) -> IntArray:
     """Return the positions of entries in a list, shape (T,); -1 for others."""
     places = {category: place for place, category in enumerate(listed)}
+    # Cells repeat: each text is read once.
     known: dict[str, int] = {}
     codes = []
     for entry in entries:
@@ -188,6 +192,7 @@ class Schema:
     @property
     def columns(self) -> list[str]:
         """Names of a table's columns that are read, in order, without the label."""
+        # Not by splitting at "=", which names and categories may contain.
         owners = {
             f"{name}={each}": name for name, own in self.coding.categories.items() for each in own
         }

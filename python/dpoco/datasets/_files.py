@@ -92,6 +92,7 @@ def load_file(
 def usual_features(table: Table, label: str) -> list[str]:
     """Return the columns to learn from by default: but the label's, all that hold something."""
     kinds, others = table.kinds(), [name for name in table.names if name != label]
+    # Where nothing holds anything, the error about the columns is clearer than one about none.
     return [name for name in others if kinds[name] != "nothing"] or others
 
 

@@ -63,6 +63,7 @@ def chunks(
     for each in sources:
         if _tables.find_format(each, form) == "npz":
             raise ValueError(f"{each.name}: only .csv and .parquet files are read in parts")
+    # All files are opened once, so that one with other columns is refused now and not hours later.
     table = _tables.open_table(sources, header=header, file_format=form)
     table.check([label, *(features or ())])
     features = _files.usual_features(table, label) if features is None else features
@@ -87,6 +88,7 @@ def _parts(source: Path, header: bool | None, form: FileFormat, rows: int) -> It
                 )
         return
     skipped, mark = _tables.layout(source, form)
+    # Parts begin where the table does: nothing is above them.
     inside = replace(form, kind="csv", separator=mark, skip_lines=0)
     with _tables.open_text(source, form.encoding) as file:
         for _ in range(skipped):
@@ -132,8 +134,10 @@ def linear_regression_chunks(
         For bad arguments, at once.
     """
     count, most = positive_int("rounds", rounds), positive_int("rows", rows)
+    # A dense target is the same for every seed.
     target = linear_regression_stream(1, dimension, p, 0, noise=noise).target
     assert target is not None
+    # Spawned seeds are independent; consecutive numbers are not what NumPy promises it for.
     seeds = np.random.SeedSequence(seed)
     return (
         linear_regression_stream(

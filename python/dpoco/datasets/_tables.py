@@ -118,6 +118,7 @@ def files(path: Source | Sequence[Source]) -> list[Path | io.StringIO]:
 
 def _in_order(path: Path) -> list[tuple[int, str]]:
     parts = re.split(r"(\d+)", str(path))
+    # Texts and digits alternate, so that texts meet texts and numbers meet numbers.
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
 
 
@@ -282,6 +283,7 @@ _DATUM = re.compile(r"[^\w]*\d[\W\d_]*(?:[et][\W\d_]+)?z?|[+-]?(?:nan|inf|infini
 def open_text(source: Path | io.StringIO, encoding: str) -> IO[str]:
     """Open a CSV file; what is compressed, and UTF-16, is known by its first bytes."""
     if isinstance(source, io.StringIO):
+        # A copy: the table is read several times, and the caller's position stays.
         return io.StringIO(source.getvalue(), newline="")
     with source.open("rb") as file:
         start = file.read(4)
@@ -300,6 +302,7 @@ def open_text(source: Path | io.StringIO, encoding: str) -> IO[str]:
     if mark in (b"\xff\xfe", b"\xfe\xff"):
         encoding = "utf-16"
     elif encoding.lower().replace("_", "-") in ("utf-8", "utf8"):
+        # Spreadsheets begin UTF-8 with a mark, which would belong to the first column's name.
         encoding = "utf-8-sig"
     return io.TextIOWrapper(raw, encoding, newline="")
 
@@ -403,7 +406,9 @@ def _read_csv(
         if not has_rows:
             return np.empty((0, len(chosen)))
         indices = [names.index(name) for name in chosen]
+        # With a space as its delimiter, `loadtxt` reads two spaces as an empty cell.
         if mark != " ":
+            # The fast way, about plain numbers alone; all else goes through `parse`.
             with table() as file, suppress(ValueError):
                 if named:
                     next(_rows(file, mark))
@@ -495,6 +500,7 @@ def _kind(entries: Iterable[object]) -> str:
 
 def _parse_numbers(entries: Iterable[object], title: str, name: str) -> FloatArray:
     """Return texts as numbers, as in a CSV file."""
+    # Texts repeat in columns of strings: each is parsed once.
     known: dict[str, float | None] = {}
     found = array("d")
     for row, entry in enumerate(entries, start=1):

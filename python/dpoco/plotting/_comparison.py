@@ -140,6 +140,7 @@ def _draw_bounds(
     places: dict[tuple[float, float], int],
     shown: list[float],
 ) -> None:
+    # A bound far above would press all that was measured to the lower edge.
     limit = 3.0 * max([*shown, 0.0])
     label: str | None = "proven, in expectation"
     for row in comparison.rows:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 AnyTrace = Trace | BanditTrace
 Runs = AnyTrace | Sequence[AnyTrace] | Mapping[Hashable, AnyTrace]
 
+# Okabe and Ito's colours, which colour-blind readers tell apart; line styles differ as well, for
+# prints without colour.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#000000", "#CC79A7", "#E69F00", "#56B4E9")
 STYLES = ("-", (0, (6, 1.5)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)), (0, (3, 1)), "-", "--")
 MARKERS = ("o", "s", "D", "^", "v", "P", "X")
@@ -51,6 +53,7 @@ STYLE: Fields = {
 }
 _LARGEST_SHOWN = 400
 _LARGEST_MARKED = 50
+# Weak keys: a figure that is not used any more is freed.
 _PLACES: MutableMapping[object, dict[str, int]] = WeakKeyDictionary()  # figure -> label -> look
 _STRETCH = 3.0  # how far above the lines a bound may lie and still be drawn
 
@@ -88,6 +91,7 @@ BEST_FIXED, BEST_CONSTANT = "best fixed decision", "best constant prediction"
 def look(index: int) -> tuple[str, Any]:
     """Return colour and line style of the line `index`; the first 14 differ."""
     cycle = index // len(COLOURS)
+    # Each turn through the colours begins with another style.
     return COLOURS[index % len(COLOURS)], STYLES[(index + cycle) % len(STYLES)]
 
 
@@ -165,6 +169,7 @@ def list_traces(value: Runs) -> Sequence[AnyTrace]:
 
 def plain(text: str) -> str:
     """Return a name as text that no typesetting reads."""
+    # matplotlib reads what is between dollar signs as a formula.
     return text.replace("$", r"\$")
 
 

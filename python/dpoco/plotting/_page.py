@@ -171,6 +171,7 @@ def _round(number: float, point: _Point) -> str:
     width = 0.5 * (point.high - point.low)
     digits = max(0, 1 - math.floor(math.log10(width))) if width > 0.0 else 3
     text = f"{number:,.{min(digits, 9)}f}"
+    # A number that is rounded to 0 has no sign.
     return text[1:] if text.strip("-0.,") == "" and text.startswith("-") else text
 
 
@@ -194,6 +195,7 @@ def _drawing(name: str, points: Sequence[_Point]) -> str:
     known = [(i, p) for i, p in enumerate(points) if p.value is not None]
     low = min(p.low for _, p in known)
     high = max(p.high for _, p in known)
+    # A band without height would divide by zero.
     if not high > low:
         low, high = low - 0.5, high + 0.5
     inner = _HEIGHT - _BOTTOM - _TOP

@@ -77,6 +77,7 @@ def plot_privacy(
     else:
         reach = positive_float("largest_epsilon", largest_epsilon)
     stated = [one.delta for one in named.values() if one.private and one.delta > 0.0]
+    # The discs of stated deltas lie a decade above the edge.
     lowest = lower_edge(0.1 * delta for delta in [*stated, _PURE])
     below = 1e-3 * lowest  # off the figure: where delta is 0
     parts = {(one.change, one.view, one.unit) for one in named.values() if one.private}
@@ -117,6 +118,7 @@ def _curve(one: Guarantee, reach: float) -> Points:
     """Return points of delta(epsilon), with both sides of the step at the stated epsilon."""
     grid = np.linspace(0.0, reach, _POINTS)
     if one.private and one.epsilon <= reach:
+        # A bare pair is a step, which a grid could miss or draw as a slope.
         grid = np.union1d(grid, [one.epsilon * (1.0 - 1e-9), one.epsilon])
     return [(float(epsilon), one.delta_at(float(epsilon))) for epsilon in grid]
 
@@ -135,6 +137,7 @@ def _label(name: str, one: Guarantee, *, told: bool) -> str:
 def lower_edge(deltas: Iterable[float]) -> float:
     """Return the power of ten below what is to be shown, within reason."""
     shown = [delta for delta in deltas if delta >= _SMALLEST]
+    # A delta that is a power of ten lies above the edge, not on it.
     return float(10.0 ** math.floor(math.log10(min([*shown, 1e-2])) - 1e-9))
 
 
@@ -274,6 +277,7 @@ def plot_noise(
     shown = drawing.sample_rounds(length)
     starts = np.unique(np.searchsorted(shown, np.geomspace(1, length, _COLUMNS)))
     stops = np.append(starts[1:], len(shown))
+    # Geometric middles, for an axis in logarithms.
     centres = np.sqrt(shown[starts] * shown[stops - 1].astype(np.float64))
     axes = drawing.axes_for(ax)
     for index, (name, source) in enumerate(sources.items()):
@@ -285,6 +289,7 @@ def plot_noise(
             if per_round
             else f"at most {drawing.short(float(values.max()))}"
         )
+        # A logarithmic axis has no place for 0.
         values = np.where(values > 0.0, values, np.nan)
         groups = [values[a:b] for a, b in zip(starts, stops, strict=True)]
         middle = np.array([np.sqrt(np.mean(group**2)) for group in groups])

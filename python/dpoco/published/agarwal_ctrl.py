@@ -114,6 +114,7 @@ def lazy_coupled_regularized_leader(
     quiet = leader.calibrate(
         domain, loss, horizon=horizon, budget=None, block=1, unbounded=unbounded
     )
+    # Theorem 13.
     if q.strong_convexity > 0.0 and not unbounded:
         n, log = q.dimension, math.log(t)
         needed = (4.0 * q.smoothness * n / q.strong_convexity + 16.0 * n * log) * log
@@ -123,6 +124,7 @@ def lazy_coupled_regularized_leader(
         noise = 16.0 * q.lipschitz * math.sqrt(n * t * log) / max_switches
         growing = {"step": math.inf, "noise": noise}
         return lazy(domain, loss, replace(quiet, tuning=own), growing, 0.0)
+    # Theorems 9 and 12; with losses of rank one the dimension plays no part.
     size = 1 if q.rank <= 1 else q.dimension
     root = math.sqrt(size * math.log(t))
     sigma = 12.0 * q.lipschitz * t * root / max_switches
@@ -183,6 +185,7 @@ def lipschitz(
             continue
         run = nets_accountant.hedge_run(domain, silent)
         rate = run.best_learning_rate(True) if learning_rate is None else learning_rate
+        # One point leaves no choice, and no regret.
         bound = run.growing_regret(rate).total if run.points > 1 else 0.0
         if best is None or bound < value:
             best, value = (net, rate), bound
@@ -226,6 +229,7 @@ def _correct_parameters(q: EuclideanProblem, horizon: int, budget: Budget) -> tu
         steps = (0.5 * q.diameter**2 / eta, 2.0 * q.lipschitz**2 * eta * horizon)
         return math.fsum((*steps, sigma * math.sqrt(q.dimension) * q.diameter, 2.0 * whole))
 
+    # Larger steps are not allowed as printed; e^-25 of it is far below any that is best.
     top = math.log(q.diameter / (2.0 * q.lipschitz * math.sqrt(horizon)))
     eta = math.exp(least(bound, top - 25.0, top, 45) if q.smoothness > 0.0 else top)
     return eta, noise(eta)

@@ -107,8 +107,10 @@ def shift_detector(
     scale, noises = scale_for(epochs.LOSS_SUMS.range, select), None
     if detects:
         rest = budget.epsilon - select
+        # The statistic changes by up to 2, which is printed as 1.
         b1, b2 = scale_for(4.0 if corrected else 2.0, rest), scale_for(4.0, rest)
         if corrected:
+            # Both noises together may miss the budget by a last digit.
             b2 = raised_until(b2, lambda b: detector.spent(scale, b1, b) <= budget.epsilon)
         noises = b1, b2
     found = detector.make_plan(own, "laplace", scale, noises)
@@ -204,6 +206,7 @@ def batch_share(
         eta, per unit of loss; None: as printed.
     """
     moves = max(1, min(switches, horizon))
+    # One expert in one round would have the logarithm 0, and is divided by it.
     logarithm = max(math.log(float(experts) * horizon), math.log(2.0))
     printed = budget.epsilon * math.sqrt(moves / (horizon * logarithm))
     tuning = ShareTuning(

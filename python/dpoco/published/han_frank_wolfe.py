@@ -93,6 +93,7 @@ def tree_frank_wolfe(
         bound = published_leaf_bound(domain, loss, step_scale)
         scale = published_sigma(budget, pushes=total.pushes, kappa=kappa, leaf_bound=bound)
     mu = total.reach(near) / scale
+    # Published constants are not taken on trust: the exact accountant has the last word.
     _require(gaussian.charged_gaussian_delta(budget.epsilon, mu, total.mass), budget)
     noisy = replace(total, scale=scale)
     return tree.make_plan(domain, loss, noisy, silent.tuning, _calibration(corrected))
@@ -104,6 +105,7 @@ def _calibration(corrected: bool) -> str:
 
 def _node_mu(budget: Budget, pushes: int, mass: float) -> float:
     """Return the mu of one node such that basic composition over bit_length(n) meets `budget`."""
+    # A record is in at most one node of each height.
     nodes = pushes.bit_length()
     rest = gaussian.reserve(budget, mass / gaussian.truncation_mass(1.0))
     return gaussian_mu(rest.epsilon / nodes, rest.delta / nodes)

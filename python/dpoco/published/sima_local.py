@@ -279,6 +279,7 @@ class PublishedDistributionLearner:
     def channel(self, x: ArrayLike | None = None) -> PublishedChannel:
         """Return what devices send in context `x`."""
         matrix = self._hypotheses.matrix(x)
+        # Contexts repeat, and a channel costs O(K M).
         if self._last is None or self._last[0] is not matrix:
             made = PublishedChannel(
                 matrix, self._horizon, self._epsilon, self._delta, self._sensitivity

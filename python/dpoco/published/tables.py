@@ -201,6 +201,7 @@ def _noise_entry(horizon: int, epsilon: float) -> NoiseTableEntry:
     published = published_sigma(
         Budget._derived(epsilon, delta), pushes=horizon, kappa=1.0, leaf_bound=1.0
     )
+    # A leaf of norm 1 that is replaced moves by 2.
     tree = 2.0 * column_norm("tree", horizon) / mu
     blt_error = 2.0 * max_error(choose_method(horizon), horizon) / mu
     return NoiseTableEntry(
