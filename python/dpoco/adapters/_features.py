@@ -108,6 +108,8 @@ class FeatureMap:
         """
         row = np.zeros(self.dimension)
         if self._order is not None:
+            # Nothing but the listed names is looked at: the order and number of others cannot
+            # matter.
             row[:] = self._absent
             for name, index in self._order.items():
                 value = record.get(name)

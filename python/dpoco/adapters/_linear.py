@@ -122,6 +122,7 @@ class LinearProblem:
         if stated.get("feature_bound", 1.0) is None:
             labels = stated.get("label_bound", 1.0) is None
             found = {name: 1.0 for name in bounds if stated.get(name, 1.0) is None}
+            # Ranges that are found scale records and labels into bounds of 1.
             stated |= {"ranges": "private", "labels": labels, **found}
         missing = [name for name in bounds if stated.get(name, 1.0) is None]
         if missing:
@@ -340,6 +341,7 @@ class LinearProblem:
         """Return how records and labels are read, shapes (n,) and (n, d). **Not private**."""
         told, limits = self.targets(labels, self.rows(features)), self.family().label_range
         if self.loss == "logistic":
+            # A label that is none of the classes is NaN for every output.
             told = told[:1]
         flags = [record_flags(self._multipliers(features), each, limits) for each in told]
         of_any = {name: np.any([each[name] for each in flags], axis=0) for name in flags[0]}
@@ -351,6 +353,7 @@ class LinearProblem:
         One by one, so that a prediction does not depend on what it is asked together with.
         """
         rows = self.rows(features)
+        # A record with a gap gets the prediction of the intercept alone.
         rows[~np.isfinite(rows).all(axis=1), : self.dimension] = 0.0
         found = np.stack([np.einsum("ij,j->i", rows, theta) for theta in thetas], axis=1)
         return found if self.prior is None else found + self._predict_prior(rows)
@@ -520,6 +523,7 @@ class LinearModel:
             self._finder = self.problem.make_finder(parts[0], terms)
             self._search = self._finder.guarantee
             whole = terms["horizon"]
+            # The learners never see the rounds of the search.
             left = None if whole is None else whole - self._finder.horizon
             self._hold(self.problem.make_all(**{**terms, "budget": parts[1], "horizon": left}))
             if not isinstance(budget, Budget) or self._guarantee.epsilon <= budget.epsilon:
@@ -557,6 +561,7 @@ class LinearModel:
                     UserWarning, stacklevel=4,
                 )  # fmt: skip
             return model
+        # No learner is calibrated: `bind` brings them.
         model = cls.__new__(cls)
         model.problem, model._terms = problem, terms
         model.bind(learner)
@@ -722,6 +727,7 @@ class LinearModel:
         return bool(self._learners) and not started
 
     def __reduce__(self) -> tuple[object, ...]:
+        # A fresh model is made again from its arguments, with its own noise.
         kept = () if self._is_fresh else (self.published,)
         return LinearModel, (self.problem, self._terms, *kept)
 

@@ -71,6 +71,7 @@ def warn_of_search(name: str, budget: Budget, ledger: object) -> None:
         outermost.frame.f_locals[_NOTE] = None if clones is None else clones + 1
         return
     outermost.frame.f_locals[_NOTE] = None  # it has been said
+    # Calls within one another multiply: a search in a cross-validation is made once a fold.
     fits = max(_FEW, math.prod(known))
     exact = len(known) == len(calls) and all(call.exact for call in calls)
     warnings.warn(
@@ -147,6 +148,7 @@ def _find_fitted(call: _Call) -> object:
 
 
 def _require_one_process(call: _Call) -> None:
+    # joblib's context may set both the kind of workers and how many there are.
     backend, usual = get_active_backend()
     names = call.frame.f_locals
     jobs = getattr(names.get("self"), "n_jobs", names.get("n_jobs"))

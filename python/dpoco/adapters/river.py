@@ -254,6 +254,7 @@ class _LinearEstimator:
         refuse_changes(self._made_with, own, "make another estimator, with its own budget")
         if not self._has_looked:
             self._has_looked = True
+            # The last step of a pipeline is this estimator.
             steps = (list(each.steps.values())[:-1] for each in callers(compose.Pipeline))
             warn_of_learning(each for own in steps for each in _steps_that_learn(own))
         # Charged with the first record: an estimator that never learns spends nothing.
@@ -645,6 +646,7 @@ class _Policy:
 
     def __reduce__(self) -> tuple[object, ...]:
         self._check_fresh()
+        # The arguments alone, from which unpickling makes a new learner.
         return partial(type(self), **self._made_with), ()
 
     def _pull(self, arm_ids: Iterable[Hashable], *context: object) -> Any:
@@ -893,6 +895,7 @@ class PrivateBandit(_BanditPolicy, bandit.base.Policy):
         seed: int | None = None,
     ) -> None:
         self._begin(locals())
+        # With the context 1, an arm's coefficient is its mean reward.
         terms = {"parameter_bound": reward_bound, **self._terms(1.0)}
         self._learner = bandits.LinUCB(len(arms), 1, **terms)
 

@@ -148,12 +148,15 @@ def _matrix(estimator: BaseEstimator, X: object, *, reset: bool) -> FloatArray:
     try:
         return float_array("X", array, (None, None))
     except TypeError:
+        # `check_estimator` looks for "argument must be", "string" and "number", in this order.
         raise TypeError("each argument must be no string or object, but a real number") from None
 
 
 def _column(y: object, rows: int, several: bool = False) -> NDArray[np.generic]:
     """Return targets as an array of shape (n,); with `several` also of shape (n, outputs)."""
     if y is None:
+        # `check_estimator` looks for the words of this message, and of those for other bad shapes
+        # and types.
         raise ValueError("this estimator requires y to be passed, but the target y is None")
     flat = _array("y", y)
     if flat.dtype.kind == "c":
@@ -243,6 +246,7 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        # Private estimators read from this tag that a step in front of them learns nothing.
         tags.requires_fit, tags.input_tags.allow_nan, tags.input_tags.sparse = False, True, True
         return tags
 
@@ -261,6 +265,8 @@ class _LinearEstimator(BaseEstimator):
 
     def _keep(self, arguments: Arguments) -> None:
         """Keep a constructor's arguments, unchecked, as scikit-learn wants it."""
+        # scikit-learn clones by setting attributes, and its checks refuse constructors that do
+        # more.
         self.__dict__.update(own_arguments(arguments))
 
     def fit(self: Own, X: object, y: object, persons: People = None, **refused: NoReturn) -> Own:
@@ -281,6 +287,7 @@ class _LinearEstimator(BaseEstimator):
         rounds, most = features.rounds, whole_if_float(self.horizon)
         classes = self._find_public_classes(y, rounds)
         targets = self._targets(y, rounds, classes)
+        # Other types are refused by the learner, in its own words.
         if isinstance(most, (int, np.integer)) and rounds > most:
             raise HorizonExceeded(
                 f"the data have {rounds} records, but the horizon is {most} rounds"
@@ -726,6 +733,7 @@ def _check_classes(classes: Any) -> NDArray[np.generic]:
     if np.ndim(classes) != 1:
         raise ValueError("classes must be two different labels, or more")
     LabelMap(list(classes))  # before NumPy makes two types one
+    # scikit-learn wants `classes_` sorted.
     found: NDArray[np.generic] = np.unique(np.asarray(classes))
     if len(found) < len(classes):
         raise ValueError(

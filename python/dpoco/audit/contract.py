@@ -284,11 +284,13 @@ def replays_move_no_more_than_stated(s: Subject) -> None:
 def _draws_hang_on_no_record(s: Subject) -> None:
     """Raise if a replaced record is seen before its round ends, or changes how much is drawn."""
     at, ends = ROUNDS // 2, list[tuple[Decision, bytes]]()
+    # As it is, far beyond its bound to the other side, and empty.
     for factor in (1.0, -1e6, 0.0):
         source, parts = Source.seeded(1), tuple(part.copy() for part in s.stream)
         for part in parts:
             part[at] *= factor
         released = dataclasses.replace(s, stream=parts).play(s.fresh(source=source), 0, at + 1)
+        # The bytes of a source hold its position: how much was drawn of it.
         ends.append((released, source.to_bytes()))
     before, drawn = zip(*ends, strict=True)
     require(all(equal(before[0], each) for each in before), "a decision depends on a later record")
@@ -308,6 +310,7 @@ class _StandIn:
         return _StandIn(self.name, *given, named)
 
     def __getattr__(self, name: str) -> _StandIn:
+        # Python looks for special methods by name, and must find none here.
         if name.startswith("_"):
             raise AttributeError(name)
         return _StandIn(f"{self.name}.{name}")

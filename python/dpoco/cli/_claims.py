@@ -133,6 +133,7 @@ def _one_run(case: StandardCase, canaries: int | None, seed: int, as_json: bool)
         typer.echo(f"error: {error}", err=True)
         return _EXIT_CODES["no power"]
     if not as_json:
+        # Stated before anything is known of the outcome, so that it cannot be chosen to fit.
         typer.echo(f"Before the run: {planned.power}")
     report = planned.report(planned.played())
     if as_json:

@@ -91,6 +91,7 @@ def complete(asked: Asked, table: Table, prompt: Callable[..., str]) -> Asked:
         given["positive"] = prompt(f"Value of {label} that is the event")
     elif kinds[label] == "numbers" and declared.label_range is None:
         ranges.append(f"{label}={_asked_range(label, prompt)}")
+        # A number in a range is a quantity.
         given.setdefault("loss", "squared")
     if "person" not in given:
         person = prompt("Column that says whose record a row is (- if every row is one's own)")

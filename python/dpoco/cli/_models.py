@@ -103,6 +103,7 @@ def predict_command(
     with shell.errors_in_one_line():
         own = {} if config is None else read_file(Path(config))
         asked = Asked.of(own, pairs or (), {"data": data}).settings
+        # Options of learners mean nothing here: a name that is no setting is a slip.
         for name in asked.option:
             named("setting", name, tuple(OPTIONS))
         if to is not None and not force:

@@ -173,6 +173,7 @@ def make_command(entry: Learner) -> TyperCommand | TyperGroup:
             else:
                 plans.print_plan(report, Guarantee.from_dict(report["guarantee"]))
 
+    # With keywords alone, options with and without defaults may come in any order.
     options = make_dataclass("Plan", [*flags, ("as_json", shell.JsonFlag, False)], kw_only=True)
     example = f"Example: dpoco plan {entry.name} {example_options(entry)}"
     text = f"Plan {entry.path}: {entry.about}.\n\n{example}"

@@ -171,6 +171,7 @@ def plan_reports(
         given = {
             name: value
             for name, value in server.get_params().items()
+            # The seed is drawn afresh, and two plans of one problem are to be equal.
             if isinstance(value, (int, float, str)) and name != "public_seed"
         }
         record = {"risk_bound": bound, **given, "mixing": server.mixing}
@@ -198,8 +199,10 @@ def _domain(name: str, dimension: int) -> Domain:
     if name == "ball":
         return LpBall(dimension, 2.0, 0.5)
     if name == "box":
+        # The diagonal of a cube is sqrt(d) times its side.
         half = 0.5 / math.sqrt(dimension)
         return Box([-half] * dimension, [half] * dimension)
+    # Two vertices of the simplex are sqrt(2) apart.
     return Simplex(dimension, math.sqrt(0.5))
 
 
@@ -259,6 +262,7 @@ def plan_report(
     def share_at(rounds: int) -> float:
         try:
             with warnings.catch_warnings():
+                # Warnings are for the horizon that was asked for, not for those of the search.
                 warnings.simplefilter("ignore")
                 found = make(rounds).plan
         except CalibrationError:  # no noise meets the budget on so short a stream
@@ -326,8 +330,10 @@ def _smallest_useful(
         base, slope = high or low, -0.6
         if low and high and math.isfinite(values[low]):
             slope = math.log(values[high] / values[low]) / math.log(high / low)
+        # Without two finite values there is no slope to follow.
         guess = base / 30.0 if high else base * 30.0
         if 0.0 < values[base] < math.inf:
+            # A slope near 0 would lead out of all bounds.
             step = math.log(target / values[base]) / min(slope, -0.05)
             # A little beyond where the slope points, so that the other end of the interval moves.
             beyond = 0.985 if list(values.values())[-1] <= target else 1.015

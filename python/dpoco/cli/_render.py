@@ -147,6 +147,7 @@ def _learner(report: RunReport) -> str:
 def _protection(report: RunReport) -> str:
     """Return the first line of the guarantee, its verdict, as a sentence."""
     line = report.guarantee_text.partition("\n")[0]
+    # A verdict begins as the middle of a sentence does.
     return f"{line[0].upper()}{line[1:]}."
 
 
@@ -380,5 +381,6 @@ def _rows(rows: Sequence[ComparisonRow], top: float | None, *, offline: bool) ->
             cells += [f"{statistics.median(values):.4f}", _range(values)]
         if row.regret is not None:
             cells += [f"{row.regret:,.1f}", f"{statistics.median(row.switches):,.0f}"]
+        # A refused learner has no numbers: its row is filled up.
         made.add_row(*[*cells, "", "", ""][: len(titles) + 1])
     return made

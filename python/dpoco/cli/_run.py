@@ -112,6 +112,7 @@ def run(asked: Asked, _: Fields) -> None:
         if saved is not None:
             settings = asked.going_on(settings_at_start(saved.command, resumed)).settings
         if settings.synthetic is not None and "loss" not in asked.given:
+            # The simulated stream is a regression.
             settings = replace(settings, loss="squared")
         (entry,) = find_learners([settings.learner], FAMILIES, settings)
         if entry.plays == "batch" and checkpoint is not None:
@@ -310,6 +311,7 @@ def compare(asked: Asked, values: Fields) -> None:
         if entries[0].plays in ("records", "batch"):
             settings = replace(settings, p=settings.p or 2.0)
         if settings.data is None and entries[0].plays != "experts":
+            # A comparison plays many runs: the shorter of the bundled streams.
             settings = replace(settings, data="phishing")
         settings = replace(settings, epsilon=sizes[len(sizes) // 2])
         games = make_games(entries, settings)

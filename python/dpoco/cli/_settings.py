@@ -209,6 +209,7 @@ def _flags(names: Iterable[str]) -> list[Flag]:
     found: list[Flag] = [("data", Annotated[str | None, _DATA_ARGUMENT], None)]
     for name in names:
         kinds = OPTIONS[name].types
+        # Numbers come as texts: flags, --set and files then have one reader.
         kind: Any = bool if bool in kinds else list[str] if tuple in kinds else str
         found.append((name, Annotated[kind | None, SHOWN[name]], None))
     return [
@@ -310,6 +311,7 @@ def read_file(path: Path, more: Collection[str] = ()) -> Fields:
         )
         if not isinstance(command, dict):
             raise ValueError(f"{path.name} is a report without the settings it was made with")
+        # An earlier report must not say where files go, or what may be replaced.
         record = {name: value for name, value in command.items() if name not in _NOT_TOLD}
     panels = {each.rich_help_panel.lower() for each in SHOWN.values()}
     for heading in panels & {*record}:
@@ -417,6 +419,7 @@ def refuse_useless(entry: Learner, asked: Settings) -> None:
     typed = {name for name in OPTIONS if getattr(asked, name) != getattr(_USUAL, name)}
     if entry.name == "auto" and asked.option.keys() - {"switches"}:
         own = min(asked.option)
+        # A misspelt setting gets a suggestion before it is taken for an option.
         named("setting", own, (*OPTIONS, *SENTENCES))
         raise ValueError(f"{own} is an option of some learners: name one with --learner")
     for name, (family, whose) in _ONLY.items():

@@ -77,6 +77,7 @@ class Declaration:
         columns, coding = saved.columns, saved.coding
         known = dict(zip(saved.features, saved.ranges, strict=True))
         own = {name: known[name] for name in columns if name in known}
+        # A range for all columns takes the place of every saved one.
         ranged = {*self.ranges} if self.general is None else {*own}
         return replace(
             self,
@@ -84,6 +85,8 @@ class Declaration:
             positive=self.positive if self.positive or self.label_range else coding.positive,
             features=columns if self.features is None else self.features,
             ranges={**{k: v for k, v in own.items() if k not in ranged}, **self.ranges},
+            # A label has a range or an event, so that one that is given drops the other that was
+            # saved.
             label_range=self.label_range
             if self.label_range or self.positive
             else saved.label_range,
@@ -161,6 +164,7 @@ def _column(option: str, name: str) -> str:
 
 
 def _list_in(text: str) -> tuple[str, ...]:
+    # As in CSV, so that a category in quotes may hold a comma.
     return tuple(each.strip() for each in next(csv.reader([text], skipinitialspace=True), []))
 
 

@@ -331,6 +331,7 @@ def find_certificate(record: Any) -> Stated:
     try:
         if schema == evaluation.RunReport.schema:
             evaluation.RunReport.from_dict(record)
+        # A document with further fields could say more than was checked.
         elif schema != PLAN_SCHEMA or not {*record} <= _PLAN:
             raise ValueError("the file is not a guarantee, state, ledger or journal")
     except ValueError as error:

@@ -116,6 +116,7 @@ def build_stream(
     coding = coding or Coding()
     strangers = {*coding.categories, *coding.missing} - {*features, label}
     table.check(sorted(strangers))
+    # A label that was made up would be learned from.
     if strangers or label in coding.missing:
         raise ValueError(
             "categories are of features or of the label, constants of features alone: not of "

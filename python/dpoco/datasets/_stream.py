@@ -92,6 +92,7 @@ class PublicScaling:
         low, high = self._bounds
         outside = (rows < low) | (rows > high)
         if self.intercept:
+            # The constant never saturates.
             outside = np.column_stack([outside, np.zeros(len(rows), dtype=bool)])
         return outside
 
@@ -223,6 +224,7 @@ class Stream:
             features=scaling.apply(self.features),
             feature_names=self.feature_names + (("constant",) if scaling.intercept else ()),
             scaling=scaling.describe(),
+            # Two scalings in a row are no declared range of raw columns.
             transform=scaling if self.scaling == "none" else None,
             nonprivate_flags={**self.nonprivate_flags, "out_of_range": outside},
         )

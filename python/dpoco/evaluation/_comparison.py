@@ -405,6 +405,7 @@ def _cells(
         for name, build in learners.items():
             row = ComparisonRow(name, asked, (), (), (), None)
             try:
+                # Never played: its guarantee is read, and whether it fits the people.
                 first = build(budget, None)
                 guarantee: Guarantee = first.guarantee
             except CalibrationError as error:

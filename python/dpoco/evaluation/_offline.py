@@ -205,6 +205,7 @@ def replay_log(learner: Any, log: LoggedBandit) -> ReplayResult:
         )
     events, chosen = learner._replay(log.contexts, log.actions, log.rewards)
     taken = log.rewards[chosen == log.actions]
+    # A reward that never came ends a round, but has no value.
     taken = taken[np.isfinite(taken)]
     few = taken.shape[0]
     return ReplayResult(

@@ -360,6 +360,7 @@ def play(
     if persons is not None:
         options["persons"] = persons
     if hasattr(learner, "run"):
+        # Runs of experts and bandits always keep decisions, and take no such argument.
         if not keeps_decisions(learner):
             options["record_decisions"] = record_decisions
         return learner.run(*data, **options)
@@ -592,6 +593,7 @@ def _margins(
     rounds, dimension = rows.shape
     losses, margins = np.empty(rounds), np.empty(rounds)
     switches = [np.empty(0, np.int64)]
+    # At least one round, however wide a decision is.
     part = max(1, _LARGEST_PART // dimension)
     for start in range(0, rounds, part):
         here = slice(start, min(rounds, start + part))

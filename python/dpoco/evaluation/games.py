@@ -121,6 +121,7 @@ class Game:
             *self.problem, **{covered: self.horizon}, budget=budget, source=source, **options
         )
         if "plan" in arguments:
+            # A search for parameters takes seconds, and repeated runs need the same.
             self._known[budget] = made.plan
         return made
 
@@ -293,6 +294,7 @@ def class_rewards(labels: ArrayLike, classes: int, *, first: int = 0) -> FloatAr
     count = whole_number("classes", classes, 2)
     start = whole_number("first", first, -(2**53))
     table: FloatArray = (codes[:, None] == np.arange(start, start + count)).astype(np.float64)
+    # A missing label is no wrong answer of every arm.
     table[~np.isfinite(codes)] = np.nan
     return table
 

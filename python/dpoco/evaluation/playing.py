@@ -164,12 +164,14 @@ def compare_private(
     rows = _played_rows(first, given, game.horizon, skip_played)
     data = tuple(column[rows] for column in game.data)
     length, counted = len(data[0]), game.counted[rows]
+    # The learner without noise plays the skipped rows as well, and needs their people.
     persons = None if game.persons is None else game.persons[: rows.stop]
     own = None if persons is None else persons[rows.start :]
     running.check_people(learner, own, length)
     tell = (lambda *_: None) if progress is None else progress
 
     tell("comparators", 0, 1)
+    # Before the runs: snapshots state the regret so far.
     compared = game.comparators(rows, learner)
     fixed = np.cumsum(compared.fixed_losses)
     tell("comparators", 1, 1)

@@ -102,6 +102,7 @@ class Hedge:
         """Return whether a round read from a file is one that this rule may have asked."""
         if self._settings.subset_size is not None:
             return spec.subset_size == self._settings.subset_size
+        # The share is needed to weigh the report, and is in no specification.
         if spec.channel != "coordinate" or spec.round not in self._shares:
             return False
         mixing = self.mixing(spec.round)

@@ -87,6 +87,7 @@ class LocalHypothesisSelector(Server):
             max_message_bits=max_message_bits, public_seed=public_seed,
         )  # fmt: skip
         known = hypotheses if isinstance(hypotheses, Hypotheses) else Hypotheses(hypotheses)
+        # Devices compute questions by themselves, from nothing but the array and the seed.
         if known.kind != "array":
             raise ValueError(
                 "hypotheses must be an array of shape (K, M): no contexts, no callables"
@@ -237,6 +238,7 @@ class LocalHypothesisSelector(Server):
         """
         near, level = real_float("alpha", alpha), real_in("beta", beta, "(0, 1)")
         known = self.information()
+        # Above the diagonal, so that each pair comes once.
         apart = np.triu(total_variations(self.hypotheses.matrix()) > near, 1)
         short = known < math.log(max(known.shape[0] - 1, 1) / level)
         first, second = np.nonzero(apart & short)
@@ -261,6 +263,7 @@ class LocalHypothesisSelector(Server):
             (answered.size and answered.min() < 1)
             or nonces.size != count
             or total.shape != (self.hypotheses.count,)
+            # The weights before each report sum to 1.
             or not np.isclose(total.sum(), count)
         ):
             raise StateError("state is corrupt: impossible counts")
@@ -331,6 +334,7 @@ def required_users(
     if (gaps[apart] <= 0.0).any():
         return math.inf
     # BC_ij as 1 - gap: what is left of tiny gaps stays exact.
+    # A gap of 1 would have no logarithm.
     logs = np.where(apart, np.log1p(-np.minimum(gaps, 1.0 - 1e-16)), -np.inf)
 
     def failing(n: int) -> bool:
@@ -742,6 +746,7 @@ class DistributionLearner(Server):
             # `True` is an `int` for `isinstance`.
             any(type(count) is not int or count < 0 for count in (last, reports))
             or last > (2**63 - 1 if horizon is None else horizon)
+            # The engine of the posterior counts reports as well.
             or (isinstance(self._rule, Posterior) and self._rule.reports != reports)
         ):
             raise StateError("state is corrupt: impossible counts")
@@ -762,6 +767,7 @@ class DistributionLearner(Server):
             if settings.protect == "label":
                 if hypotheses.kind == "callable":
                     given = arrays[f"matrix.{index}"]
+                    # Read as hypotheses, which checks that the rows of a file are distributions.
                     matrix = Hypotheses(given, hypotheses.count, hypotheses.labels).matrix()
                 else:
                     matrix = hypotheses.matrix(context)

@@ -116,6 +116,7 @@ class Query:
         return hash(self.to_bytes())
 
     def __reduce__(self) -> tuple[object, ...]:
+        # Pickles are read as bytes are, with the same checks.
         return (_whole_query, (self.to_bytes(),))
 
 
@@ -255,6 +256,7 @@ def read_query(data: bytes, offset: int) -> tuple[Query, int]:
         if code == 1:
             (count,) = struct.unpack_from("<I", data, offset)
             end = offset + 4 + 8 * count
+            # A count beyond the data is malformed, however large it is.
             if end <= len(data):
                 return ThresholdQuery(np.frombuffer(data[offset + 4 : end], dtype="<f8")), end
         if code == 2:
@@ -696,6 +698,7 @@ def batches(reports: object) -> list[ReportBatch]:
         if isinstance(first, Report):
             batch = ReportBatch.from_reports([first, *others])
         found.append(batch)
+    # Empty batches have nothing to learn from, and their specification need not be open.
     return [batch for batch in found if len(batch)]
 
 

@@ -84,6 +84,7 @@ class Posterior:
         if settings.channel == "subset" and settings.subset_size is not None:
             return settings.round_spec(round, "subset", subset_size=settings.subset_size)
         if queries is None:
+            # Predictions may have no mixing, but logarithms of losses need some.
             queries = settings.questions(round, matrix, weights, self.mixing(round) or 1.0)
         means = [query.means(matrix) for query in queries]
         if settings.channel == "auto":
@@ -110,6 +111,7 @@ class Posterior:
         contrast = self._bits.contrast
         best, chosen = sum(_core.local_bit_information(used, own, contrast) for own in means), None
         response, subset = self.informations(matrix, weights, size)
+        # Ties stay with bits, which are the shorter message.
         if response > best:
             best, chosen = response, 1
         if size >= 2 and subset > best:
@@ -126,6 +128,7 @@ class Posterior:
         count, labels = matrix.shape
         epsilon = self._settings.epsilon
         c = contraction(labels, epsilon)
+        # By identity: hypotheses give the same array for the same context.
         if self._context is None or matrix is not self._context[0]:
             squares = _core.local_row_statistics(matrix, None) if size >= 2 else np.empty(0)
             self._context = matrix, _core.local_row_statistics(matrix, c), squares

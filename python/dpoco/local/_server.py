@@ -63,6 +63,7 @@ class Nonces:
         for seen in self._parts:
             # The smaller part is looked up in the larger: O(small log large).
             small, large = (new, seen) if new.size <= seen.size else (seen, new)
+            # A nonce above all others would point behind the end.
             at = np.minimum(np.searchsorted(large, small), large.size - 1)
             if (large[at] == small).any():
                 raise ValueError("duplicated report: its nonce has been seen")
@@ -245,6 +246,7 @@ class Server:
 
     def __reduce__(self) -> tuple[object, ...]:
         with self._lock:
+            # Hypotheses that are functions are in no state, and pickle by themselves.
             return type(self)._from_bytes, (self._to_bytes(), self.hypotheses)
 
     def __deepcopy__(self: Self, memo: object) -> Self:

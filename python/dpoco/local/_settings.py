@@ -82,6 +82,7 @@ class Settings:
         bits, size = BitRandomizer(self.epsilon, self.bits).law, self.subset_size
         if size is None or self.labels is None:
             return (bits,)
+        # "auto" may ask for one label or for `size` of them, in any round.
         sizes = {size} if self.channel == "subset" else {1, size}
         subsets = [subset_randomizer(self.labels, d, self.epsilon).law for d in sorted(sizes)]
         return tuple(subsets) if self.channel == "subset" else (bits, *subsets)

@@ -118,6 +118,7 @@ def _latest(release: Fields, series: Mapping[Series, Sequence[_Point]]) -> str:
     cards = []
     names = list(dict.fromkeys(key[0] for key in series))
     pairs = dict.fromkeys(key[:2] for key in series)
+    # The statistics in the order of the releases, and the views of each together.
     for statistic, view in sorted(pairs, key=lambda pair: names.index(pair[0])):
         items = "".join(
             f"<li><span>{escape(', '.join(filter(None, key[2:])) or view)}</span>"
@@ -157,6 +158,7 @@ def _chart(key: Series, points: Sequence[_Point], level: float) -> str:
         for p in points
     )
     return (
+        # The table can be focused (`tabindex`), so that a keyboard scrolls it.
         f"<figure><figcaption>{name}</figcaption>{drawing}"
         f"<details><summary>Table of {escape(key[0])}, {name}</summary>"
         "<div class='scroll' tabindex='0'><table><thead><tr><th scope='col'>begin</th>"
@@ -214,6 +216,7 @@ def _drawing(name: str, points: Sequence[_Point]) -> str:
         for y in _ticks(low, high)
     ]
     for part in _runs(known):
+        # Along the upper ends, and back along the lower ones.
         ends = [place(i, p.high) for i, p in part] + [place(i, p.low) for i, p in part[::-1]]
         line = " ".join(place(i, p.value) for i, p in part if p.value is not None)
         parts.append(f'<polygon class="band" points="{" ".join(ends)}"/>')

@@ -56,6 +56,7 @@ def plot_loss(runs: RunReport | Comparison | Mapping[str, Runs], *, ax: Axes | N
     """
     rounds, lines = drawing.player_lines(runs)
     counted = np.array(runs.curves.counted) if isinstance(runs, RunReport) else rounds
+    # No round may count yet, at the beginning.
     lines = [line.map(lambda values: values / np.maximum(counted, 1)) for line in lines]
     axes = drawing.axes_for(ax)
     for index, line in enumerate(lines):
@@ -119,6 +120,7 @@ def plot_regret(
     if isinstance(runs, RunReport):
         rounds, lines = drawing.player_lines(runs)
         baseline = np.array(runs.curves.best_fixed)
+        # The third line is the comparator, whose regret is 0.
         compared = lines.pop(2).label
         lines = [line.map(lambda values: values - baseline) for line in lines]
         places = (0, 1, 3)  # the colours they have in `plot_loss`

@@ -78,6 +78,7 @@ def tree_frank_wolfe(
     budget.require_delta()
     d, q = domain.dimension, domain.dual_exponent
     smooth = q >= 2.0
+    # Without a budget, calibration settles everything but the noise.
     silent = tree.calibrate(
         domain, loss, horizon=horizon, budget=None,
         noise="generalized_gaussian" if smooth else "gaussian",

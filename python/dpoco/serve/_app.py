@@ -102,6 +102,7 @@ class Pages:
 
     async def reward(self, asked: messages.BringReward, caller: Caller | None) -> Answer:
         """Answer POST /rewards."""
+        # An operator brings rewards of many users, which are no requests of one.
         user = None if caller is None or caller.operator else caller.name
         if user is not None:
             self.service.count_request(user)
@@ -168,6 +169,7 @@ class Pages:
         if not scheme and (self.public or access == "all"):
             return None
         found = self.tokens.find(token.strip()) if scheme.lower() == "bearer" else None
+        # A wrong token does no harm where none is needed.
         if found is None and access != "all":
             raise HTTPException(401)
         if found is not None and access == "operator" and not found.operator:
@@ -251,6 +253,7 @@ class _LengthCheck:
 async def _body(request: Request, limit: int) -> bytes:
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         raise HTTPException(415)  # and no web page elsewhere can send it without asking
+    # Counted as it comes: a length in a header may be false or missing.
     body = bytearray()
     async for chunk in request.stream():
         body += chunk

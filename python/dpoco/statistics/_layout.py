@@ -89,6 +89,7 @@ class Layout:
         """Labels of the groups; one, "", without `by`."""
         if not self.by:
             return ("",)
+        # The last group takes all values that are not public, so that no record is left out.
         values = ((*map(str, values), OTHER) for _, values in self.by)
         return tuple(", ".join(each) for each in product(*values))
 
@@ -104,6 +105,7 @@ class Layout:
         found = []
         for (name, statistic), weight in zip(self.statistics, self.weights, strict=True):
             own = Column(statistic.column or name, statistic.names)
+            # A statistic that reads no column has a place that is not looked at.
             at = self.columns.index(own) if statistic.reads else 0
             found += [(block, weight * block.share, at) for block in statistic.blocks()]
         return tuple(found)

@@ -60,6 +60,7 @@ class Reader:
             group = 0
             for name, codes, size in self._by:
                 code = _code(codes, record[name])
+                # A missing value belongs to the group of all others: it must not drop its record.
                 group = group * size + (size - 1 if math.isnan(code) else int(code))
         except KeyError as error:
             raise ValueError(f"the record has no column {error.args[0]!r}") from None
@@ -105,6 +106,7 @@ def count_records(table: Any, *beside: object) -> int:
     Of a mapping without columns: the length of the first of `beside` that is a sequence.
     """
     if isinstance(table, Mapping):
+        # A text names a column, and has no length of records.
         given = (each for each in beside if isinstance(each, Sized) and not isinstance(each, str))
         return len(next(iter(table.values())) if table else next(given, ()))
     rows = getattr(table, "num_rows", None)  # of Arrow
@@ -284,6 +286,7 @@ class Partition:
     def __reduce__(self) -> tuple[object, ...]:
         if self.records or self._interval:
             raise TypeError("a partition that has counted records stays in its process")
+        # Without the secret: names of people are hashed under another one elsewhere.
         return Partition, self._made_of
 
     def add_many(self, records: object, *, person: Persons = None) -> None:
@@ -375,6 +378,7 @@ class Partition:
             ended = self._interval if interval is None else whole_number("interval", interval)
             if ended < self._interval:
                 raise ValueError(f"interval must be at least {self._interval}; got {ended}")
+            # The tally keeps the array, and a new one takes its place.
             found = Tally(ended, self.cells, self.records)
             self.cells = np.zeros_like(self.cells)
             self.records, self._interval = 0, ended + 1

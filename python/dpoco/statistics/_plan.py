@@ -213,6 +213,7 @@ class MonitorPlan:
 
 def candidates(views: Sequence[View], near: Neighbours, pushes: int) -> Iterator[Buffered]:
     """Yield the factorisations to compare: independent, for totals, and damped for each view."""
+    # Factorisations with levels have a formula for totals alone.
     if list(views) == ["total"]:
         found = continual_sum.choose_buffers(pushes, near)
         yield _factor(found, pushes)
@@ -222,6 +223,7 @@ def candidates(views: Sequence[View], near: Neighbours, pushes: int) -> Iterator
     yield base
     for view in views:
         if isinstance(view, (Last, HalfLife)):
+            # The powers sqrt(q), q and q^2 of docs/privacy/statistics.md, "Choice".
             for faster in (0.5, 1.0, 2.0):
                 yield damp(base, view.damping**faster)
 
@@ -282,6 +284,7 @@ def plan_sum(
         # More room needs a coarser grid, whose rounding costs noise.
         if found.scale <= (1.0 + _LARGEST_COST) * least:
             return found
+    # If no room is cheap enough, the smallest that fits is taken.
     return noisy_on_lattice(plain, near, mu) if found is None else found
 
 

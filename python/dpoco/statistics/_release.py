@@ -195,6 +195,7 @@ class Release:
                 for cell in cells:
                     value = getattr(cell, field)
                     labels = {"view": cell.view, "group": cell.group, "label": cell.label}
+                    # To Prometheus an empty label is the same as none.
                     written = ",".join(f'{k}="{_escape(v)}"' for k, v in labels.items() if v)
                     lines.append(f"{name}{suffix}{{{written}}} {'NaN' if value is None else value}")
         # OpenMetrics demands this last line; readers take a text without it for cut off.
