@@ -116,6 +116,7 @@ class ClippedGradients:
 
     def _example_loss(self, parameters: Named, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """Return the loss of one example; the model sees it and no other."""
+        # Only parameters that are passed take gradients; all others are constants.
         held = {n: p.detach() for n, p in self._model.named_parameters()}
         held.update(self._model.named_buffers())
         held.update(parameters)

@@ -151,6 +151,7 @@ class Reservation:
         half = self._ahead // 2
         if round_ > self.rounds:
             self.rounds = self._write(round_ - 1 + max(half, 1))
+        # The next rounds are reserved by a thread, while these are played.
         if half > 0 and self._coming is None and self.rounds + half < round_ + self._ahead:
             if self._writer is None:
                 self._writer = ThreadPoolExecutor(1, "dpoco-reservations")

@@ -82,6 +82,7 @@ class PrivateLoader:
         self.batch_size = positive_int("batch_size", batch_size)
         self.epochs = positive_int("epochs", epochs)
         size = positive_int("the length of the data set", len(dataset))
+        # Rounded up: the last batch may be shorter.
         self.steps = -(-size // batch_size)
         self._order = np.arange(size)
         if seed is not None:

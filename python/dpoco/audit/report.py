@@ -124,6 +124,7 @@ def epsilon_of_point(epsilon: float, at_least: float, delta: float) -> float:
     """
     if at_least <= delta:
         return 0.0  # that much is granted at any epsilon
+    # A delta of 1 would divide by 0.
     rest = max(1.0 - at_least, 1e-300)
     value = (1.0 - delta) / rest * (1.0 + math.exp(min(epsilon, 600.0))) - 1.0
     return math.log(value)

@@ -141,6 +141,7 @@ def _csv(name: str, start: int, names: Collection[str], follow: bool) -> Iterato
             # The last line of a file that does not grow may lack its line end.
             cut = len(rest) if not block and not follow else _complete(rest)
             if cut:
+                # A line that is not complete waits for its rest.
                 lines, rest = rest[:cut], rest[cut:]
                 position += cut
                 # Without dtypes, names such as 007 would become numbers.
@@ -161,6 +162,7 @@ def _csv(name: str, start: int, names: Collection[str], follow: bool) -> Iterato
 def _skip(source: BinaryIO, name: str, size: int) -> None:
     """Skip bytes that have been read before, or raise if they are not there."""
     if name == "-":
+        # A pipe cannot be set back: what was read before is read again and dropped.
         found = len(source.read(size))
     else:
         left = os.fstat(source.fileno()).st_size - source.tell()
@@ -220,6 +222,8 @@ class Sink:
             return release.to_json() + "\n"
         if self._output.suffix == ".prom":
             return release.open_metrics()
+        # The header belongs to the first interval alone: later ones are appended, also by later
+        # runs.
         return str(release.to_frame().to_csv(index=False, header=release.interval == 0))
 
     def restore(self, written: int, pending: list[str]) -> None:
@@ -248,6 +252,7 @@ class Sink:
             for release in releases:
                 typer.echo(str(release))
         self._append([self.line(release) for release in releases])
+        # The list grows without end; a .jsonl output is read again instead.
         if self._page is not None and not self._is_read_again:
             self._shown += [release.to_dict() for release in releases]
 

@@ -219,6 +219,7 @@ def _loss(name: str, domain: Domain) -> Loss:
         return CustomLoss(1.0 / stretch, 1.0 / stretch**2)
     if name == "squared":
         plain = SquaredLoss(dual, label_bound=0.5, feature_bound_l2=1.0)
+        # Weighted so that its slope is the declared one.
         return replace(plain, weight=dual / plain.lipschitz(domain))
     if name == "logistic":
         return LogisticLoss(dual, feature_bound_l2=1.0)
@@ -319,6 +320,7 @@ def _smallest_useful(
     Regret per round falls like a power of the horizon, so the search follows the slope between two
     logarithms, and halves the logarithmic interval where that leads out of it.
     """
+    # The plan that was asked for is one look for nothing.
     values = dict([known])
     for _ in range(_LOOKS):
         low = max((rounds for rounds, found in values.items() if found > target), default=0)
@@ -430,6 +432,7 @@ def print_plan(report: Fields, guarantee: Guarantee) -> None:
         shown.add_row("noise of sums", f"{error:.3f}, {least:.3f} at least by any factorisation")
     if (memory := _memory(**report["memory"])) is not None:
         shown.add_row("memory", memory)
+    # These names have rows above, or mean nothing to a reader.
     seen = {"kind", "version", "regret_terms", "regret_bound", "noise_scale", "learner", "tuning"}
     parts = {name: value for name, value in report["parameters"].items() if name != "forecast"}
     for name, value in _numbers(parts):

@@ -170,6 +170,7 @@ def make_games(
         raise ValueError("--rounds-per-person needs --person COLUMN: whose record each row is")
     if (
         asked.data is not None
+        # A word that is no file may be a bundled stream that is misspelt.
         and re.fullmatch(r"\w+", asked.data)
         and not Path(asked.data).exists()
     ):
@@ -311,6 +312,8 @@ def _search_ranges(task: Task) -> tuple[Task, int]:
     """Return the task with ranges that were searched, and how many rows these took."""
     table, saved, asked = task.table, task.saved, task.asked
     if saved is not None and saved.search is not None:
+        # The search of a saved learner is over; its rows are in front only if rows begin from the
+        # first.
         skipped = saved.search.horizon if asked.skip_played else 0
         return replace(task, search=saved.search), skipped
     if table is None or saved is not None or not task.searches:
@@ -321,6 +324,7 @@ def _search_ranges(task: Task) -> tuple[Task, int]:
     unknown = unknown_columns(declared, columns, kinds)
     if not unknown or _no_search(task, columns, kinds):
         return replace(task, declared=declared), 0
+    # Everything else that is missing is asked for before the search spends its budget.
     ask(table, replace(declared, general=(-1.0, 1.0)), columns, kinds, "records", asked.loss)
     rows = table.select(unknown)
     finder = _finder(task, len(unknown), len(rows))
@@ -357,6 +361,7 @@ def _linear_problem(asked: Settings, stream: Stream, ball: float) -> tuple[LpBal
     p = ball if asked.p is None else float(asked.p)
     radius = asked.radius
     if radius is None:
+        # The longest decision of the ball has that length in l2, whatever p is.
         radius = _DECISION_LENGTH[name] / LpBall(dimension, p, 1.0).max_norm(2.0)
     domain = LpBall(dimension, p, radius)
     length = _typical_length(stream)
@@ -491,6 +496,7 @@ def _arms(entries: Sequence[Learner], task: Task) -> list[games.Game]:
     classes = None if stream.coding.positive else (float(low), float(high))
     kept = task.describe("arms", _schema(stream, task, classes))
     rewards = games.class_rewards(stream.labels, high - low + 1, first=low)
+    # A label in another unit, or counted from another number, would teach nothing at all.
     if not np.any(rewards == 1.0):
         raise ValueError(
             f"no label of {stream.name} is a class in {low:g}..{high:g}: name the first class and "

@@ -335,6 +335,7 @@ def _compare(
     why = next((game.chosen for game in games.values() if game.chosen), None)
     given = len(first.data[0])
     covered = given if settings.horizon is None else settings.horizon
+    # A fit to rows beyond the horizon would see more than the learners it is compared with.
     rows = slice(min(covered, given))
     # Experts and records have their comparators without a learner.
     best = first.comparators(rows, None).fixed

@@ -280,6 +280,7 @@ def _read(name: str, value: Any) -> Any:
     if tuple in option.types:
         fits = isinstance(value, list) and all(isinstance(each, str) for each in value)
         value = tuple(value) if fits else value
+    # Before numbers: `True` is an `int`.
     elif isinstance(value, bool):
         fits = bool in kinds
     else:
@@ -315,6 +316,7 @@ def read_file(path: Path, more: Collection[str] = ()) -> Fields:
         record = {name: value for name, value in command.items() if name not in _NOT_TOLD}
     panels = {each.rich_help_panel.lower() for each in SHOWN.values()}
     for heading in panels & {*record}:
+        # A heading of files is a table; a setting of that name would be a value.
         if isinstance(record[heading], dict):
             record |= record.pop(heading)
     found = {}

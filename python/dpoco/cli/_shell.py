@@ -98,6 +98,7 @@ def command(
     if not isinstance(source, typer.Typer):
         made = cast(Callable[..., object], source)
         cls = TyperCommand if act is None else _acting(act)
+        # Completion is the program's: here it would add two options to each command.
         source = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
         source.command(name, cls=cls, help=_join_lines(text or inspect.getdoc(act or made) or ""))(
             made
@@ -133,6 +134,7 @@ def errors_in_one_line(checkpoint: Path | None = None) -> Iterator[None]:
             text += f"; state kept in {checkpoint}, after round {kept.round:,}"
         typer.echo(text, err=True)
         raise typer.Exit(130) from None
+    # An `OSError` too, but no bad input: a reader such as `head` has seen enough.
     except BrokenPipeError:
         raise
     except (ValueError, OSError, ImportError, MemoryError, dpoco.DpocoError) as error:

@@ -146,6 +146,7 @@ def _row(
     found: list[_Statement] = []
     try:
         origin = _origin(file, signer)
+        # All statements of a file come before the verdict: the last one may be refuted.
         found = list(_statements(file, judge))
         kind = worst([each.verdict.kind for each in found])
         sentence = next(each.verdict.sentence for each in found if each.verdict.kind == kind)
@@ -155,6 +156,7 @@ def _row(
     except (NotOneError, OSError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         row |= {"verdict": "not one", "reason": reason}
+    # This and the next are kinds of `StateError`, and say more.
     except UnreadableError as error:
         row |= {"verdict": "unreadable", "reason": str(error)}
     except SignatureError as error:

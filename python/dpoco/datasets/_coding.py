@@ -70,6 +70,7 @@ class Coding:
         numeric = [name for name in columns if name not in self.categories]
         coded = self.positive is not None or label in self.categories
         if label is not None and not coded:
+            # One pass over the file reads the label with the features.
             numeric.append(label)
         numbers = dict(zip(numeric, table.select(numeric).T, strict=True)) if numeric else {}
         flags: dict[str, NDArray[np.bool_]] = {}

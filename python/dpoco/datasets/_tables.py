@@ -221,6 +221,7 @@ def open_table(
         for each in parts:
             left = list(each.names)
             for column, entries_of in zip(left, each.head(), strict=True):
+                # Files may have the same columns in another order.
                 columns[first.names.index(column)] += entries_of
         return columns
 
@@ -368,6 +369,7 @@ def _read_csv(
         )
     if header is False:
         names = [str(number) for number in range(1, len(first) + 1)]
+    # A column without a name, such as pandas' index, is named like this in messages and options.
     names = [name or f"column {number}" for number, name in enumerate(names, start=1)]
     named = 0 if header is False else 1
     width = len(names)

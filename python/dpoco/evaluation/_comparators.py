@@ -224,6 +224,7 @@ def constant_losses(loss: MarginLoss, margin: float, labels: FloatArray) -> Floa
     """Losses of a constant margin, shape (T,); 0 where the label is not finite."""
     present = np.isfinite(labels)
     low, high = loss.label_range
+    # A label that is missing gets a number that the loss can take; its loss is dropped below.
     targets = np.clip(np.where(present, labels, low), low, high)
     values = loss.value(np.array([margin]), np.ones((len(labels), 1)), targets)
     return np.where(present, values, 0.0)

@@ -415,6 +415,7 @@ def _cells(
                 # A foreign learner may state more than the budget that it was built for.
                 guarantee.require(budget)
                 neighbours.add((guarantee.change, guarantee.view, guarantee.person))
+                # Equal epsilons for different changes are no equal privacy.
                 if len(neighbours) > 1:
                     raise ValueError(
                         "the learners' guarantees are about different changes, views or people"

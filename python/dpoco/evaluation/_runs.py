@@ -368,6 +368,7 @@ def play(
     if options:
         raise TypeError(f"{type(learner).__name__} has no run() that takes {sorted(options)}")
     rounds, first = len(data[0]), learner.round
+    # Before the first round: a run that stops in the middle has spent its rounds.
     if rounds > learner.horizon - first:
         raise HorizonExceeded(f"rounds asked for: {rounds}, left: {learner.horizon - first}")
     played = []

@@ -116,6 +116,7 @@ def save(
             table["decisions"] = item.decisions
         for name, comparator in (comparators or {}).items():
             if isinstance(item, ExpertTrace):
+                # Of a sequence of experts, or of one, `Trace` wants the decisions themselves.
                 comparator = getattr(comparator, "decisions", comparator)
             decision: Any = getattr(comparator, "decision", comparator)
             table[_COMPARATOR + name] = item.comparator_losses(decision)

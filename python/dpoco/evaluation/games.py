@@ -384,6 +384,7 @@ def game_of_arms(
         there = np.isfinite(seen[part]).all(axis=1, keepdims=True)
         known = np.where(there, seen[part], 0.0)
         losses = top - read
+        # Rewards of all arms at once: the policy is the comparator, and sees what no bandit does.
         weights = np.asarray(np.linalg.lstsq(known, top - losses, rcond=None)[0], np.float64)
         fitted = losses[np.arange(len(losses)), np.argmax(known @ weights, axis=1)]
         arm = int(np.argmin(losses.sum(axis=0)))

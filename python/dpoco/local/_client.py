@@ -195,6 +195,7 @@ class Ledger(NotCopied):
         assert self._lock is not None
         os.lseek(self._lock, 0, os.SEEK_SET)
         os.write(self._lock, _LOCK_LINE % self.reports)
+        # The report leaves the device only once the count is on the disk.
         os.fsync(self._lock)
 
     def _write(self) -> None:

@@ -234,6 +234,7 @@ def labelled_decades(axis: Axis) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     low, high = axis.get_view_interval()
+    # A short axis has too few decades to be read.
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 300.0 * low else (1.0,)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())
@@ -345,6 +346,7 @@ def axes_for(ax: Axes | None, height: float = 5.0) -> Axes:
         return ax
     figure: Any = new_figure((5.5, height))
     axes: Any = figure.subplots()
+    # Notebooks show whatever has this method.
     axes._repr_png_ = figure._repr_png_
     return axes  # type: ignore[no-any-return]
 

@@ -73,6 +73,7 @@ def plot_privacy(
             raise TypeError(f"guarantees must be of Guarantee; got {type(one).__name__}")
     if largest_epsilon is None:
         reach = _REACH * max([one.epsilon for one in named.values() if one.private], default=1.0)
+        # With epsilon 0 alone the axis would have no length.
         reach = max(reach, 1e-3)
     else:
         reach = positive_float("largest_epsilon", largest_epsilon)

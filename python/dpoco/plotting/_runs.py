@@ -153,6 +153,7 @@ def _early_range(lines: Sequence[Line], rounds: NDArray[np.int64]) -> tuple[floa
     middles = [line.middle[rounds >= rounds[-1] / 1000.0] for line in lines]
     top = max(*(middle.max() for middle in middles), 0.0)
     low = min(*(middle.min() for middle in middles), 0.0)
+    # A regret of 0 throughout would leave an axis without height.
     top = top if top - low > 1e-9 else low + 1.0
     return low - 0.05 * (top - low), top + 0.15 * (top - low)
 
@@ -355,6 +356,7 @@ def plot_switches(
     grouped = drawing.group_by_label(runs)
     length = drawing.common_length(grouped)
     axes = drawing.axes_for(ax, height=1.0 + 0.7 * len(grouped))
+    # Many ticks would be a black bar: crowded players are drawn as shades.
     counts = {label: [len(trace.switches) for trace in traces] for label, traces in grouped.items()}
     crowded = [label for label, count in counts.items() if max(count) > _FEW]
     column, _ = _round_columns(length)

@@ -178,6 +178,7 @@ def lipschitz(
     nets = [checked_counts(shape, resolution)] if resolution else candidate_nets(shape, "parent")
     for net in nets:
         try:
+            # Any rate will do: noise is planned without it.
             silent = plan(net, 1.0)
         except CalibrationError:  # the tails of so many variates cost more than delta
             if best is None and net == nets[-1]:

@@ -211,15 +211,18 @@ class Monitor(Stateful):
         """Build everything that records change."""
         total, size = self._mechanism, self._mechanism.summand.size
         if total.grid > 0.0:
+            # Noise on a lattice has its grid; without noise the layout's own is used.
             self._layout = replace(self._layout, grid=total.grid)
         # Integers of doubles are exact up to 2^53.
         self._limit = total.limit or 2**53
+        # Names of people are hashed under it, so that memory and states do not hold them.
         secret = claim["key"] + int(claim["stream"]).to_bytes(32, "little")
         self._part = self._partition(secret)
         self._engine = self._build_engine(claim)
         widths = [view.intervals for view in self._views if isinstance(view, Last)]
         self._past: deque[FloatArray] = deque(maxlen=max(widths, default=1))
         self._faded = {v: np.zeros(size) for v in self._views if isinstance(v, HalfLife)}
+        # Where each record may end the interval, or be refused, none can wait to be added up.
         quick = self._every is None and self._part.limiter is None
         self._recorder = self._part.reader.recorder(_BUFFERED if quick else 0)
         self._take = self._recorder.take

@@ -118,6 +118,7 @@ def quantiles(
 
     low, high = bounds(1.0)
     values = np.stack(found, -1)
+    # Half the set at one deviation stands for the error to first order.
     deviations = np.where(np.isnan(values), np.nan, 0.5 * (high - low))
     return Estimates(tuple(f"{q:g}" for q in probabilities), values, deviations, bounds)
 
@@ -132,6 +133,7 @@ def _quantile(q: float, edges: FloatArray, counts: FloatArray, deviation: float)
     curve = 0.5 * (above + below)
     values = np.full(groups, np.nan)
     for group in range(groups):
+        # The count of all records has the noise of all bins.
         if sums[group, -1] > CLEAR * deviation * np.sqrt(bins):
             own = curve[group] - curve[group, 0]
             values[group] = np.interp(q * own[-1], own, edges)
