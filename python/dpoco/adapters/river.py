@@ -73,6 +73,7 @@ def _steps_that_learn(steps: Iterable[object]) -> Iterator[object]:
         elif isinstance(step, compose.Pipeline):
             yield from _steps_that_learn(step.steps.values())
         elif isinstance(step, (preprocessing.OneHotEncoder, preprocessing.OrdinalEncoder)):
+            # With categories that are given, an encoder learns none from records.
             if getattr(step, "categories", None) is None:
                 yield step
         elif getattr(type(step), "learn_one", _SILENT[0]) not in _SILENT:
@@ -111,6 +112,7 @@ class PublicScaler(base.MiniBatchTransformer):
             raise TypeError(f"ranges must be a mapping of names; got {type(ranges).__name__}")
         self._features = FeatureMap(list(ranges))
         self._scaling = public_scaling(list(ranges.values()))
+        # A bad norm raises here, and not with the first record.
         self._scale([{}])
 
     def _scale(self, records: Iterable[Record]) -> FloatArray:

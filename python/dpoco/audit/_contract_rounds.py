@@ -57,6 +57,7 @@ def decisions_stay_until_observe(s: Subject) -> None:
         require(np.array_equal(first, again), f"round {t}: decide() gave another decision")
         require(learner.round == t, "decide() ended the round")
         if s.plays in ("experts", "arms"):
+            # `json` refuses NumPy's integers.
             require(type(first) is int, f"a decision is a {type(first).__name__}, not an int")
         else:
             require(first.dtype == np.float64, "a decision is not of float64")
@@ -309,6 +310,7 @@ def violations_are_refused_on_request(s: Subject) -> None:
              for part in s.stream]  # fmt: skip
     for bad in (SECRET, np.nan, np.inf):
         loud = [part.copy() for part in quiet]
+        # A check that looks only at the first entries would miss the last one.
         edge = (-1,) * loud[-1].ndim
         loud[-1][edge] = bad
         parts = tuple(np.stack(pair) for pair in zip(quiet, loud, strict=True))
@@ -318,6 +320,7 @@ def violations_are_refused_on_request(s: Subject) -> None:
         else:
             twin.ask(learner, 1)
             with unchanged(learner, "a stream over its bounds"):
+                # Its first record is fine: a run that checks as it goes would have played it.
                 refused("a stream over its bounds", ValueError, twin.run, learner, 0, 2)
         with unchanged(learner, "a record over its bounds"):
             refused("a record over its bounds", ValueError, twin.tell, learner, 1, -1)
@@ -379,6 +382,7 @@ def tickets_reserve_rounds(s: Subject) -> None:
     decision, ticket = issued[-1]
     if own_class(s.kind) is not None and s.runs:
         loaded = pickle.loads(pickle.dumps(learner))
+        # Unpickled learners refuse rounds until then: the first may still go on.
         loaded.resume()
         require(loaded.outstanding == learner.outstanding, "tickets were not saved")
         s.tell(loaded, ROUNDS - 1, decision, ticket=pickle.loads(pickle.dumps(ticket)))

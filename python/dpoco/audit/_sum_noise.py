@@ -304,6 +304,8 @@ class LedByWeights(LedByVectors):
         slack = self._grid * np.abs(unit).sum(axis=0).max()
         expected = np.exp(-rate * (values - values.min()))
         expected /= expected.sum()
+        # A value that is off by slack moves a weight by a share rate * slack, and so does their
+        # sum.
         return bool(np.allclose(learner.weights, expected, rtol=4 * rate * slack + 1e-9))
 
 
@@ -316,6 +318,7 @@ class FitReleases(Scorer):
 
     def run(self, learner: Learner, world: int, tape: Source) -> _Fit:
         engines = learner._engine(), self.learner._engine()
+        # The second engine only adds up the other stream, and releases nothing.
         for w, engine in zip((world, 1 - world), engines, strict=True):
             engine.add(*self.streams[w].parts)
         exact = [np.array(engine.nonprivate_sum()) for engine in engines]

@@ -235,6 +235,7 @@ class LearnerRuns:
 
         Under joint privacy the outcome leaves out what only the changed round's user sees.
         """
+        # This one is looked at and never played.
         learner = self._make(Source.seeded(0))
         family = find_known_family(learner)
         ours, theirs = Rounds(split_parts(stream)), Rounds(split_parts(neighbour))

@@ -281,6 +281,7 @@ def sign_command(
             date=date,
         )  # fmt: skip
         place = file.with_suffix(".signed.json") if output is None else output
+        # "x" refuses to replace a file, such as an earlier signature.
         with place.open("x", encoding="ascii") as out:
             out.write(signed.to_json() + "\n")
         if as_json:

@@ -275,6 +275,7 @@ def _records(game: Game, counted: NDArray[np.bool_], *flags: Flags) -> Fields:
 
 def _without_noise(seed: int | None) -> Source | None:
     """Return a source for runs without privacy: some learners draw their decisions."""
+    # A function of the seed alone, whatever private runs have drawn.
     return None if seed is None else running.SeedTree(seed).child("without noise").source()
 
 
@@ -398,6 +399,7 @@ def measure_classes(losses: FloatArray, labels: FloatArray) -> dict[str, float]:
         _, place, ties = np.unique(score, return_inverse=True, return_counts=True)
         # Ties share the mean of their ranks.
         ranks = (np.cumsum(ties) - 0.5 * (ties - 1))[place]
+        # The statistic of Mann and Whitney: the AUC is its share of all pairs.
         excess = float(ranks[ones].sum()) - 0.5 * count * (count + 1)
         found["auc"] = excess / (count * others)
     return found

@@ -261,6 +261,7 @@ class LocalHypothesisSelector(Server):
         count = int(answered[:, 1].sum())
         if (
             (answered.size and answered.min() < 1)
+            # Every report has another nonce: a repeated one was lost to `unique`.
             or nonces.size != count
             or total.shape != (self.hypotheses.count,)
             # The weights before each report sum to 1.
@@ -628,6 +629,7 @@ class DistributionLearner(Server):
         """
         with self._lock:
             opened = self._find_open(spec)
+            # A copy: a call that is refused half-way must not use up nonces.
             taken, nonces = batches(reports), opened.nonces.copy()
             for batch in taken:
                 opened.spec.check_reports(batch)

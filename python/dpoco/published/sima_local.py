@@ -137,6 +137,7 @@ class PublishedChannel:
             "exact": float((owned.max(axis=1) - owned.min(axis=1)).max()),
             "printed": printed_width(count, horizon),
         }[choice("sensitivity", sensitivity, SENSITIVITIES)]
+        # Hypotheses that are all alike have the width 0.
         self.step = lattice_step(max(self.width, 1e-12))
         low, high = (round(edge / self.step) for edge in (lowest, lowest + honest))
         self.table = np.clip(np.rint(values / self.step).astype(np.int64), low, high)
@@ -150,6 +151,7 @@ class PublishedChannel:
                 span = max(span, self.spread)  # ends of the range may round apart
         if delta > 0.0:
             factor = printed_scale_factor(count, epsilon, delta)
+            # Above what the product's rounding can take away.
             self.scale = Fraction(factor * span * (1.0 + 2.0**-49))
         else:
             factor = 1.0 / epsilon
@@ -212,6 +214,7 @@ class PublishedChannel:
 
 def _below(n: int, source: Source) -> int:
     """Return a uniform integer below n: exactly, by rejection with probability below n 2^-64."""
+    # Lemire's method: these products would make some integers more likely.
     least = 2**64 % n
     while True:
         product = int(source.words(1)[0]) * n
