@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from tests.journal.journal_cases import ROUNDS, Case, cases, opened
 
 import dpoco
+from dpoco.losses import LinearLoss, LogisticLoss
 
 CASES = cases()
 NAMES = [case.name for case in CASES]
@@ -297,3 +302,40 @@ def test_guarantees_are_computed_once_for_each_header(tmp_path, monkeypatch):
         assert len(computed) == 2
         states = {journal.open(name)._learner._engine.state() for name in seen}
         assert len(states) == 12  # each has noise of its own
+
+
+@pytest.mark.parametrize("loss", [LogisticLoss(1.0), LinearLoss(1.0)])
+@pytest.mark.parametrize("late", [False, True])
+def test_a_missing_label_is_that_of_the_learner_itself(tmp_path, loss, late):
+    def make():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", dpoco.NoiseDominatesWarning)
+            return dpoco.oco.NoisyFTRL(
+                dpoco.domains.LpBall(3), loss, horizon=ROUNDS, budget=dpoco.Budget(1.0, 1e-6),
+                source=dpoco.random.Source.seeded(1),
+            )  # fmt: skip
+
+    alone = make()
+    with opened(tmp_path) as journal:
+        stream = journal.open("a", make)
+        for label in (None, 1.0 if loss.glm else None):
+            for each in (alone, stream):
+                _, ticket = each.decide(ticket=True) if late else (each.decide(), None)
+                each.observe(np.ones(3) / 3, label, ticket=ticket)
+        assert np.array_equal(stream.decide(), alone.decide())
+
+
+def test_threads_that_open_a_stream_at_once_get_one(tmp_path):
+    meet = threading.Barrier(2, timeout=60)
+
+    def make():
+        if threading.current_thread() not in made:
+            made.append(threading.current_thread())
+            meet.wait()
+        return CASES[0].make(1)
+
+    made = []
+    with opened(tmp_path) as journal, ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(lambda _: journal.open("a", make), range(2))
+        assert first is second
+        assert journal.streams() == ["a"]

@@ -101,7 +101,7 @@ class LinUCB(BanditLearner):
     CalibrationError
         If no noise meets the budget, for example with delta = 0.
     BudgetExceeded
-        If `plan` spend more than `budget`.
+        If `plan` spends more than `budget`.
 
     Warns
     -----
@@ -305,7 +305,7 @@ class HighDimensionalBandit(BanditLearner):
     CalibrationError
         If no noise meets the budget, for example with delta = 0 and tree arms.
     BudgetExceeded
-        If `plan` spend more than `budget`.
+        If `plan` spends more than `budget`.
 
     Warns
     -----

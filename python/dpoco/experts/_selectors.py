@@ -87,7 +87,7 @@ class EpochSelector(Selector):
     ValueError, TypeError
         For bad or contradictory arguments.
     BudgetExceeded
-        If `plan` spend more than `budget`.
+        If `plan` spends more than `budget`.
 
     Notes
     -----
@@ -195,7 +195,7 @@ class WindowSelector(Selector):
     ValueError, TypeError
         For bad or contradictory arguments.
     BudgetExceeded
-        If `plan` spend more than `budget`.
+        If `plan` spends more than `budget`.
 
     Notes
     -----
@@ -316,7 +316,7 @@ class ShiftDetector(Selector):
     ValueError, TypeError
         For bad or contradictory arguments.
     BudgetExceeded
-        If `plan` spend more than `budget`.
+        If `plan` spends more than `budget`.
 
     Notes
     -----

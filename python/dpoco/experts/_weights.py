@@ -107,7 +107,7 @@ class PrefixHedge(Weighted):
     CalibrationError
         If no noise meets the budget, for example with delta = 0.
     BudgetExceeded
-        If `plan` spend more than `budget`.
+        If `plan` spends more than `budget`.
 
     Warns
     -----
@@ -256,7 +256,7 @@ class BatchShare(Weighted):
     CalibrationError
         If the noise cannot meet the budget.
     BudgetExceeded
-        If `plan` give less than `budget` asks for.
+        If `plan` gives less privacy than `budget` asks for.
 
     Notes
     -----
@@ -397,7 +397,7 @@ class ObliviousTracker(Drawn):
     CalibrationError
         If no parameters meet the budget.
     BudgetExceeded
-        If `plan` spend more than `budget`.
+        If `plan` spends more than `budget`.
 
     Warns
     -----

@@ -68,7 +68,7 @@ class SufficientStatistics(Calibrated):
     CalibrationError
         If no noise scale meets the budget.
     BudgetExceeded
-        If `plan` give less than `budget` asks for.
+        If `plan` gives less privacy than `budget` asks for.
 
     Notes
     -----

@@ -127,8 +127,10 @@ class Journal:
             self._take_over(ledger)
         except BaseException:
             # There will be no object to close: without this the store would stay locked.
-            self._store.rollback()
-            self._shut()
+            try:
+                self._store.rollback()
+            finally:
+                self._shut()
             raise
 
     # -- the one writer ---------------------------------------------------------------------------
@@ -296,7 +298,13 @@ class Journal:
         if learner._is_started():
             raise StateError("the learner has started: adopt() binds it to the journal")
         learner._check_active()
-        return self._enroll(name, learner, "", group, size, same_unit, apart=given)
+        try:
+            return self._enroll(name, learner, "", group, size, same_unit, apart=given)
+        except ValueError:
+            # Another thread may have opened it while this one made its learner.
+            if name not in self.streams():
+                raise
+            return self.open(name, make, check=check)
 
     def open_monitor(
         self,

@@ -141,8 +141,6 @@ class Stream:
         if self._family.contextual and ticket is None:
             with self._journal._part() as transaction:
                 return transaction._observe_reward(self, record, round, person)
-        while record and record[-1] is None:
-            record = record[:-1]
         if ticket is not None:
             if round is not None or not record:
                 raise TypeError("a ticket needs a record, and no round: it ends the current one")
@@ -150,7 +148,9 @@ class Stream:
                 transaction.redeem(self, ticket, *record, person=person)
             return None
         who = None if person is None else [person]
-        decisions = self.process(*self._family.record(record), first_round=round, person=who)
+        decisions = self.process(
+            *self._family.record(self._learner, record), first_round=round, person=who
+        )
         return self._family.present(decisions[0]) if self._family.answers else None
 
     def skip(

@@ -280,7 +280,7 @@ class Choice:
         Losses for which the bound holds; None for bandits, whose page describes it.
     useful : bool
         Whether the bound is below the largest possible regret.
-    plan : Parameters
+    plan : Plan
         Result of the calibration.
     guarantee : Guarantee
         The certified guarantee.

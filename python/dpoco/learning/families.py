@@ -66,13 +66,13 @@ class Family:
         """Return one release as the learner itself would: a number, or a read-only vector."""
         return release if isinstance(release, np.ndarray) else int(release)
 
-    def record(self, record: Arrays) -> tuple[Any, ...]:
+    def record(self, learner: Any, record: Arrays) -> tuple[Any, ...]:
         """Return the batch of one round that `record` is, as the caller gave it."""
         return tuple([part] for part in record)
 
     def arrival(self, learner: Any, record: Arrays) -> Parts:
         """Return the record of a ticket, first axis one round; raises for a bad one."""
-        return self.parts(learner, self.record(record))
+        return self.parts(learner, self.record(learner, record))
 
     def state(self, learner: Any) -> bytes:
         """Return all that rounds change but the people who have come, in bytes."""
@@ -85,18 +85,20 @@ class Vectors(Family):
 
     def parts(self, learner: Any, batch: Arrays) -> Parts:
         """Return the records of a batch, as the learner's rounds take them."""
-        from dpoco.losses import QuadraticLoss
-
-        d = learner.domain.dimension
-        quadratic = isinstance(learner.loss, QuadraticLoss)
-        _expect(batch, 2 if learner.loss.glm or quadratic else 1)
+        d, labelled, quadratic = learner.domain.dimension, *_labels(learner)
+        _expect(batch, 2 if labelled else 1)
         if quadratic:
             matrices = float_array("features", batch[0], (None, d, d))
             return matrices, float_array("labels", batch[1], (matrices.shape[0], d))
         features = float_array("features", batch[0], (None, d))
-        if not learner.loss.glm:
+        if not labelled:
             return (features,)
         return features, float_array("labels", batch[1], (features.shape[0],))
+
+    def record(self, learner: Any, record: Arrays) -> tuple[Any, ...]:
+        """Return the batch of one round; None for a label is none, if the loss takes no labels."""
+        unlabelled = record[-1:] and record[-1] is None and not _labels(learner)[0]
+        return super().record(learner, record[:-1] if unlabelled else record)
 
 
 class Experts(Family):
@@ -241,6 +243,14 @@ def family_of(learner: object) -> Family:
     if known is None or known.plays not in _FAMILIES:
         raise TypeError(f"a journal cannot hold a {type(learner).__name__}: it draws no noise")
     return _FAMILIES[known.plays]
+
+
+def _labels(learner: Any) -> tuple[bool, bool]:
+    """Return whether a learner's loss takes labels, and whether these are vectors."""
+    from dpoco.losses import QuadraticLoss
+
+    quadratic = isinstance(learner.loss, QuadraticLoss)
+    return learner.loss.glm or quadratic, quadratic
 
 
 def _expect(batch: Arrays, arrays: int) -> None:

@@ -201,8 +201,8 @@ class Model(Schema):
         rows[~known] = 0.0
         for q, bound in self.record_bounds:
             lengths = np.linalg.norm(rows, ord=np.inf if q is None else q, axis=1)
-            # A record of zeros keeps the factor 1.
-            rows *= np.minimum(1.0, bound / np.maximum(lengths, 1e-300))[:, None]
+            # The factor is 1 within the bound.
+            rows *= (bound / np.maximum(lengths, bound))[:, None]
         margins = rows @ np.array(self.decision)
         if self.task == "classification":
             # The logistic function, in a form that cannot overflow and that the ONNX graph shares.
@@ -377,8 +377,8 @@ def build_onnx(
         ones = graph.add("Expand", np.ones((1, 1)), graph.add("Shape", known))
         rows = graph.add("Concat", rows, ones, axis=1)
     for q, bound in record_bounds:
-        length = graph.add("Max", graph.length(rows, q), np.float64(1e-300))
-        factor = graph.add("Min", graph.add("Div", np.float64(bound), length), np.float64(1.0))
+        length = graph.add("Max", graph.length(rows, q), np.float64(bound))
+        factor = graph.add("Div", np.float64(bound), length)
         rows = graph.add("Mul", rows, factor)
     margins = graph.add("MatMul", rows, np.array(decision)[:, None])
     if schema.task == "classification":

@@ -93,7 +93,7 @@ class LipschitzLearner(OnlineLearner):
     CalibrationError
         If no noise scale meets the budget.
     BudgetExceeded
-        If `plan` give less than `budget` asks for.
+        If `plan` gives less privacy than `budget` asks for.
 
     Warns
     -----
