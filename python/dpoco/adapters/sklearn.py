@@ -373,7 +373,7 @@ class _LinearEstimator(BaseEstimator):
         Parameters
         ----------
         X : array_like of shape (n, d)
-            Dense and real.
+            Dense or sparse, and real.
         y : array_like of shape (n,)
             Labels or targets.
 
@@ -852,7 +852,7 @@ class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
         Parameters
         ----------
         X : array_like of shape (n, d)
-            Dense and real.
+            Dense or sparse, and real.
         y : array_like of shape (n,) or (n, outputs)
             Targets.
         persons : array_like of int, str or bytes with shape (n,), optional

@@ -345,7 +345,7 @@ class Transcripts(Scorer):
         return np.clip(excess, -2.0 * keep.width, 0.0), width > keep.width
 
     def _anchor_width(self, g: float, turn: int, births: FloatArray) -> FloatArray:
-        """Return by how much an anchored bit is lowered: see docs/privacy/couplings.md."""
+        """Return by how much an anchored bit is lowered: see docs/privacy/gibbs_draws.md."""
         from scipy.optimize import brentq
 
         m = self.mechanism

@@ -212,7 +212,7 @@ class Server:
         arrays |= {_RULE + name: array for name, array in self._rule.state().items()}
         header = {"kind": self._kind, "library": _core.__version__, "object": body}
         payload = io.BytesIO()
-        np.savez(payload, allow_pickle=False, **arrays)
+        np.savez(payload, **arrays)  # type: ignore[arg-type]
         return pack(header, payload.getvalue())
 
     @classmethod

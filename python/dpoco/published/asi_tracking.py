@@ -192,7 +192,7 @@ def batch_share(
     learning_rate: float | None = None,
     numerics: str = DEFAULT_NUMERICS,
 ) -> SharePlan:
-    """Return the plan of Algorithm 3, which spend N times the budget.
+    """Return the plan of Algorithm 3, which spends N times the budget.
 
     Parameters
     ----------

@@ -164,7 +164,7 @@ class Pages:
         return asked
 
     def caller(self, request: Request, access: Access) -> Caller | None:
-        """Return who asks; 401 without a valid token, 403 without an operator's."""
+        """Return who asks; where tokens are needed, 401 without one, 403 without an operator's."""
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if not scheme and (self.public or access == "all"):
             return None
