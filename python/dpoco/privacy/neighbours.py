@@ -9,6 +9,7 @@ from dpoco.privacy.records import Description
 __all__ = ["CHANGES", "ONE", "VIEWS", "Neighbours"]
 
 CHANGES = ("replace", "zero_out")
+# The order is used: `check_view` refuses every view behind the widest one that a page proves.
 VIEWS = ("others", "everyone", "server")  # each sees what those before it see
 
 

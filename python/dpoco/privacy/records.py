@@ -38,6 +38,7 @@ class Description:
         """Raise `TypeError` or `ValueError` for what no formula is about."""
         for name, (hint, may) in _fields_of(type(self)).items():  # type: ignore[arg-type]
             value = getattr(self, name)
+            # The check below asks for exact types, and JSON does not write NumPy's.
             if isinstance(value, (np.integer, np.floating)):  # NumPy's numbers are numbers
                 object.__setattr__(self, name, value.item())
             _check(f"{name} of {self.kind}", getattr(self, name), hint, may)
@@ -54,10 +55,13 @@ def written(value: Any) -> Any:
     """Return what JSON can carry of a description, and `read` restores exactly."""
     if isinstance(value, Description):
         own = {n: written(getattr(value, n)) for n in _fields_of(type(value))}  # type: ignore[arg-type]
+        # Records that were written before an optional field existed have no such name; so the same
+        # description still has the same record, and the same signature.
         said = {n: v for n, v in own.items() if v is not None or n not in value.unsaid}
         return {"kind": value.kind, **said}
     if isinstance(value, tuple):
         return [written(each) for each in value]
+    # JSON has no infinity. Strict readers refuse Python's "Infinity"; `_restore` reads this text.
     if isinstance(value, float) and not math.isfinite(value):
         return repr(value)
     return value
@@ -77,6 +81,7 @@ def read(record: Any, kinds: tuple[type[D], ...]) -> D:
     if not found:
         raise ValueError(f"not a description of kind {sorted(cls.kind for cls in kinds)}")
     cls, known = found[0], _fields_of(found[0])  # type: ignore[arg-type]
+    # A name that no formula reads could still be read, and believed, by a person: it is refused.
     if {*record, *cls.unsaid} != {"kind", *known}:
         raise ValueError(f"a {cls.kind} has the fields {list(known)}, and no others")
     return cls(**{n: _restore(v, known[n][0]) for n, v in record.items() if n != "kind"})
@@ -108,8 +113,10 @@ def _check(what: str, value: Any, members: tuple[Any, ...], may: Mapping[str, bo
         raise TypeError(f"{what} cannot be of type {type(value).__name__}")
     if type(value) not in (int, float):
         return
+    # Both comparisons are false for NaN, so that it is refused like a number out of range.
     enough = value >= 0 if may.get("zero") else value > 0
     endless = value == math.inf and not may.get("infinite")
+    # Engines count in 64 bits; a limit of 2^62 leaves room for sums of such counts.
     huge = type(value) is int and value > 2**62
     if not enough or endless or huge:
         raise ValueError(f"{what} cannot be {value!r}")

@@ -58,6 +58,9 @@ class BoundedRange(Loss):
 
     def delta(self, epsilon: float) -> float:
         """Return the exact curve of one release; else the best of three bounds."""
+        # The privacy loss behind this curve also composes, but with variance r^2 / 3 where moments
+        # know r^2 / 4 (docs/privacy/bounded_range.md, "Composition"): several releases take the
+        # moments.
         if self.count == 1 or self.range == 0.0:
             return bounded_range_delta(epsilon, self.range)
         return super().delta(epsilon)
@@ -183,6 +186,8 @@ class RangeSeries(NamedTuple):
         end = firsts[-1] + counts[-1]
         a = orders[:, None]
         result = np.zeros_like(orders)
+        # The quotient m(r) / r^2 does not increase in r: its value at the low end bounds the whole
+        # group.
         high, low = self.at(firsts), self.at(firsts + counts - 1.0)
         at_low = moment(low, a)
         low_term = flagged(q, at_low)
@@ -192,6 +197,8 @@ class RangeSeries(NamedTuple):
             high_term = flagged(q, at_low * np.square(high / low))
             result += high_term @ weights
         result += low_term @ (counts - weights)
+        # The rest, possibly without end, has a geometric sum of squares: one quadratic bound serves
+        # all.
         if end <= stop:
             head = float(self.at(np.asarray(end)))
             bound = 0.125 * orders * (orders - 1.0) * head * head
@@ -217,5 +224,7 @@ class RangeSeries(NamedTuple):
             lowest = np.exp((counts - 1.0) * step)
             width = -np.expm1((counts - 1.0) * step)
             weights = (squares - counts * lowest) / width
+        # A larger w moves terms to the high end, hence errs on the safe side. In narrow groups the
+        # quotient has few digits, and all terms are charged as the high end.
         safe = np.where(width > 1e-6, weights * (1.0 + 1e-8), counts)
         return np.asarray(np.clip(safe, 0.0, counts))

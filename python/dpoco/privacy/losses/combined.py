@@ -58,6 +58,8 @@ class Together(Loss):
         found = super().delta(epsilon)
         if self.mu < math.inf:
             found = min(found, Gaussian(self.mu).delta(epsilon))
+        # Theorem 1 of docs/privacy/composition.md, second part: pure steps shift epsilon and leave
+        # the curve of the rest as it is. The difference is rounded down, which raises delta.
         sure = math.fsum(p.pure for p in self.parts if p.pure < math.inf) * UP
         rest = [p for p in self.parts if p.pure == math.inf]
         if 0.0 < sure <= epsilon and rest:

@@ -71,6 +71,7 @@ class Bits(Loss):
     def with_bits(self, draws: FloatArray, orders: FloatArray) -> FloatArray:
         """Return divergences of draws with those of all bits, the larger way round, on top."""
         p, w = self.forced_switch, self.factor_floor
+        # The least factor may stand for any smaller one, of which no divergence is bounded.
         if p < 1.0 and w <= LEAST_FACTOR:
             return np.full(orders.shape, math.inf)
         later = self.later_bits * coin_renyi(orders, p, self.shift)
@@ -95,6 +96,8 @@ class CoupledBits(Bits):
         """Refuse what is not a bound; without random bits the draws are all there is."""
         super().__post_init__()
         self.require("draws")
+        # Compared exactly: at probability 1 no bit is random; otherwise bits are released with the
+        # draws, and no mu covers them.
         mu = self.draws if self.forced_switch == 1.0 else math.inf
         object.__setattr__(self, "mu", mu)
         object.__setattr__(self, "rho", 0.5 * mu * mu)
@@ -139,8 +142,10 @@ class CoupledBits(Bits):
                 loss_sum = LossSum(mu, weights, losses, trials, rare, step)
                 value = math.exp(log_delta(epsilon, loss_sum))
             total = max(total, value)
+            # Both coins are equal then, and so are both ways round.
             if w == 1.0:
                 break
+        # Without draws and later bits the law is that of one coin, whose delta may be 0 exactly.
         least = SMALLEST_DELTA if mu > 0.0 or trials else 0.0
         return min(1.0, total * (1.0 + _MARGIN) + least)
 
@@ -159,6 +164,8 @@ def later_bit_pair(forced_switch: float, shift: float) -> tuple[float, float]:
     if forced_switch == 1.0 or shift == 0.0:
         return 0.0, 0.0
     moved = -(1.0 - forced_switch) * math.expm1(-shift)
+    # The two switch probabilities add up to more than 1: the corners of both coins' curves change
+    # places (docs/privacy/couplings.md, Lemma 3).
     if 2.0 * forced_switch + moved > 1.0:
         return (1.0 - forced_switch) * math.exp(-shift), shift
     return forced_switch, math.log1p(moved / forced_switch)

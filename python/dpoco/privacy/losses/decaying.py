@@ -112,6 +112,9 @@ class Decaying(Loss):
         f, _, squares = self._groups(1)
         law = _pure_moment if self.law == "pure" else moment
         quadratic = LAWS[self.law] * a * (a - 1.0) * np.square(self.spread * f)
+        # `law(r) / r^2` does not increase in r, and factors fall within a group: the quotient at
+        # its last member bounds all of them (docs/privacy/polyhedral_frank_wolfe.md, "Sums over
+        # many updates").
         total = np.minimum(law(self.range * f, a), quadratic) @ (squares / np.square(f))
         return np.asarray(total * (1.0 + _ROUNDING) / (orders - 1.0))
 
@@ -134,11 +137,13 @@ class Returning(Decaying):
 
     def __post_init__(self) -> None:
         """Refuse what counts no rounds."""
+        # Before the base class: it computes rho and pure with `_crowd`, which reads these.
         self.require(rounds=1, separation=1, batch=1, arms=1, forced=0)
         super().__post_init__()
 
     def _crowd(self, last: FloatArray) -> FloatArray:
         """Return the largest number of a person's records that have entered these selections."""
+        # Theorem 5 of docs/privacy/participation.md; with a single arm, its Theorem 4.
         before = (self.arms - 1) * self.forced
         passed = (before + max(self.forced, self.batch * int(j)) for j in last)
         return np.array([min(self.rounds, -(-t // self.separation)) for t in passed], dtype=float)

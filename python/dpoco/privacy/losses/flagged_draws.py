@@ -104,8 +104,10 @@ class FlaggedDraws(Loss):
     def log_forgetting(self) -> float:
         """Logarithm of tau: 0 if the prior forgets nothing, -infinity if all in one round."""
         sigma, others = self.share_rate, self.experts - 1.0
+        # To count less forgetting than there is errs on the safe side: ranges stay larger.
         if self.prior == "at_most" or not sigma or sigma < 1e-290:
             return 0.0
+        # This is 1 - tau, without the cancellation: tau itself rounds to 1 for small rates.
         forgotten = 2.0 * sigma / (others * (1.0 - sigma) + sigma)
         return math.log1p(-forgotten) if forgotten < 1.0 else -math.inf
 
@@ -120,12 +122,17 @@ class FlaggedDraws(Loss):
     def resample_probability(self) -> float:
         """Largest probability q of a fresh draw at the end of a batch."""
         keep = (1.0 - self.forced_switch) * math.exp(-self.learning_rate * self.batch)
+        # Real coins have probabilities that doubles round: more draws are charged than the ideal q
+        # has.
         return min(1.0, 1.0 - keep + _COIN_GRID)
 
     @property
     def coin(self) -> tuple[float, float, float]:
         """Return (p, log of the ratio on "draw", log of the ratio on "keep") of the worst coin."""
         keep = (1.0 - self.forced_switch) * math.exp(-self.learning_rate * self.batch)
+        # Both worlds round their keep probability, possibly apart: eta grows by as much as the
+        # ratio of two rounded ones can (docs/privacy/tracker_accounting.md, "The coins' uniform
+        # variates").
         forced, error = self.forced_switch - _COIN_GRID, _COIN_GRID / keep if keep else math.inf
         if not forced > 0.0 or error > 0.25:
             return (forced, math.inf, math.inf)
@@ -152,6 +159,8 @@ class FlaggedDraws(Loss):
             1, boundaries - 1.0, self.resample_probability, orders, group_ratio
         )
         total = total + self.coin_moments(orders, first)
+        # Both bounds hold under a cap. Flags make the first one smaller for rare draws, the second
+        # one has as few terms as the cap allows, and its coin is charged by itself.
         if cap is not None and cap < boundaries:
             draws = first + series.flagged_moments(1, cap - 1.0, 1.0, orders, group_ratio)
             draws = draws + self.coin_moments(orders, np.zeros_like(orders))
@@ -173,6 +182,9 @@ class FlaggedDraws(Loss):
         log_q, log_low = log_p + on_draw, log_stay - on_keep
         up = np.logaddexp(a * on_draw + log_p + draw, log_low - (a - 1.0) * on_keep)
         down = np.logaddexp(log_q - a * on_draw + draw, a * on_keep + log_low)
+        # A batch of large losses draws almost surely in both worlds: the coin then costs nothing,
+        # and the draw is charged in full (docs/privacy/tracker_accounting.md, Lemma 3, corner u =
+        # 0).
         return np.asarray(np.maximum(np.maximum(up, down), draw))
 
     def _largest_ratio(self) -> float:
@@ -186,6 +198,8 @@ class FlaggedDraws(Loss):
             _, on_draw, on_keep = self.coin
         cap = math.inf if self.max_resamples is None else float(self.max_resamples)
         drawn = on_draw + series.first + series.total(1, min(later, cap - 1.0))
+        # After a "keep" the changed batch has used up none of the cap: one more term than after a
+        # draw.
         kept = on_keep + series.total(1, min(later, cap))
         return max(drawn, kept) * (1.0 + 1e-12)
 

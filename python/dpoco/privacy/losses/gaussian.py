@@ -52,8 +52,12 @@ class Gaussian(Loss):
 
     def charged(self, epsilon: float, mass: float) -> float:
         """Return the curve of a law within `mass`, at the best e <= epsilon, which is known."""
+        # At mu = 0 the curve is 0 everywhere and e = 0 has the least charge; at mu = infinity, and
+        # from mass 1/2 on, the answer is 1.
         if not 0.0 < self.mu < math.inf or mass >= 0.5:
             return min(1.0, self.delta(epsilon) + charge(0.0, mass))
+        # A bound at e holds at every epsilon above e (docs/privacy/noise.md, "Curve and
+        # calibration").
         at = min(epsilon, turning_point(self.mu, mass))
         return min(1.0, self.delta(at) + charge(at, mass))
 
@@ -92,6 +96,8 @@ def log_gaussian_delta(epsilon: float, mu: float) -> float:
     Since e^epsilon phi(-mu/2 - epsilon/mu) = phi(mu/2 - epsilon/mu), delta is the normal density
     times a difference of Mills ratios; written so, no branch subtracts nearly equal numbers.
     """
+    # Three forms of one formula: each is used where it subtracts no nearly equal numbers
+    # (docs/privacy/gaussian.md, "Numerical evaluation").
     a = 0.5 * mu - epsilon / mu
     up = _MARGIN + _ARGUMENT * (1.0 + abs(a)) * (mu + epsilon / mu)
     if mu <= max(1.0, -0.25 * a):

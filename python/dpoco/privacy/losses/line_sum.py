@@ -27,6 +27,7 @@ __all__ = ["LossSum", "gaussian_delta_all", "log_delta"]
 
 # log of the relative size of what may be dropped, with a margin for the estimates it is used with.
 _NEGLIGIBLE = 38.0
+# Twice this exponent is still far from the overflow of doubles at 709.
 _LARGEST_EXPONENT = 300.0
 _LOG_UNDERFLOW = -700.0
 
@@ -124,6 +125,7 @@ def _saddle_point(epsilon: float, loss: LossSum) -> tuple[float, float]:
             high = min(high, c)
         else:
             low = c
+        # The minimiser lies beyond the ceiling; the ceiling is as valid as any c.
         if low >= ceiling:
             break
         following = c - slope / curvature
@@ -158,6 +160,7 @@ def _period(epsilon: float, loss: LossSum, c: float, spread: float) -> float:
             right = min(right, (_log_chernoff(epsilon, loss, outer) - log_size) * spread / k)
         if inner > 0.0:
             left = min(left, (_log_chernoff(epsilon, loss, inner) - log_size) * spread / k)
+    # On the left delta <= 1 bounds a term by e^(-c y): that alone asks for y >= -log_size / c.
     return max(right, min(left, -log_size / c), 1e-300)
 
 
@@ -169,6 +172,7 @@ def _line(epsilon: float, loss: LossSum, c: float, h: float, nodes: int) -> floa
     up, down, rest, log_total = loss.tilted_trial(c)
     x = rest * (up + down) * (1.0 - np.cos(loss.step * u))
     x += up * down * (1.0 - np.cos(2.0 * loss.step * u))
+    # Nodes whose terms are below e^-38 of that at u = 0 are dropped.
     u = u[0.5 * loss.mu**2 * u * u + loss.trials * x <= _NEGLIGIBLE]
     top = loss.cumulants(c)[0]
     # log |e^(K(z) - K(c))| and its phase, term by term.
@@ -220,6 +224,7 @@ def _lattice(epsilon: float, loss: LossSum, c: float, half_width: int) -> float:
     # irfft returns sum over angles of spectrum e^(i k angle): the conjugate gives the law.
     law = np.fft.irfft(np.exp(modulus - 1j * turn), size)
     k = centre + np.arange(-size // 2, size // 2, dtype=np.float64)
+    # The transform leaves rounding errors of either sign where chances are tiny.
     law = np.maximum(np.roll(law, size // 2), 0.0)
     keep = (np.abs(k) <= loss.trials) & (law > 0.0)
     law, scale = law[keep], loss.trials * log_total

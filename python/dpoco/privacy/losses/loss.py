@@ -27,8 +27,11 @@ __all__ = ["ORDERS", "UP", "Loss", "Pure", "Zcdp", "check_delta", "check_epsilon
 
 FloatArray = NDArray[np.float64]
 
+# Any order proves a delta, so the grid costs tightness only. The best one is up to about
+# 2 ln(1/delta) / epsilon: 2^12 is enough from epsilon = 0.02 on, for deltas down to 1e-16.
 ORDERS: FloatArray = np.asarray(1.0 + 2.0 ** (0.125 * np.arange(-64, 97)), dtype=np.float64)
 ORDERS.flags.writeable = False
+# A delta of 0 would state pure privacy; two units of the smallest double do not.
 SMALLEST_DELTA = 1e-323  # where deltas underflow
 # Added to log delta: more than its error, whose second part is the rounding of large terms.
 _MARGIN, _TERM = 2.0**-44, 2.0**-50
@@ -63,6 +66,7 @@ class Loss:
     def require(self, *numbers: str, **counts: int) -> None:
         """Raise unless these fields are at least 0, and these ints of at least so many."""
         for name in numbers:
+            # Written with "not", so that NaN is refused.
             if not getattr(self, name) >= 0.0:
                 raise ValueError(f"{name} must be at least 0; got {getattr(self, name)!r}")
         for name, least in counts.items():
@@ -96,6 +100,8 @@ class Loss:
         check_epsilon(epsilon)
         if epsilon >= self.pure:
             return 0.0
+        # The exact curve of mu is not among these: `gaussian` imports this module, and losses with
+        # a mu override this method. Here mu counts through its divergences.
         found = [1.0, renyi_delta(divergences_of(self), epsilon, self.orders)]
         if self.rho < math.inf:
             found.append(zcdp_delta(epsilon, self.rho))
@@ -110,6 +116,8 @@ class Loss:
         """
         check_delta(delta)
         if delta == 0.0:
+            # The mass of a tail may lie on events that only one of the two streams can lead to:
+            # then no epsilon has delta 0.
             return self.pure if self.mass == 0.0 else math.inf
         if self.delta(0.0) <= delta:
             return 0.0
@@ -126,7 +134,9 @@ class Loss:
             # The logarithm is for the search only: what holds is decided without it.
             return max(gap, SMALLEST_DELTA) if value > delta else min(gap, 0.0)
 
+        # Both ends were evaluated above: delta is too large at `low` and small enough at `high`.
         low = 0.0 if high == 1.0 else 0.5 * high
+        # A pure epsilon holds at every delta; the search may stop just above it.
         return min(self.pure, crossing(excess, low, high, 2.0**-49))
 
     def charged(self, epsilon: float, mass: float) -> float:
@@ -205,6 +215,8 @@ def sum_up(*terms: tuple[int, float, float]) -> float:
     """Return the sum of n a / b over terms (n, a, b), a >= 0 and b > 0: exact, then rounded up."""
     try:
         exact = sum((n * Fraction(a) / Fraction(b) for n, a, b in terms), Fraction())
+        # float() rounds to nearest, hence below the sum about every other time. Python compares the
+        # double and the fraction exactly.
         value = float(exact)
     except OverflowError:  # a term or the sum is beyond all doubles
         return math.inf
@@ -223,6 +235,8 @@ def pure_delta(epsilon: float, pure: float) -> float:
 
 def renyi_delta(divergences: FloatArray, epsilon: float, orders: FloatArray = ORDERS) -> float:
     """Return the least delta that divergences of `orders` prove at `epsilon` >= 0."""
+    # Theorem 4 of docs/privacy/gaussian.md, in logarithms: e^(t D) overflows long before its
+    # product with e^(-t epsilon) does.
     t = orders - 1.0
     with np.errstate(over="ignore", invalid="ignore"):  # then nothing is proved
         log_delta = t * (divergences - epsilon) - np.log(t) - orders * np.log1p(1.0 / t)
@@ -237,6 +251,7 @@ def zcdp_delta(epsilon: float, rho: float) -> float:
     check_epsilon(epsilon)
     if rho == 0.0 or epsilon == math.inf:
         return 0.0
+    # `log_zcdp_delta` is for rho up to this; 1 is always a bound.
     if rho > 1e15:
         return 1.0
     return min(1.0, math.exp(min(0.0, log_zcdp_delta(epsilon, rho))) + SMALLEST_DELTA)
@@ -265,8 +280,10 @@ def log_zcdp_delta(epsilon: float, rho: float) -> float:
 
 def charge(epsilon: float, mass: float) -> float:
     """Return (1 + e^epsilon) mass: the delta that a total variation of `mass` costs."""
+    # Doubling is exact and needs no margin.
     if mass == 0.0 or epsilon == 0.0:
         return 2.0 * mass
+    # From 700 on e^epsilon nears overflow; an infinite charge errs on the safe side.
     return (1.0 + math.exp(epsilon)) * mass * (1.0 + _FEW) if epsilon < 700.0 else math.inf
 
 
@@ -314,6 +331,8 @@ def pure_renyi(pure: float, orders: FloatArray) -> FloatArray:
     # log(p e^(t eps) + (1 - p) e^(-t eps)) / t with t = order - 1, p = 1 / (1 + e^-eps).
     t = orders - 1.0
     ratio = np.log1p(np.exp(-(2.0 * orders - 1.0) * pure)) - np.log1p(np.exp(-pure))
+    # All three are bounds: the exact one, which loses digits for small `pure`, that of zCDP, and
+    # the largest log-ratio, which no divergence exceeds.
     value = pure + ratio / t + 1e-15 / t + 1e-15 * pure
     with np.errstate(over="ignore"):  # the third bound is the least then
         simple = 0.5 * orders * pure * pure * (1.0 + 1e-15)

@@ -25,6 +25,7 @@ from dpoco.privacy.special import special_functions
 
 __all__ = ["LARGEST_REPORTS", "Responses"]
 
+# The law has an entry a report, and the error of log-Gamma values grows with the number of reports.
 LARGEST_REPORTS = 10**6
 
 
@@ -37,6 +38,7 @@ class Responses(Loss):
 
     kind = "local_reports"
     names = (("each", "epsilon"),)
+    # Records of guarantees hold a delta of single reports, which can only be 0.
     besides = (("delta", 0.0),)  # of a report
     each: float
     reports: int = 1
@@ -61,6 +63,8 @@ class Responses(Loss):
         above = losses > epsilon
         gaps = -np.expm1(epsilon - losses[above])
         total = float(np.sum(np.exp(log_chances[above]) * gaps))
+        # Log-chances are differences of log-Gamma values of the size of reports * log(reports):
+        # their absolute error grows in proportion, and with it the relative error of the chances.
         slack = 1.0 + 2e-14 * (self.reports + 1000)
         return min(1.0, total * slack * (1.0 + 2.0**-50))
 
@@ -69,6 +73,7 @@ class Responses(Loss):
 def _law(each: float, reports: int) -> tuple[FloatArray, FloatArray]:
     """Return logarithms of the binomial probabilities of losses > 0, and the losses."""
     gammaln = special_functions().gammaln
+    # At epsilon >= 0 only positive losses contribute to delta: half of the outcomes is enough.
     i = np.arange(reports // 2 + 1, reports + 1, dtype=np.float64)
     choices = gammaln(reports + 1.0) - gammaln(i + 1.0) - gammaln(reports - i + 1.0)
     log_chance = -math.log1p(math.exp(-each))  # of a true answer; a false one: less `each`

@@ -39,6 +39,7 @@ _SMALLEST, _LARGEST = 1e-4, 1e7  # of order - 1
 # Orders this close to 1 are not told apart in double precision.
 _NO_ORDER = 1e-8
 _COARSE, _FINE, _ROUNDS = 500, 33, 4
+# Theorem 8 of docs/privacy/participation.md divides by q. All q from 16 on are divided by 16.
 _APART = 16  # from so many rounds in a block on they are looked at together
 # Added to log delta: more than its error, whose second part is the rounding of large terms.
 _MARGIN, _TERM = 2.0**-44, 2.0**-50
@@ -86,6 +87,9 @@ class TiltedDraws(Bits):
         About alpha (n- + n+) b^2 / 2, n- and n+ the numbers of eigenvalue ratios below and above 1;
         infinite from order 1 + 1/b on.
         """
+        # A ratio below 1 costs more than one above, so the worst case has as many below as possible
+        # (docs/privacy/objective_perturbation.md, Theorem B). An emptied loss moves all ratios to
+        # one side.
         below = min(self.rank, self.dimension)
         above = min(self.rank, self.dimension - below) if self.change == "replace" else 0
         value = np.zeros_like(orders)
@@ -101,6 +105,7 @@ class TiltedDraws(Bits):
     def delta(self, epsilon: float) -> float:
         """Return what the best of all orders proves."""
         check_epsilon(epsilon)
+        # Theorem B holds up to order 1 + 1 / b, which is without limit at b = 0.
         return best_delta(self._renyi, epsilon, 1.0 / self.b if self.b > 1e-300 else math.inf)
 
     def _renyi(self, orders: FloatArray) -> FloatArray:
@@ -129,6 +134,7 @@ class ReturningDraws(TiltedDraws):
 
     def changed(self, orders: FloatArray) -> FloatArray:
         """Return the cost of the bits of all blocks of a person."""
+        # `shift` is that of all rounds of a block, each moved by all changed records.
         own, other = -math.log(self.factor_floor), self.shift / self.block
         most = np.zeros_like(orders)  # for one round of a person, of q in a block
         for q in (*range(1, min(self.together, _APART)), self.together):
@@ -183,6 +189,7 @@ def least_over_orders(curve: Curve, bound: Curve, largest: float) -> float:
     """
     if largest < _NO_ORDER:
         return math.inf
+    # Compared exactly: a divergence that vanishes at one order means equal laws.
     if float(curve(np.array([1.0 + min(1.0, 0.5 * largest)]))[0]) == 0.0:
         return -math.inf
     # Just inside the open end, where the divergence is still finite.

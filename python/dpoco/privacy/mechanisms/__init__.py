@@ -41,6 +41,8 @@ def read_mechanism(record: Any) -> Mechanism:
     from dpoco.privacy.mechanisms.base import Parts
 
     if isinstance(record, dict) and record.get("kind") == Parts.kind:
+        # Parts of parts may be of any kind, which `read` has no type for: they are read one by one
+        # here, and as strictly.
         own = {"kind", "how", "parts", "lemma", "forced"}
         if {*record, "forced"} != own or type(record["parts"]) is not list:
             raise ValueError("parts have the fields how, parts, lemma and forced, and no others")

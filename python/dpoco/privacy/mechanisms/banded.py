@@ -84,6 +84,7 @@ class Banded(Factorisation):
 
     def _participation(self, pushes: int, batch: int, rounds: int, separation: int) -> float:
         norm = banded_column(self._weights(), self.band, self.pushes, batch, rounds, separation)
+        # Scales are those of the largest draw: the common factor makes its level 1.
         return float(_draws(self).max()) * norm
 
     def path(self, pushes: int, grid: float, scale: float) -> float:
@@ -100,6 +101,7 @@ def _coefficients(band: int) -> tuple[float, ...]:
 def _draws(factor: Banded) -> NDArray[np.float64]:
     """Return the norms of the columns of coefficients over those that they shall have."""
     norms = np.sqrt(np.cumsum(np.square(_coefficients(factor.band))))
+    # Columns near the last push are cut off there, and are shorter.
     left = np.minimum(factor.pushes - np.arange(factor.pushes), factor.band)
     return np.asarray(norms[left - 1] / np.repeat(factor._weights(), factor.band)[: factor.pushes])
 

@@ -168,6 +168,7 @@ class Parts(Mechanism):
 
     def __post_init__(self) -> None:
         """Refuse unknown words, and "one_of" without its proof."""
+        # The base class is not asked: its check for exact types would refuse every kind of part.
         counted = self.how == "one_of" and type(self.forced) is int and self.forced >= 0
         if self.forced is not None and not counted:
             raise ValueError("forced must be an int of at least 0, of arms, or None")
@@ -218,9 +219,13 @@ class Parts(Mechanism):
         if self.how == "instances":
             return self._of_instances(near)
         several = self.how == "one_of" and near.rounds > 1
+        # A person's rounds may meet several arms, of which Theorems 5 and 6 of
+        # docs/privacy/participation.md are the only proof; both are about equal arms.
         if several and self.lemma != "ranges":
             if self.forced is None or len(set(self.parts)) > 1:
                 raise ValueError("several rounds in several parts: nothing is proved of these")
+            # Arms without noise, or without data, are settled here: `loss_in_arms` divides by their
+            # scale.
             one = self.parts[0].loss(replace(near, rounds=1, separation=1))
             if one is None or one == NOTHING:
                 return one
@@ -229,6 +234,8 @@ class Parts(Mechanism):
         known = [each for each in losses if each is not None]
         if len(known) < len(losses):
             return None
+        # Several rounds in the parts of a stream may meet more than one part: their losses add up
+        # (docs/privacy/ranges.md, Theorem 1).
         return together(*known) if several or self.how == "together" else either(*known)
 
     def _of_instances(self, near: Neighbours) -> Loss | None:
@@ -237,6 +244,9 @@ class Parts(Mechanism):
         one = part.loss(replace(near, rounds=1, separation=1))
         if one is None:
             return None
+        # The number of instances has no bound, hence neither has the sum of their tails; and
+        # releases decide when instances start, which asks for curves that hold given any past
+        # (docs/privacy/composition.md, Theorem 2).
         if one.mass > 0.0 or not (part.noise == "fresh" or isinstance(one, Pure)):
             raise ValueError("instances need fresh noise or a pure loss, and no tails")
         return group(one, near.rounds)

@@ -94,10 +94,14 @@ class BatchRelease(Mechanism):
         if self.law == "gaussian":
             tail = EXACT_TAIL if self.grid > 0.0 else TAIL
             mass = min(1.0, near.rounds * self.experts * tail)
+            # Squares are convex: full batches of a person's rounds, and one more for the rest, are
+            # the worst (docs/privacy/participation.md, Theorem 2).
             crowd = min(near.rounds, -(-self.batch // near.separation))
             full, rest = divmod(near.rounds, crowd)
             many = math.sqrt(full * crowd * crowd + rest * rest)
             return with_tails(Gaussian(moved * many / self.scale), mass)
+        # Pure epsilons of separate batches add up like moves within one: how a person's rounds are
+        # spread changes nothing.
         return group(Pure(moved / self.scale), near.rounds)
 
     def _check_grid(self) -> None:
@@ -106,6 +110,8 @@ class BatchRelease(Mechanism):
         units = self.batch / self.grid
         if not self.grid <= 1.0 or not units < 2.0**51:
             raise ValueError(f"a grid of {self.grid!r} is not for this sum")
+        # The mean of a sum must be added up exactly, below 2^53 grids, and be rounded by less than
+        # `_MEAN` pays for (docs/privacy/lattice.md, "One sum of a batch of losses").
         centred = self.grid <= 2.0**-16 and self.experts * units <= 2.0**53
         if self.law not in ("laplace", "gaussian") or (self.law == "gaussian" and not centred):
             raise ValueError(f"a grid of {self.grid!r} is not for this sum")

@@ -95,6 +95,7 @@ class ClippedVector(VectorSummand):
         """Return `near.sides` times the largest vector."""
         if order != 2.0:
             return near.sides * self.bound
+        # Either bound on the l2 norm holds, since the engine enforces both.
         return near.sides * min(largest_l2(self.bound, self.norm, self.dimension), self.bound_l2)
 
 
@@ -114,6 +115,7 @@ class ClippedVectors(Summand):
     def __post_init__(self) -> None:
         """Refuse more vectors than the bound on rounding is for."""
         super().__post_init__()
+        # Up to here the term of order count^2 in `movement` stays small next to 1.
         if self.count > 2**20:
             raise ValueError(f"count of {self.kind} cannot be {self.count!r}")
 
@@ -124,6 +126,8 @@ class ClippedVectors(Summand):
 
     def movement(self, near: Neighbours, order: float = 2.0) -> float:
         """Return `near.sides` times the bound, and what rounding adds in both of two sums."""
+        # Plain additions of n vectors lose at most 2^-53 n (n + 1) / 2 bounds in either sum:
+        # together less than n^2 2^-51 (docs/privacy/lattice.md, "Leaves").
         return self.bound * (near.sides + self.count**2 * 2.0**-51) * ROUNDING
 
 
@@ -164,6 +168,7 @@ class GradientAndCurvature(FeatureSummand):
     def __post_init__(self) -> None:
         """Refuse what no double can hold."""
         super().__post_init__()
+        # Squares of these, and products of the squares, stay within doubles.
         if not (1e-50 <= self._share <= 1e50 and 1e-100 <= self._length <= 1e100):
             raise ValueError("weight * curvature * features / slope, or features, is out of range")
 
@@ -179,6 +184,8 @@ class GradientAndCurvature(FeatureSummand):
     def movement(self, near: Neighbours, order: float = 2.0) -> float:
         """Return the largest distance, matrices in Frobenius norm."""
         z = self._share**2  # features of two may point into opposite directions, or be at an angle
+        # The Lemma of docs/privacy/noisy_newton.md: opposite features are the worst for light
+        # matrices, features at an angle for heavy ones.
         two = 4.0 + z if z <= 1.0 + math.sqrt(0.5) else 2.0 + 2.0 * z + 0.5 / z
         squared = 1.0 + z if near.change == "zero_out" else two
         return self.slope * self._length * math.sqrt(squared) * ROUNDING
@@ -225,6 +232,9 @@ class SecondMoments(FeatureSummand):
         length, u = self._length, self._share**2
         if near.change == "zero_out":
             return length**2 * math.sqrt(1.0 + u) * self.rounding
+        # Two cases of docs/privacy/linucb.md, "Joint differential privacy": beyond u = 2 the worst
+        # pair are opposite features, before it a pair at an angle. Records of two arms are never
+        # farther apart.
         factor = math.sqrt(2.0) * (1.0 + 0.5 * u) if u <= 2.0 else 2.0 * math.sqrt(u)
         return length**2 * factor * self.rounding
 
@@ -253,6 +263,7 @@ class MomentsAndLoss(SecondMoments):
     def movement(self, near: Neighbours, order: float = 2.0) -> float:
         """Return the largest distance: that of the moments, with the whole range of losses."""
         loss = self.loss_weight * self.largest_loss
+        # An emptied round has the loss 0, so that emptying moves it as far as replacing does.
         return math.hypot(super().movement(near, order), loss) * ROUNDING
 
 
@@ -266,6 +277,7 @@ class CentredLosses(Summand):
     def __post_init__(self) -> None:
         """Refuse more experts than the bound on rounding is for."""
         super().__post_init__()
+        # The bound on the rounding of a mean is proved up to here (docs/privacy/prefix_hedge.md).
         if self.experts > 2**32:
             raise ValueError(f"experts of {self.kind} cannot be {self.experts!r}")
 
@@ -276,6 +288,8 @@ class CentredLosses(Summand):
 
     def movement(self, near: Neighbours, order: float = 2.0) -> float:
         """Return the diameter of the centred cube, in which an empty round also lies."""
+        # For odd n no corner of the cube has as many ones as zeros: its centred corners are nearer
+        # by 1 / n, in squares (docs/privacy/prefix_hedge.md, "The constant D").
         n = self.experts
         return math.sqrt(n - (n % 2) / n) * (ROUNDING + max(0.0, n - 4096.0) * 2.0**-52)
 
@@ -315,4 +329,6 @@ class IntervalTotals(Summand):
 
     def movement(self, near: Neighbours, order: float = 2.0) -> float:
         """Return `near.sides` times the longest total of one person's records."""
+        # A record changes one cell of each block: lengths of blocks add up in squares, those of
+        # records do not.
         return near.sides * self.records * math.hypot(*self.units) * ROUNDING

@@ -156,6 +156,7 @@ class TiltedMinimum(Description):
 
     def shift(self, losses: SmoothLosses, near: Neighbours, window: Window, rounds: int) -> float:
         """Return how far the log acceptance factor of one later round moves."""
+        # The Lemma of docs/privacy/objective_perturbation.md, "How acceptance factors move".
         b = self.curvature(losses)
         # log((1 + b)^2 / (1 + 2b)) = log(1 + b^2 / (1 + 2b)).
         bent = losses.rank * math.log1p(b * (b / (1.0 + 2.0 * b)))
@@ -191,6 +192,8 @@ class GibbsDraw(Description):
     def shift(self, losses: SmoothLosses, near: Neighbours, window: Window, rounds: int) -> float:
         """Return how far the log acceptance factor of one later round moves."""
         g, apart = losses.lipschitz, near.sides * losses.lipschitz
+        # A log normaliser that rounding moves by as much in either world counts twice
+        # (docs/privacy/gibbs_draws.md, "How acceptance factors move").
         own = self.inverse_temperature * apart * g / self.regularization
         return own + 2.0 * self.normalizer_error(losses, window, rounds)
 
@@ -205,6 +208,7 @@ class GibbsDraw(Description):
         far = losses.lipschitz * math.sqrt(self.inverse_temperature / self.regularization) * rounds
         units = (n / 8.0 + 24.0) / rounds * far**2 + 4.0 * (window.high + window.low)
         if self.half_width < math.inf:
+            # The least double keeps the logarithm finite where the body is too small for any mass.
             central = max(math.erf(self.half_width * root / math.sqrt(2.0)), 5e-324)
             size = 0.5 * far**2 - n * math.log(central)
             units += 52.0 * (2.0 * n + 81.0 + size) + 8.0 * far**2
@@ -251,6 +255,8 @@ class CoupledDraws(Mechanism):
             if isinstance(self.keep, Dartboard | Anchored):
                 raise ValueError(f"no proof is about tilted minima and {self.keep.kind}")
         elif isinstance(self.keep, Window):
+            # The ratio of successive normalisers is computed, and its rounding bounded, for linear
+            # losses on a known body only (docs/privacy/gibbs_draws.md, "Rounding").
             known = self.losses.rank == 0 and self.draw.half_width > 0.0
             if self.keep.forced > 0.0 and not known:
                 raise ValueError("a window on Gibbs laws needs linear losses and a known body")
@@ -283,9 +289,13 @@ class CoupledDraws(Mechanism):
         if drawn == 0:
             return NOTHING
         growing = isinstance(draw, TiltedMinimum) and draw.step == math.inf
+        # Without forced switches a "switch" may be impossible in one of the worlds: its log-ratio
+        # has no bound.
         if isinstance(keep, Maximal) or keep.forced == 0.0 or growing:
             return None
         later, each = 0, 0.0
+        # Other factors depend on their round's record and on releases only: later ones are equal in
+        # both worlds (docs/privacy/couplings.md).
         if isinstance(keep, Window):
             later = max(self.decisions - 1, 0)
             each = draw.shift(self.losses, near, keep, self.rounds)
@@ -304,14 +314,21 @@ class CoupledDraws(Mechanism):
             return bits, draws
 
         bits, draws = numbers(1, own + (self.block - 1) * each)
+        # Gibbs draws and minima of linear losses are mu-GDP, so that the exact profile holds. For
+        # minima with curvature only divergences are known (docs/privacy/objective_perturbation.md,
+        # "Composition").
         ideal: Loss = CoupledBits(**bits, draws=moved * math.sqrt(drawn))
         if b > 0.0:
             ideal = TiltedDraws(**bits, **draws)
         known = group(ideal, k)
+        # A group of mu-GDP has nothing to gain. Elsewhere Theorem 8 of
+        # docs/privacy/participation.md and the chain both hold, and either may be the smaller.
         if k > 1 and ideal.mu == math.inf:
             bits, draws = numbers(k, own)
             together = most_rounds(k, near.separation, self.block)
             person = ReturningDraws(**bits, **draws, rounds=k, together=together, block=self.block)
             known = least(person, *known.bounds)
+        # The first draw does not depend on data and is not counted among `drawn`: it may be
+        # inexact.
         inexact = draw.tolerance if isinstance(draw, GibbsDraw) else 0.0
         return with_tails(known, min(1.0, drawn * inexact))

@@ -36,6 +36,8 @@ Rates = tuple[float, ...]
 
 SQUARE_ROOT_LIMIT = 4096  # it keeps every past draw: O(n d) memory, O(n d) time a push
 _BUFFER_BITS = 43
+# The proof allows a swing of 5.07: rounding of `_swing` is far below the distance to 5
+# (docs/privacy/lattice.md, "Which parameters fit").
 _BUFFERS, _LONGEST, _SWING = 5, 2**40, 5.0  # on a lattice
 _FOLLOWED = 10**5  # rounds of a person that are followed one by one
 
@@ -57,6 +59,7 @@ class Factorisation(Description):
 
         For a single round that of a column.
         """
+        # A single round has the exact norm of a column; patterns have bounds that are raised.
         if most_rounds(near.rounds, near.separation, pushes * batch) == 1:
             return self._longest_column(pushes)
         return self._participation(pushes, batch, near.rounds, near.separation)
@@ -89,12 +92,15 @@ class Buffered(Factorisation):
         super().__post_init__()
         if not 0 < len(self.decay) == len(self.weights) or not max(self.decay) < 1.0:
             raise ValueError("blt needs a rate below 1 for every weight")
+        # Then coefficients do not rise, and of a person's patterns the earliest and closest one is
+        # the worst (docs/privacy/participation.md, "The worst pattern").
         if not math.fsum(self.weights) <= 1.0:
             raise ValueError("weights of blt must add up to at most 1")
 
     def fits(self, pushes: int) -> bool:
         """Whether buffers and noise in integers overflow with 2^-100 each at most (lattices)."""
         pairs = [*zip(self.decay, self.weights, strict=True)]
+        # Conditions (i) to (iii) of docs/privacy/lattice.md, "Which parameters fit".
         held = 1.0 + sum(w / s for s, w in pairs)
         falling = sum(w / (1.0 - s) for s, w in pairs) <= 1.0  # eigenvalues are at most 1
         few = falling and len(self.decay) <= _BUFFERS and pushes <= _LONGEST
@@ -141,6 +147,8 @@ class Normalised(Buffered):
     def __post_init__(self) -> None:
         """Refuse coefficients whose ratios fall: the worst pattern is known for others only."""
         super().__post_init__()
+        # Quotients of coefficients must not fall. The margin is more than the rounding of both
+        # sums: what is equal to the last digits is refused.
         third = math.fsum(w * (1.0 - s) for w, s in zip(self.weights, self.decay, strict=True))
         if not math.fsum(self.weights) ** 2 <= third * (1.0 - 2.0**-40):
             raise ValueError("blt_normalised needs (sum of w)^2 <= sum of w (1 - s)")
@@ -161,6 +169,7 @@ class Normalised(Buffered):
         return _blocks(self)[1]
 
     def _longest_column(self, pushes: int) -> float:
+        # Levels are those of the whole horizon, however many pushes are released.
         return _column(self, self.pushes)
 
     def _participation(self, pushes: int, batch: int, rounds: int, separation: int) -> float:
@@ -193,6 +202,7 @@ def decoder_rate(j: int, decay: Rates, weights: Rates) -> tuple[float, float]:
         shift = 0.5 * (low + high)
         if not low < shift < high:
             break
+        # Bisection goes on until the ends are neighbouring doubles: no tolerance decides.
         if 1.0 + math.fsum(w / (gap - shift) for w, gap in terms) < 0.0:
             low = shift
         else:
@@ -222,6 +232,8 @@ def _blocks(factor: Normalised) -> tuple[tuple[int, ...], tuple[float, ...]]:
     while left[-1] < n:
         octave = max(left[-1], 32).bit_length() - 1
         left.append(min(n, left[-1] + (1 << (octave - 5))))
+    # A block has the level of its first column, which is the longest; the factor pays for the
+    # rounding of the closed form (docs/privacy/continual_sum.md, "Blocks").
     norms = _columns(factor, np.array(left[1:], dtype=np.float64)) * (1.0 + 2.0**-48)
     # Up to 32 bits, so that machines whose logarithms differ agree.
     levels = np.minimum(1.0, np.ceil(norms / _column(factor, n) * 2.0**32) * 2.0**-32)
@@ -246,6 +258,8 @@ def _columns(factor: Buffered, pushes: Any) -> Any:
     for i, x in enumerate(factor.decay):
         for j in range(i + 1):
             y = factor.decay[j]
+            # At a ratio of 1 the logarithm below has no value; a smaller ratio makes a longer
+            # column.
             ratio = min(x + y - x * y, 1.0 - 2.0**-53)
             # The sum of (1 - ratio)^t over t < m.
             geometric = -np.expm1(m * math.log1p(-ratio)) / ratio

@@ -59,6 +59,7 @@ TAIL, EXACT_TAIL = 2.0**-64, 2.0**-100
 
 def batch_starts(first: int, growth: str) -> Iterator[int]:
     """Yield how many rounds are over when growing batches begin, in 2^42; see `GaussianSum`."""
+    # Engines compute the ends of batches with the same integers and the same doubles.
     start, length = 0, float(first)
     while start < 2**42:
         yield start
@@ -132,6 +133,8 @@ class GaussianSum(Mechanism):
             raise ValueError(f"{self.factorisation.kind} is not for {self.pushes} pushes")
         self.check_choice("growth", (None, "root", "quarter", "three_tenths"))
         _extent(self.batch, self.growth, max(self.pushes, 1))  # refuses what is too long
+        # Only these summands state distances in their norm, and an order above that of the norm
+        # would only inflate kappa = order - 1.
         shaped = isinstance(self.summand, (ClippedVector, GlmGradient))
         if self.order != 2.0 and not (shaped and 2.0 < self.order <= self.summand.norm):
             raise ValueError(f"noise of order {self.order!r} carries no claim for this summand")
@@ -141,12 +144,16 @@ class GaussianSum(Mechanism):
             raise ValueError("a limit is for sums on a grid")
 
     def _check_grid(self) -> None:
+        # Exact integers exist for Gaussian variates only: no sampler here decides the digits of
+        # Gamma variates (docs/privacy/lattice.md, "What stays in doubles").
         if self.scale == 0.0 or self.order != 2.0:
             raise ValueError("a grid is for Gaussian noise")
         own = self.factorisation
         if isinstance(own, Buffered) and self.pushes and not own.fits(self.pushes):
             raise ValueError("a grid is for blt whose buffers cannot overflow on it")
         grid_bits(self.grid, self.scale)
+        # The distance to an empty round is the largest length of a summand. The engine clamps
+        # entries to the limit; a limit of this size never changes one.
         entry = self.longest_batch * self.summand.movement(Neighbours("zero_out"))
         if not entry <= self.limit * self.grid <= LARGEST_LIMIT * self.grid:
             raise ValueError(f"a limit of {self.limit} grids does not hold what a push adds")
@@ -178,6 +185,8 @@ class GaussianSum(Mechanism):
         if self.growth is None:
             return factor.column(pushes, near, self.batch)
         length, behind = _extent(self.batch, self.growth, pushes)
+        # docs/privacy/participation.md, "Growing batches": the proof needs the longest batch only,
+        # in whatever order the lengths come.
         rounds = most_rounds(near.rounds, near.separation, behind)
         crowd = min(rounds, -(-length // near.separation))
         apart = max(1, crowd * near.separation // length)
@@ -205,6 +214,8 @@ class GaussianSum(Mechanism):
 
     def loss_in_arms(self, near: Neighbours, arms: int, forced: int) -> Loss | None:
         """Return the loss of the sums of all arms together, for several rounds of a person."""
+        # On a grid the rounding term is proved for the rows of one sum, not for arms between which
+        # a record may move; nor is anything proved of arms with growing batches.
         if self.grid > 0.0 or self.growth is not None:
             raise ValueError("several rounds in several parts: nothing is proved for such sums")
 
@@ -229,6 +240,8 @@ class GaussianSum(Mechanism):
         if length > 1.0:  # growing ones are added with what rounding has lost
             leaf += moved * 2.0**-53 * (length * (length + 1.0 if self.growth is None else 5.0))
         path = self.factorisation.path(self.pushes, self.grid, self.scale)
+        # A batch with several rounds of a person moves by at most as many times moved + leaf; the
+        # path of rounded noise does not depend on what moves.
         total = column * (moved + leaf) + math.sqrt(float(self.pushes) * size) * path
         return total * (1.0 + 2.0**-48)
 

@@ -10,6 +10,8 @@ import math
 __all__ = ["COARSEST_BITS", "FINEST_BITS", "LARGEST_LIMIT", "LARGEST_SUM", "grid_bits"]
 
 # A grid is 2^-16 to 2^-28 of the power of two below the scale of the noise.
+# The proof uses both ends: quick decisions ask for scales below 2^29 grids, the bounds on overflow
+# for scales from 2^16 grids on (docs/privacy/lattice.md).
 FINEST_BITS, COARSEST_BITS = 28, 16
 # Grids that one push adds to an entry, and that a sum reaches: no 64-bit integer overflows.
 LARGEST_LIMIT, LARGEST_SUM = 2**50, 2**61
@@ -23,6 +25,7 @@ def grid_bits(grid: float, scale: float) -> int:
     ValueError
         For a grid that no proof is about.
     """
+    # `frexp` is exact: the mantissa of a power of two is 1/2 to the last bit.
     mantissa, exponent = math.frexp(grid)
     bits = math.frexp(scale)[1] - exponent
     if mantissa != 0.5 or not COARSEST_BITS <= bits <= FINEST_BITS or grid < 2.0**-900:

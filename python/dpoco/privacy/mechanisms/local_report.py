@@ -31,6 +31,7 @@ _DIGITS = 120
 
 def at_most_exp(ratio: Fraction, epsilon: float) -> bool:
     """Return whether ``ratio <= e^epsilon``: decided with 120 digits, and never in favour."""
+    # A double is an exact Decimal and an exact Fraction: only the exponential is rounded.
     power = Fraction(Context(prec=_DIGITS).exp(Decimal(epsilon)))  # to half a unit of the last
     return ratio <= power * (1 - Fraction(1, 10 ** (_DIGITS - 2)))
 
@@ -113,6 +114,7 @@ class LocalReport(Mechanism):
         """Refuse laws that exceed epsilon, in exact arithmetic."""
         super().__post_init__()
         for law in self.laws:
+            # A ratio of exactly 1 is private at any epsilon, also where e^epsilon rounds to 1.
             if law.ratio > 1 and not at_most_exp(law.ratio, self.epsilon):
                 raise ValueError(f"{law.kind} of {self.kind} exceed epsilon = {self.epsilon!r}")
         if not self.laws and self.reports > 1:

@@ -67,6 +67,8 @@ class NetDifferences(Summand):
         # No bare squares of lengths: they underflow for tiny domains.
         h = [side / (count - 1) for side, count in zip(self.sides, self.counts, strict=True)]
         if self.transform == "parent":
+            # The constants C_1 and C_2 of docs/privacy/lipschitz.md, which correct those of the
+            # source.
             k = self._levels
             constant = 1.5 - 0.5 ** (k + 1) if len(h) == 1 else 0.5 * (k + 5.0 - 0.5**k)
             reach = math.hypot(*self.sides) * math.sqrt(constant)

@@ -30,6 +30,8 @@ def smoothness_constant(order: float, q: float, dimension: int) -> float:
     check_norm(q)
     if not 2.0 <= order < math.inf:
         raise ValueError(f"order must be in [2, inf); got {order!r}")
+    # For q below 2 the power of the dimension is 0 at every order: kappa is least at order 2, and
+    # no other is offered.
     if q < 2.0 and order != 2.0:
         raise ValueError(f"order must be 2 when the sensitivity norm has q < 2; got {order!r}")
     if not dimension >= 1:

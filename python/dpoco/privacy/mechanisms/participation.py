@@ -44,6 +44,8 @@ def arms_column(
     Each of a person's `forced` rounds moves one arm, and the clocks of other arms stop: the rounds
     may be neighbours there. They are counted together, with what both ends of a range allow.
     """
+    # Theorem 6 of docs/privacy/participation.md. `low` to `high` rounds are forced: the ends of a
+    # range bound both terms, so that the number of steps grows with a logarithm.
     most = min(rounds, -(-arms * forced // separation))
     found, ratio, low = column(rounds, separation), 0.0, 1
     while low <= most:
@@ -60,6 +62,8 @@ def tree_column(pushes: int, batch: int, rounds: int, separation: int) -> float:
     """Return a bound of S for dyadic nodes: a sum of squares is largest in crowded nodes."""
     k = most_rounds(rounds, separation, pushes * batch)
     total = 0
+    # Squares are convex: as many of a person's rounds in one node as fit are the worst, and the
+    # rest in one more ("The worst pattern", trees).
     for level in range(pushes.bit_length()):
         nodes, most = pushes >> level, min(k, -(-(batch << level) // separation))
         full = min(k // most, nodes)
@@ -80,6 +84,8 @@ def blt_column(
     """
     s, w = np.array(decay), np.array(weights)
     k = most_rounds(rounds, separation, pushes * batch)
+    # Where batches divide the separation, the place of a round is known and the closed form is
+    # exact. Else pairs have a sharper bound, at a cost of k.
     if separation % batch and k <= _PAIRED and pushes * batch < _COUNTED:
         return _pair_bound(s, w, pushes, k, separation, batch) * max(_UP, 1.0 + k * _EACH)
     return float(_placed(partial(spaced_column, s, w, pushes), batch, k, separation)) * _UP
@@ -139,6 +145,7 @@ def coefficients_column(
     """Return S, or a bound of it, of coefficients that do not increase, one a push; O(n k)."""
     n = len(coefficients)
     k = most_rounds(rounds, separation, n * batch)
+    # The same choice as in `blt_column`; pairs cost n k here, hence the lower limit.
     if separation % batch == 0 or k > _ADDED or n * batch >= _COUNTED:
         return float(_placed(partial(_added, coefficients), batch, k, separation)) * _UP
     places = np.arange(k, dtype=np.int64) * separation // batch
@@ -155,6 +162,8 @@ def coefficients_column(
 
 def _placed(spaced: Callable[[int, int], Any], batch: int, k: int, separation: int) -> Any:
     """Return a bound of S from that of pushes: exact where `batch` divides `separation`."""
+    # If a batch holds several rounds of a person, every crowd-th of them is in a separate push:
+    # norms add up at most.
     crowd = min(k, -(-batch // separation))  # rounds of a person in one batch
     return crowd * spaced(-(-k // crowd), max(1, separation // batch))
 
@@ -216,6 +225,7 @@ def _pair_bound(s: FloatArray, w: FloatArray, n: int, k: int, b: int, batch: int
 
 def _joint(s: FloatArray) -> FloatArray:
     """Return the rates of products of two powers, below 1."""
+    # The cap keeps log1p finite in `geometric`, and makes sums larger.
     both = s[..., :, None] + s[..., None, :] - _outer(s, s)
     return np.asarray(np.minimum(both, np.nextafter(1.0, 0.0)))
 

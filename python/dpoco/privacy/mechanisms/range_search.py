@@ -70,8 +70,10 @@ class RangeSearch(Mechanism):
             raise ValueError("medians need rounds, and rounds for medians are for some column")
         if not isinstance(vector, ClippedVector) or (vector.norm, own.order) != (math.inf, 2.0):
             raise ValueError("counts are vectors, each entry with a bound, and Gaussian noise")
+        # All `second` rounds may fall into one bin: with this bound no count is cut.
         if self.medians > vector.size or vector.bound != self.second or own.pushes == 0:
             raise ValueError("counts are of every column, and of as many values as rounds")
+        # Counts are integers, and a grid is a power of two: up to 1 it divides every count.
         if (own.batch, own.growth) != (1, None) or own.grid > 1.0:
             raise ValueError("each bin is released by itself, and counts lie on their grid")
 
@@ -99,6 +101,8 @@ class RangeSearch(Mechanism):
         each = sum_up((1, moved, self.scale))
         if near.rounds == 1:
             return either(BoundedRange(each, self.medians), self._counts_loss(near))
+        # Several rounds may be in both parts, whose squares of mu add up; a single round has the
+        # exact curves of bounded ranges.
         mu = math.sqrt(self.medians) * gaussian_range(each) * UP
         own_rounds = most_rounds(near.rounds, near.separation, self.longest)
         return (either if own_rounds == 1 else together)(Gaussian(mu), self._counts_loss(near))
@@ -107,6 +111,8 @@ class RangeSearch(Mechanism):
         """Return the loss of the prefix sums: a record is in one bin of every column, or none."""
         own, columns = self.counts, self.counts.summand.size
         records = most_rounds(near.rounds, near.separation, self.second)
+        # The bins that a record leaves and enters have columns of C without negative entries: these
+        # are at most sqrt(2) norms apart, not 2 (docs/privacy/ranges.md, Theorem 1).
         reach = own.factorisation.column(own.pushes) * records * math.sqrt(near.sides * columns)
         if own.grid > 0.0:  # counts are multiples of the grid: only draws are rounded
             path = own.factorisation.path(own.pushes, own.grid, own.scale)
@@ -119,5 +125,7 @@ def gaussian_range(length: float) -> float:
 
     mu = 2 Phi^-1(1 / (1 + e^(-length / 2))); ``docs/privacy/bounded_range.md``, Lemma 5.
     """
+    # The quantile grows with its argument: the added unit is more than the rounding of the
+    # quotient.
     likelier = 1.0 / (1.0 + math.exp(-0.5 * length)) + 2.0**-52
     return 2.0 * float(special_functions().ndtri(likelier)) * UP if likelier < 1.0 else math.inf

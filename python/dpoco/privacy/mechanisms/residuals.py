@@ -36,6 +36,8 @@ class ResidualStatistics(Summand):
     def __post_init__(self) -> None:
         """Refuse weights that the lemma is not for, and units of which squares overflow."""
         super().__post_init__()
+        # The lemma's largest distance is proved for squares up to 2
+        # (docs/privacy/residual_phases.md).
         if not self.weight**2 <= 2.0:
             raise ValueError(f"weight of {self.kind} cannot be {self.weight!r}")
         if not 1e-100 <= self.features <= 1e100:
@@ -61,5 +63,7 @@ class ResidualStatistics(Summand):
         if near.change == "zero_out":
             return math.sqrt(1.0 + z + mean + m) * ROUNDING
         # Opposite features of one arm, or features at an angle.
+        # Opposite features have equal matrices here, so that matrices cost nothing up to z = 1/2.
+        # In `GradientAndCurvature` weights differ, and they do.
         two = 4.0 if z <= 0.5 else 2.0 + 2.0 * z + 0.5 / z
         return math.sqrt(two + 4.0 * mean + 2.0 * m) * ROUNDING

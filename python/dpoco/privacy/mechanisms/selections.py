@@ -106,6 +106,8 @@ class VertexScores(Description):
         super().__post_init__()
         if self.offset > 1:
             raise ValueError(f"offset of {self.kind} must be 0 or 1; got {self.offset!r}")
+        # Squares of ranges must stay within doubles. Both changes of a record are tried, since a
+        # description says nothing of its neighbours.
         reaches = [self.reach(sides)[0] for sides in (1.0, 2.0)]
         if self.diameter_l1 > 0.0 and not all(1e-140 <= reach <= 1e140 for reach in reaches):
             raise ValueError("the domain's size times the loss's bounds must be in [1e-140, 1e140]")
@@ -186,6 +188,8 @@ class Selections(Mechanism):
         if self.law == "gumbel":
             return group(BoundedRange(each, self.rounds), near.rounds)
         summed = Pure(sum_up((self.rounds, self.scores.range, self.scale)))
+        # The curve of zCDP is never below that of the pure epsilon it comes from, for a single
+        # selection.
         if self.rounds == 1:
             return group(summed, near.rounds)
         return group(Least((summed, Zcdp(0.5 * self.rounds * each * each))), near.rounds)
@@ -239,6 +243,8 @@ class ThresholdTests(Mechanism):
         central(near)
         if 0.0 in (self.threshold_scale, self.query_scale):
             return None
+        # The threshold's noise is drawn once and paid once, the noise of queries once an alarm:
+        # silent answers are free (docs/privacy/shift_detector.md, Theorem 1).
         first = (1, self.sensitivity, self.threshold_scale)
         pure = sum_up(first, (self.alarms, self.spread, self.query_scale))
         return group(Pure(pure), near.rounds)
