@@ -129,6 +129,7 @@ def search_rates(pushes: int, rounds: int, separation: int, mean: bool = False) 
     mean : bool, default False
         Whether the error is the root mean square of all sums, not that of the last one.
     """
+    # SciPy's optimisers take long to import, and most plans need no search.
     from scipy.optimize import minimize
 
     k = most_rounds(rounds, separation, pushes)
@@ -137,6 +138,7 @@ def search_rates(pushes: int, rounds: int, separation: int, mean: bool = False) 
         return _log_error(points, pushes, k, separation, mean)
 
     def slope(point: FloatArray) -> tuple[float, FloatArray]:
+        # All points of a gradient are one call: `_log_error` takes points of any shape.
         found = value(np.concatenate([point[None], point + _STEP * np.eye(len(point))]))
         return float(found[0]), (found[1:] - found[0]) / _STEP
 
@@ -147,9 +149,12 @@ def search_rates(pushes: int, rounds: int, separation: int, mean: bool = False) 
     known = [*SHIPPED.values()]
     for start in starts:
         found = minimize(slope, table[start], (), "L-BFGS-B", True, bounds=_BOUNDS, options=options)
+        # Rounded before they are compared, so that what is stored is what was measured.
         decay, weights = (tuple(float(f"{x:.8e}") for x in each) for each in _rates(found.x))
         known.append(Buffered(decay, weights))
     points = np.array([_point(each.decay, each.weights) for each in known])
+    # The penalty of the search only leads towards what fits; `fits` decides, as the kernel does.
+    # The table is among the candidates, so that the search never loses.
     errors = np.nan_to_num(value(points), nan=math.inf)
     fitting = [at for at, each in enumerate(known) if each.fits(pushes)]
     return known[min(fitting, key=lambda at: float(errors[at]))]
@@ -215,6 +220,7 @@ def _decoder(s: FloatArray, w: FloatArray) -> tuple[FloatArray, FloatArray]:
     full = w.sum(-1, keepdims=True)  # behind the last, as if a term without weight came
     room = np.concatenate([np.diff(s), full * (1.0 + 1e-9)], -1)
     beside = np.concatenate([w[..., 1:], np.zeros_like(full)], -1)
+    # The bracket begins just above 0: a root may be many powers of ten below its room.
     shift, low, high = 0.5 * np.minimum(room, w), room * 2.0**-200, room
     for step in range(60):
         others = w[..., None, :] / np.where(near, 1.0, gaps - shift[..., None])
@@ -560,6 +566,8 @@ def release_grid(noise_scale: float) -> float:
 
     Post-processing, for free; it hides the floating-point grid of the noise. 0 without noise.
     """
+    # A power of two divides doubles exactly. At 2^-12 scales it adds less than 1e-8 of the variance
+    # and leaves 2^40 doubles in a cell (docs/privacy/noise.md, "What is not covered").
     return 2.0 ** (math.frexp(noise_scale)[1] - 1 - 12) if noise_scale > 0.0 else 0.0
 
 
@@ -584,6 +592,7 @@ def noise_sigma(method: Method, horizon: int | None, sensitivity: float, mu: flo
 def _check(method: Method, horizon: int | None) -> int:
     choice("method", name_of(method), METHODS)
     n = resolve_horizon(horizon)
+    # Levels and cut-off columns belong to one number of pushes; plain buffers are valid for any.
     if isinstance(method, (Normalised, Banded)) and method.pushes != n:
         raise ValueError(f"parameters are for {method.pushes} rounds; got {n}")
     if method == "toeplitz" and n > TOEPLITZ_LIMIT:
@@ -711,6 +720,8 @@ class NormalisedRows:
             left, right = low + third, high - third
             falls = self._within(block, left) > self._within(block, right)
             low, high = np.where(falls, left, low), np.where(falls, high, right)
+        # That the variance falls once and then rises within a block was checked and is not proved:
+        # only predicted errors and regret bounds use it (docs/privacy/continual_sum.md).
         least = np.minimum.reduce(
             [self._within(block, each) for each in (low, (low + high) // 2, high)]
         )

@@ -98,6 +98,7 @@ def _compiled_roots() -> Callable[..., Any] | None:
     if home is None or not home.submodule_search_locations:
         return None
     folder = Path(home.submodule_search_locations[0]) / "optimize"
+    # The package `scipy.optimize` takes many times longer to import than this one file of it.
     for file in (folder / f"_zeros{suffix}" for suffix in EXTENSION_SUFFIXES):
         spec = importlib.util.spec_from_file_location("_zeros", file)
         if spec is None or spec.loader is None or not file.exists():
@@ -146,6 +147,8 @@ def reserve(budget: Budget, variates: float) -> Budget:
             f"the truncated tails (total variation {mass:.3g}) cost more than delta = "
             f"{budget.delta:.3g}; raise delta, or lower the horizon"
         )
+    # At this epsilon tails take a quarter of delta, and half of it is for the noise. A guarantee at
+    # a smaller epsilon is one at the budget's.
     return Budget._derived(math.log(0.25 * budget.delta / mass - 1.0), 0.5 * budget.delta)
 
 
@@ -212,6 +215,7 @@ def charged_gaussian_mu(budget: Budget, mass: float) -> float:
 
 @lru_cache(maxsize=1024)
 def _charged_mu(epsilon: float, delta: float, mass: float) -> float:
+    # The charge grows with epsilon: if it exceeds delta at 0, no epsilon helps.
     if charge(0.0, mass) >= delta:
         raise CalibrationError(
             f"the truncated tails (total variation {mass:.3g}) cost more than delta = {delta:.3g}"
@@ -222,9 +226,11 @@ def _charged_mu(epsilon: float, delta: float, mass: float) -> float:
             return log_gaussian_delta(epsilon, mu) - math.log(delta)
         at = min(epsilon, turning_point(mu, mass))
         ideal, tails = log_gaussian_delta(at, mu), math.log1p(math.exp(at)) + math.log(mass)
+        # A sum of two exponentials in logarithms: either may underflow by itself.
         top = max(ideal, tails)
         return top + math.log1p(math.exp(min(ideal, tails) - top)) - math.log(delta)
 
+    # The root is only a start: the second function asks the curve that guarantees state.
     return largest_mu(excess, lambda mu: charged_gaussian_delta(epsilon, mu, mass) <= delta)
 
 
@@ -361,6 +367,7 @@ def raised(epsilon: float, holds: Callable[[float], bool], highest: float = math
     """
     step = _EPSILON_STEP
     while epsilon < highest and not holds(epsilon):
+        # Steps double, so that a point that holds is reached soon; 1e-300 leaves 0.
         epsilon, step = min(highest, max(epsilon * (1.0 + step), 1e-300)), 2.0 * step
     return epsilon
 

@@ -118,6 +118,7 @@ def rdp_epsilon(orders: ArrayLike, divergences: ArrayLike, delta: float) -> floa
     """Return the smallest epsilon >= 0 proved at `delta`; other arguments as `rdp_delta`."""
     a, divergence = _check(orders, divergences)
     check_delta(delta)
+    # The bound on delta, solved for epsilon at each order. `raised` pays for its rounding.
     t = a - 1.0
     epsilon = divergence - np.log1p(1.0 / t) - (math.log(delta) + np.log(a)) / t
     return raised(max(0.0, float(epsilon.min())), lambda e: rdp_delta(a, divergence, e) <= delta)

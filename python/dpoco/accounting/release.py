@@ -44,6 +44,7 @@ def grids(noise_scale: float) -> Iterator[float]:
     exponent = math.frexp(noise_scale)[1] - 1
     for bits in range(FINEST_BITS, COARSEST_BITS - 1, -1):
         grid = math.ldexp(1.0, exponent - bits)
+        # The kernel's `grid_bits` refuses smaller ones.
         if grid > 2.0**-900:
             yield grid
 
@@ -99,6 +100,8 @@ def on_lattice(
     pushes = max(plain.pushes, 1)
     reach = max(plain.longest_batch * plain.summand.movement(near), room)
     for grid in grids(scale):
+        # The margin and one more unit hold what rounding adds to an entry: a bounded vector never
+        # exceeds the limit, so that the clamp changes none (docs/privacy/lattice.md, "Overflow").
         entry = reach * (1.0 + 2.0**-20) / grid
         if entry <= LARGEST_LIMIT - 1.0 and (math.ceil(entry) + 1) * pushes <= LARGEST_SUM:
             return replace(plain, scale=float(scale), grid=grid, limit=math.ceil(entry) + 1)
@@ -122,6 +125,8 @@ def noisy_on_lattice(
     scale = plain.reach(near) / mu
     for _ in range(500):
         found = on_lattice(plain, near, scale, room)
+        # A larger scale may have a coarser grid, which costs more again: this repeats until both
+        # agree.
         needed = found.reach(near) / mu
         if needed <= scale:
             return found
@@ -169,6 +174,7 @@ def noise_order(noise: str, norm_order: float | None, q: float, dimension: int) 
             raise ValueError(f"noise 'gaussian' has norm_order 2; got {norm_order!r}")
         return 2.0
     order = best_order(q, dimension) if norm_order is None else exponent("norm_order", norm_order)
+    # For its errors: it refuses orders without a claim.
     smoothness_constant(order, q, dimension)
     if order > max(2.0, q):
         raise ValueError(f"norm_order must be in [2, {max(2.0, q):g}]; got {order!r}")
@@ -209,6 +215,7 @@ def calibrate_noise(
             raise
     if numerics == "auto":
         try:
+            # Doubles are planned as well: only their noise says what the lattice costs.
             rounded = calibrate_noise(plain, near, budget=budget, numerics="float")
         except CalibrationError:
             if exact is None:
@@ -217,6 +224,7 @@ def calibrate_noise(
             if exact is None or not exact.scale <= (1.0 + LARGEST_INFLATION) * rounded[0].scale:
                 return rounded
     assert exact is not None
+    # The search for a scale ends a little above what mu needs: a little less is spent.
     return exact, exact.reach(near) / exact.scale
 
 
@@ -238,6 +246,8 @@ def candidate_methods(
         return (continual_sum.planned(name, n, near, batch),)
     if budget is None:
         return ("blt",)
+    # Levels gain nothing where the horizon is unknown: draws would hardly shrink before 10^9
+    # rounds.
     first: Method = "blt" if pushes is None else "blt_normalised"
     if near.rounds > 1:
         first = continual_sum.choose_method(pushes, near, batch, continual_sum.mean_error)

@@ -117,4 +117,5 @@ def variance(total: GaussianSum, push: Any) -> Any:
     row = continual_sum.row_norm(total.factorisation, push, total.pushes)
     draw = coordinate_variance(total.order, total.summand.size)
     grid = continual_sum.release_grid(total.scale)
+    # The second term is the variance of rounding to the grid, uniform over a cell.
     return (total.scale * row) ** 2 * draw + grid**2 / 12.0
