@@ -110,10 +110,13 @@ def read(record: Named, make: type[T]) -> T:
         # Of what a caller promises earlier versions said that it is certified.
         believed = earlier and stated.doubts and not stated.seeded
         body["certified"] = body["certified"] and not (believed and stated.description is not None)
+        # A condition that follows from the description cannot be dropped from a record: readers
+        # would see a stronger statement. Records from before `seeded` existed are not held to it.
         left_out = not earlier and not {*stated.derived} <= {*body["conditions"]}
         contradiction = contradicts_itself(stated) or _differs(stated, body, repeated) or left_out
     except StateError:
         raise
+    # Records come from anybody: whatever a hostile one makes go wrong is one kind of refusal.
     except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise StateError("malformed guarantee record") from error
     if contradiction:
@@ -211,6 +214,8 @@ def combine_numbers(
     if not all(value is None or value > 0.0 for value in (mu, rho)) or not 0.0 <= mass <= 1.0:
         raise ValueError("mu and rho must be positive, and truncation_mass in [0, 1]")
     known: list[Loss] = [] if mu is None else [Gaussian(mu)]
+    # Compared exactly: records write rho of a Gaussian as this very product, which says nothing
+    # new.
     if rho is not None and (mu is None or rho != 0.5 * mu * mu):
         known.append(Zcdp(rho))
     if profile is not None:
@@ -239,6 +244,7 @@ def read_loss(record: Named, known: tuple[type[Loss], ...] = _LOSSES) -> Loss:
         numbers["one"] = read_loss(numbers["one"])
     if loss in (Either, Together):
         numbers["parts"] = tuple(read_loss(part, _PARTS) for part in numbers["parts"])
+    # To Python True is the number 1, in comparisons and in formulas.
     if any(isinstance(value, bool) for value in numbers.values()):
         raise ValueError(f"a loss of kind {loss.kind!r} holds numbers, not bools")
     try:
@@ -265,6 +271,7 @@ def verify(stated: Terms) -> None:
     elif stated.delta == 0.0:
         follows = loss.mass == 0.0 and loss.pure <= stated.epsilon * _UP
     else:
+        # Another machine's last digits may differ on either side of the comparison.
         follows = loss.delta(stated.epsilon * _UP) <= stated.delta * _UP
     if not follows or contradicts_itself(stated):
         raise StateError("epsilon does not follow from what is stated beside it")
@@ -295,6 +302,8 @@ def contradicts_itself(stated: Terms) -> bool:
             return True
         at = 0.25 * pure  # where rho must not say more either
         return loss.delta(at) < own.delta(at) * (1.0 - _CLOSE)
+    # Both sides are held: an epsilon that is too small is false, one that is too large was not
+    # computed from this loss.
     above = own.delta(stated.epsilon * (1.0 + _CLOSE))
     below = loss.delta(stated.epsilon * (1.0 - _CLOSE)) if stated.epsilon > 0.0 else 1.0
     return above > stated.delta * (1.0 + _CLOSE) or below < stated.delta * (1.0 - _CLOSE)
@@ -350,6 +359,7 @@ def _float(value: object) -> float:
     """Return a number of JSON, or the text of an infinite one, as a float."""
     if value == "inf":
         return math.inf
+    # These numbers are written as floats; an int could be True.
     if type(value) is not float or not math.isfinite(value):
         raise TypeError("expected a number")
     return value
@@ -369,6 +379,7 @@ def of_version_1(record: Named) -> Fields:
     word = record.get("relation")
     if (
         record.get("version") != 1
+        # In Python True equals 1.
         or record["version"] is True
         or word not in tuple(_RELATIONS)
         or "change" in record

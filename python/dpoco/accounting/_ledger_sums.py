@@ -127,6 +127,8 @@ class Cost:
         """Return the cost for neighbours that are two steps apart."""
         delta = self.delta
         if delta > 0.0:
+            # Two steps: P <= e^e R + d and R <= e^e Q + d give P <= e^(2e) Q + (1 + e^e) d
+            # (docs/privacy/ledger.md, "Change and view").
             delta = delta * (1.0 + math.exp(self.epsilon)) if self.epsilon < 700.0 else 1.0
         loss = with_tails(_double(self.loss.bare), self.loss.mass)
         return Cost(loss, 2.0 * self.epsilon, min(1.0, delta))
@@ -197,8 +199,11 @@ class Filter(NamedTuple):
 
     def prices(self, cost: Cost) -> dict[str, Spent]:
         """Return what a charge costs by its loss, and by its stated (epsilon, delta)."""
+        # Written this way, since an infinite factor times a mass of 0 would be NaN.
         tails = self.tail_factor * cost.loss.mass if cost.loss.mass > 0.0 else 0.0
         if self.currency == "basic":
+            # In this currency nothing but a pure loss adds up by itself; all else counts by its
+            # stated point, which has paid for tails.
             parts, point = Spent(cost.loss.pure, 0.0), cost.epsilon
         elif self.currency == "gaussian":
             mu = pure_mu(cost.epsilon)
@@ -233,6 +238,8 @@ def make_filter(currency: str, budget: Budget, side_share: float) -> Filter:
     t = orders - 1.0
     # Divergences that prove main_delta at epsilon; the order is the best for zCDP mechanisms.
     limits = budget.epsilon + (np.log(main_delta) + np.log(t) + orders * np.log1p(1.0 / t)) / t
+    # The order is fixed before the first release: to go on while some order is within its limit is
+    # not covered (docs/privacy/ledger.md, after Theorem 3).
     best = int(np.argmax(limits / orders))
     limit = float(limits[best]) * (1.0 - _ROUNDING)
     if not 0.0 < limit < math.inf:
@@ -250,6 +257,7 @@ class Exact(NamedTuple):
         """Return the sum with one more term."""
         if not math.isfinite(term):
             return Exact(self.value, False)
+        # Exact sums do not depend on the order of charges, and ten times 0.1 fills a budget of 1.
         return Exact(self.value + Fraction(term), self.finite)
 
     def __float__(self) -> float:
@@ -263,6 +271,8 @@ def fixed_epsilon(costs: Sequence[Cost], delta: float) -> float:
     The losses are composed in three ways, and the smallest bound counts. In each way, a charge of
     which nothing is known that would add up counts with its stated (epsilon, delta) instead.
     """
+    # For each of the three, charges that it cannot add up are given their stated point: which
+    # charges these are differs, so that none of the three is the best for all lists.
     ways = (
         [cost.loss.pure <= cost.epsilon for cost in costs],
         [cost.square() < math.inf for cost in costs],

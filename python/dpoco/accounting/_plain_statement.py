@@ -240,4 +240,6 @@ def _bound_sentence(share: float, text: str, certain: str) -> str:
 
 def _percent(share: float) -> str:
     """Return a bound as a percentage, rounded up."""
+    # Rounded to nine digits first: a bound that is a tenth of a percent but for its last digit
+    # would otherwise be stated one tenth higher.
     return f"{math.ceil(round(1000.0 * share, 9)) / 10.0:g} %"

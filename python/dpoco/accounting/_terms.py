@@ -96,10 +96,13 @@ class Terms:
             raise ValueError(f"this mechanism protects {units[0]!r}, not {unit!r}")
         first, last = self._own_conditions(description)
         given = dict.fromkeys(self.conditions)
+        # A record repeats the derived conditions; they are taken out and put back in their order,
+        # so that reading what was written changes nothing.
         further = (text for text in given if text not in first and text not in last)
         object.__setattr__(self, "unit", unit)
         object.__setattr__(self, "numerics", meaning.arithmetic(description))
         object.__setattr__(self, "conditions", (*first, *further, *last))
+        # No caller and no record can state this: it is set again here, whatever they said.
         object.__setattr__(self, "certified", self.private and not self.doubts)
 
     def _own_conditions(self, description: Mechanism) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -160,6 +163,8 @@ class Terms:
         bounds = loss.bare.bounds
         others = [one for one in bounds if not isinstance(one, Pure)]
         pure = len(others) < len(bounds) and loss.mass == 0.0
+        # A delta that buys no smaller epsilon is given back: pure privacy is the stronger
+        # statement.
         if pure and all(one.epsilon(delta) >= loss.pure for one in others):
             delta = 0.0
         return cls(
@@ -294,6 +299,7 @@ class Terms:
         change: str, horizon: int, conditions: Sequence[str], **said: Any,
     ) -> Self:  # fmt: skip
         count, page = positive_int("releases", releases), "gaussian" if gaussian else "pure"
+        # Releases with separate noise: moves add up in squares in l2, and as they are in l1.
         moved *= math.sqrt(count) if gaussian else count
         return cls.about(
             Declared(change, gaussian, moved, positive_float("noise_scale", scale)),
@@ -371,6 +377,7 @@ class Terms:
         """
         if not epsilon >= 0.0:
             raise ValueError(f"epsilon must be at least 0; got {epsilon!r}")
+        # The stated point holds also where the loss knows nothing (ledgers, bare points).
         stated = self.delta if epsilon >= self.epsilon else 1.0
         return min(stated, self.loss.delta(epsilon))
 
@@ -443,6 +450,7 @@ class Terms:
         if not self.private or (most == 1 and not once):
             return self
         if self.person is not None:
+            # A pattern that keeps to the stricter rule also keeps to the one that was proved.
             if most > self.person[0] or apart < self.person[1]:
                 raise ValueError("the guarantee is for people who come less often")
             return self
@@ -454,6 +462,7 @@ class Terms:
         loss = self.description.loss(Neighbours(self.change, self.view, most, apart))
         assert loss is not None  # it is private
         pure = self.delta == 0.0 and loss.pure < math.inf
+        # A pure guarantee of single rounds may have no pure one for people; then it needs a delta.
         delta = 0.0 if pure else self.delta or 1.0 / (10.0 * self.horizon)
         return replace(
             self,
@@ -476,10 +485,13 @@ class Terms:
             found = ("the noise is drawn afresh and stays secret",)
         if self.description is None:
             return found
+        # Where nothing depends on the data, no promise is needed.
         if self.loss.bare != NOTHING:
             promised = (text for text in self.further if text.startswith(PROMISED))
             own = (text.removeprefix(PROMISED).rstrip(".") for text in promised)
             found = (*found, *meaning.promises(self.description), *own)
+        # A printed claim of these learners is never taken over, even where it happens to follow
+        # (docs/privacy/oco_regret.md, "Published parameters").
         printed = self.calibration == "paper" and self.description.kind == "coupled_draws"
         if self.claimed is not None and (printed or not self._claim_follows()):
             epsilon, delta = self.claimed

@@ -77,6 +77,7 @@ class Budget:
 
     def doubt(self, horizon: int | None, *, stacklevel: int) -> None:
         """Warn if delta exceeds one over `horizon`, unless this budget has already warned."""
+        # Above `_LARGE` the constructor has warned.
         if horizon is not None and 1.0 / horizon < self.delta <= _LARGE:
             warnings.warn(
                 f"delta = {self.delta:g} exceeds one over the horizon of {horizon}: this would "
@@ -99,6 +100,7 @@ class Budget:
         """Return the budget written by `to_dict`; `StateError` if it is not one."""
         if not isinstance(record, Mapping) or set(record) != {"epsilon", "delta"}:
             raise StateError("a budget record has exactly the fields epsilon and delta")
+        # Reading a file is no occasion to warn again.
         return cls._derived(record["epsilon"], record["delta"])
 
     @classmethod

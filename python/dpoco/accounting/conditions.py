@@ -208,6 +208,8 @@ def _single(mechanism: Mechanism, enforced: bool = False) -> Iterator[tuple[Mech
     if not isinstance(mechanism, Parts):
         yield mechanism, enforced
         return
+    # Arms are equal descriptions: each kind is looked at once. The queries of a shift detector are
+    # the learner's own, whose sensitivity its engine enforces.
     for part in dict.fromkeys(mechanism.parts):
         yield from _single(part, enforced or mechanism.lemma == "shift_detector")
 
@@ -236,6 +238,7 @@ def units(mechanism: Mechanism, view: str, person: tuple[int, int] | None) -> tu
 def _own_units(one: Mechanism, enforced: bool, view: str) -> tuple[str, ...]:
     if isinstance(one, Declared):
         return ()
+    # Whatever changes, nothing of it is released, or all of it: any unit is true.
     if isinstance(one, (Nothing, Open)):
         return UNITS
     if isinstance(one, LocalReport):
@@ -281,6 +284,8 @@ def promises(mechanism: Mechanism) -> tuple[str, ...]:
     """Return what a guarantee rests on and no engine enforces, one clause each."""
     found = (_own_promises(one, enforced) for one, enforced in _single(mechanism))
     known = tuple(dict.fromkeys(clause for clauses in found for clause in clauses))
+    # A mechanism that rests on a promise never passes as certified, even if no sentence is known
+    # for it.
     return known or ((SOME_BOUND,) if mechanism.promised else ())
 
 
@@ -322,6 +327,8 @@ def numbers(mechanism: Mechanism, near: Neighbours) -> Numbers:
         if len(set(mechanism.parts)) > 1:
             return Numbers()
         arms = mechanism.how == "one_of" and near.rounds > 1
+        # For several rounds of a person in arms only the loss of all together is proved; the column
+        # norm is the one that leads to it.
         found = numbers(one, Neighbours(near.change, near.view) if arms else near)
         if arms and isinstance(one, GaussianSum) and found.sensitivity and one.scale > 0.0:
             loss = mechanism.loss(near)

@@ -78,6 +78,7 @@ def make_event(guarantee: Terms) -> Event:
         return gaussian_event(guarantee.mu)
     if guarantee.rho is not None:
         return zcdp_event(guarantee.rho)
+    # The zCDP of a bounded range is weaker than its curve, and holds.
     if isinstance(guarantee.beyond, BoundedRange):
         return zcdp_event(guarantee.beyond.rho)
     raise ValueError("no dp_accounting event describes this guarantee; use delta_at, epsilon_at")
@@ -120,6 +121,7 @@ def _single(event: Event, dpa: ModuleType) -> Loss:
         return Gaussian(_reciprocal(event.noise_multiplier))
     if isinstance(event, dpa.LaplaceDpEvent):
         return Pure(_reciprocal(event.noise_multiplier))
+    # With another xi divergences are at most xi + rho a, which no loss here states.
     if isinstance(event, dpa.ZCDpEvent) and event.xi == 0.0:
         return Zcdp(real_float("rho", event.rho))
     if isinstance(event, dpa.RandomizedResponseDpEvent):
@@ -127,6 +129,8 @@ def _single(event: Event, dpa: ModuleType) -> Loss:
         buckets = positive_int("num_buckets", event.num_buckets)
         if not 0.0 <= p <= 1.0:
             raise ValueError(f"noise_parameter must be in [0, 1]; got {p!r}")
+        # A value is kept with probability 1 - p + p / buckets, and any other one reported with p /
+        # buckets.
         return Pure(math.log1p((1.0 - p) * buckets / p) if p > 0.0 else math.inf)
     raise ValueError(f"a ledger has no closed form for {type(event).__name__}")
 

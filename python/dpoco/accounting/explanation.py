@@ -81,6 +81,7 @@ def verdict(guarantee: Terms) -> Verdict:
     g = guarantee
     if not g.private:
         return Verdict("not protected", f"NOT PROTECTED: {_why_open(g)}")
+    # Before promises and descriptions: with a known seed none of these matters.
     if g.seeded:
         why = "the noise is seeded: whoever knows the seed can take it off"
         return Verdict("not protected", f"NOT PROTECTED: {why}; with secret noise {scope(g)}")

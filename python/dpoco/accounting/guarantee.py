@@ -110,6 +110,7 @@ class Guarantee(Terms):
 
     def to_json(self) -> str:
         """Return the guarantee as JSON text; every float is preserved exactly."""
+        # Infinite numbers are texts by now; one that is left would be no JSON.
         return json.dumps(self.to_dict(), allow_nan=False)
 
     @classmethod

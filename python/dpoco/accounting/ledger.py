@@ -217,6 +217,7 @@ class Ledger:
         if not (unit is None or isinstance(unit, str)):
             raise TypeError(f"unit must be a text; got {type(unit).__name__}")
         choice("currency", currency, ("auto", *CURRENCIES))
+        # Filters of the other currencies prove a positive delta only.
         if budget.delta == 0.0:
             if currency in ("gaussian", "renyi"):
                 raise CalibrationError(f"the currency {currency!r} needs delta > 0")
@@ -296,10 +297,13 @@ class Ledger:
                 return Budget._derived(epsilon, 0.0) if some else None
             rule, total = self._filter(self._currency), self._total()
             left = rule.limit.main - total.main
+            # A remainder of rounding size would be offered as a budget of which no charge is
+            # admitted.
             if not left > _CLOSE * rule.limit.main:
                 return None
             if self._currency == "basic":
                 return Budget._derived(left, self._side_left())
+            # A mu-GDP mechanism has divergence order * mu^2 / 2: that much mu^2 is what is left.
             square = left if self._currency == "gaussian" else 2.0 * left / rule.order
             epsilon = gaussian_epsilon(math.sqrt(square) * (1.0 - _CLOSE), self._budget.delta)
             epsilon = min(epsilon, self._budget.epsilon)  # infinite for budgets beyond all reason
@@ -395,6 +399,8 @@ class Ledger:
 
             def attempt(epsilon: float) -> tuple[_Opened, tuple[Entry, str]] | None:
                 try:
+                    # A caller's function may do anything, charge this ledger included; that is
+                    # looked for afterwards.
                     learner: Any = make(Budget(epsilon, delta))
                     asked = (learner.guarantee, label, None, None, same_unit, portion)
                     return learner, self._admission(*asked)
@@ -536,6 +542,7 @@ class Ledger:
     def _entry(self, label: str, g: Guarantee, same_unit: bool) -> Entry:
         """Return the entry of a guarantee, which is not paid yet."""
         known = g.stated
+        # A stated point at delta = 0 is itself a pure epsilon, if no tails are charged to it.
         if g.delta == 0.0 and g.loss.mass == 0.0:
             known = (*known, Pure(g.epsilon))
         cost = Cost(with_tails(least(*known), g.loss.mass), g.epsilon, g.delta)
@@ -555,6 +562,8 @@ class Ledger:
                 f"this ledger protects {self._unit!r}, the guarantee {unit!r}; "
                 "same_unit=True promises that they are the same"
             )
+        # Each view sees a function of what the next one sees: a wider guarantee covers a narrower
+        # ledger, never the reverse.
         if VIEWS.index(view) < VIEWS.index(self._view):
             raise ValueError(
                 f"a guarantee with view {view!r} does not cover a ledger with view "
@@ -562,9 +571,11 @@ class Ledger:
             )
         if view != self._view:
             conditions.append(say.VIEW_COVERS.format(more=view, fewer=self._view))
+        # From one record to another leads through the empty one: two changes.
         if self._change == "replace" and change == "zero_out":
             cost = cost.double()
             conditions.append(say.DOUBLED)
+        # An empty round is a zero record, which is data like any other: one change.
         elif self._change == "zero_out" and change == "replace":
             if view == "server":
                 raise ValueError(
@@ -577,6 +588,7 @@ class Ledger:
 
     def _admit(self, entry: Entry, share: float = 1.0) -> tuple[Entry, str]:
         """Return a charge with its price, and the currency that it is entered in, or raise."""
+        # Seeded noise is charged all the same: the sum is then not certified.
         if entry.guarantee is not None and not entry.guarantee.private:
             raise BudgetExceeded(f"{entry.label!r} promises no privacy at all")
         try:
@@ -594,6 +606,8 @@ class Ledger:
         open_ = self._currency == "auto"
         found: list[tuple[float, str, Spent, str]] = []
         refusals = []
+        # The first charge comes before all releases, so that it may decide the currency
+        # (docs/privacy/ledger.md, after Theorem 3).
         for currency in CURRENCIES if open_ else (self._currency,):
             try:
                 price, way = self._price(entry, currency, share)
@@ -670,6 +684,7 @@ class Ledger:
             return
         rule = self._filter(self._currency)
         price = rule.prices(entry.cost)[way]
+        # Another machine may have rounded the prices otherwise.
         if not _within(self._total(price), rule.limit, 1.0 + _CLOSE):
             raise BudgetExceeded(
                 f"{entry.label!r} exceeds the budget of the ledger it is stored in"
@@ -712,6 +727,9 @@ class Ledger:
             *dict.fromkeys(f"{label}: {text}" for label, g in guarantees for text in g.conditions),
         ]
         return Guarantee(
+            # What has been spent is no epsilon of an adaptive ledger: charges reacted to releases,
+            # of which the limits alone are proved (docs/privacy/ledger.md, "What the numbers of a
+            # running ledger mean").
             epsilon=self._budget.epsilon if self._adaptive else self._fixed_epsilon(),
             delta=self._budget.delta,
             change=self._change,

@@ -76,6 +76,7 @@ class Plan(Generic[M, T, F]):
     def to_dict(self) -> Fields:
         """Return a JSON-able dictionary that `from_dict` restores exactly."""
         parts = {name: written(getattr(self, name)) for name in _PARTS}
+        # Plans from before the field existed stay as they are, and are read as "tight".
         if self.calibration != "tight":
             parts["calibration"] = self.calibration
         return {"kind": "dpoco.plan", "version": 1, **parts}

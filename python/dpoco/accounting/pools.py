@@ -133,6 +133,9 @@ def pool_guarantee(
         changed["description"] = None  # which does not say what all of them cost
     if noise == "hidden" and adaptive:
         return _of_hidden_noise(one, ideal.pure, keys, m * c, changed)
+    # Draws that are fresh given any past are replaced from the challenge on, in c learners. Ideal
+    # draws hide a point of the past, so that all learners' draws have to be replaced
+    # (docs/privacy/pools.md).
     mass = one.loss.mass * (keys if noise == "ideal_fresh" and adaptive else c)
     if one.private and mass == one.loss.mass and (m * c == 1 or ideal == one.loss.bare):
         return replace(one, **changed)
@@ -196,6 +199,8 @@ def _of_keys(loss: Loss, c: int, delta: float, noise: str, adaptive: bool) -> Lo
             known.append(Gaussian(math.sqrt(square) * loss.mu * _UP))
         elif loss.rho < math.inf:
             known.append(Zcdp(square * loss.rho * _UP))
+    # Pure losses hold given any past, whatever the noise: the past has the same probability in both
+    # worlds.
     if loss.pure < math.inf:
         known.append(Pure(loss.pure if c == 1 else c * loss.pure * _UP))
     if not known:

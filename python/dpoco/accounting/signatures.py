@@ -31,6 +31,7 @@ from dpoco.errors import StateError
 __all__ = ["PublicKey", "SignatureError", "SignedCertificate", "SigningKey", "is_signed"]
 
 _KIND, _VERSION = "dpoco.signed_certificate", 1
+# The line in front keeps a signature of this key under other bytes from passing for one of these.
 _DOMAIN = b"dpoco signed certificate 1\n"
 _PREFIX, _KEY_BYTES, _SIGNATURE_BYTES = "ed25519:", 32, 64
 _LONGEST = 200
@@ -71,6 +72,7 @@ class PublicKey:
     def parse(cls, text: str) -> PublicKey:
         """Return the key of a text ``ed25519:`` and 64 hexadecimal digits; else `ValueError`."""
         digits = text.strip().removeprefix(_PREFIX)
+        # `bytes.fromhex` would also take capitals and spaces: each key has one text only.
         if len(digits) != 2 * _KEY_BYTES or not set(digits) <= set("0123456789abcdef"):
             raise ValueError("a public key is the text 'ed25519:' and 64 hexadecimal digits")
         return cls(bytes.fromhex(digits))
@@ -121,10 +123,13 @@ class SigningKey:
             If there is such a file: a key is never overwritten.
         """
         raw = _ed25519().Ed25519PrivateKey.generate().private_bytes_raw()
+        # The file has these rights from the start: a change of mode after writing would leave a
+        # moment for others to read.
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         with os.fdopen(os.open(path, flags, 0o600), "w", encoding="ascii") as file:
             file.write(raw.hex() + "\n")
             file.flush()
+            # A key whose public half is published must survive a crash of the machine.
             os.fsync(file.fileno())
         return cls(raw)
 
@@ -141,6 +146,7 @@ class SigningKey:
         """
         place = Path(path)
         with place.open("rb") as file:
+            # The open file is asked, not the path, which could be exchanged in between.
             refuse_readable(place, os.fstat(file.fileno()))
             text = file.read(4096).decode("ascii", "replace").strip()
         if len(text) != 2 * _KEY_BYTES or not set(text) <= set("0123456789abcdef"):
@@ -198,6 +204,8 @@ class SignedCertificate:
         """Refuse texts that could pass for others, and what is no certificate."""
         for name in _TEXTS:
             text = getattr(self, name)
+            # A line feed or a control character could make one field look like another one in a
+            # report.
             if not isinstance(text, str) or not text.strip() or not text.isprintable():
                 raise ValueError(f"{name} must be a text of one line")
             if len(text) > _LONGEST:
@@ -240,6 +248,8 @@ class SignedCertificate:
         """Return the bytes that are signed."""
         signed = {**_fields(self), "signer": str(self.signer)}
         del signed["signature"]
+        # Sorted names, no spaces and ASCII leave one text for each object: the bytes do not depend
+        # on the file that the object was read from.
         text = json.dumps(
             signed, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
         )
