@@ -150,12 +150,17 @@ class Setting(ABC, Generic[R]):
         cap = m.decisions
         if coupling != "scheduled":
             closeness, tail = self.allowance(run)
+            # Half of the allowance is for windows that are too wide (docs/privacy/oco_regret.md).
             if coupling == "anchored":
                 tail *= 0.5
+            # Every decision forgets with probability `forced`, so that errors of so many blocks add
+            # up: each round may err by its share (docs/privacy/oco_regret.md, "Clipped acceptance
+            # factors").
             error = min(0.5, forced / block * closeness)
             run = self.keep(run, self.window(run, coupling, noise, error, forced, tail))
             cap = switch_cap(m.decisions, hazard(run), tail)
             if run.mean_switches is not None:
+                # Either cap is reached with probability `tail` at most.
                 cap = min(cap, bernstein_cap(run.mean_switches, tail))
         return self.finish(self.keep(run, run.mechanism.keep, cap))
 
@@ -194,6 +199,8 @@ class Setting(ABC, Generic[R]):
         t = float(self.horizon)
         if not self.problem.unbounded:
             return 0.5 / t, min(0.5, 1.0 / t)
+        # On all of R^n losses have no range; second moments take its place, and with them a square
+        # (docs/privacy/oco_regret.md, "In R^n").
         closeness = min(0.5 / t, (self.problem.diameter / (4.0 * t**1.5 * run.spread)) ** 2)
         return max(closeness, 1e-250), max(min(0.5, 4.0 * closeness), 1e-250)
 
@@ -263,6 +270,7 @@ def guarantee(
     assert cost is not None  # it is private
     bits = cost.bare
     claim = paper = None
+    # The printed theorems are about replaced records only.
     if relation == "replace" and drawn.decisions > 0:
         paper = run.claim(delta, False)
         if plan.calibration != "tight":
@@ -436,6 +444,7 @@ def _starts(setting: Setting[R], budget: Budget, coupling: str, block: int | Non
     for variant in setting.variants:
         sizes = np.array(blocks, dtype=float)
         noise = _rough_noise(setting, budget, coupling, variant, sizes, forced)
+        # More signal to noise is less noise, hence a smaller bound on regret.
         where = noise.argmax(axis=1)
         for row, m in enumerate(blocks):
             g = float(noise[row, where[row]])
@@ -463,6 +472,8 @@ def _refine(setting: Setting[R], budget: Budget, start: _Start) -> CoupledPlan |
 
     if start.coupling == "scheduled":
         return at(0.0, start.noise)[1]
+    # Neighbours on the grid of forced switches are 0.5 apart in their logarithm: this reaches
+    # beyond both.
     low, high = math.log(start.forced) - 0.9, min(math.log(start.forced) + 0.9, -1e-9)
     ratio = 0.5 * (math.sqrt(5.0) - 1.0)
     left, right = high - ratio * (high - low), low + ratio * (high - low)
@@ -572,10 +583,14 @@ def _rough_curve(
     later_bits: FloatArray, shift: FloatArray,
 ) -> FloatArray:  # fmt: skip
     """Return delta where all draws together have mu^2 = variance, and later bits count as more."""
+    # Imported late: private plans alone pay for SciPy's import. The rough stage may use any
+    # function, since the exact accountant checks what it finds.
     from scipy.special import log_ndtr, ndtr
 
     moved = -(1.0 - p) * np.expm1(-shift)
     step = np.log1p(moved / p)
+    # The three outcomes of a later bit have the variance (p + p') step^2: each counts as a Gaussian
+    # of as much.
     mu = np.sqrt(variance + later_bits * (2.0 * p + moved) * step * step) + 1e-12
 
     def delta(e: FloatArray) -> FloatArray:

@@ -81,11 +81,13 @@ def split_scales(
 
     Least ``b_1 + log_queries b_2``: the mean noise on the threshold and the largest on the queries.
     """
+    # The minimum of b_1 + L b_2 at a given D / b_1 + k s / b_2, by Lagrange.
     ratio = math.sqrt(alarms * spread * log_queries / sensitivity)
     first = epsilon / (1.0 + ratio)
     threshold_scale = scale_for(sensitivity, first)
     query_scale = scale_for(alarms * spread, epsilon - first)
     threshold = (1, sensitivity, threshold_scale)
+    # Both quotients are rounded: the query noise pays for what the sum of both is above epsilon.
     query_scale = raised_until(
         query_scale, lambda b: sum_up(threshold, (alarms, spread, b)) <= epsilon
     )

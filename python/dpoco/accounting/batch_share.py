@@ -98,6 +98,7 @@ def best_share_rate(experts: int, rounds: int, switches: int) -> float:
     """Return the sigma in [0, 1 - 1/experts] with the least `share_log_prior`."""
     if experts == 1 or rounds == 1:
         return 0.0
+    # The maximum of a binomial likelihood, cut off where the prior forgets everything.
     return min(1.0 - 1.0 / experts, min(switches, rounds - 1) / (rounds - 1))
 
 
@@ -155,6 +156,7 @@ class Noise:
             return 0.5 * x * x
         if self.law == "coordinate_rr":
             return _response_moment(self.scale, self.experts, rate)
+        # Tails of these laws fall like e^(-|z| / scale): beyond that rate moments are infinite.
         if not x < 1.0:
             return math.inf
         if self.law == "laplace":
@@ -255,6 +257,8 @@ def regret_of(noise: Noise, rounds: int, switches: int, schedule: Schedule) -> S
     prior = share_log_prior(noise.experts, steps, switches, sigma) / eta
     cost = noise.batch_cost(batch, eta)
     plain = 0.0 if noise.law == "coordinate_rr" else 0.125 * eta * batch * batch
+    # Of a comparator that switches inside a batch the longest-kept expert is compared with
+    # (docs/privacy/batch_share.md, "Regret").
     inside = float(min(switches, rounds - 1) * (batch // 2))
     oblivious = prior + steps * cost + inside
     if not math.isfinite(oblivious):
@@ -324,6 +328,7 @@ def _response_moment(scale: float, experts: int, rate: float) -> float:
         return math.inf
     level = 1.0 + (math.cosh(a) - 1.0) / experts
     tilt = 2.0 * slope * math.sinh(a) / experts
+    # The stationary point of a concave function, or the end of the interval nearest to it.
     x = min(0.5, max(-0.5, 1.0 / rate - level / tilt))
     return max(0.0, -rate * x + math.log(level + tilt * x))
 
@@ -449,6 +454,8 @@ def guarantee(
     conditions: tuple[str, ...] = (CLIPPED_LOSSES, "Each round enters one sum.")
     claimed = None
     if own.floor and noise.scale > 0.0:
+        # The printed algorithm adds noise for one loss to each of N: N epsilon holds, and is stated
+        # (docs/privacy/batch_share.md, "The printed algorithm is not epsilon-private").
         claimed = (1.0 / noise.scale, 0.0)
         conditions += (
             f"AS PRINTED the budget of {claimed[0]:.6g} would be spent {own.experts} times, since "
@@ -615,11 +622,13 @@ def noise_scale(experts: int, noise: str, budget: Budget) -> float:
         raise ValueError("noise 'none' meets no budget")
     if noise == "gaussian":
         mu = charged_gaussian_mu(budget, truncation_mass(float(experts)))
+        # One expert moves nothing; a scale above 0 keeps the law of noise defined.
         return max(movement("gaussian", experts), 1e-3) / mu
     if not 1e-90 <= budget.epsilon <= 1e90:
         raise CalibrationError("noise can be scaled for epsilon in [1e-90, 1e90] only")
     factor = movement(noise, experts)
     epsilon = min(budget.epsilon, _LARGEST_RESPONSE) if noise == "coordinate_rr" else budget.epsilon
+    # The quotient may round to a scale whose epsilon is above the budget's.
     return raised_until(factor / epsilon, lambda scale: factor / scale <= epsilon)
 
 

@@ -83,6 +83,8 @@ class _Setting(Setting[GibbsRun]):
     def still_law(self) -> Law:
         q = self.problem
         lam = q.lipschitz / q.radius * math.sqrt(self.horizon)
+        # The mean square distance from the centre is at most n / (beta lam) on any convex body
+        # around it.
         return q.dimension / lam / (CONSTANT_SPREAD * q.radius) ** 2, lam
 
     def law(self, variant: float, block: int, noise: float) -> Law:
@@ -101,6 +103,7 @@ class _Setting(Setting[GibbsRun]):
         if coupling != "anchored":
             return super().window(run, coupling, noise, error, forced)
         m = run.mechanism
+        # A union bound over all decisions: anchors may be too old at any of them.
         age = age_quantile(ANCHORS, m.block, forced, tail / max(m.decisions, 1))
         width = anchor_width(noise, error, anchors=ANCHORS, mean_age=age, horizon=self.horizon)
         return Anchored(forced, width)
@@ -139,6 +142,8 @@ class _Setting(Setting[GibbsRun]):
         """Return the total variation a Markov chain may be off by, per draw."""
         if self.budget is None or drawn.drawn == 0:
             return _LARGEST_TOLERANCE
+        # A tenth of delta pays for all draws of chains at the budget's epsilon. Chains are
+        # exponentially good in their length, so that more would hardly make them shorter.
         share = self.budget.delta / (10.0 * (1.0 + math.exp(min(self.budget.epsilon, 600.0))))
         return max(_SMALLEST_TOLERANCE, min(_LARGEST_TOLERANCE, share / drawn.drawn))
 
@@ -258,6 +263,7 @@ def calibrate(
     if sampler == "exact" or (sampler == "auto" and problem.linear_sampler and problem.enforced):
         plan = cast(GibbsPlan, search_plan(setting, *asked))
         drawn = plan.mechanism
+        # `cap == 0` is the constant decision, whose only draw is made without data.
         fair = drawn.cap == 0 or envelope_acceptance(drawn, problem) >= _FAIR_ACCEPTANCE
         closed = problem.family == "linear" or problem.dimension == 1 or drawn.cap == 0
         smooth = problem.enforced and envelope_acceptance(drawn, problem) >= _LEAST_ACCEPTANCE

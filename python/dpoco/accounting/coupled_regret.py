@@ -33,6 +33,7 @@ _EXACT_TERMS, _RATIO = 4096, 1e-3
 def assess(run: CoupledRun) -> tuple[RegretBound, float]:
     """Return the regret bound and a bound on the expected number of switches."""
     q, m = run.problem, run.mechanism
+    # A decision that never looks at data is the centre but for the spread of one draw.
     if m.cap == 0:
         terms = {
             "constant": q.lipschitz * q.radius * m.rounds,
@@ -113,6 +114,7 @@ def clip_penalty(run: CoupledRun, error: float) -> float:
     Every decision resamples with probability p at least, which forgets all errors.
     """
     m = run.mechanism
+    # The mean over the rounds of min(t - 1, block / p) rounds' errors is at most either bound.
     memory = (m.rounds - 1) / 2.0
     if m.keep.forced > 0.0:
         memory = min(memory, m.block / m.keep.forced)
@@ -129,6 +131,7 @@ def cap_penalty(run: CoupledRun, chance: float) -> float:
     if m.cap is None or m.cap >= m.decisions:
         return 0.0
     b, mean = float(m.cap), run.mean_switches
+    # Given any history a switch has at most this chance: their number is at most binomial.
     tail = float(betainc(b + 1.0, m.decisions - b, chance))
     if mean is not None and b > mean:
         excess = b - mean
@@ -148,6 +151,7 @@ def _penalty(run: CoupledRun, variation: float) -> float:
 
 def law_distance(g: float, b: float = 0.0, rank: int = 0) -> float:
     """Return a bound on the total variation between successive laws."""
+    # The laws are g-GDP: their total variation is at most that of two normals.
     if b == 0.0 or rank == 0:
         return math.erf(g / math.sqrt(8.0))
     return min(1.0, 0.5 * math.sqrt(g**2 + 2.0 * rank * curving(b)))
@@ -178,6 +182,8 @@ def clip_widths(g: float, b: float, dimension: int, rank: int, error: float) -> 
         quantile = -float(ndtri(0.5 * error))
     else:
         quantile = math.sqrt(float(chdtri(float(dimension), error)))
+    # Both are valid for the lower width: under the current law the log ratio is also a linear form
+    # of the noise (docs/privacy/objective_perturbation.md, "Widths of the acceptance window").
     return high, min(low, 0.5 * g * g + g * quantile)
 
 
@@ -231,6 +237,7 @@ def age_quantile(anchors: int, block: int, forced: float, tail: float) -> float:
     best = math.inf
     for k in range(1, 40):
         s = k / 40.0
+        # Any s in (0, 1) gives a valid Chernoff bound.
         log_moment = -math.fsum(math.log1p(-s * w) for w in weights)
         best = min(best, (log_moment + goal) / s)
     return block * (total + best / -math.log1p(-forced))
@@ -295,6 +302,7 @@ def growing_switches(run: TiltedRun) -> float:
     + r max(0, ln(1 + h) - kappa h/(1 + h)). "density_ratio": 1 + sum of 1 - e^(-high - low).
     """
     rounds = run.mechanism.rounds
+    # Round 1's law is a point, so that it always switches.
     if rounds <= 2:
         return float(rounds - 1)
     return 1.0 + _monotone_sum(lambda t: _growing_hazard(run, t), 2, rounds - 1)

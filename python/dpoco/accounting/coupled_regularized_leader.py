@@ -62,6 +62,8 @@ class _Setting(Setting[TiltedRun]):
     def still_law(self) -> Law:
         q = self.problem
         sigma = q.lipschitz * math.sqrt(self.horizon / q.dimension)
+        # The step is chosen so that the noise moves the minimiser by this much: ||x - c|| <= eta
+        # ||Z||.
         return CONSTANT_SPREAD * q.radius / (sigma * math.sqrt(q.dimension)), sigma
 
     def law(self, variant: float, block: int, noise: float) -> Law:
@@ -132,6 +134,8 @@ class _Setting(Setting[TiltedRun]):
         if coupling == "maximal":
             if b == 0.0:
                 return min(10.0, 2.0 * float(ndtri(0.5 * (1.0 + share))))
+            # `law_distance`, solved for g: a step so long that curvature alone switches more often
+            # has none.
             square = 4.0 * share * share - 2.0 * q.rank * curving(b)
             return math.sqrt(square) * (1.0 - 1e-12) if square > 1e-24 else None
         width = 50.0 if share == 1.0 else -math.log1p(-share)
@@ -149,6 +153,7 @@ class _Setting(Setting[TiltedRun]):
         if excess(high) < 0.0:
             return 10.0
         root = find_root(excess, low, high, xtol=1e-4)
+        # The root may lie on the side of more switches.
         while excess(root) > 0.0:
             root -= 1e-4
         return rounded_down(math.exp(root))
@@ -159,6 +164,7 @@ class _Setting(Setting[TiltedRun]):
         rounds = (m * q.lipschitz) ** 2 * np.ceil(horizon / m) + sigma**2 * q.dimension
         eta = variant * q.radius / np.sqrt(rounds)
         spread = eta * (q.lipschitz * horizon + sigma * math.sqrt(q.dimension))
+        # No inverse temperature: "dartboard", which asks for it, is no coupling of this learner.
         return eta * q.smoothness, spread, math.nan
 
 

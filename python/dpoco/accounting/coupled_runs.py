@@ -130,8 +130,10 @@ class EuclideanProblem:
         ValueError
             For an l_p ball with p < 2.
         """
+        # A linear sum is minimised by a projection: no barrier has to keep minimisers inside.
         if self.unbounded or self.family == "linear":
             return 0.0
+        # Of one round the shrunk domain would be a point, and the weight infinite.
         t = float(max(positive_int("horizon", horizon), 3))
         if self.shape == "lp_ball":
             if self.exponent < 2.0:
@@ -239,6 +241,7 @@ def _bounds(domain: Domain, loss: Loss, unbounded: bool, n: int) -> tuple[str, f
         return "glm", slope * length, curvature * length**2, 1
     if isinstance(loss, CustomLoss):
         lipschitz, smoothness = loss.lipschitz_bound, loss.smoothness_bound
+        # Nothing is known of the Hessian of a caller's loss: it may have full rank.
         return "custom", lipschitz * stretch, smoothness * stretch**2, n if smoothness else 0
     if isinstance(loss, QuadraticLoss):
         return "quadratic", loss.lipschitz_bound, loss.smoothness_bound, n
@@ -372,6 +375,7 @@ class CoupledRun(ABC):
         stated, needed = self.mechanism.losses, self.bound_losses(self.problem)
         for name in ("dimension", "lipschitz", "smoothness", "rank", "enforced"):
             own, due = getattr(stated, name), getattr(needed, name)
+            # Plans come from files: another machine's powers may differ in the last digits.
             if not math.isclose(own, due, rel_tol=1e-9):
                 raise ValueError(f"the plan has {name} {own!r}, but domain and loss give {due!r}")
         if self.private:
@@ -405,6 +409,8 @@ class CoupledRun(ABC):
         q, m = self.problem, self.mechanism
         if not isinstance(m.keep, Dartboard) or not isinstance(m.draw, GibbsDraw):
             return None
+        # docs/privacy/oco_regret.md, "Switches and the cap": hazards telescope, and by Jensen's
+        # inequality their sum is at most beta times the loss above the minima.
         worst = q.lipschitz * q.radius * m.rounds + self.regret().total
         return m.keep.forced * m.decisions + m.draw.inverse_temperature * worst
 
@@ -489,6 +495,8 @@ class GibbsRun(CoupledRun):
             raise ValueError(f"coupling {keep.kind!r} needs bounded decisions")
         if isinstance(keep, Anchored) != (self.tuning.anchors > 0):
             raise ValueError("anchors is positive for coupling 'anchored' and 0 otherwise")
+        # A shorter span would clamp factors of admissible losses, which the bound on regret does
+        # not count.
         if isinstance(keep, Dartboard) and keep.span < q.factor_range * (1.0 - 1e-9):
             raise ValueError(f"span of 'dartboard' must be at least {q.factor_range!r}")
         chained = self.tuning.sampler != "exact"

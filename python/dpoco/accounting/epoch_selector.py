@@ -89,6 +89,7 @@ def draw_instances(
     """Return what a selector draws: instances of which a round belongs to one."""
     if tuning.experts == 1 or tuning.horizon == 1:
         return Nothing("there is nothing to select from, or nothing to select by")
+    # A record enters one selection: epochs are disjoint, and their lengths are public.
     each = Selections(law=law, scores=LOSS_SUMS, scale=scale, rounds=1, exponent=0.0)
     return Parts("instances", (each if tests is None else Parts("together", (each, tests)),), lemma)
 
@@ -215,6 +216,7 @@ def regret_terms(experts: int, rounds: int, scale: float, selection: str) -> dic
     excess = scale * mean_excess(experts, selection)
     sampling = total = 0.0
     m = 1
+    # Epochs of 1, 2, 4, ... rounds: what is selected from m rounds is played for the next 2 m.
     while 2 * m <= rounds:
         played = min(2 * m, rounds - 2 * m + 1)
         per_round = math.sqrt(0.5 * log_n / m) + ROUNDING

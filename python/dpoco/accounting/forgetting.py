@@ -95,6 +95,8 @@ INDEPENDENT = Buffered((0.5,), (1e-12,))
 def damp(factor: Buffered, kept: float) -> Buffered:
     """Return the factorisation whose i-th coefficient is kept^i times that of `factor`."""
     return Buffered(
+        # Coefficients kept^i c_i are those of a buffered sum again, which the kernel accounts for
+        # like any other (docs/privacy/forgetting.md, "Damping").
         tuple(1.0 - kept * (1.0 - rate) for rate in factor.decay),
         tuple(kept * weight for weight in factor.weights),
     )
@@ -170,6 +172,7 @@ def view_noise(
     m = len(kept)
     rates, pulls = _decoder(factor)
     inverse = np.concatenate([[1.0], -(pulls @ rates[:, None] ** np.arange(m))])  # c^-1_0..c^-1_m
+    # Equal shares make a Toeplitz sum: one filter takes the place of a row for every push.
     if (kept == kept[0]).all():
         coefficients = _damp_values(inverse[:m], float(kept[0]))
         if width is not None:
@@ -312,7 +315,10 @@ def plan_candidates(
         views = [replace(view, deviations=tiny) for view in views]
     else:
         edge = math.sqrt(2.0 * dimension) * dimension / length**2
+        # The first candidate stays whatever the noise: the others are compared with it.
         first, *others = views
+        # Public numbers decide: a half-life of whose records noise hides all is left out
+        # (docs/privacy/forgetting.md, "The choice").
         seen = (v for v in others if edge * v.deviations[-1] <= v.half_life / math.log(2.0))
         views = [first, *seen]
     square, rates, weights = increment_covariances(factor)

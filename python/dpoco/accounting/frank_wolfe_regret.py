@@ -125,6 +125,7 @@ class Descent:
     @property
     def reach(self) -> float:
         """A bound on the distance from some point of the domain to all others, in that norm."""
+        # Balls and boxes are symmetric about their centre; of others no better point is known.
         halved = isinstance(self.domain, LpBall | Box)
         return 0.5 * self.diameter if halved else self.diameter
 
@@ -149,6 +150,8 @@ class Descent:
         """W: how far a martingale of leaves, of mean square 1 a round, reaches in the domain."""
         q, d, ends = self._geometry.dual_exponent, self.domain.dimension, corners(self.domain)
         dual, reach = self.leaf.dual, self.reach
+        # The least of five bounds, 1 to 5 of docs/privacy/frank_wolfe_regret.md, Theorem 1
+        # ("Sampling").
         euclidean = min(self.leaf.l2, d ** max(0.0, 0.5 - 1.0 / q) * dual)
         found = [float(self.domain.radius_from_center()) * euclidean]
         if q >= 2.0:
@@ -203,9 +206,12 @@ class Descent:
             for name, path in paths.items()
         }
         total = np.sum(list(held.values()), axis=0)
+        # No decision loses more than the range: all terms are scaled down where their sum says
+        # otherwise.
         share = m * np.diff(starts) * np.minimum(1.0, largest / np.maximum(total, 1e-300))
         rest = float(self.horizon - self.batch * self.updates)
         end = math.fsum(float(path[-1]) for path in paths.values())
+        # Rounds behind the last update are played with its decision.
         rest *= min(1.0, largest / end) if end > 0.0 else 0.0
         terms = {
             name: float(held[name] @ share) + rest * float(path[-1]) for name, path in paths.items()
@@ -216,6 +222,7 @@ class Descent:
 
     def _growth(self, k: IntArray) -> FloatArray:
         s = self.step_scale
+        # P_k is k then, exactly.
         if s == 1.0:
             return np.asarray(k, dtype=np.float64)
         gammaln = special_functions().gammaln
@@ -286,6 +293,8 @@ def sum_rounding(
     row = continual_sum.worst_row_norm(method, run.updates) if grid > 0.0 else 0.0
 
     def error(first: FloatArray, last: FloatArray) -> FloatArray:
+        # Half a grid from each leaf; draws and buffers enter through coefficients whose absolute
+        # values add up to at most sqrt(k) row(k) (docs/privacy/frank_wolfe_regret.md, "Rounding").
         units = 0.5 * last + _CARRIED * (1.0 + row * np.sqrt(last))
         entry = released + grid * units + (2.0**-40 * noise_scale * last if grid > 0.0 else 0.0)
         return width * entry / (run.batch * (first + run.offset)) + run.range * mass

@@ -202,6 +202,8 @@ def planned_arm(
     options |= {"horizon": clock, "batch": min(size, clock)}
     if learner == "polyhedral":
         return forced, polyhedral_frank_wolfe.calibrate(domain, loss, **options)
+    # On a lattice the rounding term is proved for the rows of one sum, and a record may move two
+    # arms' (docs/privacy/lattice.md, "What stays in doubles").
     tree = tree_frank_wolfe.calibrate(domain, loss, numerics="float", **options)
     if budget is not None:
         # The truncated tails of all arms' noise are charged, not those of one only.
@@ -408,6 +410,7 @@ def guarantee(
     one: Guarantee = learner.guarantee(
         domain, loss, alone, relation=relation, budget=delta, seeded=seeded
     )
+    # The description of all arms is asked, not the single arm's guarantee: tails of all arms count.
     all_arms = whole.loss(Neighbours(relation, "others"))
     if all_arms is None:
         return replace(Guarantee.none(n, what), details=details)
@@ -416,6 +419,7 @@ def guarantee(
     return replace(
         one,
         epsilon=all_arms.epsilon(one.delta),
+        # Arms that select have no tails: for a single record their loss is that of one arm.
         loss=all_arms if tree else one.loss,
         description=whole,
         change=relation,

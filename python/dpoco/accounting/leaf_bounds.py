@@ -133,6 +133,8 @@ class L1Geometry(View):
 
     def excess(self, selector: str) -> float:
         """Return a bound on the mean excess score of a private selection, in units of the scale."""
+        # Coordinates of a box are selected one by one, each between its two ends; sides of length 0
+        # have nothing to select.
         coordinates = int(self.domain.intrinsic_dimension) if self.is_box else 1
         return coordinates * mean_excess(self.vertices, selector)
 
@@ -160,6 +162,8 @@ def lossless_leaf_bounds(
     dual = loss.leaf_bound
     if published or dual is None:
         dual = published_leaf_bound(domain, loss, step_scale)
+    # The leaf is clipped, not its two gradients: radial clipping of each is no contraction in
+    # general norms (docs/privacy/leaf_bounds.md, "Losses given by gradients").
     return clip_bounds(loss, None, dual, loss.leaf_bound_l2)
 
 
@@ -179,6 +183,8 @@ def enforced_leaf_bounds(domain: Geometry, loss: Loss, bounds: AnyBounds) -> Lea
         leaf = LeafBounds(None, bounds.bound, bounds.bound_l2)
     else:
         raise TypeError(f"leaves of this loss are no {bounds.kind}")
+    # Compared exactly: other bounds would be those of another loss, which the engine does not
+    # enforce.
     if clip_bounds(loss, leaf.slope, leaf.bound, leaf.bound_l2) != leaf:
         raise ValueError("the leaf bounds of the plan are not those of this loss")
     if not isinstance(bounds, VertexScores) and leaf.summand(domain) != bounds:

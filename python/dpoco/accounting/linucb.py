@@ -189,6 +189,8 @@ def bound_noise(total: GaussianSum, own: LinUCBTuning, scale: float) -> tuple[fl
     bounds, pushes = read_moments(total), max(total.pushes, 1)
     d, grid = bounds.dimension, continual_sum.release_grid(scale)
     deviation = _worst_noise(total, own, scale)
+    # A third of the failure is for matrices, a sixth for vectors, half for rewards
+    # (docs/privacy/linucb.md, (a)).
     tail = math.sqrt(2.0 * math.log(6.0 * pushes * bounds.arms / own.failure))
     margin = deviation * (math.sqrt(2.0 * d) + tail) + 0.5 * grid * math.sqrt(0.5 * d * (d + 1))
     return margin, deviation * (math.sqrt(d) + tail) + 0.5 * grid * math.sqrt(d)
@@ -199,6 +201,8 @@ def find_bias(
 ) -> float:
     """Return the bias with another noise scale, reward weight and rho (None: the noise margin)."""
     margin, drift = bound_noise(total, own, scale)
+    # The regulariser then lies between the margin and three times of it (docs/privacy/linucb.md,
+    # "Defaults").
     rho = margin if rho is None else rho
     return own.parameter_bound * math.sqrt(rho + 2.0 * margin) + drift / (weight * math.sqrt(rho))
 
@@ -222,6 +226,7 @@ def find_leading_term(total: GaussianSum, own: LinUCBTuning) -> float:
     q = bounds.features**2 / own.regularization
     entries = bounds.arms * bounds.dimension
     potential = entries * math.log1p(own.horizon * q / entries) * q / math.log1p(q)
+    # At most so many rounds have passed since the release that a decision is made from.
     stale = 1.0 + (total.batch - 1) * q
     width = find_confidence(total, own).width(max(total.pushes, 1) * total.batch)
     return (1.0 + own.exploration) * width * math.sqrt(own.horizon * stale * potential)
@@ -233,6 +238,8 @@ def bound_regret(total: GaussianSum, own: LinUCBTuning) -> tuple[float, dict[str
     if bounds.arms == 1:
         return 0.0, {}
     trivial = 2.0 * min(own.parameter_bound * bounds.features, bounds.label) * own.horizon
+    # Narrower widths are no confidence intervals, and damped sums have no proof: only the trivial
+    # bound is left.
     if own.exploration >= 1.0 and own.half_life is None:
         terms = {
             "exploration": find_leading_term(total, own),
@@ -418,7 +425,10 @@ class _Problem:
         `searched` plans the sum for people who come back.
         """
         own, budget, near = self.own, self.budget, self.near
+        # A search for each candidate batch would take long; the table's numbers rank batches as
+        # well.
         planned = near if searched else Neighbours(near.change)
+        # A release behind the last round would inform no decision.
         releases = (own.horizon - 1) // batch
         pushes = max(releases, 1)
         method: continual_sum.Method

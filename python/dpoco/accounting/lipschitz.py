@@ -78,10 +78,14 @@ class _Setting:
         net = NetDifferences(self.shape.sides, counts, self.transform, self.lipschitz, self.enforce)
         plain = release.sum_of(net, method, self.horizon - 1)
         budget = None if self.trivial(counts) else self.budget
+        # Fields pass through transforms in doubles, so that integers would prove nothing more
+        # (docs/privacy/lattice.md, "What stays in doubles").
         total = release.with_noise(plain, self.near, budget=budget, numerics="float")
         run, eta = find_run(self.shape, total), self.learning_rate
         if eta is None:
             eta = run.best_learning_rate()
+            # Where (b) is too coarse to choose by, the rate of (a) serves better, though it is not
+            # proved here.
             if "trivial" in run.regret(eta).terms:
                 eta = run.best_learning_rate(True)
         regret = run.regret(eta)
@@ -90,6 +94,7 @@ class _Setting:
         futile = total.scale > 0.0 and growing and "trivial" in regret.terms
         forecast = RegretForecast(regret.scope, futile, regret.total, run.loss_range, None)
         rate = positive_float("learning_rate", eta)
+        # Nets are compared by (a) even where it is not proved: (b) is too coarse to choose by.
         bound = run.growing_regret(eta).total if run.points > 1 else 0.0
         return Plan(total, HedgeTuning(rate), forecast), bound
 
@@ -232,6 +237,7 @@ def guarantee(
     paper_epsilon = claimed = None
     if net.transform == "parent" and not trivial and total.scale > 0.0:
         column = total.factorisation.column(total.pushes)
+        # The source's own constant, which is too small: what it would state for this noise.
         believed = published_sensitivity(shape, counts, net.lipschitz) * column
         paper_epsilon = with_tails(Gaussian(believed / total.scale), total.mass).epsilon(delta)
         claimed = (paper_epsilon, delta) if plan.calibration == "paper" else None

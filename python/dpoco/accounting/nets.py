@@ -73,6 +73,7 @@ def shape_of(domain: Domain) -> NetShape:
     """
     if not isinstance(domain, Domain):
         raise TypeError(f"domain must be a dpoco domain; got {type(domain).__name__}")
+    # In its plane the segment would be a diagonal of a box, whose net has many points off it.
     if isinstance(domain, Simplex) and domain.dimension == 2:
         length = domain.scale * math.sqrt(2.0)
         return NetShape((length,), length)
@@ -137,6 +138,7 @@ def candidate_nets(shape: NetShape, transform: str) -> list[tuple[int, ...]]:
 def _smooth(largest: int) -> list[int]:
     """Return 2^a, 3 2^a and 5 2^a up to `largest`, at least 2, increasing."""
     powers = [2**a for a in range(largest.bit_length())]
+    # The transforms are fast for sizes of small prime factors.
     return sorted({m * p for m in (1, 3, 5) for p in powers if 2 <= m * p <= largest})
 
 
@@ -213,6 +215,8 @@ def _grid(down: int, across: int) -> NoiseField:
     best with the field measured from a point on the way there.
     """
     variances, from_corners, offset = grid_variances(down, across)
+    # Any share gives a bound, since a common shift does not change E max
+    # (docs/privacy/lipschitz.md, "Noise of the values").
     corner_share = 0.3
     between = (1.0 - corner_share) * variances + corner_share * from_corners
     between -= corner_share * (1.0 - corner_share) * offset
@@ -241,6 +245,7 @@ def grid_variances(down: int, across: int) -> tuple[FloatArray, FloatArray, floa
     waves_down, values_down = _path(down)
     waves_across, values_across = _path(across)
     eigenvalues = values_down[:, None] + values_across[None, :]
+    # The constant vector has no transform: values are known up to a common shift.
     eigenvalues[0, 0] = np.inf
     inverse = 1.0 / eigenvalues
     variances: FloatArray = (waves_down**2) @ inverse @ (waves_across**2).T
@@ -288,6 +293,7 @@ def _soft_maximum(variances: FloatArray, counts: FloatArray) -> float:
     E max <= log(sum_j exp(b^2 v_j/2))/b for every b > 0, by Jensen; the best of a fine grid of b.
     """
     top = float(variances[counts > 0.0].max())
+    # The best b for equal variances; every other b is valid.
     usual = math.sqrt(2.0 * math.log(float(counts.sum())) / top)
     best = math.inf
     for b in usual * np.geomspace(0.5, 3.0, 48):

@@ -353,6 +353,8 @@ def _check_plan(domain: Domain, loss: Loss, plan: LeaderPlan) -> None:
     if isinstance(own, MomentsAndLoss):
         assert isinstance(loss, SquaredLoss)
         known = moments_and_loss(domain, loss, own.weight, own.loss_weight)
+    # Compared exactly: the plan's bounds are what the engine enforces, so that a plan for other
+    # bounds would state the guarantee of another learner.
     if own != known:
         raise ValueError("the plan's bounds are not those of this domain and loss")
     growth = None

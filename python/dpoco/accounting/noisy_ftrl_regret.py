@@ -232,6 +232,8 @@ class Run:
         noise = eta * max(0.0, self.linear_noise - self.rounding)
         bounds = [(common | {"noise": noise} | rounding, "adaptive")]
         if self.growing:
+            # Falls of the noise only gain, so that rises alone are counted
+            # (docs/privacy/noisy_ftrl.md, (a)).
             noise = math.fsum(self._grown(eta, b) - self._grown(eta, a) for a, b in self.rises)
             bounds.append((common | {"noise": noise} | rounding, "oblivious"))
         bounds.append(({"trivial": self.lipschitz * self.diameter * self.horizon}, "adaptive"))
@@ -246,6 +248,8 @@ class Run:
         s, _ = self.deviations
         if self.growing and s > 0.0:
             n, w = self.dimension, self.width
+            # The noise term changes its form at eta = w / (n s): each form has a minimum, kept to
+            # its side.
             flat, turn = stability + 2.0 * self.rounding, w / (n * s)
             candidates.append(min(turn, r / math.sqrt(flat + n * s * s)))
             candidates.append(max(turn, math.sqrt(max(0.0, r * r - w * w / n) / flat)))
@@ -351,6 +355,7 @@ class Ridge:
     @property
     def ridges(self) -> NDArray[np.float64]:
         """r_k: the edges; without noise next to nothing."""
+        # A matrix that has seen no records has no inverse without a ridge.
         return np.maximum(self._edges, 1e-9 * record_length(self.domain, self.loss) ** 2)
 
     @property
@@ -370,6 +375,7 @@ class Ridge:
         run, d, length = self.run, self.run.coordinates, record_length(self.domain, self.loss)
         largest, square = run.lipschitz * run.diameter, length**2
         trivial = RegretBound.of({"trivial": largest * run.horizon}, "adaptive")
+        # Shrunk decisions are not the ones that the bound for one law is about.
         if self.shrinkage > 0.0:
             return trivial
         h, s = 0.5 * square / d, float(self._edges.max()) / math.sqrt(2.0 * d)

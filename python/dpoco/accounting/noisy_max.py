@@ -111,6 +111,8 @@ def raised_until(scale: float, holds: Callable[[float], bool]) -> float:
     """Return the smallest double from `scale` on that holds; further away, one not far above."""
     step = 2.0**-58
     while not holds(scale):
+        # A step below half a unit rounds away, so that the first candidates are neighbouring
+        # doubles.
         scale, step = math.nextafter(scale, math.inf) * (1.0 + step), 2.0 * step
     return scale
 
@@ -124,6 +126,8 @@ def selection_budget(budget: Budget, noise: str, count: int = 1) -> float:
         if count == 1:  # nothing to compose
             return each
         try:
+            # Each selection is (r / b)^2 / 2-zCDP; where rhos allow less than adding epsilons, the
+            # latter holds.
             return max(each, math.sqrt(2.0 * zcdp_rho(budget.epsilon, budget.delta) / count))
         except CalibrationError:
             return each
@@ -189,6 +193,8 @@ def calibrate(
     if budget is not None:
         each = selection_budget(budget, noise, selections)
         scale = scale_for(reach, each)
+        # Compared exactly: this very quotient is what `selection_budget` returns where epsilons add
+        # up.
         if each == budget.epsilon / selections:  # epsilons add up: their sum keeps to the budget
 
             def spent(scale: float) -> float:

@@ -161,6 +161,7 @@ def calibrate(
     growth = _growth(half_life, n)
     pushes = updates(growth, batch, n)
     if method is None:
+        # There are few sums: all past draws can be kept.
         method = "toeplitz" if pushes <= continual_sum.TOEPLITZ_LIMIT else "blt"
     plain = sum_of(summand, method, pushes, batch=batch, growth=growth)
     total = with_noise(plain, near, budget=budget, numerics=numerics)
@@ -271,6 +272,8 @@ def _summand(domain: Domain, loss: Loss, weight: float | None) -> GradientAndCur
     slope, length = own.derivative_bound(own.margin_bound(domain)), record_length(domain, own)
     curvature, leaf = (0.25 if isinstance(own, LogisticLoss) else 1.0), clip_bounds(own)
     if weight is None:
+        # Then zeta of the Lemma is 1/2: curvatures cost 6 % of noise
+        # (docs/privacy/noisy_newton.md).
         weight = math.sqrt(MATRIX_SHARE) * slope / (curvature * length)
     bounds = domain.dimension, float(domain.dual_exponent), leaf.bound, leaf.bound_l2
     return GradientAndCurvature(*bounds, slope=slope, curvature=curvature, weight=weight)
@@ -292,6 +295,7 @@ def _growth(half_life: float | None, horizon: int) -> str | None:
     """Return how batches grow: not at all if they would become longer than what is remembered."""
     if half_life is None:
         return GROWTH
+    # The longest of growing batches has about 2 sqrt(T) rounds.
     short = LONG_MEMORY * math.sqrt(horizon) > half_life
     return None if short or horizon > LONGEST_GROWING else GROWTH
 

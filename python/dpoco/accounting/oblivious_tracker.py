@@ -149,6 +149,8 @@ class Search:
         )
         self._floors: dict[tuple[float, int, float | None], float] = {}
         # Orders far above the best one for this budget are no help.
+        # The best order is up to 2 log(1 / delta) / epsilon (docs/privacy/tracker_accounting.md):
+        # eight times as much leaves none of use out.
         reach = 16.0 * math.log(1.0 / (self.budget.delta or 0.5)) / self.budget.epsilon
         self._orders = _SOME_ORDERS[max(reach, COMMON_ORDERS[-1]) >= _SOME_ORDERS]
 
@@ -190,6 +192,7 @@ class Search:
         places.sort(key=lambda place: place[0])
         found: list[tuple[float, FlaggedDraws]] = []
         for floor, eta, b, rate in places:
+            # Places are in order of their floors: none behind this one can be better.
             if len(found) == _ASKED and floor >= found[-1][0]:
                 break
             draws = [self.draws(eta, b, self._limit(b, p), rate) for p in forced]
@@ -253,6 +256,7 @@ class Search:
         if self.best is None:
             return self.comparison.best_learning_rate(batch, rate) * _SMALLEST
         # Between the roots of cost / eta + eta squares / 8 = best the bound is smaller.
+        # A point must be better by more than rounding.
         best = self.bound * (1.0 - 1e-9)
         gap = best * best - 0.5 * cost * squares
         return None if gap <= 0.0 else 2.0 * cost / (best + math.sqrt(gap))
@@ -278,6 +282,7 @@ class Search:
         draws = self.draws(eta, batch, forced, rate)
         if self.learning_rate is not None:
             rough = self._rough(draws)
+            # The rough epsilon only overstates: within twice the budget the accountant decides.
             if rough > budget and (rough > 2.0 * budget or self._epsilon(draws) > budget):
                 return
         self.best, self.at = draws, (batch, forced, rate)
@@ -322,6 +327,8 @@ class Search:
         """Return sigma moved by a factor, and its distance from the largest one by as much."""
         largest = largest_share_rate(self.comparison.experts)
         rates = [min(rate * factor, largest), rate / factor]
+        # Near the largest rate the distance from it matters, not the rate: it says how fast the
+        # prior forgets.
         if rate > 0.4 * largest:
             distance = max(largest - rate, 0.01 * largest)
             rates += [largest - distance / factor, max(largest - distance * factor, rate / factor)]
@@ -376,6 +383,7 @@ class Search:
         epsilon = rdp_epsilon(orders, moments() / (orders - 1.0), delta)
         if pure == math.inf:
             return epsilon
+        # The inverse of the pure curve (docs/privacy/pure.md); `raised` pays for its rounding.
         gap = delta * (1.0 + math.exp(-pure))
         start = max(0.0, pure + math.log1p(-gap)) if gap < 1.0 else 0.0
         return min(epsilon, raised(start, lambda e: pure_delta(e, pure) <= delta, pure))
@@ -626,5 +634,7 @@ def regret(plan: TrackerPlan) -> tuple[float | None, dict[str, float]]:
         f"prior{suffix}": cost / drawn.learning_rate,
         f"learning{suffix}": 0.125 * drawn.learning_rate * comparison.squares(drawn.batch),
     }
+    # Behind the cap nothing is learned: the sum of the terms holds until it is reached, and no
+    # longer.
     capped = drawn.cap is not None and drawn.cap < drawn.draws.boundaries
     return (None if capped or drawn.horizon is None else math.fsum(terms.values())), terms

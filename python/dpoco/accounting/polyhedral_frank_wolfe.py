@@ -123,6 +123,8 @@ def calibrate(
     view = L1Geometry(domain)
     n, pure = known_horizon(horizon), budget is not None and budget.delta == 0.0
     if exponent is None:
+        # The exponents of the least sum of scales at a fixed sum of ranges, or of their squares
+        # (docs/privacy/polyhedral_frank_wolfe.md, "Allocation").
         exponent = 0.5 if pure else 2.0 / 3.0
     near = Neighbours(choice("relation", relation, CHANGES))
     law = choice("selector", selector or "gumbel", SELECTORS)
@@ -214,6 +216,8 @@ def guarantee(
     view, scores, delta = L1Geometry(domain), own.scores, stated_delta(budget, n)
     assert isinstance(scores, VertexScores)
     leaf = enforced_leaf_bounds(domain, loss, scores)
+    # Compared exactly: diameters and bounds are what the engine enforces, and nothing else is
+    # proved.
     if scores != vertex_scores(view, leaf, scores.offset, scores.batch):
         raise ValueError("the plan's scores are not those of this domain and loss")
     if own.rounds != n // scores.batch:
@@ -319,6 +323,7 @@ def with_least_scale(
         return 1.0 if found is None else found.delta(budget.epsilon)
 
     scale = closed_scale(own, near, budget)
+    # Divergences of all selections prove a smaller scale than zCDP does.
     if tight and budget.delta > 0.0:
         scale = least_at(scale, delta, budget.delta)
     while not delta(scale) <= budget.delta:  # rounding, by a few units
@@ -332,6 +337,7 @@ def least_at(high: float, delta: Callable[[float], float], target: float) -> flo
     def excess(log_scale: float) -> float:
         return math.log(max(delta(math.exp(log_scale)), 1e-300)) - math.log(target)
 
+    # `high` is proved by composition in closed form; the search goes down from it.
     low = 0.8 * high
     while delta(low) <= target:
         high, low = low, 0.8 * low
@@ -341,6 +347,7 @@ def least_at(high: float, delta: Callable[[float], float], target: float) -> flo
     if excess(at) > 0.0:
         at = find_root(excess, at, top, xtol=2e-10) if excess(top) < 0.0 else top
     scale, margin = min(math.exp(at), high), 2e-10
+    # The root is approximate: the scale is raised until the curve itself holds.
     while delta(scale) > target:
         scale, margin = min(scale * (1.0 + margin), high), 2.0 * margin
     return min(rounded_up(scale), high)

@@ -135,6 +135,8 @@ class HedgeRun:
         noise = 0.5 * learning_rate * self.loss_range * self.maximum * self.sum_of_scales
         rounding = self._rounding(learning_rate)
         bounds = [self._regret_bound(learning_rate, noise, rounding, "adaptive")]
+        # The proof of (a) needs noise that never falls, or falls that only gain; trees have
+        # neither.
         if self.noisy and name_of(self.method) in GROWING:
             bounds.append(self.growing_regret(learning_rate))
         bounds.append(RegretBound.of({"trivial": self.horizon * self.loss_range}, "adaptive"))
@@ -149,6 +151,8 @@ class HedgeRun:
 
         rises = continual_sum.rises(self.method, self.pushes) if self.noisy else ()
         scale = self.noise_scale
+        # Where the noise falls the potential only gains: rises alone are counted
+        # (docs/privacy/prefix_hedge.md, (a)).
         noise = math.fsum(grown(scale * high) - grown(scale * low) for low, high in rises)
         if self.field is None:
             rounding = self._rounding(eta)
@@ -175,6 +179,7 @@ class HedgeRun:
         calm = math.sqrt(entropy / (flat + noise + fine))
         if not self.noisy or not (as_if_growing or name_of(self.method) in GROWING):
             return calm
+        # The noise term changes its form here: each form has a minimum, kept to its side of `turn`.
         turn = w / (self.square * s)
         rest = max(0.0, entropy - 0.5 * w * w / self.square)
         candidates = (
@@ -219,6 +224,7 @@ def expected_maximum(n: int) -> float:
     def below(x: float) -> float:
         return math.exp(n * float(log_ndtr(-x)))
 
+    # Beyond nine deviations the integrands are below the error that the result is raised by.
     upper = quad(above, 0.0, turn + 9.0, points=[turn], limit=200, epsabs=1e-12, epsrel=1e-12)[0]
     lower = quad(below, 0.0, 9.0, limit=200, epsabs=1e-12, epsrel=1e-12)[0]
     return min(turn, (float(upper) - float(lower)) * (1.0 + 1e-9))
@@ -316,6 +322,7 @@ def calibrate(
     """
     n = positive_int("experts", experts, maximum=2**32)
     rounds = continual_sum.known_horizon(horizon)
+    # With one expert or one round no decision depends on data: no noise is needed.
     trivial = n == 1 or rounds == 1
     if budget is not None and not trivial:
         budget.require_delta()

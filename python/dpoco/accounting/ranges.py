@@ -110,6 +110,7 @@ def calibrate(
     allowed = Budget._derived(_SLACK * budget.epsilon, _SLACK * budget.delta)
     mu = gaussian_mu(allowed.epsilon, allowed.delta)
     if medians and most_rounds(near.rounds, near.separation, records) > 1:
+        # Medians and counts each have half of mu^2, since a person's rounds may be in both.
         mu *= math.sqrt(0.5)
     scale = _median_scale(medians, first, near, allowed, mu)
 
@@ -124,6 +125,7 @@ def _median_scale(medians: int, first: int, near: Neighbours, budget: Budget, mu
     """Return the scale of the medians' noise: all of `budget` for a single round, else mu."""
     if medians == 0:
         return 0.0
+    # A single round is in one part only, and each part may spend the whole budget.
     length = selection_budget(budget, "gumbel", medians)
     if near.rounds > 1:
         length = _longest_range(mu / math.sqrt(medians) * _SLACK)
@@ -148,6 +150,7 @@ def _with_noise(
 ) -> GaussianSum:
     """Return the counts with the least noise of which mu is `reached`."""
     choice("numerics", numerics, ("auto", "float", "lattice"))
+    # mu falls in proportion to the scale in doubles; on a lattice its grid changes with the scale.
     scale = reached(replace(plain, scale=1.0)) / mu
     if numerics == "float":
         return replace(plain, scale=scale)
@@ -177,6 +180,7 @@ def behind_ranges(
     budget : Budget or None
         Its delta is the one epsilon is stated at.
     """
+    # Without noise in either there is no statement about both.
     if search.description is None or learner.description is None:
         rounds = search.horizon + learner.horizon
         return Guarantee.none(rounds, f"ranges of columns, and {learner.mechanism}")
@@ -267,6 +271,7 @@ def needed_records(
     if budget is None:
         return FEWEST
     records = FEWEST
+    # A person's rounds in the search grow with its records, and so does the noise: a fixed point.
     for _ in range(200):
         plan = calibrate(
             columns, medians=medians, records=records, budget=budget, horizon=horizon,

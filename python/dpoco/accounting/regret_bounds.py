@@ -76,10 +76,12 @@ def gaussian_width(domain: Domain) -> float:
         return domain.scale * math.sqrt(2.0 * math.log(domain.dimension))
     if isinstance(domain, LpBall):
         return domain.radius * expected_norm_bound(2.0, domain.dual_exponent, domain.dimension)
+    # The maximum of n normal variables of at most this deviation.
     if isinstance(domain, VertexSet):
         return domain.radius_from_center() * math.sqrt(2.0 * math.log(len(domain.vertices)))
     if isinstance(domain, (Box, Polytope)):
         ends = (domain.lower, domain.upper) if isinstance(domain, Box) else domain.bounding_box
+        # E |xi| = sqrt(2 / pi) in each coordinate, times half its side; a polytope lies in its box.
         return math.sqrt(0.5 / math.pi) * float((ends[1] - ends[0]).sum())
     raise TypeError(f"no width is known of a {type(domain).__name__}")
 
@@ -180,6 +182,7 @@ def entropy_term(
     scale = dimension / inverse_temperature
     if regularization is not None:
         pull = lipschitz * horizon * math.sqrt(inverse_temperature / (dimension * regularization))
+        # The positive root of y^2 + pull y = 1, without cancellation.
         y = 2.0 / (pull + math.sqrt(pull * pull + 4.0))
         return scale * (-math.log(y) + 0.5 * (1.0 - y * y))
     whole = lipschitz * diameter * horizon
@@ -244,6 +247,8 @@ def leader_regret(
         comparator costs another G D.
     """
     noise = 0.5 * step_size * noise_scale**2 * dimension
+    # Within a body the noise moves the minimum by at most ||Z|| R as well
+    # (docs/privacy/oco_regret.md, "CTRL").
     if not unbounded:
         noise = min(noise, noise_scale * math.sqrt(dimension) * radius)
     terms = {

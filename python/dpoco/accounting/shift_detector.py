@@ -158,6 +158,8 @@ class DetectorTuning(Description):
 
     def reach(self) -> int:
         """Return the power of two up to which sums of the test statistic are resolved."""
+        # Sums of so many rounds must stay below 2^53 grids to be exact
+        # (docs/privacy/shift_detector.md, "Sums without errors").
         wanted = max(self.nominal_horizon, SHORTEST_REACH)
         if self.horizon is not None:
             wanted = min(wanted, self.horizon)
@@ -236,6 +238,7 @@ def _noise_exceeds(plan: DetectorPlan, rounds: int, threshold: float) -> float:
     if tests is None:
         return 0.0
     b1, b2 = tests.threshold_scale, tests.query_scale
+    # One-sided noise on the threshold only raises it.
     if b2 == 0.0 and (b1 == 0.0 or tests.law == "exponential"):
         return 0.0
     if tests.law == "exponential":
@@ -244,6 +247,7 @@ def _noise_exceeds(plan: DetectorPlan, rounds: int, threshold: float) -> float:
         return 1.0
     # Either a query's noise exceeds x or the threshold's lies below -y, x + y = threshold.
     y = (threshold - b2 * math.log(rounds * b1 / b2)) / (1.0 + b2 / b1)
+    # Any split is valid; this one minimises the sum of both tails where it lies inside.
     y = min(max(y, 0.0), threshold)
     tails = rounds * math.exp(-(threshold - y) / b2) + math.exp(-y / b1)
     return min(1.0, 0.5 * tails)
@@ -264,6 +268,8 @@ def regret_of(plan: DetectorPlan, rounds: int, shifts: int) -> tuple[float, dict
     if beta >= 1.0:
         return math.inf, {}
     changes = min(shifts, rounds - 1)
+    # Theorem 3 of docs/privacy/shift_detector.md: false alarms start instances, which may raise
+    # further ones: a geometric series.
     alarms = changes + (changes + 1) * beta / (1.0 - beta)
     instances = alarms + 1.0
     pieces = instances + changes
@@ -416,6 +422,8 @@ def calibrate(
                 alarms=1,
                 log_queries=math.log(tuning.nominal_horizon / (0.25 * tuning.false_alarm)),
             )
+            # Each scale was rounded for its own share; the sum is rounded up once more, as the
+            # kernel does.
             b2 = raised_until(b2, lambda b: spent(scale, b1, b) <= budget.epsilon)
     return with_thresholds(make_plan(tuning, "exponential", scale, (b1, b2) if detects else None))
 
@@ -435,7 +443,11 @@ def make_plan(
 def with_thresholds(plan: DetectorPlan) -> DetectorPlan:
     """Return a plan of these noises with thresholds that keep false alarms rare."""
     p, tests = plan.tuning, find_tests(plan)
+    # Four kinds of events share the probability of a false alarm alike
+    # (docs/privacy/shift_detector.md, "False alarms").
     b, n, nominal, shifts = 0.25 * p.false_alarm, p.experts, p.nominal_horizon, p.planned_shifts
+    # Of aligned blocks at most two end in a round on average, of tangents each has a test every
+    # round.
     per_round = 2.0 if p.windows == "dyadic" else float(tangents(nominal))
     threshold = 0.0
     if tests is not None:

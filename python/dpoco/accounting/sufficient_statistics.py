@@ -114,6 +114,7 @@ def calibrate(domain: Domain, loss: SquaredLoss, *, records: int, budget: Budget
     n = positive_int("records", records)
     check_problem(domain, loss)
     moments = second_moments(domain, loss, best_vector_scale(domain, loss, "replace"))
+    # With a single push all factorisations are the identity: one draw for one sum.
     plain = sum_of(moments, "toeplitz", 1, batch=n)
     if budget is None:
         return Plan(plain, None, None)

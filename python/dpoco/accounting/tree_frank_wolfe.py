@@ -216,6 +216,7 @@ def guarantee(
         delta,
         pushes=total.pushes,
         kappa=smoothness_constant(total.order, q, d),
+        # The paper's theorem is about replaced records; an emptied one moves a leaf half as far.
         leaf_bound=0.5 * near.sides * published_leaf_bound(domain, loss, tuning.step_scale),
     )
     claimed = (paper_epsilon, delta) if plan.calibration == "paper" else None
@@ -251,6 +252,8 @@ def regret(run: frank_wolfe_regret.Descent, total: GaussianSum) -> RegretBound:
 
 def _basic_composition_epsilon(node_mu: float, pushes: int, delta: float, mass: float) -> float:
     """Return the epsilon that basic composition of exact nodes proves at `delta`."""
+    # A leaf is in at most so many completed nodes; the paper counts one more unless n is a power of
+    # two (docs/privacy/continual_sum.md, "Binary tree").
     nodes = pushes.bit_length()
 
     def ideal(epsilon: float) -> float:

@@ -104,6 +104,8 @@ def _regret_terms(own: WindowTuning, noise: tuple[str, float], rounds: int) -> d
         return dict.fromkeys(("first round", "selection", "shifts", "comparator"), 0.0)
     losses = 0.0
     spoilt = left = min(rounds, shifts * (2 * own.window - 1))
+    # Which rounds a change spoils is unknown: charging 1 for those of smallest charge errs upwards
+    # (docs/privacy/epoch_selector.md, "Windows").
     for played, selected_from in reversed(_windows(rounds, own.window)):
         missed = min(left, played)
         left -= missed
