@@ -58,6 +58,8 @@ def span(guarantee: Terms) -> str:
 
 def odds_factor(guarantee: Terms) -> tuple[float, float]:
     """Return the factor that odds can rise by, and the probability of exceeding it."""
+    # With a delta, odds may exceed e^epsilon with a probability far above delta. They exceed twice
+    # as much with probability at most 2 delta (docs/privacy/explanations.md, "Odds").
     factor = math.exp(min(guarantee.epsilon, 700.0))
     pure = guarantee.delta == 0.0
     return (factor, 0.0) if pure else (2.0 * factor, min(1.0, 2.0 * guarantee.delta))
@@ -135,6 +137,7 @@ def _warnings(g: Terms, people: int | None) -> Iterator[str]:
 def _protection(g: Terms) -> str:
     """Return what is protected, in words that follow the numbers."""
     other = "was left empty" if g.change == "zero_out" else "had been anything else"
+    # At epsilon 0 delta bounds the difference of any two probabilities.
     thing, apart = _THINGS.get(g.unit, g.unit), g.delta_at(0.0)
     if g.epsilon > _LARGE:
         return f"{thing}, but in name only: the releases may show what it was."
@@ -220,6 +223,8 @@ def _further_duties(g: Terms) -> tuple[str, ...]:
 
 def _gaps(g: Terms) -> Iterator[str]:
     if g.unit not in ("one person", "one user"):
+        # A guess between two equally likely contents is right with probability at most
+        # (e^epsilon + delta) / (1 + e^epsilon).
         ten = math.exp(min(group_epsilon(g, 10), 700.0))
         yield f"More than {g.unit}: several of one person. " + _bound_sentence(
             (ten + g.delta) / (1.0 + ten),

@@ -68,6 +68,7 @@ class Terms:
         for name in ("person", "conditions", "claimed"):
             value = getattr(self, name)
             object.__setattr__(self, name, None if value is None else tuple(value))
+        # The caller may still change the dictionary that was given.
         object.__setattr__(self, "details", dict(self.details))
         if self.person is not None and len(self.person) != 2:
             raise ValueError("person must be rounds and separation")
@@ -158,6 +159,7 @@ class Terms:
         if loss is None:
             own = (*meaning.units(mechanism, near.view, None), "one round")[0]
             none = cls.none(rounds, released, unit=unit or own)
+            # Regret is bounded with and without privacy.
             forecast = {name: said[name] for name in ("regret_bound", "details") if name in said}
             return replace(none, **forecast)
         bounds = loss.bare.bounds
@@ -502,6 +504,7 @@ class Terms:
     def _claim_follows(self) -> bool:
         assert self.claimed is not None
         epsilon, delta = self.claimed
+        # The slack is that of `check_claim`.
         return epsilon >= 0.0 and self.delta_at(epsilon) <= delta * (1.0 + 1e-9)
 
     @property
@@ -594,6 +597,7 @@ class Terms:
 
 
 # Pools, and learners that go on from a state, certify the same plan again and again.
+# The cache is `typed`, since 0 equals 0.0 and the fields repeat delta as it was given.
 @lru_cache(maxsize=256, typed=True)
 def _at(loss: Loss, delta: float) -> Fields:
     """Return the fields of a guarantee that a loss decides, stated at `delta`, to read only."""

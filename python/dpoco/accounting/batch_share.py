@@ -200,6 +200,7 @@ class Noise:
 
         Such a quotient has one minimum, which is searched for in log(rate).
         """
+        # Moments are infinite from 1 / scale on.
         limit = (1.0 - 1e-12) / self.scale if self.law in ("knorm", "laplace") else math.inf
         if not 0.0 < start < math.inf:  # a single expert; or a bound that is infinite anyway
             return min(1.0, 0.5 * limit)
@@ -253,6 +254,7 @@ def regret_of(noise: Noise, rounds: int, switches: int, schedule: Schedule) -> S
     if noise.experts == 1:
         return ShareRegret({}, 0.0, 0.0)
     batch, eta, sigma = schedule
+    # The last batch is counted with a noise that is never drawn, as in the proof.
     steps = -(-rounds // batch)
     prior = share_log_prior(noise.experts, steps, switches, sigma) / eta
     cost = noise.batch_cost(batch, eta)
@@ -305,6 +307,7 @@ def search(
 
     if batch is not None or noise.law == "coordinate_rr" or n == 1:
         return at(1 if batch is None else batch)
+    # 2^41 is more than the longest horizon, 10^12.
     sizes = sorted({min(rounds, round(2.0 ** (k / 4.0))) for k in range(165)})
     tried = {size: at(size) for size in sizes}
     while True:
@@ -335,6 +338,7 @@ def _response_moment(scale: float, experts: int, rate: float) -> float:
 
 def _bend(a: float) -> float:
     """Return e^a - 1 - a."""
+    # The three terms cancel for small a: a series takes over.
     if abs(a) < 0.01:
         return 0.5 * a * a * (1 + a / 3 * (1 + a / 4 * (1 + a / 5 * (1 + a / 6 * (1 + a / 7)))))
     return math.expm1(a) - a if a < 700.0 else math.inf
@@ -342,6 +346,7 @@ def _bend(a: float) -> float:
 
 def _log_sinhc(y: float) -> float:
     """Return log(sinh(y) / y) for y > 0."""
+    # The two logarithms cancel for small y: a series takes over.
     if y < 0.05:
         z = y * y
         return z * (1.0 / 6.0 - z * (1.0 / 180.0 - z * (1.0 / 2835.0 - z / 37800.0)))
@@ -350,6 +355,7 @@ def _log_sinhc(y: float) -> float:
 
 def _log_artanhc(x: float) -> float:
     """Return log(artanh(x) / x) for 0 < x < 1."""
+    # The quotient is 1 + x^2 / 3 there: its logarithm would lose the digits of x^2.
     if x < 0.05:
         z = x * x
         return math.log1p(z * (1 / 3 + z * (1 / 5 + z * (1 / 7 + z * (1 / 9 + z / 11)))))
@@ -599,6 +605,7 @@ def make_plan(tuning: ShareTuning, noise: Noise, numerics: str) -> SharePlan:
             if numerics == "lattice":
                 raise
     drawn: BatchRelease | Nothing = Nothing("no decision depends on a sum")
+    # Where no sum is released epsilon is 0, which a description of noise would not say.
     if tuning.releases != 0:
         drawn = BatchRelease(
             experts=tuning.experts, law=law, scale=noise.scale, batch=tuning.batch, grid=grid

@@ -155,10 +155,13 @@ def _claim(
     hazard = p - math.expm1(-2.0 * log_ratio)
     cap = math.floor(3.0 * hazard * t)
     if printed is None:
+        # The changed round, `cap` draws, and the later bits (docs/privacy/oco_regret.md, "Published
+        # parameters").
         composed = (2.0 * log_ratio / p) ** 2 + cap * log_ratio**2 + (t - 1.0) * (shift / p) ** 2
         total = 0.5 * delta + cap * _small(t, delta)
     else:
         composed = printed
+        # The printed delta may exceed the one asked for many times: a claim repeats it as it is.
         total = delta + 3.0 * t * math.exp(t * math.expm1(-2.0 * log_ratio))
     epsilon = 1.5 * composed + math.sqrt(6.0 * composed * math.log(2.0 / delta))
     return PublishedClaim(log_ratio, p, cap, epsilon, total)

@@ -312,6 +312,8 @@ def planned(method: str, pushes: int, near: Neighbours, batch: int = 1) -> Metho
     """Return a method with parameters for people who come in several rounds, `batch` to a push."""
     if most_rounds(near.rounds, near.separation, pushes * batch) == 1:
         return method
+    # These numbers choose parameters and no more: what a person moves is computed by the
+    # description.
     crowd = min(near.rounds, -(-batch // near.separation))  # of hers in one push
     times, apart = -(-near.rounds // crowd), max(1, near.separation // batch)
     if method == "banded":

@@ -135,6 +135,7 @@ class EuclideanProblem:
             return 0.0
         # Of one round the shrunk domain would be a point, and the weight infinite.
         t = float(max(positive_int("horizon", horizon), 3))
+        # Every supremum is that of the barrier on the domain, shrunk by the factor 1 - 1 / t.
         if self.shape == "lp_ball":
             if self.exponent < 2.0:
                 raise ValueError(
@@ -201,6 +202,7 @@ def _half_width(domain: Domain, shape: str) -> float:
     if not isinstance(domain, LpBall) or shape == "lp_ball":
         return 0.0
     width = float(domain.radius)
+    # This is half the side of the largest cube inside a Euclidean ball.
     return width / math.sqrt(domain.dimension) if shape == "ball" else width
 
 

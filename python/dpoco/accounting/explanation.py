@@ -116,6 +116,7 @@ _SEEN_BY = {
 def scope(guarantee: Terms) -> str:
     """Return epsilon and delta with unit, change, view, horizon and person, in one line."""
     g = guarantee
+    # Where a description leaves the unit open, it is the issuer's word.
     whom = g.unit if g.description is None or _derived_unit(g) else f"{g.unit} ({ISSUER})"
     if g.person is not None:
         most, apart = g.person
@@ -272,6 +273,7 @@ def facts(guarantee: Terms) -> Fields:
             "groups": {str(k): plain_float(group_epsilon(g, k)) for k in _GROUPS},
         }
     paper, found = g.paper_epsilon, verdict(g)
+    # The bounds on guessing, odds and tests are proved on the second page.
     pages = re.findall(r"docs/privacy/\w+\.md", f"{g.reference} docs/privacy/explanations.md")
     record |= {
         "paper_epsilon": None if paper is None else plain_float(paper),

@@ -107,6 +107,8 @@ def _compiled_roots() -> Callable[..., Any] | None:
             module: Any = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
             own: Callable[..., Any] = module._brentq
+            # The function is private to SciPy and may change: it has to find a known root, or the
+            # public one is taken.
             known = own(lambda x: x - 1.0, 0.0, 3.0, 1e-12, _RELATIVE, 100, (), False, True)
         except (ImportError, AttributeError, TypeError):
             return None
@@ -142,6 +144,7 @@ def reserve(budget: Budget, variates: float) -> Budget:
     left = budget.delta - charge(budget.epsilon, mass)
     if left > 0.0:
         return Budget._derived(budget.epsilon, left)
+    # From ten times on the epsilon below is at least ln(1.5).
     if 10.0 * mass >= budget.delta:
         raise CalibrationError(
             f"the truncated tails (total variation {mass:.3g}) cost more than delta = "
@@ -310,6 +313,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
         return log_gaussian_delta(epsilon, mu) - math.log(delta)
 
     if excess(epsilon) < 0.0 < excess(0.0):
+        # Only the relative tolerance counts: epsilon may be tiny.
         epsilon = find_root(excess, 0.0, epsilon, xtol=1e-300, rtol=1e-15, maxiter=_ROUNDS)
     return raised(epsilon, lambda epsilon: gaussian_delta(epsilon, mu) <= delta)
 
@@ -396,6 +400,7 @@ def largest(
             f"no {name} in [{low:g}, {high:g}] corresponds to this epsilon and delta"
         )
     log_ends = math.log(low), math.log(high)
+    # Ends are many powers of ten apart: the search is in logarithms.
     at = find_root(
         lambda x: excess(math.exp(x)), *log_ends, xtol=precision, rtol=1e-15, maxiter=_ROUNDS
     )

@@ -464,6 +464,7 @@ class _Problem:
             find_bias(plain, own, units * moved * column / mu, weight, self.rho)
             for weight, moved in zip(weights, _unit_movements(near.change), strict=True)
         ]
+        # A full plan takes longer than a bias: only weights close to the best have one.
         close = [w for w, bias in zip(weights, biases, strict=True) if bias <= 1.02 * min(biases)]
         return min(map(noisy, close), key=lambda found: find_confidence(*found).bias)
 
@@ -530,6 +531,8 @@ def guarantee(
     }
     return Guarantee.about(
         total,
+        # A user's own action depends openly on that user's context: the view is that of all others
+        # (docs/privacy/linucb.md).
         Neighbours(relation, "others"),
         released=what,
         horizon=own.horizon,

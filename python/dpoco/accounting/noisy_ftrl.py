@@ -241,6 +241,8 @@ def _first_batch(
     """Return so many rounds that noise has the upper hand until their end."""
     if budget is None:
         return 1
+    # Lengths of batches are public, so that only public numbers may decide them
+    # (docs/privacy/noisy_ftrl.md).
     length = gaussian_mu(budget.epsilon, budget.delta) * record_length(domain, loss) ** 2
     rounds = round(0.4 * math.sqrt(domain.dimension) * summand.movement(near) / length)
     most = continual_sum.UNBOUNDED_HORIZON if horizon is None else horizon // 50
@@ -314,6 +316,8 @@ def _with_loss(domain: Domain, loss: Loss, summand: AnySummand, near: Neighbours
         raise ValueError("running_loss is an option of statistics='quadratic'")
     assert isinstance(loss, SquaredLoss)
     plain = moments_and_loss(domain, loss, summand.weight, 1.0)
+    # A quarter of the distance makes the noise sqrt(1 + 1/16) times as large
+    # (docs/privacy/forgetting.md).
     share = LOSS_SHARE * summand.movement(near) / plain.largest_loss
     return replace(plain, loss_weight=share)
 

@@ -366,6 +366,8 @@ def mean_scale(exponent: float, updates: int) -> float:
     head = np.arange(1.0, min(updates, _SUMMED) + 1.0) ** -exponent
     if updates <= _SUMMED:
         return float(head.sum()) / updates
+    # Exponents are at most 0.9, so that p is not 0. The integral is the midpoint rule: every term
+    # stands for half a step on both sides.
     low, high, p = _SUMMED + 0.5, updates + 0.5, 1.0 - exponent
     tail = np.power(low, p) * np.expm1(p * (np.log(high) - np.log(low))) / p
     return (float(head.sum()) + float(tail)) / updates

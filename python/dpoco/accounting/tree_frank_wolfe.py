@@ -117,6 +117,7 @@ def calibrate(
         If no noise scale meets the budget.
     """
     if isinstance(budget, Budget):
+        # Gaussian noise, generalised or not, has no pure epsilon.
         budget.require_delta()
     step_scale = positive_float("step_scale", step_scale)
     n = continual_sum.resolve_horizon(horizon)
