@@ -470,6 +470,7 @@ class Terms:
             self,
             **_at(loss, delta),
             unit="one person",
+            # Published numbers are about single rounds.
             claimed=None,
             paper_epsilon=None,
             conditions=self.further,

@@ -227,6 +227,8 @@ def _shape(domain: Domain) -> str:
 
 
 def _bounds(domain: Domain, loss: Loss, unbounded: bool, n: int) -> tuple[str, float, float, int]:
+    # Declared bounds are in the dual norm, and ||v||_2 <= d^(1/2 - 1/q) ||v||_q for q > 2.
+    # Distances of decisions give the same factor once more in the smoothness.
     stretch = math.pow(domain.dimension, max(0.0, 0.5 - 1.0 / domain.dual_exponent))
     if isinstance(loss, LinearLoss):
         return "linear", record_length(domain, loss), 0.0, 0

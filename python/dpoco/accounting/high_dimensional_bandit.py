@@ -171,6 +171,7 @@ def forced_of(value: int | None, arms: int, horizon: int, batch: int) -> int:
     choices begin, but at most half of all rounds are forced.
     """
     if value is not None:
+        # False and 0.0 equal 0, and are refused like everything else that is no count.
         none = value == 0 and not isinstance(value, (bool, float))
         return 0 if none else positive_int("forced_rounds", value, maximum=horizon)
     updates = max(1, -(-_FEWEST_FORCED // batch))
@@ -224,6 +225,7 @@ def noise_error(arm: ArmPlan, domain: Domain) -> float:
     """
     view, own = L1Geometry(domain), arm.mechanism
     updates = own.rounds if isinstance(own, Selections) else own.pushes
+    # Horizons are too long to look at every update: those between two points count like the first.
     at = np.unique(np.geomspace(1.0, updates, _POINTS).astype(np.int64))
     if isinstance(own, Selections):
         errors = view.excess(own.law) * own.scale * at.astype(np.float64) ** -own.exponent

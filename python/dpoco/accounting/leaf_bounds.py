@@ -149,6 +149,7 @@ def lossless_leaf_bounds(
     check_undamped(loss)
     published = weights == "paper"
     if isinstance(loss, MarginLoss) and published:
+        # The published bound is on the whole leaf, features included.
         slope = published_leaf_bound(domain, loss, step_scale) / float(loss.feature_bound)
         return clip_bounds(loss, slope)
     if isinstance(loss, MarginLoss):
@@ -228,6 +229,7 @@ def moments_and_loss(
 
 def record_length(domain: Geometry, loss: Loss) -> float:
     """Return the bound in l2 on a record's features, or on the gradient of a linear loss."""
+    # With slope 1 an emptied record moves the sum by the length of its features.
     leaf = clip_bounds(loss, 1.0 if loss.glm else None)
     return leaf.summand(domain).movement(Neighbours("zero_out"))
 

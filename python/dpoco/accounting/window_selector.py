@@ -127,6 +127,7 @@ def _pseudo_regret(own: WindowTuning, noise: tuple[str, float], rounds: int) -> 
     lost = terms["selection"] + terms["shifts"]
     if lost < rounds - 1:
         return lost
+    # A void bound is the same for all windows: what is added still tells them apart.
     return lost + rounds * _charge(own, noise, own.window) + 2.0 * own.expected_shifts * own.window
 
 
