@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import math
 import pickle
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -430,3 +432,21 @@ def test_a_pure_budget_is_kept_by_pure_curves_alone():
         if each.truncation_mass > 0.0 or each.mu is not None:
             with pytest.raises(BudgetExceeded):
                 each.require(Budget(500.0, 0.0))
+
+
+def test_what_another_program_releases_is_added_up_and_never_rounded_down():
+    rounded = 0
+    for each, releases in itertools.product((0.1, 0.3, 0.7, 1.9), (1, 2, 3, 5, 7, 11, 1000)):
+        options = {"horizon": 1000, "releases": releases}
+        pure = Guarantee.pure_epsilon(each, **options)
+        assert Fraction(pure.epsilon) >= releases * Fraction(each)
+        assert pure.epsilon <= math.nextafter(releases * each, math.inf)
+        normal = Guarantee.gaussian(
+            sensitivity=each, noise_scale=1.0, delta=1e-6, **options
+        ).description.sensitivity
+        assert Fraction(normal) ** 2 >= releases * Fraction(each) ** 2
+        assert normal <= each * math.sqrt(releases) * (1.0 + 1e-15)
+        nearest = Fraction(each * releases), Fraction(each * math.sqrt(releases)) ** 2
+        rounded += nearest[0] < releases * Fraction(each)
+        rounded += nearest[1] < releases * Fraction(each) ** 2
+    assert rounded > 5  # sums that are too small when they are rounded to nearest

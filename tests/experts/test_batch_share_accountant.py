@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+from fractions import Fraction
 
 import mpmath
 import numpy as np
@@ -31,6 +32,19 @@ from dpoco.privacy.mechanisms.batch_release import movement
 from dpoco.published import asi_tracking
 
 MIXED = Budget(1.0, 1e-6)
+
+
+@pytest.mark.parametrize("law", ["knorm", "laplace", "coordinate_rr"])
+def test_the_least_noise_of_a_pure_epsilon_is_never_too_small(law):
+    """Exactly: a quotient that is rounded to nearest is too small every other time."""
+    too_small = 0
+    for epsilon in (Fraction(k, 10) for k in range(1, 60)):
+        scale = bounds.noise_scale(5, law, Budget(float(epsilon), 0.0))
+        moved = Fraction(movement(law, 5))
+        assert moved / Fraction(scale) <= Fraction(float(epsilon))
+        less = math.nextafter(scale, 0.0)
+        too_small += movement(law, 5) / less <= float(epsilon) < moved / Fraction(less)
+    assert too_small > 5  # cases in which the rounded quotient would have taken less
 
 
 def test_scales_of_the_noises():

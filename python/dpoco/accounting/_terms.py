@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ from dpoco.errors import BudgetExceeded
 from dpoco.privacy.losses.combined import NOTHING, UNKNOWN, Least, least, with_tails
 from dpoco.privacy.losses.decaying import Decaying
 from dpoco.privacy.losses.gaussian import Gaussian
-from dpoco.privacy.losses.loss import Loss, Pure, Zcdp
+from dpoco.privacy.losses.loss import Loss, Pure, Zcdp, sum_up
 from dpoco.privacy.mechanisms.base import Declared, Mechanism, Parts
 from dpoco.privacy.mechanisms.participation import most_rounds
 from dpoco.privacy.neighbours import Neighbours
@@ -252,7 +253,7 @@ class Terms:
         >>> Guarantee.gaussian(sensitivity=2.0, noise_scale=8.0, delta=1e-6, horizon=1000)
         <Guarantee: epsilon=1.0607, delta=1e-06, replace one round, 1000 rounds, not certified>
         """
-        return cls._declare(
+        return cls._about_program(
             True, positive_float("sensitivity", sensitivity), noise_scale, releases,
             delta=positive_float("delta", delta),
             change=change, horizon=horizon, unit=unit, released=released, conditions=conditions,
@@ -290,21 +291,27 @@ class Terms:
         >>> Guarantee.pure_epsilon(0.5, horizon=10, releases=2).epsilon
         1.0
         """
-        return cls._declare(
+        return cls._about_program(
             False, positive_float("epsilon", epsilon), 1.0, releases, delta=0.0,
             change=change, horizon=horizon, unit=unit, released=released, conditions=conditions,
         )  # fmt: skip
 
     @classmethod
-    def _declare(
+    def _about_program(
         cls, gaussian: bool, moved: float, scale: float, releases: int, *, delta: float,
         change: str, horizon: int, conditions: Sequence[str], **said: Any,
     ) -> Self:  # fmt: skip
         count, page = positive_int("releases", releases), "gaussian" if gaussian else "pure"
         # Releases with separate noise: moves add up in squares in l2, and as they are in l1.
-        moved *= math.sqrt(count) if gaussian else count
+        if gaussian:
+            total = moved * math.sqrt(count)
+            # Products and roots are rounded to nearest: the sum may be larger.
+            while total < math.inf and Fraction(total) ** 2 < count * Fraction(moved) ** 2:
+                total = math.nextafter(total, math.inf)
+        else:
+            total = sum_up((count, moved, 1.0))
         return cls.about(
-            Declared(change, gaussian, moved, positive_float("noise_scale", scale)),
+            Declared(change, gaussian, total, positive_float("noise_scale", scale)),
             Neighbours(change),
             horizon=positive_int("horizon", horizon),
             delta=delta,

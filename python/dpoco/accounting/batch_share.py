@@ -56,6 +56,7 @@ from dpoco.accounting.plan import Forecast, Plan
 from dpoco.accounting.release import DEFAULT_NUMERICS, LATTICE_NOISES, NUMERICS, batch_grid
 from dpoco.accounting.statement import expert_guarantee
 from dpoco.errors import CalibrationError
+from dpoco.privacy.losses.loss import sum_up
 from dpoco.privacy.mechanisms.base import Nothing
 from dpoco.privacy.mechanisms.batch_release import BatchRelease, movement
 from dpoco.privacy.records import Description, limits
@@ -636,7 +637,7 @@ def noise_scale(experts: int, noise: str, budget: Budget) -> float:
     factor = movement(noise, experts)
     epsilon = min(budget.epsilon, _LARGEST_RESPONSE) if noise == "coordinate_rr" else budget.epsilon
     # The quotient may round to a scale whose epsilon is above the budget's.
-    return raised_until(factor / epsilon, lambda scale: factor / scale <= epsilon)
+    return raised_until(factor / epsilon, lambda scale: sum_up((1, factor, scale)) <= epsilon)
 
 
 def regret(plan: SharePlan, rounds: int) -> ShareRegret | None:

@@ -193,7 +193,7 @@ def calibrate(
 
 
 def regret_terms(experts: int, rounds: int, scale: float, selection: str) -> dict[str, float]:
-    """Return the terms of the bound on the expected regret; see `regret_bound`.
+    """Return the terms of the bound on the expected regret; see `regret`.
 
     Parameters
     ----------

@@ -202,7 +202,7 @@ def best_inverse_temperature(
 ) -> tuple[float, float]:
     """Return (beta, lam) of the least bound among those with g = G sqrt(beta/lam) given.
 
-    Fixed point of lam = (G/R) sqrt(m^2 ceil(T/m) + 2 n ell/g^2), ten steps.
+    Fixed point of lam = (G/R) sqrt(m^2 ceil(T/m) + 2 n ell/g^2), at most thirty steps.
     """
     g2 = noise_to_signal**2
     stability = float(block) ** 2 * -(-horizon // block)

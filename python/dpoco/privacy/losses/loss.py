@@ -294,7 +294,7 @@ def crossing(
 
     `function` is positive at `low` and at most 0 at `high`, and so it is at what is returned, which
     is within a relative `precision` of a point where it is positive. False position (Illinois);
-    bisection whenever that did not halve the bracket in two steps.
+    bisection whenever that did not halve the bracket in three steps.
     """
     above, below = function(low), function(high)
     widths, last = [math.inf, math.inf, math.inf], 0

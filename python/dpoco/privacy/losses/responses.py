@@ -33,7 +33,7 @@ LARGEST_REPORTS = 10**6
 class Responses(Loss):
     """`reports` reports, each `each`-private whatever was reported before.
 
-    Delta is rounded up: by a relative 1e-8 for a million reports, 1e-11 for one. O(reports).
+    Delta is rounded up: by a relative 2e-8 for a million reports, 1e-11 for one. O(reports).
     """
 
     kind = "local_reports"

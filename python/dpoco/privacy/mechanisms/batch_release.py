@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from dpoco.privacy.losses.combined import group, with_tails
 from dpoco.privacy.losses.gaussian import Gaussian
-from dpoco.privacy.losses.loss import Loss, Pure
+from dpoco.privacy.losses.loss import Loss, Pure, sum_up
 from dpoco.privacy.mechanisms.base import Mechanism, central
 from dpoco.privacy.mechanisms.gaussian_sum import EXACT_TAIL, TAIL
 from dpoco.privacy.mechanisms.lattice import grid_bits
@@ -102,7 +102,7 @@ class BatchRelease(Mechanism):
             return with_tails(Gaussian(moved * many / self.scale), mass)
         # Pure epsilons of separate batches add up like moves within one: how a person's rounds are
         # spread changes nothing.
-        return group(Pure(moved / self.scale), near.rounds)
+        return group(Pure(sum_up((1, moved, self.scale))), near.rounds)
 
     def _check_grid(self) -> None:
         """Refuse grids that do not hold 0, 1, the noise and, centred, the mean of all losses."""
