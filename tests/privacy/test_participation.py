@@ -91,7 +91,8 @@ def test_no_pattern_has_more_in_batches(name, batch):
 
 
 @pytest.mark.parametrize(
-    ("growth", "first", "pushes", "most"), [("quarter", 1, 12, 4), ("root", 2, 17, 2)]
+    ("growth", "first", "pushes", "most"),
+    [("quarter", 1, 12, 4), ("root", 2, 17, 2), ("three_tenths", 3, 5, 3)],
 )
 def test_no_pattern_has_more_in_growing_batches(growth, first, pushes, most):
     """And that batches far apart were rounds far apart would not do."""
@@ -109,6 +110,12 @@ def test_no_pattern_has_more_in_growing_batches(growth, first, pushes, most):
         assert found <= k * SquareRoot().column(pushes) * (1.0 + 1e-12)
         refuted = refuted or SquareRoot().column(pushes, person(k, b)) < truth * (1.0 - 1e-9)
     assert refuted
+
+
+def test_batches_of_phases_grow_by_three_tenths():
+    starts = list(itertools.islice(batch_starts(10, "three_tenths"), 12))
+    # 13, 16.9, 21.97, 28.561, ...: an engine plays whole rounds, and the lengths keep the rest.
+    assert np.diff(starts).tolist() == [int(10.0 * 1.3**k) for k in range(11)]
 
 
 def longhand(factor, n, k, b):
