@@ -81,8 +81,9 @@ def released(name: str) -> list[str]:
         wild = tuple(map(beyond, subject.part(0, 24)))
         if hasattr(whole, "run"):
             played = whole.run(*wild)
-            parts = [n for n in ("decisions", "actions", "losses", "rewards") if hasattr(played, n)]
-            found += [np.asarray(getattr(played, n)) for n in parts]
+            arms = hasattr(played, "actions")  # of which decisions and losses are other names
+            parts = ("actions", "rewards") if arms else ("decisions", "losses")
+            found += [np.asarray(getattr(played, n)) for n in parts if hasattr(played, n)]
         with suppress(StateError, AttributeError):
             states.append(whole._engine.state())
     shapes = [each.shape for each in found], [each == b"refused" for each in states]
