@@ -502,7 +502,8 @@ class BanditLearner(OnlineLearner):
         actions = np.empty(rounds, dtype=np.int64)
 
         def play(part: slice, admit: Admit) -> None:
-            entering = empty_rows(table[part], passed := admit())
+            passed = admit()
+            entering = table[part] if passed is None else empty_rows(table[part], passed)
             self._engine.run(rows[part], entering, actions[part], own[part])
             if passed is not None:  # what they earned, all the same
                 left = part.start + np.flatnonzero(~passed)

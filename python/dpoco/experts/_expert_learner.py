@@ -325,7 +325,8 @@ class ExpertLearner(OnlineLearner):
         decisions = np.empty(rounds, dtype=np.int64)
 
         def play(part: slice, admit: Admit) -> None:
-            entering = empty_rows(rows[part], passed := admit())
+            passed = admit()
+            entering = rows[part] if passed is None else empty_rows(rows[part], passed)
             self._engine.run(entering, own[part], decisions[part])
             if passed is not None:  # what they lost, all the same
                 left = part.start + np.flatnonzero(~passed)

@@ -311,7 +311,8 @@ class RecordLearner(OnlineLearner):
         def play(part: slice, admit: Admit) -> None:
             own, label = rows[part], None if targets is None else targets[part]
             played, lost = log.room(part), log.losses[part]
-            entering = empty_rows(own, passed := admit())
+            passed = admit()
+            entering = own if passed is None else empty_rows(own, passed)
             self._play(entering, label, lost, played, log.changed[part])
             if passed is not None and played is not None:  # what decisions lost, all the same
                 absent = ~passed

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.fields import FieldInfo
-from pydantic_core import ErrorDetails
 
 from dpoco._json import of_json
 from dpoco.errors import StateError
@@ -116,7 +115,7 @@ def parse(body: bytes, kind: type[M]) -> M:
         raise BadRequest("; ".join(_describe(each) for each in error.errors()[:5])) from None
 
 
-def _describe(error: ErrorDetails) -> str:
+def _describe(error: Any) -> str:
     place = ".".join(map(str, error["loc"]))
     if error["type"] == "extra_forbidden":  # whose place is a word of the caller's
         return "there is a field that the schema does not have"
