@@ -44,10 +44,8 @@ def _admit_part(limiter: Limiter, turn: int, digests: bytes, beyond: NDArray[np.
     return None if passed.all() else passed
 
 
-def empty_rows(rows: FloatArray, passed: Passed) -> FloatArray:
+def empty_rows(rows: FloatArray, passed: NDArray[np.bool_]) -> FloatArray:
     """Return records with those that did not pass replaced by ones that count as zero."""
-    if passed is None:
-        return rows
     # The array may be the caller's. A record of NaNs counts as zero.
     entering = rows.copy()
     entering[~passed] = np.nan

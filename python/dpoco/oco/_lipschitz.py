@@ -381,7 +381,9 @@ class LipschitzLearner(OnlineLearner):
             chunk = rows.values(part)
             if self._raises and rows.array is None:
                 self._refuse_violations(chunk, self.round)
-            self._engine.run(empty_rows(chunk, admit()), own[part], played[part])
+            passed = admit()
+            entering = chunk if passed is None else empty_rows(chunk, passed)
+            self._engine.run(entering, own[part], played[part])
             # The engine saw empty losses where people came too often; the trace has what decisions
             # lost.
             own[part] = chunk[np.arange(len(chunk)), played[part]]
