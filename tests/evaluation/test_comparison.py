@@ -221,3 +221,64 @@ def test_faults_in_a_learner_of_ones_own_are_noticed(fault):
     assert check_learner(own_class(), checks=[name]) == (name,)
     with pytest.raises(AssertionError, match=name):
         check_learner(own_class(SOURCE.replace(fault, instead)), checks=[name])
+
+
+def test_a_comparison_comes_back_from_a_file_without_its_traces(comparison):
+    restored = evaluation.Comparison.from_dict(json.loads(comparison.to_json()))
+    assert restored == comparison
+    assert restored.to_table() == comparison.to_table()
+    assert restored.traces == {}
+    assert plotting.plot_comparison(restored).get_legend() is not None
+    with pytest.raises(ValueError, match="not a report"):
+        evaluation.Comparison.from_dict({**comparison.to_dict(), "schema": "dpoco.comparison/0"})
+
+
+def test_streams_without_a_record_and_seeds_of_numpy_can_be_stored():
+    found = evaluation.compare(
+        {"leader": build(dpoco.oco.NoisyFTRL)},
+        (np.full_like(FEATURES, np.nan), LABELS),
+        budgets=[None],
+        comparator={"name": "nothing", "total_loss": 0.0},
+        seed=np.int64(5),
+    )
+    assert np.isnan(found.rows[0].average_loss)
+    record = json.loads(found.to_json())
+    assert record["rows"][0]["average_losses"] == [None]
+    assert record["settings"]["seed"] == 5
+    assert "& --" in found.to_table(form="latex")
+
+
+def test_a_comparator_without_a_total_is_named():
+    with pytest.raises(ValueError, match="a name and a total_loss"):
+        evaluation.compare(
+            {"leader": build(dpoco.oco.NoisyFTRL)}, (FEATURES, LABELS), budgets=[None],
+            comparator={"name": "nothing"},
+        )  # fmt: skip
+
+
+class Still:
+    """A learner of vectors or of experts without `run`, which always decides the same."""
+
+    horizon, round = T, 0
+    guarantee = dpoco.Guarantee.none(T)
+
+    def __init__(self, decision):
+        self._decision = decision
+        if not isinstance(decision, int):
+            self.domain, self.loss = BALL, LOSS
+
+    def decide(self):
+        return self._decision
+
+    def observe(self, *record):
+        self.round += 1
+
+
+def test_streams_of_no_rounds_and_of_unequal_parts():
+    assert len(evaluation.play(Still(0), np.empty((0, 3)))) == 0
+    empty = evaluation.play(Still(np.zeros(3)), np.empty((0, 3)), np.empty(0))
+    assert empty.decisions.shape == (0, 3)
+    learner = Still(np.zeros(3))
+    with pytest.raises(ValueError, match="same number of rounds"):
+        evaluation.play(learner, FEATURES, LABELS[:-1])
+    assert learner.round == 0

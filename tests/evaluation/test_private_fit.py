@@ -107,3 +107,10 @@ def test_fits_are_offline_rows_of_a_comparison():
     alone = result(b=offline)
     assert alone.rows[0] == both.rows[1]
     assert json.loads(both.to_json())["rows"][1]["access"] == "offline"
+
+
+def test_a_fit_is_not_continued(tmp_path):
+    game = game_of_records(SufficientStatistics, STREAM, *PROBLEM)
+    with pytest.raises(ValueError, match="takes no checkpoint"):
+        compare_private(game, BUDGET, checkpoint=tmp_path / "state")
+    assert not (tmp_path / "state").exists()

@@ -63,3 +63,14 @@ def test_a_point_in_the_plane():
 def test_no_rounds():
     with pytest.raises(ValueError, match="rounds"):
         game_of_functions([], Box([0.0], [1.0]), lipschitz=1.0, horizon=5)
+
+
+def test_losses_that_are_missing_are_flagged_by_round_or_by_column():
+    missing = np.arange(T) < 10
+    counts = [
+        game_of_functions(
+            LOSSES, Box([0.0], [1.0]), lipschitz=1.0, nonprivate_flags={"missing": flags}
+        ).counted.sum()
+        for flags in (missing, missing[:, None])
+    ]
+    assert counts == [T - 10, T - 10]

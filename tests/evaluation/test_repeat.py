@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -116,3 +118,19 @@ def test_windows_refuse_what_does_not_fit(losses):
     assert learner.round == 0
     with pytest.raises(TypeError, match="generalised"):
         evaluation.prequential(object(), losses)
+
+
+def test_a_measure_with_a_known_name_is_refused_before_the_first_round():
+    learner = leader()
+    with pytest.raises(ValueError, match="already measures"):
+        evaluation.prequential(learner, STREAM, measures={"loss": lambda z, y: z - y})
+    assert learner.round == 0
+
+
+def test_windows_without_labels_come_back_from_a_file():
+    labels = np.where(np.arange(len(STREAM.labels)) < 200, np.nan, STREAM.labels)
+    result = evaluation.prequential(leader(), STREAM.features, labels, window=200)
+    restored = evaluation.PrequentialResult.from_dict(json.loads(result.to_json()))
+    assert np.isnan(restored.measures["squared_error"][0])
+    assert restored.measures["squared_error"][1] == result.measures["squared_error"][1]
+    assert (restored.ends, restored.switches) == (result.ends, result.switches)

@@ -128,6 +128,16 @@ def test_json_round_trip_is_exact():
     assert RunReport.from_dict(record) == report
 
 
+def test_reports_with_numbers_of_numpy_and_without_a_counted_round_come_back():
+    report = compare({"batch": np.int64(4)}, repeats=1, seed=np.int64(3))
+    assert RunReport.from_dict(json.loads(report.to_json())) == report
+    gone = Stream("gone", np.full((5, D), np.nan), LABELS[:5], ("a", "b", "c"), "classification")
+    nothing = compare_private(game(gone, horizon=T), BUDGET, seed=1)
+    restored = RunReport.from_dict(json.loads(nothing.to_json()))
+    assert np.isnan(restored.private.average_loss)
+    assert restored.private.regrets == nothing.private.regrets == (0.0,)
+
+
 def test_repr_says_it_is_not_private():
     assert "not private" in repr(compare(repeats=1))
 

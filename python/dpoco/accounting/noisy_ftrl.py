@@ -170,7 +170,9 @@ def calibrate(
             batch = plan_batch(hidden, memory, horizon, growth)
     elif batch is None:
         batch = 1 if scale is None else _first_batch(domain, loss, summand, near, horizon, budget)
-    pushes = updates(growth, positive_int("batch", batch, maximum=n), n)
+    # A plain int: a bool of NumPy's in the forecast could not be stored.
+    batch = positive_int("batch", batch, maximum=n)
+    pushes = updates(growth, batch, n)
     if forgets:
         last = batch_lengths(batch, growth, pushes)[-1]
         check_damped(sum_method, half_life, last)

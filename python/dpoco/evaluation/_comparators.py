@@ -153,6 +153,7 @@ def best_fixed_decision(
         if quadratic:  # known up to a constant, so its value at the centre is no scale
             slope = objective.gradient(centre)
             scale = float(np.linalg.norm(slope)) * domain.radius_from_center()
+        # A loss of 0 at the centre is no unit: the tolerance is then that of the loss itself.
         goal = relative * scale if scale > 0.0 else relative
         decision, gap, iterations = _minimize(objective, domain, goal, limit)
         # Written with `not`, so that a gap that is NaN is no certificate.
@@ -161,6 +162,7 @@ def best_fixed_decision(
                 f"the best fixed decision was not certified within {limit} iterations; "
                 "raise max_iterations or tolerance"
             )
+    # One comparator serves all traces and figures, so that no caller may move it.
     decision.flags.writeable = False
     total = float(loss.batch_values(domain, decision, rows, targets).sum())
     return FixedDecision(decision, total, total / rounds, gap, iterations)
@@ -203,7 +205,8 @@ def best_constant_prediction(loss: MarginLoss, labels: ArrayLike) -> ConstantPre
     if loss.label_range == (0.0, 1.0):  # labels are probabilities, not margins
         low, high = -_LARGEST_MARGIN, _LARGEST_MARGIN
     else:
-        far = loss.reach if isinstance(loss, GlmLoss) else 0.0  # least anywhere
+        # A loss is least at its own label, or, of a loss of yours, within `reach` of it.
+        far = loss.reach if isinstance(loss, GlmLoss) else 0.0
         low, high = float(targets.min()) - far, float(targets.max()) + far
     # The slope never decreases: halve until the interval is as short as doubles allow.
     while low < (middle := low + (high - low) / 2.0) < high:
@@ -212,6 +215,7 @@ def best_constant_prediction(loss: MarginLoss, labels: ArrayLike) -> ConstantPre
         else:
             high = middle
     total = float(engine.values(np.full(targets.size, high), targets).sum())
+    # Over all rounds, as `FixedDecision` has it: a missing label is a round without loss.
     return ConstantPrediction(high, total, total / given.size)
 
 
@@ -377,6 +381,7 @@ def best_switching_sequence(
     # More switches than there are gaps between rounds cost time and change nothing.
     useful = min(most, len(rows) - 1)
     costs, decisions = _core.best_switching_sequence(rows, useful)
+    # `costs` and `decisions` belong together: a change of one would make the other wrong.
     for array in (costs, decisions):
         array.flags.writeable = False
     return BestSequence(decisions, float(costs[-1]), costs)
@@ -421,6 +426,7 @@ def interval_regret(
     One running sum per expert and tangent: O(N T) time without allowance, O(N T log T) with one.
     """
     extra = real_float("allowance", allowance)
+    # Tangents multiply it by the number of rounds, which must not overflow.
     if not 0.0 <= extra <= 1e100:
         raise ValueError(f"allowance must be in [0, 1e100]; got {extra!r}")
     rows = _admitted_table(losses, loss_range)
@@ -430,6 +436,7 @@ def interval_regret(
 
 
 def _admitted_table(losses: ArrayLike, loss_range: tuple[float, float]) -> FloatArray:
+    """Return losses of experts, shape (T, N), as learners read them: clipped, without gaps."""
     low, high = checked_range(loss_range)
     rows = float_array("losses", losses, (None, None))
     if rows.size == 0:
@@ -461,6 +468,7 @@ class _Average(NamedTuple):
 
 
 def _average(domain: Domain, loss: Loss, rows: FloatArray, targets: Any) -> _Average:
+    """Return the average loss of records with the loss's own clipping."""
     if isinstance(loss, QuadraticLoss):
         return _average_quadratic(loss.scales(domain, rows, targets), rows, targets)
     if isinstance(loss, CustomLoss):
@@ -475,6 +483,7 @@ def _average(domain: Domain, loss: Loss, rows: FloatArray, targets: Any) -> _Ave
 
 
 def _average_quadratic(factors: FloatArray, matrices: FloatArray, vectors: FloatArray) -> _Average:
+    """Return the average of quadratic losses as one matrix and one vector: O(d^2) a step."""
     kept = factors > 0.0
     weights = factors[kept] / matrices.shape[0]
     total = np.einsum("t,tij->ij", weights, matrices[kept])
@@ -493,15 +502,19 @@ def _average_quadratic(factors: FloatArray, matrices: FloatArray, vectors: Float
 def _average_glm(
     domain: Domain, loss: MarginLoss, features: FloatArray, labels: FloatArray
 ) -> _Average:
+    """Return the average of generalised linear losses; O(T d) a step, for one pass over rows."""
     factors = record_multipliers(domain, features, loss.feature_bound, loss.feature_bound_l2)
+    # Empty records have no loss, but count as rounds: sums are divided by all of them.
     kept, rounds = (factors > 0.0) & np.isfinite(labels), len(features)
     rows = np.ascontiguousarray(features[kept] * factors[kept, None])
+    # Slopes that a learner clips (`slope_bound`) shape its gradients, not the loss it is judged by.
     engine = loss.reported._glm_engine
     own = engine.clip_labels(np.ascontiguousarray(labels[kept]))
     return _Average(
         lambda theta: np.ascontiguousarray(rows @ theta),
         lambda margins: float(engine.values(margins, own).sum()) / rounds,
         lambda margins: engine.derivatives(margins, own) @ rows / rounds,
+        # The trace of the mean of x x', which is the Hessian of squared losses and bounds others.
         float(np.einsum("ij,ij->", rows, rows)) / rounds,
     )
 
@@ -516,10 +529,12 @@ def _minimize(
     point = np.array(domain.center)
     margins = objective.margins(point)
     ahead, margins_ahead = point, margins  # the extrapolated point
+    # Without a record that counts there is no curvature, and a step would divide by it.
     momentum, smoothness = 1.0, objective.curvature or 1.0
     # Gaps of accelerated methods go up and down: the smallest is kept with its point.
     best, best_gap = point, math.inf
     for iteration in itertools.count():
+        # At the limit as well: its point may be the first that is good enough.
         if iteration % _CHECK_EVERY == 0 or iteration == limit:
             gradient = objective.gradient(margins)
             gap = max(float(gradient @ (point - domain.minimize_linear(gradient))), 0.0)
@@ -541,11 +556,13 @@ def _minimize(
                 break
             smoothness *= _GROWTH
         moved = candidate - point
-        if float(slope @ moved) > 0.0:  # momentum points uphill: start it again
+        # Momentum that points uphill is started again, which needs no strong convexity to be known.
+        if float(slope @ moved) > 0.0:
             momentum = 1.0
         following = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * momentum * momentum))
         pull = (momentum - 1.0) / following
         ahead = candidate + pull * moved
+        # Margins are linear in the point: extrapolated, they save a pass over the data.
         margins_ahead = new_margins + pull * (new_margins - margins)
         point, margins, momentum = candidate, new_margins, following
     raise AssertionError("the limit ends the loop")

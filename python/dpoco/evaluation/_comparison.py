@@ -7,7 +7,7 @@ import io
 import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from itertools import zip_longest
 from typing import Any, ClassVar
@@ -15,13 +15,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpoco._html import as_html
-from dpoco._validation import Fields, Named, choice, imported, positive_int
+from dpoco._validation import Fields, Named, choice, imported, positive_int, whole_number
 from dpoco.accounting import Budget, Guarantee
 from dpoco.errors import CalibrationError
 from dpoco.evaluation import _comparators as hindsight
 from dpoco.evaluation import playing
 from dpoco.evaluation._runs import Learner, SeedTree, check_people, noise_sources, play_all
-from dpoco.evaluation.reports import Report
+from dpoco.evaluation.reports import Report, plain_values
 from dpoco.experts import ExpertTrace
 from dpoco.learners import plays
 from dpoco.learning.participation import Persons
@@ -96,15 +96,22 @@ class Comparison(Report):
         Versions of this library, NumPy and Python.
     traces : dict
         Traces by (learner, index of the budget), for figures; not in `to_dict`.
+
+    Notes
+    -----
+    `from_dict` restores everything but the traces: tables and `dpoco.plotting.plot_comparison`
+    need none.
     """
 
     schema: ClassVar[str] = COMPARISON_SCHEMA
+    _beside: ClassVar[tuple[str, ...]] = ("private",)
     stream: Fields
     settings: Fields
     comparator: Fields
     rows: tuple[ComparisonRow, ...]
     versions: dict[str, str]
-    traces: dict[tuple[str, int], list[Trace]]
+    # Not compared: what a file restores is equal to what was written to it.
+    traces: dict[tuple[str, int], list[Trace]] = field(default_factory=dict, compare=False)
 
     def to_dict(self) -> Fields:
         """Return a JSON-able dictionary, a function of stream, settings and seed."""
@@ -112,9 +119,11 @@ class Comparison(Report):
             {**asdict(row), "average_loss": row.average_loss, "regret": row.regret}
             for row in self.rows
         ]
+        # Not by `asdict`, which would copy the losses of all rounds first.
         record = {each.name: getattr(self, each.name) for each in fields(self)}
         del record["traces"]
-        return {"schema": self.schema, "private": False, **record, "rows": rows}
+        whole = {"schema": self.schema, "private": False, **record, "rows": rows}
+        return {name: plain_values(value) for name, value in whole.items()}
 
     @property
     def runs(self) -> dict[str, list[Trace]]:
@@ -196,10 +205,12 @@ _COLUMNS = ("learner", "epsilon", "delta", "run", "access", *_MEASURED, "refused
 
 
 def _measures(row: ComparisonRow) -> tuple[tuple[float, ...], ...]:
+    """Return the measures of all runs of a row, in the order of `_MEASURED`."""
     return row.average_losses, row.regrets, row.switches
 
 
 def _cell_text(row: ComparisonRow, values: Sequence[float]) -> str:
+    """Return the cell of a row: median and range, or why there is no number."""
     if row.refused is not None or not values:
         return "-" if row.refused is None else "refused"
     middle = f"{statistics.median(values):.4g}"
@@ -245,9 +256,11 @@ def _latex_table(
 
 def _mean_text(values: Sequence[float], *, bold: bool) -> str:
     """Return a mean with half its 95 % confidence interval, rounded to two digits of it."""
-    if not values:
+    mean = statistics.fmean(values) if values else math.nan
+    # The mean of a stream in which no round counts is NaN, and has no digits.
+    if math.isnan(mean):
         return "--"
-    mean, width = statistics.fmean(values), 0.0
+    width = 0.0
     if len(values) > 1:
         # Of independent runs of a normal law; a later import, for it takes half a second.
         from scipy.stats import t
@@ -255,6 +268,7 @@ def _mean_text(values: Sequence[float], *, bold: bool) -> str:
         width = float(t.ppf(0.975, len(values) - 1)) * statistics.stdev(values)
         width /= math.sqrt(len(values))
     digits = 1 - math.floor(math.log10(width)) if width > 0.0 else 3 - _exponent(mean)
+    # Formats round to decimals only, so that large numbers keep more digits than are certain.
     digits = max(digits, 0)
     number = f"{mean:.{digits}f}"
     return (rf"$\mathbf{{{number}}}" if bold else f"${number}") + (
@@ -263,16 +277,20 @@ def _mean_text(values: Sequence[float], *, bold: bool) -> str:
 
 
 def _exponent(value: float) -> int:
+    """Return the power of ten of the first digit; 0 for 0, which has none."""
     return math.floor(math.log10(abs(value))) if value else 0
 
 
 def _key(budget: Mapping[str, float] | None) -> tuple[float, float]:
+    """Return what budgets are compared and sorted by; no privacy comes last."""
     return (math.inf, 0.0) if budget is None else (budget["epsilon"], budget["delta"])
 
 
 def _describe_comparator(comparator: Any) -> Fields:
     """Return what is kept of a comparator; what was found in hindsight has its own name."""
     if isinstance(comparator, Mapping):
+        if not {"name", "total_loss"} <= comparator.keys():
+            raise ValueError("comparator must have a name and a total_loss")
         return dict(comparator)
     expert = isinstance(comparator, hindsight.FixedExpert)
     numbers = {"total_loss": comparator.total_loss, "average_loss": comparator.average_loss}
@@ -344,7 +362,9 @@ def compare(
     guarantee is known. If no noise scale meets a budget, the learner is refused there, and its row
     gives the reason.
     """
+    # Traces of all runs are kept for figures: a number too large by mistake would fill the memory.
     count = positive_int("repeats", repeats, maximum=10**6)
+    seed = None if seed is None else whole_number("seed", seed)
     if not learners or not budgets:
         raise ValueError("a comparison needs learners and budgets")
     # `list` builds all learners before one is played: an error of the last one comes at once.
@@ -370,6 +390,8 @@ def compare(
         losses = [trace.losses for trace in played]
         counted = counted_rounds(*data, experts=isinstance(played[0], ExpertTrace))
         row = replace(row, average_losses=tuple(average_over(each, counted) for each in losses))
+        # A fit has seen the records that it is judged by: a regret would look better than any
+        # online learner can be.
         if row.access == "online":
             traces[name, index] = played
             row = replace(
@@ -409,6 +431,7 @@ def _cells(
                 first = build(budget, None)
                 guarantee: Guarantee = first.guarantee
             except CalibrationError as error:
+                # A budget that a learner cannot meet is a result, and no reason to lose the others.
                 yield index, replace(row, refused=str(error), access=_access(build))
                 continue
             if budget is not None:

@@ -137,6 +137,7 @@ def load_logged_bandit(
         raise ValueError(f"{Path(path).name} has no context column")
     table.check([*others, *special])
     cells, width = table.select([*others, *special]), len(others)
+    # Tables hold doubles: codes of arms are checked before they become integers.
     chosen = cells[:, width]
     # NaN equals nothing, not even its own floor, and is refused here as well.
     if not np.all((chosen == np.floor(chosen)) & (chosen >= 0.0) & (chosen < 2.0**31)):
@@ -207,6 +208,7 @@ def replay_log(learner: Any, log: LoggedBandit) -> ReplayResult:
     taken = log.rewards[chosen == log.actions]
     # A reward that never came ends a round, but has no value.
     taken = taken[np.isfinite(taken)]
+    # Not `rounds`: those whose reward never came are rounds as well.
     few = taken.shape[0]
     return ReplayResult(
         value=float(taken.mean()) if few else math.nan,
@@ -270,6 +272,7 @@ def off_policy_value(
     n = len(log)
     if n < 2 or not np.all(np.isfinite(log.rewards)):
         raise ValueError("the log must have at least two events and no missing rewards")
+    # Estimates, and no draws: an off-policy value is of a policy that does not learn.
     if hasattr(policy, "recommend"):
         policy = policy.recommend(log.contexts)
     table = np.asarray(policy)
@@ -281,13 +284,15 @@ def off_policy_value(
         share = (table == log.actions).astype(np.float64)
     else:
         shares = float_array("policy", policy, (n, log.arms))
-        if not (np.all(shares >= 0.0) and np.allclose(shares.sum(axis=1), 1.0, atol=1e-9)):
+        # To five digits: the softmax of a model is often of 32 bits.
+        if not (np.all(shares >= 0.0) and np.allclose(shares.sum(axis=1), 1.0)):
             raise ValueError("probabilities of a policy must be >= 0 and add up to 1")
         share = shares[np.arange(n), log.actions]
     weights = share / log.propensities
     clipped = 0
     if largest_weight is not None:
         limit = positive_float("largest_weight", largest_weight)
+        # How many, because an estimate of clipped weights alone does not show its bias.
         clipped = int(np.sum(weights > limit))
         weights = np.minimum(weights, limit)
     terms = weights * log.rewards

@@ -153,7 +153,10 @@ class SeedTree:
         return Source.seeded(int.from_bytes(self._digest(b"noise"), "little"))
 
     def generator(self) -> np.random.Generator:
-        """Return a new NumPy generator for simulated data; independent of `source`."""
+        """Return a new NumPy generator for simulated data; independent of `source`.
+
+        One seed for both would give a world that knows the noise of the learners that play in it.
+        """
         return np.random.default_rng(int.from_bytes(self._digest(b"world"), "little"))
 
     def __eq__(self, other: object) -> bool:
@@ -218,6 +221,7 @@ def repeat(
             raise ValueError("the numbers of the runs must all be different")
     else:
         numbers = list(range(positive_int("repeats", repeats, maximum=10**6)))
+    # A node of a tree as well: an experiment of several parts has one root for all.
     root = None if seed is None else seed if isinstance(seed, SeedTree) else SeedTree(seed)
     traces = play_all(build, noise_sources(root, numbers), data, progress, persons=persons)
     return dict(zip(numbers, traces, strict=True))
@@ -236,6 +240,7 @@ def play_all(
     **options: Any,
 ) -> list[Trace]:
     """Play a stream with a new learner for every source of noise."""
+    # Decisions of all runs would need repeats * T * d numbers, and comparisons read losses only.
     count, options = len(sources), {**options, "record_decisions": False}
     return [
         play(build(source), *data, progress=share_progress(progress, index, count), **options)
@@ -266,6 +271,7 @@ class ProgressBar:
     """
 
     def __init__(self, seconds: float = 0.2) -> None:
+        # A notebook takes milliseconds for an update, and a run has thousands of chunks.
         self._seconds = positive_float("seconds", seconds)
         self._phase, self._shown, self._cell = "", -math.inf, None
 
@@ -286,6 +292,7 @@ class ProgressBar:
                 self._cell = notebook.display(notebook.HTML(bar), display_id=True)
             elif self._cell is not None:
                 self._cell.update(notebook.HTML(bar))
+        # After the end of a run the next one gets its own bar, even one of the same phase.
         self._phase, self._shown = phase, -math.inf if over else now
 
 
@@ -303,6 +310,7 @@ def share_progress(progress: Progress | None, index: int, count: int) -> Progres
     """Return the callback of one run of several, which tells the progress of them all."""
 
     def report(done: int, total: int) -> None:
+        # All runs are over one stream, so that each has an equal share of the rounds.
         if progress is not None:
             progress(index * total + done, count * total)
 
@@ -369,6 +377,8 @@ def play(
         raise TypeError(f"{type(learner).__name__} has no run() that takes {sorted(options)}")
     rounds, first = len(data[0]), learner.round
     # Before the first round: a run that stops in the middle has spent its rounds.
+    if any(len(part) != rounds for part in data):
+        raise ValueError("the parts of the stream must have the same number of rounds")
     if rounds > learner.horizon - first:
         raise HorizonExceeded(f"rounds asked for: {rounds}, left: {learner.horizon - first}")
     played = []
@@ -392,23 +402,28 @@ def _make_trace(
     if not hasattr(learner, "loss"):
         (table,) = data
         rows, (low, high) = np.asarray(table, np.float64), getattr(learner, "loss_range", (0, 1))
+        # The array of no decisions would be one of floats, which is no index.
+        decisions = np.asarray(decisions, dtype=np.int64)
         own = admitted_losses(rows[np.arange(len(rows)), decisions], low, high)
         return ExpertTrace.of(rows, (own - low) / (high - low), decisions, first, (low, high))
     rows, domain, loss = np.asarray(data[0], np.float64), learner.domain, learner.loss
     labels = np.asarray(data[1], np.float64) if len(data) > 1 else None
 
-    def loss_of(theta: FloatArray) -> FloatArray:
+    def lose(theta: FloatArray) -> FloatArray:
+        """Return the losses of one decision, or of one a round."""
         return np.asarray(loss.batch_values(domain, theta, rows, labels))
 
     def read_flags(part: slice) -> Flags:
+        """Return how records were read, which a fit reads by its loss alone."""
         own = None if labels is None else labels[part]
         return {**loss._flags(domain, rows[part], own), "missing": ~np.isfinite(rows[part])}
 
     # The one decision of a fit stands for all rounds without a copy for each.
-    table = np.broadcast_to(decisions, (len(rows), domain.dimension))
+    size = domain.dimension
+    table = np.broadcast_to(np.reshape(decisions, (-1, size)), (len(rows), size))
     changed = np.flatnonzero(np.any(table[1:] != table[:-1], axis=1))
     known = read_flags if plays(learner) == "batch" else None
-    return Trace(loss_of(table), changed, first, table if keep else None, loss_of, known)
+    return Trace(lose(table), changed, first, table if keep else None, lose, known)
 
 
 @dataclass(frozen=True)
@@ -450,6 +465,7 @@ def doubling_parts(first: int, rounds: int) -> Iterator[slice]:
     rounds : int
         Length of the run; the last slice ends there.
     """
+    # Snapshots at powers of two are few in a long run, and many while the learner still moves.
     start = 0
     while start < rounds:
         mark = 1 << (first + start).bit_length()  # the next power of two
@@ -572,6 +588,10 @@ def prequential(
         switches, values = trace.switches, {"loss": trace.losses}
     else:
         targets = float_array("labels", labels, (rounds,))
+        # Before the first round, which a message after the last one would not give back.
+        taken = ["loss", *_standard_measures(learner.loss, np.empty(0), np.empty(0))]
+        if not set(taken).isdisjoint(measures or {}):
+            raise ValueError(f"there are already measures {sorted(taken)}")
         losses, margins, switches = _margins(learner, rows, targets, persons, progress)
         values = {"loss": losses, **_measure_rounds(learner.loss, margins, targets, measures or {})}
     starts = np.arange(0, rounds, size)
@@ -601,6 +621,7 @@ def _margins(
         people = None if persons is None else persons[here]
         trace = play(learner, rows[here], targets[here], persons=people)
         losses[here] = trace.losses
+        # Raw records, as a user's own model would be judged; only the loss is of clipped ones.
         margins[here] = np.einsum("td,td->t", trace.decisions, rows[here])
         switches.append(start + trace.switches)
         if progress is not None:
@@ -614,15 +635,10 @@ def _measure_rounds(
     targets: FloatArray,
     further: dict[str, Callable[[FloatArray, FloatArray], FloatArray]],
 ) -> dict[str, FloatArray]:
+    """Return the measures of all rounds, shape (T,) each; NaN where record or label is missing."""
     present = np.isfinite(margins) & np.isfinite(targets)
     z, y = margins[present], targets[present]
-    if isinstance(loss, LogisticLoss):
-        probability = 0.5 * (1.0 + np.tanh(0.5 * z))  # overflows for no margin
-        found = {"error": (z > 0.0) != (y > 0.5), "brier": (probability - y) ** 2}
-    else:
-        found = {"absolute_error": np.abs(z - y), "squared_error": (z - y) ** 2}
-    if further.keys() & {"loss", *found}:
-        raise ValueError(f"there are already measures {sorted(found)} and 'loss'")
+    found = _standard_measures(loss, z, y)
     found |= {name: float_array(name, measure(z, y), z.shape) for name, measure in further.items()}
     columns = {name: np.full(len(targets), np.nan) for name in found}
     for name, values in found.items():
@@ -630,6 +646,16 @@ def _measure_rounds(
     return columns
 
 
+def _standard_measures(loss: Any, z: FloatArray, y: FloatArray) -> dict[str, FloatArray]:
+    """Return the measures that users of such a loss know, from margins and labels, shape (n,)."""
+    if isinstance(loss, LogisticLoss):
+        # By `tanh`, because exp(-z) overflows for margins below -709.
+        probability = 0.5 * (1.0 + np.tanh(0.5 * z))
+        return {"error": (z > 0.0) != (y > 0.5), "brier": (probability - y) ** 2}
+    return {"absolute_error": np.abs(z - y), "squared_error": (z - y) ** 2}
+
+
 def _mean(values: FloatArray) -> float:
+    """Return the mean of what is known; NaN, without NumPy's warning, if nothing is."""
     present = values[~np.isnan(values)]
     return float(present.mean()) if present.size else float("nan")

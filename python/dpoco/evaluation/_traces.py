@@ -24,6 +24,7 @@ _COMPARATOR = "comparator:"
 
 
 def _no_stream(decision: object) -> NoReturn:
+    """Refuse a decision: the losses of new ones need the records, which no file holds."""
     raise TypeError("a loaded trace has no stream: pass the name of one of its comparators")
 
 
@@ -107,6 +108,7 @@ def save(
         raise ValueError(f"{Path(path).name}: the format must be .npz")
     table: dict[str, NDArray[Any]]
     if isinstance(item, BanditTrace):
+        # Regret of a bandit needs the rewards of all arms, which only its world has.
         if comparators:
             raise TypeError("comparators are for traces of losses")
         schema, table = _BANDIT, {"actions": item.actions, "rewards": item.rewards}
@@ -126,6 +128,7 @@ def save(
         "schema": schema, "private": False, "notice": NOTICE, "first_round": item.first_round,
         "settings": dict(settings or {}),
     }  # fmt: skip
+    # In memory first: a file is replaced as a whole, so that a crash leaves the old one.
     content = io.BytesIO()
     # The text is an array of characters, so that the file can be read without pickle.
     np.savez_compressed(content, about=np.array(json.dumps(about)), **table)  # type: ignore[arg-type]
@@ -160,10 +163,12 @@ def load(path: str | os.PathLike[str]) -> SavedTrace | BanditTrace:
         with np.load(io.BytesIO(source.read_bytes()), allow_pickle=False) as file:
             table = {name: file[name] for name in file.files}
         about = json.loads(str(table.pop("about")))
+        # As in traces that were played.
         for column in table.values():
             column.flags.writeable = False
         first = int(about["first_round"])
         if about["schema"] == _BANDIT:
+            # Contexts and rewards of all arms are the world's, and are not in the file.
             none = np.empty((len(table["actions"]), 0))
             return BanditTrace(table["actions"], table["rewards"], first, none, none)
         if about["schema"] != _TRACE:

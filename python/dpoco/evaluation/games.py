@@ -107,6 +107,7 @@ class Game:
     @property
     def fixes(self) -> tuple[str, ...]:
         """Names of the attributes that a learner must share with the one it continues."""
+        # The problem is given by place: its names are the first of the constructor.
         arguments = list(inspect.signature(self.learner).parameters)
         return (*arguments[: len(self.problem)], "plan")
 
@@ -115,6 +116,7 @@ class Game:
         arguments = inspect.signature(self.learner).parameters
         covered = "records" if "records" in arguments else "horizon"
         options = dict(self.options)
+        # A plan depends on the budget, and on no noise: runs at one budget share it.
         if budget in self._known:
             options["plan"] = self._known[budget]
         made = self.learner(
@@ -132,10 +134,12 @@ def totals(losses: FloatArray, counted: NDArray[np.bool_]) -> dict[str, float]:
 
 
 def _facts(name: str, about: str, given: Named | None, **more: object) -> Fields:
+    """Return a stream's facts for a report; those of the caller replace the usual ones."""
     return {"name": name, "description": about, "scaling": "none", **(given or {}), **more}
 
 
 def _check_horizon(horizon: int | None, rows: int) -> int:
+    """Return the rounds that the guarantee covers: those of the stream by default."""
     return rows if horizon is None else positive_int("horizon", horizon)
 
 
@@ -247,6 +251,7 @@ def game_of_experts(
     counted = counted_rounds(rows, experts=True)
 
     def comparators(part: slice, learner: Any) -> Comparators:
+        # As learners read them: a comparator that saw raw losses could not be beaten.
         read = admitted_losses(rows[part], *loss_range)
         best = hindsight.best_expert(read, loss_range=loss_range)
         mean, own, counts = read.mean(axis=1), read[:, best.decision], counted[part]
@@ -294,7 +299,7 @@ def class_rewards(labels: ArrayLike, classes: int, *, first: int = 0) -> FloatAr
     count = whole_number("classes", classes, 2)
     start = whole_number("first", first, -(2**53))
     table: FloatArray = (codes[:, None] == np.arange(start, start + count)).astype(np.float64)
-    # A missing label is no wrong answer of every arm.
+    # A missing label is no wrong answer of every arm: NaN is a reward that never came.
     table[~np.isfinite(codes)] = np.nan
     return table
 
@@ -368,6 +373,7 @@ def game_of_arms(
     low, high = checked_range(reward_range, "reward_range")
     arms, dimension = table.shape[1], seen.shape[1]
     counted = counted_rounds(seen, table)
+    # Half a range as the bound on rewards: noise is in proportion to it.
     top = (high - low) / 2.0
     bounds = (-top, top)
     if options.get("link") == "logistic":
@@ -387,6 +393,7 @@ def game_of_arms(
         # Rewards of all arms at once: the policy is the comparator, and sees what no bandit does.
         weights = np.asarray(np.linalg.lstsq(known, top - losses, rcond=None)[0], np.float64)
         fitted = losses[np.arange(len(losses)), np.argmax(known @ weights, axis=1)]
+        # Ties of arms go to the first, so that a report depends on the stream alone.
         arm = int(np.argmin(losses.sum(axis=0)))
         counts = counted[part]
         policy = {"name": "least-squares linear policy", "decision": weights.T.tolist()}
@@ -453,10 +460,11 @@ def game_of_functions(
         raise ValueError("losses must have rounds")
     (learner,) = (each for each in LEARNERS if each.plays == "surface")
     missing = (nonprivate_flags or {}).get("missing", np.zeros((len(rows), 1), dtype=bool))
-    counted = ~np.any(missing, axis=1)
+    counted = ~np.any(np.reshape(missing, (len(rows), -1)), axis=1)
 
     def comparators(part: slice, learner: Any) -> Comparators:
         points, middle = learner.points, np.asarray(domain.center, np.float64)[None, :]
+        # Loss by loss: a table of all rounds and points would need T times N numbers.
         total = np.zeros(len(points))
         for loss in rows[part]:
             total += _finite(loss(points))

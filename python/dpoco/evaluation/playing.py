@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dpoco._clipping import Flags
 from dpoco._encryption import EncryptionKey, given_key
-from dpoco._validation import Fields, FloatArray, positive_int
+from dpoco._validation import Fields, FloatArray, positive_int, whole_number
 from dpoco.accounting import Budget, continual_sum
 from dpoco.accounting.gaussian import coordinate_variance
 from dpoco.accounting.tree_frank_wolfe import TreeTuning
@@ -140,8 +140,8 @@ def compare_private(
     ------
     ValueError, TypeError
         For bad arguments, for a `resume` of another problem or without rounds left, for a game
-        without rows for it, and for an enforced participation without persons; nothing has been
-        played.
+        without rows for it, for an enforced participation without persons, and for a checkpoint
+        of a one-time fit, which has no rounds to continue; nothing has been played.
     CalibrationError
         If no noise scale meets the budget.
     """
@@ -149,18 +149,24 @@ def compare_private(
     count = positive_int("repeats", repeats, maximum=10**6)
     if count > 1 and (checkpoint is not None or resume is not None):
         raise ValueError("a checkpoint needs a single private run: repeats must be 1")
+    # A plain int: NumPy's are not written to JSON.
+    seed = None if seed is None else whole_number("seed", seed)
     root = Source() if seed is None else Source.seeded(seed)  # seeds all runs
     given = len(game.data[0])
     once = "records" in inspect.signature(game.learner).parameters
     if once:
+        if checkpoint is not None or resume is not None:
+            raise ValueError("a one-time fit has no rounds to continue: it takes no checkpoint")
         game = replace(game, horizon=min(given, game.horizon))
     learner = game.build(budget, root) if resume is None else resume
+    # Before the first round, so that every checkpoint is encrypted, and says how it was read.
     if not once:
         learner._key = given_key("key", key, learner._key)
         learner._described = game.described or learner._described
     if resume is not None:
         _check_same_problem(resume, game.build(budget), game)
     first = 0 if once else learner.round
+    # All that can be refused is refused before a round is played: noise is spent once.
     rows = _played_rows(first, given, game.horizon, skip_played)
     data = tuple(column[rows] for column in game.data)
     length, counted = len(data[0]), game.counted[rows]
@@ -189,6 +195,7 @@ def compare_private(
         released(learner)
 
     begun = time.perf_counter()
+    # Once: without noise, runs differ by the draws of decisions alone, if at all.
     free = running.play(
         game.build(None, _without_noise(seed)),
         *(column[: rows.stop] for column in game.data),
@@ -339,6 +346,8 @@ def _play(
                 )
                 snapshot(seen)
     except KeyboardInterrupt:
+        # Rounds since the last checkpoint have spent their noise: without them in the file a
+        # continued run would use it again.
         if checkpoint is not None:
             learner.save(checkpoint)
         raise
@@ -346,9 +355,11 @@ def _play(
 
 
 def _check_same_problem(resumed: Any, fresh: Any, game: Game) -> None:
+    """Raise `ValueError` unless a saved learner has the game's problem, plan and participation."""
     if type(resumed) is not type(fresh):
         raise ValueError("the saved learner has another class than the requested one")
     differing = [name for name in game.fixes if getattr(resumed, name) != getattr(fresh, name)]
+    # Whether a rule is enforced is no part of a plan, and a state keeps it all the same.
     if resumed.get_params()["participation"] != fresh.get_params()["participation"]:
         differing.append("participation")
     if differing:
@@ -359,11 +370,12 @@ def _check_same_problem(resumed: Any, fresh: Any, game: Game) -> None:
 
 
 def _plain(value: object) -> object:
+    """Return an option as JSON carries it, and reads it back as an equal value."""
     if isinstance(value, tuple):
         return list(value)
     if isinstance(value, Participation):
         return value.to_dict()
-    return value.tolist() if isinstance(value, np.ndarray) else value
+    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
 
 
 # ---- measures of predictions that users know -----------------------------------------------------

@@ -32,8 +32,9 @@ class Report:
 
     def to_dict(self) -> Fields:
         """Return a JSON-able dictionary that `from_dict` restores exactly."""
-        fields_of: Fields = _plain(asdict(self))  # type: ignore[call-overload]
-        return {"schema": self.schema, **self._further_fields(), **fields_of}
+        own: Fields = asdict(self)  # type: ignore[call-overload]
+        plain: Fields = plain_values({**self._further_fields(), **own})
+        return {"schema": self.schema, **plain}
 
     def to_json(self) -> str:
         """Return the report as indented JSON text, without NaN or infinity."""
@@ -48,6 +49,7 @@ class Report:
         ValueError
             If the record is not a report, or has another version.
         """
+        # Another version may have the same fields with another meaning, so it is not tried.
         if not isinstance(record, Mapping) or record.get("schema") != cls.schema:
             raise ValueError(f"not a report of schema {cls.schema}")
         body = {name: value for name, value in record.items() if name not in cls._beside}
@@ -71,12 +73,12 @@ class Report:
         return f"<dpoco.evaluation.{name} {self._about()}: not private, for evaluation only>"
 
 
-def _plain(value: object) -> Any:
+def plain_values(value: object) -> Any:
     """Return nested values with infinity as text and NaN as None, which JSON can carry."""
     if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
+        return {name: plain_values(each) for name, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
+        return [plain_values(each) for each in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else str(value)
     return value
@@ -87,7 +89,12 @@ def _from_json(kind: Any, value: Any) -> Any:
     inner, origin = get_args(kind), get_origin(kind)
     if is_dataclass(kind):
         hints = get_type_hints(kind)
-        given = {name: _from_json(hints[name], each) for name, each in value.items()}
+        given = {
+            name: _from_json(hints[name], each)
+            for name, each in value.items()
+            # Derived values follow from the others, and the constructor does not take them.
+            if not isinstance(getattr(kind, name, None), property)
+        }
         return kind(**given)  # type: ignore[operator]
     # All unions in reports are with None, which comes last.
     if origin is types.UnionType:
@@ -97,7 +104,10 @@ def _from_json(kind: Any, value: Any) -> Any:
     if origin is dict:
         return {name: _from_json(inner[1], each) for name, each in value.items()}
     # `float` also reads the text that stands for infinity, and makes 1.0 of a JSON 1.
-    return float(value) if kind is float else value
+    if kind is float:
+        # The mean over no rounds, for example of a window without labels.
+        return math.nan if value is None else float(value)
+    return value
 
 
 def summarise(values: Sequence[float]) -> dict[str, float]:
@@ -169,6 +179,7 @@ class Curves:
     counted: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
+        # Reports that were stored before rounds were counted: all of them count.
         if not self.counted:
             object.__setattr__(self, "counted", self.rounds)
         if any(len(getattr(self, each.name)) != len(self.rounds) for each in fields(self)):
@@ -188,6 +199,7 @@ class Curves:
         Those of the private runs have shape (repeats, T), the others (T,), like the numbers of
         rounds so far that count.
         """
+        # Some hundred points are all that a figure shows, and keep a report of 10^7 rounds small.
         last = len(best_fixed)
         # Even steps show the end of a run, geometric ones its beginning.
         both = np.concatenate([np.linspace(1, last, 200), np.geomspace(1, last, 200)])
