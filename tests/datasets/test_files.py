@@ -4,11 +4,21 @@ import gzip
 import io
 import sys
 import traceback
+import zipfile
 
 import numpy as np
 import pytest
 
-from dpoco.datasets import Coding, FileFormat, PublicScaling, Schema, chunks, load_file, open_table
+from dpoco.datasets import (
+    Coding,
+    FileFormat,
+    PublicScaling,
+    Schema,
+    chunks,
+    load_file,
+    open_table,
+    read_people,
+)
 from dpoco.evaluation import load_logged_bandit
 
 GENERATOR = np.random.default_rng(11)
@@ -165,6 +175,9 @@ BAD_CSV = {
     "short row": ("a,b,y\n1,2,0\nsecret,1\n", "row 3: expected 3 cells"),
     "long row": ("a,b,y\n1,2,0\n3,4,1,9\n", "row 3: expected 3 cells"),
     "twice": ("a,a,y\n1,2,0\n3,1,1\n", "several columns of the same name"),
+    "twice among others": ("a,b,a,y\n1,5,2,0\n3,6,1,1\n", "several columns of the same name"),
+    "a code, to Python a number": ("a,y\n1_2,0\n34,1\n", "row 2: column 'a' is not numeric"),
+    "a scaling of other columns": ("a,b,y\n1,2,0\n3,4,1\n", "3 columns; got 2"),
 }
 
 
@@ -173,8 +186,9 @@ def test_bad_csv_is_refused_without_showing_data(tmp_path, case):
     text, message = BAD_CSV[case]
     path = tmp_path / "t.csv"
     path.write_text(text)
+    scaling = PublicScaling([0.0] * 3, [9.0] * 3) if "scaling" in case else None
     with pytest.raises(ValueError, match=message) as caught:
-        load_file(path, label="y")
+        load_file(path, label="y", scaling=scaling)
     assert "secret" not in "".join(traceback.format_exception(caught.value))
 
 
@@ -187,6 +201,82 @@ def test_cells_that_are_not_read_are_counted(tmp_path):
                 load_file(path, label="b", features=["a"])
         else:
             assert load_file(path, label="b", features=["a"]).labels[1] == found
+
+
+ODD = {  # files of the columns a and y, with the records 1, 0 and 2, 1
+    "empty lines on top": b"\n \n\na,y\n1,0\n2,1\n",
+    "a mark, and another encoding declared": "\ufeffa,y\n1,0\n2,1\n".encode(),
+    "a quoted line for Excel": b'"sep=;"\na;y\n1;0\n2;1\n',
+    "packed": gzip.compress("\ufeffa,y\n1,0\n2,1\n".encode()),
+    "UTF-16": "a\ty\n1\t0\n2\t1\n".encode("utf-16"),
+}
+
+
+@pytest.mark.parametrize("data", ODD.values(), ids=ODD)
+def test_odd_files_of_colleagues(tmp_path, data):
+    path = tmp_path / "t.csv"
+    path.write_bytes(data)
+    # What comes through a pipe is read alike.
+    for given in (path, io.BytesIO(data)):
+        stream = load_file(given, label="y", file_format=FileFormat(encoding="latin-1"))
+        assert stream.feature_names == ("a",)
+        assert stream.features[:, 0].tolist() == [1.0, 2.0]
+        assert stream.labels.tolist() == [0.0, 1.0]
+    (part,) = chunks(path, label="y", file_format=FileFormat(encoding="latin-1"))
+    assert part.features.tolist() == [[1.0], [2.0]]
+
+
+def test_a_text_that_begins_with_a_mark():
+    assert open_table(io.StringIO("\ufeffa,y\n1,0\n")).names == ["a", "y"]
+
+
+def test_an_archive_of_macos_holds_one_table(tmp_path):
+    with zipfile.ZipFile(tmp_path / "t.csv.zip", "w") as archive:
+        archive.writestr("t.csv", "a,y\n1,0\n2,1\n")
+        archive.writestr("__MACOSX/._t.csv", b"\0\5\x16\7")
+    assert load_file(tmp_path / "t.csv.zip", label="y").features.tolist() == [[1.0], [2.0]]
+
+
+def test_arrays_of_one_name(tmp_path):
+    np.savez(tmp_path / "t.npz", X=np.ones((2, 2)), X0=np.arange(2.0), y=np.arange(2.0))
+    with pytest.raises(ValueError, match="2 times 'X0'"):
+        load_file(tmp_path / "t.npz", label="y")
+
+
+def test_long_codes_are_different_categories(tmp_path):
+    codes = ["12345678901234567890", "12345678901234567891", "1_0"]
+    path = tmp_path / "t.csv"
+    path.write_text("a,y\n" + "".join(f"{code},1\n" for code in codes) + "10,0\n2.0,0\n")
+    stream = load_file(path, label="y", coding=Coding({"a": [*codes, "2"]}))
+    rows = [*np.eye(4)[:3], np.zeros(4), np.eye(4)[3]]
+    assert np.array_equal(stream.features, rows)
+
+
+def test_numbers_of_people_are_those_of_files_with_gaps(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("who,y\n7.0,1\n,0\n7,1\n007,1\n7.5,0\n")
+    gap, *_ = names = read_people(path, "who", alone=True)
+    assert (gap, *names[2:]) == ("7", "7", "007", "7.5")
+
+
+def test_one_row_of_categories_is_too_few(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a,y\nlow,yes\n")
+    with pytest.raises(ValueError, match="1 rows of data; at least 2"):
+        load_file(path, label="y", coding=Coding({"a": ["low"]}, positive="yes"))
+
+
+def test_texts_of_polars_are_numbers(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    if not hasattr(pa, "string_view"):
+        pytest.skip("this pyarrow has no such type")
+    pq.write_table(
+        pa.table({"a": pa.array(["1", "NA"], pa.string_view()), "y": [0, 1]}), tmp_path / "t.pq"
+    )
+    stream = load_file(tmp_path / "t.pq", label="y")
+    np.testing.assert_array_equal(stream.features, [[1.0], [np.nan]])
 
 
 RECORDS = {  # first rows that may be records

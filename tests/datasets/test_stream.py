@@ -107,3 +107,12 @@ def test_available_streams_load_by_name():
     assert "shuttle" in datasets.available()
     with pytest.raises(ValueError, match="shuttle"):
         datasets.load("submarine")
+
+
+def test_rounds_are_dropped_from_the_beginning():
+    stream = datasets.linear_regression_stream(5, 2, seed=0)
+    assert np.array_equal(stream.drop(3).labels, stream.labels[3:])
+    assert len(stream.drop(0)) == 5
+    for wrong, message in ((-1, "at least 0"), (5, "needs rounds")):
+        with pytest.raises(ValueError, match=message):
+            stream.drop(wrong)

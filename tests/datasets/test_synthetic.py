@@ -63,3 +63,11 @@ def test_seed_reproduces_and_entropy_does_not():
 def test_bad_arguments(arguments):
     with pytest.raises(ValueError, match=next(iter(arguments))):
         linear_regression_stream(**{"rounds": 3, "dimension": 2, **arguments})
+
+
+@pytest.mark.parametrize(("p", "dimension"), [(1.001, 10), (1.001, 1), (1.00001, 3), (1000.0, 4)])
+def test_large_powers_leave_records_and_targets(p, dimension):
+    # |z|^1001 is 0 or infinite in doubles. No vector of norm 1 has smaller largest entries.
+    made = linear_regression_stream(50, dimension, p, seed=1, target="gaussian", noise=0.0)
+    largest = np.abs(np.vstack([made.features, made.target])).max(axis=1)
+    assert np.all((largest > 0.9 / dimension) & (largest < 1.0 + 1e-12))

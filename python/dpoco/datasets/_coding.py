@@ -49,6 +49,7 @@ class Coding:
                 raise ValueError(f"the categories of {name!r} must be different texts")
             if name in self.missing:
                 raise ValueError(f"column {name!r} has categories: it needs no constant for gaps")
+        # One that is not would make the record an empty one, as the gap itself does.
         if not all(map(math.isfinite, self.missing.values())):
             raise ValueError("a constant for missing cells must be finite")
         object.__setattr__(self, "categories", listed)
@@ -63,11 +64,33 @@ class Coding:
     def records(
         self, table: Table, columns: Sequence[str], label: str | None = None
     ) -> tuple[FloatArray, FloatArray, dict[str, NDArray[np.bool_]]]:
-        """Return features, shape (T, d), labels, (T,), and what was done to rows, by name.
+        """Return what the rows of a table hold, as numbers.
 
-        Labels are NaN where missing; without a label they are empty.
+        Parameters
+        ----------
+        table : Table
+            Has all these columns.
+        columns : sequence of str
+            To be features, in this order.
+        label : str, optional
+            Column of the labels.
+
+        Returns
+        -------
+        features : ndarray of float64, shape (T, d)
+            NaN where a cell is missing and no constant stands for it.
+        labels : ndarray of float64, shape (T,)
+            NaN where missing; of shape (0,) without a label.
+        flags : dict of str to ndarray of bool, shape (T,)
+            Which rows have a category that is not listed, or a constant in place of a gap.
+
+        Raises
+        ------
+        ValueError
+            If a column without categories is not numeric.
         """
         numeric = [name for name in columns if name not in self.categories]
+        # Labels with codes are texts, which `select` would refuse.
         coded = self.positive is not None or label in self.categories
         if label is not None and not coded:
             # One pass over the file reads the label with the features.
@@ -166,6 +189,7 @@ class Schema:
     coding: Coding = field(default_factory=Coding)
 
     def __post_init__(self) -> None:
+        # Schemas are also read from files of others: nothing is taken for granted.
         names = (*self.features, self.label, *self.coding.categories, *self.coding.missing)
         if not all(isinstance(name, str) for name in names) or not self.features:
             raise ValueError("a schema needs features, whose names are texts")
@@ -207,6 +231,7 @@ class Schema:
             if getattr(self, name) != getattr(other, name):
                 return (f"{name.replace('_', ' ')}: {getattr(self, name)}; "
                         f"not {getattr(other, name)}")  # fmt: skip
+        # Ranges only where categories agree: those of other categories are of other features.
         for name in ("positive", "categories", "ranges", "missing"):
             if name == "ranges":
                 for each, own, its in zip(self.features, self.ranges, other.ranges, strict=True):
@@ -229,7 +254,13 @@ class Schema:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Schema:
-        """Return the schema that `to_dict` made; `ValueError`, `TypeError`, `LookupError` else."""
+        """Return the schema of a record of `to_dict`.
+
+        Raises
+        ------
+        ValueError, TypeError, LookupError
+            If it is none. Callers turn these into their own errors.
+        """
         bounds = record["label_range"]
         made = cls(
             tuple(record["features"]), tuple((low, high) for low, high in record["ranges"]),
@@ -237,12 +268,14 @@ class Schema:
             None if bounds is None else (bounds[0], bounds[1]),
             Coding(record["categories"], record["missing"], record["positive"]),
         )  # fmt: skip
+        # Numbers that were given as texts or bools would come back as others.
         if made.to_dict() != {name: record[name] for name in made.to_dict()}:
             raise ValueError("the schema has missing or unknown fields")
         return made
 
 
 def _words(coding: Coding, name: str) -> str:
+    """Return a field of a coding as a message says it."""
     value = getattr(coding, name)
     if not isinstance(value, Mapping):
         return "none" if value is None else str(value)
@@ -251,4 +284,5 @@ def _words(coding: Coding, name: str) -> str:
 
 
 def _is_finite(value: object) -> bool:
+    """Return whether a value is a finite number, which a bool is not."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

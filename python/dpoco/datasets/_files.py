@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Sequence
 
@@ -36,7 +37,7 @@ def load_file(
 
     Parameters
     ----------
-    path : path-like, io.StringIO, Table or a sequence of them
+    path : path-like, io.StringIO, io.BytesIO, Table or a sequence of them
         CSV (``.csv``, ``.tsv``, ``.txt``, ``.data``, also compressed as ``.gz`` or ``.zip``, or
         text), ``.parquet`` (needs pyarrow) or ``.npz`` (every one-dimensional array is a column; a
         two-dimensional array ``X`` gives columns ``X0``, ``X1``, ...). A folder or a pattern
@@ -116,7 +117,8 @@ def build_stream(
     coding = coding or Coding()
     strangers = {*coding.categories, *coding.missing} - {*features, label}
     table.check(sorted(strangers))
-    # A label that was made up would be learned from.
+    # A label that was made up would be learned from. Strangers are checked first: a column that is
+    # not there is a slip, and gets the list of those that are.
     if strangers or label in coding.missing:
         raise ValueError(
             "categories are of features or of the label, constants of features alone: not of "
@@ -149,10 +151,27 @@ def read_people(
     file_format: FileFormat | None = None,
     alone: bool = False,
 ) -> list[str]:
-    """Return whose record each row of a table is, as texts; formats and errors as of `load_file`.
+    """Return whose record each row of a table is, as texts.
 
-    Texts and whole numbers name people; 7.0 is 7, as gaps in a column of numbers make of it. A row
-    that names no one is a `ValueError`; if `alone`, it is of a person who has no other row.
+    Parameters
+    ----------
+    path, header, file_format
+        As for `load_file`.
+    column : str
+        Where people are named, by texts or whole numbers. 7.0 is 7, in texts as well: gaps in a
+        column of numbers make 7.0 of 7, and another file may have no gaps.
+    alone : bool
+        Whether a row that names no one is of a person who has no other row.
+
+    Returns
+    -------
+    list of str
+        A name for each row.
+
+    Raises
+    ------
+    ValueError
+        If a row names no one and not `alone`, or by another type; else as for `load_file`.
     """
     table = open_table(path, header=header, file_format=file_format)
     table.check([column])
@@ -169,10 +188,16 @@ def read_people(
         )
     # A name of chance is no one else's, in this file or another one.
     return [
-        secrets.token_hex(16)
-        if unnamed
-        else category_text(each)
-        if is_whole(each)
-        else str(each).strip()
+        secrets.token_hex(16) if unnamed else _person_name(each)
         for each, unnamed in zip(named, missing, strict=True)
     ]
+
+
+def _person_name(entry: object) -> str:
+    """Return a name as it is told to learners, which count a person's records by it."""
+    if is_whole(entry):
+        return category_text(entry)
+    # Two names of one person would count apart, and the guarantee would be of half of the records.
+    # Other numbers stay as they are written: 007 and 7 may be two people's.
+    text = str(entry).strip()
+    return re.sub(r"^([+-]?\d+)\.0*$", r"\1", text)

@@ -60,6 +60,7 @@ def chunks(
     # Not in the generator below: errors are to come at the call, not with the first part.
     count, form = positive_int("rows", rows), file_format or FileFormat()
     sources = [each for each in _tables.files(path) if isinstance(each, Path)]
+    # An archive of arrays has no rows one after another.
     for each in sources:
         if _tables.find_format(each, form) == "npz":
             raise ValueError(f"{each.name}: only .csv and .parquet files are read in parts")
@@ -134,7 +135,7 @@ def linear_regression_chunks(
         For bad arguments, at once.
     """
     count, most = positive_int("rounds", rounds), positive_int("rows", rows)
-    # A dense target is the same for every seed.
+    # A dense target is the same for every seed: all parts are of one truth.
     target = linear_regression_stream(1, dimension, p, 0, noise=noise).target
     assert target is not None
     # Spawned seeds are independent; consecutive numbers are not what NumPy promises it for.

@@ -21,6 +21,7 @@ from dpoco._validation import (
     named,
     positive_int,
     real_in,
+    whole_number,
 )
 from dpoco.datasets._coding import Coding, Schema
 
@@ -58,6 +59,7 @@ class PublicScaling:
 
     @property
     def _bounds(self) -> tuple[FloatArray, FloatArray]:
+        """Low and high ends, each of shape (d,) or (1,)."""
         low, high = np.atleast_1d(self.low), np.atleast_1d(self.high)
         return float_array("low", low, (None,)), float_array("high", high, (None,))
 
@@ -74,11 +76,8 @@ class PublicScaling:
         ndarray
             Shape (T, d), or (T, d + 1) with the intercept; entries in [-1, 1].
         """
-        rows = float_array("features", features, (None, None))
+        rows = self._rows(features)
         low, high = self._bounds
-        width = max(low.size, high.size)
-        if width not in (1, rows.shape[1]):
-            raise ValueError(f"the declared range has {width} columns; got {rows.shape[1]}")
         # Divided before it is subtracted: a range near the largest double must not overflow.
         half = high / 2.0 - low / 2.0
         scaled = np.clip(rows / half - (low / 2.0 + high / 2.0) / half, -1.0, 1.0)
@@ -86,9 +85,18 @@ class PublicScaling:
             scaled = np.column_stack([scaled, np.ones(rows.shape[0])])
         return np.ascontiguousarray(scaled)
 
+    def _rows(self, features: ArrayLike) -> FloatArray:
+        """Return records as doubles, shape (T, d); `ValueError` if d is not that of the ranges."""
+        rows = float_array("features", features, (None, None))
+        width = max(bound.size for bound in self._bounds)
+        # NumPy would make d columns of one.
+        if width not in (1, rows.shape[1]):
+            raise ValueError(f"the declared range has {width} columns; got {rows.shape[1]}")
+        return rows
+
     def outside(self, features: ArrayLike) -> NDArray[np.bool_]:
         """Return which entries saturate, in the shape of `apply`. **Not private**."""
-        rows = float_array("features", features, (None, None))
+        rows = self._rows(features)
         low, high = self._bounds
         outside = (rows < low) | (rows > high)
         if self.intercept:
@@ -202,8 +210,8 @@ class Stream:
         return int(self.features.shape[1])
 
     def drop(self, rounds: int) -> Stream:
-        """Return the rounds behind the first `rounds`."""
-        return self._part(slice(rounds, None))
+        """Return the rounds behind the first `rounds`, at least 0; `ValueError` if none is left."""
+        return self._part(slice(whole_number("rounds", rounds), None))
 
     def take(self, rounds: int) -> Stream:
         """Return the first `rounds` rounds, or the whole stream if it is shorter."""
@@ -211,6 +219,7 @@ class Stream:
         return self if count >= len(self) else self._part(slice(count))
 
     def _part(self, rounds: slice) -> Stream:
+        """Return some rounds in a row, with their flags."""
         flags = {name: values[rounds] for name, values in self.nonprivate_flags.items()}
         return replace(
             self, features=self.features[rounds], labels=self.labels[rounds], nonprivate_flags=flags
@@ -266,6 +275,7 @@ class Stream:
 
 
 def _frozen(array: FloatArray) -> FloatArray:
+    """Return an array that cannot be changed: reports and learners read it more than once."""
     if array.flags.writeable:  # the caller's own array stays as it is
         array = array.copy()
         array.flags.writeable = False
@@ -319,11 +329,12 @@ def linear_regression_stream(
     d = positive_int("dimension", dimension, maximum=10**9)
     power = exponent("p", p)
     spread = real_in("noise", noise, "[0, inf)")
+    # By Hoelder's inequality, margins of such records are at most 1.
     dual = np.inf if power == 1.0 else 1.0 if np.isinf(power) else power / (power - 1.0)
     generator = np.random.default_rng(seed)
     theta = _target(target, d, power, generator)
     features = generator.standard_normal((count, d))
-    features /= np.linalg.norm(features, ord=dual, axis=1, keepdims=True)
+    features /= _norms(features, dual)
     labels = features @ theta + spread * generator.standard_normal(count)
     kind = target if isinstance(target, str) else "given"
     return Stream(
@@ -343,14 +354,27 @@ def linear_regression_stream(
 def _target(
     target: str | ArrayLike, d: int, p: float, generator: np.random.Generator
 ) -> FloatArray:
+    """Return the true parameter, shape (d,), of l_p norm 1 if it is not given."""
     if not isinstance(target, str):
         return float_array("target", target, (d,))
     choice("target", target, TARGETS)
     theta: FloatArray = np.where(np.arange(d) < (5 if target == "sparse5" else d), 1.0, 0.0)
     if target == "gaussian":
         theta = generator.standard_normal(d)
-    theta /= np.linalg.norm(theta, ord=p)
+    theta /= _norms(theta[None], p)[0]
     return theta
+
+
+_LARGEST_POWER = 64.0  # of a standard normal variate: neither 0 nor infinite
+
+
+def _norms(rows: FloatArray, order: float) -> FloatArray:
+    """Return the l_order norms of rows, shape (n, 1)."""
+    if order <= _LARGEST_POWER:
+        return np.asarray(np.linalg.norm(rows, ord=order, axis=1, keepdims=True))
+    # The largest entry becomes 1: other powers would over- or underflow, and records be 0.
+    largest = np.abs(rows).max(axis=1, keepdims=True)
+    return np.asarray(largest * np.linalg.norm(rows / largest, ord=order, axis=1, keepdims=True))
 
 
 _NEW_RIVER = "river 0.26 or later (Python 3.11 or later)"
@@ -363,6 +387,7 @@ def river_dataset(dataset: str, stream: str, needs: str) -> Any:
     except ImportError:
         text = f'the {stream} stream needs river: pip install "dpoco[data]"'
         raise ImportError(text, name="river") from None
+    # An older river lacks some of them.
     if not hasattr(datasets, dataset):
         text = f'the {stream} stream needs {needs}: pip install -U "dpoco[data]"'
         raise ImportError(text, name="river")
@@ -413,6 +438,7 @@ class Bundled:
     def table(self, wanted: Sequence[str]) -> FloatArray:
         """Return columns of the file, shape (T, len(wanted)); `ImportError` as for `file`."""
         with gzip.open(self.file, "rt", encoding="utf-8") as file:
+            # River's files have plain numbers and no quotes.
             names = file.readline().strip().split(",")
             return np.loadtxt(file, delimiter=",", usecols=[names.index(name) for name in wanted])
 

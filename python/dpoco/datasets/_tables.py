@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 
 from dpoco._validation import FloatArray, MalformedError, choice, imported, reading, whole_number
 
-Source = str | os.PathLike[str] | io.StringIO
+Opened = io.StringIO | io.BytesIO
+Source = str | os.PathLike[str] | Opened
 
 _TEXT = (".csv", ".tsv", ".txt", ".data")
 _PACKED = (".gz", ".zip")
@@ -33,7 +34,8 @@ _ENDINGS = {
     ".parquet": "parquet", ".pq": "parquet", ".npz": "npz",
 }  # fmt: skip
 _MARKS = {"comma": ",", "semicolon": ";", "tab": "\t", "space": " ", "\\t": "\t"}
-_LOOKS = 1000  # rows that show what a column holds
+# Rows that show what a column holds: as many as `dpoco init` may show without a pass over the file.
+_LOOKS = 1000
 _SHOWN = 20  # names that a message lists
 
 
@@ -52,7 +54,7 @@ class FileFormat:
         How a CSV file writes numbers. None: with a point; in cells that semicolons separate, also
         with a comma.
     encoding : str, default "utf-8"
-        Encoding of a CSV file. UTF-16 with a byte order mark is recognised.
+        Encoding of a CSV file. A byte order mark of UTF-8 or UTF-16 wins over it.
     skip_lines : int, default 0
         Lines on top of a CSV file that are no part of the table.
 
@@ -80,6 +82,7 @@ class FileFormat:
             )
         whole_number("skip_lines", self.skip_lines)
         try:
+            # A codec that exists and is none of texts, such as hex, is a `LookupError` as well.
             "".encode(self.encoding)
         except LookupError:
             raise ValueError(f"unknown encoding {self.encoding!r}; for example latin-1") from None
@@ -90,16 +93,17 @@ class FileFormat:
         return _MARKS.get(self.separator or "", self.separator or "")
 
 
-def files(path: Source | Sequence[Source]) -> list[Path | io.StringIO]:
+def files(path: Source | Sequence[Source]) -> list[Path | Opened]:
     """Return the files that are meant: one, those of a pattern or a folder by name, or several.
 
     hour10 follows hour9. Names that begin with a dot or an underscore are not data of a folder.
     """
-    if not isinstance(path, (str, os.PathLike, io.StringIO)):
-        return [file for each in path for file in files(each)]
-    if isinstance(path, io.StringIO):
+    if isinstance(path, Opened):
         return [path]
+    if not isinstance(path, (str, os.PathLike)):
+        return [file for each in path for file in files(each)]
     place = Path(path)
+    # `Path("")` is the folder in which the program runs, whose files were not meant.
     if not str(path):
         raise FileNotFoundError("no such file: its name is empty")
     if place.is_dir():
@@ -108,6 +112,7 @@ def files(path: Source | Sequence[Source]) -> list[Path | io.StringIO]:
         if not data:
             raise FileNotFoundError(f"no file of data in the folder {place}")
         return [place / each for each in sorted(data, key=_in_order)]
+    # A file may be called data[1].csv: as a pattern this would be another file.
     if place.exists() or not set(str(path)) & set("*?["):
         return [place]
     found = sorted(map(Path, glob.glob(str(path), recursive=True)), key=_in_order)
@@ -117,6 +122,7 @@ def files(path: Source | Sequence[Source]) -> list[Path | io.StringIO]:
 
 
 def _in_order(path: Path) -> list[tuple[int, str]]:
+    """Return the key by which paths are sorted: numbers in them count as numbers."""
     parts = re.split(r"(\d+)", str(path))
     # Texts and digits alternate, so that texts meet texts and numbers meet numbers.
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
@@ -183,7 +189,7 @@ def open_table(
 
     Parameters
     ----------
-    path : path-like, io.StringIO, Table or a sequence of them
+    path : path-like, io.StringIO, io.BytesIO, Table or a sequence of them
         As for `load_file`; a table is returned as it is.
     header, file_format, fewest
         As for `load_file`.
@@ -201,35 +207,45 @@ def open_table(
     if not parts:
         raise ValueError("name at least one file")
     first, more = parts[0], len(parts) - 1
+    # Sorted: days that two programs exported have the same columns in another order.
     for each in parts:
         if sorted(each.names) != sorted(first.names):
             raise ValueError(f"{each.title} has other columns than {first.title}")
     title = f"{first.title} and {more} more file{'s' * (more > 1)}" if more else first.title
 
+    def require(rows: int) -> None:
+        if rows < fewest:
+            raise ValueError(f"{title} has {rows} rows of data; at least {fewest} are needed")
+
     def select(chosen: list[str]) -> FloatArray:
         tables = [each.select(chosen) for each in parts]
         table = np.concatenate(tables) if more else tables[0]
-        if len(table) < fewest:
-            raise ValueError(f"{title} has {len(table)} rows of data; at least {fewest} are needed")
+        require(len(table))
         return table
 
     def entries(chosen: str) -> list[object]:
-        return [entry for each in parts for entry in each.entries(chosen)]
+        found = [entry for each in parts for entry in each.entries(chosen)]
+        # Of a table of categories alone, nothing is selected as numbers.
+        require(len(found))
+        return found
 
     def head() -> list[list[object]]:
         columns: list[list[object]] = [[] for _ in first.names]
         for each in parts:
-            left = list(each.names)
-            for column, entries_of in zip(left, each.head(), strict=True):
-                # Files may have the same columns in another order.
-                columns[first.names.index(column)] += entries_of
+            # Files may have the same columns in another order; two of one name stay two, so that
+            # `check` refuses them and neither passes for empty.
+            orders = (sorted(range(len(names)), key=names.__getitem__)
+                      for names in (first.names, each.names))  # fmt: skip
+            cells = each.head()
+            for place, own in zip(*orders, strict=True):
+                columns[place] += cells[own]
         return columns
 
     return Table(title, first.names, select, entries, head)
 
 
 def open_one(
-    given: Path | io.StringIO, header: bool | None, file_format: FileFormat, before: int = 0
+    given: Path | Opened, header: bool | None, file_format: FileFormat, before: int = 0
 ) -> Table:
     """Return one file as a table; `before` counts rows of data above it, for messages."""
     title = str(getattr(given, "name", "standard input"))
@@ -259,11 +275,11 @@ def open_one(
     )  # fmt: skip
 
 
-def find_format(source: Path | io.StringIO, file_format: FileFormat) -> str:
+def find_format(source: Path | Opened, file_format: FileFormat) -> str:
     """Return the format of a file: as declared, or by its name."""
     if file_format.kind is not None:
         return file_format.kind
-    if isinstance(source, io.StringIO):
+    if isinstance(source, Opened):
         return "csv"
     name = source.name.lower()
     for ending, kind in _ENDINGS.items():
@@ -281,57 +297,75 @@ def find_format(source: Path | io.StringIO, file_format: FileFormat) -> str:
 _DATUM = re.compile(r"[^\w]*\d[\W\d_]*(?:[et][\W\d_]+)?z?|[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
 
 
-def open_text(source: Path | io.StringIO, encoding: str) -> IO[str]:
-    """Open a CSV file; what is compressed, and UTF-16, is known by its first bytes."""
+def open_text(source: Path | Opened, encoding: str) -> IO[str]:
+    """Open a CSV file; what is compressed, and Unicode with a mark, is known by its first bytes."""
     if isinstance(source, io.StringIO):
         # A copy: the table is read several times, and the caller's position stays.
-        return io.StringIO(source.getvalue(), newline="")
-    with source.open("rb") as file:
+        return io.StringIO(source.getvalue().removeprefix("\ufeff"), newline="")
+
+    def place() -> Any:
+        return source if isinstance(source, Path) else io.BytesIO(source.getvalue())
+
+    def plain() -> Any:
+        return source.open("rb") if isinstance(source, Path) else io.BufferedReader(place())
+
+    with plain() as file:
         start = file.read(4)
-    raw: Any
+    # Not by the name: a download is often called .csv and is still packed.
     if start[:2] == b"\x1f\x8b":
-        raw = gzip.GzipFile(source)
+        raw: Any = gzip.open(place())  # noqa: SIM115  # closed with the text
     elif start == b"PK\x03\x04":
-        raw = _only_entry(source)
+        raw = _only_entry(place())
     else:
-        raw = source.open("rb")
+        raw = plain()
     try:
-        mark = raw.peek(2)[:2]
+        mark = raw.peek(3)[:3]
     except BaseException:  # of a damaged file
         raw.close()
         raise
-    if mark in (b"\xff\xfe", b"\xfe\xff"):
+    # Whatever was declared: text in another encoding does not begin like this. Spreadsheets begin
+    # UTF-8 with such a mark, which would else belong to the name of the first column.
+    if mark[:2] in (b"\xff\xfe", b"\xfe\xff"):
         encoding = "utf-16"
-    elif encoding.lower().replace("_", "-") in ("utf-8", "utf8"):
-        # Spreadsheets begin UTF-8 with a mark, which would belong to the first column's name.
+    elif mark == b"\xef\xbb\xbf":
         encoding = "utf-8-sig"
     return io.TextIOWrapper(raw, encoding, newline="")
 
 
-def _only_entry(source: Path) -> IO[bytes]:
+def _only_entry(source: Any) -> IO[bytes]:
     """Open the one file of an archive; what is open keeps the archive's file until it is closed."""
     with zipfile.ZipFile(source) as archive:
-        inside = [name for name in archive.namelist() if not name.endswith("/")]
+        # macOS packs a second file, of the icon and the like, with each one.
+        inside = [name for name in archive.namelist()
+                  if not name.endswith("/") and not name.startswith("__MACOSX/")]  # fmt: skip
         if len(inside) != 1:
-            raise MalformedError(f"{source.name} holds {len(inside)} files, and must hold one")
+            name = source.name if isinstance(source, Path) else "the archive"
+            raise MalformedError(f"{name} holds {len(inside)} files, and must hold one")
         return archive.open(inside[0])
 
 
 def _rows(file: Iterable[str], mark: str) -> Iterator[list[str]]:
+    """Return the cells of each row; any number of spaces is one separator."""
     return csv.reader(file, delimiter=mark, skipinitialspace=mark == " ")
 
 
-def layout(source: Path | io.StringIO, form: FileFormat) -> tuple[int, str]:
+def layout(source: Path | Opened, form: FileFormat) -> tuple[int, str]:
     """Return how many lines are above the table, and what separates its cells."""
-    skipped = form.skip_lines
+    skipped, line = form.skip_lines, ""
     with open_text(source, form.encoding) as file:
-        lines = list(islice(file, skipped, skipped + 1))
-    declared = re.fullmatch(r"sep=(.)\s*", lines[0]) if lines else None
+        for line in islice(file, skipped, None):
+            # Exports of spreadsheets may begin with empty lines.
+            if line.strip():
+                break
+            skipped += 1
+    declared = re.fullmatch(r'"?sep=(.)"?\s*', line)
     if declared:  # a line for Excel
         return skipped + 1, form.mark or declared[1]
     if form.mark:
         return skipped, form.mark
-    for mark in (";", "\t", ",", "|"):  # the first two rows have the same number of cells
+    # The first two rows have the same number of cells. Semicolons come first: where commas are
+    # decimal, rows may also agree on these.
+    for mark in (";", "\t", ",", "|"):
         with open_text(source, form.encoding) as file:
             rows = islice(_rows(islice(file, skipped, None), mark), 2)
             widths = {len(row) for row in rows}
@@ -341,8 +375,9 @@ def layout(source: Path | io.StringIO, form: FileFormat) -> tuple[int, str]:
 
 
 def _read_csv(
-    source: Path | io.StringIO, title: str, header: bool | None, form: FileFormat, before: int
+    source: Path | Opened, title: str, header: bool | None, form: FileFormat, before: int
 ) -> Table:
+    """Return a CSV file as a table: its names are read now, its rows each time they are asked."""
     skipped, mark = layout(source, form)
     comma = form.decimal == "comma" or (mark == ";" and form.decimal is None)
 
@@ -394,6 +429,7 @@ def _read_csv(
             yield line
 
     def parse(indices: list[int]) -> Iterator[float]:
+        """Yield the numbers of some columns, row by row."""
         for number, row in rest():
             for index in indices:
                 value = number_in(row[index], comma)
@@ -435,12 +471,14 @@ def _read_csv(
 
 # ---- cells ---------------------------------------------------------------------------------------
 
+# How R, pandas, Excel, SQL and UCI write that there is nothing.
 _MISSING = frozenset(("", "na", "n/a", "#n/a", "nan", "null", "none", "-", "?", "\\n"))
 _WORDS = dict.fromkeys(("yes", "y", "true", "t"), 1.0)
 _WORDS |= dict.fromkeys(("no", "n", "false", "f"), 0.0)
 
 
 def _not_numeric(title: str, row: int, name: str) -> str:
+    """Return the message about a cell, which it must not quote: the cell is data."""
     return (
         f"{title}, row {row}: column {name!r} is not numeric: it holds more than numbers, yes and "
         "no, and NA"
@@ -450,17 +488,24 @@ def _not_numeric(title: str, row: int, name: str) -> str:
 def number_in(text: str, comma: bool = False) -> float | None:
     """Return the number that a cell holds, NaN if it holds nothing, None for another text.
 
-    `comma`: 1,5 is a number, as spreadsheets of many countries write it.
+    Parameters
+    ----------
+    text : str
+        The cell; spaces around it and its case do not matter.
+    comma : bool
+        Whether 1,5 is a number, as spreadsheets of many countries write it.
     """
     text = text.strip().lower()
     if text in _MISSING:
         return np.nan
     if text in _WORDS:
         return _WORDS[text]
+    # 1.234,5 is no number: of 1.234 alone it would not show whether its point is one of thousands.
     if comma and "." not in text:
         text = text.replace(",", ".")
+    # To Python, 12_34 is a number; in a file it is a code.
     with suppress(ValueError):
-        return float(text)
+        return None if "_" in text else float(text)
     return None
 
 
@@ -481,6 +526,11 @@ def category_text(entry: object) -> str:
     if is_whole(entry):
         return str(int(entry))
     text = str(entry).strip()
+    if "_" in text:  # a code, though Python would read a number
+        return text
+    # First as an int: codes of twenty digits, which are equal as doubles, stay apart.
+    with suppress(ValueError):
+        return str(int(text))
     with suppress(ValueError):  # 2.0 and 2 of a CSV file
         if float(text).is_integer():
             return str(int(float(text)))
@@ -489,6 +539,7 @@ def category_text(entry: object) -> str:
 
 def _kind(entries: Iterable[object]) -> str:
     """Return what a column holds, as some of its entries look."""
+    # As cells of a CSV file are, so that a column is of one kind in every format.
     texts = {"" if each is None else str(each).strip().lower() for each in entries} - _MISSING
     if not texts:
         return "nothing"
@@ -518,6 +569,7 @@ def _parse_numbers(entries: Iterable[object], title: str, name: str) -> FloatArr
 
 
 def _read_parquet(path: Path, title: str) -> Table:
+    """Return a Parquet file as a table, of which only the columns that are asked for are read."""
     pq = imported("pyarrow.parquet", "a Parquet file", "files")
     names = list(pq.read_schema(path).names)
 
@@ -544,13 +596,18 @@ def arrow_entries(table: Any, chosen: str) -> list[object]:
     return list(table[chosen].to_pylist())
 
 
+_TEXT_TYPES = ("string", "large_string", "string_view")  # the last one is of polars
+
+
 def _arrow_column(column: Any, title: str, name: str) -> FloatArray:
+    """Return a column of pyarrow as doubles, shape (T,); `MalformedError` if it holds others."""
     pa = imported("pyarrow", "a Parquet file", "files")
     types = pa.types
     if types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     kind = column.type
-    if types.is_string(kind) or types.is_large_string(kind):
+    # By the name, since older versions of pyarrow do not know all of these.
+    if str(kind) in _TEXT_TYPES:
         return _parse_numbers(column.to_pylist(), title, name)
     if types.is_boolean(kind):
         column = column.cast(pa.int8())
@@ -563,19 +620,22 @@ def _arrow_column(column: Any, title: str, name: str) -> FloatArray:
 
 
 def _read_npz(path: Path, title: str) -> Table:
-    columns: dict[str, NDArray[Any]] = {}
+    """Return the arrays of an archive as a table; those of three or more axes are left out."""
+    found: list[tuple[str, NDArray[Any]]] = []
     # Not by its name: a damaged file would stay open.
     with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
         for name in archive.files:
             array_ = archive[name]
             if array_.ndim == 1:
-                columns[name] = array_
+                found.append((name, array_))
             elif array_.ndim == 2:
-                columns.update({f"{name}{j}": array_[:, j] for j in range(array_.shape[1])})
-    if len({len(column) for column in columns.values()}) > 1:
+                found += [(f"{name}{j}", array_[:, j]) for j in range(array_.shape[1])]
+    columns = dict(found)
+    if len({len(column) for _, column in found}) > 1:
         raise MalformedError(f"{path.name}: the arrays differ in length")
 
     def numbers(name: str) -> FloatArray:
+        # Dates and bytes would also become doubles, which mean nothing.
         kind = columns[name].dtype.kind
         if kind == "U":
             return _parse_numbers(columns[name].tolist(), title, name)
@@ -584,8 +644,9 @@ def _read_npz(path: Path, title: str) -> Table:
         return columns[name].astype(np.float64)
 
     return Table(
-        title, list(columns),
+        # With a name that is there twice (X0, and the first column of X), which `check` refuses.
+        title, [name for name, _ in found],
         lambda chosen: np.column_stack([numbers(name) for name in chosen]),
         lambda chosen: columns[chosen].tolist(),
-        lambda: [column[:_LOOKS].tolist() for column in columns.values()],
+        lambda: [column[:_LOOKS].tolist() for _, column in found],
     )  # fmt: skip
