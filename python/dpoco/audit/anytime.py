@@ -158,34 +158,7 @@ class AnytimeAudit:
             both = int(np.count_nonzero(first & second))
             a, b = int(np.count_nonzero(first)), int(np.count_nonzero(second))
             added[k] = both, a - both, b - both, len(ours) - a - b + both
-        self._add(added)
-
-    def update_counts(self, counts: ArrayLike) -> None:
-        """Add pairs by their counts.
-
-        Parameters
-        ----------
-        counts : array_like of int, shape (K, 4)
-            For each event, the number of pairs of runs in which it occurred in both, on the stream
-            only, on the neighbour only, and in neither. All rows must have the same sum.
-
-        Raises
-        ------
-        ValueError, TypeError
-            For another shape or dtype, negative counts or rows with different sums; nothing is
-            added.
-        """
-        given = np.asarray(counts)
-        if given.dtype.kind not in "iu":
-            raise TypeError("counts must be integers")
-        if given.shape != self._counts.shape:
-            raise ValueError(f"counts must have shape {self._counts.shape}; got {given.shape}")
-        if np.any(given < 0) or len(np.unique(given.sum(axis=1))) > 1:
-            raise ValueError("counts must not be negative, and must have rows of one sum")
-        self._add(given.astype(np.int64))
-
-    def _add(self, counts: NDArray[np.int64]) -> None:
-        self._counts = self._counts + counts
+        self._counts = self._counts + added
         size = 1  # most looks refute nothing new
         while self._refuted < len(self._grid):
             block = self._grid[self._refuted : self._refuted + size]

@@ -3,7 +3,7 @@
 A module a paper. A function named after a learner returns parameters for its constructor::
 
     planned = dpoco.published.asi_tracking.shift_detector(10, horizon=1000, budget=budget)
-    learner = dpoco.experts.ShiftDetector(10, horizon=1000, budget=None, parameters=planned)
+    learner = dpoco.experts.ShiftDetector(10, horizon=1000, budget=None, plan=planned)
 
 The guarantee is computed from these parameters as from any others; its ``claimed`` is what the
 paper's own argument says of them. Some published constants spend more than the budget they are made

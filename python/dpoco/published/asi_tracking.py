@@ -38,8 +38,7 @@ from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.accounting.shift_detector import DetectorPlan
 from dpoco.privacy.mechanisms.selections import ThresholdTests
 
-__all__ = ["batch_share", "dynamic_regret_rate", "epoch_selector", "oblivious_tracker",
-           "shift_detector", "static_regret_rate", "static_tracker"]  # fmt: skip
+__all__ = ["batch_share", "epoch_selector", "oblivious_tracker", "shift_detector"]
 
 
 def epoch_selector(
@@ -129,23 +128,11 @@ def shift_detector(
     return detector.with_regret(replace(found, tuning=printed))
 
 
-def static_tracker(experts: int, *, horizon: int, budget: Budget) -> TrackerPlan:
-    """Return the plan of a learner of Proposition 1: lazy draws, against one fixed expert.
-
-    Parameters
-    ----------
-    experts, horizon
-        As of the learner.
-    budget : Budget
-        Kept; delta > 0 allows less noise.
-    """
-    return oblivious_tracker(experts, horizon=horizon, budget=budget, switches=0)
-
-
 def oblivious_tracker(experts: int, *, horizon: int, budget: Budget, switches: int) -> TrackerPlan:
     """Return the plan of the learner of Corollary 4.1.1: uniform on sequences of S switches.
 
-    The paper prints no constants: those with the least proved bound on regret are searched for.
+    Without switches it is the lazy learner of Proposition 1, against one fixed expert. The paper
+    prints no constants: those with the least proved bound on regret are searched for.
 
     Parameters
     ----------
@@ -159,28 +146,6 @@ def oblivious_tracker(experts: int, *, horizon: int, budget: Budget, switches: i
     return tracker.calibrate(
         experts, horizon=horizon, budget=budget, switches=switches, prior="at_most"
     )
-
-
-def static_regret_rate(experts: int, horizon: int, budget: Budget) -> float:
-    """Return the rate of Proposition 1 with 1 for its constant: a bound for no learner.
-
-    sqrt(T log N) + T^(1/3) log(T/delta) log(N) / epsilon^(2/3).
-    """
-    return _rate(math.log(experts), 1.0, horizon, budget)
-
-
-def dynamic_regret_rate(experts: int, horizon: int, switches: int, budget: Budget) -> float:
-    """Return the rate of Corollary 4.1.1 with 1 for its constant: a bound for no learner.
-
-    sqrt(S T log(N T)) + S T^(1/3) log(T/delta) log(N T) / epsilon^(2/3).
-    """
-    return _rate(math.log(float(experts) * horizon), float(switches), horizon, budget)
-
-
-def _rate(logarithm: float, pieces: float, horizon: int, budget: Budget) -> float:
-    t = float(horizon)
-    private = math.cbrt(t) * math.log(t / budget.delta) / math.cbrt(budget.epsilon) ** 2
-    return math.sqrt(pieces * t * logarithm) + pieces * private * logarithm
 
 
 def batch_share(
