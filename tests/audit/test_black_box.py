@@ -11,6 +11,7 @@ import pytest
 from dpoco.audit import (
     black_box_audit,
     epsilon_lower_bound,
+    learn_event,
     learner_runs,
     packing_audit,
 )
@@ -271,3 +272,30 @@ def test_bad_arguments_are_named():
     ]:
         with pytest.raises(error, match=message):
             call()
+
+
+def test_a_dtype_is_no_outcome():
+    """Whole numbers of one stream may come as integers, and those of the other as doubles."""
+
+    def coin(stream, count, source):
+        bits = source.uniform(count) < 0.5
+        return bits.astype(np.int64 if stream == 0 else np.float64)
+
+    report = black_box_audit(coin, 0, 1, epsilon=0.5, trials=2000)
+    assert report.measured == 0.0
+    event = learn_event(np.arange(4) % 2, np.zeros(4))
+    assert event(np.array([0, 1])).tolist() == event(np.array([0.0, 1.0])).tolist()
+    whole = learn_event(np.array([1, 1, 1, 0]), np.array([0, 0, 0, 1]))
+    assert whole(np.array([0, 1])).tolist() == whole(np.array([0.0, 1.0])).tolist()
+    assert whole(np.array([np.nan])).shape == (1,)
+
+
+def test_the_word_for_learned_events_may_be_given_alone():
+    settings = {"epsilon": 1.0, "trials": 20_000}
+    alone, default = (
+        black_box_audit(noisy_argmin(0.5), SCORES, NEIGHBOUR, events=events, **settings)
+        for events in ("learned", None)
+    )
+    assert alone == default
+    with pytest.raises(ValueError, match="or 'learned'"):
+        black_box_audit(noisy_argmin(0.5), SCORES, NEIGHBOUR, events="known", **settings)

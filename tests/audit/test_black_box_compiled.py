@@ -11,7 +11,7 @@ import dpoco
 from dpoco import _core
 from dpoco.audit import learner_runs
 from dpoco.audit.black_box import compiled_kind, played
-from dpoco.mechanisms import ContinualSum
+from dpoco.mechanisms import AboveThreshold, ContinualSum
 from dpoco.random import Source
 
 replay_cases = pytest.importorskip("audit_replay_cases")
@@ -42,6 +42,18 @@ def test_compiled_runs_are_those_of_the_learner_itself(name):
             rows = found.reshape(9, -1)
             moved = np.any(rows[1:] != rows[:-1], axis=1)
             assert np.all(marks[:-1] >= moved)  # a fresh draw may hit the same vertex
+
+
+def test_answers_after_the_last_alarm_are_marked_in_python_as_well():
+    class Mine(AboveThreshold):
+        def test(self, excess):
+            return super().test(excess)
+
+    options = {"horizon": 4, "budget": dpoco.Budget(100.0, 0.0), "sensitivity": 1.0, "alarms": 1}
+    queries = np.array([-1e4, 1e4, 1e4, 1e4])
+    for kind in (AboveThreshold, Mine):
+        run = learner_runs(lambda source, kind=kind: kind(source=source, **options))
+        assert run(queries, 2, Source.seeded(1)).tolist() == [[0, 1, -1, -1]] * 2
 
 
 # ---- engines that are restored again and again ---------------------------------------------------

@@ -85,6 +85,8 @@ def test_too_few_trials_and_claims_of_nothing_are_refused():
         likelihood_audit(make, stream, neighbour, 50)
     with pytest.raises(ValueError, match="confidence"):
         likelihood_audit(make, stream, neighbour, 300, confidence=1.0)
+    with pytest.raises(ValueError, match="got -1"):
+        likelihood_audit(make, stream, neighbour, 300, seed=-1)
     options = {"horizon": cases.T, "budget": None}
     with pytest.raises(ValueError, match="no privacy guarantee"):
         likelihood_audit(

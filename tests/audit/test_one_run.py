@@ -238,6 +238,10 @@ def test_arguments_that_make_no_audit():
             audit(rounds=rounds)
     with pytest.raises(ValueError, match="one record for each of 2 canaries"):
         audit(first=np.eye(2)[:1])
+    with pytest.raises(TypeError, match="rounds must be integers"):
+        audit(rounds=(0.5, 2.5))
+    with pytest.raises(ValueError, match="rehearsals must be at least 2"):
+        standard_one_run(standard_case("noisy-ftrl"), canaries=1, rehearsals=1)
     for name in ("sufficient-statistics", "noisy-max"):
         with pytest.raises(ValueError, match=r"rounds|queries"):
             standard_one_run(standard_case(name), canaries=1)
@@ -245,6 +249,7 @@ def test_arguments_that_make_no_audit():
         false_refutation(dpoco.Guarantee.none(10), 1, 1, 1)
     with pytest.raises(ValueError, match="correct"):
         false_refutation((1.0, 0.0), 3, 2, 3)
+    assert false_refutation((1000.0, 0.0), 2, 2, 2) == 1.0
 
 
 def test_under_zero_out_one_of_the_records_is_empty_and_a_score_of_ones_own_counts():

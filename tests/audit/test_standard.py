@@ -273,3 +273,16 @@ def test_bad_input_is_refused():
     with pytest.raises(ValueError, match="no privacy guarantee"):
         audit_learner(replace(case, claim=Claim.of(free)), trials=FEW)
     assert isinstance(case, StandardCase)
+
+
+def test_published_claims_of_any_size_have_a_curve():
+    guarantee = dpoco.Guarantee.pure_epsilon(1e4, horizon=1)
+    claim = Claim(800.0, 0.0, True, guarantee)
+    assert claim.delta_at(0.0) == 1.0
+    assert claim.delta_at(799.0) == pytest.approx(-np.expm1(-1.0))
+    assert claim.delta_at(800.0) == 0.0
+
+
+def test_seeds_are_named_as_they_were_given():
+    with pytest.raises(ValueError, match="got -1"):
+        audit_learner("noisy-max", seed=-1)

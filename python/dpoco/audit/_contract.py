@@ -172,7 +172,9 @@ class Subject:
         source = Source() if seed is None else Source.seeded(seed)
         given = {self.size: ROUNDS, "source": source, **changes}
         # Neither argument enters a plan, and the search for one takes most of a check's time.
-        if changes.keys() <= {"on_violation", "source"} and "plan" in arguments_of(self.kind):
+        if changes.keys() <= {"on_violation", "source"} and "plan" in constructor_parameters(
+            self.kind
+        ):
             given["plan"] = self.first.plan
         with quiet():
             return self.make(**given)
@@ -251,7 +253,7 @@ class Subject:
 
 
 @functools.lru_cache(maxsize=64)
-def arguments_of(kind: type) -> Mapping[str, Parameter]:
+def constructor_parameters(kind: type) -> Mapping[str, Parameter]:
     """Return the parameters of a constructor by name."""
     return signature(kind).parameters
 
@@ -304,7 +306,7 @@ def _made_up(kind: type) -> Callable[..., Learner]:
         "dimension": 3, "candidates": 4, "lipschitz": 1.0, "resolution": 9, "alarms": ROUNDS,
         "bound": 1.0, "context_bound": 1.0, "reward_bound": 1.0, "sensitivity": 1.0,
     }  # fmt: skip
-    names = arguments_of(kind)
+    names = constructor_parameters(kind)
     if "every" in names:  # of a monitor
         problem |= {"statistics": {"n": Count(), "x": Mean(-1.0, 1.0)}, "every": None}
     strange = [

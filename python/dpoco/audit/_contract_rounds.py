@@ -21,8 +21,8 @@ from dpoco.audit._contract import (
     STARTED,
     STEPPED,
     Subject,
-    arguments_of,
     check,
+    constructor_parameters,
     equal,
     fingerprint,
     refused,
@@ -268,7 +268,9 @@ def huge_values_are_silent(s: Subject) -> None:
     twin = dataclasses.replace(s, stream=tuple(huge))
     for release in twin.released(s.fresh()):
         require(np.all(np.isfinite(release)), "a release is not finite")
-        unbounded = arguments_of(s.kind).get("unbounded") and s.first.get_params()["unbounded"]
+        unbounded = (
+            constructor_parameters(s.kind).get("unbounded") and s.first.get_params()["unbounded"]
+        )
         if s.plays == "records" and not unbounded:
             require(s.first.domain.contains(release), "a decision is outside the domain")
 
@@ -299,7 +301,7 @@ def _play_batch(s: Subject) -> Decision:
 @check(*ONLINE, "batch", arrays=True)
 def violations_are_refused_on_request(s: Subject) -> None:
     """With ``on_violation="raise"`` records over the bounds raise; nothing is drawn or changed."""
-    s.applies("on_violation" in arguments_of(s.kind))
+    s.applies("on_violation" in constructor_parameters(s.kind))
     learner = s.fresh(on_violation="raise")
     if s.plays == "batch":
         rows, labels = s.part(0, ROUNDS)

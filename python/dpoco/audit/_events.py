@@ -104,27 +104,37 @@ def _learn(ours: Outcomes, theirs: Outcomes, delta: float) -> list[Event]:
     events: list[Event] = []
     if real:
         if not (np.all(np.isfinite(ours)) and np.all(np.isfinite(theirs))):
-            kinds = _likeliest(_kinds(ours), _kinds(theirs), delta)
+            kinds = _likeliest(_kinds(ours), _kinds(theirs), delta, real=False)
             name = "which entries are finite: " + str(getattr(kinds, "__name__", "given"))
             events.append(_name_event(name, lambda outcomes: kinds(_kinds(outcomes))))
         events += _projections(ours, theirs, delta)
-        first = _codes(ours[:_FIRST_RUNS])
+        first = _codes(ours[:_FIRST_RUNS], real)
         if len(np.unique(first)) > min(_FEW_VALUES, len(first) // 2):
             return events
-    return [*events, _likeliest(ours, theirs, delta)]
+    return [*events, _likeliest(ours, theirs, delta, real)]
 
 
-def _codes(outcomes: Outcomes) -> NDArray[np.uint64]:
-    """Return a number for each row: a fixed function, equal for equal rows.
+def _codes(outcomes: Outcomes, real: bool) -> NDArray[np.uint64]:
+    """Return a number for each row: a fixed function of its values, equal for equal rows.
 
     Rows that differ have the same number once in 2^60 pairs or so. That would not be an error: an
     event may be any function of the outcome.
+
+    Parameters
+    ----------
+    outcomes : ndarray of shape (n, ...)
+        One row a run.
+    real : bool
+        Whether values are read as doubles; otherwise as integers, of which none loses a bit.
     """
     rows = outcomes.reshape(len(outcomes), -1)
-    if np.issubdtype(rows.dtype, np.floating):
+    # By values, never by dtype: 1 of a run of integers and 1.0 of one of doubles are one outcome,
+    # and to tell them apart would refute every claim.
+    if real:
         words = (rows.astype(np.float64) + 0.0).view(np.uint64)  # + 0: one zero
     else:
-        words = rows.astype(np.int64).view(np.uint64)
+        with np.errstate(invalid="ignore"):  # later outcomes may be NaN: any code will do
+            words = rows.astype(np.int64).view(np.uint64)
     # The seed is the number of columns alone, so that training and test runs have one function. Odd
     # factors are invertible modulo 2^64: no bit of an entry is lost.
     factors = np.random.default_rng(rows.shape[1]).integers(
@@ -138,13 +148,13 @@ def _codes(outcomes: Outcomes) -> NDArray[np.uint64]:
     return codes
 
 
-def _likeliest(ours: Outcomes, theirs: Outcomes, delta: float) -> Event:
+def _likeliest(ours: Outcomes, theirs: Outcomes, delta: float, real: bool) -> Event:
     """Return the likelihood-ratio test of the training runs that looks worst.
 
     Its event: the outcome is one of the k whose frequency on the first stream, relative to that on
     the second, is largest.
     """
-    codes = np.concatenate([_codes(ours), _codes(theirs)])
+    codes = np.concatenate([_codes(ours, real), _codes(theirs, real)])
     values, inverse = np.unique(codes, return_inverse=True)
     parts = inverse[: len(ours)], inverse[len(ours) :]
     seen = np.stack([np.bincount(part, minlength=len(values)) for part in parts])
@@ -160,7 +170,7 @@ def _likeliest(ours: Outcomes, theirs: Outcomes, delta: float) -> Event:
     cut = int(cuts[np.argmax(scores)])
     name = f"one of the {cut} relatively likeliest of {len(order)} outcomes"
     likely = values[order[:cut]]
-    return _name_event(name, lambda outcomes: np.isin(_codes(np.asarray(outcomes)), likely))
+    return _name_event(name, lambda outcomes: np.isin(_codes(np.asarray(outcomes), real), likely))
 
 
 def _kinds(outcomes: Outcomes) -> NDArray[np.int64]:

@@ -277,7 +277,13 @@ class Playing:
         return int(decision) if isinstance(decision, np.integer) else decision
 
     def observe(self, learner: Learner, decision: Decision, record: Record) -> Decision:
-        """Hand over the record, and return the answer, if there is one."""
+        """Hand over the record, and return the answer, if there is one.
+
+        The answer of a threshold test is 1 for an alarm, 0 for silence, -1 after the last alarm.
+        """
+        # After its last alarm a threshold test takes no query.
+        if self.plays == "queries" and not getattr(learner, "alarms_left", 1):
+            return -1
         if self.plays in VERBS:
             answer = getattr(learner, VERBS[self.plays])(*record)
             return answer if self.plays == "sums" else int(answer)

@@ -116,9 +116,6 @@ class Selected(_Answers):
 class Tested(_Answers):
     """Threshold tests: the answers and the threshold's one noise determine the state."""
 
-    def observe(self, learner: Learner, decision: Decision, record: Record) -> Decision:
-        return super().observe(learner, decision, record) if learner.alarms_left else -1
-
     def check_streams(self, ours: Rounds, theirs: Rounds) -> None:
         moved = finite(theirs.parts[0]) - finite(ours.parts[0])
         if np.ptp(np.append(moved, 0.0)) > self.mechanism.spread * (1.0 + 1e-12):

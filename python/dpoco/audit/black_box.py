@@ -126,7 +126,7 @@ def black_box_audit(
     *,
     epsilon: float,
     trials: int,
-    events: Event | Sequence[Event | str] | None = None,
+    events: Event | str | Sequence[Event | str] | None = None,
     delta: float = 0.0,
     confidence: float = _CONFIDENCE,
     seed: int = 0,
@@ -145,7 +145,7 @@ def black_box_audit(
         The claim, at least 0.
     trials : int
         Number of runs on each stream, at least 2. Half of them train, half of them test.
-    events : callable or sequence of callables, optional
+    events : callable, str, or sequence of them, optional
         Functions from outcomes to one bool per row. The training half decides which event is
         tested. None: use the event that `learn_event` learns from it (a likelihood-ratio set for
         outcomes that repeat, a threshold along the best-separating direction for vectors of real
@@ -180,7 +180,9 @@ def black_box_audit(
     if count < 2:
         raise ValueError("trials must be at least 2: some train, some test")
     train = count // 2
-    given = [events] if callable(events) else events if events is None else list(events)
+    if callable(events) or isinstance(events, str):
+        events = [events]
+    given = None if events is None else list(events)
     if given is not None and not given:
         raise ValueError("events must not be empty")
     if isinstance(run, LearnerRuns):

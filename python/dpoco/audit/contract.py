@@ -33,8 +33,8 @@ from dpoco.audit._contract import (
     Subject,
     _listed,
     _subject,
-    arguments_of,
     check,
+    constructor_parameters,
     equal,
     refused,
     require,
@@ -70,7 +70,7 @@ def _build(s: Subject, kind: type | None = None, **changes: object) -> Learner:
 @check(*EVERY)
 def bad_arguments_are_refused(s: Subject) -> None:
     """A constructor refuses, at once, what it does not know or cannot use."""
-    _, names = _arguments(s), arguments_of(s.kind)
+    _, names = _arguments(s), constructor_parameters(s.kind)
     bad: dict[str, Record] = {
         "horizon": (0, -5, 1.5, True, "1", 10**13),
         "records": (0, -5, 1.5, True, "1"),
@@ -108,7 +108,7 @@ def _unfit(annotation: str) -> Record:
 @check(*EVERY)
 def parameters_may_be_restated(s: Subject) -> None:
     """Arguments next to ``plan`` that say the same are fine; others raise `ValueError`."""
-    s.applies("plan" in arguments_of(s.kind))
+    s.applies("plan" in constructor_parameters(s.kind))
     p = s.first.plan
     for name, value in _settle(s.kind, p).items():
         try:
@@ -125,7 +125,7 @@ def parameters_may_be_restated(s: Subject) -> None:
             others = [word for word in _words(s.kind, name) if word not in (value, "auto")]
         else:
             others = []
-        default = arguments_of(s.kind)[name].default  # which says nothing
+        default = constructor_parameters(s.kind)[name].default  # which says nothing
         for other in (each for each in others if each != default):
             refused(
                 f"{name}={other!r} beside parameters with {value!r}", ValueError,
@@ -138,7 +138,9 @@ def _settle(kind: Any, plan: object) -> Options:
     if isinstance(plan, Plan):
         fixed: Options = kind._plan_arguments(plan)
         return fixed
-    return {name: getattr(plan, name) for name in arguments_of(kind) if hasattr(plan, name)}
+    return {
+        name: getattr(plan, name) for name in constructor_parameters(kind) if hasattr(plan, name)
+    }
 
 
 def _words(kind: type, name: str) -> list[str]:
@@ -154,7 +156,7 @@ def budgets_are_kept(s: Subject) -> None:
     Calibration that plans for twice epsilon (about half the noise) is refused, and so are
     parameters next to a smaller budget: call ``guarantee.require(budget)``.
     """
-    s.applies("plan" in arguments_of(s.kind))
+    s.applies("plan" in constructor_parameters(s.kind))
     spent = s.first.guarantee
     s.applies(spent.private and spent.epsilon > 0.0)
     delta = max(spent.delta, 1e-9)
@@ -190,7 +192,7 @@ def budgets_are_kept(s: Subject) -> None:
 
 def _drop_limits(s: Subject) -> Options:
     """Return options without those that only noise has a meaning for."""
-    return {"coupling": "auto"} if "coupling" in arguments_of(s.kind) else {}
+    return {"coupling": "auto"} if "coupling" in constructor_parameters(s.kind) else {}
 
 
 @check(*EVERY)
@@ -206,7 +208,7 @@ def no_budget_is_no_promise(s: Subject) -> None:
 @check(*STEPPED)
 def one_dimension_is_enough(s: Subject) -> None:
     """The smallest problem is played as any other: one coordinate, expert, arm or candidate."""
-    names, changes = arguments_of(s.kind), Options()
+    names, changes = constructor_parameters(s.kind), Options()
     domain = getattr(s.first, "domain", None)
     if isinstance(domain, LpBall):
         changes["domain"] = LpBall(1, domain.p, domain.radius)
@@ -234,7 +236,7 @@ def arguments_come_back(s: Subject) -> None:
     """`get_params` returns the constructor's arguments as given; they rebuild the learner."""
     learner = s.fresh()
     found = learner.get_params()
-    require(set(found) == set(arguments_of(s.kind)), "get_params() has other names")
+    require(set(found) == set(constructor_parameters(s.kind)), "get_params() has other names")
     require(found["horizon"] == ROUNDS, "get_params() has another horizon")
     source = found["source"]
     again = s.kind(**found)

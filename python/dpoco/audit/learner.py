@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from dpoco._validation import positive_int, real_in
+from dpoco._validation import positive_int, real_in, whole_number
 from dpoco.accounting.gaussian import gaussian_epsilon
 from dpoco.audit._exercises import exercise_attack
 from dpoco.audit.black_box import BlackBoxReport, black_box_audit, epsilon_lower_bound, learner_runs
@@ -78,7 +78,7 @@ def audit_learner(
     No report says that a claim holds: see ``docs/audit.md``. It takes seconds with the defaults.
     """
     level = real_in("confidence", confidence, "(0, 1)")
-    root = positive_int("seed", seed + 1) - 1
+    root = whole_number("seed", seed)
     if not isinstance(case, StandardCase):
         case = standard_case(case)
     count = None if trials is None else positive_int("trials", trials)

@@ -22,7 +22,7 @@ from itertools import islice
 
 import numpy as np
 
-from dpoco._validation import FloatArray, positive_int, real_in
+from dpoco._validation import FloatArray, positive_int, real_in, whole_number
 from dpoco.accounting import Guarantee
 from dpoco.audit._family import Learner, Make, Stream, make_fresh
 from dpoco.audit._kinds import find_scorer
@@ -157,7 +157,7 @@ def likelihood_audit(
     least = fewest_trials(error / 4.0)
     if count < least:
         raise ValueError(f"trials must be at least {least} to show anything; got {count}")
-    root = positive_int("seed", seed + 1) - 1
+    root = whole_number("seed", seed)
     template = make_fresh(make_learner, Source.seeded(root))
     guarantee = template.guarantee
     if not guarantee.private:

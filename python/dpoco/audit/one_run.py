@@ -53,7 +53,8 @@ _LARGEST_EPSILON = 50.0
 
 def _curve(epsilons: FloatArray, deltas: FloatArray) -> Curve:
     """Return points of a curve and, since neighbours may be exchanged, those of -epsilon."""
-    ratios = np.exp(-epsilons)
+    # Beyond 700 a claim bounds nothing that doubles can tell, and 1 / ratios would overflow.
+    ratios = np.exp(-np.minimum(epsilons, 700.0))
     mirrored = 1.0 - ratios * (1.0 - deltas)
     return np.concatenate([ratios, 1.0 / ratios]), np.concatenate([deltas, mirrored])
 
@@ -326,15 +327,18 @@ class OneRunAudit:
             raise ValueError("a record moves all queries of this mechanism: it has no canaries")
         self._stream = family.rounds(stream)
         self._pairs = family.rounds(first), family.rounds(second)
-        self._rounds = np.array(rounds, dtype=np.int64)
+        given = np.asarray(rounds)
+        if given.dtype.kind not in "iu":
+            raise TypeError("rounds must be integers")
+        self._rounds = given.astype(np.int64)
         self._check(family)
         self._guarantee: Guarantee = learner.guarantee
         self._curve = _state_curve(self._guarantee)
         kept = np.arange(len(self._stream))
         self._kept = np.setdiff1d(kept, self._rounds) if family.joint else kept
         self._weights: FloatArray = np.empty(0)
-        count = positive_int("rehearsals", rehearsals)
-        self.power = self._rehearse(max(count, 2))
+        # One to learn the guesses from, and another to measure them: not the same.
+        self.power = self._rehearse(whole_number("rehearsals", rehearsals, 2))
         if self.power.probability < 0.5:
             raise NoPowerError(f"an audit without power: {self.power}; take more canaries")
         self._coins, self.commitment = self._seal_coins(None if sealed is None else Path(sealed))

@@ -104,8 +104,8 @@ class Claim:
             return self.delta
         # The worst mechanism of that claim tells its bit with probability delta, and otherwise
         # responds at random.
-        gap = self.epsilon - epsilon
-        told = math.expm1(gap) / (math.exp(-epsilon) + math.exp(gap))
+        # Both exponents are at most 0, so that no claim overflows.
+        told = -math.expm1(epsilon - self.epsilon) / (1.0 + math.exp(-self.epsilon))
         return self.delta + (1.0 - self.delta) * told
 
     def __str__(self) -> str:
