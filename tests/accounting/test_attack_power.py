@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -88,6 +89,15 @@ def test_groups(units):
     assert power.group_epsilon(bare, units, 1e-5) == pytest.approx(
         min(50.0 * units, zcdp_epsilon(units**2 * 0.02, 1e-5)), rel=1e-9
     )
+
+
+def test_epsilons_of_groups_are_rounded_up():
+    """k epsilon, compared exactly: to nearest, many of these were less."""
+    for units in (3, 5, 7, 10):
+        for epsilon in (0.1, 0.3, 0.7, 1.1, 2.3):
+            exact = units * Fraction(epsilon)
+            found = power.group_epsilon(stated(pure=epsilon), units)
+            assert exact <= found <= math.nextafter(float(exact), math.inf)
 
 
 def test_groups_of_a_guarantee_known_at_one_point():

@@ -34,6 +34,12 @@ def flat(guarantee):
     return " ".join(explain(guarantee).split())
 
 
+def assert_rounded_up(exact, text, before, after="", digits=4):
+    """The text is at most a unit of its last digit above the bound, and never below."""
+    (said,) = re.findall(re.escape(before) + r"(\d[\d.e+-]*\d|\d)" + re.escape(after), text)
+    assert exact * (1.0 - 1e-15) <= float(said) <= exact * (1.0 + 10.0 ** (1 - digits))
+
+
 @pytest.mark.parametrize("guarantee", [SUM, PURE, LOCAL, JOINT], ids=["sum", "pure", "local", "j"])
 def test_every_number_is_the_curves(guarantee):
     text, record = flat(guarantee), facts(guarantee)
@@ -42,26 +48,23 @@ def test_every_number_is_the_curves(guarantee):
         p = min(prior, 1 - prior)
         exact = min(1.0, 1 - p + p * guarantee.delta_at(math.log((1 - p) / p)))
         assert record["guessing"][str(prior)] == pytest.approx(exact, rel=1e-12)
-        assert (
-            f"probability {prior:g} beforehand guesses right with probability at most "
-            f"{exact:.4g} afterwards ({max(prior, 1 - prior):g} without" in text
-        )
+        before = f"probability {prior:g} beforehand guesses right with probability at most "
+        after = f" afterwards ({max(prior, 1 - prior):g} without"
+        assert_rounded_up(exact, text, before, after)
     factor = math.exp(guarantee.epsilon) * (2.0 if guarantee.delta > 0.0 else 1.0)
-    assert f"rise by a factor of at most {factor:.4g}" in text
+    assert_rounded_up(factor, text, "rise by a factor of at most ")
     if guarantee.delta > 0.0:
-        assert f"except with probability {2 * guarantee.delta:.3g} (2 delta)" in text
+        before = "except with probability "
+        assert_rounded_up(2 * guarantee.delta, text, before, " (2 delta)", digits=3)
     else:
         assert "(e^epsilon), whatever is released" in text
     for prior in (0.5, 0.1, 0.01):
-        assert f"{prior:g} -> {prior * factor / (1 - prior + prior * factor):.4g}" in text
+        assert_rounded_up(prior * factor / (1 - prior + prior * factor), text, f"{prior:g} -> ")
     for alarm in (0.05, 0.01, 0.001):
-        value = power.test_power(guarantee, alarm)
-        assert (
-            f"a false alarm with probability {alarm:g} raises a true one with probability at most "
-            f"{value:.4g}" in text
-        )
+        before = f"a false alarm with probability {alarm:g} raises a true one with probability at "
+        assert_rounded_up(power.test_power(guarantee, alarm), text, f"{before}most ")
     for units in (2, 5, 10):
-        assert f"{units}: {power.group_epsilon(guarantee, units):.4g}" in text
+        assert_rounded_up(power.group_epsilon(guarantee, units), text, f"{units}: ")
     for condition in guarantee.conditions:
         assert " ".join(condition.split()) in text
     assert guarantee.reference in text
@@ -69,6 +72,17 @@ def test_every_number_is_the_curves(guarantee):
     assert guarantee.unit in text
     assert max(len(line) for line in explain(guarantee).splitlines()) <= 92
     assert json.loads(json.dumps(record, allow_nan=False)) == record
+
+
+def test_odds_without_a_double_are_not_called_bounded():
+    """A factor cut off at e^700 was no bound on odds that rise by e^800."""
+    loud = stated(horizon=7, pure=800.0)
+    assert facts(loud)["odds"]["factor"] == "inf"
+    assert facts(loud)["odds"]["posterior"]["0.01"] == 1.0
+    assert "odds of the true stream rise by a factor beyond all doubles (e^epsilon)" in flat(loud)
+    assert json.loads(json.dumps(facts(loud), allow_nan=False)) == facts(loud)
+    edge = stated(horizon=7, pure=699.0)
+    assert_rounded_up(math.exp(699.0), flat(edge), "rise by a factor of at most ")
 
 
 def test_a_wrong_curve_would_be_seen():
@@ -154,6 +168,11 @@ def test_the_three_risks_are_the_curves(guarantee):
         (said,) = re.findall(pattern, text)
         assert -1e-12 <= float(said) / 100.0 - exact <= 0.0011  # rounded up
     assert ("except with a chance" in text) == (guarantee.delta > 0.0)
+    if guarantee.delta > 0.0:
+        chance = 2.0 * guarantee.delta
+        assert_rounded_up(chance, text, "except with a chance of ", digits=2)
+    odd = restated(guarantee, delta=1.72e-6) if guarantee.delta > 0.0 else None
+    assert odd is None or "except with a chance of 3.5e-06." in page(odd)
     for risk in ("Singling out.", "Linkability.", "Inference.", "recital 26"):
         assert risk in text
     assert ("who see what the protected user is shown" in text) == (guarantee.view == "others")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from mpmath import mp, mpf
 
 from dpoco.accounting import Budget
 from dpoco.accounting._ledger_sums import Cost, Spent, fixed_epsilon, make_filter, pure_mu
-from dpoco.accounting.events import event_loss
+from dpoco.accounting.events import event_loss, gaussian_event
 from dpoco.accounting.gaussian import gaussian_delta
 from dpoco.accounting.ledger import Ledger
 from dpoco.accounting.rdp import rdp_delta, zcdp_rho
@@ -76,6 +77,23 @@ def test_events_count_their_repetitions():
     for wrong in (dpa.ZCDpEvent(0.1, 0.1), dpa.PoissonSampledDpEvent(0.1, dpa.GaussianDpEvent(1))):
         with pytest.raises(ValueError, match="closed form"):
             event_loss(wrong)
+
+
+def test_events_cost_no_less_than_they_say_and_say_no_more_than_holds():
+    """In fractions: to nearest, half of the quotients of doubles lie on the wrong side."""
+    for multiplier in (0.3, 0.7, 1.1, 3.0, 4.9, 5.1, 7.0, 49.0):
+        exact = 1 / Fraction(multiplier)
+        up = math.nextafter(float(exact), math.inf)
+        assert exact <= event_loss(dpa.GaussianDpEvent(multiplier)).mu <= up
+        assert exact <= event_loss(dpa.LaplaceDpEvent(multiplier)).pure <= up
+        noise = Fraction(gaussian_event(multiplier).noise_multiplier)
+        assert math.nextafter(float(exact), 0.0) <= noise <= exact
+    for p in (0.1, 0.3, 0.55, 0.6, 0.9, 0.999):
+        for buckets in (2, 3, 17):
+            found = event_loss(dpa.RandomizedResponseDpEvent(p, buckets)).pure
+            with mp.workdps(40):
+                exact = mp.log1p((1 - mpf(p)) * buckets / mpf(p))
+                assert exact <= mpf(found) <= exact * (1 + mpf(1e-13))
 
 
 @pytest.mark.parametrize("order", [1.5, 2.0, 8.0, 60.0])

@@ -93,6 +93,8 @@ def test_extremes():
     assert tenth.tuning.exploration == 0.1
     assert linear_arms(tenth).regret_terms == {"trivial": 10.0**6}
     assert guarantee(2, 2, tenth).regret_bound == tenth.forecast.regret_bound == 10.0**6
+    assert "no useful bound" in str(guarantee(2, 2, tenth))
+    assert "no useful bound" not in str(guarantee(2, 2, whole))
     assert whole.forecast.regret_bound < 0.5 * tenth.forecast.regret_bound
     assert whole.mechanism == tenth.mechanism
     for bad in (

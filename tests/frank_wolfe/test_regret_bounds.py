@@ -189,6 +189,28 @@ def test_groups_of_updates_are_at_most_two_percent_above_the_recursion(
     assert found <= exact * (1.25 if method == "tree" else 1.02)
 
 
+def test_long_steps_have_a_bound():
+    """With s = 100 products of (j + s)/j leave all doubles after 10^6 updates."""
+    found = []
+    for step_scale in (10.0, 100.0, 1000.0):
+        learner = TreeFrankWolfe(
+            LpBall(3, p=1.0), LogisticLoss(1.0), horizon=10**6, budget=dpoco.Budget(1.0, 1e-8),
+            step_scale=step_scale,
+        )  # fmt: skip
+        stated = learner.guarantee
+        terms = [v for k, v in stated.details.items() if k.startswith("regret: ")]
+        assert stated.regret_bound == pytest.approx(math.fsum(terms))
+        found.append(stated.regret_bound / (10**6 * learner.plan.forecast.loss_range))
+    # Longer steps average over fewer updates, until the last one alone decides.
+    assert 0.0 < found[0] < found[1] < found[2] <= 1.0
+    run = Descent(
+        domain=LpBall(2), order=2.0, loss=SquaredLoss(1.0, 1.0),
+        leaf=LeafBounds(None, 3.0, math.inf), step_scale=250.0, offset=0, batch=1, horizon=3000,
+    )  # fmt: skip
+    exact = dense(run, lambda k: 1.0 / k, lambda first, last: np.zeros_like(first))
+    assert run.regret(lambda first, last: 1.0 / first).total == pytest.approx(exact, rel=1e-9)
+
+
 def test_terms_add_up_to_the_bound_and_fall_per_round():
     shares = []
     for horizon in (10**3, 10**6, 10**9):

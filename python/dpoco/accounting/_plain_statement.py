@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from decimal import ROUND_CEILING, Context
 
 from dpoco import _core
 from dpoco._validation import positive_int
 from dpoco.accounting._terms import Terms
 from dpoco.accounting.attack_power import group_epsilon, guessing_probability, posterior, test_power
 
-__all__ = ["AGAINST", "Section", "odds_factor", "plain_sections", "span"]
+__all__ = ["AGAINST", "Section", "at_most", "odds_factor", "plain_sections", "span"]
 
 Section = tuple[str, str, tuple[str, ...]]  # title, text, items
 
@@ -57,10 +58,14 @@ def span(guarantee: Terms) -> str:
 
 
 def odds_factor(guarantee: Terms) -> tuple[float, float]:
-    """Return the factor that odds can rise by, and the probability of exceeding it."""
+    """Return the factor that odds can rise by, and the probability of exceeding it.
+
+    e^epsilon, never exceeded, where delta is 0; else 2 e^epsilon, and 2 delta. The factor is
+    infinite where no double holds it.
+    """
     # With a delta, odds may exceed e^epsilon with a probability far above delta. They exceed twice
     # as much with probability at most 2 delta (docs/privacy/explanations.md, "Odds").
-    factor = math.exp(min(guarantee.epsilon, 700.0))
+    factor = math.exp(guarantee.epsilon) if guarantee.epsilon < 700.0 else math.inf
     pure = guarantee.delta == 0.0
     return (factor, 0.0) if pure else (2.0 * factor, min(1.0, 2.0 * guarantee.delta))
 
@@ -73,16 +78,23 @@ def plain_sections(
     Parameters
     ----------
     g : Guarantee
-        What is stated.
+        Of any learner. Without privacy there are two sections: the head, and that nothing is
+        promised.
     people : int, optional
         Number of people, for a warning; default: the number of rounds.
     about : mapping, optional
         What the statement is about, by name: "Title", "File", "Operator" and the like.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If `people` is no number of people.
     """
     yield _head(about or {})
     if not g.private:
         yield "No privacy is promised", g.mechanism, g.conditions
         return
+    # In front of what is protected: who reads on has seen what speaks against it.
     if warned := tuple(_warnings(g, people)):
         yield "WARNING", "", warned
     yield "What is protected", _protection(g), ()
@@ -112,6 +124,7 @@ def plain_sections(
 
 
 def _head(about: Mapping[str, str]) -> Section:
+    """Return the title, and what the statement is about, a line each."""
     named = {"Software": f"dpoco {_core.__version__}", **about}
     title = named.pop("Title", "")
     items = tuple(f"{name}: {value}" for name, value in named.items())
@@ -119,6 +132,8 @@ def _head(about: Mapping[str, str]) -> Section:
 
 
 def _warnings(g: Terms, people: int | None) -> Iterator[str]:
+    """Yield what speaks against relying on the numbers, the kind of the verdict first."""
+    # Of the three only the first: with a known seed nothing else matters, as in `verdict`.
     if g.seeded:
         yield "The noise is reproducible. The numbers below would hold if it were secret."
     elif g.description is None:
@@ -129,6 +144,7 @@ def _warnings(g: Terms, people: int | None) -> Iterator[str]:
         much = "an attacker's odds may change by a factor of more than twenty thousand"
         yield f"Hardly any protection: epsilon = {g.epsilon:.4g} is above {_LARGE:g}, so {much}."
     count, whom = (g.horizon, "rounds") if people is None else (people, "people")
+    # Publishing all data of one of n people, drawn at random, has a delta of 1/n.
     if g.delta * positive_int("people", count) > 1.0:
         fails = "With such a chance the protection of some of them may fail completely"
         yield f"{fails}: delta = {g.delta:.3g} is above 1 in {count:,}, the number of {whom}."
@@ -138,6 +154,7 @@ def _protection(g: Terms) -> str:
     """Return what is protected, in words that follow the numbers."""
     other = "was left empty" if g.change == "zero_out" else "had been anything else"
     # At epsilon 0 delta bounds the difference of any two probabilities.
+    # The unit of a caller's own mechanism may be any text, which is shown as it is.
     thing, apart = _THINGS.get(g.unit, g.unit), g.delta_at(0.0)
     if g.epsilon > _LARGE:
         return f"{thing}, but in name only: the releases may show what it was."
@@ -154,6 +171,7 @@ def _risks(g: Terms) -> Iterator[str]:
 
     Proof of each number: ``docs/privacy/explanations.md``.
     """
+    # A bound on what fits one record says nothing of a person who has several.
     own = g.unit in ("one person", "one user")
     many, one = ("people", "a protected person") if own else ("records", "a protected record")
     rare, of_many, half = _percent(1.0 / _RARE), _percent(1.0 / _CANDIDATES), _percent(0.5)
@@ -173,8 +191,9 @@ def _risks(g: Terms) -> Iterator[str]:
         f"The pick is right with a chance of at most {{}}, instead of {of_many}.",
         "The pick could be right with practical certainty.",
     )
+    # The opinion's third risk: what can be deduced about a person who is already known.
     factor, exceeded = odds_factor(g)
-    fails = f", except with a chance of {exceeded:.2g}" if exceeded else ""
+    fails = f", except with a chance of {at_most(exceeded, 2)}" if exceeded else ""
     suspicion = f"A suspicion that was {_percent(_SUSPICION)} likely"
     guess = _bound_sentence(
         guessing_probability(g),
@@ -203,6 +222,8 @@ def _risks(g: Terms) -> Iterator[str]:
 def _sort_conditions(g: Terms) -> tuple[tuple[str, ...], ...]:
     """Return all conditions: what is public, duties, what the program does, and the rest."""
     public, duties, program, rest = list[str](), list[str](), list[str](), list[str]()
+    # By their first words, which `dpoco.accounting.conditions` keeps: actor, verb, object. All that
+    # begins otherwise is in the rest, so that no condition is lost.
     for text in g.conditions:
         if text.startswith("The operator") or text[:4].isupper():  # PROMISED, ASSUMED, SEEDED
             duties.append(text)
@@ -214,6 +235,7 @@ def _sort_conditions(g: Terms) -> tuple[tuple[str, ...], ...]:
 
 
 def _further_duties(g: Terms) -> tuple[str, ...]:
+    """Return the duties that are no conditions of the proof, but of what it is worth."""
     return (
         f"The operator stops after {span(g)}.",
         "The operator keeps raw data, logs and the key of the noise secret.",
@@ -222,9 +244,11 @@ def _further_duties(g: Terms) -> tuple[str, ...]:
 
 
 def _gaps(g: Terms) -> Iterator[str]:
+    """Yield what the statement does not cover."""
     if g.unit not in ("one person", "one user"):
         # A guess between two equally likely contents is right with probability at most
         # (e^epsilon + delta) / (1 + e^epsilon).
+        # Cut off where both sums are the same double, so that the bound is 1.
         ten = math.exp(min(group_epsilon(g, 10), 700.0))
         yield f"More than {g.unit}: several of one person. " + _bound_sentence(
             (ten + g.delta) / (1.0 + ten),
@@ -236,6 +260,16 @@ def _gaps(g: Terms) -> Iterator[str]:
         yield "Observers who see what the protected user is shown."
     if g.numerics == "float":
         yield "Information in the last digits of computed numbers."
+
+
+def at_most(bound: float, digits: int = 4) -> str:
+    """Return an upper bound as text of so many digits, rounded up.
+
+    Rounded to nearest it would be false about every other time.
+    """
+    # From the shortest text of the double: 0.9 stays 0.9, though the double is a little more.
+    shown = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(bound))
+    return f"{float(shown):.{digits}g}"
 
 
 def _bound_sentence(share: float, text: str, certain: str) -> str:

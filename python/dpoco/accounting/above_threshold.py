@@ -1,6 +1,12 @@
 """Noises of AboveThreshold, the sparse vector technique, for a budget.
 
-What they cost: `dpoco.privacy.mechanisms.selections`. Proof: ``docs/privacy/shift_detector.md``.
+Claim: with noise of scale b_1 on the threshold, drawn once, and of scale b_2 on every query, the
+answers up to alarm number k are (D/b_1 + k s/b_2)-private, for queries that one record raises by at
+most D and moves apart by at most s. Noise of one sign is enough, since the proof only ever moves
+the threshold upwards.
+
+What they cost: `dpoco.privacy.mechanisms.selections`. Proof: ``docs/privacy/shift_detector.md``,
+Theorem 1.
 """
 
 from __future__ import annotations
@@ -39,7 +45,7 @@ class ThresholdTuning(Description):
     false_alarm : float
         Probability that any of all queries raises an alarm below its threshold.
     margin : float
-        What is added to every threshold to that end.
+        What is added to every threshold to that end, in units of the queries.
     """
 
     kind = "threshold_tuning"
@@ -60,7 +66,20 @@ def detection_margin(plan: ThresholdPlan, beta: float) -> float:
     """Return how far above threshold and margin a query must lie to be found for sure.
 
     It then raises an alarm with probability at least ``1 - beta``.
+
+    Parameters
+    ----------
+    plan : Plan
+        Calibrated or the user's own.
+    beta : float
+        In [1e-100, 1).
+
+    Raises
+    ------
+    ValueError, TypeError
+        If `beta` is no such probability.
     """
+    # Noise on the query only helps; that on the threshold exceeds b x with probability e^-x.
     return plan.mechanism.threshold_scale * -math.log(probability("beta", beta))
 
 
@@ -80,6 +99,27 @@ def split_scales(
     """Return the scales of threshold and query noise that spend `epsilon` best.
 
     Least ``b_1 + log_queries b_2``: the mean noise on the threshold and the largest on the queries.
+
+    Parameters
+    ----------
+    epsilon : float
+        What both together may cost, positive.
+    sensitivity, spread : float
+        D and s, positive.
+    alarms : int
+        k.
+    log_queries : float
+        L = log(queries / false_alarm), positive.
+
+    Returns
+    -------
+    threshold_scale, query_scale : float
+        b_1 and b_2 with ``D/b_1 + k s/b_2 <= epsilon``, compared exactly.
+
+    Raises
+    ------
+    CalibrationError
+        If a scale exceeds 1e200.
     """
     # The minimum of b_1 + L b_2 at a given D / b_1 + k s / b_2, by Lagrange.
     ratio = math.sqrt(alarms * spread * log_queries / sensitivity)
@@ -126,12 +166,16 @@ def calibrate(
     ------
     ValueError, TypeError
         For bad arguments.
+    CalibrationError
+        If the budget needs a noise scale above 1e200.
     """
     moved = positive_float("sensitivity", sensitivity)
+    # One query may rise by D while another falls by D.
     apart = 2.0 * moved if spread is None else positive_float("spread", spread)
     count, rare = positive_int("alarms", alarms), probability("false_alarm", false_alarm)
     n = None if horizon is None else positive_int("horizon", horizon)
     first = second = 0.0
+    # A union bound: the largest of n exponential noises exceeds b log(n / p) with probability p.
     log_queries = math.log((n or LARGEST_HORIZON) / rare)
     quiet = ThresholdTests(
         law="exponential",
@@ -159,7 +203,7 @@ def guarantee(
     plan : Plan
         Calibrated or the user's own.
     budget : Budget, float or None
-        Ignored: the guarantee is pure.
+        Ignored: the guarantee is pure, and a delta buys nothing.
     seeded : bool
         Whether the noise is reproducible, which voids the guarantee.
     """

@@ -25,6 +25,7 @@ import numpy as np
 from dpoco._validation import positive_int, real_float
 from dpoco.accounting._terms import Terms
 from dpoco.privacy.losses.combined import group, with_tails
+from dpoco.privacy.losses.loss import UP, sum_up
 
 __all__ = ["group_epsilon", "guessing_probability", "posterior", "test_power"]
 
@@ -41,8 +42,14 @@ def guessing_probability(guarantee: Terms, prior: float = 0.5) -> float:
         Its curve is used.
     prior : float
         Probability of one of the streams before the releases are seen, in (0, 1).
+
+    Returns
+    -------
+    float
+        Between max(prior, 1 - prior), which needs no releases, and 1: (1 + delta(0)) / 2 at 0.5.
     """
     p = _probability("prior", prior)
+    # Streams may be exchanged: the bound is about the one that is believed in less.
     p = min(p, 1.0 - p)
     return min(1.0, 1.0 - p + p * guarantee.delta_at(math.log1p(-p) - math.log(p)))
 
@@ -56,6 +63,12 @@ def test_power(guarantee: Terms, false_alarm: float) -> float:
         Its curve is used, at 98 points.
     false_alarm : float
         Probability that the test rejects a stream that was there, in (0, 1).
+
+    Returns
+    -------
+    float
+        Between `false_alarm` and 1, which is returned without privacy. At most a few percent above
+        the best bound that the curve proves.
     """
     a = _probability("false_alarm", false_alarm)
     if not guarantee.private:
@@ -63,6 +76,7 @@ def test_power(guarantee: Terms, false_alarm: float) -> float:
     best = 1.0
     for epsilon in _epsilons(guarantee):
         delta = guarantee.delta_at(epsilon)
+        # Two bounds: of the test itself, and of its complement with the streams exchanged.
         grown = math.exp(epsilon) * a if epsilon < 700.0 else math.inf
         best = min(best, delta + grown, 1.0 - math.exp(-epsilon) * (1.0 - delta - a))
     return best
@@ -72,9 +86,17 @@ test_power.__test__ = False  # type: ignore[attr-defined]  # no test, whatever i
 
 
 def posterior(prior: float, factor: float) -> float:
-    """Return the probability that odds of `prior` become when multiplied by `factor`."""
+    """Return the probability that odds of `prior` become when multiplied by `factor`.
+
+    Parameters
+    ----------
+    prior : float
+        In (0, 1).
+    factor : float
+        At least 0; may be infinite.
+    """
     p = _probability("prior", prior)
-    if factor == math.inf:
+    if factor == math.inf:  # the quotient below would be NaN
         return 1.0
     return p * factor / (1.0 - p + p * factor)
 
@@ -94,7 +116,8 @@ def group_epsilon(guarantee: Terms, units: int, delta: float | None = None) -> f
     Returns
     -------
     float
-        Infinite if nothing is known.
+        The least of three bounds: k times the pure epsilon, that of k mu or k^2 rho, and that of k
+        steps from one point of the curve. Infinite if nothing is known.
     """
     k = positive_int("units", units)
     target = guarantee.delta if delta is None else real_float("delta", delta)
@@ -102,14 +125,17 @@ def group_epsilon(guarantee: Terms, units: int, delta: float | None = None) -> f
         return math.inf
     if not guarantee.private or k == 1:
         return guarantee.epsilon_at(target)
-    found = [k * guarantee.epsilon_at(0.0)]
+    # Rounded up: to nearest, k epsilon would be less than what holds about every other time.
+    found = [sum_up((k, guarantee.epsilon_at(0.0), 1.0))]
     if target > 0.0:
         for each in guarantee.stated:
             if min(each.mu, each.rho) < math.inf:
+                # Real noise is that close to ideal noise on every stream: tails count once, not k
+                # times (docs/privacy/explanations.md, "Groups").
                 found.append(with_tails(group(each, k), guarantee.loss.mass).epsilon(target))
         for epsilon in _epsilons(guarantee):
             if epsilon > 0.0 and _in_steps(guarantee.delta_at(epsilon), epsilon, k) <= target:
-                found.append(k * epsilon)
+                found.append(sum_up((k, epsilon, 1.0)))
     return min(found)
 
 
@@ -117,17 +143,19 @@ def _in_steps(delta: float, epsilon: float, k: int) -> float:
     """Return delta (1 + e^epsilon + ... + e^((k - 1) epsilon))."""
     if delta == 0.0:
         return 0.0
-    if k * epsilon > 700.0:
+    if k * epsilon > 700.0:  # beyond all doubles soon
         return math.inf
-    return delta * math.expm1(k * epsilon) / math.expm1(epsilon)
+    return delta * math.expm1(k * epsilon) / math.expm1(epsilon) * UP
 
 
 def _epsilons(guarantee: Terms) -> list[float]:
+    """Return where the curve is asked: 0, and from a thousandth to four times the epsilon."""
     scale = guarantee.epsilon if guarantee.epsilon > 0.0 else 1.0
     return [float(epsilon) for epsilon in scale * _SHARES]
 
 
 def _probability(name: str, value: float) -> float:
+    """Return `value` as a float in (0, 1), or raise naming the argument."""
     number = real_float(name, value)
     if not 0.0 < number < 1.0:
         raise ValueError(f"{name} must be strictly between 0 and 1; got {number!r}")

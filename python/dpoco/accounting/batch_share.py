@@ -107,7 +107,8 @@ def log_class_size(experts: int, rounds: int, switches: int) -> float:
     """Return the log of the number of sequences of `rounds` experts with at most S switches.
 
     That is N sum_{c <= S} binom(rounds - 1, c) (N - 1)^c. O(S) time and memory, at most 2 million
-    terms: those farther than 40 standard deviations from the largest are left out.
+    terms: those farther than 40 standard deviations from the largest, or a million places, are
+    bounded by geometric series.
     """
     if experts == 1:
         return 0.0
@@ -117,14 +118,26 @@ def log_class_size(experts: int, rounds: int, switches: int) -> float:
     # The terms are a binomial law's, with mean moves (N - 1) / N.
     peak = min(float(most), moves * (experts - 1) / experts)
     reach = min(1e6, 50.0 + 40.0 * math.sqrt(moves))
-    counts = np.arange(max(0.0, math.floor(peak - reach)), min(most, math.ceil(peak + reach)) + 1.0)
+    low, high = max(0.0, math.floor(peak - reach)), min(float(most), math.ceil(peak + reach))
+    counts = np.arange(low, high + 1.0)
     terms = (
         -math.log(moves + 1.0)
         - betaln(moves - counts + 1.0, counts + 1.0)
         + counts * math.log(experts - 1)
     )
     top = float(np.max(terms))
-    return math.log(experts) + top + math.log(float(np.sum(np.exp(terms - top))))
+    weights = np.exp(terms - top)
+    total = float(weights.sum())
+    # Terms fall ever faster away from the peak: what is left out on a side is at most the geometric
+    # series behind its last term.
+    if low > 0.0:
+        down = low / ((moves - low + 1.0) * (experts - 1.0))
+        total += float(weights[0]) * down / (1.0 - down)
+    if high < most:
+        up = (moves - high) * (experts - 1.0) / (high + 1.0)
+        total += float(weights[-1]) * up / (1.0 - up)
+    # With more than the errors of the logarithms of beta functions.
+    return (math.log(experts) + top + math.log(total)) * (1.0 + 1e-14)
 
 
 @dataclass(frozen=True)

@@ -79,6 +79,7 @@ SelectorPlan = Plan[Parts | Nothing, SelectorTuning, Forecast]
 
 def find_noise(mechanism: Mechanism) -> tuple[str, float]:
     """Return law and scale of the noise that selects; scale 0 where nothing is selected."""
+    # The law then has no effect; bounds on regret ask for one all the same.
     drawn = mechanism.part(Selections)
     return ("exponential", 0.0) if drawn is None else (drawn.law, drawn.scale)
 
@@ -86,7 +87,19 @@ def find_noise(mechanism: Mechanism) -> tuple[str, float]:
 def draw_instances(
     tuning: Any, law: str, scale: float, tests: ThresholdTests | None, lemma: str
 ) -> Parts | Nothing:
-    """Return what a selector draws: instances of which a round belongs to one."""
+    """Return what a selector draws: instances of which a round belongs to one.
+
+    Parameters
+    ----------
+    tuning : SelectorTuning or DetectorTuning
+        Its experts and horizon.
+    law, scale
+        Of the noise on the sums of losses; scale 0 is no noise.
+    tests : ThresholdTests or None
+        Of an instance that also watches for shifts.
+    lemma : str
+        The proof that rounds of an instance feed one selection.
+    """
     if tuning.experts == 1 or tuning.horizon == 1:
         return Nothing("there is nothing to select from, or nothing to select by")
     # A record enters one selection: epochs are disjoint, and their lengths are public.
@@ -99,6 +112,23 @@ def regret(plan: SelectorPlan, rounds: int | None = None) -> RegretBound:
 
     In expectation over losses that are drawn independently from one law on [0, 1]^N and over the
     learner's noise; against the expert that turns out best.
+
+    Parameters
+    ----------
+    plan : Plan
+        Calibrated or the user's own.
+    rounds : int, optional
+        At least 1; needed for a stream without end.
+
+    Returns
+    -------
+    RegretBound
+        At most `rounds`, with the terms of `regret_terms`. O(log rounds).
+
+    Raises
+    ------
+    ValueError, TypeError
+        For no number of rounds.
     """
     length = positive_int("rounds", plan.tuning.horizon if rounds is None else rounds)
     law, scale = find_noise(plan.mechanism)
@@ -115,11 +145,25 @@ def state_selector(
     budget: Budget | float | None,
     seeded: bool,
 ) -> Guarantee:
-    """Return the guarantee of a selector on these pieces; `bound` takes a number of rounds."""
+    """Return the guarantee of a selector on these pieces.
+
+    Parameters
+    ----------
+    plan : Plan
+        Of a selector on epochs or windows.
+    bound : callable
+        The regret bound after a number of rounds.
+    pieces : str
+        What the selector plays on: "epochs" or "windows".
+    assumed : dict of str to float
+        Public numbers that the regret bound rests on, by name.
+    budget, seeded
+        As of `expert_guarantee`.
+    """
     own, law = plan.tuning, find_noise(plan.mechanism)[0]
     details: Fields = dict(assumed)
     regret = None if own.horizon is None else bound(own.horizon)
-    if regret is None:
+    if regret is None:  # a bound that grows with the rounds is shown after some numbers of them
         details |= endless_regret(lambda rounds: bound(rounds).total)
     else:
         details |= {f"regret: {name}": value for name, value in regret.terms.items()}
@@ -135,6 +179,7 @@ def state_selector(
         released=f"the decisions of selection on {pieces} among {own.experts} experts "
         f"({law} noise)",
         reference=f"noisy argmin on disjoint {pieces}; docs/privacy/epoch_selector.md",
+        # Laplace noise of this scale is the published learner's; one-sided noise errs less.
         calibration="paper" if law == "laplace" else "tight",
     )
 
@@ -171,10 +216,17 @@ def calibrate(
     first : int, optional
         Expert of the first round; None draws it uniformly.
 
+    Returns
+    -------
+    Plan
+        Without a horizon no bound on regret is forecast.
+
     Raises
     ------
     ValueError, TypeError
         For bad or contradictory arguments.
+    CalibrationError
+        If the budget needs a noise scale above 1e200.
     """
     law = "exponential" if selection is None else choice("selection", selection, SELECTIONS)
     tuning = SelectorTuning(
@@ -184,6 +236,7 @@ def calibrate(
     )
     scale = 0.0
     if budget is not None:
+        # One selection spends the whole budget: a round's losses enter no other.
         scale = scale_for(LOSS_SUMS.range, selection_budget(budget, law))
     drawn = draw_instances(tuning, law, scale, None, "epoch_selector")
     plan = Plan(drawn, tuning, Forecast(None, "stationary"))
@@ -210,7 +263,7 @@ def regret_terms(experts: int, rounds: int, scale: float, selection: str) -> dic
         "first round"; "sampling" of the losses selected from; "privacy", what the noise adds to
         it; "comparator": how much luckier than its mean the best expert is.
     """
-    if experts == 1:
+    if experts == 1:  # there is no other one to be better
         return dict.fromkeys(("first round", "sampling", "privacy", "comparator"), 0.0)
     log_n = math.log(experts)
     excess = scale * mean_excess(experts, selection)

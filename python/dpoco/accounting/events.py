@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator
+from fractions import Fraction
 from types import ModuleType
 from typing import Any
 
@@ -30,7 +31,7 @@ from dpoco.accounting._terms import Terms
 from dpoco.privacy.losses.bounded_range import BoundedRange
 from dpoco.privacy.losses.combined import together
 from dpoco.privacy.losses.gaussian import Gaussian
-from dpoco.privacy.losses.loss import Loss, Pure, Zcdp
+from dpoco.privacy.losses.loss import UP, Loss, Pure, Zcdp, sum_up
 
 __all__ = [
     "event_loss",
@@ -46,6 +47,7 @@ Event = Any  # of dp_accounting, which need not be installed
 
 
 def _dp_accounting() -> ModuleType:
+    """Return the package, or raise and name the extra that installs it."""
     found: ModuleType = imported("dp_accounting", "an event", "events")
     return found
 
@@ -56,12 +58,23 @@ def relation() -> Any:
 
 
 def gaussian_event(mu: float) -> Event:
-    """Return the event of a mu-GDP mechanism: a Gaussian one with noise multiplier 1/mu."""
-    return _dp_accounting().GaussianDpEvent(1.0 / positive_float("mu", mu))
+    """Return the event of a mu-GDP mechanism: a Gaussian one with noise multiplier 1/mu.
+
+    Parameters
+    ----------
+    mu : float
+        In [1e-100, 1e100].
+    """
+    moved = positive_float("mu", mu)
+    multiplier = 1.0 / moved
+    # Rounded down: more noise than there is would state more privacy.
+    if Fraction(multiplier) * Fraction(moved) > 1:
+        multiplier = math.nextafter(multiplier, 0.0)
+    return _dp_accounting().GaussianDpEvent(multiplier)
 
 
 def zcdp_event(rho: float) -> Event:
-    """Return the event of a rho-zCDP mechanism."""
+    """Return the event of a rho-zCDP mechanism, rho in [1e-100, 1e100]."""
     return _dp_accounting().ZCDpEvent(positive_float("rho", rho))
 
 
@@ -71,7 +84,17 @@ def nonprivate_event() -> Event:
 
 
 def make_event(guarantee: Terms) -> Event:
-    """Return the event of the guarantee's ideal noise; `ValueError` if there is none."""
+    """Return the event of the guarantee's ideal noise, without truncated tails.
+
+    A Gaussian event where mu is known, else one of zCDP; without privacy the event of that.
+
+    Raises
+    ------
+    ValueError
+        If the package has no event for the guarantee: coins, pure releases, points of a ledger.
+    ImportError
+        If the package is not installed.
+    """
     if not guarantee.private:
         return nonprivate_event()
     if guarantee.mu is not None:
@@ -86,6 +109,12 @@ def make_event(guarantee: Terms) -> Event:
 
 def event_loss(event: Event) -> Loss:
     """Return the loss of an event, its sensitivity being 1.
+
+    Parameters
+    ----------
+    event : dp_accounting.DpEvent
+        Of Gaussian or Laplace noise, zCDP, a randomised response or nothing, composed and repeated
+        in any way.
 
     Raises
     ------
@@ -107,6 +136,7 @@ def _parts(event: Event, count: int) -> Iterator[Loss]:
         )
     if isinstance(event, dpa.SelfComposedDpEvent):
         inner = positive_int("count", event.count)
+        # The product is checked as well: nested counts could multiply beyond all doubles.
         yield from _parts(event.event, positive_int("count", count * inner))
     elif isinstance(event, dpa.ComposedDpEvent):
         for part in event.events:
@@ -117,6 +147,7 @@ def _parts(event: Event, count: int) -> Iterator[Loss]:
 
 
 def _single(event: Event, dpa: ModuleType) -> Loss:
+    """Return the loss of an event that is not made of others, rounded up."""
     if isinstance(event, dpa.GaussianDpEvent):
         return Gaussian(_reciprocal(event.noise_multiplier))
     if isinstance(event, dpa.LaplaceDpEvent):
@@ -131,9 +162,11 @@ def _single(event: Event, dpa: ModuleType) -> Loss:
             raise ValueError(f"noise_parameter must be in [0, 1]; got {p!r}")
         # A value is kept with probability 1 - p + p / buckets, and any other one reported with p /
         # buckets.
-        return Pure(math.log1p((1.0 - p) * buckets / p) if p > 0.0 else math.inf)
+        return Pure(math.log1p((1.0 - p) * buckets / p) * UP if p > 0.0 else math.inf)
     raise ValueError(f"a ledger has no closed form for {type(event).__name__}")
 
 
 def _reciprocal(multiplier: float) -> float:
-    return 1.0 / multiplier if multiplier > 0.0 else math.inf
+    """Return 1 / multiplier, rounded up; infinite without noise, and for what is no number."""
+    # Written with ">", so that NaN gives no privacy and never a cost of NaN.
+    return sum_up((1, 1.0, multiplier)) if multiplier > 0.0 else math.inf

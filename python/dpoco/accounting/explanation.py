@@ -26,6 +26,7 @@ from dpoco.accounting import conditions as meaning
 from dpoco.accounting._plain_statement import (
     AGAINST,
     Section,
+    at_most,
     odds_factor,
     plain_sections,
     span,
@@ -77,8 +78,13 @@ class Verdict:
 
 
 def verdict(guarantee: Terms) -> Verdict:
-    """Return the verdict on a guarantee."""
+    """Return the verdict on a guarantee.
+
+    It is about protection as configured: whether the numbers follow from the description is for
+    `verify`. ``docs/privacy/certificates.md``, "The verdict".
+    """
     g = guarantee
+    # The worst first: each question makes sense only once those before it are answered.
     if not g.private:
         return Verdict("not protected", f"NOT PROTECTED: {_why_open(g)}")
     # Before promises and descriptions: with a known seed none of these matters.
@@ -99,12 +105,15 @@ def worst(kinds: list[str]) -> str:
 
 
 def _why_open(g: Terms) -> str:
+    """Return why nothing is protected: no epsilon at this delta, or no noise at all."""
+    # Without a loss nothing is proved at any delta; with one, a larger delta may have an epsilon.
     held = g.description is not None and g.description.loss(g.neighbours) is not None
     if held:
         return f"no epsilon holds at delta = {g.delta:.6g} for {g.unit} (at most {span(g)})"
     return f"there is no noise, or no proof: releases may reveal {g.unit} (at most {span(g)})"
 
 
+# Short forms for one line; `_CHANGES` and `_OBSERVERS` below are clauses of a sentence.
 _CHANGED = {"replace": "replaced by any other data", "zero_out": "present or empty"}
 _SEEN_BY = {
     "everyone": "against everyone who sees the releases",
@@ -114,7 +123,11 @@ _SEEN_BY = {
 
 
 def scope(guarantee: Terms) -> str:
-    """Return epsilon and delta with unit, change, view, horizon and person, in one line."""
+    """Return epsilon and delta with unit, change, view, horizon and person, in one line.
+
+    An epsilon says nothing without these: the same number protects one round or a person, from
+    everybody or from other users only.
+    """
     g = guarantee
     # Where a description leaves the unit open, it is the issuer's word.
     whom = g.unit if g.description is None or _derived_unit(g) else f"{g.unit} ({ISSUER})"
@@ -135,11 +148,18 @@ def _derived_unit(g: Terms) -> bool:
 
 
 def issuer_says(guarantee: Terms) -> Fields:
-    """Return the unproved statements of a certificate: words and numbers of its issuer."""
+    """Return the unproved statements of a certificate: words and numbers of its issuer.
+
+    Returns
+    -------
+    dict
+        By name, in the order of a report; without those that say nothing.
+    """
     g = guarantee
     said: Fields = {"released": g.mechanism}
     if not _derived_unit(g):
         said["unit"] = g.unit
+    # A description decides the arithmetic; a record without one may say anything.
     if g.description is None:
         said["numerics"] = g.numerics
     said |= {
@@ -155,7 +175,8 @@ def issuer_says(guarantee: Terms) -> Fields:
 
 
 def in_words(loss: Loss) -> str:
-    """Return the loss as a statement says it."""
+    """Return the loss as a statement says it; of an unknown kind, its ``repr``."""
+    # `Returning` is a `Decaying`, and `ReturningDraws` a `TiltedDraws`, whose cases look for them.
     match loss:
         case Pure():
             return f"likelihood ratios of at most e^{loss.pure:.6g}, without exception"
@@ -195,8 +216,10 @@ def in_words(loss: Loss) -> str:
 
 
 def _bits(loss: Bits) -> str:
-    if loss.forced_switch == 1.0:
+    """Return which stay-or-switch bits are released besides the draws, as the end of a clause."""
+    if loss.forced_switch == 1.0:  # every block switches: no bit tells anything
         return ""
+    # Without a shift the acceptance factors of later blocks do not depend on the changed record.
     later = loss.later_bits if loss.shift > 0.0 else 0
     changed = "the bit of the changed block"
     if isinstance(loss, ReturningDraws):
@@ -205,6 +228,7 @@ def _bits(loss: Bits) -> str:
 
 
 def _flagged_draws(loss: FlaggedDraws) -> str:
+    """Return the draws of the oblivious tracker in words: their ranges, how many, and the coin."""
     series = loss.series
     text = f"draws of bounded range {series.first:.6g}"
     if loss.log_forgetting != 0.0:
@@ -218,9 +242,12 @@ def _flagged_draws(loss: FlaggedDraws) -> str:
     return f"{text}: {count}{coin}"
 
 
+# What the examples of an explanation are about: a coin, a guess and a rare suspicion; the levels at
+# which tests are usual; people with some records.
 _PRIORS = (0.5, 0.1, 0.01)
 _FALSE_ALARMS = (0.05, 0.01, 0.001)
 _GROUPS = (2, 5, 10)
+# Fields that `facts` repeats as they are.
 _STATED = ("delta", "private", "certified", "change", "view", "unit", "horizon", "mechanism")
 _WIDTH = 88
 
@@ -249,15 +276,19 @@ def facts(guarantee: Terms) -> Fields:
 
     Keys: ``epsilon``, ``delta``, ``private``, ``certified``, ``change``, ``view``, ``unit``,
     ``horizon``, ``guessing`` (prior to the largest probability of a right guess), ``odds`` (the
-    factor, the probability of exceeding it, and prior to posterior), ``power`` (false-alarm
-    probability to the largest power), ``groups`` (number of units to epsilon at the same delta),
-    ``paper_epsilon``,
+    factor, "inf" where no double holds it, the probability of exceeding it, and prior to
+    posterior), ``power`` (false-alarm probability to the largest power), ``groups`` (number of
+    units to epsilon at the same delta, "inf" where nothing is known), ``paper_epsilon``,
     ``numerics`` (of the guarantee), ``conditions``, ``reference``, ``verdict`` and ``sentence``
     (of `dpoco.accounting.explanation`), ``derived_conditions`` (all others, ``mechanism``,
     ``reference`` and ``paper_epsilon`` are the issuer's word), and ``review`` (of each page of a
     proof: "none", or who outside the project has reviewed it, when, and at which commit).
+
+    ``guessing``, ``odds``, ``power`` and ``groups`` are missing without privacy. Numbers are exact;
+    texts round them up.
     """
     g = guarantee
+    # JSON has no infinity: what may be infinite is written as text.
     record: Fields = {"epsilon": plain_float(g.epsilon)}
     record |= {name: getattr(g, name) for name in _STATED}
     if g.private:
@@ -265,7 +296,7 @@ def facts(guarantee: Terms) -> Fields:
         record |= {
             "guessing": {str(p): guessing_probability(g, p) for p in _PRIORS},
             "odds": {
-                "factor": factor,
+                "factor": plain_float(factor),
                 "exceeded": exceeded,
                 "posterior": {str(p): posterior(p, factor) for p in _PRIORS},
             },
@@ -314,8 +345,17 @@ def explain(
     Returns
     -------
     str
-        Paragraphs of at most 88 columns. Every number is a bound that holds for every attack, not
-        an estimate for some attacks.
+        Paragraphs of at most 88 columns, the verdict first. Every number is a bound that holds for
+        every attack, not an estimate for some attacks, and rounded up.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If `people` is no number of people.
+
+    Notes
+    -----
+    Proof of what the numbers mean: ``docs/privacy/explanations.md``.
     """
     g, sections = guarantee, list[Section]()
     if plain:
@@ -368,31 +408,38 @@ def _issuer_items(g: Terms) -> Iterator[str]:
 
 
 def _meaning(record: Fields) -> Iterator[str]:
+    """Yield what the numbers of `facts` bound: guesses, odds and tests, a sentence each."""
     for prior, value in record["guessing"].items():
         p = float(prior)
         yield (
             f"an attacker who gives one of them probability {p:g} beforehand guesses right with "
-            f"probability at most {value:.4g} afterwards ({max(p, 1.0 - p):g} without the releases)"
+            f"probability at most {at_most(value)} afterwards "
+            f"({max(p, 1.0 - p):g} without the releases)"
         )
     odds = record["odds"]
-    after = ", ".join(f"{float(p):g} -> {v:.4g}" for p, v in odds["posterior"].items())
+    after = ", ".join(f"{float(p):g} -> {at_most(v)}" for p, v in odds["posterior"].items())
     extent = "(e^epsilon), whatever is released"
     if odds["exceeded"] > 0.0:
-        extent = f"(2 e^epsilon), except with probability {odds['exceeded']:.3g} (2 delta)"
+        rare = at_most(odds["exceeded"], 3)
+        extent = f"(2 e^epsilon), except with probability {rare} (2 delta)"
+    # Too large for a double it is a text, and no bound worth a number.
+    factor = odds["factor"]
+    rise = "beyond all doubles" if isinstance(factor, str) else f"of at most {at_most(factor)}"
     yield (
-        "the odds of the true stream rise by a factor of at most "
-        f"{odds['factor']:.4g} {extent}; as probabilities: {after}"
+        f"the odds of the true stream rise by a factor {rise} {extent}; as probabilities: {after}"
     )
     for alarm, power in record["power"].items():
         yield (
             f"a test that raises a false alarm with probability {float(alarm):g} raises a true one "
-            f"with probability at most {power:.4g}"
+            f"with probability at most {at_most(power)}"
         )
 
 
 def _gaps(guarantee: Terms, record: Fields) -> Iterator[str]:
+    """Yield what is not protected, however small epsilon is."""
+
     def number(value: float | str) -> str:
-        return "nothing known" if isinstance(value, str) else f"{value:.4g}"
+        return "nothing known" if isinstance(value, str) else at_most(value)
 
     groups = ", ".join(f"{k}: {number(epsilon)}" for k, epsilon in record["groups"].items())
     yield (
@@ -425,7 +472,13 @@ _ARITHMETIC = {
 
 
 def neighbours(change: str, view: str, unit: str) -> str:
-    """Return who cannot tell what apart, in two lines."""
+    """Return who cannot tell what apart, in two lines.
+
+    Parameters
+    ----------
+    change, view, unit : str
+        As of a guarantee or a ledger.
+    """
     streams = "data sets" if unit == "one record" else "streams"
     apart = f"two {streams} that differ in the data of {unit}, {_CHANGES[change]}"
     if view == "server":
@@ -436,7 +489,7 @@ def neighbours(change: str, view: str, unit: str) -> str:
 def one_line(guarantee: Terms) -> str:
     """Return the guarantee in one line, which begins with the verdict unless it is protected."""
     g, found = guarantee, verdict(guarantee)
-    if not g.private:
+    if not g.private:  # an infinite epsilon is no point to print
         return f"<Guarantee: {found.sentence}>"
     seen = "" if g.view == "everyone" else f", seen by {g.view}"
     point = f"epsilon={g.epsilon:.6g}, delta={g.delta:.6g}, {g.change} {g.unit}{seen}, {span(g)}"
@@ -454,12 +507,23 @@ def statement(guarantee: Terms) -> str:
 
     Everything below "Stated by the issuer" is stated by a record and cannot be computed from the
     description.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        Of any learner, mechanism or ledger.
+
+    Returns
+    -------
+    str
+        Lines of at most about 100 columns.
     """
     g, first = guarantee, verdict(guarantee).sentence
     if not g.private:
         lines = [first, "No differential privacy", f"  Released:   {g.mechanism}"]
         lines += [f"  Note:       {text}" for text in g.conditions]
         return "\n".join(lines + _utility(g))
+    # The numbers that other accountants take, where they say as much as the curve.
     numbers = (("mu", g.mu, "GDP"), ("rho", g.rho, "zCDP"))
     native = [
         f"{name} = {value:.6g} ({kind})" for name, value, kind in numbers if value is not None
@@ -482,6 +546,7 @@ def statement(guarantee: Terms) -> str:
         "Stated by the issuer, not checked:",
         f"  Released:   {g.mechanism}, {_extent(g)}",
     ]
+    # Claims of papers are shown as the issuer's, whether or not they follow: readers compare them.
     if g.claimed is not None:
         lines.append(
             f"  Claimed:    epsilon = {g.claimed[0]:.6g}, delta = {g.claimed[1]:.6g} by "
@@ -499,6 +564,7 @@ def statement(guarantee: Terms) -> str:
 
 
 def _extent(guarantee: Terms) -> str:
+    """Return over how much the guarantee is, in words."""
     if guarantee.unit == "one record" and guarantee.horizon == 1:
         return "released once"
     return f"over at most {span(guarantee)}, taken together"
@@ -507,6 +573,7 @@ def _extent(guarantee: Terms) -> str:
 def _utility(guarantee: Terms) -> list[str]:
     """Return the lines on regret and on the parameters behind the numbers."""
     lines = []
+    # Details that have a separate line are taken out of the list behind it.
     details = dict(guarantee.details)
     why = details.pop(UNPROVED, None)
     if why is not None:
@@ -515,6 +582,7 @@ def _utility(guarantee: Terms) -> list[str]:
         scope = details.pop("regret bound holds for", "data that do not depend on the decisions")
         per_round = guarantee.regret_bound / max(guarantee.horizon, 1)
         still = details.pop("regret without learning", None)
+        # A bound that one decision without data has as well would read like a promise to learn.
         if isinstance(still, float):
             lines.append(
                 f"  Regret:     no useful bound ({per_round:.6g} a round is proved; without "
@@ -532,6 +600,7 @@ def _utility(guarantee: Terms) -> list[str]:
 
 
 def _show(value: float | str | None) -> str:
+    """Return a detail as a report prints it: numbers to six digits."""
     if value is None:
         return "none"
     return value if isinstance(value, str) else f"{value:.6g}"

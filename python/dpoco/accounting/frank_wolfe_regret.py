@@ -23,6 +23,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 
 import numpy as np
 
@@ -193,12 +194,13 @@ class Descent:
                 rounding(first, last) if callable(rounding) else rounding, first.shape
             ),
         }
-        # W_k = prod_{j<k} (j + s)/j turns the recursion into a sum of positive terms.
-        grown = self._growth(starts)
-        paths = {"start": np.full(len(starts), largest) / grown}
+        # The recursion, one group after the other: each term keeps a share of what it was.
+        kept, gained = self._shares(starts)
+        paths = {"start": largest * np.cumprod(np.concatenate([[1.0], kept]))}
         for name, each in added.items():
-            sums = np.concatenate([[0.0], np.cumsum(np.diff(grown) * each)])
-            paths[name] = sums / grown
+            steps = zip(kept.tolist(), (gained * each).tolist(), strict=True)
+            path = accumulate(steps, lambda held, step: held * step[0] + step[1], initial=0.0)
+            paths[name] = np.array([*path])
         # In a group a term is between its value at the start and what the group moves it to.
         several = first < last
         held = {
@@ -220,14 +222,17 @@ class Descent:
             terms = dict.fromkeys(terms, 0.0)
         return RegretBound.of({k: v for k, v in terms.items() if v > 0.0 or k == "noise"}, SCOPE)
 
-    def _growth(self, k: IntArray) -> FloatArray:
-        s = self.step_scale
-        # P_k is k then, exactly.
-        if s == 1.0:
-            return np.asarray(k, dtype=np.float64)
-        gammaln = special_functions().gammaln
-        x = np.asarray(k, dtype=np.float64)
-        return np.asarray(np.exp(gammaln(x + s) - gammaln(x) - math.lgamma(1.0 + s)))
+    def _shares(self, starts: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Return which part of a term each group of updates keeps, and which it replaces.
+
+        W_k / W_l for groups that begin with updates k and l, W_k = prod_{j<k} (j + s)/j.
+        """
+        x = starts.astype(np.float64)
+        if self.step_scale == 1.0:  # W_k is k then, exactly
+            return x[:-1] / x[1:], np.diff(x) / x[1:]
+        # ln W_k = -ln(s B(k, s)), B the beta function: W itself overflows for long steps.
+        fall = np.diff(special_functions().betaln(x, self.step_scale))
+        return np.exp(fall), -np.expm1(fall)
 
 
 def groups(updates: int) -> IntArray:

@@ -232,12 +232,17 @@ def find_leading_term(total: GaussianSum, own: LinUCBTuning) -> float:
     return (1.0 + own.exploration) * width * math.sqrt(own.horizon * stale * potential)
 
 
+def largest_regret(bounds: SecondMoments, own: LinUCBTuning) -> float:
+    """Return what the regret of any play is at most: two means differ by 2 min(S X, Y)."""
+    return 2.0 * min(own.parameter_bound * bounds.features, bounds.label) * own.horizon
+
+
 def bound_regret(total: GaussianSum, own: LinUCBTuning) -> tuple[float, dict[str, float]]:
     """Return the least proved bound on expected regret, and its terms."""
     bounds = read_moments(total)
     if bounds.arms == 1:
         return 0.0, {}
-    trivial = 2.0 * min(own.parameter_bound * bounds.features, bounds.label) * own.horizon
+    trivial = largest_regret(bounds, own)
     # Narrower widths are no confidence intervals, and damped sums have no proof: only the trivial
     # bound is left.
     if own.exploration >= 1.0 and own.half_life is None:
@@ -516,8 +521,7 @@ def guarantee(
         f"{method!r} sum), to everybody the estimates of all arms"
     )
     regret, terms = bound_regret(total, own)
-    most = 2.0 * bounds.label * own.horizon
-    stated = stated_regret(regret, most, most)
+    stated = stated_regret(regret, largest_regret(bounds, own))
     details: dict[str, float | str | None] = stated["details"] | {
         "regret bound holds for": (
             "rewards in their range that arrive in every round, with means <x, theta_a>, "

@@ -80,13 +80,15 @@ def mean_excess(candidates: int, noise: str) -> float:
     law = choice("noise", noise, NOISES)
     if n == 1:
         return 0.0
-    if law == "gumbel":
-        return math.log(n)
-    # H_n, rounded up; the asymptotic series, cut off after a positive and before a negative term.
-    harmonic = math.fsum(1.0 / k for k in range(1, min(n, 1000) + 1))
-    if n > 1000:
-        harmonic = (math.log(n) + 0.5772156649015329 + 0.5 / n) * (1.0 + 1e-15)
-    return harmonic - (1.0 if law == "exponential" else 0.0)
+    excess = math.log(n)
+    if law != "gumbel":
+        # H_n; the asymptotic series, cut off after a positive and before a negative term.
+        excess += 0.5772156649015329 + 0.5 / n
+        if n <= 1000:
+            excess = math.fsum(1.0 / k for k in range(1, n + 1))
+        excess -= 1.0 if law == "exponential" else 0.0
+    # More than the roundings: a bound must not be less than what it is a bound on.
+    return excess * (1.0 + 1e-15)
 
 
 def scale_for(reach: float, epsilon: float) -> float:

@@ -30,9 +30,18 @@ _LATE = "no bound is proved, because the proofs are for feedback that comes at o
 
 
 def stated_delta(budget: Budget | float | None, horizon: int | None) -> float:
-    """Return the delta to state epsilon at: the budget's, or 1 / (10 horizon)."""
+    """Return the delta to state epsilon at: the budget's, or 1 / (10 horizon).
+
+    Parameters
+    ----------
+    budget : Budget, float or None
+        A float is the delta itself.
+    horizon : int or None
+        Rounds; None is an endless stream, of at most 10^12.
+    """
     if isinstance(budget, Budget):
         return budget.delta
+    # A tenth of one over the rounds: at 1/T the data of a random round could be published in full.
     rounds = LARGEST_HORIZON if horizon is None else horizon
     return 1.0 / (10.0 * rounds) if budget is None else float(budget)
 
@@ -70,12 +79,19 @@ def expert_guarantee(
     details : dict
         Further rows of the report.
     **said
-        Further fields of the guarantee.
+        Further fields of the guarantee, which replace those set here.
+
+    Returns
+    -------
+    Guarantee
+        For replacing the losses of one round, which the learner clips.
     """
+    # An expert's loss is data in every round: there is no empty one to compare with.
     near = Neighbours()
     rows: Fields = {}
     if scope is not None:
         rows["regret bound holds for"] = REGRET_SCOPES[scope]
+    # Without privacy the bound is stated as it is: what it is compared with is about noise.
     if bound is not None and horizon is not None and mechanism.loss(near) is not None:
         stated = stated_regret(bound, horizon * (1.0 - 1.0 / experts), float(horizon))
         bound = stated["regret_bound"]
@@ -108,6 +124,7 @@ def delayed(immediate: Guarantee, seen: str = "released decisions") -> Guarantee
         feedback that comes at once.
     """
     late = DELAYED.format(seen=seen)
+    # Engines count rounds in arrivals, and bounds on regret are proved for the round of a decision.
     details = without_regret(immediate.details)
     if immediate.regret_bound is not None or UNPROVED in immediate.details:
         details[UNPROVED] = immediate.details.get(UNPROVED, _LATE)
@@ -119,10 +136,21 @@ def check_claim(result: Guarantee) -> Guarantee:
     """Return a guarantee whose published claim, if any, is true; else raise `CalibrationError`.
 
     The slack covers the rounding of a composition's own epsilon, at a single release.
+
+    Parameters
+    ----------
+    result : Guarantee
+        Its `claimed` is compared with its own curve.
+
+    Raises
+    ------
+    CalibrationError
+        If the claim states more privacy than holds for this noise.
     """
     if result.claimed is not None:
         epsilon, delta = result.claimed
         exact = result.delta_at(epsilon)
+        # Written with "not", so that a claim of NaN is refused.
         if not exact <= delta * (1.0 + 1e-9):
             raise CalibrationError(
                 f"the published claim (epsilon = {epsilon:.6g}, delta = {delta:.3g}) is false "
@@ -151,7 +179,7 @@ def local_guarantee(
     Parameters
     ----------
     mechanism : LocalReport
-        What her device draws.
+        What the user's device draws.
     released : str
         What a report is, in words.
     delta : float
@@ -162,6 +190,16 @@ def local_guarantee(
         Number of rounds covered.
     simulated : bool
         Whether any noise was reproducible: the guarantee is then not certified.
+
+    Returns
+    -------
+    Guarantee
+        With view "server": also against the party that collects the reports.
+
+    Raises
+    ------
+    ValueError
+        For another word for what is protected.
     """
     choice("protect", protect, _SCOPES)
     return Guarantee.about(
@@ -187,6 +225,11 @@ def client_guarantee(*, epsilon: float, reports: int, protect: str, simulated: b
         How many reports it sends at most.
     protect, simulated
         As for `local_guarantee`.
+
+    Returns
+    -------
+    Guarantee
+        For one report of `epsilon`: the total is what the ledger enforces, however it is divided.
     """
     count = "one report" if reports == 1 else f"at most {reports} reports"
     return local_guarantee(

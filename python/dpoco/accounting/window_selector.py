@@ -77,6 +77,24 @@ def regret(plan: WindowPlan, rounds: int | None = None) -> RegretBound:
 
     In expectation over the learner's noise and losses that are drawn independently from a law that
     changes; against the best sequence of experts with as many switches.
+
+    Parameters
+    ----------
+    plan : Plan
+        Calibrated or the user's own.
+    rounds : int, optional
+        At least 1; needed for a stream without end.
+
+    Returns
+    -------
+    RegretBound
+        At most `rounds`. Terms: "first round", "selection", "shifts" (rounds that a change may
+        spoil) and "comparator" (the luck of the best sequence).
+
+    Raises
+    ------
+    ValueError, TypeError
+        For no number of rounds.
     """
     length = positive_int("rounds", plan.tuning.horizon if rounds is None else rounds)
     terms = _regret_terms(plan.tuning, find_noise(plan.mechanism), length)
@@ -99,10 +117,14 @@ def guarantee(
 
 
 def _regret_terms(own: WindowTuning, noise: tuple[str, float], rounds: int) -> dict[str, float]:
+    """Return the terms of `regret`, for noise of this law and scale."""
+    # More changes than rounds are as many as rounds: one before each but the first.
     n, shifts = own.experts, min(own.expected_shifts, rounds - 1)
     if n == 1:
         return dict.fromkeys(("first round", "selection", "shifts", "comparator"), 0.0)
     losses = 0.0
+    # A change spoils the rest of its window, W - 1 rounds, and the next one, which is selected from
+    # rounds of two laws.
     spoilt = left = min(rounds, shifts * (2 * own.window - 1))
     # Which rounds a change spoils is unknown: charging 1 for those of smallest charge errs upwards
     # (docs/privacy/epoch_selector.md, "Windows").
@@ -110,7 +132,8 @@ def _regret_terms(own: WindowTuning, noise: tuple[str, float], rounds: int) -> d
         missed = min(left, played)
         left -= missed
         losses += (played - missed) * min(1.0, _charge(own, noise, selected_from))
-    # Logarithms of gamma functions, with more than their error.
+    # ln(N^(S+1) C(T-1, S)): one sequence of so many. Logarithms of gamma functions, with more than
+    # their error.
     log_places = math.lgamma(rounds) * (1.0 + 2.0**-48) - math.lgamma(shifts + 1)
     log_paths = (shifts + 1) * math.log(n) + log_places - math.lgamma(rounds - shifts)
     return {
@@ -134,13 +157,14 @@ def _pseudo_regret(own: WindowTuning, noise: tuple[str, float], rounds: int) -> 
 def _charge(own: WindowTuning, noise: tuple[str, float], selected_from: int) -> float:
     """Return a bound on what an expert that was selected from m rounds of one law loses."""
     n, m, (law, b) = own.experts, selected_from, noise
+    # Without a gap: chance in m rounds, and what the noise of the selection adds.
     charge = math.sqrt(0.5 * math.log(n) / m) + b * mean_excess(n, law) / m
     low = own.gap - ROUNDING  # of losses that are rounded
     if low > 0.0:
         largest = 0.0
         for at in (low, 1.0, 1.0 / math.sqrt(m), b / m):  # all extremes of a smooth function
             gap = min(max(low, at), 1.0)
-            rate = gap if gap * b <= 1.0 else 1.0 / b
+            rate = gap if gap * b <= 1.0 else 1.0 / b  # l: noise allows no more than 1/b
             largest = max(largest, gap * math.exp(-m * rate * (gap - 0.5 * rate)))
         charge = min(charge, (n - 1) * largest)
     return charge + ROUNDING
@@ -150,6 +174,7 @@ def _windows(rounds: int, longest: int) -> list[tuple[int, int]]:
     """Return how many rounds are played with an expert selected from how many, after the first."""
     found, m, left = [], 1, rounds - 1
     while left > 0:
+        # All windows of full length are one entry: their number may be 10^12.
         played = left if m == longest else min(2 * m, longest, left)
         found.append((played, m))
         m, left = min(2 * m, longest), left - played
@@ -189,10 +214,17 @@ def calibrate(
     first : int, optional
         Expert of the first round; None draws it uniformly.
 
+    Returns
+    -------
+    Plan
+        Without a horizon no bound on regret is forecast.
+
     Raises
     ------
     ValueError, TypeError
         For bad or contradictory arguments.
+    CalibrationError
+        If the budget needs a noise scale above 1e200.
     """
     if selection is not None:
         choice("selection", selection, SELECTIONS)
@@ -201,12 +233,13 @@ def calibrate(
         experts, horizon=horizon, budget=budget, selection=selection, first=first
     )
     tuning = WindowTuning(
-        **vars(drawn.tuning),
+        **vars(drawn.tuning),  # experts, horizon and first are those of the selector on epochs
         window=1 if longest is None else longest,
         expected_shifts=whole_number("expected_shifts", expected_shifts, high=LARGEST_HORIZON),
         gap=real_float("gap", gap),
     )
     if longest is None:
+        # Public numbers choose the window: one chosen after a look at losses would need a budget.
         noise, rounds = find_noise(drawn.mechanism), tuning.horizon or LARGEST_HORIZON
         lengths = {int(2.0 ** (0.25 * i)) for i in range(int(4.0 * math.log2(rounds)) + 1)}
         plans = [replace(tuning, window=length) for length in sorted({*lengths, rounds})]
