@@ -301,8 +301,9 @@ def test_memory_does_not_grow_with_intervals():
     sizes = []
     for hour in range(150):
         monitor.advance(pd.Timestamp("2026-01-01") + pd.Timedelta(hours=hour))
-        sizes.append(len(monitor._clock._bounds))
-    assert max(sizes) <= 4096
+        sizes.append(len(monitor._payload()))
+    assert max(sizes) == min(sizes[1:])
+    assert len(monitor._clock._bounds) == 0  # intervals of one length are computed
     assert monitor.round == 149 * 60
 
 
@@ -552,3 +553,40 @@ def test_unknown_groups_are_other():
     found = monitor.release()
     assert found.value("n", group="DE") == pytest.approx(1.0)
     assert found.value("n", group="other") == pytest.approx(3.0)
+
+
+def test_more_people_than_there_is_room_for_are_refused_at_once():
+    rule = Participation(1, max_persons=2)
+    monitor = exact({"n": Count()}, participation=rule)
+    for person in (1, 2):
+        monitor.add({}, person=person)
+    with pytest.raises(dpoco.RoundOrderError, match="no room"):
+        monitor.add({}, person=3)
+    assert monitor.release().value("n") == pytest.approx(2.0)
+
+
+def test_a_half_life_of_many_digits_is_the_same_after_a_state(tmp_path):
+    view = HalfLife(1.0 / 3.0)
+    monitor = noisy({"n": Count()}, views=[view, HalfLife(0.333333)])
+    assert monitor.add_many({}) == []  # no record is a batch as any other
+    monitor.release()
+    monitor.save(tmp_path / "state")
+    other = dpoco.load(tmp_path / "state", Monitor)
+    assert other.get_params()["views"][0] == view
+    ours, theirs = monitor.release(), other.release()
+    assert len(ours.vectors) == 2
+    for name, vector in ours.vectors.items():
+        assert np.array_equal(vector, theirs.vectors[name])
+
+
+def test_labels_tell_bins_and_quantiles_apart():
+    edges = (1234567.0, 1234568.0, 1234569.0)
+    monitor = exact({
+        "x": Histogram(edges),
+        "q": Quantiles((0.9999991, 0.9999992), edges, column="x"),
+    })  # fmt: skip
+    monitor.add_many({"x": [1234567.5, 1234568.5, 1234568.6]})
+    release = monitor.release()
+    labels = [(cell.statistic, cell.label) for cell in release.cells()]
+    assert len(set(labels)) == len(labels)
+    assert release.value("x", label="[1234567.0, 1234568.0)") == pytest.approx(1.0)

@@ -49,6 +49,25 @@ def test_people_in_two_partitions_count_twice():
     assert monitor.release().value("n") == pytest.approx(2.0)
 
 
+def test_people_stay_apart_where_numbers_of_intervals_jump():
+    rule = Participation(9, separation=3)
+    monitor = noisy({"n": Count()}, participation=rule, budget=None)
+    worker = monitor.partition()
+    counted = []
+    for interval in (10, 11, 12, 13, 20, 21):  # another worker had the others
+        worker.add_many({}, person=[7])
+        if interval == 20:
+            worker.add_many({}, person=[8])
+        counted.append(int(worker.tally(interval).cells[0]))
+    unit = counted[0]
+    # Interval 13 is 3 behind 10. Before 20 the partition is not told that intervals passed.
+    assert counted == [unit, 0, 0, unit, unit, 0]
+    # Without records until then, an interval that has passed counts.
+    worker.tally(25)
+    worker.add_many({}, person=[7])
+    assert int(worker.tally(26).cells[0]) == unit
+
+
 def test_tallies_of_another_interval_are_refused():
     monitor, other = noisy(releases=2), noisy({"n": Count()})
     worker = monitor.partition()

@@ -297,13 +297,6 @@ class Limiter:
         except OverflowError:
             raise ValueError("persons must be integers of 64 bits, with their sign") from None
 
-    def check(self, person: Person) -> None:
-        """Raise `TypeError` unless a person is of the type of all before, which is kept."""
-        kind = int if isinstance(person, (int, np.integer)) else type(person)
-        if kind not in _KINDS or isinstance(person, bool) or self._kind not in (None, kind):
-            raise TypeError("persons must be all int, all str or all bytes")
-        self._kind = kind
-
     def admit(self, first: int, digests: bytes) -> NDArray[np.bool_]:
         """Return which of the records from round `first` on pass; they count.
 

@@ -59,6 +59,7 @@ class Layout:
     statistics: tuple[tuple[str, Statistic], ...]
     weights: tuple[float, ...]
     by: Groups = ()
+    # Without noise only: noise on a lattice brings its own grid.
     grid: float = 2.0**-20
 
     @classmethod
@@ -68,7 +69,18 @@ class Layout:
         weights: Mapping[str, float] | None,
         by: Mapping[str, Sequence[Name]] | None,
     ) -> Layout:
-        """Return the layout of a monitor's arguments, or raise for what is none."""
+        """Return the layout of a monitor's arguments, or raise for what is none.
+
+        Parameters
+        ----------
+        statistics, weights, by
+            As of `Monitor`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            For names that are no texts, weights of unknown statistics, and groups that are none.
+        """
         if not isinstance(statistics, Mapping) or not statistics:
             raise TypeError("statistics must be a mapping of names to statistics, at least one")
         for name, statistic in statistics.items():
@@ -125,7 +137,20 @@ class Layout:
         return _core.Tally(rows, len(self.groups))
 
     def estimates(self, vector: FloatArray, deviation: float) -> dict[str, Estimates]:
-        """Return the numbers of all statistics in a noisy vector whose cells have one deviation."""
+        """Return the numbers of all statistics in a noisy vector whose cells have one deviation.
+
+        Parameters
+        ----------
+        vector : ndarray of float64
+            All cells of one view, shape (size,), in units of the sum.
+        deviation : float
+            Standard deviation of the noise of each.
+
+        Returns
+        -------
+        dict of str to Estimates
+            By name of the statistic; arrays of shape (groups, labels). O(size).
+        """
         groups, at, noisy = len(self.groups), 0, []
         for block, unit, _ in self.blocks:
             cells = vector[at : at + groups * block.cells].reshape(groups, block.cells)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco._validation import FloatArray, choice, instance, positive_int, require_memory
+from dpoco._validation import Fields, FloatArray, choice, instance, positive_int, require_memory
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting.statement import stated_delta
 from dpoco.errors import HorizonExceeded, StateError
@@ -27,14 +27,12 @@ from dpoco.privacy.neighbours import CHANGES, Neighbours
 from dpoco.privacy.records import read, written
 from dpoco.random import Source
 from dpoco.statistics import _plan as planning
-from dpoco.statistics._clock import Clock
+from dpoco.statistics._clock import Clock, read_start
 from dpoco.statistics._layout import Layout
 from dpoco.statistics._partition import Partition, Tally, count_records, take
 from dpoco.statistics._plan import ENDLESS, HalfLife, Last, MonitorPlan, View, parse_view, view_name
 from dpoco.statistics._release import Release
 from dpoco.statistics._statistics import Count, Name, Statistic, from_dict
-
-Record = dict[str, Any]  # read from JSON, or written
 
 _TEXT = struct.Struct("<I")  # length of what a state says in JSON
 _BUFFERED = 4096  # records of `add` that are added up at once
@@ -112,6 +110,8 @@ class Monitor(Stateful):
 
     _mechanism: GaussianSum
     _guarantee: Guarantee
+    # Each interval has fresh draws, whatever was released before: what forks and pools are charged
+    # by (docs/privacy/journal.md, "Forks").
     _noise: ClassVar[str] = "fresh"
 
     def __init__(
@@ -139,7 +139,8 @@ class Monitor(Stateful):
         origin = Source() if source is None else instance("source", source, Source, "a Source")
         self._set_up(arguments, None, origin.is_seeded, origin._claim())
 
-    def _set_up(self, arguments: Record, parameters: Any, seeded: bool, claim: _core.Claim) -> None:
+    def _set_up(self, arguments: Fields, parameters: Any, seeded: bool, claim: _core.Claim) -> None:
+        """Build the unstarted monitor; `parameters` is the sum of a state, or None to plan one."""
         self._arguments, self._is_seeded = arguments, seeded
         budget: Budget | None = arguments["budget"]
         if budget is not None:
@@ -158,20 +159,25 @@ class Monitor(Stateful):
             total = planning.plan_sum(summand, factor, self._near, self._horizon, budget)
         else:
             total = parameters
+            # The state's own noise, which a later version might plan otherwise; but the bounds that
+            # it is planned for must be those of these statistics.
             if total.summand != summand or total.pushes != self._horizon:
                 raise StateError("state is corrupt: it describes another sum")
         self._mechanism = total
         self._guarantee = self._state_guarantee(budget, seeded)
         if budget is not None:
+            # Also of a sum that was planned here: a mistake in planning must not become a promise.
             self._guarantee.require(budget)
         require_memory(sum_entries(total))
         self._build(claim)
 
     def _set_intervals(self, every: object, start: object) -> None:
+        """Decide how intervals end: by the clock, after a number of records, or when asked."""
         self._clock: Clock | None = None
         self._every: int | None = None
         if isinstance(every, int) and not isinstance(every, bool):
             self._every = positive_int("every", every)
+            # docs/privacy/statistics.md, "Intervals by a number of records".
             if any(isinstance(each, Count) for _, each in self._layout.statistics):
                 raise ValueError("every interval has the same number of records: Count is constant")
         elif every is not None:
@@ -180,9 +186,11 @@ class Monitor(Stateful):
             raise ValueError("start needs intervals by the clock (every='1h')")
 
     def _neighbours(self) -> Neighbours:
+        """Return in how many intervals streams that must look alike may differ."""
         relation = choice("relation", self._arguments["relation"], CHANGES)
         people: Participation | None = self._arguments["participation"]
         if people is None:
+            # Without people it is not known whose records they are: each is protected by itself.
             if self._arguments["records_per_interval"] != 1:
                 raise ValueError("records_per_interval needs participation")
             return Neighbours(relation)
@@ -192,6 +200,7 @@ class Monitor(Stateful):
         return Neighbours(relation, rounds=most, separation=people.separation)
 
     def _state_guarantee(self, budget: Budget | None, seeded: bool) -> Guarantee:
+        """Return what all releases together guarantee, for a record or for a person."""
         people: Participation | None = self._arguments["participation"]
         ends = "clock" if self._clock else "caller" if self._every is None else "records"
         names = ", ".join(name for name, _ in self._layout.statistics)
@@ -229,13 +238,13 @@ class Monitor(Stateful):
         self._untimed = self._clock is None
         self._stamps: tuple[type, ...] = ()  # types of times that `_ending` is compared with
         self._ending: Any = None
-        self._people: list[Person] = []
         self.position: Any = None
 
     def _build_engine(self, claim: _core.Claim) -> _core.ContinualSum:
         return _core.ContinualSum(self._mechanism, claim)
 
     def _partition(self, secret: bytes | None) -> Partition:
+        """Return what adds up records; `secret` hashes names of people, drawn if it is None."""
         summand = self._mechanism.summand
         assert isinstance(summand, IntervalTotals)
         people: Participation | None = self._arguments["participation"]
@@ -290,8 +299,11 @@ class Monitor(Stateful):
         # All that can be refused comes before intervals end, so that an error counts nothing.
         numbers, code = self._part.reader.record(record)
         self._part.check_person(person is not None)
+        digest = b""
         if self._part.limiter is not None:
-            self._part.limiter.check(person)
+            # Raises where there is no room for another person: once the record is taken, the
+            # interval could not end any more.
+            digest = self._part.limiter.digests(person)
         interval = self._find_interval(time)
         ended = self._close(interval)
         if self._recorder.size >= _BUFFERED:
@@ -299,8 +311,8 @@ class Monitor(Stateful):
         self._recorder.enter(numbers, code)
         if self._clock is not None and not self._stamps:
             self._stamps, self._ending = self._clock.end(self.round, time)
-        if person is not None:
-            self._people.append(person)
+        if digest:
+            self._flush(digest)
         if self._every is not None and self._part.records + self._recorder.size >= self._every:
             ended.append(self._end())
         return ended
@@ -347,7 +359,7 @@ class Monitor(Stateful):
         """Count records that are checked, part by part of one interval."""
         ended: list[Release] = []
         starts = np.flatnonzero(np.diff(intervals, prepend=-1)).tolist()
-        for start, stop in zip(starts, [*starts[1:], len(intervals)], strict=True):
+        for start, stop in pairwise([*starts, len(intervals)]):
             if self._every is None:
                 ended += self._close(int(intervals[start]))
             part = slice(start, stop)
@@ -380,7 +392,7 @@ class Monitor(Stateful):
             if self._clock is None:
                 raise TypeError("advance() needs intervals by the clock (every='1h')")
             self._check_active()
-            interval = int(self._clock.intervals(self._clock.times([now]))[0])
+            interval = int(self._clock.intervals(self._clock.times([now], 1))[0])
             return self._close(interval, last=self._horizon)
 
     def release(self) -> Release:
@@ -402,12 +414,24 @@ class Monitor(Stateful):
         """Return what adds up a part of the records on another machine or in another process.
 
         It can be pickled. All records of a person must come to one partition, if people are
-        limited: partitions do not know how often people came to the others.
+        limited: partitions do not know how often people came to the others. A partition that is
+        lost takes its counts with it, and its people may come again: the guarantee does not cover
+        that.
+
+        Returns
+        -------
+        Partition
+            In the interval 0, without records. It draws no noise and publishes nothing.
         """
         return self._partition(None)
 
     def merge(self, tally: Tally) -> None:
         """Add the sums of a partition to the running interval: the same bits as its records.
+
+        Parameters
+        ----------
+        tally : Tally
+            Of the interval `round`. Each tally may be merged once: nothing notices a second time.
 
         Raises
         ------
@@ -430,7 +454,7 @@ class Monitor(Stateful):
             raise TypeError("pass time if and only if intervals end by the clock")
         interval = self.round
         if self._clock is not None and not self._is_running(time):
-            found = int(self._clock.intervals(self._clock.times([time]))[0])
+            found = int(self._clock.intervals(self._clock.times([time], 1))[0])
             # A record that comes late counts where it arrives: its interval has been released.
             interval = max(interval, found)
         self._check_left(interval)
@@ -450,9 +474,8 @@ class Monitor(Stateful):
         first = self.round
         found = np.full(count, first, dtype=np.int64)
         if self._clock is not None:
-            times = self._clock.times(take(records, time) if isinstance(time, str) else time)
-            if times.shape != (count,):
-                raise ValueError(f"time must have shape ({count},); got {times.shape}")
+            given = take(records, time) if isinstance(time, str) else time
+            times = self._clock.times(given, count)
             # Records are counted in the order in which they come, and time never goes back.
             found = np.maximum.accumulate(np.maximum(self._clock.intervals(times), first))
         elif self._every is not None:
@@ -463,10 +486,12 @@ class Monitor(Stateful):
         return found
 
     def _check_active(self) -> None:
+        """Refuse suspended copies, and processes that inherited the monitor through fork."""
         super()._check_active()
         self._engine.check_process()  # before records are added to sums that a child has a copy of
 
     def _check_left(self, interval: int) -> None:
+        """Raise unless an interval is covered by the guarantee, before anything is counted."""
         self._check_active()
         if interval >= self._horizon:
             raise HorizonExceeded(f"all {self._horizon} intervals are used up")
@@ -477,19 +502,16 @@ class Monitor(Stateful):
             raise HorizonExceeded(f"all {self._horizon} intervals are used up")
         return [self._end() for _ in range(interval - self.round)]
 
-    def _flush(self) -> None:
-        """Add up the records that `add` has taken."""
+    def _flush(self, digest: bytes = b"") -> None:
+        """Add up the records that `add` has taken; `digest`: the person of a single one."""
         count = self._recorder.size
         if count == 0:
             return
-        digests = b""
-        if self._part.limiter is not None:
-            digests = self._part.limiter.digests(self._people, count)
         columns, codes = self._recorder.flush()
-        self._part.add(self.round, columns, codes, digests, count)
-        self._people = []
+        self._part.add(self.round, columns, codes, digest, count)
 
     def _sibling(self, claim: _core.Claim) -> Monitor:
+        """Return an unstarted monitor with the same plan and guarantee, not computed again."""
         sibling = type(self).__new__(type(self))
         sibling.__dict__.update({**self.__dict__, "_taken": None})
         sibling._set_intervals(self._arguments["every"], None)  # a state brings its start
@@ -504,13 +526,16 @@ class Monitor(Stateful):
         """Return the release of a row, with the begin and end that the clock gives it."""
         parts = np.split(row, len(self._views))
         vectors = {view_name(view): part for view, part in zip(self._views, parts, strict=True)}
-        if self._clock is None:
-            return self._release(interval, vectors, None, None)
-        return self._release(interval, vectors, *self._clock.again().bounds(interval))
+        return self._release(interval, vectors, *self._bounds(interval))
+
+    def _bounds(self, interval: int) -> tuple[str, str] | tuple[None, None]:
+        """Return when the clock begins and ends an interval; None without a clock."""
+        return (None, None) if self._clock is None else self._clock.bounds(interval)
 
     def _release(
         self, interval: int, vectors: dict[str, FloatArray], begin: str | None, end: str | None
     ) -> Release:
+        """Return the release of an interval's noisy cells, by view."""
         deviations = {
             view_name(view): planning.deviation(self._mechanism, view, interval + 1)
             for view in self._views
@@ -522,6 +547,8 @@ class Monitor(Stateful):
         self._check_left(self.round)
         self._flush()
         interval = self.round
+        # Before the engine moves: behind the calendar there is no end.
+        begin, end = self._bounds(interval)
         total: FloatArray = self._engine.push(self._part.end(interval, self._limit))
         # Times are looked up again: the end that they were compared with has passed.
         self._stamps = ()
@@ -530,9 +557,6 @@ class Monitor(Stateful):
         vectors = {view_name(view): self._compute_view(view, total) for view in self._views}
         # After the views, which need the totals before this one.
         self._past.append(total)
-        begin, end = (None, None) if self._clock is None else self._clock.bounds(interval)
-        if self._clock is not None:
-            self._clock.forget(interval)
         return self._release(interval, vectors, begin, end)
 
     def _compute_view(self, view: View, total: FloatArray) -> FloatArray:
@@ -566,11 +590,20 @@ class Monitor(Stateful):
 
     @property
     def guarantee(self) -> Guarantee:
-        """The guarantee of all releases together, whichever views are computed from them."""
+        """The guarantee of all releases together, whichever views are computed from them.
+
+        It is of one record, or with a `participation` of all records of a person.
+        """
         return self._guarantee
 
     def plan(self) -> MonitorPlan:
-        """Return how accurate each number will be, which does not depend on any record."""
+        """Return how accurate each number will be, which does not depend on any record.
+
+        Returns
+        -------
+        MonitorPlan
+            Noise by view and statistic; as text, a table. To be read before the data are there.
+        """
         _, ratios = planning.choose(self._views, self._near, self._horizon)
         return planning.describe(self._layout, self._mechanism, self._views, ratios)
 
@@ -592,7 +625,7 @@ class Monitor(Stateful):
     def _is_started(self) -> bool:
         return self.round > 0 or self._part.records > 0 or self._recorder.size > 0
 
-    def _header(self) -> Record:
+    def _header(self) -> Fields:
         a = self._arguments
         every = a["every"] if self._clock is None else self._clock.every.freqstr
         arguments = {
@@ -608,10 +641,14 @@ class Monitor(Stateful):
             "relation": a["relation"],
         }
         mechanism = written(self._mechanism)
-        return {"arguments": arguments, "mechanism": mechanism, "seeded": self._is_seeded}
+        header = {"arguments": arguments, "mechanism": mechanism, "seeded": self._is_seeded}
+        # Next to the arguments: journals compare those with arguments of the time before.
+        if self._clock is not None and a["start"] is not None:
+            header["start"] = Clock(self._clock.every, a["start"]).state()
+        return header
 
     @classmethod
-    def _assemble(cls, header: Record) -> Monitor:
+    def _assemble(cls, header: Fields) -> Monitor:
         a = header["arguments"]
         budget, people = a["budget"], a["participation"]
         arguments = {
@@ -621,7 +658,8 @@ class Monitor(Stateful):
             "participation": None if people is None else Participation.from_dict(people),
             "views": [parse_view(text) for text in a["views"]],
             "by": {name: tuple(values) for name, values in a["by"]},
-            "start": None,
+            # States of the time before do not say it; their payload does, once it is known.
+            "start": read_start(header["start"]) if "start" in header else None,
             "source": None,
         }
         self = cls.__new__(cls)
@@ -631,11 +669,13 @@ class Monitor(Stateful):
         return self
 
     @classmethod
-    def _header_dimension(cls, header: Record) -> int:
+    def _header_dimension(cls, header: Fields) -> int:
+        """Return the number of cells that a header asks for: the payload has 8 bytes for each."""
         return int(sum(header["mechanism"]["summand"]["cells"]))
 
     def _payload(self) -> bytes:
-        # Records that `add` has taken are in no cell yet.
+        # Records that `add` has taken are in no cell yet. A state without them would lose records
+        # whose position in the input it holds.
         self._flush()
         limiter = self._part.limiter
         parts = {
@@ -655,6 +695,7 @@ class Monitor(Stateful):
         return b"".join((_TEXT.pack(len(text)), text, *parts.values()))
 
     def _go_on(self, payload: bytes) -> None:
+        """Continue from what `_payload` returned; `StateError` if it is none."""
         try:
             start = _TEXT.size + _TEXT.unpack_from(payload)[0]
             words = json.loads(payload[_TEXT.size : start])
@@ -668,6 +709,7 @@ class Monitor(Stateful):
                 self._part.limiter.restore(people)
             if self._clock is not None:
                 self._clock.restore(words["clock"])
+            # Through the addition of tallies, which compares sizes and keeps cells within 2^61.
             self._part.merge(Tally(self.round, cells, int(words["records"])))
             size = self._mechanism.summand.size
             self._past.extend(past.view(np.float64).reshape(-1, size))
@@ -683,6 +725,7 @@ class Monitor(Stateful):
 
 
 def _checked_views(views: Sequence[View], releases: int | None) -> tuple[View, ...]:
+    """Return the views that were asked for, a single one too, or raise for what is none."""
     found = (views,) if isinstance(views, (str, Last, HalfLife)) else tuple(views)
     known = all(
         view in ("interval", "total") or isinstance(view, (Last, HalfLife)) for view in found

@@ -35,7 +35,10 @@ class Reader:
         self._by = [(name, _codes_by_value(values), len(values) + 1) for name, values in layout.by]
 
     def recorder(self, room: int) -> _core.Recorder:
-        """Return what takes single records of the usual types, at most `room` at once."""
+        """Return what takes single records of the usual types, at most `room` at once.
+
+        It takes what `record` takes, compiled, and leaves to `record` what it does not know.
+        """
         columns = [
             (column.name, None if column.values is None else codes)
             for column, codes in zip(self._columns, self._codes, strict=True)
@@ -69,6 +72,20 @@ class Reader:
     def table(self, table: object, records: int) -> tuple[list[FloatArray], Codes | None]:
         """Return the columns of a table, each of shape (records,), and the codes of groups.
 
+        Parameters
+        ----------
+        table : table
+            As of `Monitor.add_many`.
+        records : int
+            Length that every column must have.
+
+        Returns
+        -------
+        columns : list of ndarray of float64
+            Numbers, or codes of public values; NaN where a value is missing.
+        group : ndarray of int32 or None
+            Number of each record's group; None without groups.
+
         Raises
         ------
         ValueError, TypeError
@@ -89,6 +106,7 @@ class Reader:
     def _column(
         self, table: object, column: Column, codes: dict[object, int], records: int
     ) -> FloatArray:
+        """Return a column as numbers, or as codes of its public values."""
         values = take(table, column.name)
         found = _numbers(column.name, values) if column.values is None else _encode(values, codes)
         _check_length(column.name, found, records)
@@ -96,6 +114,7 @@ class Reader:
 
 
 def _check_length(name: str, found: FloatArray, records: int) -> None:
+    """Raise unless a column has an entry for each record; the message has its shape alone."""
     if found.shape != (records,):
         raise ValueError(f"column {name!r} must have shape ({records},); got {found.shape}")
 
@@ -148,6 +167,7 @@ def _plain(values: Any) -> NDArray[Any]:
 
 
 def _numbers(name: str, values: object) -> FloatArray:
+    """Return a column of numbers, NaN where one is missing, or raise `TypeError`."""
     array = _plain(values)
     if array.dtype.kind in "fiub":
         return np.ascontiguousarray(array, dtype=np.float64)
@@ -159,6 +179,7 @@ def _numbers(name: str, values: object) -> FloatArray:
 
 
 def _codes_by_value(values: tuple[Name, ...] | None) -> dict[object, int]:
+    """Return the code of each public value; none for a column of numbers."""
     return {} if values is None else {value: code for code, value in enumerate(values)}
 
 
@@ -173,12 +194,14 @@ def _code(codes: dict[object, int], value: object) -> float:
 
 
 def _encode(values: object, codes: dict[object, int]) -> FloatArray:
+    """Return the codes of a column's values, as `_code` does one by one."""
     array = _plain(values)
     if array.dtype.kind in "fM":
         missing = np.isnan(array) if array.dtype.kind == "f" else np.isnat(array)
     else:
         missing = None
     if array.dtype.kind != "O":
+        # A column has few values: each is looked up once.
         found, inverse = np.unique(array, return_inverse=True)
         own = np.array([codes.get(value, len(codes)) for value in found.tolist()], dtype=np.float64)
         coded = own[inverse] if len(found) else np.empty(0)
@@ -186,7 +209,9 @@ def _encode(values: object, codes: dict[object, int]) -> FloatArray:
     return np.array([_code(codes, value) for value in array.tolist()], dtype=np.float64)
 
 
-_FULL = 2**61  # what cells stay within
+# What cells stay within: twice that fits into 64 bits. A sum that wrapped would turn one record
+# into the largest change there is.
+_FULL = 2**61
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +233,12 @@ class Tally:
     records: int
 
     def merge(self, *others: Tally) -> Tally:
-        """Return the tally of several parts of the same interval together.
+        """Return the tally of several parts of the same interval together, in any order.
+
+        Parameters
+        ----------
+        *others : Tally
+            Each part once: nothing notices a second time.
 
         Raises
         ------
@@ -226,7 +256,13 @@ class Tally:
         return Tally(self.interval, cells, records)
 
     def to_arrow(self) -> Any:
-        """Return an Arrow record batch of one row."""
+        """Return an Arrow record batch of one row, for engines that move data as Arrow does.
+
+        Returns
+        -------
+        pyarrow.RecordBatch
+            Columns ``interval``, ``cells`` (a list) and ``records``: as secret as the records.
+        """
         arrow = imported("pyarrow", "to_arrow", "files")
         return arrow.RecordBatch.from_pydict({
             "interval": [self.interval],
@@ -236,7 +272,18 @@ class Tally:
 
     @classmethod
     def from_arrow(cls, batch: Any) -> list[Tally]:
-        """Return the tallies of the rows of a record batch or table."""
+        """Return the tallies of the rows of a record batch or table.
+
+        Parameters
+        ----------
+        batch : pyarrow.RecordBatch or pyarrow.Table
+            Rows that `to_arrow` made.
+
+        Raises
+        ------
+        KeyError
+            If a column is missing.
+        """
         return [
             cls(row["interval"], np.array(row["cells"], dtype=np.int64), row["records"])
             for row in batch.to_pylist()
@@ -281,6 +328,7 @@ class Partition:
         self.cells = np.zeros(self._tally.size, dtype=np.int64)
         self.records = 0
         self._interval = 0
+        self._turn = 0  # of the limiter: never more of them between two tallies than intervals
         self._sole = threading.Lock()
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -302,7 +350,7 @@ class Partition:
         with self._alone():
             count = count_records(records, person)
             columns, group = self.reader.table(records, count)
-            self.add(self._interval, columns, group, self.digests(records, person, count), count)
+            self.add(self._turn, columns, group, self.digests(records, person, count), count)
 
     def _alone(self) -> threading.Lock:
         """Return the lock that keeps other threads out, or raise if one is in."""
@@ -336,7 +384,19 @@ class Partition:
         digests: bytes,
         count: int,
     ) -> None:
-        """Add records that are checked to the cells of an interval."""
+        """Add records that are checked to the cells of an interval.
+
+        Parameters
+        ----------
+        interval : int
+            The limiter's number of the interval, which never decreases.
+        columns, group
+            As `Reader.table` returns them.
+        digests : bytes
+            16 bytes for the person of each record, if people are limited.
+        count : int
+            Number of records.
+        """
         passed = None if self.limiter is None else self.limiter.admit(interval, digests)
         self._tally.add(columns, group, passed, count, self.cells)
         self.records += count
@@ -378,6 +438,11 @@ class Partition:
             ended = self._interval if interval is None else whole_number("interval", interval)
             if ended < self._interval:
                 raise ValueError(f"interval must be at least {self._interval}; got {ended}")
+            # People were admitted before the number of their interval was said. Counting 1 for it
+            # never takes two of their intervals for further apart than they are
+            # (docs/privacy/statistics.md, "Partitions"). Without a record no one was admitted: all
+            # intervals up to this one have passed.
+            self._turn += 1 if self.records else ended + 1 - self._interval
             # The tally keeps the array, and a new one takes its place.
             found = Tally(ended, self.cells, self.records)
             self.cells = np.zeros_like(self.cells)

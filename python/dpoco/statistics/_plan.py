@@ -26,6 +26,7 @@ from dpoco.privacy.mechanisms.factorisations import Buffered, Normalised
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.statistics._layout import Layout
+from dpoco.statistics._statistics import shortest
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def view_name(view: View) -> str:
     """Return "interval", "total", "last 24" or "half-life 24"."""
     if isinstance(view, Last):
         return f"last {view.intervals}"
-    return f"half-life {view.intervals:g}" if isinstance(view, HalfLife) else view
+    return f"half-life {shortest(view.intervals)}" if isinstance(view, HalfLife) else view
 
 
 def parse_view(text: str) -> View:
@@ -150,8 +151,9 @@ def worst_row(factor: Buffered, view: View, pushes: int) -> float:
 # Intervals that a stream without end is planned for: more than a century of hours.
 ENDLESS = 2**20
 # Records of an interval that the integers have room for, the largest that costs next to no noise.
+# Beyond, a cell stays at its limit: a count that is too small, and as private as before.
 ROOMS = (10**9, 10**8, 10**7, 10**6, 10**5, 10**4, 10**3)
-_LARGEST_COST = 0.01
+_LARGEST_COST = 0.01  # of a room: share by which its coarser grid makes the noise larger
 
 
 @dataclass(frozen=True)
@@ -229,6 +231,7 @@ def candidates(views: Sequence[View], near: Neighbours, pushes: int) -> Iterator
 
 
 def _factor(method: continual_sum.Method, pushes: int) -> Buffered:
+    """Return the factorisation of a method; all that are asked for here have buffers."""
     factor = continual_sum.factorisation(method, pushes)
     assert isinstance(factor, Buffered)
     return factor
@@ -247,6 +250,18 @@ def choose(
         How often one person comes.
     pushes : int
         Number of intervals.
+
+    Returns
+    -------
+    factorisation : Buffered
+        For all views: they are computed from the same sums.
+    ratios : dict of View to float
+        Noise of each view, divided by the least of any candidate.
+
+    Raises
+    ------
+    CalibrationError
+        If none fits on a lattice: too many intervals.
     """
     known = [c for c in dict.fromkeys(candidates(views, near, pushes)) if c.fits(pushes)]
     if not known:
@@ -263,6 +278,19 @@ def plan_sum(
     """Return the sum with the least noise that meets the budget, in integers with room.
 
     Without a budget there is no noise.
+
+    Parameters
+    ----------
+    summand : IntervalTotals
+        Bounds on what one person adds to an interval.
+    factor : Buffered
+        How draws are correlated.
+    near : Neighbours
+        How often one person comes.
+    pushes : int
+        Number of intervals.
+    budget : Budget or None
+        Guarantee of all sums together; its delta is above 0.
 
     Raises
     ------
@@ -294,7 +322,7 @@ def describe(
     """Return the plan of a sum that is chosen."""
     rows = []
     for view in views:
-        noise = total.scale * worst_row(_of(total), view, total.pushes)
+        noise = total.scale * worst_row(_buffers(total), view, total.pushes)
         for (name, statistic), weight in zip(layout.statistics, layout.weights, strict=True):
             deviation = noise / weight
             rows.append(
@@ -313,9 +341,10 @@ def describe(
 
 def deviation(total: GaussianSum, view: View, interval: int) -> float:
     """Return the standard deviation of a cell's noise in a view after so many intervals."""
-    return total.scale * float(row_norms(_of(total), view, total.pushes)[interval - 1])
+    return total.scale * float(row_norms(_buffers(total), view, total.pushes)[interval - 1])
 
 
-def _of(total: GaussianSum) -> Buffered:
+def _buffers(total: GaussianSum) -> Buffered:
+    """Return a sum's factorisation; a monitor plans none without buffers."""
     assert isinstance(total.factorisation, Buffered)
     return total.factorisation

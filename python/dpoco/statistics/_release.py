@@ -110,11 +110,22 @@ class Release:
 
         It covers the noise only, not how well the records stand for others. Arguments as of
         `value`; `level` in (0, 1).
+
+        Returns
+        -------
+        low, high : float
+            Its ends. Of a mean or share with few records: the whole range that it can have.
+
+        Raises
+        ------
+        KeyError
+            If there is no such number.
         """
         cell = self._cell(statistic, view, group, label, level)
         return cell.low, cell.high
 
     def _cell(self, statistic: str, view: str | None, group: str, label: str, level: float) -> Cell:
+        """Return one cell, or raise `KeyError`."""
         chosen = next(iter(self.vectors)) if view is None else view
         for cell in self._list_cells(chosen, statistic, _quantile(level)):
             if (cell.group, cell.label) == (group, label):
@@ -134,7 +145,18 @@ class Release:
             Whether all intervals of this release cover together with probability `level`
             (Bonferroni).
         integers : bool, default False
-            Whether counts are rounded to integers from 0 on.
+            Whether counts are rounded to integers from 0 on. Rounded counts are no longer unbiased:
+            averages of them over many small groups are too large.
+
+        Returns
+        -------
+        list of Cell
+            By view, statistic, group and label, in the monitor's order.
+
+        Raises
+        ------
+        ValueError
+            For a level that is not in (0, 1).
         """
         count = sum(e.values.size for own in self.estimates.values() for e in own.values())
         z = _quantile(level, count if simultaneous else 1)
@@ -147,6 +169,7 @@ class Release:
     def _list_cells(
         self, view: str, statistic: str, z: float, integers: bool = False
     ) -> list[Cell]:
+        """Return the cells of one statistic in one view, with intervals of z deviations."""
         own = self.estimates[view][statistic]
         low, high = own.bounds(z)
         values = own.values
@@ -182,6 +205,13 @@ class Release:
     def open_metrics(self, prefix: str = "dpoco") -> str:
         """Return text in the format OpenMetrics, as Prometheus reads it.
 
+        Parameters
+        ----------
+        prefix : str, default "dpoco"
+            Begin of all names. Characters that names may not have become underscores.
+
+        Notes
+        -----
         A number that the noise hides is NaN. Each has its standard deviation next to it, with
         ``_deviation`` behind the name.
         """
@@ -222,14 +252,17 @@ class Release:
 
 def _quantile(level: float, cells: int = 1) -> float:
     """Return how many deviations an interval of this level has to either side."""
+    # Bonferroni: the chances of all cells to be outside add up to at most 1 - level.
     outside = (1.0 - real_in("level", level, "(0, 1)")) / (2.0 * cells)
     return -NormalDist().inv_cdf(outside)
 
 
 def _finite(number: float) -> float | None:
+    """Return a number that JSON can carry; None of NaN, which stands for what noise hides."""
     return number if math.isfinite(number) else None
 
 
 def _escape(text: str) -> str:
+    """Return a label's value as OpenMetrics quotes it."""
     # Backslashes first: those that the others get must stay single.
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

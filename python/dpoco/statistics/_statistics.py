@@ -12,7 +12,8 @@ import numpy as np
 
 from dpoco._validation import FloatArray, real_float
 
-# A count is clearly above 0 if it is so many deviations above.
+# A count is clearly above 0 if it is so many deviations above: the normal quantile .975. Below,
+# Fieller's set of level .95 is no interval (docs/privacy/statistics.md, "Error bars").
 CLEAR = 1.959963984540054
 Bounds = Callable[[float], tuple[FloatArray, FloatArray]]
 
@@ -43,10 +44,29 @@ class Estimates:
     whole: bool = False
 
 
+def shortest(number: float) -> str:
+    """Return a number as a label: in six digits, or in all where these are not the number."""
+    text = f"{number:g}"
+    # Two bins must not share a label, and a view is found again by its name.
+    return text if float(text) == number else repr(float(number))
+
+
 def linear(
     labels: tuple[str, ...], values: FloatArray, deviation: float, *, whole: bool = False
 ) -> Estimates:
-    """Return estimates with noise of one deviation."""
+    """Return estimates with noise of one deviation: counts and sums.
+
+    Parameters
+    ----------
+    labels : tuple of str
+        Of a group's numbers.
+    values : ndarray, shape (groups, labels)
+        Noisy numbers.
+    deviation : float
+        Standard deviation of the normal noise of each.
+    whole : bool
+        Whether they count records.
+    """
 
     def bounds(z: float) -> tuple[FloatArray, FloatArray]:
         return values - z * deviation, values + z * deviation
@@ -76,7 +96,8 @@ def ratio(
         Added to the ratio.
     """
     of_top, of_bottom, joint = variances
-    # Below this, a quotient would mostly show the noise of the count.
+    # Below this, a quotient would mostly show the noise of the count. Ends of the range may be
+    # published: they are known without data.
     known = bottom > CLEAR * np.sqrt(of_bottom)
     quotient = np.where(known, top, np.nan) / np.where(known, bottom, 1.0)
     spread = of_top - 2.0 * quotient * joint + quotient**2 * of_bottom
@@ -120,7 +141,7 @@ def quantiles(
     values = np.stack(found, -1)
     # Half the set at one deviation stands for the error to first order.
     deviations = np.where(np.isnan(values), np.nan, 0.5 * (high - low))
-    return Estimates(tuple(f"{q:g}" for q in probabilities), values, deviations, bounds)
+    return Estimates(tuple(map(shortest, probabilities)), values, deviations, bounds)
 
 
 def _quantile(q: float, edges: FloatArray, counts: FloatArray, deviation: float) -> FloatArray:
@@ -177,7 +198,7 @@ def _quantile_set(
     return np.where(empty, edges[0], least), np.where(empty, edges[-1], most)
 
 
-OTHER = "other"
+OTHER = "other"  # label of all values that are not public
 Name = str | int | bool
 
 
@@ -310,6 +331,7 @@ class Sum(_Ranged):
 
     @property
     def _largest(self) -> float:
+        """Largest size of a number: the unit of the cell."""
         return max(abs(self.low), abs(self.high))
 
     def blocks(self) -> tuple[Block, ...]:
@@ -345,10 +367,12 @@ class Mean(_Ranged):
 
     @property
     def _middle(self) -> float:
+        """Middle of the range, which is subtracted: it halves what a number can add."""
         return self.low + 0.5 * (self.high - self.low)
 
     @property
     def _width(self) -> float:
+        """Half the width of the range: the unit of the cell of sums."""
         return 0.5 * (self.high - self.low)
 
     def blocks(self) -> tuple[Block, ...]:
@@ -416,8 +440,9 @@ class Histogram(Statistic):
 
     def estimates(self, blocks: Sequence[NoisyBlock]) -> Estimates:
         """Return the counts."""
-        between = tuple(f"[{a:g}, {b:g})" for a, b in pairwise(self.edges))
-        labels = (f"< {self.edges[0]:g}", *between, f">= {self.edges[-1]:g}")
+        edges = [shortest(edge) for edge in self.edges]
+        between = tuple(f"[{a}, {b})" for a, b in pairwise(edges))
+        labels = (f"< {edges[0]}", *between, f">= {edges[-1]}")
         return linear(labels, blocks[0].cells, blocks[0].deviation, whole=True)
 
 
@@ -501,7 +526,15 @@ class Quantiles(Statistic):
 
 
 def increasing(edges: Sequence[float], least: int) -> tuple[float, ...]:
-    """Return edges as floats, or raise `ValueError` unless they are finite and increase."""
+    """Return edges as floats, or raise `ValueError` unless they are finite and increase.
+
+    Parameters
+    ----------
+    edges : sequence of float
+        In order.
+    least : int
+        Smallest number of them.
+    """
     found = tuple(real_float("edges", edge) for edge in edges)
     finite = all(math.isfinite(edge) for edge in found)
     if len(found) < least or not finite or any(b <= a for a, b in pairwise(found)):
@@ -510,12 +543,22 @@ def increasing(edges: Sequence[float], least: int) -> tuple[float, ...]:
 
 
 def public_values(name: str, values: Sequence[Name]) -> tuple[Name, ...]:
-    """Return public values of a column, or raise unless they are distinct names."""
+    """Return public values of a column, or raise unless they are distinct names.
+
+    Raises
+    ------
+    TypeError
+        For a single text, and for values that are no texts, integers or truth values.
+    ValueError
+        If two are alike, or one is the name of all others.
+    """
     if isinstance(values, (str, bytes)):
         raise TypeError(f"{name} must be a sequence of values; got a single text")
     found = tuple(values)
     if not found or not all(isinstance(value, (str, int)) for value in found):
         raise TypeError(f"{name} must be texts, integers or truth values, at least one")
-    if len(set(found)) < len(found):
-        raise ValueError(f"{name} must differ")
+    # Labels are texts: with two alike a number could not be asked for.
+    labels = {*map(str, found), OTHER}
+    if len(labels) <= len(found):
+        raise ValueError(f"{name} must differ, as texts too, and none may be {OTHER!r}")
     return found

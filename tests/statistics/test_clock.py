@@ -1,0 +1,157 @@
+"""Boundaries of intervals: time zones, the ends of the calendar, and times that are refused."""
+
+from __future__ import annotations
+
+import datetime as dt
+import pickle
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpoco
+from dpoco import HorizonExceeded
+from dpoco.statistics import Count, Monitor
+
+
+def counter(every, **options):
+    given = {"every": every, "releases": 50, "budget": None}
+    return Monitor({"n": Count()}, **given | options)
+
+
+def moved(monitor, tmp_path):
+    """Return the monitor of a state that was saved."""
+    monitor.save(tmp_path / "state")
+    return dpoco.load(tmp_path / "state", Monitor)
+
+
+@pytest.mark.parametrize("zone", ["America/Santiago", "Africa/Cairo", "Asia/Beirut"])
+def test_days_whose_midnight_is_skipped(zone, tmp_path):
+    begin = pd.Timestamp("2026-01-01", tz=zone)
+    monitor = counter("1D", start=begin, releases=400)
+    for day in range(366):
+        time = begin.tz_localize(None) + pd.Timedelta(days=day, hours=12)
+        ended = monitor.add({}, time=time.tz_localize(zone))
+        assert len(ended) == (day > 0)
+        if ended:
+            shown = [pd.Timestamp(ended[0].begin), pd.Timestamp(ended[0].end)]
+            assert [each.date() for each in shown] == [
+                (begin.tz_localize(None) + pd.Timedelta(days=day - back)).date() for back in (1, 0)
+            ]
+
+
+def test_a_first_day_without_a_midnight_goes_on_at_midnights(tmp_path):
+    noon = pd.Timestamp("2026-09-06 12:00", tz="America/Santiago")  # no midnight on this day
+    monitor = counter("1D")
+    monitor.add({}, time=noon)
+    monitor = moved(monitor, tmp_path)
+    (ended,) = monitor.add({}, time=noon + pd.Timedelta(days=1))
+    assert (ended.begin, ended.end) == ("2026-09-06T01:00:00-03:00", "2026-09-07T00:00:00-03:00")
+
+
+@pytest.mark.parametrize("fold", [0, 1])
+def test_the_first_interval_of_an_hour_that_comes_twice(fold):
+    time = dt.datetime(2026, 10, 25, 2, 30, tzinfo=ZoneInfo("Europe/Berlin"), fold=fold)
+    monitor = counter("1h")
+    assert monitor.add({}, time=time) == []
+    (ended,) = monitor.advance(pd.Timestamp(time) + pd.Timedelta(hours=1))
+    assert ended.value("n") == pytest.approx(1.0)
+    assert ended.begin == f"2026-10-25T02:00:00+0{2 - fold}:00"
+
+
+@pytest.mark.parametrize("every", ["1h", "1D", "MS"])
+def test_a_first_midnight_that_comes_twice(every):
+    time = dt.datetime(2026, 11, 1, 0, 30, tzinfo=ZoneInfo("America/Havana"), fold=1)
+    monitor = counter(every)
+    monitor.add({}, time=time)
+    assert monitor.add({}, time=time + dt.timedelta(minutes=20)) == []
+
+
+def test_texts_of_a_summer_and_a_winter():
+    monitor = counter("1h")
+    times = ["2026-03-29T01:30:00+01:00", "2026-03-29T03:30:00+02:00", "2026-03-29T05:10:00+02:00"]
+    ended = monitor.add_many({}, time=times)
+    assert [each.value("n") for each in ended] == pytest.approx([1.0, 1.0, 0.0])
+    with pytest.raises(ValueError, match="all with a time zone"):
+        monitor.add_many({}, time=[*times, "2026-03-29T06:00:00"])
+
+
+@pytest.mark.parametrize("every", ["QS", "YS", "10YS", "MS"])
+def test_long_intervals_reach_to_the_end_of_the_calendar(every):
+    monitor = counter(every, start="2020-01-01", releases=5000)
+    ended = monitor.advance("2230-01-15")
+    assert monitor.round == {"QS": 840, "YS": 210, "10YS": 21, "MS": 2520}[every] == len(ended)
+    assert ended[-1].end == "2230-01-01T00:00:00"
+    with pytest.raises(ValueError, match="calendar"):
+        monitor.advance("2262-04-10")
+    assert monitor.round == len(ended)
+
+
+def test_a_time_far_ahead_is_refused_at_once():
+    monitor = counter("1min", start="2026-01-01")
+    with pytest.raises(HorizonExceeded):
+        monitor.add({}, time="2226-01-01")
+    with pytest.raises(HorizonExceeded):
+        monitor.advance("2226-01-01")
+    with pytest.raises(ValueError, match="calendar"):
+        counter("400D", start="2026-01-01").add({}, time="2262-04-11")
+    early = counter("1min", start="2262-01-01")
+    assert early.add({}, time="1678-01-01") == []  # before the first interval: it counts there
+
+
+@pytest.mark.parametrize("every", ["0h", "-1h", "-1D", dt.timedelta(0)])
+def test_intervals_take_time(every):
+    with pytest.raises(ValueError, match="every must"):
+        counter(every, start="2026-01-01")
+
+
+def test_times_that_are_refused_begin_nothing():
+    monitor = counter("1h")
+    for times in (["2020-01-01"] * 3, [["2020-01-01"] * 2]):
+        with pytest.raises(ValueError, match="time must"):
+            monitor.add_many({"x": np.zeros(2)}, time=times)
+    monitor.add({}, time="2026-01-01T00:10+01:00")
+    (ended,) = monitor.advance("2026-01-01T01:00+01:00")
+    assert ended.begin == "2026-01-01T00:00:00+01:00"
+
+
+def test_a_local_time_of_the_system_is_a_difference_from_utc(tmp_path):
+    # As `datetime.now().astimezone()` has it. "CET" is also the name of a zone with summers.
+    zone = dt.timezone(dt.timedelta(hours=1), "CET")
+    summer = dt.timezone(dt.timedelta(hours=-4), "EDT")
+    for each in (zone, summer):
+        monitor = counter("1D", releases=400)
+        monitor.add({}, time=dt.datetime(2026, 1, 1, 12, tzinfo=each))
+        other = moved(monitor, tmp_path)
+        ends = [m.advance(dt.datetime(2026, 7, 1, tzinfo=each))[-1].end for m in (monitor, other)]
+        assert ends[0] == ends[1]
+        assert ends[0].startswith("2026-07-01T00:00:00")
+
+
+class Nameless(dt.tzinfo):
+    def utcoffset(self, when):
+        return dt.timedelta(hours=1)
+
+    def dst(self, when):
+        return dt.timedelta(0)
+
+    def tzname(self, when):
+        return "here"
+
+
+def test_zones_without_a_name_are_refused():
+    # A state could not bring them back.
+    monitor = counter("1h")
+    with pytest.raises(ValueError, match="zoneinfo"):
+        monitor.add({}, time=dt.datetime(2026, 1, 1, tzinfo=Nameless()))
+    monitor.add({}, time="2026-01-01T00:10+01:00")
+
+
+def test_a_pickle_keeps_the_start():
+    start = pd.Timestamp("2026-01-01", tz="Europe/Berlin")
+    monitor = pickle.loads(pickle.dumps(counter("1h", start=start)))
+    for each in (monitor, monitor.clone()):
+        ended = each.add({}, time=start + pd.Timedelta(hours=2))
+        assert len(ended) == 2
+        assert each.get_params()["start"] == start
