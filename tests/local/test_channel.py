@@ -102,7 +102,13 @@ def test_subsets_that_are_too_long_are_not_chosen():
     assert size(1, 5.0) is None
     assert size(4096, 5.0) == round(4096 / (math.exp(5) + 1))
     assert size(4096, 0.1) is None  # 1946 labels of 12 bits each
-    assert size(4096, 0.1, max_message_bits=40_000) is not None
+    # A size that is asked for is used, or refused: never dropped.
+    assert size(4096, 0.1, subset_size=2) == 2
+    assert size(5000, 5.0, subset_size=2, channel="subset") == 2
+    for labels, longest in ((5000, 2), (4096, 342)):
+        with pytest.raises(ValueError, match="take channel='subset'"):
+            size(labels, 5.0, subset_size=longest)
+    assert size(4096, 5.0, subset_size=341) == 341  # 4092 bits
     learner = DistributionLearner(Hypotheses(many), epsilon=5.0)
     assert learner.round_spec().channel == "bit"
 

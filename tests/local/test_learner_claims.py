@@ -98,18 +98,17 @@ SUBSETS = {**HEDGE, "channel": "subset"}
 # Whoever gives an argument that would change nothing expects something else.
 UNUSED = [
     ({}, {"range": "exact"}), ({"channel": "bit"}, {"subset_size": 2}),
-    ({"channel": "bit"}, {"max_message_bits": 64}),
     ({"channel": "bit", "query": "scheffe"}, {"interactive": True}),
     ({"channel": "subset"}, {"query": "scheffe"}), ({"channel": "subset"}, {"bits": 2}),
     ({"channel": "subset"}, {"interactive": True}), (HEDGE, {"query": "loss"}),
-    (HEDGE, {"subset_size": 2}), (HEDGE, {"bits": 2}), (HEDGE, {"max_message_bits": 64}),
+    (HEDGE, {"subset_size": 2}), (HEDGE, {"bits": 2}),
     (HEDGE, {"track_information": True}), (SUBSETS, {"range": "worst_case"}),
     (SUBSETS, {"interactive": True}),
 ]  # fmt: skip
 USED = [
     {"query": "loss", "range": "worst_case", "channel": "bit"}, {"interactive": True},
     {"interactive": True, "query": "scheffe"},  # chooses between bits and subsets
-    {"subset_size": 2, "bits": 2, "max_message_bits": 64},
+    {"subset_size": 2, "bits": 2},
     {"channel": "subset", "subset_size": 2}, {**SUBSETS, "subset_size": 2},
     {**HEDGE, "learning_rate": 0.1, "range": "worst_case", "mixing": 0.1},
     {**HEDGE, "learning_rate": 7.5, "bits": 1}, {**HEDGE, "interactive": True, "range": "exact"},
@@ -129,6 +128,9 @@ def test_used_arguments_are_taken(given):
 
 
 def test_wrong_types_are_refused():
+    for option in ({"interactive": "no"}, {"track_information": 1}):
+        with pytest.raises(TypeError, match="must be True or False"):
+            DistributionLearner(Hypotheses(FC), epsilon=1.0, **option)
     with pytest.raises(TypeError, match="Hypotheses"):
         DistributionLearner(FC, epsilon=1.0)
     with pytest.raises(ValueError, match="protect"):

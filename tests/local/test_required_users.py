@@ -51,6 +51,17 @@ def test_published_numbers_of_users(channel, alpha, users):
     assert required_users(Hypotheses(FC), epsilon=1.0, alpha=alpha, **channel) == users
 
 
+def test_hypotheses_that_are_nearly_equal_take_more_users_than_any_sequence_has():
+    """The number grows like the inverse square of the distance, beyond 2^63 as well."""
+    found = []
+    for apart in (1e-6, 1e-9, 1e-12):
+        rows = np.array([[0.5, 0.5], [0.5 + apart, 0.5 - apart]])
+        found.append(required_users(rows, epsilon=0.01, **BITS))
+    assert found[-1] > 2**63
+    assert found[1] / found[0] == pytest.approx(1e6, rel=1e-3)
+    assert found[2] / found[1] == pytest.approx(1e6, rel=1e-2)
+
+
 @pytest.mark.parametrize("channel", [BITS, RESPONSE, SUBSETS])
 @pytest.mark.parametrize("truth", range(4))
 def test_the_error_at_that_number_is_at_most_beta(channel, truth):

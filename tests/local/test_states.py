@@ -156,7 +156,8 @@ def test_states_of_earlier_versions_are_read(earlier, given):
     arguments = header["object"]["arguments"]
     del arguments["learning_rate"]
     arguments |= {"channel": "auto", "temperature": 0.75, "eta": None, "sampling": "uniform",
-                  "sensitivity": "round", "noise": None, "delta": None, **earlier}  # fmt: skip
+                  "sensitivity": "round", "noise": None, "delta": None,
+                  "max_message_bits": 4096, **earlier}  # fmt: skip
     again = DistributionLearner._from_bytes(pack(header, payload))
     assert again.settings == learner.settings
     assert again._to_bytes() == DistributionLearner._from_bytes(again._to_bytes())._to_bytes()
@@ -164,7 +165,9 @@ def test_states_of_earlier_versions_are_read(earlier, given):
 
 
 @pytest.mark.parametrize(
-    "former", [{"learner": "paper_exp3"}, {"noise": "laplace"}, {"delta": 1e-6}], ids=str
+    "former",
+    [{"learner": "paper_exp3"}, {"noise": "laplace"}, {"delta": 1e-6}, {"max_message_bits": 64}],
+    ids=str,
 )
 def test_states_of_former_learners_are_not_read(former):
     header, payload = unpack(build("hedge", horizon=9)._to_bytes())

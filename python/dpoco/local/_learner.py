@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import math
 import warnings
-from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -54,7 +53,7 @@ class LocalHypothesisSelector(Server):
         The known distributions; without contexts.
     epsilon : float
         Privacy of one whole report, in (0, 30].
-    channel, query, bits, subset_size, max_message_bits
+    channel, query, bits, subset_size
         As for `DistributionLearner` with learner "posterior".
     public_seed : int, optional
         Seed of the public coins; by default from the operating system. Devices need it.
@@ -79,12 +78,11 @@ class LocalHypothesisSelector(Server):
         query: literals.Query = "auto",
         bits: int | literals.Auto = 1,
         subset_size: int | None = None,
-        max_message_bits: int = 4096,
         public_seed: int | None = None,
     ) -> None:
         arguments = dict(
             epsilon=epsilon, channel=channel, query=query, bits=bits, subset_size=subset_size,
-            max_message_bits=max_message_bits, public_seed=public_seed,
+            public_seed=public_seed,
         )  # fmt: skip
         known = hypotheses if isinstance(hypotheses, Hypotheses) else Hypotheses(hypotheses)
         # Devices compute questions by themselves, from nothing but the array and the seed.
@@ -284,7 +282,6 @@ def required_users(
     query: literals.Query = "auto",
     bits: int | literals.Auto = 1,
     subset_size: int | None = None,
-    max_message_bits: int = 4096,
     seed: int = 0,
 ) -> float:
     """Return how many reports suffice to select a hypothesis within `alpha` of the true one.
@@ -299,7 +296,7 @@ def required_users(
         Total variation distance that does no harm, in [0, 1).
     beta : float, default 0.05
         Probability of failure, in (0, 1).
-    channel, query, bits, subset_size, max_message_bits
+    channel, query, bits, subset_size
         As for `LocalHypothesisSelector`; every report answers its own question.
     seed : int, default 0
         Names the public coins where questions are too many to list.
@@ -322,7 +319,7 @@ def required_users(
     near, failure = real_in("alpha", alpha, "[0, 1)"), real_in("beta", beta, "(0, 1)")
     selector = LocalHypothesisSelector(
         hypotheses, epsilon=epsilon, channel=channel, query=query, bits=bits,
-        subset_size=subset_size, max_message_bits=max_message_bits, public_seed=seed,
+        subset_size=subset_size, public_seed=seed,
     )  # fmt: skip
     known = selector.hypotheses
     if known.count > LARGEST_INFORMATION:
@@ -340,13 +337,18 @@ def required_users(
 
     def failing(n: int) -> bool:
         with np.errstate(under="ignore", invalid="ignore"):
-            return bool(np.exp(n * logs).sum(axis=1).max() > failure)
+            return bool(np.exp(float(n) * logs).sum(axis=1).max() > failure)
 
     most = 1
-    # The sums fall with n, so that the smallest n is found by bisection.
     while failing(most):
         most *= 2
-    return bisect_left(range(most), True, lo=most // 2 + 1, key=lambda n: not failing(n))
+    # The sums fall with n, so that the smallest n is found by bisection: by hand, since n may be
+    # more than the length of any sequence.
+    few = most // 2
+    while most - few > 1:
+        middle = (few + most) // 2
+        few, most = (middle, most) if failing(middle) else (few, middle)
+    return most
 
 
 def mean_affinity_gap(selector: LocalHypothesisSelector) -> FloatArray:
@@ -467,15 +469,14 @@ class DistributionLearner(Server):
     range : {"exact", "worst_case"}, optional
         Range of loss queries; by default exact for arrays under scope ``label``.
     subset_size : int, optional
-        Size of subsets; 1 is randomized response. By default the most informative.
+        Size of subsets; 1 is randomized response. By default the most informative. ``auto`` takes
+        no subsets of more than 4096 labels, nor of more than 4096 bits, d log2 M.
     public_seed : int, optional
         Seed of the public coins in [0, 2^64); by default from the operating system. Public.
     open_rounds : int, default 1
         Number of latest rounds that accept reports; with callables, each keeps its (K, M) array.
     track_information : bool, default False
         Keep the K x K matrix behind `information`; K <= 512, posterior only.
-    max_message_bits : int, default 4096
-        Longest subset that ``auto`` may choose, d log2 M.
 
     Attributes
     ----------
@@ -510,14 +511,12 @@ class DistributionLearner(Server):
         public_seed: int | None = None,
         open_rounds: int = 1,
         track_information: bool = False,
-        max_message_bits: int = 4096,
     ) -> None:
         arguments = dict(
             epsilon=epsilon, horizon=horizon, learner=learner, learning_rate=learning_rate,
             channel=channel, query=query, bits=bits, interactive=interactive, protect=protect,
             mixing=mixing, range=range, subset_size=subset_size, public_seed=public_seed,
             open_rounds=open_rounds, track_information=track_information,
-            max_message_bits=max_message_bits,
         )  # fmt: skip
         settings = read_settings(
             instance("hypotheses", hypotheses, Hypotheses, "Hypotheses"), arguments
@@ -726,7 +725,7 @@ class DistributionLearner(Server):
     @classmethod
     def _present(cls, arguments: Arguments) -> Arguments:
         """Return a state's arguments under their present names: earlier states have more."""
-        given = dict(arguments)
+        given = super()._present(arguments)
         if given.pop("delta", None) or given.pop("noise", None):
             raise StateError("the state is of a channel with additive noise: no longer supported")
         if "learning_rate" in given:

@@ -28,7 +28,7 @@ from dpoco.learning.state import pack, unpack, write_atomically
 from dpoco.local._hedge import Hedge
 from dpoco.local._hypotheses import Hypotheses
 from dpoco.local._posterior import Posterior
-from dpoco.local._settings import Arguments, Settings
+from dpoco.local._settings import LONGEST_SUBSET, Arguments, Settings
 from dpoco.privacy.losses.responses import LARGEST_REPORTS
 from dpoco.privacy.mechanisms.local_report import LocalReport
 
@@ -194,8 +194,11 @@ class Server:
 
     @classmethod
     def _present(cls, arguments: Arguments) -> Arguments:
-        """Return a state's arguments under their present names."""
-        return arguments
+        """Return a state's arguments under their present names: earlier states have more."""
+        given = dict(arguments)
+        if given.pop("max_message_bits", LONGEST_SUBSET) != LONGEST_SUBSET:
+            raise StateError("the state limits the length of subsets: no longer supported")
+        return given
 
     def _continue(self, body: Arguments, arrays: Arrays) -> None:
         """Take over the rest of what `_state_parts` describes, or raise."""

@@ -9,7 +9,14 @@ from types import SimpleNamespace
 from typing import Any
 
 from dpoco import _literals as literals
-from dpoco._validation import FloatArray, choice, positive_float, positive_int, real_in
+from dpoco._validation import (
+    FloatArray,
+    choice,
+    instance,
+    positive_float,
+    positive_int,
+    real_in,
+)
 from dpoco.local._bounds import loss_ranges
 from dpoco.local._hypotheses import Hypotheses
 from dpoco.local._messages import (
@@ -31,7 +38,8 @@ _CHANNELS = {"posterior": ("auto", "bit", "subset"), "hedge": ("auto", "coordina
 _QUERIES = ("auto", "bisection", "scheffe", "mean_test", "hadamard", "loss")
 _DEFAULT_POWER = 0.75
 _LARGEST_OPEN = 2**20
-_LARGEST_SUBSET_LABELS = 4096
+# Subsets over more labels, and longer ones in bits, are not chosen without being asked for.
+_LARGEST_SUBSET_LABELS = LONGEST_SUBSET = 4096
 # Hypotheses whose pairs are looked at.
 LARGEST_INFORMATION = 512
 
@@ -161,7 +169,6 @@ def read_settings(hypotheses: Hypotheses, arguments: Arguments) -> Settings:
         ("range", None, query == "loss" or one_loss),
         ("subset_size", None, channel == "subset" or (bayes and channel == "auto")),
         ("track_information", False, bayes),
-        ("max_message_bits", 4096, bayes and channel == "auto"),
     ):
         # Numbers that are equal are the default; other types are refused where they are read.
         if not used and not arguments[name] == default:
@@ -192,19 +199,20 @@ def read_settings(hypotheses: Hypotheses, arguments: Arguments) -> Settings:
         channel="coordinate" if one_loss else channel,
         query=query,
         bits=BitRandomizer(epsilon, given.bits).bits,
-        interactive=bool(given.interactive),
+        interactive=instance("interactive", given.interactive, bool, "True or False"),
         protect=given.protect,
         range=choice("range", given.range or default_range, ("exact", "worst_case")),
         mixing=_mixing(given.mixing, bayes),
         subset_size=_subset_size(given, hypotheses.labels, epsilon),
         open_rounds=positive_int("open_rounds", given.open_rounds, maximum=_LARGEST_OPEN),
-        track_information=bool(given.track_information),
+        track_information=instance(
+            "track_information", given.track_information, bool, "True or False"
+        ),
     )
 
 
 def _subset_size(given: Any, labels: int | None, epsilon: float) -> int | None:
     """Return the size of the subsets that are asked for; None if there are none."""
-    most = positive_int("max_message_bits", given.max_message_bits, maximum=2**31)
     size = given.subset_size
     if size is not None:
         if labels is None:
@@ -213,10 +221,13 @@ def _subset_size(given: Any, labels: int | None, epsilon: float) -> int | None:
     chosen = given.channel == "auto" and given.learner == "posterior"
     if labels is None or labels < 2 or not (chosen or given.channel == "subset"):
         return None
-    size = size or best_subset_size(labels, epsilon)
-    # Subsets over more labels, and longer ones, are not chosen automatically.
-    too_many = labels > _LARGEST_SUBSET_LABELS or size * math.log2(labels) > most
-    return None if chosen and too_many else size
+    used = size or best_subset_size(labels, epsilon)
+    too_many = labels > _LARGEST_SUBSET_LABELS or used * math.log2(labels) > LONGEST_SUBSET
+    if chosen and too_many and size is not None:
+        raise ValueError(
+            "subset_size is not used by channel='auto' for so many labels: take channel='subset'"
+        )
+    return None if chosen and too_many else used
 
 
 def _mixing(value: object, bayes: bool) -> float | None:
