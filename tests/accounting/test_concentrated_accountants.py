@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon
 from dpoco.accounting.rdp import (
     DEFAULT_ORDERS,
-    compose_rdp,
     compose_zcdp,
-    gaussian_rdp,
     rdp_delta,
     rdp_epsilon,
     zcdp_delta,
@@ -87,27 +85,20 @@ def test_renyi_agrees_with_zcdp_on_a_fine_grid():
     orders = np.array(DEFAULT_ORDERS)
     for rho, epsilon in [(0.01, 0.5), (0.5, 4.0), (3.0, 20.0)]:
         mu = math.sqrt(2 * rho)
-        delta = rdp_delta(orders, gaussian_rdp(orders, mu), epsilon)
+        delta = rdp_delta(orders, 0.5 * mu * mu * orders, epsilon)
         exact = zcdp_delta(epsilon, rho)
         assert exact * (1 - 1e-12) <= delta < 1.01 * exact
-        back = rdp_epsilon(orders, gaussian_rdp(orders, mu), delta)
+        back = rdp_epsilon(orders, 0.5 * mu * mu * orders, delta)
         assert back == pytest.approx(epsilon, rel=1e-12)
-
-
-def test_renyi_composition_counts_every_part():
-    orders = np.array(DEFAULT_ORDERS)
-    one = gaussian_rdp(orders, 0.1)
-    hundred = compose_rdp([one] * 100)
-    np.testing.assert_allclose(hundred, gaussian_rdp(orders, 1.0), rtol=1e-12)
-    assert rdp_epsilon(orders, hundred, 1e-5) > 10 * rdp_epsilon(orders, one, 1e-5)
 
 
 def test_renyi_agrees_with_dp_accounting():
     accounting = pytest.importorskip("dp_accounting")
     orders = [1.5, 2.0, 3.0, 5.0, 8.0, 16.0, 40.0]
     for mu in (0.3, 1.0, 2.5):
-        theirs, _ = accounting.rdp.compute_epsilon(orders, 0.5 * mu**2 * np.array(orders), 1e-6)
-        assert rdp_epsilon(orders, gaussian_rdp(orders, mu), 1e-6) == pytest.approx(theirs)
+        divergences = 0.5 * mu**2 * np.array(orders)
+        theirs, _ = accounting.rdp.compute_epsilon(orders, divergences, 1e-6)
+        assert rdp_epsilon(orders, divergences, 1e-6) == pytest.approx(theirs)
         assert theirs >= gaussian_epsilon(mu, 1e-6)
 
 
@@ -119,8 +110,7 @@ def test_renyi_agrees_with_dp_accounting():
         lambda: zcdp_rho(0.0, 0.1), lambda: compose_zcdp([-1.0]),
         lambda: rdp_delta([1.0], [1.0], 1.0), lambda: rdp_delta([2.0], [-1.0], 1.0),
         lambda: rdp_delta([2.0], [1.0, 2.0], 1.0), lambda: rdp_epsilon([], [], 0.1),
-        lambda: rdp_epsilon([2.0], [1.0], 0.0), lambda: gaussian_rdp(2.0, -1.0),
-        lambda: compose_rdp([]), lambda: compose_rdp([[1.0], [1.0, 2.0]]),
+        lambda: rdp_epsilon([2.0], [1.0], 0.0),
     ],
 )  # fmt: skip
 def test_bad_arguments(call):

@@ -133,14 +133,14 @@ def test_terms_of_the_randomised_response():
 def test_published_examples_of_the_bound():
     common = (100_000, 5)
     schedule = bounds.Schedule(16, 0.012644511657, 5 / 6249)
-    knorm = bounds.regret_of(bounds.Noise("knorm", 1.0, 10), *common, schedule)
+    knorm = bounds.bound_regret(bounds.Noise("knorm", 1.0, 10), *common, schedule)
     assert knorm.oblivious == pytest.approx(8572.909, abs=1e-3)
     assert knorm.adaptive == pytest.approx(13929.18, abs=1e-2)
     assert sum(knorm.terms.values()) == pytest.approx(knorm.oblivious, rel=1e-12)
     assert sum(knorm.terms_for("adaptive").values()) == pytest.approx(knorm.adaptive, rel=1e-12)
     scale = batch_share.noise_scale(10, "gaussian", MIXED)
     schedule = bounds.Schedule(32, 0.008622446459, 5 / 3124)
-    gauss = bounds.regret_of(bounds.Noise("gaussian", scale, 10), *common, schedule)
+    gauss = bounds.bound_regret(bounds.Noise("gaussian", scale, 10), *common, schedule)
     assert gauss.oblivious == pytest.approx(11787.095, abs=1e-3)
 
 
@@ -184,13 +184,13 @@ def test_schedules_are_optimal():
 
             def value(log_rate, law=law, batch=batch, sigma=sigma, adversary=adversary):
                 schedule = bounds.Schedule(batch, math.exp(log_rate), sigma)
-                return min(bounds.regret_of(law, 300, 2, schedule).bound(adversary), 1e9)
+                return min(bounds.bound_regret(law, 300, 2, schedule).bound(adversary), 1e9)
 
             found = optimize.minimize_scalar(value, bounds=(-8.0, 1.0), method="bounded",
                                              options={"xatol": 1e-7})  # fmt: skip
             best = min(best, found.fun)
         least, schedule = bounds.search(law, 300, 2, adversary)
-        assert least == bounds.regret_of(law, 300, 2, schedule).bound(adversary) <= best * 1.002
+        assert least == bounds.bound_regret(law, 300, 2, schedule).bound(adversary) <= best * 1.002
     fixed = calibrate(
         4, horizon=300, budget=Budget(1.0, 0.0), batch=7, learning_rate=0.1, share_rate=0.2
     )

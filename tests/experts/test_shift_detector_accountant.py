@@ -16,9 +16,9 @@ from dpoco.accounting.plan import Forecast
 from dpoco.accounting.shift_detector import (
     _long_windows,
     bias,
+    bound_regret,
     false_alarm_probability,
     find_tests,
-    regret_of,
 )
 from dpoco.experts import ShiftDetector
 from dpoco.random import Source
@@ -170,8 +170,8 @@ def test_aligned_blocks_that_cover_a_piece():
 def test_bounds_do_not_depend_on_the_reach_where_it_suffices():
     p = accountant.calibrate(5, horizon=10**5, budget=PURE)
     assert _long_windows(p.tuning, 10**5)[0] == 0
-    assert 0.0 < regret_of(p, 10**5, 0)[1]["rounding"] < 1e-3
+    assert 0.0 < bound_regret(p, 10**5, 0)[1]["rounding"] < 1e-3
     short = accountant.calibrate(5, horizon=10**9, budget=PURE, nominal_horizon=10**4)
     assert _long_windows(short.tuning, 10**9)[0] == 10**9 // 2**26
     endless = accountant.calibrate(5, horizon=None, budget=PURE)
-    assert regret_of(endless, 10**6, 0)[1]["rounding"] < 1.0
+    assert bound_regret(endless, 10**6, 0)[1]["rounding"] < 1.0

@@ -10,7 +10,7 @@ from tests.journal.journal_cases import PART, ROUNDS, TOTAL, VALUES, cases, open
 
 import dpoco
 from dpoco.accounting.ledger import Ledger
-from dpoco.accounting.pools import noise_of
+from dpoco.accounting.pools import read_noise
 from dpoco.journal._accounts import check_forkable, renew
 
 CASES = {case.name: case for case in cases()}
@@ -129,15 +129,15 @@ def test_facts_about_noise_belong_to_the_class_and_not_to_its_name():
     renamed = type("ObliviousTracker", (dpoco.oco.NoisyFTRL,), {})
     learner = hidden(4, horizon=10, budget=TOTAL)
     assert learner._kind == "NoisyFTRL"
-    assert noise_of(learner) == "hidden"
+    assert read_noise(learner) == "hidden"
     with pytest.raises(TypeError, match="cannot be forked"):
         check_forkable(learner)
     ball, loss = dpoco.domains.LpBall(3, p=2.0), dpoco.losses.LogisticLoss(1.0)
     learner = renamed(ball, loss, horizon=10_000, budget=PART)
-    assert noise_of(learner) == "fresh"
+    assert read_noise(learner) == "fresh"
     check_forkable(learner)
     queries = dpoco.mechanisms.NoisyMax(4, horizon=10, budget=PART, sensitivity=1.0)
-    assert noise_of(queries) == "hidden"  # one record is in all rounds
+    assert read_noise(queries) == "hidden"  # one record is in all rounds
     check_forkable(queries)
 
 

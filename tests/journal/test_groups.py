@@ -9,7 +9,7 @@ from tests.journal.journal_cases import TOTAL, VALUES, opened, sums
 
 import dpoco
 from dpoco.accounting.ledger import Ledger
-from dpoco.accounting.pools import noise_of, pool_guarantee
+from dpoco.accounting.pools import pool_guarantee, read_noise
 from dpoco.domains import LpBall
 from dpoco.losses import LinearLoss, QuadraticLoss
 
@@ -29,7 +29,7 @@ def coupled():
 
 
 def _guarantee(learner, size):
-    return pool_guarantee(learner.guarantee, keys=size, noise=noise_of(learner))
+    return pool_guarantee(learner.guarantee, keys=size, noise=read_noise(learner))
 
 
 def test_fresh_draws_cost_what_one_learner_costs(tmp_path):

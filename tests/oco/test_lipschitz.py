@@ -151,7 +151,7 @@ def test_domains_and_their_nets():
     segment = make("simplex")
     assert np.allclose(segment.points.sum(axis=1), 2.0)
     assert segment.guarantee.sensitivity == pytest.approx(
-        sensitivity("increments", dpoco.accounting.nets.shape_of(Simplex(2, 2.0)), (6,), 1.0)
+        sensitivity("increments", dpoco.accounting.nets.net_shape(Simplex(2, 2.0)), (6,), 1.0)
     )
     flat = LipschitzLearner(
         Box([0.0, 3.0], [1.0, 3.0]), lipschitz=1.0, horizon=10, budget=BUDGET, resolution=5

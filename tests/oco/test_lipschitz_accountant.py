@@ -18,9 +18,9 @@ from dpoco.accounting.nets import (
     bounding_box,
     discretisation,
     grid_variances,
+    net_shape,
     noise_field,
     published_sensitivity,
-    shape_of,
 )
 from dpoco.accounting.prefix_hedge import HedgeRun
 from dpoco.domains import Box, LpBall, Polytope, Simplex
@@ -101,7 +101,7 @@ def test_bounds_reach_the_reference_values(horizon, line, square):
 
 
 def run_of(domain, p):
-    shape = shape_of(domain)
+    shape = net_shape(domain)
     return HedgeRun(
         points=p.experts,
         horizon=p.horizon,
@@ -236,7 +236,7 @@ def test_paper_mode_states_what_is_true(domain):
     g = guarantee(domain, p, budget=BUDGET)
     assert g.epsilon <= BUDGET.epsilon
     assert g.calibration == "paper"
-    shape = shape_of(domain)
+    shape = net_shape(domain)
     ratio = sensitivity("parent", shape, p.resolution, 1.0) / published_sensitivity(
         shape, p.resolution, 1.0
     )
@@ -248,7 +248,7 @@ def test_paper_mode_states_what_is_true(domain):
 
 
 def test_the_published_constant_misses_the_factor_two():
-    shape = shape_of(LINE)
+    shape = net_shape(LINE)
     for k in (1, 3, 8):
         truth = sensitivity("parent", shape, (2**k + 1,), 1.0)
         printed = published_sensitivity(shape, (2**k + 1,), 1.0)
@@ -281,11 +281,11 @@ def test_without_enforcement_nothing_is_certified():
 
 
 def test_shapes_of_domains():
-    assert shape_of(LpBall(1, 2.0, 3.0)).sides == (6.0,)
-    assert shape_of(Box([0.0] * 4, [1.0, 0.0, 2.0, 0.0])).sides == (1.0, 2.0)
+    assert net_shape(LpBall(1, 2.0, 3.0)).sides == (6.0,)
+    assert net_shape(Box([0.0] * 4, [1.0, 0.0, 2.0, 0.0])).sides == (1.0, 2.0)
     triangle = Polytope([[-1.0, 0.0], [0.0, -1.0], [1.0, 1.0]], [0.0, 0.0, 1.0])
-    assert shape_of(triangle).sides == pytest.approx((1.0, 1.0), rel=1e-9)
-    assert shape_of(triangle).diameter == pytest.approx(math.sqrt(2.0), rel=1e-6)
+    assert net_shape(triangle).sides == pytest.approx((1.0, 1.0), rel=1e-9)
+    assert net_shape(triangle).diameter == pytest.approx(math.sqrt(2.0), rel=1e-6)
     lower, upper = bounding_box(triangle)
     assert np.all(lower <= 0.0)
     assert np.all(upper >= 1.0)

@@ -10,7 +10,7 @@ from tests.plans import changed
 
 import dpoco
 from dpoco.accounting import lipschitz as accountant
-from dpoco.accounting.nets import shape_of
+from dpoco.accounting.nets import net_shape
 from dpoco.domains import Box
 from dpoco.oco import LipschitzLearner
 from dpoco.privacy.mechanisms.nets import NetDifferences
@@ -101,8 +101,8 @@ def test_sensitivities_scale_with_the_domain(scale):
         ("increments", (5,), LINE), ("grid_laplacian", (4, 3), SQUARE), ("parent", (5, 5), SQUARE),
     ):  # fmt: skip
         scaled = Box(unit.lower * scale, unit.upper * scale)
-        reach = sensitivity(name, shape_of(scaled), counts, 1.0)
-        expected = scale * sensitivity(name, shape_of(unit), counts, 1.0)
+        reach = sensitivity(name, net_shape(scaled), counts, 1.0)
+        expected = scale * sensitivity(name, net_shape(unit), counts, 1.0)
         assert reach == pytest.approx(expected, rel=1e-12)
 
 

@@ -15,7 +15,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 import dpoco
-from dpoco.accounting.nets import discretisation, noise_field, shape_of
+from dpoco.accounting.nets import discretisation, net_shape, noise_field
 from dpoco.domains import Box, LpBall, Polytope, Simplex
 from dpoco.oco import LipschitzLearner
 from dpoco.random import Source
@@ -95,7 +95,7 @@ def test_limits_and_sensitivity_are_those_of_every_link(domain, counts, transfor
 
 @pytest.mark.parametrize(("domain", "counts", "transform"), PLANES)
 def test_cells_are_as_wide_as_their_farthest_point(domain, counts, transform):
-    shape = shape_of(domain)
+    shape = net_shape(domain)
     steps = [side / (n - 1) for side, n in zip(shape.sides, counts, strict=True)]
     inside = np.stack(np.meshgrid(*(np.linspace(0, h, 41) for h in steps)), axis=-1).reshape(-1, 2)
     corners = np.array(list(itertools.product(*((0.0, h) for h in steps))))
@@ -116,7 +116,7 @@ def test_cells_are_as_wide_as_their_farthest_point(domain, counts, transform):
     ],
 )
 def test_shapes(domain, sides, diameter):
-    shape = shape_of(domain)
+    shape = net_shape(domain)
     assert shape.sides == pytest.approx(sides, rel=1e-9)
     assert shape.diameter == pytest.approx(diameter, rel=1e-9)
 

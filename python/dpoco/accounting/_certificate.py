@@ -323,11 +323,11 @@ def _follows(stated: Terms, mechanism: Mechanism) -> bool:
         return False
     # Less than what follows is refused to the last digits that machines differ by.
     return _reaches(stated.loss.mass, loss.mass) and all(
-        _one_of(part, ideal) for part in own.bounds
+        _is_covered(part, ideal) for part in own.bounds
     )
 
 
-def _one_of(part: Loss, ideal: Loss) -> bool:
+def _is_covered(part: Loss, ideal: Loss) -> bool:
     """Return whether a part of what is stated follows from the ideal loss of a mechanism."""
     if isinstance(part, Gaussian):
         return _reaches(part.mu, ideal.mu)

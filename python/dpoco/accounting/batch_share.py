@@ -263,7 +263,7 @@ class ShareRegret:
         return {**self.terms, "noise of the comparator": self.adaptive - self.oblivious}
 
 
-def regret_of(noise: Noise, rounds: int, switches: int, schedule: Schedule) -> ShareRegret:
+def bound_regret(noise: Noise, rounds: int, switches: int, schedule: Schedule) -> ShareRegret:
     """Return the bounds over `rounds` rounds; infinite for learning rates past the moments."""
     if noise.experts == 1:
         return ShareRegret({}, 0.0, 0.0)
@@ -317,7 +317,7 @@ def search(
                 lambda rate: rate * noise.batch_cost(size, rate),
             )
         schedule = Schedule(size, eta, sigma)
-        return regret_of(noise, rounds, switches, schedule).bound(adversary), schedule
+        return bound_regret(noise, rounds, switches, schedule).bound(adversary), schedule
 
     if batch is not None or noise.law == "coordinate_rr" or n == 1:
         return at(1 if batch is None else batch)
@@ -662,7 +662,7 @@ def regret(plan: SharePlan, rounds: int) -> ShareRegret | None:
     if own.floor:
         return None
     schedule = Schedule(own.batch, own.learning_rate, own.share_rate)
-    return regret_of(find_noise(plan), rounds, own.switches, schedule)
+    return bound_regret(find_noise(plan), rounds, own.switches, schedule)
 
 
 def _candidates(experts: int, noise: str, budget: Budget | None, *, known: bool) -> list[Noise]:

@@ -63,7 +63,7 @@ _SUM_SHARE = 0.4
 ArmPlan = Plan[Any, Any, ErrorForecast]
 
 
-def loss_of(link: str, context_bound: float, reward_bound: float) -> MarginLoss:
+def link_loss(link: str, context_bound: float, reward_bound: float) -> MarginLoss:
     """Return the loss of an arm's learner, or raise for bounds that do not fit the link."""
     if choice("link", link, LINKS) == "identity":
         return SquaredLoss(context_bound, reward_bound, weight=0.5)
@@ -105,7 +105,7 @@ class ArmsTuning(Description):
     def __post_init__(self) -> None:
         """Refuse bounds that do not fit the link."""
         super().__post_init__()
-        loss_of(self.link, 1.0, self.reward_bound)
+        link_loss(self.link, 1.0, self.reward_bound)
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def record_bound(part: Mechanism) -> float:
 def loss_in(plan: BanditPlan) -> MarginLoss:
     """Return the loss each arm's learner minimises, with the bounds on contexts and rewards."""
     bound = record_bound(plan.mechanism.parts[0])
-    return loss_of(plan.tuning.link, bound, plan.tuning.reward_bound)
+    return link_loss(plan.tuning.link, bound, plan.tuning.reward_bound)
 
 
 def make_plan(
@@ -164,7 +164,7 @@ def make_plan(
     return Plan(whole, tuning, forecast, arm.calibration)
 
 
-def forced_of(value: int | None, arms: int, horizon: int, batch: int) -> int:
+def choose_forced_rounds(value: int | None, arms: int, horizon: int, batch: int) -> int:
     """Return the forced rounds of an arm.
 
     None: the first multiple of the batch that is at least 50, so that the estimates are fresh when
@@ -196,7 +196,7 @@ def planned_arm(
     elif learner == "polyhedral":  # what suits one stream, and each arm is forced half as often
         own = polyhedral_frank_wolfe.calibrate(domain, loss, horizon=horizon, **options)
         size = min(arm_batch(own.mechanism), max(1, horizon // (2 * arms)))
-    forced = forced_of(forced_rounds, arms, horizon, size)
+    forced = choose_forced_rounds(forced_rounds, arms, horizon, size)
     clock = arm_horizon(arms, horizon, forced)
     if size == batch and size > clock:
         raise ValueError(f"batch must be at most the {clock} rounds of an arm's clock; got {size}")
@@ -322,7 +322,7 @@ def calibrate(
     if batch is not None and batch != "auto":
         batch = positive_int("batch", batch, maximum=rounds)
     reward_bound = 1.0 if reward_bound is None else reward_bound  # the unit of rewards
-    loss, view = loss_of(link, context_bound, reward_bound), L1Geometry(domain)
+    loss, view = link_loss(link, context_bound, reward_bound), L1Geometry(domain)
     options: Fields = {"budget": budget, "relation": relation}
     needed = {choice("arm_learner", arm_learner, ARM_LEARNERS)} - {"auto"}
     needed |= {"polyhedral"} if selector is not None else set()

@@ -353,7 +353,9 @@ def calibrate(
     rounds = continual_sum.known_horizon(horizon)
     size = check_unit("context_bound", context_bound)
     top = check_unit("reward_bound", reward_bound)
-    near = release.people_of(choice("relation", relation, CHANGES), participation, rounds, budget)
+    near = release.planned_neighbours(
+        choice("relation", relation, CHANGES), participation, rounds, budget
+    )
     rho = None if regularization is None else positive_float("regularization", regularization)
     weight = None if reward_weight is None else positive_float("reward_weight", reward_weight)
     problem = _Problem(
@@ -445,7 +447,7 @@ class _Problem:
         else:
             known = release.candidate_methods(self.sum_method, pushes, budget, planned, batch)
             method = known[0]
-        plain = release.sum_of(self.summand, method, releases, batch=batch)
+        plain = release.plain_sum(self.summand, method, releases, batch=batch)
         if budget is None or releases == 0:
             # Without noise the weight has no effect, nor has anything without a release.
             return release.with_noise(plain, near, budget=None, numerics=self.numerics), own

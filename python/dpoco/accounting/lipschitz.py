@@ -29,9 +29,9 @@ from dpoco.accounting.nets import (
     checked_counts,
     checked_slope,
     discretisation,
+    net_shape,
     noise_field,
     published_sensitivity,
-    shape_of,
 )
 from dpoco.accounting.noisy_ftrl_regret import RegretForecast
 from dpoco.accounting.plan import Plan
@@ -76,7 +76,7 @@ class _Setting:
     def plan(self, counts: tuple[int, ...], method: Method) -> tuple[NetPlan, float]:
         """Return the plan of one net and sum, and the bound to compare nets by."""
         net = NetDifferences(self.shape.sides, counts, self.transform, self.lipschitz, self.enforce)
-        plain = release.sum_of(net, method, self.horizon - 1)
+        plain = release.plain_sum(net, method, self.horizon - 1)
         budget = None if self.trivial(counts) else self.budget
         # Fields pass through transforms in doubles, so that integers would prove nothing more
         # (docs/privacy/lattice.md, "What stays in doubles").
@@ -149,14 +149,14 @@ def calibrate(
     CalibrationError
         If no noise scale meets the budget, for example with delta = 0.
     """
-    shape = shape_of(domain)
+    shape = net_shape(domain)
     slope = checked_slope(shape, lipschitz)
     rounds = continual_sum.known_horizon(horizon)
     if learning_rate is not None:
         learning_rate = positive_float("learning_rate", learning_rate)
     choice("transform", transform, ("auto", *TRANSFORMS))
     fixed = sum_method not in (None, "auto")
-    near = release.people_of("replace", participation, rounds, budget)
+    near = release.planned_neighbours("replace", participation, rounds, budget)
     if fixed or budget is None:
         methods = release.candidate_methods(sum_method, max(rounds - 1, 1), budget, near)
     else:
@@ -217,7 +217,7 @@ def guarantee(
     ValueError, TypeError
         If net or transform do not fit the domain.
     """
-    shape, total, net = shape_of(domain), plan.mechanism, read_net(plan)
+    shape, total, net = net_shape(domain), plan.mechanism, read_net(plan)
     _check_net(shape, total, net)
     counts, n, eta = net.counts, total.pushes + 1, plan.tuning.learning_rate
     regret = find_run(shape, total).regret(eta)
@@ -273,7 +273,7 @@ def read_net(plan: NetPlan) -> NetDifferences:
 
 def hedge_run(domain: Domain, plan: NetPlan) -> HedgeRun:
     """Return the run of Hedge on the net, which knows the regret of every learning rate."""
-    return find_run(shape_of(domain), plan.mechanism)
+    return find_run(net_shape(domain), plan.mechanism)
 
 
 def find_run(shape: NetShape, total: GaussianSum) -> HedgeRun:

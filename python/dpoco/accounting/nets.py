@@ -26,9 +26,21 @@ import numpy as np
 from dpoco._validation import FloatArray, positive_float, positive_int
 from dpoco.domains import Box, Domain, LpBall, Polytope, Simplex
 
-__all__ = ["NetShape", "NoiseField", "bounding_box", "candidate_nets", "checked_counts",
-           "checked_slope", "discretisation", "grid_variances", "levels_of", "noise_field",
-           "published_sensitivity", "shape_of", "spacings"]  # fmt: skip
+__all__ = [
+    "NetShape",
+    "NoiseField",
+    "bounding_box",
+    "candidate_nets",
+    "checked_counts",
+    "checked_slope",
+    "count_levels",
+    "discretisation",
+    "grid_variances",
+    "net_shape",
+    "noise_field",
+    "published_sensitivity",
+    "spacings",
+]  # fmt: skip
 
 LARGEST_NET = 2**24
 LARGEST_SIDE = 2**12  # of a net in the plane, whose constants take matrices of its size
@@ -61,7 +73,7 @@ def bounding_box(domain: Domain) -> tuple[FloatArray, FloatArray]:
     return np.full(domain.dimension, low), np.full(domain.dimension, domain.scale)
 
 
-def shape_of(domain: Domain) -> NetShape:
+def net_shape(domain: Domain) -> NetShape:
     """Return the shape of the net of a domain, or raise if it has too many dimensions.
 
     Raises
@@ -164,7 +176,7 @@ class NoiseField:
     maximum: float
 
 
-def levels_of(counts: tuple[int, ...]) -> int:
+def count_levels(counts: tuple[int, ...]) -> int:
     """Return k for 2^k + 1 points an axis."""
     return (counts[0] - 1).bit_length() - 1
 
@@ -182,7 +194,7 @@ def published_sensitivity(shape: NetShape, counts: tuple[int, ...], lipschitz: f
 
     C_1 = 1 and C_2 = 2 (k + 1), D the diameter of the decision set.
     """
-    constant = 1.0 if len(counts) == 1 else 2.0 * (levels_of(counts) + 1.0)
+    constant = 1.0 if len(counts) == 1 else 2.0 * (count_levels(counts) + 1.0)
     return math.sqrt(constant) * lipschitz * shape.diameter
 
 
@@ -192,7 +204,7 @@ def noise_field(transform: str, counts: tuple[int, ...]) -> NoiseField:
         return _walk(counts[0])
     if transform == "grid_laplacian":
         return _grid(*counts)
-    return _parent(levels_of(counts), len(counts))
+    return _parent(count_levels(counts), len(counts))
 
 
 @lru_cache(maxsize=256)

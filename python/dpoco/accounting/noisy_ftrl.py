@@ -60,8 +60,8 @@ from dpoco.accounting.release import (
     DEFAULT_NUMERICS,
     Returning,
     candidate_methods,
-    people_of,
-    sum_of,
+    plain_sum,
+    planned_neighbours,
     with_noise,
 )
 from dpoco.accounting.statement import stated_delta
@@ -152,7 +152,7 @@ def calibrate(
             raise ValueError("quadratic statistics have no step size: step_size must be None")
     if isinstance(step_size, str):
         choice("step_size", step_size, STEPS)
-    near, best = people_of(relation, participation, n, budget), None
+    near, best = planned_neighbours(relation, participation, n, budget), None
     summand = _summand(domain, loss, scale)
     if not isinstance(running_loss, bool):
         raise TypeError(f"running_loss must be True or False; got {type(running_loss).__name__}")
@@ -181,7 +181,7 @@ def calibrate(
         sum_method = "toeplitz"  # there are few sums
     known = None if horizon is None else pushes
     for method in methods or candidate_methods(sum_method, known, budget, near, batch):
-        plain = sum_of(summand, method, pushes, batch=batch, growth=growth)
+        plain = plain_sum(summand, method, pushes, batch=batch, growth=growth)
         total = with_noise(plain, near, budget=budget, numerics=numerics)
         run = make_run(
             domain, loss, _slope(domain, loss), method=method, horizon=n, batch=batch,

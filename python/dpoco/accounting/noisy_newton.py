@@ -28,7 +28,7 @@ from dpoco.accounting.leaf_bounds import clip_bounds, record_length
 from dpoco.accounting.noisy_ftrl_regret import RegretForecast, updates
 from dpoco.accounting.plan import Plan
 from dpoco.accounting.regret_bounds import stated_regret
-from dpoco.accounting.release import DEFAULT_NUMERICS, sum_of, with_noise
+from dpoco.accounting.release import DEFAULT_NUMERICS, plain_sum, with_noise
 from dpoco.accounting.statement import stated_delta
 from dpoco.domains import Domain
 from dpoco.losses import GlmLoss, HuberLoss, LogisticLoss, Loss, MarginLoss
@@ -163,7 +163,7 @@ def calibrate(
     if method is None:
         # There are few sums: all past draws can be kept.
         method = "toeplitz" if pushes <= continual_sum.TOEPLITZ_LIMIT else "blt"
-    plain = sum_of(summand, method, pushes, batch=batch, growth=growth)
+    plain = plain_sum(summand, method, pushes, batch=batch, growth=growth)
     total = with_noise(plain, near, budget=budget, numerics=numerics)
     radius, width = float(domain.radius_from_center()), float(domain.diameter(2.0))
     # No longer than what keeps a step without curvature stable, or the noise inside the domain.

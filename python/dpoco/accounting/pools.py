@@ -31,7 +31,7 @@ from dpoco.privacy.losses.combined import UNKNOWN, group, least, with_tails
 from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.loss import Loss, Pure, Zcdp
 
-__all__ = ["NOISES", "noise_of", "pool_guarantee"]
+__all__ = ["NOISES", "pool_guarantee", "read_noise"]
 
 NOISES = ("fresh", "ideal_fresh", "hidden")
 _PAGE = "docs/privacy/pools.md"
@@ -40,7 +40,7 @@ _UP = 1.0 + 1e-14  # more than the roundings below
 _OF_ONE_RECORD = ("paper_epsilon", "regret_bound")
 
 
-def noise_of(learner: Any) -> str:
+def read_noise(learner: Any) -> str:
     """Return what is proved about the noise of a learner, as `pool_guarantee` takes it."""
     return str(learner._noise) if learner._one_round else "hidden"
 

@@ -327,9 +327,9 @@ def calibrate(
     if budget is not None and not trivial:
         budget.require_delta()
     best: HedgePlan | None = None
-    near = release.people_of("replace", None if trivial else participation, rounds, budget)
+    near = release.planned_neighbours("replace", None if trivial else participation, rounds, budget)
     for method in release.candidate_methods(sum_method, max(rounds - 1, 1), budget, near):
-        plain = release.sum_of(CentredLosses(n), method, rounds - 1)
+        plain = release.plain_sum(CentredLosses(n), method, rounds - 1)
         total = release.with_noise(
             plain, near, budget=None if trivial else budget, numerics=numerics
         )

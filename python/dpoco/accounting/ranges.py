@@ -102,7 +102,7 @@ def calibrate(
     if isinstance(budget, Budget):
         budget.require_delta()
     first, second = _records(medians > 0, positive_int("records", records))
-    near = release.people_of(relation, participation, horizon or records, budget)
+    near = release.planned_neighbours(relation, participation, horizon or records, budget)
     vector = ClippedVector(columns, math.inf, float(second), math.inf)
     plain = GaussianSum(vector, SquareRoot(), pushes=BINS)
     if budget is None:

@@ -20,7 +20,7 @@ privacy" (2020), Prop. 12.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 
 import numpy as np
@@ -31,10 +31,11 @@ from dpoco.accounting.gaussian import check_delta, check_sums, largest, raised
 from dpoco.privacy.losses import loss as kernel
 from dpoco.privacy.losses.loss import ORDERS, renyi_delta
 
-__all__ = ["DEFAULT_ORDERS", "compose_rdp", "compose_zcdp", "gaussian_rdp", "rdp_delta",
-           "rdp_epsilon", "zcdp_delta", "zcdp_epsilon", "zcdp_rho"]  # fmt: skip
+__all__ = ["DEFAULT_ORDERS", "compose_zcdp", "rdp_delta", "rdp_epsilon", "zcdp_delta",
+           "zcdp_epsilon", "zcdp_rho"]  # fmt: skip
 
 SMALLEST_RHO, LARGEST_RHO = 1e-18, 1e6
+# Of rho: more than the roundings between it and the noise scale that is calibrated to it.
 _RHO_MARGIN = 1e-12
 
 
@@ -47,6 +48,16 @@ def zcdp_delta(epsilon: float, rho: float) -> float:
         At least 0; may be infinite (then delta is 0).
     rho : float
         At least 0; may be infinite (then delta is 1).
+
+    Returns
+    -------
+    float
+        At most 1; 0 only where rho is 0 or epsilon infinite.
+
+    Raises
+    ------
+    ValueError
+        For negative numbers, and NaN.
     """
     if not epsilon >= 0.0 or not rho >= 0.0:
         raise ValueError(f"epsilon and rho must be at least 0; got {epsilon!r} and {rho!r}")
@@ -54,7 +65,20 @@ def zcdp_delta(epsilon: float, rho: float) -> float:
 
 
 def zcdp_epsilon(rho: float, delta: float) -> float:
-    """Return the smallest epsilon >= 0 with ``zcdp_delta(epsilon, rho) <= delta``, rounded up."""
+    """Return the smallest epsilon >= 0 with ``zcdp_delta(epsilon, rho) <= delta``, rounded up.
+
+    Parameters
+    ----------
+    rho : float
+        At least 0.
+    delta : float
+        Strictly between 0 and 1.
+
+    Returns
+    -------
+    float
+        Infinite if none is found.
+    """
     check_delta(delta)
     return kernel.Zcdp(rho).epsilon(delta)
 
@@ -62,6 +86,13 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 @lru_cache(maxsize=64)
 def zcdp_rho(epsilon: float, delta: float) -> float:
     """Return the largest rho with ``zcdp_delta(epsilon, rho) <= delta``, rounded down.
+
+    Parameters
+    ----------
+    epsilon : float
+        Positive, finite.
+    delta : float
+        Strictly between 0 and 1.
 
     Raises
     ------
@@ -82,18 +113,17 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
 
 
 def compose_zcdp(rhos: Iterable[float]) -> float:
-    """Return the rho of an adaptive composition of rho_i-zCDP mechanisms: the sum."""
+    """Return the rho of an adaptive composition of rho_i-zCDP mechanisms: the sum.
+
+    Parameters
+    ----------
+    rhos : iterable of float
+        Each at least 0.
+    """
     return math.fsum(check_sums("rho", rhos))
 
 
 DEFAULT_ORDERS: tuple[float, ...] = tuple(ORDERS.tolist())
-
-
-def gaussian_rdp(order: ArrayLike, mu: float) -> FloatArray:
-    """Return the divergence order * mu^2 / 2 of N(0, 1) and N(mu, 1), shape of `order`."""
-    if not real_float("mu", mu) >= 0.0:
-        raise ValueError(f"mu must be at least 0; got {mu!r}")
-    return np.asarray(0.5 * mu * mu * np.asarray(order, dtype=np.float64))
 
 
 def rdp_delta(orders: ArrayLike, divergences: ArrayLike, epsilon: float) -> float:
@@ -107,6 +137,16 @@ def rdp_delta(orders: ArrayLike, divergences: ArrayLike, epsilon: float) -> floa
         Bounds on the divergence at each order, at least 0; infinite where unknown.
     epsilon : float
         At least 0.
+
+    Returns
+    -------
+    float
+        At most 1, which is returned where no order proves less. O(k).
+
+    Raises
+    ------
+    ValueError, TypeError
+        For arrays of other shapes, orders of at most 1, and negative numbers.
     """
     a, divergence = _check(orders, divergences)
     if not real_float("epsilon", epsilon) >= 0.0:
@@ -115,7 +155,20 @@ def rdp_delta(orders: ArrayLike, divergences: ArrayLike, epsilon: float) -> floa
 
 
 def rdp_epsilon(orders: ArrayLike, divergences: ArrayLike, delta: float) -> float:
-    """Return the smallest epsilon >= 0 proved at `delta`; other arguments as `rdp_delta`."""
+    """Return the smallest epsilon >= 0 proved at `delta`; other arguments as `rdp_delta`.
+
+    Parameters
+    ----------
+    orders, divergences
+        As of `rdp_delta`, with the same errors.
+    delta : float
+        Strictly between 0 and 1.
+
+    Returns
+    -------
+    float
+        Infinite if no order has a finite divergence.
+    """
     a, divergence = _check(orders, divergences)
     check_delta(delta)
     # The bound on delta, solved for epsilon at each order. `raised` pays for its rounding.
@@ -124,27 +177,12 @@ def rdp_epsilon(orders: ArrayLike, divergences: ArrayLike, delta: float) -> floa
     return raised(max(0.0, float(epsilon.min())), lambda e: rdp_delta(a, divergence, e) <= delta)
 
 
-def compose_rdp(curves: Sequence[ArrayLike]) -> FloatArray:
-    """Return the divergences of an adaptive composition: the sum, order by order.
-
-    Parameters
-    ----------
-    curves : sequence of array_like, each of shape (k,)
-        Divergences of the parts at the same orders.
-    """
-    arrays = [float_array("curves", curve, (None,)) for curve in curves]
-    if not arrays:
-        raise ValueError("curves must not be empty")
-    if any(array.shape != arrays[0].shape for array in arrays):
-        raise ValueError("curves must have equal shapes")
-    return np.asarray(np.sum(arrays, axis=0))
-
-
 def _check(orders: ArrayLike, divergences: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Return orders and divergences as arrays of one shape, or raise."""
     a = float_array("orders", orders, (None,))
     divergence = float_array("divergences", divergences, (a.shape[0],))
     if not a.size or not bool(np.all((a > 1.0) & np.isfinite(a))):
         raise ValueError("orders must be finite and above 1, at least one")
-    if not bool(np.all(divergence >= 0.0)):
+    if not bool(np.all(divergence >= 0.0)):  # nor NaN, which no bound is
         raise ValueError("divergences must be at least 0")
     return a, divergence

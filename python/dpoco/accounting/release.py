@@ -28,9 +28,20 @@ from dpoco.privacy.mechanisms.lattice import COARSEST_BITS, FINEST_BITS, LARGEST
 from dpoco.privacy.mechanisms.norms import smoothness_constant
 from dpoco.privacy.neighbours import ONE, Neighbours
 
-__all__ = ["DEFAULT_NUMERICS", "LATTICE_NOISES", "NUMERICS", "batch_grid", "calibrate_noise",
-           "noise_order", "noisy_on_lattice", "numerics_of", "on_lattice", "people_of", "sum_of",
-           "with_noise"]  # fmt: skip
+__all__ = [
+    "DEFAULT_NUMERICS",
+    "LATTICE_NOISES",
+    "NUMERICS",
+    "batch_grid",
+    "calibrate_noise",
+    "noise_order",
+    "noisy_on_lattice",
+    "on_lattice",
+    "plain_sum",
+    "planned_neighbours",
+    "read_numerics",
+    "with_noise",
+]  # fmt: skip
 
 NUMERICS = ("float", "lattice")
 # Laws that single sums of a batch of losses are released with on a lattice.
@@ -150,7 +161,7 @@ class Returning(Protocol):
     def largest(self, horizon: int) -> int: ...
 
 
-def people_of(
+def planned_neighbours(
     relation: str, participation: Returning | None, horizon: int, budget: Budget | None
 ) -> Neighbours:
     """Return the neighbours noise is planned for: all rounds that a person may have, or one."""
@@ -181,7 +192,7 @@ def noise_order(noise: str, norm_order: float | None, q: float, dimension: int) 
     return order
 
 
-def sum_of(
+def plain_sum(
     summand: AnySummand,
     method: Method,
     pushes: int,
@@ -279,6 +290,6 @@ def with_noise(
     return calibrate_noise(plain, near, budget=budget, numerics=wanted)[0]
 
 
-def numerics_of(mechanism: GaussianSum) -> str:
+def read_numerics(mechanism: GaussianSum) -> str:
     """Return the arithmetic of a sum: "lattice" or "float"."""
     return "lattice" if mechanism.grid > 0.0 else "float"

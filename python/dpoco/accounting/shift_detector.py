@@ -253,7 +253,7 @@ def _noise_exceeds(plan: DetectorPlan, rounds: int, threshold: float) -> float:
     return min(1.0, 0.5 * tails)
 
 
-def regret_of(plan: DetectorPlan, rounds: int, shifts: int) -> tuple[float, dict[str, float]]:
+def bound_regret(plan: DetectorPlan, rounds: int, shifts: int) -> tuple[float, dict[str, float]]:
     """Return the bound on the expected regret, infinite if there is no claim, and its terms."""
     p, tests = plan.tuning, find_tests(plan)
     if p.experts == 1:
@@ -466,7 +466,7 @@ def with_thresholds(plan: DetectorPlan) -> DetectorPlan:
 def with_regret(plan: DetectorPlan) -> DetectorPlan:
     """Return a plan with the bound on regret that follows from it."""
     own = plan.tuning
-    bound, _ = regret_of(plan, own.bounded_rounds, own.planned_shifts)
+    bound, _ = bound_regret(plan, own.bounded_rounds, own.planned_shifts)
     return replace(plan, forecast=replace(plan.forecast, regret_bound=bound))
 
 
@@ -480,7 +480,7 @@ def guarantee(
     own, (law, scale) = plan.tuning, find_noise(plan.mechanism)
     tests = find_tests(plan)
     rounds, shifts = own.bounded_rounds, own.planned_shifts
-    bound, terms = regret_of(plan, rounds, shifts)
+    bound, terms = bound_regret(plan, rounds, shifts)
     scope = "stationary" if own.expected_shifts is None else "shifting"
     proved = math.isfinite(bound)
     endless = proved and own.horizon is None
@@ -541,4 +541,4 @@ def regret_bound(plan: DetectorPlan, *, switches: int = 0, rounds: int | None = 
     if switches:
         positive_int("switches", switches)
     length = plan.tuning.bounded_rounds if rounds is None else positive_int("rounds", rounds)
-    return regret_of(plan, length, switches)[0]
+    return bound_regret(plan, length, switches)[0]

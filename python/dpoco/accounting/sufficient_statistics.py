@@ -20,7 +20,7 @@ from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.leaf_bounds import second_moments
 from dpoco.accounting.noisy_ftrl import best_vector_scale
 from dpoco.accounting.plan import Plan
-from dpoco.accounting.release import calibrate_noise, sum_of
+from dpoco.accounting.release import calibrate_noise, plain_sum
 from dpoco.accounting.statement import stated_delta
 from dpoco.domains import Domain
 from dpoco.losses import Loss, SquaredLoss, check_undamped
@@ -115,7 +115,7 @@ def calibrate(domain: Domain, loss: SquaredLoss, *, records: int, budget: Budget
     check_problem(domain, loss)
     moments = second_moments(domain, loss, best_vector_scale(domain, loss, "replace"))
     # With a single push all factorisations are the identity: one draw for one sum.
-    plain = sum_of(moments, "toeplitz", 1, batch=n)
+    plain = plain_sum(moments, "toeplitz", 1, batch=n)
     if budget is None:
         return Plan(plain, None, None)
     if not isinstance(budget, Budget):

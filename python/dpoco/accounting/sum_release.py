@@ -62,14 +62,14 @@ def calibrate(
     bound, norm = positive_float("bound", bound), exponent("norm", norm)
     n = continual_sum.resolve_horizon(horizon)
     choice("relation", relation, CHANGES)
-    near = release.people_of(relation, participation, n, budget)
+    near = release.planned_neighbours(relation, participation, n, budget)
     if method == "auto":
         chosen = continual_sum.choose_method(horizon, near)
     else:
         (chosen,) = release.candidate_methods(method, n, budget, near)
     order = release.noise_order(noise, norm_order, norm, dimension)
     summand = ClippedVector(dimension, norm, bound, math.inf)
-    plain = release.sum_of(summand, chosen, n, order=order)
+    plain = release.plain_sum(summand, chosen, n, order=order)
     total = release.with_noise(plain, near, budget=budget, numerics=numerics, noise=noise)
     return Plan(total, None, None)
 

@@ -125,7 +125,9 @@ def calibrate(
     d, q = domain.dimension, domain.dual_exponent
     noise = "gaussian" if noise is None else noise
     order = release.noise_order(noise, norm_order, q, d)
-    near = release.people_of(choice("relation", relation, CHANGES), participation, n, budget)
+    near = release.planned_neighbours(
+        choice("relation", relation, CHANGES), participation, n, budget
+    )
     if sum_method in (None, "auto"):
         known = None if horizon is None else pushes
         method = continual_sum.choose_method(known, near, batch)
@@ -134,7 +136,7 @@ def calibrate(
         method = continual_sum.planned(name, pushes, near, batch)
     offset = WEIGHTS.index(choice("weights", weights or "unbiased", WEIGHTS))
     summand = leaf_bounds.lossless_leaf_bounds(domain, loss, WEIGHTS[offset], step_scale)
-    plain = release.sum_of(summand.summand(domain), method, pushes, batch=batch, order=order)
+    plain = release.plain_sum(summand.summand(domain), method, pushes, batch=batch, order=order)
     total = release.with_noise(plain, near, budget=budget, numerics=numerics, noise=noise)
     return make_plan(domain, loss, total, TreeTuning(n, step_scale, offset))
 

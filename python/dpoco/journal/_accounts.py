@@ -26,7 +26,7 @@ from typing import Any
 from dpoco._validation import positive_int
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.ledger import Ledger
-from dpoco.accounting.pools import noise_of, pool_guarantee
+from dpoco.accounting.pools import pool_guarantee, read_noise
 from dpoco.errors import StateError
 from dpoco.journal._rows import Rows
 from dpoco.learning.state import Stateful
@@ -104,7 +104,7 @@ class Accounts:
                     "a new group needs group_size, the largest number of streams it will ever have"
                 )
             # For all streams that may ever come: whether one is opened may depend on releases.
-            whole = pool_guarantee(learner.guarantee, keys=size, noise=noise_of(learner))
+            whole = pool_guarantee(learner.guarantee, keys=size, noise=read_noise(learner))
             self.charge(whole, place, same_unit=same_unit)
             self._rows.put_value(place, json.dumps({**alike, "size": size, "streams": 1}))
             return

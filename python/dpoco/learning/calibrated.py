@@ -23,7 +23,7 @@ from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting.continual_sum import name_of
 from dpoco.accounting.gaussian import unspent_note
 from dpoco.accounting.plan import Plan
-from dpoco.accounting.release import numerics_of
+from dpoco.accounting.release import read_numerics
 from dpoco.errors import (
     BudgetExceeded,
     CalibrationError,
@@ -243,7 +243,7 @@ class Certified(Calibrated, Stateful):
             found["sum_method"] = name_of(total.factorisation)
             if total.scale > 0.0:
                 # Without noise there is no arithmetic that an argument could contradict.
-                found["numerics"] = numerics_of(total)
+                found["numerics"] = read_numerics(total)
         found |= cls._rename_fields(plan)
         return {name: found[name] for name in argument_names(cls) if name in found}
 

@@ -181,7 +181,7 @@ class LipschitzLearner(OnlineLearner):
     @classmethod
     def _check_fixed(cls, plan: AnyPlan, given: Named) -> None:
         if given["resolution"] is not None:
-            shape = nets.shape_of(given["domain"])
+            shape = nets.net_shape(given["domain"])
             given = {**given, "resolution": nets.checked_counts(shape, given["resolution"])}
         super()._check_fixed(plan, given)
         if given["enforce"] and not plan.mechanism.summand.enforced:
@@ -190,7 +190,7 @@ class LipschitzLearner(OnlineLearner):
 
     @classmethod
     def _problem(cls, arguments: Named) -> tuple[Any, ...]:
-        nets.shape_of(arguments["domain"])
+        nets.net_shape(arguments["domain"])
         positive_float("lipschitz", arguments["lipschitz"])
         return (arguments["domain"],)
 
@@ -451,7 +451,7 @@ def net_transform(net: NetDifferences, *, enforced: bool) -> _core.NetTransform 
     steps = nets.spacings(nets.NetShape(net.sides, 0.0), net.counts)
     limits = [net.lipschitz * h if enforced else _NO_LIMIT for h in steps]
     if net.transform == "parent":
-        return _core.NetTransform.parent(nets.levels_of(net.counts), limits)
+        return _core.NetTransform.parent(nets.count_levels(net.counts), limits)
     if net.transform == "increments":
         return _core.NetTransform.increments(net.counts[0], limits[0])
     return _core.NetTransform.grid_laplacian(*net.counts, *limits)

@@ -34,7 +34,7 @@ from dpoco.accounting.coupled_regularized_leader import TiltedPlan
 from dpoco.accounting.coupled_runs import EuclideanProblem, euclidean_problem
 from dpoco.accounting.gaussian import least
 from dpoco.accounting.lipschitz import NetPlan
-from dpoco.accounting.nets import candidate_nets, checked_counts, shape_of
+from dpoco.accounting.nets import candidate_nets, checked_counts, net_shape
 from dpoco.domains import Domain
 from dpoco.errors import CalibrationError
 from dpoco.losses import Loss
@@ -174,7 +174,7 @@ def lipschitz(
             transform="parent", sum_method="tree", learning_rate=rate,
         )  # fmt: skip
 
-    shape, best, value = shape_of(domain), None, math.inf
+    shape, best, value = net_shape(domain), None, math.inf
     nets = [checked_counts(shape, resolution)] if resolution else candidate_nets(shape, "parent")
     for net in nets:
         try:

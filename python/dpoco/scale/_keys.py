@@ -20,7 +20,7 @@ import numpy as np
 from dpoco import _core
 from dpoco._validation import IntArray, positive_int
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.pools import noise_of, pool_guarantee
+from dpoco.accounting.pools import pool_guarantee, read_noise
 from dpoco.errors import BudgetExceeded, StateError
 from dpoco.learning.families import (
     Answers,
@@ -59,7 +59,7 @@ class Terms:
         """Return what holds for a pool of learners like the prototype."""
         terms = asdict(self)
         keys = terms.pop("max_keys")
-        return pool_guarantee(prototype.guarantee, keys=keys, noise=noise_of(prototype), **terms)
+        return pool_guarantee(prototype.guarantee, keys=keys, noise=read_noise(prototype), **terms)
 
 
 Key = str | int | bytes
