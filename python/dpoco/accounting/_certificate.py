@@ -77,7 +77,13 @@ _RELATIONS = {
 
 
 def to_record(guarantee: Terms) -> Fields:
-    """Return a JSON-able dictionary that `from_dict` restores exactly."""
+    """Return a JSON-able dictionary that `from_dict` restores exactly.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        Its loss is written as numbers: mu, rho, a profile and the mass of truncated tails.
+    """
     record: Fields = {"kind": _KIND, "version": _VERSION}
     for name in _ORDER:
         value = getattr(guarantee, name)
@@ -90,6 +96,13 @@ def to_record(guarantee: Terms) -> Fields:
 
 def read(record: Named, make: type[T]) -> T:
     """Return the guarantee, of the class `make`, that `to_record` wrote.
+
+    Parameters
+    ----------
+    record : mapping
+        Of this version, or of an earlier one, with the fields that it had.
+    make : type
+        `dpoco.Guarantee`; this module does not know it, since it is bound there as methods.
 
     Raises
     ------
@@ -166,7 +179,7 @@ def _was_seeded(body: Named) -> bool:
 
 
 def _read_repeated(name: str, value: object) -> float | str | None:
-    """Return a number that the description decides, as an earlier record has it."""
+    """Return a number that the description decides, as an earlier record has it, or None."""
     if name == "sensitivity_norm":
         if not isinstance(value, (str, type(None))):
             raise TypeError("sensitivity_norm must be a text")
@@ -200,6 +213,7 @@ def _of_one_release(own: Fields, repeated: Named) -> Fields:
 
 
 def _agrees(value: Any, own: Any) -> bool:
+    """Return whether what a record repeats is the guarantee's own, to the last digits."""
     if value is None or isinstance(value, str):
         return bool(value in (None, own))
     if own is None:
@@ -224,7 +238,20 @@ def combine_numbers(
 
 
 def read_loss(record: Named, known: tuple[type[Loss], ...] = _LOSSES) -> Loss:
-    """Return the loss, of one of some kinds, that `Loss.to_dict` wrote; else `ValueError`."""
+    """Return the loss, of one of some kinds, that `Loss.to_dict` wrote.
+
+    Parameters
+    ----------
+    record : mapping
+        "kind" and the fields of that loss, under the names that records have for them.
+    known : tuple of type
+        The kinds that are allowed: parts of combined losses may be mu and rho as well.
+
+    Raises
+    ------
+    ValueError
+        For another kind, other fields, or values of other types.
+    """
     kind = record.get("kind") if isinstance(record, Mapping) else None
     found = [each for each in known if each.kind == kind]
     if not found:
@@ -260,6 +287,11 @@ def verify(stated: Terms) -> None:
     otherwise the guarantee's own curve, which proves nothing about a mechanism. It allows for
     different last digits on other machines: 1e-12. Whether anything is protected is another
     question: `dpoco.accounting.explanation.verdict`.
+
+    Raises
+    ------
+    StateError
+        If the stated epsilon is smaller than what follows at its delta.
     """
     loss: Loss | None = stated.loss
     if stated.description is not None:
@@ -269,6 +301,7 @@ def verify(stated: Terms) -> None:
     elif not stated.private:
         follows = True  # nothing is stated at this delta
     elif stated.delta == 0.0:
+        # The curve is not asked: far out a delta underflows to 0 without being 0.
         follows = loss.mass == 0.0 and loss.pure <= stated.epsilon * _UP
     else:
         # Another machine's last digits may differ on either side of the comparison.
@@ -278,7 +311,11 @@ def verify(stated: Terms) -> None:
 
 
 def contradicts_itself(stated: Terms) -> bool:
-    """Return whether epsilon does not follow from the loss, or this not from the description."""
+    """Return whether epsilon does not follow from the loss, or this not from the description.
+
+    Numbers may be 1e-6 larger than what follows, and 1e-12 smaller: other machines, and margins
+    of searches, move them by less. `verify` computes the point again, and is stricter.
+    """
     if stated.description is not None and not _follows(stated, stated.description):
         return True
     mu = stated.mu
@@ -348,10 +385,12 @@ def _same(one: Loss, other: Loss) -> bool:
 
 
 def _reaches(value: float, other: float) -> bool:
+    """Return whether a stated number is the one that follows, and not less private."""
     return _near(value, other) and value >= other * _DIGITS
 
 
 def _near(value: float, other: float) -> bool:
+    """Return whether two numbers are equal to a relative 1e-6."""
     return math.isclose(value, other, rel_tol=_CLOSE)
 
 

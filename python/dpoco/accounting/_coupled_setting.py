@@ -74,6 +74,10 @@ class Setting(ABC, Generic[R]):
 
     Attributes
     ----------
+    problem : EuclideanProblem
+        Constants of domain and loss.
+    horizon, relation, budget
+        Rounds, neighbours, and what may be spent; budget None is learning without privacy.
     private_couplings, lazy_couplings : tuple of str
         Those whose statements hold for the problem with privacy, and without forced switches.
     variants : tuple of float
@@ -91,9 +95,10 @@ class Setting(ABC, Generic[R]):
     variants: tuple[float, ...]
     tuning: Any
 
-    kind: ClassVar[Any]  # of runs
-    regret: ClassVar[Any]  # the bound of a law
-    law_fields: ClassVar[tuple[str, str]]  # of that, which say how a decision is drawn
+    # The learner's class of runs, its regret bound, and what the numbers of a law are called there.
+    kind: ClassVar[Any]
+    regret: ClassVar[Any]
+    law_fields: ClassVar[tuple[str, str]]
 
     @property
     def constants(self) -> Fields:
@@ -122,7 +127,11 @@ class Setting(ABC, Generic[R]):
 
     @abstractmethod
     def rough_law(self, variant: float, m: FloatArray, g: FloatArray) -> tuple[Grid, Grid, Grid]:
-        """Return (b, spread, beta) on a grid of blocks and noises, roughly."""
+        """Return (b, spread, beta) on a grid of blocks and noises, roughly.
+
+        b is the step size times the smoothness, `spread` how far draws lie from the centre over
+        R^n, beta the inverse temperature that "dartboard" asks for.
+        """
 
     def bare(self, block: int, law: Law) -> R:
         """Return a fresh draw every block, of that law, without privacy."""
@@ -144,7 +153,19 @@ class Setting(ABC, Generic[R]):
     def build(
         self, coupling: str, variant: float, block: int, forced: float, noise: float
     ) -> CoupledPlan:
-        """Return a plan with windows, cap and regret bound."""
+        """Return a plan with windows, cap and regret bound.
+
+        Parameters
+        ----------
+        coupling : str
+            One of `private_couplings`.
+        variant, noise : float
+            The learner's parameter, and the ratio of signal to noise.
+        block : int
+            Rounds that share a decision.
+        forced : float
+            Probability of a switch that no loss causes, in (0, 1].
+        """
         run = self.bare(block, self.law(variant, block, noise))
         m = run.mechanism
         cap = m.decisions
@@ -173,7 +194,11 @@ class Setting(ABC, Generic[R]):
         forced: float = 0.0,
         tail: float = 0.0,
     ) -> Keep:
-        """Return a coupling, for that total variation a round by clipping."""
+        """Return a coupling, for that total variation a round by clipping.
+
+        `error` concerns regret only: acceptance factors are clamped to the window whatever it is.
+        `tail` is for couplings whose window may be too narrow with some probability.
+        """
         if coupling == "maximal":
             return kinds.Maximal(forced)
         _, b, rank = run.ratios
@@ -214,7 +239,7 @@ class Setting(ABC, Generic[R]):
         return self.finish(self.bare(block, self.law(1.0, block, self.quiet_noise(block))))
 
     def spent(self, plan: CoupledPlan, budget: Budget) -> float:
-        """Return a bound on delta at the budget's epsilon, inexact draws charged."""
+        """Return a bound on delta at the budget's epsilon, inexact draws charged; 1 if none is."""
         loss = plan.mechanism.loss(Neighbours(self.relation))
         if loss is None:
             return 1.0
@@ -324,7 +349,28 @@ def search_plan(
     setting: Setting[R], couplings: Sequence[str], coupling: str, block: int | None,
     max_switches: float | None,
 ) -> CoupledPlan:  # fmt: skip
-    """Return the plan of the least proven regret bound; `couplings` are all there are."""
+    """Return the plan of the least proven regret bound; `couplings` are all there are.
+
+    Parameters
+    ----------
+    setting : Setting
+        The learner's problem.
+    couplings : sequence of str
+        What `coupling` may be, besides "auto".
+    coupling : str
+        "auto" compares all that fit the problem.
+    block : int or None
+        Rounds that share a decision; None searches.
+    max_switches : float or None
+        Largest expected number of switches, without privacy.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For contradictory arguments, and couplings that do not fit the problem.
+    CalibrationError
+        If no plan keeps the switches, or delta is 0.
+    """
     horizon, budget = setting.horizon, setting.budget
     if budget is not None:
         if not isinstance(budget, Budget):
@@ -350,12 +396,13 @@ def search_plan(
             )
         return setting.quiet(1 if block is None else block)
     require_global_bounds(setting.problem)
-    if horizon == 1:
+    if horizon == 1:  # one decision, made before there are data
         return setting.constant()
     return _best(setting, budget, _admissible(coupling, setting.private_couplings), block)
 
 
 def _admissible(coupling: str, allowed: Sequence[str]) -> Sequence[str]:
+    """Return the couplings to compare, or raise if the one asked for is not allowed."""
     if coupling == "auto":
         return allowed
     if coupling not in allowed:

@@ -58,7 +58,13 @@ _STORED: dict[str, type[Loss]] = {"mu": Gaussian, "rho": Zcdp, "pure": Pure}
 
 
 def pure_mu(epsilon: float) -> float:
-    """Return the smallest mu such that every `epsilon`-private mechanism is mu-GDP, rounded up."""
+    """Return the smallest mu such that every `epsilon`-private mechanism is mu-GDP, rounded up.
+
+    Parameters
+    ----------
+    epsilon : float
+        At least 0; may be infinite, as mu then is.
+    """
     ndtri = special_functions().ndtri
     if epsilon > 600.0:
         # Phi(-x) <= e^(-x^2 / 2) / 2, which is e^-eps / 2 <= 1 / (1 + e^eps) at x = sqrt(2 eps).
@@ -76,7 +82,17 @@ def with_gaussian(loss: Loss) -> Loss:
 
 @dataclass(frozen=True)
 class Repeated(Loss):
-    """The loss of `count` independent releases of one ideal mechanism, all fixed in advance."""
+    """The loss of `count` independent releases of one ideal mechanism, all fixed in advance.
+
+    Attributes
+    ----------
+    one : Loss
+        Of a single release, without truncated tails.
+    count : int
+        At least 1.
+    mu, rho, pure : float
+        Of all releases, rounded up: sqrt(count) mu, count rho and count epsilon.
+    """
 
     kind = "repeated"
     one: Loss
@@ -124,7 +140,11 @@ class Cost:
         return self.loss.bare.renyi(orders)
 
     def double(self) -> Cost:
-        """Return the cost for neighbours that are two steps apart."""
+        """Return the cost for neighbours that are two steps apart.
+
+        mu and epsilon double, rho quadruples, and (epsilon, delta) becomes
+        (2 epsilon, (1 + e^epsilon) delta).
+        """
         delta = self.delta
         if delta > 0.0:
             # Two steps: P <= e^e R + d and R <= e^e Q + d give P <= e^(2e) Q + (1 + e^e) d
@@ -148,12 +168,14 @@ class Cost:
 
 
 def _part_to_dict(part: Loss) -> Fields:
+    """Return the numbers of one mechanism, and how often it is repeated."""
     count, one = (part.count, part.one) if isinstance(part, Repeated) else (1, part)
     numbers = {n: getattr(p, n) for n, k in _STORED.items() for p in one.bounds if type(p) is k}
     return {"count": count, **{n: v for n, v in numbers.items() if v != math.inf}}
 
 
 def _part_from_dict(record: Named) -> Loss:
+    """Return the loss that `_part_to_dict` wrote, or raise for what it would not write."""
     numbers = {name: value for name, value in record.items() if name != "count"}
     bounds = (_STORED[n](real_float(n, v)) for n, v in sorted(numbers.items()))  # type: ignore[call-arg]
     count, one = positive_int("count", record["count"]), least(*bounds)
@@ -177,7 +199,19 @@ class Spent(NamedTuple):
 
 
 class Filter(NamedTuple):
-    """A currency with its limits; `order` is that of the Renyi divergence, else 0."""
+    """A currency with its limits, fixed before the first release.
+
+    Attributes
+    ----------
+    currency : {"basic", "gaussian", "renyi"}
+        What is added up: epsilons, mu^2, or divergences of one order.
+    order : float
+        Of the Renyi divergence; 0 in other currencies.
+    limit : Spent
+        Largest sums that together prove the budget.
+    tail_factor : float
+        What a truncated tail costs on the side, per unit of its mass: 1 + e^epsilon of the budget.
+    """
 
     currency: str
     order: float
@@ -218,6 +252,15 @@ class Filter(NamedTuple):
 @lru_cache(maxsize=64)
 def make_filter(currency: str, budget: Budget, side_share: float) -> Filter:
     """Return the filter of a currency for a budget; `side_share` of delta is kept on the side.
+
+    Parameters
+    ----------
+    currency : {"basic", "gaussian", "renyi"}
+        The last two need a positive delta.
+    budget : Budget
+        What all charges together may cost.
+    side_share : float
+        In [0, 1); not used by "basic".
 
     Raises
     ------
@@ -270,6 +313,18 @@ def fixed_epsilon(costs: Sequence[Cost], delta: float) -> float:
 
     The losses are composed in three ways, and the smallest bound counts. In each way, a charge of
     which nothing is known that would add up counts with its stated (epsilon, delta) instead.
+
+    Parameters
+    ----------
+    costs : sequence of Cost
+        Of all charges; none cost 0.
+    delta : float
+        Of the budget, in [0, 1).
+
+    Returns
+    -------
+    float
+        Infinite if nothing is proved at this delta.
     """
     # For each of the three, charges that it cannot add up are given their stated point: which
     # charges these are differs, so that none of the three is the best for all lists.
@@ -282,6 +337,7 @@ def fixed_epsilon(costs: Sequence[Cost], delta: float) -> float:
 
 
 def _compose(costs: Sequence[Cost], by_loss: Iterable[bool], delta: float) -> float:
+    """Return epsilon of charges that count by their losses, or else by their stated points."""
     losses, side = list[Loss](), list[float]()
     for cost, own in zip(costs, by_loss, strict=True):
         loss = cost.loss if own else Pure(cost.epsilon)
@@ -297,6 +353,7 @@ def largest_fitting(attempt: Callable[[float], _Found | None], largest: float) -
     Assumes that what fits at an epsilon fits at smaller ones; up to a relative 1e-3, at most 30
     attempts; None if nothing fits down to `largest` / 4096.
     """
+    # Before the first charge the whole budget fits.
     best = attempt(largest)
     if best is not None:
         return best

@@ -108,6 +108,7 @@ class Terms:
         object.__setattr__(self, "certified", self.private and not self.doubts)
 
     def _own_conditions(self, description: Mechanism) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the conditions that follow, in front of the issuer's own and behind them."""
         person = self.person is not None
         return meaning.conditions(
             description, self.neighbours, person=person, seeded=self.seeded, mass=self.loss.mass
@@ -154,6 +155,16 @@ class Terms:
             Where the description allows several.
         **said
             Fields of the guarantee that only people read.
+
+        Returns
+        -------
+        Guarantee
+            Without a loss one without privacy, with the regret and the details that were given.
+
+        Raises
+        ------
+        ValueError
+            For a unit that the mechanism does not protect, and numbers out of range.
         """
         rounds = LARGEST_HORIZON if horizon is None else int(horizon)
         loss = mechanism.loss(near)
@@ -188,7 +199,22 @@ class Terms:
     def none(
         cls, horizon: int, mechanism: str = "a learner without noise", *, unit: str = "one round"
     ) -> Self:
-        """Return the guarantee of a mechanism without privacy."""
+        """Return the guarantee of a mechanism without privacy.
+
+        Parameters
+        ----------
+        horizon : int
+            Rounds covered.
+        mechanism : str
+            What is released, in words.
+        unit : str
+            What one change of the data would concern.
+
+        Returns
+        -------
+        Guarantee
+            With an infinite epsilon, delta 1, and the condition that there is no noise.
+        """
         released = "the decisions" if unit == "one round" else "what is released"
         return cls(
             epsilon=math.inf,
@@ -301,6 +327,10 @@ class Terms:
         cls, gaussian: bool, moved: float, scale: float, releases: int, *, delta: float,
         change: str, horizon: int, conditions: Sequence[str], **said: Any,
     ) -> Self:  # fmt: skip
+        """Return the guarantee of a caller's mechanism with Gaussian or purely private releases.
+
+        `moved` over `scale` is what one release tells; rounded up over all of them.
+        """
         count, page = positive_int("releases", releases), "gaussian" if gaussian else "pure"
         # Releases with separate noise: moves add up in squares in l2, and as they are in l1.
         if gaussian:
@@ -383,6 +413,16 @@ class Terms:
         ----------
         epsilon : float
             At least 0.
+
+        Returns
+        -------
+        float
+            An upper bound in [0, 1]; 1 where nothing is known.
+
+        Raises
+        ------
+        ValueError
+            For a negative epsilon, and NaN.
         """
         if not epsilon >= 0.0:
             raise ValueError(f"epsilon must be at least 0; got {epsilon!r}")
@@ -397,13 +437,21 @@ class Terms:
         ----------
         delta : float
             In [0, 1); 0 asks for pure differential privacy.
+
+        Raises
+        ------
+        ValueError
+            For a delta out of range.
         """
         if not 0.0 <= delta < 1.0:
             raise ValueError(f"delta must be in [0, 1); got {delta!r}")
         return min(self.epsilon if delta >= self.delta else math.inf, self.loss.epsilon(delta))
 
     def require(self, budget: Budget) -> None:
-        """Raise `BudgetExceeded` unless the guarantee is at least as strong as `budget`."""
+        """Raise `BudgetExceeded` unless the guarantee is at least as strong as `budget`.
+
+        Every learner asks this of the guarantee of its plan, also of one that others wrote.
+        """
         if budget.delta == 0.0:  # a delta may underflow to 0 where the ratio is not bounded
             kept = self.epsilon_at(0.0) <= budget.epsilon
         else:
@@ -433,6 +481,12 @@ class Terms:
         once : bool, default False
             State it also for a person with one round: with a limiter all that such a person brings
             is protected, and not only the round that counted.
+
+        Returns
+        -------
+        Guarantee
+            Without the claims of papers, which are about single rounds; itself for one round,
+            unless `once`. A pure guarantee stays pure where a person's rounds have a pure epsilon.
 
         Raises
         ------
@@ -510,6 +564,7 @@ class Terms:
         return found
 
     def _claim_follows(self) -> bool:
+        """Return whether the curve proves what is claimed."""
         assert self.claimed is not None
         epsilon, delta = self.claimed
         # The slack is that of `check_claim`.
@@ -531,6 +586,7 @@ class Terms:
 
     @property
     def _numbers(self) -> Any:
+        """What the description says of the noise; nothing without one."""
         if self.description is None:
             return meaning.Numbers()
         return meaning.numbers(self.description, self.neighbours)
@@ -576,6 +632,7 @@ class Terms:
         return next((each for each in self.stated if each.kind not in _NUMBERS), None)
 
     def _number(self, kind: str, name: str) -> float | None:
+        """Return a number of the stated loss of this kind; None if there is none."""
         return next((getattr(each, name) for each in self.stated if each.kind == kind), None)
 
     @property

@@ -15,6 +15,7 @@ from dpoco.errors import CalibrationError, LargeDeltaWarning, StateError
 
 __all__ = ["Budget"]
 
+# A larger delta is a likely slip: of a thousand people, one may be published in full.
 _LARGE = 1e-3
 
 
@@ -41,6 +42,12 @@ class Budget:
     LargeDeltaWarning
         If delta exceeds 1/1000. Learners and mechanisms also issue the warning if delta exceeds one
         over their horizon T: publishing the data of one of T rounds in full costs a delta of 1/T.
+
+    Examples
+    --------
+    >>> from dpoco import Budget
+    >>> Budget(epsilon=1.0, delta=1e-6)
+    Budget(epsilon=1.0, delta=1e-06)
     """
 
     epsilon: float
@@ -61,11 +68,13 @@ class Budget:
     @classmethod
     def _over(cls, epsilon: float, delta: float | None, rounds: int) -> Budget:
         """Return a budget; delta None is a tenth of one over `rounds`, and no cause for doubt."""
+        # Over few rounds that default exceeds 1/1000, without having been chosen.
         return (
             cls._derived(epsilon, 1.0 / (10.0 * rounds)) if delta is None else cls(epsilon, delta)
         )
 
     def _check(self) -> None:
+        """Raise for numbers out of range, and keep plain floats."""
         epsilon = real_float("epsilon", self.epsilon)
         delta = real_float("delta", self.delta)
         if not epsilon > 0.0:
@@ -76,7 +85,15 @@ class Budget:
         object.__setattr__(self, "delta", delta)
 
     def doubt(self, horizon: int | None, *, stacklevel: int) -> None:
-        """Warn if delta exceeds one over `horizon`, unless this budget has already warned."""
+        """Warn if delta exceeds one over `horizon`, unless this budget has already warned.
+
+        Parameters
+        ----------
+        horizon : int or None
+            Rounds; None, an endless stream, has nothing to compare with.
+        stacklevel : int
+            Of the warning, counted from the caller.
+        """
         # Above `_LARGE` the constructor has warned.
         if horizon is not None and 1.0 / horizon < self.delta <= _LARGE:
             warnings.warn(
@@ -92,7 +109,7 @@ class Budget:
             raise CalibrationError("this mechanism is never purely private: it needs delta > 0")
 
     def to_dict(self) -> dict[str, float]:
-        """Return the budget as a dictionary of plain floats."""
+        """Return the budget as a dictionary of plain floats, which `from_dict` restores exactly."""
         return {"epsilon": self.epsilon, "delta": self.delta}
 
     @classmethod

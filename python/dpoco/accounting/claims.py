@@ -48,6 +48,11 @@ def published_sigma(budget: Budget, *, pushes: int, kappa: float, leaf_bound: fl
         Smoothness constant of the noise norm relative to the dual norm.
     leaf_bound : float
         beta D + L in the dual norm.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For numbers out of range.
     """
     return _sigma_epsilon(pushes, kappa, leaf_bound, budget.delta) / budget.epsilon
 
@@ -62,12 +67,22 @@ def published_epsilon(
 def tree_equivalent_scale(sigma: float, method: Method, pushes: int) -> float:
     """Return the scale at which a binary tree's noisiest sum is as noisy as that of `method`.
 
-    It is `sigma` itself for the tree.
+    It is `sigma` itself for the tree. The theorem is about trees: so other sums can be compared.
+
+    Parameters
+    ----------
+    sigma : float
+        Scale of a draw of the sum by `method`.
+    method : str or factorisation
+        See `continual_sum.factorisation`.
+    pushes : int
+        Number of leaves n.
     """
     return sigma * worst_row_norm(method, pushes) / worst_row_norm("tree", pushes)
 
 
 def _sigma_epsilon(pushes: int, kappa: float, leaf_bound: float, delta: float) -> float:
+    """Return sigma_+ times epsilon, which the theorem makes constant."""
     levels = published_levels(pushes)
     root = math.sqrt(8.0 * positive_float("kappa", kappa) * math.log(levels / delta))
     return levels * root * positive_float("leaf_bound", leaf_bound)
@@ -109,10 +124,16 @@ def gibbs_claim(horizon: int, g: float, delta: float, corrected: bool) -> Publis
         The theorem's delta.
     corrected : bool
         Whether every step of the proof is repaired, or the theorem taken as printed.
+
+    Returns
+    -------
+    PublishedClaim
+        The parameters that the theorem asks for, and what it says of them.
     """
     t, g2 = float(horizon), g**2
     half = 18.0 * g2 + math.sqrt(72.0 * g2 * math.log(2.0 / _small(t, delta)))
     log_ratio = 2.0 * half
+    # The p of the theorem, and its three terms, with the constants in print.
     p = min(1.0, max(t ** (-1.0 / 3.0), (g2 / log_ratio) ** (2.0 / 3.0)))
     printed = 7.0 * t ** (2.0 / 3.0) * log_ratio**2 + 12.0 * t * log_ratio**3
     printed += 11.0 * t * g2 ** (2.0 / 3.0) * log_ratio ** (4.0 / 3.0)
@@ -146,12 +167,17 @@ def leader_claim(
 
 
 def _small(t: float, delta: float) -> float:
+    """Return the delta that both theorems give to each closeness of two laws."""
     return delta / (60.0 * t * t)
 
 
 def _claim(
     t: float, log_ratio: float, p: float, shift: float, printed: float | None, delta: float
 ) -> PublishedClaim:
+    """Return the claim for acceptance factors of this scale, and later bits that shift so far.
+
+    `printed` is what is composed as printed; None: with every step repaired.
+    """
     hazard = p - math.expm1(-2.0 * log_ratio)
     cap = math.floor(3.0 * hazard * t)
     if printed is None:

@@ -35,6 +35,7 @@ from dpoco.privacy.mechanisms.selections import (
 from dpoco.privacy.neighbours import Neighbours
 
 UNPROVED = "regret"  # the detail that says why no bound on regret is proved
+# How every condition begins that a verdict counts as a promise: `Terms.doubts` looks for it.
 PROMISED = "PROMISED, not enforced: "
 
 # -- promises, as clauses --------------------------------------------------------------------------
@@ -180,12 +181,23 @@ def promise(clause: str) -> str:
 
 
 def noise_conditions(mass: float, seeded: bool, arithmetic: str) -> tuple[str, ...]:
-    """Return the conditions on the source of the noise, its tails, and the arithmetic."""
+    """Return the conditions on the source of the noise, its tails, and the arithmetic.
+
+    Parameters
+    ----------
+    mass : float
+        Total variation of truncated tails; 0 says nothing.
+    seeded : bool
+        Whether the noise is reproducible.
+    arithmetic : str
+        A key of `ARITHMETIC`.
+    """
     source = SEEDED if seeded else SECRET_KEY
     tails = (TAILS.format(mass=mass),) if mass > 0.0 else ()
     return source, *tails, ARITHMETIC[arithmetic]
 
 
+# What a change may concern where nothing, or everything, of it is released.
 UNITS = ("one round", "one record", "one user's record", "one report")
 
 
@@ -195,7 +207,19 @@ def norm_name(q: float) -> str:
 
 
 class Numbers(NamedTuple):
-    """Numbers of the noise, as of `Guarantee`."""
+    """Numbers of the noise, as of `Guarantee`; the defaults mean that there is none of one scale.
+
+    Attributes
+    ----------
+    sensitivity : float or None
+        Norm of the largest difference in what noise is added to.
+    sensitivity_norm : str
+        Its norm: "l2", "linf", ...
+    noise_scale : float
+        Of one draw, in the same units.
+    column_norm : float or None
+        Of a continual sum.
+    """
 
     sensitivity: float | None = None
     sensitivity_norm: str = ""
@@ -217,6 +241,15 @@ def _single(mechanism: Mechanism, enforced: bool = False) -> Iterator[tuple[Mech
 def units(mechanism: Mechanism, view: str, person: tuple[int, int] | None) -> tuple[str, ...]:
     """Return what one change of the data can concern; () where only the issuer knows.
 
+    Parameters
+    ----------
+    mechanism : Mechanism
+        The description.
+    view : {"everyone", "others", "server"}
+        Who looks.
+    person : (int, int) or None
+        Rounds and separation of a person; None for one change.
+
     Raises
     ------
     ValueError
@@ -236,6 +269,7 @@ def units(mechanism: Mechanism, view: str, person: tuple[int, int] | None) -> tu
 
 
 def _own_units(one: Mechanism, enforced: bool, view: str) -> tuple[str, ...]:
+    """Return the units of a mechanism that is not made of parts, as `units`."""
     if isinstance(one, Declared):
         return ()
     # Whatever changes, nothing of it is released, or all of it: any unit is true.
@@ -245,6 +279,7 @@ def _own_units(one: Mechanism, enforced: bool, view: str) -> tuple[str, ...]:
         return ("one report" if one.reports == 1 else f"{one.reports} reports of one user",)
     if view == "others":
         return ("one user's record",)
+    # Scores and queries of a caller are computed from a data set; those of learners from rounds.
     promised = isinstance(one, Selections) and isinstance(one.scores, PromisedScores)
     if promised or (isinstance(one, ThresholdTests) and not enforced):
         return ("one record",)
@@ -274,6 +309,7 @@ def arithmetic(mechanism: Mechanism) -> str | None:
 
 
 def _own_arithmetic(one: Mechanism) -> str | None:
+    """Return the arithmetic of a mechanism that is not made of parts, as `arithmetic`."""
     if isinstance(one, (LocalReport, Nothing, Open)):
         return None
     return "lattice" if getattr(one, "grid", 0.0) > 0.0 else "float"
@@ -290,6 +326,7 @@ def promises(mechanism: Mechanism) -> tuple[str, ...]:
 
 
 def _own_promises(one: Mechanism, enforced: bool) -> tuple[str, ...]:
+    """Return what a mechanism that is not made of parts rests on, as `promises`."""
     if isinstance(one, Declared):
         return DECLARED_BOUND, DECLARED_NOISE
     if isinstance(one, Selections) and isinstance(one.scores, PromisedScores):
@@ -300,17 +337,20 @@ def _own_promises(one: Mechanism, enforced: bool) -> tuple[str, ...]:
     if isinstance(one, GaussianSum) and isinstance(one.summand, ClippedVectors):
         return (VECTORS.format(count=one.summand.count, bound=one.summand.bound),)
     if isinstance(one, GaussianSum) and not one.summand.enforced:
+        # Besides those above, nets are the only sums whose bound need not be enforced.
         slope = one.summand.lipschitz if isinstance(one.summand, NetDifferences) else math.nan
         return (LIPSCHITZ.format(slope=slope),)
     return _draw_promises(one) if isinstance(one, CoupledDraws) else ()
 
 
 def _draw_promises(one: CoupledDraws) -> tuple[str, ...]:
+    """Return what coupled draws rest on: bounds on the losses, and chains that end in time."""
     losses, draw, found = one.losses, one.draw, list[str]()
     if not losses.enforced:
         smoothness = losses.smoothness
         smooth = SMOOTH.format(smoothness=smoothness) if smoothness > 0.0 else ""
         found.append(CONVEX.format(lipschitz=losses.lipschitz, smooth=smooth))
+    # Exact draws have tolerance 0; how far a chain is from its law nothing can check.
     if isinstance(draw, GibbsDraw) and draw.tolerance > 0.0:
         found.append(CHAIN.format(tolerance=draw.tolerance))
     return tuple(found)
@@ -344,6 +384,7 @@ def numbers(mechanism: Mechanism, near: Neighbours) -> Numbers:
 
 
 def _own_numbers(one: Mechanism, near: Neighbours) -> Numbers:
+    """Return the numbers of a mechanism that is neither a sum nor made of parts."""
     if isinstance(one, Selections):
         scores = one.scores
         if isinstance(scores, VertexScores):
@@ -387,6 +428,12 @@ def conditions(
         Whether the noise is reproducible.
     mass : float
         Total variation of truncated tails.
+
+    Returns
+    -------
+    first, last : tuple of str
+        Limits of a person's rounds and promises in front; what rounds, releases, noise and
+        arithmetic are like behind.
     """
     singles = [one for one, _ in _single(mechanism)]
     several = isinstance(mechanism, Parts) and not mechanism.lemma and len(singles) > 1
@@ -418,6 +465,7 @@ def _arithmetic_kind(mechanism: Mechanism, singles: list[Mechanism]) -> str:
 
 
 def _person_conditions(mechanism: Mechanism, near: Neighbours) -> tuple[str, ...]:
+    """Return how often a person comes, and what the times of these rounds may depend on."""
     most, apart = near.rounds, near.separation
     records = records_in_interval(mechanism)
     one, many = ("one round", "rounds") if records is None else ("one interval", "intervals")
