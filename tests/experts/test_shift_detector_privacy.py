@@ -151,6 +151,7 @@ def test_the_compiled_selectors_have_the_law_of_noisy_argmins(noise, window):
     losses = np.array([[1.0, 0.0], [0.0, 0.7], [0.2, 1.0], [0.5, 0.5], [0.0, 0.0]])
     options = {"horizon": 5, "budget": dpoco.Budget(2.0, 0.0), "selection": noise, "first": 1}
     kind = EpochSelector if window is None else functools.partial(WindowSelector, window=window)
+    options["plan"] = kind(2, **options).plan
     if window is None:
         pieces, plays = [(0, 1), (1, 3)], (2, 2)
     else:
