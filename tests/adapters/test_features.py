@@ -48,6 +48,19 @@ def test_the_order_of_a_record_does_not_matter_to_the_last_bit():
         assert FeatureMap(2).row(dict(items)).tobytes() == first.tobytes()
 
 
+def test_half_a_pair_of_surrogates_raises_nothing():
+    features = FeatureMap(16)
+    rows = [features.row(record) for record in ({"a": "\ud800"}, {"a": "\udfff"}, {"\ud800": 1.0})]
+    assert [np.abs(row).sum() for row in rows] == [1.0, 1.0, 1.0]
+
+
+def test_two_columns_of_one_name_are_refused():
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame([[1.0, 2.0, 3.0]], columns=["a", "b", "a"])
+    with pytest.raises(ValueError, match="two columns of one name"):
+        FeatureMap(("a", "b")).rows(table)
+
+
 def test_nothing_grows_with_the_names_met():
     features = FeatureMap(4)
     before = dict(vars(features))

@@ -113,6 +113,16 @@ def test_river_records_have_missing_names():
     assert abs(holes.ranges_.middle[2] - MIDDLE[2]) < SPREAD[2]
 
 
+def test_records_without_their_labels_are_refused_before_the_search():
+    model = PrivateClassifier(
+        ("a", "b", "c"), horizon=N, classes=(False, True), ranges="private", seed=1, **STATED
+    )
+    X, y = records(5)
+    with pytest.raises(ValueError, match="labels must be those of 5 records; got 4"):
+        model.learn_many(pd.DataFrame(X, columns=list("abc")), y[:4])
+    assert model.round == 0
+
+
 def test_the_range_of_labels_is_found_with_the_others():
     X, _ = records()
     targets = 1e4 + 50.0 * ((X - MIDDLE) / SPREAD) @ [1.0, -1.0, 0.5]

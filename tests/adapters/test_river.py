@@ -257,6 +257,8 @@ def test_a_public_scaler_scales_what_it_names():
     assert many.loc[5].to_dict() == pytest.approx(scaled)
     assert (many.loc[7, "b"], many.loc[7, "user"]) == (0.0, "u8")
     assert np.isnan(many.loc[7, "a"])
+    with pytest.raises(ValueError, match="two columns of one name"):
+        scaler.transform_many(pandas.DataFrame([[1.0, 2.0]], columns=["a", "a"]))
     for wrong in ({"a": (1, 0)}, {}, {"a": 1}, {"a": (0, 1, 2)}):
         with pytest.raises(ValueError, match=r"range|feature"):
             PublicScaler(wrong)

@@ -17,6 +17,7 @@ from dpoco import HorizonExceeded, RoundOrderError, StateError
 
 pytest.importorskip("river")
 common = pytest.importorskip("river.checks").common
+pandas = pytest.importorskip("pandas")
 
 from river import bandit, stats  # noqa: E402
 
@@ -142,7 +143,8 @@ def test_experts_learn_from_the_rewards_of_all_arms():
         pulled.append(policy.pull(ARMS))
         assert pulled[-1] == ARMS[plain.decide()]
         rewards = {"y": 0.9, "x": 0.2}
-        policy.update(pulled[-1], rewards if turn % 2 else [0.2, 0.9])
+        forms = rewards, [0.2, 0.9], pandas.Series(rewards)
+        policy.update(pulled[-1], forms[turn % 3])
         plain.observe([1.0 - 0.2, 1.0 - 0.9])
     assert pulled[1000:].count("y") > 950
     assert policy.ranking == ["y", "x"]

@@ -170,6 +170,37 @@ def test_horizons():
         classifier(learner="polyhedral_frank_wolfe").partial_fit(rows, labels)
 
 
+def test_rows_past_the_horizon_charge_nothing():
+    rows, labels = records(50)
+    ledger = Ledger(BUDGET)
+    model = classifier(horizon=49, ledger=ledger)
+    with pytest.raises(HorizonExceeded):
+        model.partial_fit(rows, labels)
+    assert not ledger.entries
+    model.partial_fit(rows[:49], labels[:49])
+    assert len(ledger.entries) == 1
+
+
+def test_arguments_of_pandas_stay_the_same():
+    pandas = pytest.importorskip("pandas")
+    rows, labels = records(20)
+    words = np.where(labels, "yes", "no")
+    model = classifier(classes=pandas.Index(["no", "yes"]), horizon=99)
+    for _ in range(2):
+        model.partial_fit(rows, words)
+    assert model.learner_.round == 40
+    model.set_params(classes=pandas.Index(["no", "maybe"]))
+    with pytest.raises(ValueError, match="classes was changed"):
+        model.partial_fit(rows, words)
+    prior = pandas.Series(np.zeros(rows.shape[1])), 0.0
+    regressor = PrivateOnlineRegressor(
+        budget=BUDGET, **BOUNDS, learner="noisy_ftrl", prior=prior, horizon=99
+    )
+    for _ in range(2):
+        regressor.partial_fit(rows, labels.astype(float))
+    assert regressor.learner_.round == 40
+
+
 def test_every_fit_spends_the_budget_again():
     rows, labels = records(50)
     model = classifier().fit(rows, labels)
@@ -392,6 +423,8 @@ def test_sparse_rows_are_learned_as_dense_ones(monkeypatch):
     parts = clone(model).fit(sparse.csr_array(X), y)
     assert np.array_equal(parts.coef_, fitted[0].coef_)
     assert np.array_equal(parts.predict_proba(sparse.csr_array(X)), odds[0])
+    with pytest.raises(ValueError, match="Expected 2D array, got 1D"):
+        model.fit(sparse.coo_array(X[:, 0]), y)
     grows = clone(model).set_params(horizon=305, participation=dpoco.Participation(3))
     names = [f"p{n}" for n in range(300)]
     grows.partial_fit(sparse.csr_array(X), y, persons=names)

@@ -74,6 +74,56 @@ def test_parts_of_a_batch_add_up():
     assert not gradient(two).any()
 
 
+def test_a_batch_that_fails_halfway_is_not_added(monkeypatch):
+    own, batch = training(network(), None, memory=1), examples()
+    own.accumulate((batch[0][:1], batch[1][:1]))
+    before, add, pieces = own._total.copy(), own._gradients._add_piece, []
+
+    def fail(*arguments):
+        pieces.append(arguments)
+        if len(pieces) == 3:
+            raise MemoryError
+        add(*arguments)
+
+    monkeypatch.setattr(own._gradients, "_add_piece", fail)
+    rest = batch[0][1:], batch[1][1:]
+    with pytest.raises(MemoryError):
+        own.accumulate(rest)
+    assert np.array_equal(own._total, before)
+    # Brought again, each example is in the sum once.
+    own.accumulate(rest)
+    once = training(network(), None, memory=1)
+    once.accumulate(batch)
+    assert np.array_equal(own._total, once._total)
+
+
+def test_examples_of_an_interrupted_step_are_released_once(monkeypatch):
+    own, (x, y) = training(network(), steps=3), examples()
+    own.accumulate((x[:3], y[:3]))
+    push = own.noise._push
+
+    def interrupt(total):
+        push(total)
+        raise KeyboardInterrupt
+
+    def fail(total):
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(own.noise, "_push", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        own.step()
+    assert own.round == 1
+    assert own._count == 0
+    assert not own._total.any()
+    # Before the draw, nothing is lost.
+    own.accumulate((x[:3], y[:3]))
+    monkeypatch.setattr(own.noise, "release", fail)
+    with pytest.raises(OSError, match="full"):
+        own.step()
+    assert own._count == 3
+    assert own._total.any()
+
+
 def test_no_example_is_longer_than_the_bound_not_even_by_rounding():
     model = network()
     for scale in (1e-3, 1.0, 1e4, 1e30):

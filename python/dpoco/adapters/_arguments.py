@@ -92,6 +92,7 @@ def check_ledger(ledger: object) -> None:
 
 
 def _is_same(one: Any, other: Any) -> bool:
+    """Return whether two values of an argument mean the same to a learner."""
     if one is other:
         return True
     # 1, 1.0 and True are equal, but are different arguments.
@@ -101,7 +102,10 @@ def _is_same(one: Any, other: Any) -> bool:
         return one.keys() == other.keys() and all(_is_same(one[key], other[key]) for key in one)
     if isinstance(one, (list, tuple)):
         return len(one) == len(other) and all(map(_is_same, one, other))
-    return bool(np.array_equal(one, other)) if isinstance(one, np.ndarray) else bool(one == other)
+    # Arrays, and what pandas and polars have: their `==` is no bool.
+    if hasattr(one, "__array__"):
+        return bool(np.array_equal(np.asarray(one), np.asarray(other)))
+    return bool(one == other)
 
 
 def make_source(seed: int | None) -> Source | None:
@@ -113,6 +117,7 @@ def check_options(options: Mapping[str, Any] | None, own: frozenset[str]) -> Arg
     """Return further arguments of a learner; `ValueError` for those the adapter sets itself."""
     if own & set(options or {}):
         raise ValueError(f"options must not contain any of {sorted(own)}")
+    # Of bandits' policies: river's `update` has no place for a person.
     rule = (options or {}).get("participation")
     if rule is not None and rule.enforced:
         raise ValueError("persons are not passed here, so participation needs enforced=False")

@@ -73,6 +73,7 @@ class ClippedGradients:
         inputs, targets = batch
         if not len(inputs):
             return
+        # Of one example: the form of gradients may depend on its shape, and on nothing else.
         taps = self._taps(inputs[:1], targets[:1])
         entries = sum(p.numel() for p in self._others(taps).values())
         entries += sum(tap.entries for tap in taps.values())
@@ -122,6 +123,7 @@ class ClippedGradients:
         held.update(parameters)
         outputs = functional_call(self._model, (held,), (x.unsqueeze(0),), strict=True)
         found = self._loss(outputs, y.unsqueeze(0))
+        # With reduction="none" a loss would be a vector, and its gradient a sum of several.
         if found.numel() != 1:
             raise ValueError("the loss of one example must be one number: a mean or a sum")
         return found.reshape(())
@@ -195,6 +197,7 @@ class ClippedGradients:
             # Its parameters are cut off, and the way to its input is kept.
             return output.detach() + (0.0 * value.sum() if value.requires_grad else 0.0)
 
+        # The caller may have switched gradients off, as in an evaluation.
         with torch.enable_grad(), _hooks(layers, note):
             found = self._example_loss(leaves, x, y)
         if found.requires_grad:
@@ -283,6 +286,8 @@ class _Tap:
         else:
             rows = slopes.reshape(examples, slopes.shape[2], -1).transpose(1, 2)
             columns = _unfold(self.layer, inputs.squeeze(1)).transpose(1, 2)
+        # Otherwise written out: products in a sum may cancel each other, and their rounding
+        # would be larger than the sum (docs/privacy/deep_learning.md).
         if _is_vector(self.layer, self.output):
             if "bias" in self.parameters:
                 yield "bias", _Written(rows[:, 0])
@@ -332,6 +337,8 @@ class _Outer:
 
     def norms(self) -> torch.Tensor:
         """Return the norm of each: the product of two norms."""
+        # Enlarged, as squares below the range of doubles are lost and the other factor may be large
+        # (Lemma 1).
         one, other = (torch.linalg.vector_norm(x, dim=1) for x in (self._rows, self._columns))
         return (one + _SMALLEST) * (other + _SMALLEST)
 
@@ -383,6 +390,8 @@ def _has_product(layer: torch.nn.Module) -> bool:
     """Return whether the gradients of a layer are products that are known here."""
     # Exact types: a derived class may compute something else.
     if type(layer) is nn.Embedding:
+        # Sparse gradients have another form; the other options scale rows by how often words come,
+        # or change the weight itself.
         return not (layer.sparse or layer.scale_grad_by_freq) and layer.max_norm is None
     if type(layer) in (nn.Conv1d, nn.Conv2d):
         assert isinstance(layer, nn.Conv1d | nn.Conv2d)

@@ -33,7 +33,7 @@ _LARGEST_DIMENSION = 2**24
 def public_scaling(ranges: ArrayLike) -> PublicScaling:
     """Return the scaling of declared ranges, (low, high) or one such pair a column."""
     try:
-        pairs = np.asarray(ranges, dtype=np.float64)
+        pairs = np.atleast_1d(np.asarray(ranges, dtype=np.float64))
     except (TypeError, ValueError):
         pairs = np.empty(0)
     if pairs.shape not in ((2,), (len(pairs), 2)) or not len(pairs):
@@ -116,6 +116,7 @@ class FeatureMap:
                 if value is not None:
                     row[index] = number("a feature", value)
             return row
+        # Sorted, since sums in doubles depend on the order in which a record lists its names.
         with np.errstate(all="ignore"):  # infinite values: the learner takes them for zero records
             own = self._person
             named = [(_name(name), value) for name, value in record.items() if name != own]
@@ -168,14 +169,18 @@ class FeatureMap:
         return [self.find_person(record) for record in _records(table)]
 
     def _place(self, token: str) -> tuple[int, float]:
-        # No cache: it would grow with the data and keep names.
+        """Return the entry of a name, or of a name and its text, and the sign there."""
+        # No cache: it would grow with the data and keep names. Half a pair of surrogates, which
+        # JSON may hold, is hashed as well: no value may decide over an exception.
+        token_bytes = token.encode("utf-8", "surrogatepass")
         # The name keeps this hash apart from all others.
-        digest = hashlib.blake2b(token.encode(), digest_size=8, person=b"dpoco features")
+        digest = hashlib.blake2b(token_bytes, digest_size=8, person=b"dpoco features")
         value = int.from_bytes(digest.digest(), "little")
         return (value >> 1) % self.dimension, 1.0 if value & 1 else -1.0
 
 
 def _name(name: object) -> str:
+    """Return a feature's name as it is hashed; `TypeError` for one that is no text or int."""
     if not isinstance(name, (str, int)):
         raise TypeError(f"names of features must be texts or ints; got {type(name).__name__}")
     return str(name)
@@ -232,16 +237,22 @@ class LabelMap:
 
 
 def _records(table: Any) -> Iterable[Record]:
+    """Return the rows of a DataFrame, or what else holds records, as mappings by name."""
     if not hasattr(table, "itertuples"):
         return table  # type: ignore[no-any-return]
+    # A dictionary would keep the last of two columns, and silently learn from that one.
+    if not table.columns.is_unique:
+        raise ValueError("the table has two columns of one name")
     return (dict(zip(table.columns, row, strict=True)) for row in table.itertuples(False))
 
 
 def _has_duplicates(labels: Sequence[object]) -> bool:
+    """Return whether two labels are equal; not by a set, since labels need not be hashable."""
     return any(one == other for one, other in combinations(labels, 2))
 
 
 def _label_kind(label: object) -> str:
+    """Return the kind of a label, which is schema, as a message says it."""
     if isinstance(label, (bool, np.bool_)):
         return "a bool"
     if isinstance(label, (numbers.Real, Decimal)):

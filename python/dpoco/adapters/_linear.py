@@ -167,6 +167,7 @@ class LinearProblem:
 
     @property
     def _p(self) -> float:
+        """Exponent of the ball of coefficients; "auto" chooses among learners in l2."""
         ball = 2.0 if self.learner == _AUTO else _NAMED[self.learner].ball
         assert ball is not None
         return ball
@@ -198,6 +199,7 @@ class LinearProblem:
     @property
     def _row_bound(self) -> float:
         """Largest norm of a record as the learner gets it."""
+        # With the slack, the learner's own clipping leaves records alone that were clipped here.
         bound = float(self.feature_bound) * _SLACK
         # Of (x, c) with |x| <= c.
         return bound * math.sqrt(2.0) if self.intercept and self._p == 2.0 else bound
@@ -243,7 +245,8 @@ class LinearProblem:
 
     def _with_budget(self, budget: Budget | None, terms: Arguments) -> tuple[RecordLearner, ...]:
         """Return a learner for each output, each with the budget; equal losses are planned once."""
-        own = {**terms, "source": make_source(terms["seed"])}  # one, so that streams differ
+        # One source for all, whose streams differ: the theorem needs independent noise.
+        own = {**terms, "source": make_source(terms["seed"])}
         del own["seed"]
         weights = self.weights or ((1.0, 1.0),) * self.outputs
         found: list[RecordLearner] = []
@@ -268,6 +271,7 @@ class LinearProblem:
                 epsilon = gaussian_epsilon(share * mu, budget.delta)
             learners = self._with_budget(Budget._derived(epsilon, budget.delta), terms)
             parts = [each.guarantee for each in learners]
+            # The statement is composed from the certificates: the guess above only finds a plan.
             together = compose_outputs(parts, budget, self.output)
             if together.epsilon <= budget.epsilon:
                 return learners
@@ -299,6 +303,7 @@ class LinearProblem:
         if not self.labels or found is None:
             return np.zeros(1), np.ones(1)
         middle, half = (np.array(part[self.dimension :]) for part in found.parts)
+        # A column that the search has switched off has the width 0, by which labels are divided.
         width = _LABEL_WIDTHS * half
         return middle, np.where(width == 0.0, 1.0, width)
 
@@ -326,6 +331,7 @@ class LinearProblem:
         Labels have shape (n,); of a regression of several outputs (n, outputs).
         """
         told = labels[None, :] if labels.ndim == 1 else labels.T
+        # A label that is none of the classes stays NaN: the record is then empty for all learners.
         if self.loss == "logistic" and self.outputs > 1:
             told = np.where(np.isnan(told), np.nan, told == np.arange(self.outputs)[:, None])
         if self.weights is not None:
@@ -536,6 +542,7 @@ class LinearModel:
         )
 
     def _hold(self, learners: tuple[RecordLearner, ...]) -> None:
+        """Take learners, and state what they and the search promise together."""
         budget, people = self._terms["budget"], self._terms["participation"]
         guarantees = [each.guarantee for each in learners]
         self._learners = learners
@@ -561,7 +568,7 @@ class LinearModel:
                     UserWarning, stacklevel=4,
                 )  # fmt: skip
             return model
-        # No learner is calibrated: `bind` brings them.
+        # No learner is calibrated, which may take seconds: `bind` brings them.
         model = cls.__new__(cls)
         model.problem, model._terms = problem, terms
         model.bind(learner)
@@ -634,8 +641,11 @@ class LinearModel:
         finder = self._finder
         if finder is None or finder.left == 0 or not self._learners:
             return 0
-        # All rows must fit before the search takes the first of them.
+        # All rows must fit before the search takes the first of them, and have labels: learners
+        # check that behind the search.
         self.require_left(len(features))
+        if len(labels) != len(features):
+            raise ValueError(f"labels must be those of {len(features)} records; got {len(labels)}")
         part = slice(0, min(finder.left, len(features)))
         rows = np.column_stack([features, labels]) if self.problem.labels else features
         finder.run(rows[part], persons=None if persons is None else persons[part])
@@ -709,6 +719,7 @@ class LinearModel:
         self._hold(given)
 
     def _check_bound(self, learner: RecordLearner, place: int) -> None:
+        """Raise unless a learner is of this model's kind, problem and participation."""
         named = self.problem.learner
         known = [*_NAMED.values()] if named == _AUTO else [_NAMED[named]]
         if learner_of(type(learner)) not in known:
@@ -722,6 +733,7 @@ class LinearModel:
 
     @property
     def _is_fresh(self) -> bool:
+        # A search draws noise as well: two copies of one would share it.
         begun = self._finder is not None and self._finder.round > 0
         started = begun or any(each._is_started() for each in self._learners)
         return bool(self._learners) and not started

@@ -85,9 +85,11 @@ def warn_of_search(name: str, budget: Budget, ledger: object) -> None:
 
 
 def _together(fits: int, budget: Budget) -> str:
+    """Return what fits spend together, in words, by both rules of composition."""
     basic = f"epsilon {fits * budget.epsilon:.4g}"
     if budget.delta == 0.0:
         return basic
+    # Squares of mu add up: fits of independent noise are one Gaussian of their length.
     mu = gaussian_mu(budget.epsilon, budget.delta) * math.sqrt(fits)
     composed = gaussian_epsilon(mu, budget.delta)
     return (
@@ -103,6 +105,7 @@ def _calls() -> list[_Call]:
     frame = inspect.currentframe()
     while frame is not None:
         own, place = frame.f_locals.get("self"), frame.f_code.co_name
+        # By the names of scikit-learn's own variables: there is no other way to learn the numbers.
         if isinstance(own, BaseSearchCV) and place == "evaluate_candidates":
             candidates, folds = map(frame.f_locals.get, ("n_candidates", "n_splits"))
             if isinstance(candidates, int) and isinstance(folds, int):
@@ -148,6 +151,7 @@ def _find_fitted(call: _Call) -> object:
 
 
 def _require_one_process(call: _Call) -> None:
+    """Raise if fits run in processes, each of which would charge another ledger."""
     # joblib's context may set both the kind of workers and how many there are.
     backend, usual = get_active_backend()
     names = call.frame.f_locals

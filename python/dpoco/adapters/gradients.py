@@ -80,6 +80,8 @@ class Reservation:
     _writer: ThreadPoolExecutor | None = None
 
     def __init__(self, path: str | os.PathLike[str], secret: bytes, ahead: int, new: bool) -> None:
+        # The key of the counts is in the checkpoint alone: a file of another training, or an edited
+        # one, has no count that fits.
         self._secret, self._ahead, self._slot = secret, ahead, 0
         # A child program that inherits the descriptor would hold the lock as long as it runs.
         flags = os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | (os.O_CREAT | os.O_EXCL if new else 0)
@@ -107,6 +109,7 @@ class Reservation:
             raise
 
     def _lock(self, path: str | os.PathLike[str]) -> None:
+        """Keep other processes out: two that reserve the same rounds would repeat their noise."""
         if os.name != "posix":
             return
         import fcntl
@@ -119,11 +122,13 @@ class Reservation:
             ) from None
 
     def _digest(self, rounds: int) -> bytes:
+        """Return the mark by which a count is known to be of this training, and whole."""
         return hashlib.blake2b(
             rounds.to_bytes(8, "little"), key=self._secret, digest_size=16
         ).digest()
 
     def _read(self, path: str | os.PathLike[str]) -> int:
+        """Return the rounds that are reserved; `StateError` if the file does not tell."""
         data = os.pread(self._handle, _SLOTS * _SLOT.size, 0)
         slots = (data[i * _SLOT.size : (i + 1) * _SLOT.size] for i in range(_SLOTS))
         stated: Iterator[tuple[int, bytes]] = (
@@ -136,6 +141,7 @@ class Reservation:
         return max(known)
 
     def _write(self, rounds: int) -> int:
+        """Reserve rounds up to this one, and return it once it is on the disk."""
         entry = _SLOT.pack(rounds, self._digest(rounds))
         os.pwrite(self._handle, entry, self._slot * _SLOT.size)
         # Nothing may be released before the count is on the disk.
@@ -146,6 +152,7 @@ class Reservation:
     def reserve(self, round_: int) -> None:
         """Return once `round_` is reserved on the disk, and let a thread reserve the next ones."""
         if self._coming is not None and (self._coming.done() or round_ > self.rounds):
+            # Before the result, which raises if the disk is full: the next call then writes itself.
             coming, self._coming = self._coming, None
             self.rounds = coming.result()
         half = self._ahead // 2
@@ -196,6 +203,7 @@ def choose_factorisation(
     known: list[Correlated] = [
         each for each in _candidates(steps, near, half_life) if each.fits(steps)
     ]
+    # Views that forget have a variance for draws of one scale only, which bands have not.
     if half_life == math.inf:
         known += _bands(steps, near, dimension)
     return choose(known, lambda each: (view_error(each, steps, near, half_life),))[0]
@@ -216,6 +224,7 @@ def view_error(factor: Correlated, steps: int, near: Neighbours, half_life: floa
 
 
 def _candidates(steps: int, near: Neighbours, half_life: float) -> Iterator[Buffered]:
+    """Yield sums with buffers, of which any is as private: they differ in the view's noise."""
     yield INDEPENDENT
     best = continual_sum.choose_buffers(steps, near)
     methods = {best, continual_sum.planned("blt", steps, near)}
@@ -240,8 +249,9 @@ def _bands(steps: int, near: Neighbours, dimension: int) -> Iterator[Banded]:
             yield from (replace(band, tilt=tilt) for tilt in _TILTS)
 
 
+# Up to here the rounding of a sum moves it by 2^-11 of the clipping norm (Lemma 2).
 _LARGEST_BATCH = 2**20
-_SECRET = 32
+_SECRET = 32  # bytes of the key of a file of reservations
 
 
 class NoisyGradients:
@@ -319,6 +329,7 @@ class NoisyGradients:
         n = positive_int("steps", steps) * positive_int("epochs", epochs)
         choice("relation", relation, CHANGES)
         life = math.inf if workload == "prefix" else positive_float("workload", workload)
+        # A fixed order of the batches brings an example in every `steps`-th step and in no other.
         if participation is None and epochs > 1:
             participation = Participation(epochs, steps, enforced=False)
         if participation is not None:
@@ -337,6 +348,7 @@ class NoisyGradients:
         self.mechanism = _plan_sum(summand, n, near, budget, life)
         origin = Source() if source is None else checked_source(source)
         self.guarantee = _guarantee(self.mechanism, relation, participation, budget, origin)
+        # Computed from the description, and not by the search: an error there costs no privacy.
         if budget is not None:
             self.guarantee.require(budget)
         self._seeded = origin.is_seeded
@@ -481,6 +493,7 @@ class NoisyGradients:
         if self.round > 0:
             raise StateError("only a training that has not started can be restored")
         header, payload = unpack(data)
+        # The engine would take a state of any sum of this size, and the guarantee is of this one.
         # JSON makes lists of tuples, as in the header that was read.
         if json.loads(json.dumps(self._header())) != header:
             raise StateError("the state belongs to a training with other parameters")
@@ -501,6 +514,7 @@ class NoisyGradients:
 
     def load(self, path: str | os.PathLike[str], *, key: EncryptionKey | None = None) -> None:
         """Continue from a file of `save`; see `restore`."""
+        # As `dpoco.load`: a plain state is as secret as the data.
         if key is None:
             refuse_readable(Path(path), Path(path).stat())
         self.restore(read_state(path, key))
@@ -512,6 +526,7 @@ class NoisyGradients:
 
 
 def _factor(total: GaussianSum) -> Correlated:
+    """Return the factorisation of a sum of `choose_factorisation`."""
     assert isinstance(total.factorisation, Buffered | Banded)
     return total.factorisation
 
@@ -524,6 +539,7 @@ def _plan_sum(
     plain = GaussianSum(summand, factor, pushes=steps)
     if budget is None:
         return plain
+    # The tails of noise that is cut off are paid for by a part of delta.
     budget.require_delta()
     mu = charged_gaussian_mu(budget, plain.tails(exact=True))
     return noisy_on_lattice(plain, near, mu, summand.count * summand.bound)
@@ -536,6 +552,7 @@ def _guarantee(
     budget: Budget | None,
     source: Source,
 ) -> Guarantee:
+    """Return what all noisy gradients promise; the caller adds what it enforces itself."""
     summand = total.summand
     assert isinstance(summand, ClippedVectors)
     found = Guarantee.about(

@@ -28,7 +28,6 @@ except ImportError:
     ) from None
 
 from dpoco import _literals as literals
-from dpoco import bandits
 from dpoco._clipping import Flags, context_flags
 from dpoco._validation import FloatArray, choice, float_array, number
 from dpoco.accounting import Budget, Guarantee
@@ -127,11 +126,15 @@ class PublicScaler(base.MiniBatchTransformer):
         """Return the DataFrame with its named features scaled, in their columns."""
         import pandas as pd
 
+        # Two columns of one name would get the values of one of them.
+        if not X.columns.is_unique:
+            raise ValueError("the table has two columns of one name")
         rows = [self.transform_one(record) for record in X.to_dict("records")]
         return pd.DataFrame(rows, index=X.index, columns=X.columns)
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[Arguments]:
+        # River's checks have features with numbers for names.
         yield {"ranges": {"0": (-1.0, 1.0)}}
 
 
@@ -146,6 +149,7 @@ class _LinearEstimator:
 
     def _begin(self, arguments: Arguments) -> None:
         """Keep a constructor's arguments, from which river clones, and make the learner."""
+        # River reads arguments from attributes of their names: to clone, compare and show.
         vars(self).update(own_arguments(arguments))
         person, rule = arguments["person"], arguments["participation"]
         if (person is not None) != (rule is not None and rule.enforced):
@@ -322,6 +326,7 @@ class _LinearEstimator:
         )
 
     def _target(self, y: object) -> float:
+        """Return a label as learners take it: NaN where it is missing, or none of the classes."""
         raise NotImplementedError
 
     def _targets(self, y: Iterable[object]) -> FloatArray:
@@ -577,6 +582,8 @@ _BANDIT_OWN = frozenset({
     "arms", "dimension", "domain", "horizon", "budget", "context_bound", "reward_bound",
     "on_violation", "source",
 })  # fmt: skip
+_BANDIT = "linucb"
+_POLICIES = {_BANDIT: _BANDIT, "high_dimensional": "high-dimensional-bandit"}
 _EXPERTS = ("prefix_hedge", "batch_share", "oblivious_tracker")
 _EXPERTS_OWN = frozenset({"experts", "horizon", "budget", "loss_range", "on_violation", "source"})
 
@@ -594,7 +601,7 @@ class _Policy:
     _tested_with: ClassVar[Arguments]  # what river's checks make one with besides
 
     def _begin(self, arguments: Arguments) -> None:
-        super().__init__()  # river's
+        super().__init__()  # river's, which counts pulls
         self._made_with = own_arguments(arguments)
         vars(self).update(self._made_with)
         self._index = {arm: index for index, arm in enumerate(self.arms)}
@@ -616,6 +623,7 @@ class _Policy:
         return bool(self._learner._is_started())
 
     def _check_fresh(self) -> None:
+        """Raise if a copy of this policy would share noise that has been drawn."""
         if self._is_started():
             raise StateError(
                 "a started policy can neither be copied nor pickled, because the copy would "
@@ -639,6 +647,7 @@ class _Policy:
             raise TypeError(
                 f"the learner must be a {type(own).__name__}; got {type(learner).__name__}"
             )
+        # Not a copy that is suspended: it shares its noise with the original.
         learner._check_active()
         mine, given = own.get_params(), learner.get_params()
         # The plan follows from the other arguments, and a loaded learner has its own noise.
@@ -666,6 +675,7 @@ class _Policy:
         return mask
 
     def _arm(self, arm_id: Hashable) -> int:
+        """Return the number of an arm; the message does not say which one was asked for."""
         if arm_id not in self._index:
             raise ValueError("arm_id is none of this policy's arms")
         return self._index[arm_id]
@@ -686,7 +696,6 @@ class _Policy:
 class _BanditPolicy(_Policy):
     """Base of the policies on a bandit, which know the decision whose reward has not come."""
 
-    _learner: bandits.LinUCB | bandits.HighDimensionalBandit
     _skips: bool = False
     # Context and arms of the round, the arm, and its ticket if not all arms were allowed.
     _waiting: tuple[tuple[bytes, bytes], int, Ticket | None] | None = None
@@ -704,6 +713,7 @@ class _BanditPolicy(_Policy):
         return self._waiting is not None or super()._is_started()
 
     def _choose(self, context: object, arm_ids: Iterable[Hashable]) -> Any:
+        """Return the round's arm among those that it has; the same one until it is answered."""
         mask = self._mask(arm_ids)
         row = float_array("context", context, (self._learner.dimension,))
         if self._waiting is not None and self._skips:
@@ -717,6 +727,7 @@ class _BanditPolicy(_Policy):
                 'unanswered="skip" does this automatically'
             )
         if self._waiting is None:
+            # Tickets add a condition to the guarantee: not where all arms are there.
             if mask.all():
                 self._waiting = asked, self._learner.decide(row), None
             else:
@@ -725,10 +736,13 @@ class _BanditPolicy(_Policy):
         return self.arms[self._waiting[1]]
 
     def _answer(self, arm_id: Hashable, reward: object, context: object) -> None:
+        """End the round with a reward, if it is of the arm and the context of the decision."""
         arm, row = self._arm(arm_id), float_array("context", context, (self._learner.dimension,))
+        # River lets callers update at any time; here each record is one round's.
         if self._waiting is None:
             raise RoundOrderError("update() without pull(): call pull() first, then update()")
         (waiting, _), chosen, ticket = self._waiting
+        # Noise is accounted for one record of the chosen arm: another arm's has another sum.
         if arm != chosen:
             raise RoundOrderError(
                 "an update for another arm than the one chosen in this round: only rewards of "
@@ -816,7 +830,7 @@ class PrivateExperts(_Policy, bandit.base.Policy):
         ----------
         arm_id
             The arm that was pulled.
-        rewards : mapping of arms to numbers, or sequence
+        rewards : mapping of arms to numbers, pandas.Series or sequence
             Rewards of all arms; a sequence is in the order of `arms`.
 
         Raises
@@ -826,11 +840,12 @@ class PrivateExperts(_Policy, bandit.base.Policy):
         ValueError, TypeError
             If there is not one number per arm; nothing changes.
         """
-        values: object = rewards
-        if isinstance(rewards, Mapping):
-            if set(rewards) != set(self._index):
+        values: Any = rewards
+        # Not by the type: a pandas Series also has names, and is no Mapping.
+        if hasattr(values, "keys"):
+            if set(values.keys()) != set(self._index):
                 raise ValueError("rewards must be those of all arms")
-            values = [rewards[arm] for arm in self.arms]
+            values = [values[arm] for arm in self.arms]
         arm, (_, chosen) = self._arm(arm_id), self._learner._check_turn()
         if arm != chosen:
             raise RoundOrderError("an update for another arm than the one chosen in this round")
@@ -850,7 +865,7 @@ class PrivateExperts(_Policy, bandit.base.Policy):
 
 
 class PrivateBandit(_BanditPolicy, bandit.base.Policy):
-    """A jointly private bandit without contexts: LinUCB on a constant context.
+    """A jointly private bandit without contexts: a linear one on a constant context.
 
     Parameters
     ----------
@@ -865,7 +880,7 @@ class PrivateBandit(_BanditPolicy, bandit.base.Policy):
         Required. Rewards are clipped to [-reward_bound, reward_bound], silently. Public: never take
         it from the data.
     options : dict, optional
-        Further arguments of `dpoco.bandits.LinUCB`, for example "exploration".
+        Further arguments of the learner "linucb", for example "exploration".
     seed : int, optional
         Source of reproducible noise, for tests and simulation; it voids the guarantee.
 
@@ -899,7 +914,7 @@ class PrivateBandit(_BanditPolicy, bandit.base.Policy):
         self._begin(locals())
         # With the context 1, an arm's coefficient is its mean reward.
         terms = {"parameter_bound": reward_bound, **self._terms(1.0)}
-        self._learner = bandits.LinUCB(len(arms), 1, **terms)
+        self._learner = learner_named(_BANDIT).load()(len(arms), 1, **terms)
 
     def pull(self, arm_ids: Iterable[Hashable]) -> Any:
         """Return the round's arm among `arm_ids`; it stays the same until `update` or `skip`."""
@@ -936,7 +951,7 @@ class PrivateContextualBandit(_BanditPolicy, bandit.base.ContextualPolicy):
         Required. Rewards are clipped to [-reward_bound, reward_bound]; 1 for a logistic link, which
         clips them to [0, 1]. Public as well.
     learner : {"linucb", "high_dimensional"}
-        `dpoco.bandits.LinUCB`, or `dpoco.bandits.HighDimensionalBandit` on an l1 ball.
+        The bandit of these names in `dpoco.bandits`; "high_dimensional" plays on an l1 ball.
     radius : float, default 1.0
         Radius of the ball of an arm's coefficients, in l2 for "linucb", in l1 for
         "high_dimensional".
@@ -988,15 +1003,15 @@ class PrivateContextualBandit(_BanditPolicy, bandit.base.ContextualPolicy):
     ) -> None:
         self._begin(locals())
         self._features = FeatureMap(features)
-        choice("learner", learner, ("linucb", "high_dimensional"))
+        choice("learner", learner, _POLICIES)
         self._skips = choice("unanswered", unanswered, ("raise", "skip")) == "skip"
         dimension, terms = self._features.dimension, self._terms(context_bound)
-        if learner == "linucb":
+        problem: object = dimension
+        if learner == _BANDIT:
             terms = {"parameter_bound": radius, **terms}
-            self._learner = bandits.LinUCB(len(arms), dimension, **terms)
         else:
-            ball = LpBall(dimension, 1.0, radius)
-            self._learner = bandits.HighDimensionalBandit(len(arms), ball, **terms)
+            problem = LpBall(dimension, 1.0, radius)
+        self._learner = learner_named(_POLICIES[learner]).load()(len(arms), problem, **terms)
 
     def pull(self, arm_ids: Iterable[Hashable], context: Record | None = None) -> Any:
         """Return the arm for this round's user among `arm_ids`; the same for the same context."""
@@ -1030,4 +1045,4 @@ class PrivateContextualBandit(_BanditPolicy, bandit.base.ContextualPolicy):
     @classmethod
     def _unit_test_params(cls) -> Iterator[Arguments]:
         for given in super()._unit_test_params():
-            yield from ({**given, "learner": name} for name in ("linucb", "high_dimensional"))
+            yield from ({**given, "learner": name} for name in _POLICIES)

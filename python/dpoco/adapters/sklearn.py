@@ -114,7 +114,7 @@ def _records(estimator: BaseEstimator, X: object, *, reset: bool) -> _Rows:
     if not hasattr(X, "tocsr"):
         dense = _matrix(estimator, X, reset=reset)
         return _Rows(dense, len(dense))
-    rows = X.tocsr()
+    rows = _two_axes(X).tocsr()
     block = max(1, _DENSE_CELLS // max(1, rows.shape[1]))
     # One row has the type and the width of all, without a dense copy of the others.
     _matrix(estimator, rows[:1].toarray(), reset=reset)  # dtype and number of features
@@ -127,29 +127,36 @@ def _matrix(estimator: BaseEstimator, X: object, *, reset: bool) -> FloatArray:
     Sets ``n_features_in_`` and ``feature_names_in_`` if `reset`, else compares with them.
     """
     if hasattr(X, "tocsr"):
-        rows = X.tocsr()
+        rows = _two_axes(X).tocsr()
         entries = float(rows.shape[0]) * float(rows.shape[1])
         require_memory({"a dense copy of sparse records": entries})
         X = rows.toarray()
     array = _array("X", X)
     if array.dtype.kind == "c":
         raise ValueError("Complex data not supported: X must be real")
-    if array.ndim != 2:
-        raise ValueError(
-            f"Expected 2D array, got {array.ndim}D array instead. Reshape your data: (-1, 1) for "
-            "one feature, (1, -1) for one record"
-        )
-    for count, what in zip(array.shape, ("sample(s)", "feature(s)"), strict=True):
+    for count, what in zip(_two_axes(array).shape, ("sample(s)", "feature(s)"), strict=True):
         if count == 0:
             raise ValueError(
                 f"Found array with 0 {what} (shape={array.shape}) while a minimum of 1 is required."
             )
+    # Names of columns alone: its own check of the array would print what it refuses.
     validate_data(estimator, X, reset=reset, skip_check_array=True)
     try:
         return float_array("X", array, (None, None))
     except TypeError:
         # `check_estimator` looks for "argument must be", "string" and "number", in this order.
         raise TypeError("each argument must be no string or object, but a real number") from None
+
+
+def _two_axes(X: Any) -> Any:
+    """Return records that are a matrix, dense or sparse; `ValueError` for any others."""
+    # Sparse arrays of one axis: SciPy has them since 1.13.
+    if X.ndim != 2:
+        raise ValueError(
+            f"Expected 2D array, got {X.ndim}D array instead. Reshape your data: (-1, 1) for "
+            "one feature, (1, -1) for one record"
+        )
+    return X
 
 
 def _column(y: object, rows: int, several: bool = False) -> NDArray[np.generic]:
@@ -330,6 +337,7 @@ class _LinearEstimator(BaseEstimator):
             for pipeline in callers(Pipeline)
             for each in _steps_that_learn(pipeline.steps[:-1])
         )
+        model.require_left(rows)
         # After everything that can fail, and before the first record.
         if self.ledger is not None:
             label = f"{type(self).__name__} of {horizon} rounds"
@@ -352,6 +360,7 @@ class _LinearEstimator(BaseEstimator):
             refuse_changes(before, self._plain_parameters(), instead)
 
     def _learn(self: Own, X: _Rows, targets: FloatArray, persons: People) -> Own:
+        """Give rows to the learner, all of them or none, and publish what it then decides."""
         self._model.require_left(X.rounds)
         if persons is not None:  # names that are none are refused before a round is played
             self._model.learners[0]._digests(persons, X.rounds)
@@ -489,6 +498,7 @@ class _LinearEstimator(BaseEstimator):
             budget = read_budget(self.get_params(deep=False))
         if isinstance(budget, Budget):
             warn_of_search(type(self).__name__, budget, self.ledger)
+        # A copied ledger would have the whole budget again, and refuses to be copied.
         arguments = {
             name: value if name == "ledger" else clone(value, safe=False)
             for name, value in self.get_params(deep=False).items()
@@ -696,6 +706,7 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
 
     def _targets(self, y: object, rows: int, classes: Classes) -> FloatArray:
         assert classes is not None
+        # As Python's own objects, whose types are compared with those of the classes.
         return LabelMap(classes.tolist()).values(_column(y, rows).tolist())
 
     def _label_flags(self, y: object) -> Flags:

@@ -81,9 +81,11 @@ class PrivateLoader:
         self.dataset = dataset
         self.batch_size = positive_int("batch_size", batch_size)
         self.epochs = positive_int("epochs", epochs)
+        # A number of batches that is known in advance is part of what is charged for.
         size = positive_int("the length of the data set", len(dataset))
         # Rounded up: the last batch may be shorter.
         self.steps = -(-size // batch_size)
+        # One order for all epochs: another one would bring an example twice within `steps` steps.
         self._order = np.arange(size)
         if seed is not None:
             self._order = np.random.default_rng(seed).permutation(size)
@@ -105,6 +107,7 @@ class PrivateLoader:
 
 
 def _stack(values: Iterable[object]) -> torch.Tensor:
+    """Return values of one shape as one tensor, examples along the first axis."""
     return torch.stack([torch.as_tensor(value) for value in values])
 
 
@@ -181,6 +184,7 @@ class PrivateTraining:
         memory: int = _MEMORY,
         source: Source | None = None,
     ) -> None:
+        # Before all else: the proof needs that a gradient is of one example alone.
         _refuse_mixing(model)
         self.model = model
         self._trained = {n: p for n, p in model.named_parameters() if p.requires_grad}
@@ -192,6 +196,7 @@ class PrivateTraining:
                     f"parameter {name!r} is of type {parameter.dtype}: gradients of single or "
                     "double precision only are clipped exactly"
                 )
+        # A layer that grows would change what a gradient is clipped with, and the sum's length.
         self._shapes = {name: p.shape for name, p in self._trained.items()}
         self._size = sum(p.numel() for p in self._trained.values())
         self._gradients = ClippedGradients(model, loss, self._trained, positive_float("clip", clip))
@@ -255,8 +260,11 @@ class PrivateTraining:
                 f"{self._count + examples}"
             )
         self._check_model()
-        self._gradients.add(batch, self._batch_size, self._memory, torch.from_numpy(self._total))
-        self._count += examples
+        # Added to a copy: if a piece of the batch fails (memory, an interrupt), examples of those
+        # before would stay in the sum, and enter it twice when the caller brings the batch again.
+        total = self._total.copy()
+        self._gradients.add(batch, self._batch_size, self._memory, torch.from_numpy(total))
+        self._total, self._count = total, self._count + examples
 
     def step(self, batch: Batch | None = None) -> None:
         """Put the noisy mean gradient of a batch into ``.grad``; step the attached optimizer.
@@ -277,9 +285,16 @@ class PrivateTraining:
         self.noise._require(1)
         if batch is not None:
             self.accumulate(batch)
-        noisy = self.noise.release(self._total)
-        # Emptied after the release: one that raises loses no examples.
+        before, total, count = self.noise.round, self._total, self._count
         self._total, self._count = np.zeros(self._size), 0
+        try:
+            noisy = self.noise.release(total)
+        except BaseException:
+            # A release that raises loses no examples, unless it was interrupted behind the draw:
+            # then they have had their step, and must not get another one.
+            if self.noise.round == before:
+                self._total, self._count = total, count
+            raise
         noisy /= self._batch_size
         self._set_gradients(noisy)
         if self._optimizer is not None:
@@ -293,18 +308,21 @@ class PrivateTraining:
         ValueError
             If the loader has other steps, epochs or batches than were declared.
         """
+        # The guarantee is of the declared rule: more epochs would bring examples more often.
         declared = (self.noise.horizon, self._batch_size)
         if (len(loader), loader.batch_size) != declared:
             raise ValueError(
                 f"the loader has {len(loader)} steps of {loader.batch_size} examples; declared "
                 "were {} of {}".format(*declared)
             )
+        # By the round: after a crash, batches of steps that were skipped are skipped as well.
         while self.round < self.noise.horizon:
             self.step(loader.batch(self.round))
 
     # -- gradients --------------------------------------------------------------------------------
 
     def _check_model(self) -> None:
+        """Raise for what may have changed since the start and the proof does not cover."""
         if torch.is_autocast_enabled("cpu"):
             raise RuntimeError(
                 "mixed precision (autocast) is refused: the proof does not cover its gradients"
@@ -314,6 +332,7 @@ class PrivateTraining:
                 raise ValueError(f"parameter {name!r} has changed its shape")
 
     def _set_gradients(self, noisy: FloatArray) -> None:
+        """Put a noisy mean gradient, shape (d,), where optimisers look for it."""
         start = 0
         for parameter in self._trained.values():
             part = torch.from_numpy(noisy[start : start + parameter.numel()])
