@@ -298,3 +298,11 @@ def test_only_calls_of_the_journals_streams(journal, tmp_path):
         journal.close()
         with pytest.raises(dpoco.StateError, match="closed"):
             commits.submit(stream.observe, VALUES[0]).result(60)
+
+
+@pytest.mark.parametrize("wrong", [float("inf"), 1e12, -1.0, float("nan")])
+def test_a_wait_that_the_system_cannot_count_is_refused(journal, wrong):
+    with pytest.raises(ValueError, match="linger"):
+        GroupCommitExecutor(journal, linger=wrong)
+    with pytest.raises(ValueError, match="timeout"):
+        dpoco.journal.SqliteStore("unused", timeout=wrong)

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pandas as pd
@@ -35,6 +36,13 @@ def make(**options):
 
 def make_plain():
     return make(participation=None, records_per_interval=1, views=["interval"])
+
+
+def make_plain_days():
+    return make(
+        participation=None, records_per_interval=1, views=["interval"], every="1D",
+        start=START.normalize(),
+    )  # fmt: skip
 
 
 def table(rows=1200, hours=20.0):
@@ -313,3 +321,31 @@ def test_the_command_lists_them(tmp_path):
     done = CliRunner().invoke(app, ["journal", "verify", str(path)])
     assert done.exit_code == 6  # the source is seeded
     assert "statistics of 60 intervals: n, x" in done.output
+
+
+def test_a_position_is_read_under_the_lock(tmp_path):
+    """A commit of another thread moves it before it is durable, and takes it back if it fails."""
+    with Journal(tmp_path / "a.db") as journal:
+        stream = journal.open_monitor("visits", make_plain)
+
+        class Watched:
+            @property
+            def position(self):
+                taken = []
+                other = threading.Thread(target=lambda: taken.append(journal._lock.acquire(False)))
+                other.start()
+                other.join()
+                return taken
+
+        stream._stream._learner = Watched()
+        assert stream.position == [False]
+
+
+def test_stored_releases_have_the_times_of_the_calendar(tmp_path):
+    with Journal(tmp_path / "a.db") as journal:
+        stream = journal.open_monitor("visits", make_plain_days)
+        stream.advance(START.normalize() + pd.Timedelta(days=59))
+        found = stream.releases()
+        assert [each.begin for each in found] == [
+            (START.normalize() + pd.DateOffset(days=day)).isoformat() for day in range(59)
+        ]

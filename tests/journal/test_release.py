@@ -326,16 +326,30 @@ def test_a_missing_label_is_that_of_the_learner_itself(tmp_path, loss, late):
 
 
 def test_threads_that_open_a_stream_at_once_get_one(tmp_path):
-    meet = threading.Barrier(2, timeout=60)
+    meet, one = threading.Barrier(2, timeout=60), threading.Lock()
 
     def make():
         if threading.current_thread() not in made:
             made.append(threading.current_thread())
             meet.wait()
-        return CASES[0].make(1)
+        with one:  # filters of warnings belong to all threads
+            return CASES[0].make(1)
 
     made = []
     with opened(tmp_path) as journal, ThreadPoolExecutor(2) as pool:
         first, second = pool.map(lambda _: journal.open("a", make), range(2))
         assert first is second
         assert journal.streams() == ["a"]
+
+
+@pytest.mark.parametrize("loss", [dpoco.losses.LinearLoss(1.0), dpoco.losses.SquaredLoss(1.0, 1.0)])
+def test_a_record_without_a_label_after_the_learner_was_unloaded(loss, tmp_path):
+    def make():
+        ball = dpoco.domains.LpBall(3)
+        return dpoco.frank_wolfe.TreeFrankWolfe(ball, loss, horizon=9, budget=None)
+
+    with opened(tmp_path) as journal:
+        stream = journal.open("a", make)
+        stream.unload()
+        stream.observe([0.1, 0.2, 0.3], None)
+        assert stream.round == 1

@@ -163,6 +163,30 @@ def test_a_server_that_goes_away_and_comes_back(tmp_path, monkeypatch):
         stream.decide()
 
 
+def test_a_transaction_ends_with_its_connection(tmp_path, monkeypatch):
+    """On a new connection its rows would be written one by one, next to another writer."""
+    module = fake_psycopg(tmp_path / "server.db")
+    monkeypatch.setitem(sys.modules, "psycopg", module)
+    case = CASES[0]
+    with Journal(PostgresStore("postgresql://somewhere"), key=KEY) as journal:
+        stream = journal.open("a", lambda: case.make(1))
+        stream.process(*case.part(0, 3))
+
+        def lose_connection():
+            with journal.transaction() as whole:
+                whole.process(stream, *case.part(3, 6))
+                module.die_at(1)
+                with pytest.raises(OSError, match="OperationalError"):
+                    whole.process(stream, *case.part(0, 3), first_round=0)  # reads, and is caught
+                module.come_back()
+                assert stream.round == 6
+
+        with pytest.raises(OSError, match="connection was lost"):
+            lose_connection()
+        assert stream.round == 3
+        np.testing.assert_array_equal(stream.process(*case.batch, first_round=0), case.reference())
+
+
 @pytest.mark.skipif(SERVER is None, reason="DPOCO_TEST_POSTGRES names no server")
 def test_a_session_that_is_terminated(monkeypatch):
     import psycopg

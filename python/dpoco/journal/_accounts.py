@@ -67,7 +67,17 @@ class Accounts:
             )
 
     def charge(self, guarantee: Guarantee, label: str, *, same_unit: bool = False) -> None:
-        """Charge and store, within a transaction; raises `BudgetExceeded` before anything else."""
+        """Charge and store, within a transaction; raises `BudgetExceeded` before anything else.
+
+        Parameters
+        ----------
+        guarantee : Guarantee
+            Of all that the stream will ever release.
+        label : str
+            Name of the entry in the ledger.
+        same_unit : bool
+            As of `Ledger.charge`.
+        """
         ledger = self._current()
         if ledger is not None:
             ledger.charge(guarantee, label, same_unit=same_unit)
@@ -82,6 +92,17 @@ class Accounts:
 
     def join(self, group: str, size: int | None, learner: Any, *, same_unit: bool) -> None:
         """Enter a learner in a group, within a transaction; its first one is charged for all.
+
+        Parameters
+        ----------
+        group : str
+            Name of the group.
+        size : int or None
+            Largest number of streams; None if the group has one already.
+        learner : learner or mechanism
+            Of the new stream; all of a group have one guarantee.
+        same_unit : bool
+            As of `Ledger.charge`.
 
         Raises
         ------
@@ -137,6 +158,7 @@ class Accounts:
         self._ledger, self._read = None, False
 
     def _current(self) -> Ledger | None:
+        """Return the ledger in memory, which is read once and changed by charges alone."""
         if not self._read:
             self._ledger, self._read = self.snapshot(), True
         return self._ledger

@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from numpy.typing import ArrayLike
 
-from dpoco._validation import positive_int, real_float
+from dpoco._validation import positive_int, real_in
 from dpoco.errors import HorizonExceeded, ReplayMismatch, RoundOrderError
 from dpoco.journal._journal import Journal
 from dpoco.journal._stream import Stream
@@ -47,8 +47,9 @@ class GroupCommitExecutor(Executor):
         Most calls in a commit. A call waits for at most ``waiting / together`` commits, the one
         under way and its own.
     linger : float, default 0.0
-        Seconds that a call waits for others to share its commit. Fewer commits take less of the
-        processor, which matters where many tickets are outstanding: each commit rewrites them.
+        Seconds that a call waits for others to share its commit, at most 1e6. Fewer commits take
+        less of the processor, which matters where many tickets are outstanding: each commit
+        rewrites them.
 
     Notes
     -----
@@ -95,7 +96,8 @@ class GroupCommitExecutor(Executor):
         self._journal = journal
         self._most = positive_int("waiting", waiting)
         self._together = positive_int("together", together)
-        self._linger = real_float("linger", linger)
+        # A longer wait than the system can count would end the thread, and no call an answer.
+        self._linger = real_in("linger", linger, "[0, 1e6]")
         self._waiting: deque[_Call] = deque()
         self._changed = threading.Condition()
         self._over = False
@@ -168,6 +170,7 @@ class GroupCommitExecutor(Executor):
     # -- in the executor's thread -----------------------------------------------------------------
 
     def _serve(self) -> None:
+        """Commit waiting calls, until `shutdown`."""
         while calls := self._next():
             groups = [[call for call in calls if call.future.set_running_or_notify_cancel()]]
             while groups:
@@ -254,11 +257,13 @@ class _Shared(Transaction):
         first_round: int | None = None,
         person: Persons = None,
     ) -> Work:
+        """Play rounds; the executor reads their releases before the commit, and keeps them."""
         work = super().process(stream, *batch, first_round=first_round, person=person)
         work._committed = True  # for the executor, which keeps its releases until it is
         return work
 
     def _touch(self, stream: Stream) -> None:
+        """Count how often a call has touched a stream: `_Call.play` asks whether it has."""
         # Before the engine moves: `play` must see it even if the call fails right after.
         self.moves += 1
         super()._touch(stream)

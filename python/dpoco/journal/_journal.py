@@ -136,6 +136,7 @@ class Journal:
     # -- the one writer ---------------------------------------------------------------------------
 
     def _take_over(self, ledger: Ledger | None) -> None:
+        """Become the one writer: from this commit on, an earlier one is fenced off."""
         rows = self._rows
         self._grown = new = rows.take(self._store.begin())
         if self._mark is not None:
@@ -171,6 +172,7 @@ class Journal:
             yield
 
     def _check_process(self) -> None:
+        """Raise `JournalFenced` in a forked child, before it takes the lock or draws."""
         if os.getpid() != self._owner:
             raise JournalFenced("this journal was inherited through fork: open it in this process")
 
@@ -192,6 +194,7 @@ class Journal:
             raise
 
     def _commit(self) -> None:
+        """Make what was written durable, and then let the mark follow."""
         self._rows.commit()
         if self._grown:  # a stream that was lost would be made and charged again, with other noise
             sync = getattr(self._store, "sync", None)
@@ -204,6 +207,7 @@ class Journal:
                 self._mark.advance(self._rows.head)
 
     def _leave(self, *, failed: bool) -> None:
+        """End the transaction and give the lock back; `failed`: forget what it had in memory."""
         try:
             try:
                 self._store.rollback()  # what is left open: a transaction that only read
@@ -220,6 +224,7 @@ class Journal:
             self._lock.release()
 
     def _shut(self) -> None:
+        """Let go of the store and the mark, whatever fails."""
         try:
             self._store.close()
         finally:
@@ -299,7 +304,7 @@ class Journal:
             raise StateError("the learner has started: adopt() binds it to the journal")
         learner._check_active()
         try:
-            return self._enroll(name, learner, "", group, size, same_unit, apart=given)
+            return self._enroll(name, learner, "", group, size, same_unit)
         except ValueError:
             # Another thread may have opened it while this one made its learner.
             if name not in self.streams():
@@ -363,7 +368,7 @@ class Journal:
         size = checked_size(group, group_size)
         family_of(learner)
         origin = f"adopted in round {learner.round}"
-        return self._enroll(name, learner, origin, group, size, same_unit, apart=True)
+        return self._enroll(name, learner, origin, group, size, same_unit)
 
     def streams(self) -> list[str]:
         """Return the names of all streams, in the order in which they were opened."""
@@ -371,6 +376,7 @@ class Journal:
             return self._rows.names()
 
     def _find_stream(self, name: str) -> Stream | None:
+        """Return the stream of a name, loaded once; None if there certainly is none."""
         stream = self._streams.get(name)
         if stream is None:
             row = self._rows.stream(name)
@@ -387,10 +393,8 @@ class Journal:
         group: str | None,
         size: int | None,
         same_unit: bool,
-        *,
-        apart: bool,
     ) -> Stream:
-        """Charge and store a learner in one transaction; `apart`: and take it from the caller."""
+        """Charge and store a learner in one transaction, and take it from the caller."""
         header = header_of(learner)
         with self.transaction() as transaction:
             if self._rows.stream(name) is not None:
@@ -403,28 +407,27 @@ class Journal:
             else:
                 self._accounts.join(group, size, learner, same_unit=same_unit)
             # No run of another thread goes past the state that is stored.
-            with learner._alone() if apart else nullcontext():
+            with learner._alone():
                 payload = read_payload(learner)
-                # Other threads may have the object that a caller passed: the stream plays a copy of
-                # it.
-                mine = learner
-                if apart:
-                    mine = restore_learner(header, payload, learner._participants(), self._siblings)
+                # The caller has the object, also one that a callable returned, and other threads
+                # may: the stream plays a copy of it.
+                mine = restore_learner(header, payload, learner._participants(), self._siblings)
                 stream = self._add_stream(name, header, origin, mine)
                 transaction._touch(stream)
                 learner._taken = place  # before the commit: two must never go on
-                if apart:
-                    learner._suspended, learner._asked = True, (-1, None)
+                learner._suspended, learner._asked = True, (-1, None)
         # After the commit: a name whose transaction failed must not be found in memory.
         self._streams[name] = stream
         return stream
 
     def _add_stream(self, name: str, header: str, origin: str, learner: Any) -> Stream:
+        """Write the row of a new stream, whose loss a restart could not notice."""
         self._grown = True
         row = self._rows.add_stream(name, header, origin, int(learner.round))
         return Stream(self, row, learner)
 
     def _fork(self, parent: Stream, name: str) -> Stream:
+        """Charge, store and return a second continuation with its own noise from here on."""
         _check_name(name)
         with self.transaction() as transaction:
             transaction._check_own(parent)
@@ -494,6 +497,7 @@ class Journal:
     def _run_pipeline(
         self, stream: Stream, batches: Iterable[Arrays], first_round: int | None, together: int
     ) -> Iterator[Releases]:
+        """Return the releases of `Stream.process_many`, which commits while it plays."""
         return Pipeline(stream, self, first_round, together).run(batches)
 
     def forget(self, name: str, before_round: int) -> int:
@@ -533,12 +537,22 @@ class Journal:
         return kept
 
     def compact(self, name: str) -> int:
-        """Merge small batches of a stream, such as single rounds; return their number."""
+        """Merge small batches of a stream, such as single rounds; return their number.
+
+        Reads of many rounds are then faster, and the file smaller. Batches that are computed again
+        (``releases="recompute"``), or whose digests are under different keys, stay as they are.
+
+        Raises
+        ------
+        StateError
+            If there is no such stream, or the journal is corrupt.
+        """
         with self.transaction():
             stream = self._existing(name)
             return self._rows.merge(stream._row.id, stream._row.kept_from, stream._round)
 
     def _existing(self, name: str) -> Stream:
+        """Return the stream of a name, with its learner in memory, or raise `StateError`."""
         stream = self._find_stream(name)
         if stream is None:
             raise StateError(f"there is no stream {name!r}")
@@ -621,6 +635,7 @@ class Journal:
 
 
 def _make_monitor(make: Callable[[], Any]) -> Monitor:
+    """Return what a callable makes, or raise `TypeError` if that is no monitor."""
     made = make()
     if not isinstance(made, Monitor):
         raise TypeError(f"make must return a Monitor; got {type(made).__name__}")
@@ -628,5 +643,6 @@ def _make_monitor(make: Callable[[], Any]) -> Monitor:
 
 
 def _check_name(name: object) -> None:
+    """Raise `ValueError` for what is no name of a stream."""
     if not isinstance(name, str) or not name:
         raise ValueError("name must be a text that is not empty")

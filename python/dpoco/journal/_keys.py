@@ -42,6 +42,7 @@ _PLACE = struct.Struct("<QQQQQ")
 
 
 def _derive(key: bytes, uid: bytes, use: bytes) -> bytes:
+    """Return the key of one use: digests of two uses say nothing about each other."""
     return hashlib.blake2b(uid + use, key=key, digest_size=32, person=b"dpoco journal 2").digest()
 
 
@@ -239,6 +240,7 @@ class KeyRing:
             self._hold([checked_key(key) for key in ([given] if alone else given)])
 
     def _hold(self, keys: Sequence[bytes]) -> None:
+        """Keep these keys, and no others."""
         self._keys = {key_fingerprint(key): key for key in keys}
 
     def read(self) -> None:
@@ -355,6 +357,7 @@ class Mark:
         os.pwrite(self._open(), text.encode(), 0)
 
     def _open(self) -> int:
+        """Return the descriptor of the file, or raise `StateError` once it is closed."""
         if self._handle is None:
             raise StateError("the journal is closed")
         return self._handle

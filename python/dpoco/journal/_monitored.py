@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -90,7 +91,8 @@ class MonitorStream:
 
     def partition(self) -> Partition:
         """Return what adds up a part of the records elsewhere: see `Monitor.partition`."""
-        return self._read().partition()
+        with self._locked_monitor() as monitor:
+            return monitor.partition()
 
     def releases(self, start: int = 0, stop: int | None = None) -> list[Release]:
         """Return the stored releases of the intervals start, ..., stop - 1.
@@ -107,13 +109,13 @@ class MonitorStream:
         StateError
             If some have been forgotten: see `Journal.forget`.
         """
-        monitor = self._read()
         first = round_number("start", start)
-        last = monitor.round if stop is None else round_number("stop", stop)
-        if last <= first:
-            return []
-        rows = self._stream.releases(first, last)
-        return [monitor._read_row(first + i, row) for i, row in enumerate(rows)]
+        with self._locked_monitor() as monitor:
+            last = monitor.round if stop is None else round_number("stop", stop)
+            if last <= first:
+                return []
+            rows = self._stream.releases(first, last)
+            return [monitor._read_row(first + i, row) for i, row in enumerate(rows)]
 
     def fork(self, name: str) -> MonitorStream:
         """Return a second continuation with its own noise, charged again: see `Stream.fork`."""
@@ -129,7 +131,8 @@ class MonitorStream:
     @property
     def position(self) -> Any:
         """Where in the input to read on: what was stored with the last records that count."""
-        return self._read().position
+        with self._locked_monitor() as monitor:
+            return monitor.position
 
     @property
     def round(self) -> int:
@@ -160,12 +163,16 @@ class MonitorStream:
 
     # -- within -----------------------------------------------------------------------------------
 
-    def _read(self) -> Monitor:
-        """Return the monitor, to look at."""
+    @contextmanager
+    def _locked_monitor(self) -> Iterator[Monitor]:
+        """Yield the monitor, to look at, as it is durable.
+
+        Under the lock: a commit of another thread changes sums and position before they are stored,
+        and takes them back if it fails.
+        """
         with self._journal._guard(committed=True):
             self._stream._ready()
-            monitor: Monitor = self._stream._learner
-            return monitor
+            yield self._stream._learner
 
     def _commit(self, count: Callable[[Monitor], list[Release]], position: object) -> list[Release]:
         """Count records, and return the releases once they and all the rest are stored."""

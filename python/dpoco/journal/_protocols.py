@@ -34,16 +34,25 @@ class Rounds(Protocol):
     def redeem(self, stream: Any, ticket: Ticket, *record: Any, person: Person = None) -> None:
         """Play the round of a ticket's record."""
 
-    def _issue(self, stream: Any, context: ArrayLike | None) -> tuple[Any, Ticket]: ...
-    def _decide(self, stream: Any, context: ArrayLike | None) -> int: ...
+    def _issue(self, stream: Any, context: ArrayLike | None) -> tuple[Any, Ticket]:
+        """Return a decision and a ticket for it."""
+
+    def _decide(self, stream: Any, context: ArrayLike | None) -> int:
+        """Return a bandit's arm for a context."""
+
     def _observe_reward(
         self, stream: Any, record: Arrays, turn: int | None, person: Persons
-    ) -> None: ...
-    def _skip(self, stream: Any, turn: int | None, person: Persons) -> None: ...
-    def _touch(self, stream: Any) -> None: ...
-    def _end_rounds(
-        self, stream: Any, digests: bytes, releases: Releases, people: bytes
-    ) -> None: ...
+    ) -> None:
+        """End a bandit's round."""
+
+    def _skip(self, stream: Any, turn: int | None, person: Persons) -> None:
+        """End a bandit's round whose reward is lost."""
+
+    def _touch(self, stream: Any) -> None:
+        """Store the state of a stream, which may have changed, or is about to."""
+
+    def _end_rounds(self, stream: Any, digests: bytes, releases: Releases, people: bytes) -> None:
+        """Enter rounds that were played."""
 
 
 class Home(Protocol):
@@ -59,13 +68,28 @@ class Home(Protocol):
     def transaction(self) -> AbstractContextManager[Rounds]:
         """Return a transaction for rounds of any number of streams."""
 
-    def _part(self) -> AbstractContextManager[Rounds]: ...
-    def _guard(self, *, committed: bool = False) -> AbstractContextManager[None]: ...
-    def _check_process(self) -> None: ...
-    def _enter(self, line: object | None = None) -> None: ...
-    def _leave(self, *, failed: bool) -> None: ...
-    def _commit(self) -> None: ...
-    def _fork(self, parent: Any, name: str) -> Any: ...
+    def _part(self) -> AbstractContextManager[Rounds]:
+        """Return the transaction of one call, its own or a shared one."""
+
+    def _guard(self, *, committed: bool = False) -> AbstractContextManager[None]:
+        """Keep other threads out; `committed`: and refuse within a transaction."""
+
+    def _check_process(self) -> None:
+        """Raise `JournalFenced` in a forked child."""
+
+    def _enter(self, line: object | None = None) -> None:
+        """Take the lock and begin a transaction of the store."""
+
+    def _leave(self, *, failed: bool) -> None:
+        """End the transaction, and give the lock back."""
+
+    def _commit(self) -> None:
+        """Make everything written durable."""
+
+    def _fork(self, parent: Any, name: str) -> Any:
+        """Return a second continuation of a stream."""
+
     def _run_pipeline(
         self, stream: Any, batches: Iterable[Arrays], first_round: int | None, together: int
-    ) -> Iterator[Releases]: ...
+    ) -> Iterator[Releases]:
+        """Play micro-batches while earlier ones are being committed."""

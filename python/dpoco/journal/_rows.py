@@ -125,6 +125,7 @@ class Rows:
         self.forget()
 
     def _load(self, row: Row | None) -> None:
+        """Read head and list, and check them against each other; `StateError` for damage."""
         if row is None:
             raise StateError("the journal is corrupt: it has no head")
         head = self._read_head(row)
@@ -191,6 +192,7 @@ class Rows:
         return self._ring.find(self._next.keys[number])
 
     def _under(self, number: int, head: Head) -> RowSeals:
+        """Return the seals under one of the head's keys, derived once."""
         fingerprint = head.keys[number]
         seals = self._seals.get(fingerprint)
         if seals is None:
@@ -198,6 +200,7 @@ class Rows:
         return seals
 
     def _seal(self, place: Place, body: bytes, key: int = 0) -> Row:
+        """Return the row of a body, encrypted if there is a cipher, and sealed as it is stored."""
         number = key or self._next.key
         if self._next_cipher is not None:
             body = b"".join(self._next_cipher.seal(_context(place, number, self._next), body))
@@ -226,6 +229,7 @@ class Rows:
         return Head.from_bytes(opened(body, _HEAD_CONTEXT, self._cipher, "journal", how))
 
     def _raise_damage(self) -> NoReturn:
+        """Raise `StateError`, or `JournalFenced` if another writer explains what was found."""
         row = self._store.read(_HEAD, 0, 0)
         # A row that another writer has replaced since looks damaged to this one's list.
         if row is not None and row != self._row:
@@ -246,12 +250,14 @@ class Rows:
         return body
 
     def _put(self, entries: Iterable[tuple[Place, bytes]]) -> None:
+        """Write or replace listed rows."""
         rows = [self._seal(place, body) for place, body in entries]
         self._store.put(rows)
         self._changes.update({row[:3]: row.seal for row in rows})
         self.changed = True
 
     def _id(self, name: str) -> int:
+        """Return the number of a name's row: a keyed digest, so that rows do not show names."""
         digest = hashlib.blake2b(name.encode(), key=self.head.uid, digest_size=8).digest()
         # 63 bits, since the databases' integers have a sign.
         return int.from_bytes(digest, "little") >> 1
@@ -276,6 +282,7 @@ class Rows:
     # -- streams ----------------------------------------------------------------------------------
 
     def _places(self, kind: int) -> set[Place]:
+        """Return the places of all listed rows of a kind."""
         return {place for place in (*self._listed, *self._changes) if place[0] == kind}
 
     def names(self) -> list[str]:
@@ -421,6 +428,7 @@ class Rows:
         self._put_listed_again()
 
     def _put_listed_again(self) -> None:
+        """Write all listed rows under the key and the cipher to come."""
         for place in self._listed:
             body = self._body(place)
             if body is not None:
@@ -486,6 +494,7 @@ def _context(place: Place, key: int, head: Head) -> bytes:
 
 
 def _number(digest: bytes) -> int:
+    """Return 63 bits of a digest, as databases with signed integers hold them."""
     return int.from_bytes(digest[:8], "little") >> 1
 
 
@@ -507,4 +516,5 @@ def _sum(rows: Iterable[tuple[Place, bytes]], key: bytes) -> int:
 
 
 def _total(total: int) -> bytes:
+    """Return a sum modulo 2^128, as the head has it."""
     return (total % (1 << 8 * _TOTAL_BYTES)).to_bytes(_TOTAL_BYTES, "little")

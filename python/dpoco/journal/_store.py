@@ -19,7 +19,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from dpoco import _literals as literals
 from dpoco._encryption import refuse_readable
-from dpoco._validation import choice, imported, positive_float, real_float
+from dpoco._validation import choice, imported, positive_float, real_in
 from dpoco.errors import JournalFenced, StateError
 from dpoco.learning.state import synchronise
 
@@ -215,7 +215,7 @@ class SqliteStore(SqlStore):
         and what they are charged wait for the disk in either case, so that none is lost. This and
         all following arguments are keyword-only.
     timeout : float, default 5.0
-        Seconds to wait for another connection's transaction.
+        Seconds to wait for another connection's transaction, at most 1e6.
 
     Raises
     ------
@@ -235,7 +235,7 @@ class SqliteStore(SqlStore):
         durability: literals.Durability = "disk",
         timeout: float = 5.0,
     ) -> None:
-        self._timeout = real_float("timeout", timeout)
+        self._timeout = real_in("timeout", timeout, "[0, 1e6]")
         self._synchronous = _SYNCHRONOUS[choice("durability", durability, _SYNCHRONOUS)]
         self._path = Path(path).resolve()  # a link must not lead to a second lock
         self._connection: sqlite3.Connection | None = None
@@ -257,6 +257,7 @@ class SqliteStore(SqlStore):
         return self._path
 
     def _identity(self) -> tuple[int, int]:
+        """Return device and number of the file; raise if it is gone, shared or has two names."""
         try:
             found = self._path.stat()
         except OSError:
@@ -269,6 +270,7 @@ class SqliteStore(SqlStore):
         return found.st_dev, found.st_ino
 
     def _connect(self) -> None:
+        """Open the file, and refuse one that is no journal before anything is written to it."""
         for name in ("-wal", "-shm"):  # made with the mode of the journal itself
             log = self._path.with_name(self._path.name + name)
             if log.exists():
@@ -301,6 +303,7 @@ class SqliteStore(SqlStore):
         connection.execute(f"PRAGMA synchronous = {self._synchronous}")
 
     def _has_tables(self) -> bool:
+        """Return whether the file has a table, whatever it is."""
         return self._run("SELECT count(*) FROM sqlite_master") != [(0,)]
 
     @contextmanager
@@ -327,6 +330,7 @@ class SqliteStore(SqlStore):
             self._open().executemany(statement, rows)
 
     def _open(self) -> sqlite3.Connection:
+        """Return the connection, or raise `StateError` once it is closed."""
         if self._connection is None:
             raise StateError("the journal is closed")
         return self._connection
@@ -381,6 +385,7 @@ class SqliteStore(SqlStore):
         self._checkpoint("TRUNCATE")
 
     def _checkpoint(self, mode: str) -> None:
+        """Move the log into the database and wait for the disk; raise if a reader is in the way."""
         busy, logged, settled = self._run(f"PRAGMA wal_checkpoint({mode})")[0]
         if busy or settled < logged:  # a reader of an older state keeps the log from being synced
             raise StateError("the journal is locked by another process")
@@ -440,6 +445,7 @@ class PostgresStore(SqlStore):
         self._connect()
 
     def _connect(self) -> None:
+        """Connect, with limits on every wait for a lock."""
         self._begun = self._known = self._closed = False
         with self._translate_errors():
             # libpq takes whole seconds, and reads 0 as no limit.
@@ -478,6 +484,7 @@ class PostgresStore(SqlStore):
             timer.cancel()
 
     def _exists(self, table: str) -> bool:
+        """Return whether the database has a table of this name."""
         return bool(self._run("SELECT to_regclass(?) IS NOT NULL", (table,))[0][0])
 
     @contextmanager
@@ -506,6 +513,10 @@ class PostgresStore(SqlStore):
         if self._closed:
             raise StateError("the journal is closed")
         if self._connection.closed:
+            # On a new connection the rest of the transaction would be written statement by
+            # statement, and next to another writer.
+            if self._begun:
+                raise OSError("the journal cannot be written: the connection was lost")
             self._connect()
 
     def begin(self) -> bool:
@@ -535,8 +546,9 @@ class PostgresStore(SqlStore):
 
     def rollback(self) -> None:
         """Discard everything written since `begin`."""
-        if self._begun and not self._connection.closed:
-            self._begun = False
+        begun, self._begun = self._begun, False
+        # A server that lost the connection has rolled back.
+        if begun and not self._connection.closed:
             self._run("ROLLBACK")
 
     def settle(self) -> None:

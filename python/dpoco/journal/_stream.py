@@ -148,9 +148,11 @@ class Stream:
                 transaction.redeem(self, ticket, *record, person=person)
             return None
         who = None if person is None else [person]
-        decisions = self.process(
-            *self._family.record(self._learner, record), first_round=round, person=who
-        )
+        with self._journal._guard():
+            # Whether a label may be None is known of the learner, which may have to be loaded.
+            self._ready()
+            batch = self._family.record(self._learner, record)
+        decisions = self.process(*batch, first_round=round, person=who)
         return self._family.present(decisions[0]) if self._family.answers else None
 
     def skip(
@@ -459,10 +461,12 @@ class Stream:
         return learner
 
     def _drop(self) -> None:
+        """Forget the learner, which may be ahead of the store: the next use loads it."""
         self._learner = None
         self._context = None
 
     def _state(self) -> StateRow:
+        """Return what is stored of the learner now, and from time to time all its people."""
         learner, people = self._learner, b""
         # The table of all people is long. It is stored once the rounds since the last time are many
         # in proportion to it, so that all these tables together cost `_WRITTEN` bytes a round.
@@ -488,6 +492,7 @@ class Stream:
                 at = chunk.stop
 
     def _advance(self, rounds: int) -> None:
+        """Count rounds that are over, and read the next decision, which is stored with them."""
         self._pending = _encode_upcoming(self._family, self._learner)
         self._context = None
         self._round += rounds
@@ -501,6 +506,7 @@ class Stream:
             raise StateError("the learner does not repeat the decision that is committed")
 
     def _check_pending_context(self, context: NDArray[np.float64]) -> None:
+        """Raise `ReplayMismatch` if a bandit's round was begun with another context."""
         if not self._pending:
             return
         # The key may have been rotated since the round was begun.
@@ -512,6 +518,7 @@ class Stream:
             )
 
     def _check_no_decision(self) -> None:
+        """Raise `RoundOrderError` while a bandit's decision without a ticket waits."""
         if self._family.contextual and self._pending:
             raise RoundOrderError("a decision waits for its reward: observe() or skip() first")
 
@@ -545,6 +552,7 @@ class Stream:
         )
 
     def _check_kept(self, start: int, stop: int) -> None:
+        """Raise unless the releases of these rounds are there, and are kept."""
         if start < self._row.kept_from and start < stop:
             raise StateError(f"rounds before {self._row.kept_from} are not kept in the journal")
         if stop > self._round:
@@ -593,6 +601,7 @@ class Stream:
         return _join(pieces)
 
     def _computed_again(self, recipe: Recipe, first: int, records: Parts) -> Releases:
+        """Play rounds from the state before them, to the releases that they had: same noise."""
         learner = restore_learner(self._row.header, recipe.start, b"", self._journal._siblings)
         if learner.round != first:
             raise StateError("the journal is corrupt: a state of another round")
@@ -618,6 +627,7 @@ def _encode_upcoming(family: Family, learner: Any) -> bytes:
 
 
 def _join(pieces: list[Any]) -> Releases:
+    """Return releases of neighbouring rounds as one read-only array."""
     whole: Releases = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
     whole.flags.writeable = False
     return whole

@@ -324,12 +324,14 @@ class Transaction:
         self._moved[id(stream)] = stream
 
     def _check_own(self, stream: Stream) -> None:
+        """Raise unless the transaction is open and of the stream's journal."""
         if not self._open:
             raise RoundOrderError("the transaction is over, or has not begun")
         if stream._journal is not self._journal:
             raise ValueError("the stream belongs to another journal")
 
     def _flush(self) -> None:
+        """Write the rounds played so far, so that they can be read again in this transaction."""
         if self._chunks:
             self._journal._rows.add_chunks(self._chunks)
             self._chunks = []
@@ -367,6 +369,7 @@ class Transaction:
         self._states = [stream._state() for stream in self._moved.values()]
 
     def _write(self) -> None:
+        """Write rounds and states in one commit, and then let releases be handed out."""
         self._flush()
         if self._states:
             self._journal._rows.put_states(self._states)
@@ -432,6 +435,7 @@ class Pipeline:
             pool.shutdown(wait=mine, cancel_futures=True)
 
     def _play(self, batch: Arrays) -> None:
+        """Play one batch of the pipeline, or look up its rounds if they are over."""
         stream, played = self._stream, self._played
         self._journal._check_process()
         whole: tuple[Any, ...] = batch
