@@ -145,6 +145,7 @@ def test_tallies_of_other_batches_or_too_few_are_refused():
     few = partition.tally(batch, own[0][1:], own[1][1:])
     before = learner._engine.state()
     for wrong, message in [
+        ([], "no tallies"),
         ([few], "rounds; got"),
         ([whole, whole], "rounds; got"),
         ([Tally(1, whole.cells, whole.records)], "of the batch after 0"),

@@ -138,6 +138,7 @@ def test_bad_arguments_play_nothing():
         (["a"], (good, label), ValueError),
         ("ab", (good, label), TypeError),
         ({"a": 1, "b": 2}, (good, label), TypeError),
+        ({"a", "b"}, (good, label), TypeError),  # in which order?
         ([True, False], (good, label), TypeError),
         ([1.0, 2.0], (good, label), TypeError),
         (np.array([1.0, 2.0]), (good, label), TypeError),
@@ -155,6 +156,18 @@ def test_bad_arguments_play_nothing():
         pool.process(["a", "\ud800"], good, label)
     assert len(pool) == 0
     assert pool.process([], np.zeros((0, 3)), np.zeros(0)).shape == (0, 3)
+    with pytest.raises(TypeError, match="sequence of keys; got str"):
+        pool.register("ann")  # no learners of a and n
+    assert len(pool) == 0
+
+
+def test_keys_of_tables():
+    arrow, pandas = pytest.importorskip("pyarrow"), pytest.importorskip("pandas")
+    pool = KeyedPool(tree(horizon=9))
+    names = ["a", "b", "a"]
+    for keys in (arrow.array(names), arrow.chunked_array([names]), pandas.Series(names)):
+        pool.process(keys, np.zeros((3, 3)), np.zeros(3))
+    assert (pool.keys(), pool.round("a")) == (["a", "b"], 6)
 
 
 def test_what_a_pool_cannot_hold():
@@ -260,7 +273,6 @@ def test_the_guarantee_of_the_pool():
     one = hedge(horizon=9)
     pool = KeyedPool(one, max_keys=10**6)
     assert (pool.guarantee.epsilon, pool.guarantee.delta) == (one.guarantee.epsilon, 1e-6)
-    assert pool.learner_guarantee == one.guarantee
     user = KeyedPool(one, privacy_unit="user", rounds_per_user=2)
     assert user.guarantee.mu == one.guarantee.for_person(2).mu
     detector = dpoco.experts.ShiftDetector(4, horizon=99, budget=BUDGET)
@@ -269,7 +281,7 @@ def test_the_guarantee_of_the_pool():
             KeyedPool(detector, privacy_unit="user", rounds_per_user=2)
     couple = KeyedPool(lazy(horizon=9), max_keys=10**4)
     assert couple.guarantee.truncation_mass == pytest.approx(
-        1e4 * couple.learner_guarantee.truncation_mass
+        1e4 * couple._prototype.guarantee.truncation_mass
     )
     assert "KeyedPool of PrefixHedge" in repr(pool)
 

@@ -125,9 +125,9 @@ class Batches:
     Examples
     --------
     >>> import dpoco
-    >>> learner = dpoco.oco.NoisyFTRL(
-    ...     dpoco.domains.LpBall(3, 2.0), dpoco.losses.SquaredLoss(1.0, 1.0), horizon=10_000,
-    ...     budget=dpoco.Budget(1.0, 1e-6), statistics="quadratic")
+    >>> learner = dpoco.oco.NoisyNewton(
+    ...     dpoco.domains.LpBall(3, 2.0), dpoco.losses.LogisticLoss(1.0), horizon=10_000,
+    ...     budget=dpoco.Budget(1.0, 1e-6))
     >>> batches = dpoco.scale.Batches(learner)
     >>> partition = batches.partition()  # sent to workers
     >>> batch = batches.begin()
@@ -148,6 +148,7 @@ class Batches:
             raise TypeError(
                 "only learners of statistics='quadratic' and of Newton steps add up whole batches"
             )
+        # Who comes too often shows in the order of all records, of which a worker has some.
         if learner._limiter is not None:
             raise TypeError(
                 "participation is enforced, and workers do not know the rounds of others"
@@ -196,9 +197,13 @@ class Batches:
         Raises
         ------
         ValueError
-            For tallies of another batch or learner, or of more or fewer records; nothing changes.
+            For no tallies, for those of another batch or learner, or of more or fewer records;
+            nothing changes.
         """
-        first, *others = tallies
+        parts = list(tallies)
+        if not parts:
+            raise ValueError("no tallies: those of all records of the batch are needed")
+        first, *others = parts
         whole, batch = first.merge(*others), self.begin()
         size = _sum(self._learner).summand.size
         if whole.interval != batch.round or whole.cells.shape != (size,):
@@ -213,6 +218,7 @@ class Batches:
 
 
 def _sum(learner: RecordLearner) -> GaussianSum:
+    """Return the description of a learner's sum."""
     total = learner._mechanism
     assert isinstance(total, GaussianSum)
     return total

@@ -48,11 +48,13 @@ def read_pool(data: bytes) -> tuple[Any, Terms, list[Key], list[Any]]:
             raise ValueError("keys and sizes differ")
         if sum(sizes) != len(payload):
             raise ValueError("sizes and payload differ")
+        # Learners are made from a header in a text, as they are from a journal.
         header = json.dumps(record["learner"])
         terms = Terms(**record["terms"])
     except (KeyError, TypeError, ValueError) as error:
         raise StateError(f"state is corrupt: not a pool ({type(error).__name__})") from None
     prototype = restore_prototype(header)
+    # Each goes on with its own noise; arguments and parameters are the prototype's.
     learners, at = [], 0
     for size in sizes:
         learners.append(continued(prototype, payload[at : at + size]))
@@ -120,6 +122,7 @@ class LearnersInMemory:
 
     @staticmethod
     def _check(learner: OnlineLearner, rounds: int) -> None:
+        """Raise if a learner that others may have played cannot play so many rounds now."""
         learner._check_alone()
         learner._check_rounds(rounds)
         if learner.outstanding:
@@ -158,6 +161,7 @@ class LearnersInJournal:
 
     def refresh(self) -> None:
         """Read again which keys there are: after an error, a commit may have been durable."""
+        # The streams are the list of keys: a second one could differ from it.
         prefix = self._name + "/"
         names = [text for text in self._journal.streams() if text.startswith(prefix)]
         try:
@@ -176,6 +180,7 @@ class LearnersInJournal:
         return list(self._keys)
 
     def _stream_name(self, key: Key) -> str:
+        """Return the name of a key's stream; a pool's name has no "/", so that names are one's."""
         return f"{self._name}/{key_text(key)}"
 
     def show(self, slot: int) -> Stream:
@@ -196,6 +201,7 @@ class LearnersInJournal:
         self._loaded, self._most = waiting, len(waiting) + MOST_LOADED
 
     def _stream(self, slot: int) -> Stream:
+        """Return the stream of a number, looked up in the journal on first use."""
         stream = self._streams[slot]
         if stream is None:
             stream = self._journal._find_stream(self._stream_name(self._keys[slot]))
@@ -218,6 +224,7 @@ class LearnersInJournal:
         self.stale = False
 
     def _enroll(self, together: Transaction, keys: list[Key]) -> list[Stream]:
+        """Return new streams for keys, which the transaction commits."""
         streams = []
         for key in keys:
             learner = sibling(self._prototype)
@@ -230,6 +237,7 @@ class LearnersInJournal:
         return streams
 
     def _keep(self, keys: list[Key], streams: list[Stream]) -> None:
+        """Take note of streams that were committed, and not before: a failure leaves no trace."""
         for key, stream in zip(keys, streams, strict=True):
             self._journal._streams[self._stream_name(key)] = stream
         self._streams += streams
@@ -321,10 +329,12 @@ class BatchLog:
             return None
         text = self._rows.value(f"{self._slot}{batch % KEPT_BATCHES}")
         record = {} if text is None else json.loads(text)
+        # Another one has this place in the ring by now.
         if record.get("batch") != batch:
             raise StateError(
                 f"batch {batch} was not played, or is not among the last {KEPT_BATCHES} kept"
             )
+        # Records are compared with their digests by the streams; here only whose they are.
         if record["shape"] != _shape(rows):
             raise ReplayMismatch(f"batch {batch} came with other keys than before")
         first = np.frombuffer(base64.b64decode(record["first"]), dtype="<i8")
@@ -343,6 +353,7 @@ class BatchLog:
 
 def _shape(rows: Rows) -> str:
     """Return a digest of which keys have how many records: public."""
+    # Numbers of keys and not keys: these never change once they are given.
     hasher = hashlib.sha256(rows.slots.astype("<i8").tobytes())
     hasher.update(rows.counts.astype("<i8").tobytes())
     return hasher.hexdigest()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import json
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -42,7 +42,15 @@ from dpoco.random import Source
 
 @dataclass(frozen=True)
 class Terms:
-    """The terms of a pool; see `KeyedPool`."""
+    """The terms of a pool, which are public and stored with it.
+
+    Attributes
+    ----------
+    max_keys : int
+        Largest number of keys, in [1, 2^31].
+    adaptive, privacy_unit, rounds_per_user, keys_per_user, separation_per_key
+        As for `KeyedPool`.
+    """
 
     max_keys: int = 10_000
     adaptive: bool = True
@@ -69,13 +77,15 @@ def check_key(value: object) -> Key:
     """Return a key as the pool keeps it, or raise `TypeError`."""
     if type(value) is int or isinstance(value, (str, bytes)):
         return value
+    # True is 1 to a dictionary, and would get the learner of the key 1.
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"a key must be a str, an int or bytes; got {type(value).__name__}")
     return operator.index(value)
 
 
-def key_list(keys: Any, rounds: int) -> list[Key]:
-    """Return the keys of `rounds` records as a list, or raise."""
+def each_key(keys: Any) -> list[Key]:
+    """Return keys as a list; `TypeError` for what is one key, or holds others."""
+    # A text is a sequence of texts: its letters would become keys.
     if isinstance(keys, (str, bytes, Mapping)):
         raise TypeError(f"keys must be a sequence of keys; got {type(keys).__name__}")
     if isinstance(keys, np.ndarray):
@@ -86,16 +96,28 @@ def key_list(keys: Any, rounds: int) -> list[Key]:
             )
         values: list[Any] = keys.tolist()
     else:
-        values = list(keys)
-    if len(values) != rounds:
-        raise ValueError(f"keys must name {rounds} records; got {len(values)}")
+        # Scalars of pyarrow are no texts.
+        values = keys.to_pylist() if hasattr(keys, "to_pylist") else list(keys)
+    # A look at the types is many times as fast as a call for every key.
     if not set(map(type, values)) <= {str, int, bytes}:
         return [check_key(value) for value in values]
     return values
 
 
+def key_list(keys: Any, rounds: int) -> list[Key]:
+    """Return the keys of `rounds` records as a list, or raise."""
+    # Its order differs from run to run: records would go to the learners of others.
+    if isinstance(keys, Set):
+        raise TypeError("keys must be a sequence of keys: a set has no order")
+    values = each_key(keys)
+    if len(values) != rounds:
+        raise ValueError(f"keys must name {rounds} records; got {len(values)}")
+    return values
+
+
 def key_text(key: Key) -> str:
     """Return a text that is the key's alone, and `key_from_text` reads."""
+    # With its type in front: 7, "7" and b"7" are three keys.
     if isinstance(key, str):
         return "s:" + key
     return "b:" + key.hex() if isinstance(key, bytes) else f"i:{key}"
@@ -147,6 +169,7 @@ class Rows(NamedTuple):
 
 def person_names(prototype: OnlineLearner, persons: Persons, rounds: int) -> Releases | None:
     """Return the people of a batch's records, an array; None if they need no names."""
+    # The learner says what is wrong: people that it does not count, or needs and does not get.
     if prototype._limiter is None or persons is None:
         prototype._digests(persons, rounds)
         return None
@@ -160,6 +183,7 @@ def entering(
     """Return the records as they enter: empty where a participation keeps them out. They count."""
     if not learners or learners[0]._limiter is None:
         return parts
+    # In the order of the records of a key: the first ones of a person are those that enter.
     passed = np.empty(parts[0].shape[0], dtype=np.bool_)
     pairs = zip(learners, people, strict=True)
     passed[rows] = np.concatenate([x._limiter.admit(x.round, own) for x, own in pairs])
@@ -190,6 +214,7 @@ def group_rows(index: dict[Key, int], keys: list[Key], limit: int) -> Rows:
 
 def check_fresh(known: int, fresh: list[Key], limit: int) -> None:
     """Raise `BudgetExceeded` if the fresh keys are more than the guarantee covers."""
+    # Some guarantees grow with the number of keys (docs/privacy/pools.md): no key beyond it.
     if known + len(fresh) > limit:
         raise BudgetExceeded(
             f"{len(fresh)} new keys, {limit - known} left of the {limit} that the guarantee covers"
@@ -215,6 +240,7 @@ def family_for(learner: object) -> Family:
 def make_prototype(make: Any) -> Any:
     """Return the unstarted learner that `make` is or makes."""
     learner = make if isinstance(make, Stateful) else make()
+    # Before its private parts are looked at, which another object does not have.
     family_for(learner)
     learner._check_active()
     if learner._is_started():
@@ -283,6 +309,7 @@ def play_keyed(
         Before anything is drawn: nothing was played.
     """
     n = parts[0].shape[0]
+    # Losses of all decisions, which compiled code writes and a pool does not return.
     own = np.empty(n)
     if isinstance(family, Vectors):
         decisions: Releases = np.empty((n, prototype.domain.dimension))

@@ -40,6 +40,7 @@ from dpoco.scale._keys import (
     check_fresh,
     check_key,
     check_records,
+    each_key,
     family_for,
     group_rows,
     key_list,
@@ -51,7 +52,28 @@ from dpoco.scale._keys import (
 
 
 def enroll(journal: Journal, name: str, prototype: Any, terms: Terms, same_unit: bool) -> Any:
-    """Return the prototype of a pool in a journal; the first time, charged and stored."""
+    """Return the prototype of a pool in a journal; the first time, charged and stored.
+
+    Parameters
+    ----------
+    journal : Journal
+        Where the pool is, or will be.
+    name : str
+        Of the pool.
+    prototype : learner or None
+        None: the one that is stored.
+    terms : Terms
+        What was asked for; a pool that is there must have the same.
+    same_unit : bool
+        As for `Ledger.charge`.
+
+    Raises
+    ------
+    BudgetExceeded
+        If the ledger does not pay for a new pool.
+    StateError
+        If there is no such pool and no prototype, or the pool is of other terms or learners.
+    """
     place = f"pool {name}"
     with journal.transaction():
         text = journal._rows.value(place)
@@ -69,6 +91,7 @@ def enroll(journal: Journal, name: str, prototype: Any, terms: Terms, same_unit:
         header, stored = str(record["learner"]), Terms(**record["terms"])
     except (KeyError, TypeError, ValueError):
         raise StateError("the journal is corrupt: not a pool") from None
+    # Terms enter the guarantee, which was charged once: other ones would be another pool's.
     if stored != terms:
         raise StateError(f"the pool {name!r} was made with other arguments")
     if prototype is None:
@@ -84,6 +107,7 @@ class Pool:
     """Base of pools, wherever their learners are: terms, numbers of the keys, one thread."""
 
     def _begin(self, prototype: OnlineLearner, terms: Terms) -> None:
+        """Keep what all keys share; the guarantee is computed here, before any learner is made."""
         self._prototype, self._terms = prototype, terms
         self._family = family_for(prototype)
         self._guarantee = terms.guarantee(prototype)
@@ -91,6 +115,7 @@ class Pool:
         self._index: dict[Key, int] = {}
 
     def _number(self, fresh: Iterable[Key]) -> None:
+        """Give new keys the next numbers, in their order."""
         self._index.update({key: len(self._index) + i for i, key in enumerate(fresh)})
 
     def _batch(
@@ -106,6 +131,7 @@ class Pool:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """Keep other threads out; refuse if one is in."""
+        # Not waited for: batches of two threads would come in an order of chance.
         if not self._sole.acquire(blocking=False):
             raise RoundOrderError("the pool is in use by another thread")
         try:
@@ -203,8 +229,8 @@ class KeyedPool(Pool):
     Examples
     --------
     >>> import dpoco
-    >>> hedge = dpoco.experts.PrefixHedge(3, horizon=1000, budget=dpoco.Budget(1.0, 1e-6))
-    >>> pool = dpoco.scale.KeyedPool(hedge)
+    >>> best, *others = dpoco.choose(3, horizon=1000, budget=dpoco.Budget(1.0, 1e-6))
+    >>> pool = dpoco.scale.KeyedPool(best.make())
     >>> decisions = pool.process(["ann", "bob", "ann"], [[0, 1, 1], [1, 0, 1], [0, 1, 1]])
     >>> pool.round("ann"), pool.round("bob"), len(pool)
     (2, 1, 2)
@@ -248,6 +274,7 @@ class KeyedPool(Pool):
         journal: Journal | None,
         name: str,
     ) -> None:
+        """Open a pool whose prototype is known, new or not, in memory or in a journal."""
         self._workers = positive_int("workers", workers, maximum=1024)
         self._begin(prototype, terms)
         self._journal, self._name = journal, name
@@ -268,7 +295,8 @@ class KeyedPool(Pool):
         Parameters
         ----------
         keys : sequence of n keys, or array
-            Keys of these records. Records of one key are played in their order.
+            Keys of these records; no set, which has no order. Records of one key are played in
+            their order.
         *arrays : array_like, first axis n
             Arguments of the learner's own ``run``: features and labels, gradients, losses, or
             contexts and rewards of all arms.
@@ -342,15 +370,17 @@ class KeyedPool(Pool):
             If there would be more than `max_keys` keys; none is made.
         """
         with self._alone():
-            values = dict.fromkeys(check_key(key) for key in keys)
+            # Each key once: two learners of one key would answer it with different noise.
+            values = dict.fromkeys(each_key(keys))
             fresh = [key for key in values if key not in self._index]
             check_fresh(len(self._index), fresh, self._terms.max_keys)
-            # Without new keys there is nothing to commit.
+            # Without new keys there is nothing to commit: a look at a key costs no disk.
             if fresh:
                 self._learners.add(fresh)
                 self._number(fresh)
 
     def _show(self, key: Any) -> Any:
+        """Return the learner of a key for one call, making it if it is new."""
         name = check_key(key)
         slot = self._index.get(name)
         if slot is None:
@@ -364,12 +394,6 @@ class KeyedPool(Pool):
             self._index = {key: slot for slot, key in enumerate(self._learners.keys())}
 
     # -- facts ------------------------------------------------------------------------------------
-
-    @property
-    def learner_guarantee(self) -> Guarantee:
-        """The guarantee of each single learner."""
-        guarantee: Guarantee = self._prototype.guarantee
-        return guarantee
 
     @property
     def max_keys(self) -> int:
@@ -442,6 +466,7 @@ class KeyedPool(Pool):
             If it cannot be read.
         """
         prototype, terms, keys, learners = read_pool(read_state(path, key))
+        # A plain file is as secret as the data.
         if key is None and not readable_by_others:
             refuse_readable(Path(path), Path(path).stat())
         pool = cls.__new__(cls)

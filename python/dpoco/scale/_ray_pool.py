@@ -80,6 +80,7 @@ class Routing:
             write_atomically(path, json.dumps(record).encode())
         except (KeyError, TypeError, ValueError):
             raise StateError("shards.json is corrupt") from None
+        # Keys would go to other shards, and get second learners there.
         if known != shards:
             raise StateError(f"the directory holds {known} shards; they cannot become {shards}")
         self._salt = salt
@@ -209,6 +210,7 @@ class Shard:
         self._pool: Any = None
 
     def _open_pool(self) -> Any:
+        """Return the shard's pool, opened on first use and again after a restart of the actor."""
         if self._pool is None:
             Path(self._directory).mkdir(mode=0o700, parents=True, exist_ok=True)
             # Opening it fences an actor that Ray has given up and that may still run.
@@ -233,7 +235,7 @@ class Shard:
     def check(self, batch: int, keys: list[Key], names: Names) -> None:
         """Raise if rounds or people of a batch find no room; those of one that was played do."""
         pool = self._open_pool()
-        # It will be compared with its digests and not be played.
+        # Sent again: it will be compared with its digests and not be played.
         if batch <= pool.last_batch:
             return
         rows = group_rows(pool._index, keys, pool.max_keys)
@@ -337,6 +339,7 @@ class RayPool(Pool):
         terms = Terms(max_keys, adaptive, privacy_unit, *rule)
         self._begin(make_prototype(make), terms)
         self._routing = Routing(journal_directory, number)
+        # No shard has been asked yet how far it is.
         self._fresh, self._stale = True, False
         header, places = header_of(self._prototype), map(self._routing.directory, range(number))
         arguments = [(header, place, asdict(terms), threads) for place in places]
@@ -349,6 +352,7 @@ class RayPool(Pool):
 
     def _refresh(self) -> None:
         """Ask the shards how far they are."""
+        # The order of keys is that of the shards: it need not be the one in which they first came.
         states = self._shards.ask_all("state")
         self._index = {}
         for _, keys in states:
@@ -421,6 +425,7 @@ class RayPool(Pool):
         return {shard: np.flatnonzero(shards == shard) for shard in np.unique(shards).tolist()}
 
     def _join(self, pieces: Any, answers: dict[int, Releases], parts: Parts) -> Releases:
+        """Return the shards' decisions in the order of the records, read-only."""
         none, first = np.zeros(0, dtype=np.int64), np.zeros(1, dtype=np.int64)
         out = play_keyed(self._family, self._prototype, [], first, none, parts, 1)  # undefined yet
         for shard, at in pieces.items():
@@ -433,6 +438,7 @@ class RayPool(Pool):
 
         For learners whose decisions need no context: bandits play in batches.
         """
+        # A shard that dies between decision and reward would forget the context.
         if self._family.contextual or context:
             raise TypeError("bandits on a cluster play in batches: see process()")
         name = check_key(key)
