@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from mpmath import mp, mpf
 from scipy.special import ndtr
 from scipy.stats import binom
 from tests.plans import coupled
@@ -19,6 +20,7 @@ from dpoco.accounting.coupled_regret import (
     anchor_width,
     bernstein_cap,
     clip_penalty,
+    curving,
     growing_regret,
     growing_switches,
     switch_cap,
@@ -280,6 +282,17 @@ def worst_distance(slopes, width, forced):
         total += slope
         worst = max(worst, 0.5 * float(np.abs(law - after).sum()))
     return worst
+
+
+def test_the_bound_on_curvature_is_not_below_it():
+    """For small b a series takes over; two terms of it were 1e-8 too small."""
+    for b in (1e-9, 1e-6, 3e-5, 9.9e-5, 1.1e-4, 0.01, 1.0, 30.0):
+        with mp.workdps(50):
+            exact = mp.log1p(mpf(b)) - mpf(b) / (1 + mpf(b))
+            # The closed form loses the digits that the two terms share: 1e-16 / b^2.
+            lost = mpf(4e-16) * b if b >= 1e-4 else 0
+            assert exact - lost <= mpf(curving(b)) * (1 + mpf(1e-15))
+            assert mpf(curving(b)) <= exact * (1 + mpf(1e-11)) + lost
 
 
 def test_the_distance_keeps_to_its_bound():

@@ -96,7 +96,13 @@ def share_log_prior(experts: int, rounds: int, switches: int, share_rate: float)
 
 
 def best_share_rate(experts: int, rounds: int, switches: int) -> float:
-    """Return the sigma in [0, 1 - 1/experts] with the least `share_log_prior`."""
+    """Return the sigma in [0, 1 - 1/experts] with the least `share_log_prior`, S / (T - 1) or less.
+
+    Parameters
+    ----------
+    experts, rounds, switches : int
+        N, T and S; S above T - 1 counts as that.
+    """
     if experts == 1 or rounds == 1:
         return 0.0
     # The maximum of a binomial likelihood, cut off where the prior forgets everything.
@@ -161,6 +167,13 @@ class Noise:
     def log_moment(self, rate: float) -> float:
         """Return log E exp(rate Z_1) of one coordinate of the noise; infinite where it is.
 
+        Parameters
+        ----------
+        rate : float
+            At least 0, per unit of loss. Laws are symmetric: its sign would have no effect.
+
+        Notes
+        -----
         For "coordinate_rr" the largest over all losses l of the log moment of the estimate's error.
         """
         if self.law == "none" or rate == 0.0:
@@ -182,6 +195,7 @@ class Noise:
     @property
     def variance(self) -> float:
         """Variance of one coordinate (randomised response: an upper bound)."""
+        # An estimate of a response is N times a sign, once in N times, over 2 tanh(epsilon / 2).
         n = self.experts
         if self.law == "coordinate_rr":
             return 0.25 * n / math.tanh(0.5 / self.scale) ** 2
@@ -194,6 +208,18 @@ class Noise:
 
         For randomised response both at once: with a = eta N / (2 tanh(epsilon / 2)) and
         phi(a) = e^a - 1 - a, (phi(-a) + e^epsilon phi(a)) / ((1 + e^epsilon) N eta).
+
+        Parameters
+        ----------
+        batch : int
+            B; 1 for randomised response.
+        rate : float
+            eta > 0.
+
+        Returns
+        -------
+        float
+            In units of loss; infinite for rates past the moments.
         """
         if self.law == "coordinate_rr":
             a = rate * self.experts / (2.0 * math.tanh(0.5 / self.scale))
@@ -202,10 +228,17 @@ class Noise:
         return 0.125 * rate * batch * batch + self.log_moment(rate) / rate
 
     def largest(self, steps: int, switches: int) -> float:
-        """Return a bound on the expected largest sum along a sequence of experts: min over u."""
+        """Return a bound on the expected largest sum along a sequence of experts: min over u.
+
+        Parameters
+        ----------
+        steps, switches : int
+            Batches, and switches of the sequences that are compared.
+        """
         if self.law == "none":
             return 0.0
         size = log_class_size(self.experts, steps, switches)
+        # Any u > 0 is valid: an inexact minimum only makes the bound a little larger.
         u = self.best_rate(size / steps, self.variance, self.log_moment)
         return (size + steps * self.log_moment(u)) / u
 
@@ -213,6 +246,15 @@ class Noise:
         """Return the minimiser of (start + cost(rate)) / rate, cost convex, about spread rate^2/2.
 
         Such a quotient has one minimum, which is searched for in log(rate).
+
+        Parameters
+        ----------
+        start : float
+            What is spread over the rounds: a prior's cost, or the log of a number of sequences.
+        spread : float
+            Second derivative of `cost` at 0, roughly: where the search begins.
+        cost : callable
+            Takes a rate; infinite past the moments of the noise.
         """
         # Moments are infinite from 1 / scale on.
         limit = (1.0 - 1e-12) / self.scale if self.law in ("knorm", "laplace") else math.inf
@@ -229,7 +271,15 @@ class Noise:
 
 
 class Schedule(NamedTuple):
-    """When weights are updated, and by how much."""
+    """When weights are updated, and by how much.
+
+    Attributes
+    ----------
+    batch : int
+        Rounds B between two updates.
+    learning_rate, share_rate : float
+        eta per unit of loss, and sigma.
+    """
 
     batch: int
     learning_rate: float
@@ -264,7 +314,22 @@ class ShareRegret:
 
 
 def bound_regret(noise: Noise, rounds: int, switches: int, schedule: Schedule) -> ShareRegret:
-    """Return the bounds over `rounds` rounds; infinite for learning rates past the moments."""
+    """Return the bounds over `rounds` rounds; infinite for learning rates past the moments.
+
+    Parameters
+    ----------
+    noise : Noise
+        What is added to the sums.
+    rounds, switches : int
+        T and S; S above T - 1 counts as that.
+    schedule : Schedule
+        Batches and rates.
+
+    Returns
+    -------
+    ShareRegret
+        In losses of [0, 1]. A few evaluations of a moment, and O(S) for streams that react.
+    """
     if noise.experts == 1:
         return ShareRegret({}, 0.0, 0.0)
     batch, eta, sigma = schedule
@@ -302,6 +367,24 @@ def search(
 
     The best share rate is known in closed form, the bound has one minimum in the learning rate,
     and batches are searched on a geometric grid that is refined around its best. Some ms.
+
+    Parameters
+    ----------
+    noise : Noise
+        What is added to the sums.
+    rounds, switches : int
+        T and S.
+    adversary : {"oblivious", "adaptive"}
+        Which bound is least.
+    batch, learning_rate, share_rate : optional
+        What is fixed.
+
+    Returns
+    -------
+    bound : float
+        Infinite if no schedule has one.
+    schedule : Schedule
+        What attains it.
     """
     n = noise.experts
 
@@ -321,7 +404,8 @@ def search(
 
     if batch is not None or noise.law == "coordinate_rr" or n == 1:
         return at(1 if batch is None else batch)
-    # 2^41 is more than the longest horizon, 10^12.
+    # Lengths 19 % apart, then halfway again and again around the best. 2^41 is more than the
+    # longest horizon, 10^12.
     sizes = sorted({min(rounds, round(2.0 ** (k / 4.0))) for k in range(165)})
     tried = {size: at(size) for size in sizes}
     while True:
@@ -446,7 +530,7 @@ SharePlan = Plan[BatchRelease | Nothing, ShareTuning, Forecast]
 
 
 def find_noise(plan: SharePlan) -> Noise:
-    """Return what is added to the sums, as the bounds on regret take it."""
+    """Return what is added to the sums, as the bounds on regret take it; "none" without sums."""
     drawn, n = plan.mechanism.part(BatchRelease), plan.tuning.experts
     if drawn is None or drawn.scale == 0.0:
         return Noise("none", 0.0, n)
@@ -464,6 +548,7 @@ def guarantee(
         "batch": float(own.batch),
         "share rate": own.share_rate,
     }
+    # Only the published update has a floor: its plans are made by `dpoco.published.asi_tracking`.
     if own.floor:
         details["least weight"] = own.floor
     if bounds is not None:
@@ -602,6 +687,15 @@ def calibrate(
 def make_plan(tuning: ShareTuning, noise: Noise, numerics: str) -> SharePlan:
     """Return the plan with this noise, in the arithmetic asked for.
 
+    Parameters
+    ----------
+    tuning : ShareTuning
+        Experts, horizon and schedule.
+    noise : Noise
+        Law and scale of what is added.
+    numerics : {"auto", "float", "lattice"}
+        "auto" falls back on doubles where no grid suits noise and batch.
+
     Raises
     ------
     ValueError
@@ -634,6 +728,15 @@ def make_plan(tuning: ShareTuning, noise: Noise, numerics: str) -> SharePlan:
 def noise_scale(experts: int, noise: str, budget: Budget) -> float:
     """Return the least scale of `noise` that meets `budget`.
 
+    Parameters
+    ----------
+    experts : int
+        N.
+    noise : {"knorm", "gaussian", "laplace", "coordinate_rr"}
+        "gaussian" alone uses delta.
+    budget : Budget
+        For everything, since a round enters one sum only.
+
     Raises
     ------
     CalibrationError
@@ -657,6 +760,13 @@ def regret(plan: SharePlan, rounds: int) -> ShareRegret | None:
     """Return the regret bounds of a plan after `rounds` rounds; None for the paper's update.
 
     For an endless stream every `rounds` is covered; bounds hold for each of them.
+
+    Parameters
+    ----------
+    plan : Plan
+        Calibrated or the user's own.
+    rounds : int
+        At least 1.
     """
     own = plan.tuning
     if own.floor:
@@ -666,7 +776,10 @@ def regret(plan: SharePlan, rounds: int) -> ShareRegret | None:
 
 
 def _candidates(experts: int, noise: str, budget: Budget | None, *, known: bool) -> list[Noise]:
-    """Return the laws to compare; the purely private one first."""
+    """Return the laws to compare; the purely private one first.
+
+    `known` says whether there is a number of rounds to compare bounds for.
+    """
 
     def law(name: str) -> Noise:
         return Noise(name, noise_scale(experts, name, budget) if budget else 0.0, experts)

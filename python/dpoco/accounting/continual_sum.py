@@ -111,6 +111,7 @@ _BOUNDS = [(-30.0, -1.5), *[(-5.0, 10.0)] * 4, *[(math.log(_SMALLEST), 0.0)] * 5
 
 def find_shipped(pushes: int) -> int:
     """Return the smallest tabulated horizon that covers `pushes`, or the largest there is."""
+    # Buffers planned for a longer stream are valid, and a little noisier; of a shorter one as well.
     return next((key for key in SHIPPED if key >= pushes), max(SHIPPED))
 
 
@@ -128,6 +129,11 @@ def search_rates(pushes: int, rounds: int, separation: int, mean: bool = False) 
         k and b, in pushes.
     mean : bool, default False
         Whether the error is the root mean square of all sums, not that of the last one.
+
+    Returns
+    -------
+    Buffered
+        At least as good as every tabulated one, and fit for a lattice.
     """
     # SciPy's optimisers take long to import, and most plans need no search.
     from scipy.optimize import minimize
@@ -271,7 +277,20 @@ def known_horizon(horizon: int | None) -> int:
 
 
 def factorisation(method: Method, pushes: int) -> AnyFactorisation:
-    """Return the factorisation of this name, with the shipped parameters for so many pushes."""
+    """Return the factorisation of this name, with the shipped parameters for so many pushes.
+
+    Parameters
+    ----------
+    method : str or factorisation
+        A factorisation is returned as it is, if it is valid for so many pushes.
+    pushes : int
+        Sums released.
+
+    Raises
+    ------
+    ValueError
+        For another name, or more pushes than the method allows.
+    """
     n = _check(method, pushes)
     if not isinstance(method, str):
         return method
@@ -296,6 +315,11 @@ def with_rates(method: str, rates: Rates | None, pushes: int) -> Method:
     """Return a method with these rates and weights, one after the other; its name for None.
 
     For "banded" with this band, windows and tilt.
+
+    Raises
+    ------
+    ValueError
+        For methods without rates, and an odd number of them.
     """
     if rates is None:
         return method
@@ -309,7 +333,24 @@ def with_rates(method: str, rates: Rates | None, pushes: int) -> Method:
 
 
 def planned(method: str, pushes: int, near: Neighbours, batch: int = 1) -> Method:
-    """Return a method with parameters for people who come in several rounds, `batch` to a push."""
+    """Return a method with parameters for people who come in several rounds, `batch` to a push.
+
+    Parameters
+    ----------
+    method : str
+        One of `METHODS`.
+    pushes : int
+        Sums released.
+    near : Neighbours
+        How often one person comes, in rounds.
+    batch : int
+        Rounds to a push.
+
+    Returns
+    -------
+    str or factorisation
+        The name itself where each person comes once, and where the method has no parameters.
+    """
     if most_rounds(near.rounds, near.separation, pushes * batch) == 1:
         return method
     # These numbers choose parameters and no more: what a person moves is computed by the
@@ -325,6 +366,7 @@ def planned(method: str, pushes: int, near: Neighbours, batch: int = 1) -> Metho
 
 
 def _make_banded(pushes: int, band: int, windows: int) -> Banded:
+    """Return bands as long as a person's rounds are apart; `ValueError` where they are too long."""
     if pushes > LONGEST_BANDED or (min(band, pushes) > WIDEST_BAND and windows > 1):
         raise ValueError(
             f"method 'banded' is for at most {LONGEST_BANDED} sums, a person's at most "
@@ -363,6 +405,11 @@ def row_norm(method: Method, t: ArrayLike, horizon: int | None) -> Any:
     -------
     float or ndarray
         A float for a scalar `t`, else an array of its shape.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For rounds that are no integers, or out of range.
     """
     n = _check(method, horizon)
     rounds = np.asarray(t)
@@ -414,7 +461,7 @@ def worst_round(method: Method, horizon: int | None) -> int:
 
 @lru_cache(maxsize=1024)
 def worst_row_norm(method: Method, horizon: int | None) -> float:
-    """Return the largest `row_norm` over all rounds, exactly."""
+    """Return the largest `row_norm` over all rounds, exactly: noise of the worst sum."""
     return float(row_norm(method, worst_round(method, horizon), horizon))
 
 
@@ -490,7 +537,10 @@ def max_error(method: Method, horizon: int | None, near: Neighbours = ONE, batch
 
 
 def mean_error(method: Method, horizon: int, near: Neighbours = ONE, batch: int = 1) -> float:
-    """Return `max_error` with the root of the mean square of all sums for the worst one's noise."""
+    """Return `max_error` with the root of the mean square of all sums for the worst one's noise.
+
+    It is what a learner feels that follows all sums; arguments as of `max_error`.
+    """
     column = factorisation(method, horizon).column(horizon, near, batch)
     return column * root_mean_square_row(method, horizon)
 
@@ -504,6 +554,13 @@ def choose(
     of several: with one kind of error simply the best. Errors are those of what is used: of the
     worst sum where sums are published (`max_error`), the mean square where a learner follows them
     (`mean_error`), those of all views where statistics are asked for.
+
+    Parameters
+    ----------
+    known : iterable
+        Candidates, hashable; the first of equals wins.
+    errors : callable
+        Positive errors of a candidate, equally many of all.
     """
     found = {each: errors(each) for each in known}
     least = [min(each) for each in zip(*found.values(), strict=True)]
@@ -592,6 +649,7 @@ def noise_sigma(method: Method, horizon: int | None, sensitivity: float, mu: flo
 
 
 def _check(method: Method, horizon: int | None) -> int:
+    """Return the number of pushes, or raise if the method is not for so many."""
     choice("method", name_of(method), METHODS)
     n = resolve_horizon(horizon)
     # Levels and cut-off columns belong to one number of pushes; plain buffers are valid for any.
@@ -732,6 +790,7 @@ class NormalisedRows:
 
     @property
     def _starts(self) -> NDArray[np.int64]:
+        """Last round before every block."""
         return np.concatenate([[0], self.ends[:-1]])
 
     def _within(self, block: IntArray, t: IntArray) -> FloatArray:
@@ -751,6 +810,7 @@ class NormalisedRows:
 
 @lru_cache(maxsize=32)
 def _normalised_rows(factor: Normalised) -> NormalisedRows:
+    """Return the variances of normalised BLT, block by block; O(blocks buffers^2), once."""
     p = _build(factor, factor.pushes)
     ends, levels = np.array(factor.ends, dtype=np.int64), np.array(factor.levels)
     rows = NormalisedRows(p, ends, levels, np.zeros(len(ends) + 1), np.zeros((len(ends), len(p.g))))
@@ -795,6 +855,7 @@ def blt_parameters(horizon: int) -> BLTParameters:
 
 @lru_cache(maxsize=64)
 def _build(factor: Buffered, horizon: int) -> BLTParameters:
+    """Return encoder and decoder of a sum with buffers, by the roots of the secular equation."""
     decay, weights = factor.decay, factor.weights
     g = [(s, *decoder_rate(j, decay, weights)) for j, s in enumerate(decay)]
     rates = np.array([s + shift for s, shift, _ in g])
@@ -809,6 +870,7 @@ def _build(factor: Buffered, horizon: int) -> BLTParameters:
 
 def _geometric(x: float, m: FloatArray | float) -> FloatArray:
     """Return sum_{t < m} (1 - x)^t for x in (0, 1], any shape of m."""
+    # 1 - (1 - x)^m would cancel for the slow rates of long streams; x = 1 has no logarithm.
     return -np.expm1(m * math.log1p(-min(x, 1.0 - 2.0**-53))) / x
 
 

@@ -76,6 +76,8 @@ _LARGEST_TOLERANCE, _SMALLEST_TOLERANCE = 1e-3, 1e-300
 
 
 class _Setting(Setting[GibbsRun]):
+    """The problem of P-COMW: a law is (beta, lam), and there is nothing else to vary."""
+
     kind = GibbsRun
     regret = staticmethod(gibbs_regret)
     law_fields = ("inverse_temperature", "regularization")
@@ -109,6 +111,7 @@ class _Setting(Setting[GibbsRun]):
         return Anchored(forced, width)
 
     def quiet_noise(self, block: int) -> float:
+        # A fixed point: the law, and with it the cost of drawing, depends on the noise.
         q, rounds, noise = self.problem, float(block) ** 2 * -(-self.horizon // block), 1.0
         for _ in range(100):
             beta, lam = self.law(1.0, block, noise)
@@ -123,6 +126,7 @@ class _Setting(Setting[GibbsRun]):
         return noise
 
     def laziest(self, coupling: str, limit: float) -> list[CoupledPlan]:
+        # Less noise means less regret and more switches: the largest ratio within the limit.
         def at(log_noise: float) -> CoupledPlan:
             noise = math.exp(log_noise)
             return self.lazy(coupling, self.law(1.0, 1, noise), noise)
@@ -174,6 +178,16 @@ def exact_work(drawn: CoupledDraws) -> tuple[int, int]:
     With so many planes the affine minorant of losses with kinks is within 0.1 nats of the best;
     the chance that so many proposals are all rejected is then below exp(-750):
     ``docs/privacy/gibbs_sampling.md``.
+
+    Parameters
+    ----------
+    drawn : CoupledDraws
+        With a Gibbs law.
+
+    Returns
+    -------
+    planes, proposals : int
+        Cut off at 2^30 and e^42.
     """
     law, n = _read_draw(drawn), drawn.losses.dimension
     signal = drawn.losses.lipschitz * math.sqrt(law.inverse_temperature / law.regularization)
@@ -188,6 +202,7 @@ def exact_work(drawn: CoupledDraws) -> tuple[int, int]:
 
 def clip_error(drawn: CoupledDraws) -> float:
     """Return the total variation that clipping may add to a round's law."""
+    # Forced switches forget errors: of block / forced rounds they add up to 1 / (2 T) at most.
     if drawn.keep.forced > 0.0:
         return drawn.keep.forced / (2.0 * drawn.block * drawn.rounds)
     # Without forced switches errors add up over the rounds.
@@ -195,6 +210,7 @@ def clip_error(drawn: CoupledDraws) -> float:
 
 
 def _read_draw(drawn: CoupledDraws) -> GibbsDraw:
+    """Return the law of a fresh decision, which is a Gibbs law here."""
     assert isinstance(drawn.draw, GibbsDraw)
     return drawn.draw
 

@@ -31,7 +31,10 @@ _EXACT_TERMS, _RATIO = 4096, 1e-3
 
 
 def assess(run: CoupledRun) -> tuple[RegretBound, float]:
-    """Return the regret bound and a bound on the expected number of switches."""
+    """Return the regret bound and a bound on the expected number of switches.
+
+    For streams fixed in advance; in units of loss over the horizon.
+    """
     q, m = run.problem, run.mechanism
     # A decision that never looks at data is the centre but for the spread of one draw.
     if m.cap == 0:
@@ -55,7 +58,7 @@ def assess(run: CoupledRun) -> tuple[RegretBound, float]:
 
 
 def forecast(run: CoupledRun) -> CoupledForecast:
-    """Return what to expect of a run."""
+    """Return what to expect of a run: regret, switches, and whether learning is of any use."""
     bound, switches = assess(run)
     still = run.mechanism.rounds > 1 and run.mechanism.cap == 0
     return CoupledForecast(still, bound.total, switches)
@@ -64,7 +67,19 @@ def forecast(run: CoupledRun) -> CoupledForecast:
 def describe(run: CoupledRun, moved: float) -> tuple[Fields, list[str]]:
     """Return what a guarantee says of regret and draws, and its conditions on that.
 
-    `moved` is how far neighbours' draws are apart. Fields of the guarantee: regret and details.
+    Parameters
+    ----------
+    run : GibbsRun or TiltedRun
+        Coupled decisions on a problem.
+    moved : float
+        How far neighbours' draws are apart.
+
+    Returns
+    -------
+    fields : dict
+        Of the guarantee: regret and details.
+    conditions : list of str
+        Those of the regret bound, and what draws are like.
     """
     q, m = run.problem, run.mechanism
     rounds = m.rounds * q.lipschitz
@@ -101,7 +116,7 @@ def find_window(run: CoupledRun) -> tuple[float, float]:
 
 
 def hazard(run: CoupledRun) -> float:
-    """Return a bound on the probability of a switch given any history."""
+    """Return a bound on the probability of a switch given any history, in [0, 1]."""
     keep = run.mechanism.keep
     if isinstance(keep, Maximal):
         return law_distance(*run.ratios)
@@ -124,7 +139,10 @@ def clip_penalty(run: CoupledRun, error: float) -> float:
 
 
 def cap_penalty(run: CoupledRun, chance: float) -> float:
-    """Return what freezing the decision costs when switches of this chance reach the cap."""
+    """Return what freezing the decision costs when switches of this chance reach the cap.
+
+    `chance` bounds a switch given any history; 0 where the cap allows every decision to switch.
+    """
     from scipy.special import betainc
 
     m = run.mechanism
@@ -146,11 +164,21 @@ def _penalty(run: CoupledRun, variation: float) -> float:
     q, rounds = run.problem, run.mechanism.rounds
     if not q.unbounded:
         return q.lipschitz * q.diameter * rounds * variation
+    # Over R^n losses have no range: Cauchy-Schwarz with second moments (docs/privacy/oco_regret.md,
+    # "In R^n").
     return 2.0 * q.lipschitz * run.spread * math.pow(rounds, 1.5) * math.sqrt(variation)
 
 
 def law_distance(g: float, b: float = 0.0, rank: int = 0) -> float:
-    """Return a bound on the total variation between successive laws."""
+    """Return a bound on the total variation between successive laws.
+
+    Parameters
+    ----------
+    g, b : float
+        Signal to noise, and step size times smoothness.
+    rank : int
+        Of one loss's Hessian.
+    """
     # The laws are g-GDP: their total variation is at most that of two normals.
     if b == 0.0 or rank == 0:
         return math.erf(g / math.sqrt(8.0))
@@ -159,8 +187,9 @@ def law_distance(g: float, b: float = 0.0, rank: int = 0) -> float:
 
 def curving(b: float) -> float:
     """Return ln(1 + b) - b/(1 + b), without cancellation for small b."""
+    # The series alternates: cut off behind an added term it is an upper bound.
     if b < 1e-4:
-        return b * b * (0.5 - b * (2.0 / 3.0))
+        return b * b * (0.5 - b * (2.0 / 3.0 - 0.75 * b))
     return math.log1p(b) - b / (1.0 + b)
 
 
@@ -228,6 +257,17 @@ def age_quantile(anchors: int, block: int, forced: float, tail: float) -> float:
 
     Switches are at least as frequent as forced ones, so the ages are dominated by sums of
     geometric gaps, a gap by 1 plus an exponential of rate -ln(1 - p): a Chernoff bound.
+
+    Parameters
+    ----------
+    anchors : int
+        K released points.
+    block : int
+        Rounds between two decisions.
+    forced : float
+        p, in (0, 1].
+    tail : float
+        In (0, 1).
     """
     weights = [1.0] + [(anchors - j + 1.0) / anchors for j in range(1, anchors + 1)]
     total = math.fsum(weights)
@@ -333,6 +373,7 @@ def growing_regret(run: TiltedRun) -> RegretBound:
 
 
 def _growing_hazard(run: TiltedRun, t: FloatArray) -> FloatArray:
+    """Return bounds on the probability of a switch behind rounds t >= 2, shape of t."""
     if isinstance(run.mechanism.keep, Window):
         return np.asarray(-np.expm1(-2.0 * _growing_log_ratio(run, t)))
     q, x = run.problem, t - 1.0

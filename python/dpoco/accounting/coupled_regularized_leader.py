@@ -55,6 +55,8 @@ _STEP_FACTORS = (1.0, 0.6, 0.3, 0.1, 0.03, 0.01)
 
 
 class _Setting(Setting[TiltedRun]):
+    """The problem of CTRL: a law is (eta, sigma), and variants are factors on the best eta."""
+
     kind = TiltedRun
     regret = staticmethod(leader_regret)
     law_fields = ("step_size", "noise_scale")

@@ -125,6 +125,11 @@ class EuclideanProblem:
 
         0 where no barrier is used: linear losses, and decisions in R^d.
 
+        Parameters
+        ----------
+        horizon : int
+            T; the domain is shrunk by the factor 1 - 1/T, below three rounds as for three.
+
         Raises
         ------
         ValueError
@@ -163,6 +168,11 @@ def euclidean_problem(domain: Domain, loss: Loss, unbounded: bool = False) -> Eu
     unbounded : bool
         Whether decisions range over R^d, with the domain the comparator class only.
 
+    Returns
+    -------
+    EuclideanProblem
+        In units of loss and of length of the domain.
+
     Raises
     ------
     TypeError
@@ -175,6 +185,7 @@ def euclidean_problem(domain: Domain, loss: Loss, unbounded: bool = False) -> Eu
     if not isinstance(domain, Domain):
         raise TypeError(f"domain must be a dpoco domain; got {type(domain).__name__}")
     shape = _shape(domain)
+    # The simplex is a set of its hyperplane: over R^d there would be one coordinate more.
     if unbounded and shape == "simplex":
         raise ValueError("unbounded decisions need a full-dimensional domain, not a Simplex")
     n = domain.intrinsic_dimension
@@ -197,6 +208,7 @@ def euclidean_problem(domain: Domain, loss: Loss, unbounded: bool = False) -> Eu
 
 
 def _half_width(domain: Domain, shape: str) -> float:
+    """Return half the side of a cube around the centre inside a ball or box; 0 elsewhere."""
     if isinstance(domain, Box):
         return 0.5 * float((domain.upper - domain.lower).min())
     if not isinstance(domain, LpBall) or shape == "lp_ball":
@@ -207,6 +219,7 @@ def _half_width(domain: Domain, shape: str) -> float:
 
 
 def _shape(domain: Domain) -> str:
+    """Return the structure of a domain, as `EuclideanProblem` names it, or raise for none."""
     if isinstance(domain, Simplex):
         if domain.dimension < 2:
             raise ValueError("a Simplex of dimension 1 is a single point: nothing to learn")
@@ -216,6 +229,7 @@ def _shape(domain: Domain) -> str:
             raise ValueError("the box must have a non-empty interior: lower < upper everywhere")
         return "box"
     if isinstance(domain, LpBall):
+        # An interval is a ball of every norm: as a box it has all couplings and samplers.
         if domain.p == math.inf or domain.dimension == 1:
             return "box"
         return "ball" if domain.p == 2.0 else "lp_ball"
@@ -227,6 +241,7 @@ def _shape(domain: Domain) -> str:
 
 
 def _bounds(domain: Domain, loss: Loss, unbounded: bool, n: int) -> tuple[str, float, float, int]:
+    """Return the family of a loss, its G and beta_s in l2, and the rank of one Hessian."""
     # Declared bounds are in the dual norm, and ||v||_2 <= d^(1/2 - 1/q) ||v||_q for q > 2.
     # Distances of decisions give the same factor once more in the smoothness.
     stretch = math.pow(domain.dimension, max(0.0, 0.5 - 1.0 / domain.dual_exponent))
@@ -353,6 +368,8 @@ class CoupledRun(ABC):
         What the engine enforces and draws.
     tuning : GibbsTuning or TiltedTuning
         What else the engine needs.
+    released, reference : str
+        Of the class: what is released, in words, and the pages of the proof.
     """
 
     problem: EuclideanProblem
@@ -403,6 +420,7 @@ class CoupledRun(ABC):
     def log_stay(self) -> float:
         """Minus the log of the smallest product of a block's acceptance factors."""
         m = self.mechanism
+        # "maximal" has no window: how often it switches is a total variation, see `hazard`.
         if isinstance(m.keep, Dartboard) and isinstance(m.draw, GibbsDraw):
             return m.block * m.draw.inverse_temperature * m.keep.span
         return 0.0 if isinstance(m.keep, Maximal) else m.block * m.keep.log_floor(m.draw)
@@ -603,6 +621,7 @@ class TiltedRun(CoupledRun):
         """Raise `ValueError` also for curvature and barrier of another domain or loss."""
         super().check()
         q, own = self.problem, self.tuning
+        # Curvature that the loss does not declare would shrink the bound on switches falsely.
         if own.strong_convexity > q.strong_convexity:
             raise ValueError("strong_convexity exceeds what the loss declares")
         if self.grows and (own.strong_convexity == 0.0 or self.private or q.unbounded):

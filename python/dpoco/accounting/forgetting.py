@@ -93,7 +93,15 @@ INDEPENDENT = Buffered((0.5,), (1e-12,))
 
 
 def damp(factor: Buffered, kept: float) -> Buffered:
-    """Return the factorisation whose i-th coefficient is kept^i times that of `factor`."""
+    """Return the factorisation whose i-th coefficient is kept^i times that of `factor`.
+
+    Parameters
+    ----------
+    factor : Buffered
+        Without levels.
+    kept : float
+        What a record counts one push later, in (0, 1].
+    """
     return Buffered(
         # Coefficients kept^i c_i are those of a buffered sum again, which the kernel accounts for
         # like any other (docs/privacy/forgetting.md, "Damping").
@@ -105,7 +113,17 @@ def damp(factor: Buffered, kept: float) -> Buffered:
 def damped_sum(
     pushes: int, near: Neighbours, batch: int, half_life: float, rounds: float
 ) -> Buffered:
-    """Return the sum with buffers that fits memory with this half-life, for pushes so far apart."""
+    """Return the sum with buffers that fits memory with this half-life, for pushes so far apart.
+
+    Parameters
+    ----------
+    pushes, batch : int
+        Sums released, and rounds to a push where people are counted.
+    near : Neighbours
+        How often one person comes.
+    half_life, rounds : float
+        Rounds after which a record counts half, and rounds between two pushes.
+    """
     factor = factorisation(planned("blt", pushes, near, batch), pushes)
     assert isinstance(factor, Buffered)
     return damp(factor, float(kept_share(half_life, np.asarray(rounds))))
@@ -221,6 +239,7 @@ def check_options(
 
 
 def _number_or_auto(name: str, value: float | str | None) -> float | str | None:
+    """Return None, "auto" or a positive float, or raise naming the argument."""
     if isinstance(value, str):
         return choice(name, value, ("auto",))
     return None if value is None else positive_float(name, value)
@@ -228,6 +247,7 @@ def _number_or_auto(name: str, value: float | str | None) -> float | str | None:
 
 def growth_of_batches(half_life: float | str | None, horizon: int) -> str | None:
     """Return how batches grow: not at all if all half-lives are much shorter than the stream."""
+    # The longest of batches that grow like a root would outlast what is remembered.
     fixed = isinstance(half_life, float)
     return None if fixed or horizon >= UNBOUNDED_HORIZON else "root"
 
@@ -297,6 +317,11 @@ def plan_candidates(
         Rounds; None for a stream without end.
     dimension, length : int and float
         d, and the bound on the l2 norm of features.
+
+    Returns
+    -------
+    Forgetting
+        Every half-life with every ridge; a single candidate where both are numbers.
     """
     half_lives: tuple[float, ...] = (math.inf,)
     if isinstance(half_life, float | int):
@@ -339,6 +364,7 @@ def view_increments(
     """Return the damped sum of this half-life, of increments with draws of this scale.
 
     `lengths` are the rounds of the batches of the first pushes; all later ones have the last.
+    O(m) for m equal batches, else O(m^2), m at most 4096.
     """
     kept = kept_share(half_life, lengths)
     deviations, covariances = view_noise(factor, kept)

@@ -79,6 +79,17 @@ def find_root(
 ) -> float:
     """Return a root of a function that has other signs at both ends.
 
+    Parameters
+    ----------
+    function : callable
+        Continuous, from float to float.
+    low, high : float
+        Ends of the bracket.
+    xtol, rtol : float
+        Absolute and relative tolerance of the root; both are allowed for.
+    maxiter : int
+        Most steps.
+
     Raises
     ------
     RuntimeError
@@ -94,6 +105,7 @@ def find_root(
 
 @cache
 def _compiled_roots() -> Callable[..., Any] | None:
+    """Return SciPy's compiled Brent method, or None where it is not as it was."""
     home = importlib.util.find_spec("scipy")
     if home is None or not home.submodule_search_locations:
         return None
@@ -134,6 +146,18 @@ def reserve(budget: Budget, variates: float) -> Budget:
     """Return `budget` with the truncation charge taken off its delta, for calibration.
 
     Where tails cost more at its epsilon, it is at a smaller one, which says as much.
+
+    Parameters
+    ----------
+    budget : Budget
+        For the real noise, tails included.
+    variates : float
+        Elementary draws, in expectation, over the horizon.
+
+    Returns
+    -------
+    Budget
+        For the ideal noise.
 
     Raises
     ------
@@ -186,6 +210,13 @@ def charged_gaussian_delta(epsilon: float, mu: float, mass: float) -> float:
     The smallest over all epsilon' <= epsilon of delta(epsilon'; mu) + (1 + e^epsilon') mass: a
     guarantee at epsilon' is one at epsilon. That sum decreases up to the epsilon' with
     Phi(-mu/2 - epsilon'/mu) = mass and increases beyond.
+
+    Parameters
+    ----------
+    epsilon, mu : float
+        At least 0.
+    mass : float
+        Total variation, in [0, 1].
     """
     return with_tails(Gaussian(mu), mass).delta(epsilon)
 
@@ -193,7 +224,7 @@ def charged_gaussian_delta(epsilon: float, mu: float, mass: float) -> float:
 def charged_gaussian_epsilon(mu: float, delta: float, mass: float) -> float:
     """Return the smallest epsilon with ``charged_gaussian_delta(epsilon, mu, mass) <= delta``.
 
-    Infinite if there is none.
+    Infinite if there is none. Arguments as of `charged_gaussian_delta`; delta in (0, 1).
     """
     return (
         gaussian_epsilon(mu, delta)
@@ -207,6 +238,13 @@ def charged_gaussian_mu(budget: Budget, mass: float) -> float:
 
     Exact to relative 1e-12 and rounded down.
 
+    Parameters
+    ----------
+    budget : Budget
+        With a positive delta.
+    mass : float
+        Total variation between the real law and the ideal one.
+
     Raises
     ------
     CalibrationError
@@ -218,6 +256,7 @@ def charged_gaussian_mu(budget: Budget, mass: float) -> float:
 
 @lru_cache(maxsize=1024)
 def _charged_mu(epsilon: float, delta: float, mass: float) -> float:
+    """Return what `charged_gaussian_mu` does; cached, since learners plan the same budget often."""
     # The charge grows with epsilon: if it exceeds delta at 0, no epsilon helps.
     if charge(0.0, mass) >= delta:
         raise CalibrationError(
@@ -354,20 +393,44 @@ def gaussian_sigma(budget: Budget, sensitivity: float) -> float:
         What may be spent.
     sensitivity : float
         l2 norm of the largest difference between neighbouring values, positive.
+
+    Returns
+    -------
+    float
+        In units of the sensitivity; within 2e-11 of the optimum, and not below it.
+
+    Raises
+    ------
+    CalibrationError
+        If no mu in [1e-9, 1e3] corresponds to the budget.
+
+    Examples
+    --------
+    >>> from dpoco.accounting import Budget
+    >>> from dpoco.accounting.gaussian import gaussian_sigma
+    >>> round(gaussian_sigma(Budget(1.0, 1e-6), sensitivity=1.0), 4)
+    4.2247
     """
     sensitivity = positive_float("sensitivity", sensitivity)
     return sensitivity / gaussian_mu(budget.epsilon, budget.delta)
 
 
 def compose_gdp(mus: Iterable[float]) -> float:
-    """Return the mu of an adaptive composition of mu_i-GDP mechanisms: sqrt(sum of squares)."""
+    """Return the mu of an adaptive composition of mu_i-GDP mechanisms: sqrt(sum of squares).
+
+    Parameters
+    ----------
+    mus : iterable of float
+        Each at least 0. ``docs/privacy/gaussian.md`` has the proof.
+    """
     return math.hypot(*check_sums("mu", mus))
 
 
 def raised(epsilon: float, holds: Callable[[float], bool], highest: float = math.inf) -> float:
     """Return `epsilon`, or the next of ever larger ones up to `highest`, that `holds`.
 
-    `highest` is returned if none before it holds.
+    `highest` is returned if none before it holds. It makes of a root that is known to some digits a
+    value for which the inequality is true.
     """
     step = _EPSILON_STEP
     while epsilon < highest and not holds(epsilon):
@@ -393,7 +456,24 @@ def largest(
     margin: float,
     precision: float,
 ) -> float:
-    """Return the root of the increasing `excess` between `ends`, moved down until `holds`."""
+    """Return the root of the increasing `excess` between `ends`, moved down until `holds`.
+
+    Parameters
+    ----------
+    name : str
+        Of what is searched, for the message.
+    ends : (float, float)
+        Positive.
+    excess, holds : callable
+        The search goes by the former, in logarithms; the latter decides.
+    margin, precision : float
+        Relative: how far below the root the value is at least, and how well the root is known.
+
+    Raises
+    ------
+    CalibrationError
+        If the root lies outside, or nothing holds down to the lower end.
+    """
     low, high = ends
     if excess(low) > 0.0 or excess(high) < 0.0:
         raise CalibrationError(
@@ -415,7 +495,10 @@ def largest(
 def largest_fitting(
     fits: Callable[[float], bool], low: float, high: float, steps: int
 ) -> float | None:
-    """Return by bisection the largest number tried that fits, or None."""
+    """Return by bisection the largest number tried that fits, or None.
+
+    Assumes that what fits fits below as well. `low` itself is not tried.
+    """
     best = None
     for _ in range(steps):
         middle = 0.5 * (low + high)
@@ -471,6 +554,13 @@ def best_order(q: float, dimension: int) -> float:
 
     log kappa has derivative 1/(r-1) - 2 ln(d)/r^2, negative exactly between the two roots of
     r^2 - 2 ln(d) (r - 1); the smaller root is at most 2.
+
+    Parameters
+    ----------
+    q : float
+        Exponent of the norm of the sensitivity, in [1, inf].
+    dimension : int
+        d.
     """
     q = exponent("q", q)
     log_d = math.log(positive_int("dimension", dimension))
@@ -488,7 +578,22 @@ def paper_order(q: float, dimension: int) -> float:
 def generalized_gaussian_mu(
     sensitivity: float, sigma: float, order: float, q: float, dimension: int
 ) -> float:
-    """Return the GDP parameter sqrt(kappa(r)) D / sigma for l_q sensitivity D."""
+    """Return the GDP parameter sqrt(kappa(r)) D / sigma for l_q sensitivity D.
+
+    Parameters
+    ----------
+    sensitivity, sigma : float
+        D and the scale of the noise, positive.
+    order, q : float
+        r and the exponent of the sensitivity's norm.
+    dimension : int
+        d.
+
+    Raises
+    ------
+    ValueError
+        For orders without a finite smoothness constant.
+    """
     sensitivity = positive_float("sensitivity", sensitivity)
     sigma = positive_float("sigma", sigma)
     return math.sqrt(smoothness_constant(order, q, dimension)) * sensitivity / sigma
@@ -522,6 +627,13 @@ def expected_norm_bound(order: float, q: float, dimension: int) -> float:
 
     By Jensen E||Z||_s <= (d E|Z_1|^s)^(1/s), and ||z||_q <= ||z||_s for s <= q; the bound is the
     best over a grid of s. For the plain Gaussian and q = inf the sharper sqrt(2 ln(2d)) is used.
+
+    Parameters
+    ----------
+    order, q : float
+        r and q in [1, inf].
+    dimension : int
+        d.
     """
     order, q = exponent("order", order), exponent("q", q)
     dimension = positive_int("dimension", dimension)

@@ -83,6 +83,7 @@ class Guarantee(Terms):
         one unit. See `for_person`.
     """
 
+    # These functions know terms only, so that their modules need not import this one.
     verify = _certificate.verify
     to_dict = _certificate.to_record
     __repr__ = explanation.one_line
@@ -119,4 +120,5 @@ class Guarantee(Terms):
         return cls.from_dict(of_json(text))
 
     def _repr_html_(self) -> str:
+        """Return the statement for notebooks."""
         return as_html(str(self))

@@ -64,7 +64,15 @@ ArmPlan = Plan[Any, Any, ErrorForecast]
 
 
 def link_loss(link: str, context_bound: float, reward_bound: float) -> MarginLoss:
-    """Return the loss of an arm's learner, or raise for bounds that do not fit the link."""
+    """Return the loss of an arm's learner, or raise for bounds that do not fit the link.
+
+    Parameters
+    ----------
+    link : {"identity", "logistic"}
+        Half the squared loss, or the logistic loss.
+    context_bound, reward_bound : float
+        Bounds on contexts, in the maximum norm, and on rewards.
+    """
     if choice("link", link, LINKS) == "identity":
         return SquaredLoss(context_bound, reward_bound, weight=0.5)
     if reward_bound != 1.0:
@@ -155,7 +163,21 @@ def loss_in(plan: BanditPlan) -> MarginLoss:
 def make_plan(
     arms: int, domain: Domain, arm: ArmPlan, loss: MarginLoss, forced: int, horizon: int, gap: float
 ) -> BanditPlan:
-    """Return the plan of arms that all have this one, with what to expect of them."""
+    """Return the plan of arms that all have this one, with what to expect of them.
+
+    Parameters
+    ----------
+    arms : int
+        K.
+    domain, loss
+        Where coefficients lie, and what each arm's learner minimises.
+    arm : Plan
+        Of a tree or polyhedral Frank-Wolfe learner over an arm's clock.
+    forced, horizon : int
+        Forced rounds of each arm, and rounds of all.
+    gap : float
+        See `ArmsTuning`.
+    """
     link, bound = ("identity", loss.label_bound) if hasattr(loss, "label_bound") else LOGISTIC
     tuning = ArmsTuning(horizon, link, bound, arm.tuning, gap)
     margin = loss.feature_bound * L1Geometry(domain).max_norm()
@@ -189,7 +211,24 @@ def planned_arm(
     forced_rounds: int | None,
     **options: Any,
 ) -> tuple[int, ArmPlan]:
-    """Return an arm's forced rounds, and the plan of its learner of this kind."""
+    """Return an arm's forced rounds, and the plan of its learner of this kind.
+
+    Parameters
+    ----------
+    learner : {"polyhedral", "tree"}
+        What an arm's estimates come from.
+    arms, horizon, domain, loss, batch, forced_rounds
+        As of `calibrate`.
+    **options
+        Of the planner of that learner: budget, relation, and a selector or a method.
+
+    Raises
+    ------
+    CalibrationError
+        If no noise scale meets the budget.
+    ValueError
+        For a batch that is longer than an arm's clock.
+    """
     budget, size = options["budget"], 1
     if isinstance(batch, int):
         size = batch

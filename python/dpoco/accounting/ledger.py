@@ -333,6 +333,11 @@ class Ledger:
             Promise that the guarantee's unit is the ledger's unit in other words, for example "one
             record" for "one round". It becomes a condition of the whole.
 
+        Returns
+        -------
+        Entry
+            The charge with its price in the ledger's currency.
+
         Raises
         ------
         BudgetExceeded
@@ -346,7 +351,13 @@ class Ledger:
             return self._enter(*self._admission(item, label, relation, unit, same_unit))
 
     def affordable(self, item: Guarantee | Event, *, same_unit: bool = False) -> bool:
-        """Return whether `charge` would admit it now."""
+        """Return whether `charge` would admit it now.
+
+        Parameters
+        ----------
+        item, same_unit
+            As of `charge`, and with the same errors but for `BudgetExceeded`.
+        """
         with self._spending():
             try:
                 self._admission(item, "a question", None, None, same_unit)
@@ -493,6 +504,7 @@ class Ledger:
         )
 
     def _repr_html_(self) -> str:
+        """Return the report for notebooks."""
         return as_html(self.report())
 
     def __str__(self) -> str:
@@ -640,6 +652,7 @@ class Ledger:
         )  # fmt: skip
 
     def _check_plan(self, entry: Entry, share: float) -> None:
+        """Raise `BudgetExceeded` if all charges together cost more than a fixed plan has."""
         delta, before = self._budget.delta, self._fixed_epsilon()
         epsilon = self._fixed_epsilon(entry)
         if not epsilon <= before + share * (self._budget.epsilon - before):
@@ -649,6 +662,7 @@ class Ledger:
             )
 
     def _enter(self, entry: Entry, currency: str) -> Entry:
+        """Add an admitted charge to the sums; the first one decides unit and currency."""
         self._entries.append(entry)
         self._main = self._main.plus(entry.price.main)
         self._side = self._side.plus(entry.price.side)
@@ -694,6 +708,7 @@ class Ledger:
     # -- sums over charges -------------------------------------------------------------------------
 
     def _filter(self, currency: str) -> Filter:
+        """Return the limits of a currency for this budget."""
         return make_filter(currency, self._budget, self._side_share)
 
     def _total(self, more: Spent | None = None) -> Spent:
@@ -713,6 +728,7 @@ class Ledger:
     # -- what is said of them ----------------------------------------------------------------------
 
     def _sum_up(self, unit: str) -> Guarantee:
+        """Return the guarantee of everything charged: a point, since no mechanism is behind it."""
         entries = self._entries
         guarantees = [(entry.label, entry.guarantee) for entry in entries if entry.guarantee]
         labels = ", ".join(entry.label for entry in entries) or "nothing yet"
@@ -744,6 +760,7 @@ class Ledger:
         )
 
     def _text(self) -> str:
+        """Return the report."""
         left, entries, so_far = self.remaining, self._entries, ""
         for_one = "nothing"
         if left is not None:
@@ -779,6 +796,7 @@ def _share(amount: Spent, rule: Filter) -> float:
 
 
 def _within(amount: Spent, limit: Spent, factor: float = 1.0) -> bool:
+    """Return whether both sums of an amount keep to `factor` times the limits."""
     return amount.main <= limit.main * factor and amount.side <= limit.side * factor
 
 
