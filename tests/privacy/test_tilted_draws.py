@@ -13,6 +13,7 @@ from dpoco.accounting.coupled_regret import clip_widths
 from dpoco.accounting.explanation import in_words
 from dpoco.accounting.gaussian import gaussian_epsilon
 from dpoco.privacy.losses.coupled_bits import CoupledBits
+from dpoco.privacy.losses.gaussian import gaussian_delta
 from dpoco.privacy.losses.tilted_draws import TiltedDraws
 from dpoco.privacy.mechanisms.coupled_draws import SmoothLosses, TiltedMinimum, Window
 from dpoco.privacy.neighbours import Neighbours
@@ -335,3 +336,14 @@ def test_clip_widths_bound_the_hockey_sticks_of_successive_laws(g, b, error):
     assert stick(then, now, high) <= error
     assert stick(now, then, low) <= error
     assert stick(then, now, 0.1 * high) > error
+
+
+@pytest.mark.parametrize(
+    ("ratio", "b"), [(1e-170, 0.0), (1e-310, 0.0), (0.0, 1e-200), (0.0, 1e-17)]
+)
+def test_laws_that_differ_by_less_than_a_square_are_not_equal(ratio, b):
+    drawn = one(b, 2, 1, "zero_out", ratio)
+    # One normal draw has this delta; curvature has one of about b.
+    assert drawn.delta(0.0) >= gaussian_delta(0.0, max(ratio, b)) > 0.0
+    assert drawn.delta(math.inf) == 0.0
+    assert one(0.0, 2, 1, "zero_out").delta(0.0) == 0.0

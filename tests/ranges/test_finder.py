@@ -15,6 +15,7 @@ import pytest
 from scipy import stats
 
 import dpoco
+from dpoco import _core
 from dpoco.accounting import ranges as planning
 from dpoco.accounting.plan import Plan
 from dpoco.privacy.losses.bounded_range import bounded_range_delta
@@ -531,3 +532,51 @@ def test_the_independent_checker_proves_it(people, centre):
         if search["medians"]:
             search["scale"] *= 0.9
             assert checker.check(record)[0] == "not proved"
+
+
+@pytest.mark.parametrize("behind", ["NoisyMax", "ContinualSum"])
+def test_an_interrupted_search_goes_on_with_its_noise(behind, monkeypatch):
+    """An interrupt comes behind the draws of medians, or of the noise of counts: nothing is lost.
+
+    Without that noise, counts of records would be released as they are.
+    """
+    data = records()
+    whole, cut = finder(), finder()
+    whole.run(data)
+    first = cut._mechanism.first
+    compiled = getattr(_core, behind)
+
+    class Interrupted:
+        def __init__(self, *arguments):
+            self._own = compiled(*arguments)
+
+        def __getattr__(self, name):
+            return getattr(self._own, name)
+
+        def select(self, scores):
+            self._own.select(scores)
+            raise KeyboardInterrupt
+
+        def run(self, values, out):
+            self._own.run(values, out)
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_core, behind, Interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            cut.run(data[:first])
+    assert cut.round == first
+    cut = pickle.loads(pickle.dumps(cut))
+    cut.resume()
+    cut.run(data[first:])
+    assert cut.ranges == whole.ranges
+    assert np.array_equal(cut._cells, whole._cells)
+
+
+@pytest.mark.parametrize("turn", [-1, 2001])
+def test_a_state_of_an_impossible_round_is_refused(turn, tmp_path):
+    forged = finder()
+    forged._round = turn
+    forged.save(tmp_path / "state")
+    with pytest.raises(dpoco.StateError, match="round"):
+        dpoco.load(tmp_path / "state")

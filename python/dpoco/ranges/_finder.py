@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from dpoco import _core
 from dpoco import _literals as literals
 from dpoco._validation import (
+    Fields,
     FloatArray,
     choice,
     float_array,
@@ -59,6 +60,7 @@ class FoundRanges:
     half_width: tuple[float, ...]
 
     def __post_init__(self) -> None:
+        """Refuse ranges that no search finds, as a file may hold them."""
         if len(self.middle) != len(self.half_width) or not self.middle:
             raise ValueError("ranges need a middle and a half-width for each column")
         if not all(map(math.isfinite, (*self.middle, *self.half_width))):
@@ -85,6 +87,16 @@ class FoundRanges:
         """Return records in half-widths from the middles, within [-1, 1], shape (n, d).
 
         What is missing or not finite, and a column that is off, is 0.
+
+        Parameters
+        ----------
+        records : array_like of shape (n, d)
+            In the units of the columns.
+
+        Raises
+        ------
+        ValueError, TypeError
+            For another number of columns, or another dtype.
         """
         rows = float_array("records", records, (None, self.columns))
         half = np.array(self.half_width)
@@ -99,10 +111,17 @@ class FoundRanges:
         Parameters
         ----------
         records : array_like of shape (n, d)
+            In the units of the columns.
 
         Returns
         -------
         ndarray of float64, shape (n, d)
+            Records of Euclidean length at most 1, as learners with ``feature_bound=1.0`` take them.
+
+        Raises
+        ------
+        ValueError, TypeError
+            As `clip`.
         """
         rows = self.clip(records)
         squares = np.zeros(len(rows))
@@ -110,12 +129,12 @@ class FoundRanges:
             squares += column * column
         return np.asarray(rows / np.maximum(np.sqrt(squares), self.length)[:, None])
 
-    def to_dict(self) -> Record:
+    def to_dict(self) -> Fields:
         """Return a JSON-able dictionary that `from_dict` restores exactly."""
         return {name: list(value) for name, value in asdict(self).items()}
 
     @classmethod
-    def from_dict(cls, record: Record) -> FoundRanges:
+    def from_dict(cls, record: Fields) -> FoundRanges:
         """Return the ranges written by `to_dict`; `StateError` for anything else."""
         if not isinstance(record, Mapping) or {*record} != {"middle", "half_width"}:
             raise StateError("found ranges have a middle and a half_width")
@@ -125,11 +144,11 @@ class FoundRanges:
             raise StateError("malformed record of ranges") from error
 
 
-Record = dict[str, Any]  # read from JSON, or written
 Centre = Literal["median", "zero"] | Sequence[float | None]
 
 _NEVER = -1e300  # the score of an empty run of candidates
-_TENTH = 10  # a search may have one of so many rounds
+# A search may have one of so many rounds: the others are for the learner, whose regret it delays.
+_TENTH = 10
 
 
 class RangeFinder(Stateful):
@@ -196,6 +215,7 @@ class RangeFinder(Stateful):
 
     _mechanism: RangeSearch
     _guarantee: Guarantee
+    # Medians and counts are drawn once each, whatever was released before.
     _noise: ClassVar[str] = "fresh"
 
     def __init__(
@@ -224,7 +244,7 @@ class RangeFinder(Stateful):
             self._guarantee.require(budget)
 
     @staticmethod
-    def _calibrate(given: Record) -> RangePlan:
+    def _calibrate(given: Fields) -> RangePlan:
         """Return the plan for a constructor's arguments, or refuse by public sizes."""
         budget, horizon, people = given["budget"], given["horizon"], given["participation"]
         if budget is not None:
@@ -256,8 +276,9 @@ class RangeFinder(Stateful):
         return planning.calibrate(columns, records=records, numerics=given["numerics"], **sizes)
 
     def _set_up(
-        self, arguments: Record, parameters: RangePlan | None, seeded: bool, claim: _core.Claim
+        self, arguments: Fields, parameters: RangePlan | None, seeded: bool, claim: _core.Claim
     ) -> None:
+        """Build the unstarted finder of a plan, once it is certified and fits the arguments."""
         if not isinstance(parameters, Plan) or not isinstance(parameters.mechanism, RangeSearch):
             raise TypeError("plan must be a plan for a search for ranges")
         self._arguments, self._plan, self._is_seeded = arguments, parameters, seeded
@@ -285,6 +306,7 @@ class RangeFinder(Stateful):
         """Build everything that records change."""
         own, columns = self._mechanism, self._mechanism.counts.summand.size
         self._round = 0
+        # Two engines with two keys of it: on one key both would draw the same noise.
         self._secret = claim["key"] + int(claim["stream"]).to_bytes(8, "little")
         self._engine = _core.ContinualSum(own.counts, _derive(self._secret, "counts"))
         self._values = np.full((own.first, own.medians), ABSENT, dtype=np.int64)
@@ -346,13 +368,16 @@ class RangeFinder(Stateful):
                 part = slice(self._round, self._round + first)
                 self._values[part] = places(rows[:first, searched])
                 self._round += first
-                if self._round == self._mechanism.first:
-                    self._draw_medians()
+            # Asked of the secret, which is wiped last: after an interrupt in between it goes on
+            # here, or counts would have no noise.
+            if self._round == self._mechanism.first and any(self._secret):
+                self._draw_medians()
             self._count(rows[first:])
             if self.left == 0 and self._ranges is None:
                 self._ranges = self._find_ranges()
 
     def _digests(self, persons: Persons, rounds: int | None) -> bytes:
+        """Return who the people of some records are, or raise if they are needed and not given."""
         if self._limiter is None:
             return super()._digests(persons, rounds)
         if persons is None:
@@ -362,6 +387,7 @@ class RangeFinder(Stateful):
     def _draw_medians(self) -> None:
         """Select a median of each column that has no known centre, and forget the values.
 
+        May be called again if it was interrupted: it draws the same medians and the same noise.
         Runs of candidates with one score have it once, raised by the logarithm of their length:
         the law is that of a selection among all candidates. The numbers of draws are public.
         """
@@ -380,22 +406,24 @@ class RangeFinder(Stateful):
             # 128 bits: every candidate of a run is as likely, but for 2^-100.
             step = (int(sizes[run]) * (pair[0] << 64 | pair[1])) >> 128
             drawn.append(candidate(int(first[run]) + step))
-        self._centre[np.isnan(self._centre)] = drawn
+        self._centre[[each is None for each in self._known]] = drawn
+        self._begin_counts()
         # Neither memory nor states keep a value of the first part.
         self._values = np.full((own.first, own.medians), ABSENT, dtype=np.int64)
-        self._begin_counts()
 
     def _begin_counts(self) -> None:
         """Draw the noise of all prefix sums, so that no state holds a count without it."""
+        counts, noise = self._mechanism.counts, np.empty_like(self._cells)
+        engine = _core.ContinualSum(counts, _derive(self._secret, "counts"))
+        engine.run(np.zeros_like(noise), noise)
+        # Differences of the noise of prefix sums: counts can then be added bin by bin.
+        self._cells, self._engine = np.diff(noise, axis=0, prepend=0.0), engine
         # The key is not needed any more, and with it the noise could be taken off.
         self._secret = bytes(len(self._secret))
-        noise = np.empty_like(self._cells)
-        self._engine.run(np.zeros_like(noise), noise)
-        # Differences of the noise of prefix sums: counts can then be added bin by bin.
-        self._cells = np.diff(noise, axis=0, prepend=0.0)
 
     def _count(self, rows: FloatArray) -> None:
         """Add each present value to its bin, counted from the column's centre."""
+        # First: after an interrupt no record is counted twice.
         self._round += len(rows)
         with np.errstate(all="ignore"):
             away = rows - self._centre
@@ -465,13 +493,16 @@ class RangeFinder(Stateful):
 
     @classmethod
     def _read_plan(cls, record: Any) -> Any:
+        """Return the plan that a state holds: a search has neither tuning nor forecast."""
         return Plan.from_dict(record)
 
     @classmethod
-    def _header_dimension(cls, header: Record) -> int:
+    def _header_dimension(cls, header: Fields) -> int:
+        """Return the number of columns that a header asks for: the payload has counts of each."""
         return int(header["plan"]["mechanism"]["counts"]["summand"]["dimension"])
 
     def _payload(self) -> bytes:
+        """Return all that records change; its length says nothing about them."""
         found = self._ranges  # in every state as many bytes
         shown = np.zeros((2, self._cells.shape[1])) if found is None else np.array(found.parts)
         people = b"" if self._limiter is None else self._limiter.state()
@@ -486,14 +517,17 @@ class RangeFinder(Stateful):
         return out.getvalue()
 
     def _go_on(self, payload: bytes) -> None:
+        """Continue from what `_payload` returned; `StateError` if it is none."""
         try:
             with np.load(io.BytesIO(payload), allow_pickle=False) as found:
                 arrays = {name: found[name] for name in found.files}
-            shapes = {
-                name: getattr(self, f"_{name}").shape for name in ("values", "centre", "cells")
-            }
-            if any(arrays[name].shape != shape for name, shape in shapes.items()):
+            own = {"values": self._values, "centre": self._centre, "cells": self._cells}
+            if any(
+                (arrays[n].shape, arrays[n].dtype) != (a.shape, a.dtype) for n, a in own.items()
+            ):
                 raise StateError("state is corrupt: it is of another search")
+            if not 0 <= int(arrays["round"][0]) <= self._mechanism.longest:
+                raise StateError("state is corrupt: an impossible round")
             self._engine.restore(arrays["engine"].tobytes())
             if self._limiter is not None:
                 self._limiter.restore(arrays["people"].tobytes())

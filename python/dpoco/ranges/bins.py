@@ -35,7 +35,9 @@ _HALF_OCTAVES = np.arange(2 * _LOWEST, 2 * _HIGHEST + 1)
 _POSITIVE = np.ldexp(np.where(_HALF_OCTAVES % 2, math.sqrt(2.0), 1.0), _HALF_OCTAVES // 2)
 EDGES: FloatArray = np.concatenate([-_POSITIVE[::-1], _POSITIVE])
 EDGES.setflags(write=False)
-ALPHA, MARGIN, SURE = 0.1, 1.5, 3.0  # quantile; deviations towards narrow, and of what is present
+# The quantile that a range aims at; deviations of noise by which its ends are moved towards narrow,
+# since a range that is too wide costs a learner more; and by which enough values must be present.
+ALPHA, MARGIN, SURE = 0.1, 1.5, 3.0
 
 
 def places(values: FloatArray) -> NDArray[np.int64]:
@@ -52,7 +54,13 @@ def places(values: FloatArray) -> NDArray[np.int64]:
 
 
 def candidate(place: int) -> float:
-    """Return the candidate of a place."""
+    """Return the candidate of a place, a double, exactly.
+
+    Parameters
+    ----------
+    place : int
+        In -LARGEST..LARGEST; negative places are those of negative numbers.
+    """
     if place == 0:
         return 0.0
     octave, step = divmod(abs(place) - 1, _STEPS)
@@ -78,7 +86,14 @@ class Runs(NamedTuple):
 def group_candidates(values: NDArray[np.int64], largest: int = LARGEST) -> Runs:
     """Return the runs of the candidates -largest..largest, of values at these places, shape (n,).
 
-    Values behind `largest` are absent.
+    Values behind `largest` are absent. O(n log n), whatever the number of candidates.
+
+    Parameters
+    ----------
+    values : ndarray of int64, shape (n,)
+        Places of values, as `places` returns them.
+    largest : int
+        Place of the largest candidate; smaller ones are for tests.
     """
     n = len(values)
     rising = np.sort(np.minimum(values, largest + 1))
@@ -98,7 +113,10 @@ def group_candidates(values: NDArray[np.int64], largest: int = LARGEST) -> Runs:
 
 
 def isotonic(sums: FloatArray) -> FloatArray:
-    """Return the closest curve that does not fall, in least squares: pool adjacent violators."""
+    """Return the closest curve that does not fall, in least squares: pool adjacent violators.
+
+    O(n). Sums without noise do not fall: the noise that makes them fall is averaged out.
+    """
     level: list[float] = []
     count: list[int] = []
     for value in sums.tolist():
@@ -147,6 +165,11 @@ def find_ends(
         Noisy numbers of values up to each edge, and of all.
     thresholds, edges
         Public numbers.
+
+    Returns
+    -------
+    low, high : float
+        Two of the edges, low < high.
     """
     fit = np.clip(isotonic(sums), 0.0, float(thresholds.records))
     total = fit[-1]

@@ -111,6 +111,9 @@ class TiltedDraws(Bits):
     def _renyi(self, orders: FloatArray) -> FloatArray:
         ratio = self.sensitivity_ratio
         draw = 0.5 * ratio * ratio * orders + self.excess(orders)
+        # Squares underflow and differences cancel, but a divergence of 0 says that laws are equal.
+        if ratio > 0.0 or (self.b > 0.0 and self.rank > 0):
+            draw = draw + SMALLEST_DELTA
         return self.with_bits(self.cap * draw, orders)
 
 
