@@ -56,6 +56,8 @@ def test_bad_input_is_refused():
         replay_audit(make, stream, [3])
     with pytest.raises(TypeError, match="must be an int"):
         replay_audit(make, stream, [(3.0, stream[3])])
+    with pytest.raises(ValueError, match="1 parts of a record"):
+        replay_audit(make, stream, [(3, 1.0 - stream[3], 0.5)])
     with pytest.raises(ValueError, match="over the learner"):
         replay_audit(make, np.vstack([stream, stream]), one)
     with pytest.raises(ValueError, match="one array of losses"):

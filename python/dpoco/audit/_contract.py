@@ -73,6 +73,17 @@ class Check:
     """One rule: what it is for, and a function that raises where it is broken.
 
     The docstring of the function is the rule that a failure quotes.
+
+    Attributes
+    ----------
+    run : callable
+        The function, of a `Subject`.
+    plays : tuple of str
+        Kinds of learners that it is for, as in `dpoco.learners`.
+    arrays : bool
+        Whether records must be arrays, so that a custom loss is left out.
+    needs : str
+        A method that a learner may lack; "" for none.
     """
 
     run: Callable[[Subject], None]
@@ -93,6 +104,11 @@ def check(
 
     With `arrays`, it is for streams of arrays only, which `run` takes; with `needs`, for learners
     that have this method, which those of the library do.
+
+    Returns
+    -------
+    callable
+        Decorator: the function's name is that of the check, its docstring the rule.
     """
     return lambda run: Check(run, plays, arrays, needs)
 
@@ -106,7 +122,22 @@ def require(holds: object, otherwise: str) -> None:
 def refused(
     what: str, errors: Errors, call: Callable[..., object], *given: object, **more: object
 ) -> None:
-    """Raise unless a call raises one of the errors, with no data in any message."""
+    """Raise unless a call raises one of the errors, with no data in any message.
+
+    Parameters
+    ----------
+    what : str
+        What was called, for the message.
+    errors : type or tuple of types
+        Any of which is right.
+    call : callable
+        With the arguments that follow.
+
+    Raises
+    ------
+    AssertionError
+        If the call returns, raises something else, or a message in the chain quotes `MARK`.
+    """
     try:
         call(*given, **more)
     except errors as error:
@@ -126,9 +157,13 @@ def equal(ours: Decision, theirs: Decision) -> bool:
 
 
 def fingerprint(learner: Learner) -> tuple[int, bytes | None]:
-    """Return what must not change when a call is refused: round, and the engine's state."""
+    """Return what must not change when a call is refused: round, and the engine's state.
+
+    The bytes of an engine hold its sums, key and position: equal bytes are equal futures.
+    """
     engine = getattr(learner, "_engine", None)
-    with suppress(StateError):  # learners of custom losses have no state
+    # Learners of custom losses have no state: of them only the round is compared.
+    with suppress(StateError):
         return learner.round, None if engine is None else getattr(engine, "state", lambda: None)()
     return learner.round, None
 
@@ -168,7 +203,15 @@ class Subject:
         return type(self.first)
 
     def fresh(self, seed: int | None = 1, **changes: object) -> Learner:
-        """Return an unstarted learner; without a seed, on entropy. Calibrated only if changed."""
+        """Return an unstarted learner; without a seed, on entropy. Calibrated only if changed.
+
+        Parameters
+        ----------
+        seed : int or None
+            Of its source; None: the operating system's entropy.
+        **changes
+            Other arguments of the constructor.
+        """
         source = Source() if seed is None else Source.seeded(seed)
         given = {self.size: ROUNDS, "source": source, **changes}
         # Neither argument enters a plan, and the search for one takes most of a check's time.
@@ -194,7 +237,10 @@ class Subject:
         return learner.decide(*self.record(t)[: self.plays == "arms"], **ticket)
 
     def tell(self, learner: Learner, t: int, decision: Decision, **ticket: object) -> None:
-        """End a round."""
+        """End a round.
+
+        Of a bandit, `decision` picks the reward that it is told; all others see the whole record.
+        """
         record = self.record(t)
         if self.plays == "arms":
             # A bandit is told the reward of the arm that it played, and of no other.
@@ -202,7 +248,13 @@ class Subject:
         learner.observe(*record, **ticket)
 
     def step(self, learner: Learner, t: int) -> Decision:
-        """Play a round and return its release."""
+        """Play a round and return its release.
+
+        Returns
+        -------
+        object
+            The decision, or the answer of a mechanism, or the sum that a monitor releases.
+        """
         if self.plays in VERBS:
             return getattr(learner, VERBS[self.plays])(*self.record(t))
         if self.plays == "intervals":
@@ -218,7 +270,16 @@ class Subject:
     def run(
         self, learner: Learner, start: int = 0, stop: int = ROUNDS, **options: object
     ) -> Decision:
-        """Play rounds in one call, if there is one for it, and return their releases."""
+        """Play rounds in one call, if there is one for it, and return their releases.
+
+        Parameters
+        ----------
+        learner : Learner
+        start, stop : int
+            Rounds, counted from 0.
+        **options
+            Of its ``run``, such as ``progress``.
+        """
         if not hasattr(learner, "run"):
             return self.play(learner, start, stop)
         played = learner.run(*self.part(start, stop), **options)
@@ -227,7 +288,13 @@ class Subject:
         return played.actions if self.plays == "arms" else played.decisions
 
     def released(self, learner: Learner) -> list[Decision]:
-        """Play to the end, or fit, and return what was released."""
+        """Play to the end, or fit, and return what was released.
+
+        Returns
+        -------
+        list
+            One release for each round; of a fit its one vector.
+        """
         if self.plays != "batch":
             return self.play(learner)
         return [learner.fit(*self.part(0, ROUNDS)).theta]
@@ -238,7 +305,10 @@ class Subject:
         return length_name(self.kind)
 
     def plan(self, learner: Learner) -> object:
-        """Return the plan of a learner, in what is equal for equal plans."""
+        """Return the plan of a learner, in what is equal for equal plans.
+
+        A monitor has a method that returns a summary; all others an attribute.
+        """
         return learner.plan() if self.plays == "intervals" else learner.plan
 
     @property
@@ -247,11 +317,18 @@ class Subject:
         return not isinstance(getattr(self.first, "loss", None), CustomLoss)
 
     def applies(self, holds: object) -> None:
-        """Leave a check that has nothing to look at."""
+        """Leave a check that has nothing to look at.
+
+        Raises
+        ------
+        InapplicableError
+            Unless it holds; the check then counts as one that does not apply.
+        """
         if not holds:
             raise InapplicableError
 
 
+# Asked for every fresh learner; with a limit, so that classes of users can be freed.
 @functools.lru_cache(maxsize=64)
 def constructor_parameters(kind: type) -> Mapping[str, Parameter]:
     """Return the parameters of a constructor by name."""
@@ -266,6 +343,13 @@ def _listed(name: str) -> Subject:
 
 
 def _subject(learner: str | type | Callable[..., Learner], stream: Stream) -> Subject:
+    """Return the subject of any learner, with a stream that is made up unless it is given.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For a class whose problem cannot be made up, a member that is missing, and a short stream.
+    """
     if isinstance(learner, str):
         learner = learner_named(learner, (*EVERY, "intervals")).load()
     make = _made_up(learner) if isinstance(learner, type) else learner
@@ -290,6 +374,7 @@ def _subject(learner: str | type | Callable[..., Learner], stream: Stream) -> Su
 
 
 def _first(make: Callable[..., Learner]) -> Learner:
+    """Return a learner of `ROUNDS` rounds, whatever the maker calls their number."""
     with quiet():
         # The class is not known before its maker is called, so the name of the length is tried. The
         # last call is outside of `suppress`: its error is the one that the caller sees.
@@ -300,7 +385,13 @@ def _first(make: Callable[..., Learner]) -> Learner:
 
 
 def _made_up(kind: type) -> Callable[..., Learner]:
-    """Return a maker whose problem is small, and named as the arguments of the constructor."""
+    """Return a maker whose problem is small, and named as the arguments of the constructor.
+
+    Raises
+    ------
+    TypeError
+        Naming the arguments whose meaning is not known, or those that a learner must take.
+    """
     problem = {
         "domain": LpBall(3, 2.0), "loss": SquaredLoss(1.0, 1.0), "experts": 4, "arms": 3,
         "dimension": 3, "candidates": 4, "lipschitz": 1.0, "resolution": 9, "alarms": ROUNDS,
@@ -350,6 +441,7 @@ _RANGES = {
 
 
 def _random_stream(learner: Learner, plays: str) -> Record:
+    """Return random records within the bounds of small problems, one more than are played."""
     rng, n = np.random.default_rng(0), ROUNDS + 1
     if plays in ("records", "batch") and not isinstance(learner.loss, LinearLoss | MarginLoss):
         raise ValueError("the records of this loss cannot be made up: pass a stream")

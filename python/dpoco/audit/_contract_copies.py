@@ -85,6 +85,7 @@ def saved_states_go_on(s: Subject) -> None:
             if s.plays in ONLINE:
                 refused("observe() just after loading", RoundOrderError, s.tell, loaded, t, 0)
             require(equal([s.step(loaded, t)], [want[t]]), f"round {t} differs after loading")
+            # From state to state: an error that each load adds would be seen in the end.
             learner = loaded
         require(fingerprint(learner) == fingerprint(whole), "loading left another state")
         require(os.listdir(here) == ["state"], "save() leaves other files behind")
@@ -218,6 +219,7 @@ def _threads(work: Callable[[], object], count: int) -> list[BaseException]:
     raised: list[BaseException] = []
 
     def guarded() -> None:
+        """Do the work, and keep what it raises: a thread would only print it."""
         try:
             work()
         except BaseException as error:
@@ -245,6 +247,7 @@ def threads_end_one_round_each(s: Subject) -> None:
     learner, refusals = s.fresh(), []
 
     def feed() -> None:
+        """Ask and observe as often as the round order allows; count the refusals."""
         for _ in range(ROUNDS // 4):
             try:
                 s.tell(learner, 0, s.ask(learner, 0))
@@ -261,6 +264,7 @@ def runs_keep_other_threads_out(s: Subject) -> None:
     learner, raised = s.fresh(), []
 
     def meddle(done: int, total: int) -> None:
+        """Try to enter the learner from another thread, between two chunks of its run."""
         for call in (
             lambda: s.tell(learner, 0, s.ask(learner, 0)),
             lambda: s.run(learner, 0, 1),

@@ -117,6 +117,7 @@ def horizons_are_walls(s: Subject) -> None:
         with unchanged(learner, "a run() past the horizon"):
             if runs:
                 refused("a run() past the horizon", HorizonExceeded, s.run, learner, 0, horizon + 1)
+        # A refused run must have left all rounds to be played.
         released = s.play(learner, 0, horizon)
         require(all(np.all(np.isfinite(each)) for each in released), "a release is not finite")
         with unchanged(learner, "a call past the horizon"):
@@ -176,7 +177,10 @@ def malformed_records_are_refused(s: Subject) -> None:
 
 
 def _spoil(part: ArrayLike) -> list[object]:
-    """Return what is no vector, matrix or number like `part`."""
+    """Return what is no vector, matrix or number like `part`.
+
+    Most hold `SECRET`, so that a message that quotes them is noticed.
+    """
     if np.ndim(part) == 0:
         return [str(SECRET), SECRET * 1j, [SECRET], object()]
     shape = np.shape(part)
@@ -228,6 +232,7 @@ def missing_values_are_silent(s: Subject) -> None:
 
 
 def _missing_rewards_are_silent(s: Subject) -> None:
+    """Compare a reward that never came, one that is not finite, and a round that was skipped."""
     skipping, telling, hiding = (s.fresh() for _ in range(3))
     for t in range(ROUNDS):
         arms = [s.ask(each, t) for each in (skipping, telling)]
@@ -247,6 +252,7 @@ def _missing_rewards_are_silent(s: Subject) -> None:
 
 
 def _lowest(s: Subject) -> float:
+    """Return the least loss of a learner of experts, which a missing one counts as."""
     return float(getattr(s.first, "_loss_range", (0.0, 1.0))[0])
 
 
@@ -295,6 +301,7 @@ def dtypes_and_layouts_do_not_matter(s: Subject) -> None:
 
 
 def _play_batch(s: Subject) -> Decision:
+    """Return all releases of a fresh learner, in one call where there is one."""
     return s.released(s.fresh()) if s.plays == "batch" else s.run(s.fresh())
 
 
@@ -359,6 +366,7 @@ def tickets_are_taken_once(s: Subject) -> None:
     require(learner.outstanding == (2,), "other tickets are outstanding")
     s.ask(stranger, 0, ticket=True)
     waiting = issued[2][1]
+    # A ticket is data that a client returns: its number alone must not be trusted.
     forged = dataclasses.replace(waiting, number=waiting.number + 1)
     for what, error, target, ticket in (
         ("a used ticket", RoundOrderError, learner, used),

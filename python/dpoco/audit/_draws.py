@@ -57,11 +57,18 @@ _UNIFORM = 1
 
 
 class Coupled(Family):
-    """Decisions that are kept, or drawn afresh, by stay-or-switch bits."""
+    """Decisions that are kept, or drawn afresh, by stay-or-switch bits.
+
+    A bit decides after each block whether the point is kept. Its chance is a product of
+    factors, one a round, each a function of point and loss. A record may move its own round's
+    factor by the declared span, and later ones by what ``docs/privacy/couplings.md`` allows for
+    the coupling.
+    """
 
     schedule = "published"
 
     def rounds(self, stream: Stream) -> Rounds:
+        """Return the stream, or the list of loss objects of a custom loss."""
         if not isinstance(self.learner.loss, CustomLoss):
             return super().rounds(stream)
         objects, *others = split_parts(stream)
@@ -72,17 +79,21 @@ class Coupled(Family):
         return Rounds((list(objects),))
 
     def is_empty(self, record: Record) -> bool:
+        """Whether a record may count as empty; any loss object may."""
         # What an empty custom loss is, its object says.
         return isinstance(self.learner.loss, CustomLoss) or super().is_empty(record)
 
     def publication(self, learner: Learner, decision: Decision) -> object:
+        """Return the decision and the number of fresh draws, which a run publishes as well."""
         # Bytes are compared by `==` as a whole; arrays would be compared entry by entry.
         return decision.tobytes(), int(learner.switches)
 
     def ask(self, learner: Learner, decision: Decision, record: Record, play: Play) -> None:
+        """Note the point that the round's factor is computed at."""
         play.note(point=learner._engine.nonprivate_point().tobytes())
 
     def look(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
+        """Note the round's factor and whether a point was drawn; count the variates it took."""
         engine = learner._engine
         factor = getattr(engine, "nonprivate_log_factor", None) or engine.nonprivate_log_ratio
         moved = bool(engine.switches != play.memory.get("switches", 0))
@@ -96,6 +107,7 @@ class Coupled(Family):
 
     @property
     def _is_summed(self) -> bool:
+        """Whether the learner is a leader on sums of gradients, which can then be compared."""
         learner = self.learner
         leads = isinstance(self.mechanism.draw, TiltedMinimum)
         return leads and isinstance(learner.loss, LinearLoss) and bool(learner.guarantee.private)
@@ -117,6 +129,11 @@ class Coupled(Family):
             yield f"round {t}: variates drawn without a coin or draw that would need them"
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
+        """Yield the movements of sums and of factors, while history and point are the same.
+
+        Before the changed round factors must be equal. In it they may move by their span. After it
+        they may not move at all (dartboard, anchored), or by the shift of the window.
+        """
         found, keep = self.learner.guarantee, self.mechanism.keep
         notes, shift = (base.notes, other.notes), found.details.get("later_bit_shift")
         if self._is_summed:
@@ -148,6 +165,7 @@ class Coupled(Family):
 
     @property
     def _cap(self) -> float:
+        """The most fresh draws that a run may have; infinite without a cap."""
         most = self.mechanism.cap
         return math.inf if most is None else float(most)
 
@@ -161,22 +179,38 @@ class Coupled(Family):
         return self._goes_on(t, play) and bool(self.mechanism.keep.forced < 1.0)
 
     def _span(self) -> float | None:
+        """Return how far one loss may move its own factor; None where it is not clipped."""
         m = self.mechanism
         if isinstance(m.keep, Always | Maximal) or not isinstance(m.draw, GibbsDraw):
             return None  # a ratio before it is clipped
         return float(m.keep.log_floor(m.draw))
 
     def facts(self) -> dict[str, bool]:
+        """Whether all draws that the cap allows were made."""
         learner = self.learner
         return {"the cap on switches": learner.switches == self.mechanism.cap}
 
 
 @dataclass(frozen=True)
 class _Run:
-    points: FloatArray  # (blocks, d)
-    switched: NDArray[np.bool_]  # (blocks - 1,)
-    anchors: FloatArray  # (blocks,)
-    stray: bool  # switched where no block ends
+    """One run, block by block.
+
+    Attributes
+    ----------
+    points : ndarray of float64, shape (blocks, d)
+        The point of each block.
+    switched : ndarray of bool, shape (blocks - 1,)
+        Whether the point after each block was drawn afresh.
+    anchors : ndarray of float64, shape (blocks,)
+        Mean of the anchors, of the anchored coupling.
+    stray : bool
+        Whether a draw came where no block ends.
+    """
+
+    points: FloatArray
+    switched: NDArray[np.bool_]
+    anchors: FloatArray
+    stray: bool
 
 
 class Transcripts(Scorer):
@@ -196,6 +230,11 @@ class Transcripts(Scorer):
         self._laws = [self._law(each.parts) for each in self.streams]
 
     def _law(self, parts: Record) -> Law:
+        """Return the law of fresh draws on a stream; `ValueError` if it is not known.
+
+        Linear losses without a boundary have Gaussian draws in any dimension; all other laws are
+        computed by quadrature or a change of variables on an interval.
+        """
         learner, m = self.learner, self.mechanism
         linear, draw = isinstance(learner.loss, LinearLoss), m.draw
         weights = isinstance(draw, GibbsDraw)
@@ -212,6 +251,7 @@ class Transcripts(Scorer):
             if rows.shape[1] > 1:
                 raise ValueError("the leader's law is known here in one dimension only")
             return ShiftedGaussian(rows, draw.noise, 1.0)
+        # All other laws are computed on an interval about 0, in one dimension.
         losses = read_losses(learner.loss, parts)
         center, half = learner.domain.center, learner.domain.radius_from_center()
         if np.any(center != 0.0):
@@ -221,6 +261,7 @@ class Transcripts(Scorer):
         return Leader(losses, draw.step, draw.noise, learner.plan.tuning.barrier_weight, half)
 
     def run(self, learner: Learner, world: int, tape: Source) -> _Run:
+        """Play all rounds, and read the points and the bits off the engine."""
         m, engine = self.mechanism, learner._engine
         points = np.empty((self._blocks, m.losses.dimension))
         switched = np.zeros(self._blocks - 1, dtype=bool)
@@ -242,6 +283,10 @@ class Transcripts(Scorer):
         return _Run(points, switched, anchors, stray)
 
     def score(self, runs: list[_Run], world: int) -> Scores:
+        """Return losses of bits and draws together, and uniforms of the first point and all others.
+
+        Uniforms have shape (runs, blocks, 2): the place of a draw in its law, and of a bit.
+        """
         points = np.array([run.points for run in runs])
         switched = np.array([run.switched for run in runs])
         anchors = np.array([run.anchors for run in runs])
@@ -275,6 +320,15 @@ class Transcripts(Scorer):
         """Return the log-likelihood of every run's coins and draws under a stream.
 
         And write the places of draws and coins in their laws to `uniforms`, (runs, blocks, 2).
+
+        Parameters
+        ----------
+        points, switched, anchors : ndarray
+            Of all runs, as in `_Run`, the runs in front.
+        world : int
+            Whose law: 0 the stream's, 1 the neighbour's.
+        uniforms : ndarray or None
+            None: only the likelihood is asked for.
         """
         m, law, runs = self.mechanism, self._laws[world], len(points)
         forced = m.keep.forced
@@ -320,7 +374,19 @@ class Transcripts(Scorer):
     def _factor(
         self, law: Law, t: int, at: FloatArray, anchor: FloatArray, births: FloatArray
     ) -> tuple[FloatArray, NDArray[np.bool_]]:
-        """Return the log acceptance factors of round t and whether a switch is forced."""
+        """Return the log acceptance factors of round t and whether a switch is forced.
+
+        Parameters
+        ----------
+        law : Law
+            Of fresh draws under the stream in question.
+        t : int
+            Round, counted from 0.
+        at, anchor : ndarray, shape (runs,)
+            Points, and means of the anchors.
+        births : ndarray, shape (runs, anchors)
+            Rounds in which the anchors were drawn.
+        """
         keep = self.mechanism.keep
         never = np.zeros(len(at), dtype=bool)
         if isinstance(keep, Always):
@@ -334,6 +400,7 @@ class Transcripts(Scorer):
             ends = np.array([-law.half, law.half])
             least = float(loss.value(ends).min())  # of monotone losses
             if not isinstance(self.learner.loss, LinearLoss):
+                # Not monotone: the least value is looked for on a grid, to a square of its step.
                 grid = np.linspace(-law.half, law.half, 20_001)
                 least = float(loss.value(grid).min())
             excess = -law.beta * (loss.value(at) - least)
@@ -366,20 +433,28 @@ class Transcripts(Scorer):
 
 
 class Tracker(Family):
-    """Coins and fresh draws: a record moves one coin and the law of later fresh draws."""
+    """Coins and fresh draws: a record moves one coin and the law of later fresh draws.
+
+    With each batch of losses comes one coin: to stay costs the loss of the played expert. A
+    fresh draw has the law of the tracked weights, which a record moves by a factor of at most
+    exp(2 rate).
+    """
 
     schedule = "published"
 
     def publication(self, learner: Learner, decision: Decision) -> object:
+        """Return the expert and the number of fresh draws."""
         return decision, int(learner.resamples)
 
     def ask(self, learner: Learner, decision: Decision, record: Record, play: Play) -> None:
+        """Note the chance to stay, the law of a fresh draw, and the loss of the played expert."""
         losses, engine = admit(learner, record[0]), learner._engine
         keep, law, _ = engine.nonprivate_kernel(losses)
         play.note(keep=float(keep), law=np.array(law), state=engine.nonprivate_state())
         play.note(lost=float(losses[decision]))
 
     def look(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
+        """Return 1, for the coin, at the end of a batch that more rounds and draws may follow."""
         m, (_, drawn) = self.mechanism, play.published[-1]
         ends = (t + 1) % m.batch == 0
         more = learner.round < learner.horizon and learner.experts > 1
@@ -387,6 +462,7 @@ class Tracker(Family):
         return int(ends and more and left and learner.guarantee.private)
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
+        """Yield how far coins and laws of fresh draws moved, while history and state are equal."""
         promised: Any = self.learner.guarantee.description
         rate, batch = promised.learning_rate, promised.batch
         for t in range(len(base.notes["keep"])):
@@ -407,6 +483,7 @@ class Tracker(Family):
                 yield "the law of fresh draws, range of its logarithm", reach, 2.0 * rate
 
     def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
+        """Yield where coins are not forced as often, or draws more, than was promised."""
         promised: Any = self.learner.guarantee.description
         for play in (base, other):
             if not self._stays(play) <= (1.0 - promised.forced) * (1.0 + 1e-9):
@@ -425,6 +502,7 @@ class Tracker(Family):
         return most
 
     def facts(self) -> dict[str, bool]:
+        """Whether all fresh draws that the cap allows were made."""
         learner = self.learner
         return {"the cap on fresh draws": learner.resamples == self.mechanism.cap}
 
@@ -433,6 +511,11 @@ class TrackedPaths(FiniteScorer):
     """The experts of all rounds, and which of them were drawn afresh.
 
     How many switches a path has had is not released: its law given what was is carried along.
+
+    Raises
+    ------
+    ValueError
+        Unless the stream has all rounds of a fixed horizon, and at least two experts.
     """
 
     family: Tracker
@@ -462,8 +545,14 @@ class TrackedPaths(FiniteScorer):
         return np.cumsum(ways)[::-1]
 
     def _fresh(self, losses: FloatArray) -> list[FloatArray]:
+        """Return the law of a fresh draw in each round, by forward messages; (levels, N) each.
+
+        A path's weight is its prior times exp(-rate * loss so far). Messages sum over all paths
+        that end with an expert, and are normalised in each round so that they do not vanish.
+        """
         m, n = self.mechanism, self.learner.experts
         messages = np.zeros((self._levels, n))
+        # The first expert is drawn uniformly, before any loss.
         messages[0] = 1.0 / n
         laws = []
         for t, row in enumerate(losses):
@@ -480,6 +569,7 @@ class TrackedPaths(FiniteScorer):
         return laws
 
     def _move(self, t: int) -> FloatArray:
+        """Return the prior's chance to switch after round t, by switches so far; (levels,)."""
         m = self.mechanism
         if m.prior != "at_most":
             return np.array([m.share_rate or 0.0])
@@ -491,6 +581,7 @@ class TrackedPaths(FiniteScorer):
         return chances
 
     def run(self, learner: Learner, world: int, tape: Source) -> Transcript:
+        """Return the experts of all rounds, and the fresh draws before each."""
         experts, drawn = [], []
         for row in self.streams[world].parts[0]:
             experts.append(int(learner.decide()))
@@ -499,6 +590,11 @@ class TrackedPaths(FiniteScorer):
         return tuple(experts), tuple(drawn)
 
     def cells(self, transcript: Transcript, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
+        """Return the laws of (fresh or kept, expert) in each round, given the path so far.
+
+        A kept path goes on by the prior: it may switch, which is not told apart from a fresh draw
+        of another expert but by the flag.
+        """
         # Of every round's expert and flag; cells without a fresh draw come first.
         experts, drawn = transcript
         fresh = np.diff(drawn) > 0

@@ -31,7 +31,19 @@ _FIRST_RUNS = 1000
 
 
 def find_members(event: Event, outcomes: Outcomes) -> Members:
-    """Return whether the event occurred, one bool a row of outcomes, checked."""
+    """Return whether the event occurred, one bool a row of outcomes, checked.
+
+    Parameters
+    ----------
+    event : callable
+        From the caller, so that its answer is checked.
+    outcomes : ndarray, shape (n, ...)
+
+    Raises
+    ------
+    ValueError
+        For an answer of another dtype or shape than bool and (n,).
+    """
     member = np.asarray(event(outcomes))
     if member.dtype != np.bool_ or member.shape != (len(outcomes),):
         raise ValueError("an event must return one bool for each row of outcomes")
@@ -44,6 +56,20 @@ def best_event(
     """Return the event that looks worst for the claim on the runs that train.
 
     None stands for what can be learned, and so does the word "learned" among the events.
+
+    Parameters
+    ----------
+    events : sequence of callable or str, or None
+        Candidates.
+    ours, theirs : ndarray, shape (n, ...)
+        Outcomes on the stream and on the neighbour, not those that are tested.
+    delta : float
+        The delta that is granted.
+
+    Returns
+    -------
+    callable
+        That with the largest lower bound on epsilon, by the bound of the test itself.
     """
     candidates: list[Event] = []
     for each in [LEARNED] if events is None else events:
@@ -57,6 +83,7 @@ def best_event(
     for event in candidates:
         first, second = find_members(event, ours), find_members(event, theirs)
         scores.append(_score(int(first.sum()), len(ours), int(second.sum()), len(theirs), delta))
+    # The first of equals, so that a given event is preferred to one learned after it.
     return candidates[int(np.argmax(scores))]
 
 
@@ -78,6 +105,19 @@ def learn_event(outcomes: ArrayLike, neighbour_outcomes: ArrayLike, *, delta: fl
         streams have at least some ratio, which is best (Neyman and Pearson). Of real numbers: an
         inner product beyond a threshold, with the direction of Fisher's linear discriminant, which
         is that of the likelihood ratio for two Gaussians of one covariance, or with one coordinate.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For no runs, rows of different shapes, outcomes that are not real numbers, and a
+        delta outside of
+        [0, 1).
+
+    Notes
+    -----
+    Outcomes repeat if the first 1,000 have at most 100 values, or are integers. Time O(n log n)
+    and O(n d^2) for rows of d numbers; at most 1,000 cuts are tried. Where entries are not
+    finite, which of them are is tried as an event by itself.
     """
     ours, theirs = np.asarray(outcomes), np.asarray(neighbour_outcomes)
     if min(ours.ndim, theirs.ndim) == 0 or min(len(ours), len(theirs)) == 0:
@@ -94,10 +134,12 @@ def _name_event(name: str, event: Event) -> Event:
 
 
 def _score(hits: int, trials: int, neighbour_hits: int, others: int, delta: float) -> float:
+    """Return the epsilon that a candidate would refute on the training runs."""
     return Counts(hits, trials, neighbour_hits, others).epsilon(delta, _TRAINING_ERROR)
 
 
 def _learn(ours: Outcomes, theirs: Outcomes, delta: float) -> list[Event]:
+    """Return the candidates: thresholds of real numbers, sets of values that repeat."""
     if any(rows.dtype.kind not in "biuf" or rows[:1].size == 0 for rows in (ours, theirs)):
         raise TypeError("events are learned from rows of real numbers; bring your own for others")
     real = np.issubdtype(np.result_type(ours, theirs), np.floating)
@@ -153,6 +195,10 @@ def _likeliest(ours: Outcomes, theirs: Outcomes, delta: float, real: bool) -> Ev
 
     Its event: the outcome is one of the k whose frequency on the first stream, relative to that on
     the second, is largest.
+
+    The sets are nested, one for each k, so that a cumulative sum counts them all. Neyman and
+    Pearson: of all events with so many hits on the second stream, one of these has the most on
+    the first.
     """
     codes = np.concatenate([_codes(ours, real), _codes(theirs, real)])
     values, inverse = np.unique(codes, return_inverse=True)
@@ -189,13 +235,22 @@ def _finite(outcomes: Outcomes) -> FloatArray:
 
 
 def _projections(ours: Outcomes, theirs: Outcomes, delta: float) -> list[Event]:
-    """Return the best threshold along the discriminant, and along the best coordinate."""
+    """Return the best threshold along the discriminant, and along the best coordinate.
+
+    Parameters
+    ----------
+    ours, theirs : ndarray, shape (n, ...)
+        Outcomes; entries that are not finite count as 0.
+    delta : float
+        The delta that is granted.
+    """
     first, second = _finite(ours), _finite(theirs)
     largest = max(float(np.abs(part).max()) for part in (first, second))
     # In units in which squares neither overflow nor vanish.
     unit = 1.0 if 1e-100 < largest < 1e100 else max(largest, 1e-290)
     ones = [part if unit == 1.0 else part / unit for part in (first, second)]
     gap = ones[0].mean(axis=0) - ones[1].mean(axis=0)
+    # More rows take time in proportion, and hardly turn the direction.
     some = [part[:_COVARIANCE_ROWS] for part in ones]
     spread = sum(np.atleast_2d(np.cov(part, rowvar=False, bias=True)) for part in some)
     scale = np.sqrt(np.diag(spread))
@@ -227,10 +282,12 @@ def _beyond(name: str, direction: FloatArray, cut: float) -> Event:
 
 
 def _best_cut(ours: FloatArray, theirs: FloatArray, delta: float) -> float:
+    """Return the threshold that looks worst for the claim, of about a hundred quantiles."""
     ours, theirs = np.sort(ours), np.sort(theirs)
     # Evenly in log odds: a small delta is exceeded in the tails, if anywhere.
     most = np.log(min(len(ours), len(theirs)))
     chances = 1.0 / (1.0 + np.exp(np.linspace(-most, most, 101)))
+    # At outcomes that occurred: cuts between two of them count the same runs.
     cuts = np.unique(np.quantile(np.concatenate([ours, theirs]), chances, method="higher"))
     hits = len(ours) - np.searchsorted(ours, cuts)
     others = len(theirs) - np.searchsorted(theirs, cuts)
@@ -243,7 +300,15 @@ def _best_cut(ours: FloatArray, theirs: FloatArray, delta: float) -> float:
 
 @dataclass(frozen=True)
 class Counts:
-    """How often an event was seen in independent runs on a stream and on its neighbour."""
+    """How often an event was seen in independent runs on a stream and on its neighbour.
+
+    Attributes
+    ----------
+    hits, trials : int
+        Occurrences on the stream, and runs.
+    neighbour_hits, neighbour_trials : int
+        The same on the neighbour.
+    """
 
     hits: int
     trials: int
@@ -280,6 +345,13 @@ class Counts:
         A look at the event (or its complement) whose probability on the stream where it is rarer
         is as measured now (one hit, if there was none), and on the other just so much larger that
         `claimed` is refuted with probability 0.9: both counts at their unfavourable 5 % quantiles.
+
+        Parameters
+        ----------
+        claimed, delta : float
+            The claim.
+        error : float
+            One minus the confidence of the look.
         """
         from scipy.stats import binom
 
@@ -304,7 +376,17 @@ class Counts:
 def _fewest_hits(
     trials: int, count: int, total: int, claimed: float, delta: float, error: float
 ) -> int | None:
-    """Return the fewest hits that refute `claimed` next to `count` on the other stream, if any."""
+    """Return the fewest hits that refute `claimed` next to `count` on the other stream, if any.
+
+    Parameters
+    ----------
+    trials : int
+        Runs on the stream where the event is more frequent.
+    count, total : int
+        Hits and runs on the other.
+    claimed, delta, error : float
+        As for `Counts.detectable`.
+    """
     high = _interval(count, total, error / 4.0)[1]
 
     def refutes(hits: int) -> bool:  # no hits refute nothing
@@ -330,6 +412,7 @@ def _interval(hits: int, trials: int, tail: float) -> tuple[float, float]:
 
 
 def _upper(hits: int, trials: int, tail: float) -> float:
+    """Return the upper limit of Clopper and Pearson, missed with probability at most `tail`."""
     from scipy.special import betaincinv
 
     # Through the other side: 1 - tail would be rounded.
@@ -375,7 +458,21 @@ class EventReport:
         return self.measured > self.claimed
 
     def text(self, audit: str, runs: int, unit: str, extras: tuple[str, str], **words: str) -> str:
-        """Return an audit's report after this many runs, or pairs of runs, on each stream."""
+        """Return an audit's report after this many runs, or pairs of runs, on each stream.
+
+        Parameters
+        ----------
+        audit : str
+            What the report is of.
+        runs : int
+            Runs, or pairs, on each stream.
+        unit : str
+            What more of would give power: trials or pairs.
+        extras : (str, str)
+            What follows the confidence, and the counts.
+        **words
+            As for `headline`.
+        """
         verdict = judge(self.violated, math.isfinite(self.detectable))
         power = (
             f"no epsilon would have been found on this event; take more {unit} or another event"

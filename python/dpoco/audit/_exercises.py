@@ -102,14 +102,28 @@ class Exercise:
         }
 
     def maker(self) -> Make:
-        """Return ``Source -> learner``, calibrated once."""
+        """Return ``Source -> learner``, calibrated once.
+
+        Raises
+        ------
+        CalibrationError
+            If no noise meets the exercise's budget.
+        """
         return calibrate_once(
             self.cls, *self.arguments, budget=self.budget, changes=self.changes,
             **{length_name(self.cls): self.rounds, **self.options},
         )  # fmt: skip
 
     def stream(self, family: Family) -> Rounds:
-        """Return records that pull in one direction; the first two are opposite extremes."""
+        """Return records that pull in one direction; the first two are opposite extremes.
+
+        Returns
+        -------
+        Rounds
+            All parts drawn from one seed, so that an exercise is the same in every
+            audit. Some records are
+            not finite or far too large, unless `odd` is False.
+        """
         tape, parts = Source.seeded(1), []
         for k, shape in enumerate(family.shapes().values()):
             size = (self.rounds, *shape)
@@ -127,7 +141,15 @@ class Exercise:
         return Rounds(tuple(parts))
 
     def neighbours(self, family: Family, stream: Rounds) -> list[Record]:
-        """Return neighbouring streams, as `replay_audit` takes them."""
+        """Return neighbouring streams, as `replay_audit` takes them.
+
+        Returns
+        -------
+        list of tuple
+            Round and record of each: opposite extremes, empty records, records far
+            beyond their bound, in
+            the first round, within batches and in the last round that anything follows.
+        """
         # The record after it is followed by no decision, and may enter nothing.
         last = self.rounds - 2
         if family.everywhere:
@@ -161,6 +183,7 @@ class Exercise:
 
 
 def _signs(shape: tuple[int, ...]) -> FloatArray:
+    """Return 1, -1, 1, ... in an array of this shape; 1 alone for a number."""
     return np.where(np.arange(int(np.prod(shape))) % 2, -1.0, 1.0).reshape(shape)
 
 
@@ -188,7 +211,17 @@ CHOICES: dict[str, dict[str, tuple[str, ...]]] = {
 def exercise_attack(
     exercises: tuple[Exercise, ...], seed: int, confidence: float
 ) -> ExerciseReport:
-    """Return what all exercises of one learner found, reached, and did not reach."""
+    """Return what all exercises of one learner found, reached, and did not reach.
+
+    Parameters
+    ----------
+    exercises : tuple of Exercise
+        Of one class.
+    seed : int
+        Of all tapes.
+    confidence : float
+        Probability of finding nothing where there is nothing, over all of them together.
+    """
     # A union bound over the exercises.
     error = (1.0 - confidence) / max(1, len(exercises))
     findings, facts, pairs, scored = list[str](), dict[str, bool](), 0, 0
@@ -212,7 +245,15 @@ def exercise_attack(
 def _play_exercise(
     exercise: Exercise, seed: int, error: float
 ) -> tuple[list[str], dict[str, bool], int]:
-    """Return the findings of one exercise, what it could reach and did, and its neighbours."""
+    """Return the findings of one exercise, what it could reach and did, and its neighbours.
+
+    Parameters
+    ----------
+    exercise : Exercise
+    seed : int
+    error : float
+        Probability of a false finding of its statistical part, at most.
+    """
     make = exercise.maker()
     learner = make_fresh(make, Source.seeded(seed))
     family = find_family(learner)
@@ -222,6 +263,7 @@ def _play_exercise(
     findings, reached = list[str](), dict[str, bool]()
 
     def law() -> list[str]:
+        """Return what the law of the noise shows, if it is known and nothing was found yet."""
         if findings:  # scorers take for granted what the two others look at
             return []
         at, *record = neighbours[0]
@@ -247,7 +289,13 @@ def _play_exercise(
 def _enter(
     make: Make, family: Family, rounds: Rounds, seed: int, reached: dict[str, bool]
 ) -> Iterator[str]:
-    """Play a stream by all ways in, side by side, and note what it reached."""
+    """Play a stream by all ways in, side by side, and note what it reached.
+
+    Yields
+    ------
+    str
+        Where a way in leaves another state, in bytes, than `observe` does round by round.
+    """
     learner, runs = family.learner, make_fresh(make, Source.seeded(seed))
     ends = [min(end, len(rounds)) for end in itertools.accumulate(_CALLS)] + [len(rounds)]
     for first, last in itertools.pairwise(ends) if not hasattr(learner, "fit") else ():
@@ -267,7 +315,11 @@ def _enter(
 
 
 def _facts(family: Family, rows: FloatArray) -> dict[str, bool]:
-    """Return what can be reached with such a learner, and whether it was."""
+    """Return what can be reached with such a learner, and whether it was.
+
+    What cannot be reached with such a learner is left out: a vector that is a number has no
+    dimension.
+    """
     learner, options = family.learner, _read_options(family.learner)
     facts = {
         "records that are not finite": not bool(np.all(np.isfinite(rows))),
@@ -329,6 +381,7 @@ _SMALL, _WIDE = 3, 18  # dimensions: odd, and even above a block of vector regis
 
 
 def _couplings(learner: str) -> tuple[Exercise, ...]:
+    """Return exercises of all couplings: on a line, to be scored, and in many dimensions."""
     # Their laws are known on a line, for records within their bounds.
     return tuple(
         _row(learner, domain, _LINEAR, odd=odd, changes=_coins(learner, coupling))
@@ -347,6 +400,7 @@ def _coins(learner: str, coupling: str) -> Options:
 
 
 def _sums(name: str) -> tuple[Exercise, ...]:
+    """Return exercises of a learner on sums: grids, trees, batches, relations and people."""
     ball, wide = LpBall(_SMALL, 2.0), LpBall(_WIDE, 2.0)
     return (
         _row(name, ball, _SQUARED, batch=2, numerics="float"),

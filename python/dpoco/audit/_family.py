@@ -39,6 +39,23 @@ class Learner(Protocol):
     """What audits read of a learner or mechanism; which of it there is, its kind tells.
 
     Members that only one kind has are not listed: they are looked up by name.
+
+    Attributes
+    ----------
+    guarantee : Guarantee
+        The claim that is attacked; its description tells the kind of mechanism.
+    horizon, round : int
+        Rounds that the guarantee covers, and rounds that are over.
+    experts, arms, dimension : int
+        Sizes of what it plays: experts, arms of a bandit, coordinates of a context.
+    alarms : sequence of int
+        Rounds after which a detector raised an alarm.
+    points : ndarray of float64, shape (N, d)
+        Points of a net, of a learner of Lipschitz losses.
+    weights : ndarray of float64, shape (N,)
+        Law of the next decision, of experts or points.
+    coefficients : ndarray of float64, shape (K, d)
+        Estimates of a bandit, an arm a row.
     """
 
     guarantee: Guarantee
@@ -56,10 +73,16 @@ class Learner(Protocol):
     _mechanism: Any
 
     def decide(self, *context: FloatArray) -> Decision:
-        """Return the decision of the round."""
+        """Return the decision of the round.
+
+        Bandits take the context of the round, shape (d,); all others take nothing.
+        """
 
     def observe(self, *record: object) -> None:
-        """End the round."""
+        """End the round.
+
+        Takes the parts of the record: features and label, a gradient, losses, or one reward.
+        """
 
     def __getattr__(self, name: str) -> Any:
         """Return what only some kinds have."""
@@ -81,11 +104,23 @@ _LOOPS = {
 
 @dataclass(frozen=True)
 class Rounds:
-    """A stream: arrays (or lists of loss objects) with one entry a round."""
+    """A stream: arrays (or lists of loss objects) with one entry a round.
+
+    Attributes
+    ----------
+    parts : tuple of ndarray or list
+        Each of length T: features and labels, for example; entry t of all parts is one record.
+
+    Raises
+    ------
+    ValueError
+        If the parts differ in length.
+    """
 
     parts: Record
 
     def __post_init__(self) -> None:
+        """Raise `ValueError` for parts of different lengths."""
         if len({len(part) for part in self.parts}) != 1:
             raise ValueError("stream must have parts of one length")
 
@@ -97,7 +132,10 @@ class Rounds:
         return tuple(part[t] for part in self.parts)
 
     def with_record(self, t: int, record: Sequence[object]) -> Rounds:
-        """Return the neighbouring stream with another record in round t."""
+        """Return the neighbouring stream with another record in round t.
+
+        The original stays as it is: parts are copied, O(T d).
+        """
         parts = tuple(part.copy() for part in self.parts)
         for part, entry in zip(parts, record, strict=True):
             part[t] = entry
@@ -110,7 +148,14 @@ class Rounds:
 
 
 def split_parts(stream: Stream) -> Record:
-    """Return the parts of a stream: a tuple's, without those that are None, or itself."""
+    """Return the parts of a stream: a tuple's, without those that are None, or itself.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For a tuple without parts, and for mappings, whose parts have no order.
+    """
+    # Parts are told apart by place: a mapping in another order would be another stream.
     if isinstance(stream, Mapping):
         raise TypeError("stream must be an array or a tuple of arrays")
     if not isinstance(stream, tuple):
@@ -122,7 +167,10 @@ def split_parts(stream: Stream) -> Record:
 
 
 def same(ours: Record, theirs: Record) -> bool:
-    """Whether two records are equal, in every bit or as objects."""
+    """Whether two records are equal, in every bit or as objects.
+
+    NaN equals NaN here: a record with the same gap in the same place is no neighbour.
+    """
     return all(
         # Loss objects need not be comparable. `equal_nan` raises `TypeError` for what is no number.
         a is b or bool(np.array_equal(a, b, equal_nan=np.asarray(a).dtype.kind == "f"))
@@ -131,7 +179,10 @@ def same(ours: Record, theirs: Record) -> bool:
 
 
 def finite(values: FloatArray) -> FloatArray:
-    """Return numbers with zeros for those that are not finite."""
+    """Return numbers with zeros for those that are not finite.
+
+    As mechanisms read what callers hand them.
+    """
     return np.where(np.isfinite(values), values, 0.0)
 
 
@@ -143,13 +194,22 @@ def finite(values: FloatArray) -> FloatArray:
 
 
 def present(rows: FloatArray) -> FloatArray:
-    """Return the rows that are records: their first number is positive and finite."""
+    """Return the rows that are records: their first number is positive and finite.
+
+    Parameters
+    ----------
+    rows : ndarray, shape (r, 1 + columns + groups)
+        The record of an interval, see above.
+    """
     found = np.asarray(rows, dtype=np.float64)
     return found[(found[:, 0] > 0.0) & np.isfinite(found[:, 0])]
 
 
 def count_interval(monitor: Learner, rows: FloatArray) -> FloatArray:
-    """Count the records of an interval, end it, and return the sum that is released."""
+    """Count the records of an interval, end it, and return the sum that is released.
+
+    The sum is that of all intervals so far, with its noise, shape (cells,).
+    """
     _count(monitor, rows)
     monitor.release()
     total: FloatArray = monitor._past[-1]
@@ -157,7 +217,10 @@ def count_interval(monitor: Learner, rows: FloatArray) -> FloatArray:
 
 
 def add_up(monitor: Learner, intervals: FloatArray) -> FloatArray:
-    """Return what a monitor pushes of each interval, without ending any; shape (n, cells)."""
+    """Return what a monitor pushes of each interval, without ending any; shape (n, cells).
+
+    For the compiled loop of black-box audits, which plays the monitor's sum alone.
+    """
     totals = np.empty((len(intervals), monitor._mechanism.summand.size))
     for t, rows in enumerate(intervals):
         _count(monitor, rows)
@@ -167,13 +230,17 @@ def add_up(monitor: Learner, intervals: FloatArray) -> FloatArray:
 
 
 def renew(monitor: Learner, source: Source) -> Learner:
-    """Return an unstarted monitor with the plan and guarantee of another one, on this source."""
+    """Return an unstarted monitor with the plan and guarantee of another one, on this source.
+
+    It saves the search for a plan, which a monitor would repeat in every run.
+    """
     new: Learner = monitor._sibling(source._claim())
     new._is_seeded = source.is_seeded
     return new
 
 
 def _count(monitor: Learner, rows: FloatArray) -> None:
+    """Add the records of an interval to a monitor, as mappings of the names that it reads."""
     layout = monitor._layout
     names = [(column.name, column.values) for column in layout.columns] + list(layout.by)
     for row in present(rows):
@@ -194,7 +261,10 @@ def _value(values: Record, code: float) -> object:
 
 
 def find_plays(learner: Learner) -> str:
-    """Return what a learner plays, as in `dpoco.learners`; of a foreign one its methods tell."""
+    """Return what a learner plays, as in `dpoco.learners`; of a foreign one its methods tell.
+
+    "records" if no method tells anything else.
+    """
     listed = learners.plays(learner)
     if listed:
         return listed
@@ -265,7 +335,15 @@ class Playing:
         return Rounds(tuple(float_array(name, part, (None, *shape)) for name, part, shape in pairs))
 
     def decide(self, learner: Learner, record: Record) -> Decision:
-        """Return the decision of a round with that record; None of what answers to records."""
+        """Return the decision of a round with that record; None of what answers to records.
+
+        Parameters
+        ----------
+        learner : Learner
+            In any round before its horizon.
+        record : tuple
+            Only a bandit sees a part of it, the context; for all others it may be empty.
+        """
         if self.plays in VERBS or self.plays in ("intervals", "ranges"):
             return None
         if self.plays == "arms":
@@ -360,6 +438,13 @@ class Family(Playing, ABC):
         Which streams are neighbours: "replace" or "zero_out".
     person : (int, int)
         How many rounds the claim protects at once, and how far apart at least.
+
+    Notes
+    -----
+    A replay plays the stream twice and every neighbour once on the same random tape, and hands
+    pairs of plays to `changes`, or to `spent_by` for all rounds of a person. Everything that
+    these yield is an inequality of the proof in ``docs/privacy``: one that fails on a single
+    tape refutes it.
     """
 
     needs: ClassVar[tuple[str, ...]] = ("variates_drawn",)
@@ -391,13 +476,13 @@ class Family(Playing, ABC):
     def record(self, rounds: Rounds, replacement: Sequence[object]) -> Record:
         """Return a replacement's record with the shapes of the stream's."""
         count = len(rounds.parts)
-        if len(replacement) < count:
+        if len(replacement) != count:
             raise ValueError(f"a replacement must be (round, {count} parts of a record)")
         return tuple(
             float_array("replacement", entry, part.shape[1:])
             if isinstance(part, np.ndarray)
             else entry
-            for part, entry in zip(rounds.parts, replacement, strict=False)
+            for part, entry in zip(rounds.parts, replacement, strict=True)
         )
 
     def replaces(self, old: Record, new: Record) -> bool:
@@ -417,7 +502,10 @@ class Family(Playing, ABC):
         return
 
     def is_empty(self, record: Record) -> bool:
-        """Whether a record counts as no data: all zero, or not finite."""
+        """Whether a record counts as no data: all zero, or not finite.
+
+        Under relation "zero_out" one of two neighbouring records is such a record.
+        """
         return not np.any(record[0]) or not all(np.all(np.isfinite(part)) for part in record)
 
     # ---- one learner at a time -------------------------------------------------------------------
@@ -431,11 +519,19 @@ class Family(Playing, ABC):
         return tuple(int(n) for n in learner._engine.variates_drawn())
 
     def facts(self) -> dict[str, bool]:
-        """Return what only this family can reach, and whether the learner has reached it."""
+        """Return what only this family can reach, and whether the learner has reached it.
+
+        Reports list what no exercise reached, so that a branch that was never played is not
+        passed over.
+        """
         return {}
 
     def play(self, learner: Learner, rounds: Rounds) -> Play:
-        """Play a fresh learner on the stream, round by round."""
+        """Play a fresh learner on the stream, round by round.
+
+        Calls `start`, then in each round `publication`, `ask` before the record and `look`
+        after it, and `finish` in the end: families override these, and seldom the loop.
+        """
         play = Play(variates=[self.count_variates(learner)])
         self.start(learner, play)
         for t in range(len(rounds)):
@@ -450,15 +546,38 @@ class Family(Playing, ABC):
         return play
 
     def start(self, learner: Learner, play: Play) -> None:
-        """Note what is known before the first round."""
+        """Note what is known before the first round.
+
+        For example the sum before any record.
+        """
         return
 
     def ask(self, learner: Learner, decision: Decision, record: Record, play: Play) -> None:
-        """Note what a learner would do with a record that it is about to observe."""
+        """Note what a learner would do with a record that it is about to observe.
+
+        Engines compute such values as functions without state, for example the leaf of a sum.
+        """
         return
 
     def look(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
-        """Note what a learner holds after round t; return how many variates it had to draw."""
+        """Note what a learner holds after round t; return how many variates it had to draw.
+
+        Parameters
+        ----------
+        learner : Learner
+            After the round.
+        t : int
+            Round, counted from 0.
+        answer : object
+            What a mechanism answered to the record; None of learners that decide.
+        play : Play
+            Where to write.
+
+        Returns
+        -------
+        int
+            Fewer draws than this mean that a release used noise again. 0 where nothing is due.
+        """
         return 0
 
     def finish(self, learner: Learner, play: Play) -> None:
@@ -470,10 +589,26 @@ class Family(Playing, ABC):
 
     @abstractmethod
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
-        """Yield what a record replaced in round `at` moved, and by how much it may at most."""
+        """Yield what a record replaced in round `at` moved, and by how much it may at most.
+
+        Parameters
+        ----------
+        base, other : Play
+            Of the stream and of its neighbour, on one tape.
+        at : int
+            The round whose record was replaced.
+
+        Yields
+        ------
+        tuple of (str, float, float)
+            Name of a quantity, how far it moved, and the declared bound, in the same unit.
+        """
 
     def spent_by(self, other: Play) -> Iterator[Change]:
-        """Yield what all rounds of a person moved, and by how much they may at most."""
+        """Yield what all rounds of a person moved, and by how much they may at most.
+
+        Only families with `several` have it; `other` holds what the old records would have added.
+        """
         raise NotImplementedError
 
     def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
@@ -493,14 +628,20 @@ class Unmoved(Family):
 
 
 def ratio(moved: float, scale: float) -> float:
-    """Return a movement in units of the noise; infinite where there is none."""
+    """Return a movement in units of the noise; infinite where there is none.
+
+    0 for a movement of 0, whatever the noise.
+    """
     if moved == 0.0:
         return 0.0
     return moved / scale if scale > 0.0 else np.inf * np.sign(moved)
 
 
 def admit(learner: Learner, rows: FloatArray) -> FloatArray:
-    """Return losses of experts as a learner uses them, in [0, 1]."""
+    """Return losses of experts as a learner uses them, in [0, 1].
+
+    Losses that are not finite count as the least, 0.
+    """
     low, high = learner._loss_range
     inside: FloatArray = np.clip((rows - low) / (high - low), 0.0, 1.0)
     return np.where(np.isfinite(rows), inside, 0.0)
@@ -510,10 +651,17 @@ def check_neighbours(family: Family | None, ours: Rounds, theirs: Rounds) -> tup
     """Return the rounds in which two streams differ, or raise ``ValueError`` saying what is wrong.
 
     Of a learner that no family knows only the number of these rounds is checked.
+
+    Returns
+    -------
+    tuple of int
+        Rounds, counted from 0, increasing: one; several for a person, or where queries may
+        all move.
     """
     if len(ours.parts) != len(theirs.parts) or len(ours) != len(theirs):
         raise ValueError("no neighbours: the streams have different numbers of rounds or parts")
     differ = tuple(t for t in range(len(ours)) if not same(ours.record(t), theirs.record(t)))
+    # An audit of equal streams would find nothing, and look as if it might have.
     if not differ:
         raise ValueError("no neighbours: the streams are equal, so nothing could be found")
     if len(differ) > 1 and not (family is not None and family.everywhere):
@@ -530,6 +678,7 @@ def check_neighbours(family: Family | None, ours: Rounds, theirs: Rounds) -> tup
             )
     if family is not None:
         for t in differ:
+            # Streams that are no neighbours would refute a true claim.
             family.check_records(ours.record(t), theirs.record(t))
         family.check_streams(ours, theirs)
     return differ
@@ -539,7 +688,22 @@ def check_neighbours(family: Family | None, ours: Rounds, theirs: Rounds) -> tup
 
 
 def make_fresh(make: Make, source: Source, before: Learner | None = None) -> Learner:
-    """Return a new learner on a source, or raise naming what it is not."""
+    """Return a new learner on a source, or raise naming what it is not.
+
+    Parameters
+    ----------
+    make : callable
+        The maker that an audit was given.
+    source : Source
+        Seeded, as audits must be able to repeat what they found.
+    before : Learner, optional
+        The learner that the maker returned first.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For a learner that has played, that was returned before, or that ignores the source.
+    """
     learner = make(source)
     # A learner that is returned twice would be played twice with the same noise.
     if before is not None and (learner is before or type(learner) is not type(before)):
@@ -577,6 +741,19 @@ def calibrate_once(
     thousands. `changes` are made to the calibrated parameters, and accounted for. `plan` takes
     the place of calibration; a published one may spend more than the budget. A class that takes
     no plan is made whole every time, but for monitors, whose plan is found again.
+
+    Parameters
+    ----------
+    cls : type
+        Class of the library, or one derived from it.
+    *arguments, **options
+        Of its constructor.
+    budget : Budget
+        What it is calibrated for.
+    changes : dict, optional
+        Values by name, or functions of the old value, for fields of tuning and mechanism.
+    plan : Plan, optional
+        As `dpoco.published` computes it.
     """
     if "plan" not in signature(cls).parameters:
         whole = partial(cls, *arguments, budget=budget, **options)
@@ -589,6 +766,8 @@ def calibrate_once(
         try:
             first = cls(*arguments, budget=budget, **planned, **options)
         except BudgetExceeded:
+            # Some papers' plans spend more than their budget (docs/errata.md); what they claim is
+            # audited all the same.
             if plan is None:
                 raise
             first = cls(*arguments, budget=None, **planned, **options)
@@ -597,12 +776,15 @@ def calibrate_once(
             first = cls(*arguments, budget=None, plan=plan, **options)
 
     def promise(*_: object, **__: object) -> Guarantee:
+        """Return the one guarantee, in place of accounting for it again."""
         guarantee: Guarantee = first.guarantee
         return guarantee
 
+    # The class has the same name, so that messages and cases speak of the user's own.
     shared = type(cls.__name__, (cls,), {"_certify": promise, "__doc__": cls.__doc__})
 
     def make(source: Source) -> Learner:
+        """Return a new learner with the one plan, on this source."""
         with quiet():
             learner: Learner = shared(
                 *arguments, budget=None, plan=first.plan, source=source, **options
@@ -626,7 +808,10 @@ def _change(plan: LearnerPlan, changes: Options) -> LearnerPlan:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Say nothing about utility: learners are played to tell as much as they may, not to learn."""
+    """Say nothing about utility: learners are played to tell as much as they may, not to learn.
+
+    Only warnings for users are hidden; NumPy's, which would be faults, are not.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         yield

@@ -48,22 +48,38 @@ _HELD = (mechanisms.ContinualSum, mechanisms.NoisyMax, mechanisms.AboveThreshold
 
 
 def find_mechanisms(learner: Learner) -> Options:
-    """Return the public mechanisms among a learner's attributes, by name."""
+    """Return the public mechanisms among a learner's attributes, by name.
+
+    Others that it holds in lists or inside of other objects are not found: the learner is then
+    refused, because its description is not that of what was found.
+    """
     own = getattr(learner, "__dict__", {})
     return {name: each for name, each in own.items() if isinstance(each, _HELD)}
 
 
 def describes(mechanism: Mechanism, parts: Options) -> bool:
-    """Whether a description is that of these mechanisms together."""
+    """Whether a description is that of these mechanisms together.
+
+    Parts that are composed in another way than "together" are not compared here.
+    """
     found = [each.guarantee.description for each in parts.values()]
     if isinstance(mechanism, Parts) and mechanism.how == "together":
         stated = list(mechanism.parts)
+        # In any order: composition does not depend on it.
         return len(found) == len(stated) and all(each in stated for each in found)
     return found == [mechanism]
 
 
 class _Recorder:
-    """Stands for a mechanism: notes what enters it, and may answer what was answered before."""
+    """Stands for a mechanism: notes what enters it, and may answer what was answered before.
+
+    Parameters
+    ----------
+    mechanism : ContinualSum, NoisyMax or AboveThreshold
+        Which is asked all the same, so that it draws.
+    script : list or None
+        Answers of the unchanged stream's play; None: that play itself.
+    """
 
     def __init__(self, mechanism: Learner, script: list[Decision] | None) -> None:
         self._mechanism, self._script = mechanism, script or []
@@ -79,6 +95,7 @@ class _Recorder:
         return self._answer if name == self._verb else getattr(self._mechanism, name)
 
     def _answer(self, value: FloatArray) -> Decision:
+        """Ask the mechanism, note what was asked, and return its answer or the script's."""
         # The mechanism answers even where the script does, so that both plays draw as many
         # variates.
         answer = getattr(self._mechanism, self._verb)(value)
@@ -91,7 +108,12 @@ class _Recorder:
 
 
 class Held(Family):
-    """Public mechanisms that a learner holds, each with the description that it has itself."""
+    """Public mechanisms that a learner holds, each with the description that it has itself.
+
+    The learner's own claim is composition: it must be the composition of the mechanisms'
+    claims, and everything else a function of their answers. At equal answers, only what enters
+    in the record's round may move, and by what the mechanism's description allows.
+    """
 
     schedule = "published"
     needs = ()
@@ -102,10 +124,12 @@ class Held(Family):
         self._scripts: dict[str, list[Decision]] = {}
 
     def count_variates(self, learner: Learner) -> tuple[int, ...]:
+        """Return the variates of all mechanisms together, by kind."""
         counts = [getattr(learner, name)._engine.variates_drawn() for name in self._mechanisms]
         return tuple(int(n) for n in np.sum(counts, axis=0))
 
     def play(self, learner: Learner, rounds: Rounds) -> Play:
+        """Put recorders in the mechanisms' places, and play."""
         recorders = {
             name: _Recorder(getattr(learner, name), self._scripts.get(name))
             for name in self._mechanisms
@@ -119,11 +143,13 @@ class Held(Family):
         return play
 
     def look(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
+        """Tell the recorders the next round; how much to draw, the mechanisms' own audits know."""
         for name in self._mechanisms:
             getattr(learner, name).turn = t + 1
         return 0
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
+        """Yield what moved of all that entered each mechanism, if it was asked as often."""
         for name, mechanism in self._mechanisms.items():
             ours, theirs = base.memory[name], other.memory[name]
             if ours.rounds == theirs.rounds:
@@ -131,6 +157,7 @@ class Held(Family):
                     yield from _compare(name, mechanism, pair, t == at)
 
     def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
+        """Yield where decisions, or the number of questions, depend on more than answers."""
         if base.published != other.published:
             names = ", ".join(self._mechanisms)
             yield f"a decision depends on a record otherwise than through answers of {names}"
@@ -143,7 +170,19 @@ class Held(Family):
 
 
 def _compare(name: str, mechanism: Learner, pair: list[FloatArray], own: bool) -> Iterator[Change]:
-    """Yield what moved of that which enters a mechanism, in the changed round or in another."""
+    """Yield what moved of that which enters a mechanism, in the changed round or in another.
+
+    Parameters
+    ----------
+    name : str
+        Attribute of the learner that holds the mechanism.
+    mechanism : Learner
+        It, with its guarantee.
+    pair : list of two ndarray
+        What entered on the stream and on the neighbour.
+    own : bool
+        Whether this is the round of the changed record.
+    """
     change = pair[0] - pair[1]
     if isinstance(mechanism, mechanisms.ContinualSum):
         total, near = mechanism.guarantee.description, mechanism.guarantee.neighbours
@@ -159,6 +198,7 @@ def _compare(name: str, mechanism: Learner, pair: list[FloatArray], own: bool) -
         yield f"what enters {name}", moved, vector.movement(near, total.order)
         return
     asked = mechanism._mechanism
+    # Without noise nothing is promised about what it is asked.
     if isinstance(asked, Nothing):
         return
     scores = getattr(asked, "scores", asked)
@@ -220,6 +260,7 @@ def _auditors(learner: Learner) -> Auditors:
             f"learner of {plays}"
         )
     engine = getattr(learner, "_engine", None)
+    # Named one by one, so that authors of a learner see what they have to add.
     missing = [name for name in found[0].needs if not hasattr(engine, name)]
     if missing:
         raise TypeError(f"no audit of a {kind}: its engine has no {', '.join(missing)}")
@@ -227,12 +268,23 @@ def _auditors(learner: Learner) -> Auditors:
 
 
 def find_family(learner: Learner) -> Family:
-    """Return who replays a learner; ``TypeError`` saying what is missing."""
+    """Return who replays a learner; ``TypeError`` saying what is missing.
+
+    Raises
+    ------
+    TypeError
+        For a guarantee without a description, one that is not of the mechanisms held, an
+        unknown kind of
+        mechanism, and an engine without the methods that a replay calls.
+    """
     return _auditors(learner)[0](learner)
 
 
 def find_known_family(learner: Learner) -> Family | None:
-    """Return who replays a learner, or None."""
+    """Return who replays a learner, or None.
+
+    For audits that work without: they check less.
+    """
     try:
         return find_family(learner)
     except TypeError:

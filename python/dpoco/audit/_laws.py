@@ -64,6 +64,18 @@ class Scorer(ABC):
     """Exact likelihoods of what learners of a family release on two streams.
 
     A subclass raises ``ValueError`` from its constructor where the law is not known after all.
+
+    Parameters
+    ----------
+    family : Family
+        Of a learner that is never played; it gives the streams their form.
+    stream, neighbour : array or tuple of arrays
+        Neighbours by the learner's guarantee; "world" 0 and 1 in methods.
+
+    Raises
+    ------
+    ValueError
+        For streams that are no neighbours, without rounds or longer than the horizon.
     """
 
     def __init__(self, family: Family, stream: Stream, neighbour: Stream) -> None:
@@ -76,7 +88,13 @@ class Scorer(ABC):
 
     @abstractmethod
     def run(self, learner: Learner, world: int, tape: Source) -> object:
-        """Play a fresh learner on stream `world`; `tape` is a copy of the source it was given."""
+        """Play a fresh learner on stream `world`; `tape` is a copy of the source it was given.
+
+        Returns
+        -------
+        object
+            What `score` needs of the run: what was released, or what it has above the exact sums.
+        """
 
     @abstractmethod
     def score(self, runs: list[Any], world: int) -> Scores:
@@ -123,15 +141,21 @@ def score_draws(
     ours, theirs = (
         np.take_along_axis(each, chosen[:, :, None], axis=2)[:, :, 0] for each in (own, other)
     )
+    # A draw that one of the laws excludes tells the streams apart: its loss is infinite.
     possible = (ours > 0.0) & (theirs > 0.0)
     ratios = np.where(possible, ours, 1.0) / np.where(possible, theirs, 1.0)
     losses = np.where(possible, np.log(ratios), np.inf).sum(axis=1)
+    # A draw that is certain has a place that is jitter alone, and would dilute the others.
     open_ = np.any(own.max(axis=2) < 1.0, axis=0)
     return Scores(losses, places[:, open_], (stray,) if np.any(ours <= 0.0) else ())
 
 
 class FiniteScorer(Scorer):
-    """Scores of transcripts of draws from finite laws; transcripts repeat, and are hashable."""
+    """Scores of transcripts of draws from finite laws; transcripts repeat, and are hashable.
+
+    The laws of a transcript are computed once, by `cells`, however often it occurs: short
+    streams have few transcripts, and most runs then cost a look-up.
+    """
 
     def __init__(self, family: Family, stream: Stream, neighbour: Stream) -> None:
         super().__init__(family, stream, neighbour)
@@ -142,9 +166,15 @@ class FiniteScorer(Scorer):
         """Return the law of every draw given all before, one a row, and what was drawn.
 
         As many for every transcript: what is not drawn is certain.
+
+        Returns
+        -------
+        (ndarray of shape (draws, values), ndarray of int of shape (draws,))
+            Probabilities of all values of each draw on that stream, and the values drawn.
         """
 
     def score(self, runs: list[Any], world: int) -> Scores:
+        """Return the scores of transcripts: a product of the laws of their draws."""
         for each in [(run, w) for run in runs for w in (0, 1)]:
             if each not in self._known:
                 self._known[each] = self.cells(*each)
@@ -180,6 +210,7 @@ def place_draws(
     for k, (name, keys) in enumerate((("their weights", -laws), ("the exact losses", scores))):
         order = np.argsort(keys, axis=1, kind="stable")
         place = np.argmax(order == picked[:, None], axis=1)
+        # Seeds 0 and 1 spread other draws of these runs, and equal uniforms would tie the tests.
         jitter = Source.seeded(2 + 2 * k + world).uniform(len(picked))
         ordered = np.take_along_axis(laws, order, axis=1)
         out[name] = spread(ordered, place, jitter).reshape(chosen.shape)
@@ -194,9 +225,19 @@ def selection_law(noise: str, scores: FloatArray, scale: float) -> FloatArray:
 
     Exponential noise: an integral of a polynomial, exact by quadrature. Gumbel: softmax. Laplace:
     by quadrature, to about 1e-9.
+
+    Parameters
+    ----------
+    noise : {"gumbel", "exponential", "laplace"}
+        Law of the noise that is added to each score, independently.
+    scores : ndarray, shape (..., n)
+        Without noise; the largest is likeliest.
+    scale : float
+        Of the noise, in the unit of the scores.
     """
     from scipy.special import softmax
 
+    # Only differences matter. Without the largest no exponential overflows.
     rates = (scores - scores.max(axis=-1, keepdims=True)) / scale
     if noise == "gumbel":
         law: FloatArray = softmax(rates, axis=-1)
@@ -222,13 +263,21 @@ def selection_law(noise: str, scores: FloatArray, scale: float) -> FloatArray:
 
 
 def _panels(edges: FloatArray, points: int) -> tuple[FloatArray, FloatArray]:
-    """Return nodes and weights: Gauss points in every panel between the edges."""
+    """Return nodes and weights: Gauss points in every panel between the edges.
+
+    Shapes ((panels * points),): exact for polynomials of degree 2 * points - 1 in each panel.
+    """
     nodes, weights = np.polynomial.legendre.leggauss(points)
     middle, half = 0.5 * (edges[1:] + edges[:-1]), 0.5 * np.diff(edges)
     return (middle[:, None] + half[:, None] * nodes).ravel(), (half[:, None] * weights).ravel()
 
 
 def _laplace_law(rates: FloatArray) -> FloatArray:
+    """Return the law of the largest of scores with standard Laplace noise; shapes (..., n).
+
+    The density of the winner's noisy score times the chance that all others are below, integrated
+    between the kinks of the densities, where both are smooth.
+    """
     flat = rates.reshape(-1, rates.shape[-1])
     out = np.empty_like(flat)
     for row, u in zip(out, flat, strict=True):
@@ -240,6 +289,7 @@ def _laplace_law(rates: FloatArray) -> FloatArray:
         away = x[:, None] - u[None, :]
         tail = 0.5 * np.exp(-np.abs(away))
         below = np.where(away > 0.0, 1.0 - tail, tail)
+        # A chance of 0 has no logarithm; at 1e-300 the product vanishes as well.
         logs = np.log(np.maximum(below, 1e-300))
         row[:] = (w[:, None] * tail * np.exp(logs.sum(axis=1, keepdims=True) - logs)).sum(axis=0)
     law: FloatArray = (out / out.sum(axis=1, keepdims=True)).reshape(rates.shape)
@@ -254,9 +304,21 @@ def answer_chances(
     Query t raises an alarm iff ``excesses[t] + nu_t >= rho``, rho one variate of scale
     ``scales[0]`` for all queries and nu_t one of ``scales[1]`` for each: exponential or Laplace. By
     Gauss-Legendre quadrature over rho between the kinks, to about 1e-12.
+
+    Parameters
+    ----------
+    excesses : ndarray, shape (T,)
+        Queries less the threshold, without noise.
+    answers : ndarray of bool, shape (T,)
+        Alarms.
+    scales : (float, float)
+        Of the threshold's noise and of each query's.
+    noise : {"exponential", "laplace"}
+        Law of both.
     """
     from scipy.special import logsumexp
 
+    # The threshold is drawn once for all queries: given it, answers are independent.
     nodes, weights = _panels(_edges(excesses, scales, noise), 16)
     with np.errstate(divide="ignore"):
         logs = np.log(weights) + _log_density(nodes / scales[0], noise) - np.log(scales[0])
@@ -280,6 +342,7 @@ def _edges(excesses: FloatArray, scales: tuple[float, float], noise: str) -> Flo
 
 
 def _log_density(x: FloatArray, noise: str) -> FloatArray:
+    """Return the logarithm of the standard density at each x; -inf where it has no mass."""
     if noise == "exponential":
         one_sided: FloatArray = np.where(x >= 0.0, -x, -np.inf)
         return one_sided
@@ -300,7 +363,13 @@ def _log_tail(x: FloatArray, noise: str) -> FloatArray:
 
 @dataclass(frozen=True)
 class Loss:
-    """A convex function of one number with its first two derivatives."""
+    """A convex function of one number with its first two derivatives.
+
+    Attributes
+    ----------
+    value, slope, bend : callable
+        The function and its derivatives, of arrays of any shape.
+    """
 
     value: Function
     slope: Function
@@ -329,11 +398,15 @@ def read_losses(loss: LinearLoss | MarginLoss, parts: tuple[FloatArray, ...]) ->
 
 
 def _linear(weight: float) -> Loss:
+    """Return x -> weight x."""
     return Loss(lambda x: weight * x, lambda x: np.full_like(x, weight), np.zeros_like)
 
 
 def _logistic(feature: float, label: float) -> Loss:
+    """Return the logistic loss of a record, with its label in [0, 1]."""
+
     def chance(x: FloatArray) -> FloatArray:
+        """Return the predicted probability; by `tanh`, which overflows nowhere."""
         return 0.5 * (1.0 + np.tanh(0.5 * feature * x))
 
     return Loss(
@@ -344,7 +417,10 @@ def _logistic(feature: float, label: float) -> Loss:
 
 
 def _huber(feature: float, label: float, threshold: float) -> Loss:
+    """Return the Huber loss of a record: quadratic up to `threshold`, linear beyond."""
+
     def value(x: FloatArray) -> FloatArray:
+        """Return the loss at each x."""
         r = np.abs(feature * x - label)
         return np.where(r <= threshold, 0.5 * r * r, threshold * (r - 0.5 * threshold))
 
@@ -362,7 +438,11 @@ def _quadrature() -> tuple[FloatArray, FloatArray]:
 
 
 class Law(ABC):
-    """Law of a fresh draw after so many losses."""
+    """Law of a fresh draw after so many losses.
+
+    `count` is the number of losses seen; x are points, shape (n,), or (n, d) where there is no
+    boundary.
+    """
 
     @abstractmethod
     def log_density(self, count: int, x: FloatArray) -> FloatArray:
@@ -378,7 +458,22 @@ class Law(ABC):
 
 
 class Gibbs(Law):
-    """Density proportional to exp(-beta (F(x) + lam x^2 / 2)) on [-half, half]."""
+    """Density proportional to exp(-beta (F(x) + lam x^2 / 2)) on [-half, half].
+
+    Parameters
+    ----------
+    losses : sequence of Loss
+        F is the sum of the first ones.
+    beta, lam : float
+        Inverse temperature and regularisation.
+    half : float
+        Half the width of the interval.
+
+    Raises
+    ------
+    TypeError
+        If the density is too narrow for the quadrature: the audit is then not available.
+    """
 
     def __init__(self, losses: Sequence[Loss], beta: float, lam: float, half: float) -> None:
         from scipy.special import logsumexp
@@ -419,7 +514,17 @@ class Gibbs(Law):
 
 
 class Leader(Law):
-    """Law of argmin F(x) + x^2 / (2 eta) - weight ln(half^2 - x^2) + Z x, Z ~ N(0, sigma^2)."""
+    """Law of argmin F(x) + x^2 / (2 eta) - weight ln(half^2 - x^2) + Z x, Z ~ N(0, sigma^2).
+
+    Parameters
+    ----------
+    losses : sequence of Loss
+        F is the sum of the first ones.
+    eta, sigma : float
+        Step size, and standard deviation of the noise.
+    weight, half : float
+        Of the barrier that keeps the minimum inside, and half the width of the interval.
+    """
 
     def __init__(
         self, losses: Sequence[Loss], eta: float, sigma: float, weight: float, half: float
@@ -432,6 +537,7 @@ class Leader(Law):
         return _log_normal(slope / self.sigma) - math.log(self.sigma) + np.log(bend)
 
     def _derivatives(self, count: int, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return -Z as a function of the minimiser x, and its derivative, which is positive."""
         room = self.half**2 - x**2
         slope = x / self.eta + self.weight * 2.0 * x / room
         bend = 1.0 / self.eta + self.weight * 2.0 * (self.half**2 + x**2) / room**2
@@ -449,7 +555,17 @@ class Leader(Law):
 
 
 class ShiftedGaussian(Law):
-    """Law of rate S + Z, S the sum of gradients: linear losses without a boundary."""
+    """Law of rate S + Z, S the sum of gradients: linear losses without a boundary.
+
+    Parameters
+    ----------
+    gradients : ndarray, shape (T, d)
+        Of the stream.
+    sigma : float
+        Standard deviation of a coordinate of the draw.
+    rate : float
+        What the sum is multiplied by.
+    """
 
     def __init__(self, gradients: FloatArray, sigma: float, rate: float) -> None:
         self.sums = rate * np.vstack([np.zeros_like(gradients[:1]), np.cumsum(gradients, axis=0)])
@@ -466,10 +582,12 @@ class ShiftedGaussian(Law):
         from scipy.special import ndtr
 
         z = (x.reshape(len(x), -1) - self.sums[count]) / self.sigma
+        # One number of a draw: the sum of d independent normal entries, over sqrt(d), is normal.
         values: FloatArray = ndtr(z.sum(axis=1) / math.sqrt(z.shape[1]))
         return values
 
 
 def _log_normal(z: FloatArray) -> FloatArray:
+    """Return the logarithm of the standard normal density."""
     density: FloatArray = -0.5 * z**2 - 0.5 * math.log(2.0 * math.pi)
     return density

@@ -41,7 +41,15 @@ _GRID = 1e-12  # losses are rounded to multiples of 2^-46
 
 
 def log_odds_cap(guarantee: Guarantee, selections: int) -> float:
-    """Return by how much the log odds of one of so many selections may move, as promised."""
+    """Return by how much the log odds of one of so many selections may move, as promised.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        Of all selections together.
+    selections : int
+        How many share it. A guarantee with a bounded range states it for one selection already.
+    """
     profile = guarantee.profile or {}
     if profile.get("kind") == "bounded_range":
         return float(profile["range"])
@@ -49,7 +57,12 @@ def log_odds_cap(guarantee: Guarantee, selections: int) -> float:
 
 
 class _Answers(Family):
-    """Base of mechanisms that hold nothing of the data: their state follows from their answers."""
+    """Base of mechanisms that hold nothing of the data: their state follows from their answers.
+
+    One record may move every query, so that neighbours may differ in all rounds. At equal
+    answers so far the states must be equal to the byte, and the next answer may depend on its
+    own query alone.
+    """
 
     schedule = "published"
     everywhere = True
@@ -60,6 +73,7 @@ class _Answers(Family):
         return float(getattr(self.mechanism, "scores", self.mechanism).sensitivity)
 
     def check_records(self, old: Record, new: Record) -> None:
+        """Raise if a query moves by more than the caller promised: nothing is claimed then."""
         moved = np.abs(finite(new[0]) - finite(old[0])).max()
         # Differences of doubles may exceed the promise by a rounding.
         if not moved <= self.sensitivity * (1.0 + 1e-12):
@@ -69,6 +83,7 @@ class _Answers(Family):
             )
 
     def play(self, learner: Learner, rounds: Rounds) -> Play:
+        """Play all queries, up to the last alarm, and note the state after each answer."""
         play = Play(variates=[self.count_variates(learner)])
         for record in (rounds.record(t) for t in range(len(rounds))):
             answer = self.observe(learner, None, record)
@@ -81,6 +96,7 @@ class _Answers(Family):
         return play
 
     def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
+        """Yield where an answer, or a state at equal answers, depends on another round's record."""
         # A mechanism that has raised its last alarm stops earlier.
         for t, (a, b) in enumerate(zip(base.notes["state"], other.notes["state"], strict=False)):
             if t > 0 and base.notes["state"][t - 1] != other.notes["state"][t - 1]:
@@ -98,12 +114,14 @@ class Selected(_Answers):
     """Selections by promised scores: selected index and public round determine the state."""
 
     def check_records(self, old: Record, new: Record) -> None:
+        """Raise as well if scores that were promised to move one way move both ways."""
         super().check_records(old, new)
         change = finite(new[0]) - finite(old[0])
         if self.mechanism.scores.one_way and change.max() > 0.0 > change.min():
             raise ValueError("no neighbours: scores move in both directions")
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
+        """Yield the range of the scores' changes, and what of the log odds it spends."""
         m = self.mechanism
         change = base.notes["query"][at] - other.notes["query"][at]
         reach = float(max(change.max(), 0.0) - min(change.min(), 0.0))
@@ -117,6 +135,7 @@ class Tested(_Answers):
     """Threshold tests: the answers and the threshold's one noise determine the state."""
 
     def check_streams(self, ours: Rounds, theirs: Rounds) -> None:
+        """Raise if queries move farther apart, up and down, than the caller promised."""
         moved = finite(theirs.parts[0]) - finite(ours.parts[0])
         if np.ptp(np.append(moved, 0.0)) > self.mechanism.spread * (1.0 + 1e-12):
             raise ValueError(
@@ -125,12 +144,14 @@ class Tested(_Answers):
             )
 
     def play(self, learner: Learner, rounds: Rounds) -> Play:
+        """Play all queries; more alarms than the description allows are a finding."""
         play = super().play(learner, rounds)
         if sum(play.published) > self.mechanism.alarms:
             play.findings.append("there are more alarms than were promised")
         return play
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
+        """Yield the movement of the query, and what it spends with the noise in use."""
         queries, moved = (base.notes["query"], other.notes["query"]), 0.0
         if at < min(len(each) for each in queries):
             moved = abs(float(queries[0][at] - queries[1][at]))
@@ -143,6 +164,7 @@ class Tested(_Answers):
             yield "the log odds of the answers", spent, self.learner.guarantee.epsilon_at(0.0)
 
     def facts(self) -> dict[str, bool]:
+        """Whether the last alarm was raised, after which the mechanism takes no query."""
         return {"the cap on alarms": self.learner.alarms_left == 0}
 
 
@@ -150,10 +172,12 @@ class DrawnSelections(FiniteScorer):
     """Independent draws, one a row of scores."""
 
     def run(self, learner: Learner, world: int, tape: Source) -> Transcript:
+        """Return the index that each row selected, or the answer to each query."""
         rows = self.streams[world]
         return tuple(self.family.step(learner, rows.record(t)) for t in range(len(rows)))
 
     def cells(self, transcript: Transcript, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
+        """Return the law of every row's selection, whatever was selected before."""
         m, scores = self.mechanism, finite(self.streams[world].parts[0])
         law = selection_law(m.law, scores if self.learner.plan.tuning.largest else -scores, m.scale)
         return law, np.array(transcript)
@@ -165,7 +189,19 @@ def answer_cells(
     scales: tuple[float, float],
     noise: str,
 ) -> FloatArray:
-    """Return the laws of answers, silence and alarm, each given those before it; shape (T, 2)."""
+    """Return the laws of answers, silence and alarm, each given those before it; shape (T, 2).
+
+    Parameters
+    ----------
+    excesses : ndarray, shape (T,)
+        Queries less the threshold, without noise.
+    answers : sequence of int
+        1 for an alarm, 0 for silence.
+    scales : (float, float)
+        Of the threshold's noise and of each query's.
+    noise : {"exponential", "laplace"}
+        Law of both.
+    """
     asked = np.array(answers, dtype=np.int64)
     logs = answer_chances(excesses, asked > 0, scales, noise)
     chances = np.clip(np.exp(np.diff(logs, prepend=0.0)), 0.0, 1.0)
@@ -176,6 +212,7 @@ class ThresholdAnswers(DrawnSelections):
     """Answers of tests: all of a run share one threshold's noise."""
 
     def cells(self, transcript: Transcript, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
+        """Return the laws of the answers; after the last alarm there is silence for certain."""
         m, rows = self.mechanism, self.streams[world].parts[0]
         asked = [answer for answer in transcript if answer >= 0]
         excesses = finite(rows[: len(asked)]) - self.learner.plan.tuning.margin
@@ -205,9 +242,15 @@ def _ends_epoch(rounds: int, tuning: object) -> bool:
 
 
 class Epochs(Family):
-    """Selections of experts: losses of an epoch enter the one selection at its end."""
+    """Selections of experts: losses of an epoch enter the one selection at its end.
+
+    An instance begins at the start and after each alarm. Its epochs double in length; those of
+    a `WindowSelector` stop doubling at the window. Each ends with one selection, which forgets
+    its losses.
+    """
 
     def look(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
+        """Note the memory and the sums of the epoch; a selection draws where an epoch ends."""
         engine = learner._engine
         memory = engine.nonprivate_memory(), engine.variates_drawn()
         play.note(state=memory, sums=engine.nonprivate_sums())
@@ -222,6 +265,7 @@ class Epochs(Family):
         return ("the sums of an epoch", float(np.abs(gap).max()), 1.0 + _GRID), spent
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
+        """Yield how far the sums of the record's epoch moved, and what its selection spends."""
         found = self.learner.guarantee
         for t in range(at, len(base.notes["sums"])):
             change, spent = self._move_sums(base, other, t)
@@ -230,6 +274,7 @@ class Epochs(Family):
                 yield "the log odds of a selection", spent, log_odds_cap(found, 1)
 
     def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
+        """Yield where the memory differs before the record, or after its epoch's selection."""
         p = self.learner.plan.tuning
         for t, (a, b) in enumerate(zip(base.notes["state"], other.notes["state"], strict=True)):
             over = _count_selections(t + 1, p) > _count_selections(at, p)
@@ -248,9 +293,11 @@ class EpochsWithAlarms(Epochs):
     schedule = "published"
 
     def publication(self, learner: Learner, decision: Decision) -> object:
+        """Return the decision and all alarms so far."""
         return decision, tuple(int(t) for t in learner.alarms)
 
     def look(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
+        """Note alarms and the rows of the test statistic; every round with a test draws."""
         detects, engine = learner.experts > 1 and learner.horizon > 3, learner._engine
         super().look(learner, t, answer, play)
         play.note(decision=engine.decision(), alarms=tuple(learner.alarms))
@@ -258,6 +305,11 @@ class EpochsWithAlarms(Epochs):
         return int(detects and learner.round < learner.horizon and learner.guarantee.private)
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
+        """Yield the movements of sums and test statistic, and what selection and tests spend.
+
+        Plays are compared up to the next alarm or difference: later states follow from other
+        answers.
+        """
         alarmed = {t for play in (base, other) for t in play.notes["alarms"][-1]}
         found, parts = self.learner.guarantee, [0.0, 0.0]
         tests = self.mechanism.part(ThresholdTests)
@@ -279,6 +331,7 @@ class EpochsWithAlarms(Epochs):
             yield "the log odds of selection and alarm", sum(parts), found.epsilon_at(0.0)
 
     def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
+        """Yield where the state differs before the record, or after the alarm that forgets it."""
         ours, theirs = (
             list(zip(play.notes["state"], play.notes["decision"], strict=True))
             for play in (base, other)
@@ -297,6 +350,7 @@ class EpochsWithAlarms(Epochs):
                 return
 
     def facts(self) -> dict[str, bool]:
+        """Whether any alarm was raised: without one nothing was ever forgotten early."""
         return {"alarms": len(self.learner.alarms) > 0}
 
 
@@ -347,6 +401,7 @@ class EpochTranscripts(FiniteScorer):
         self._rounds = min(len(self.streams[0]), learner.horizon - 1)
 
     def run(self, learner: Learner, world: int, tape: Source) -> Transcript:
+        """Return all decisions, with the one after the last round if there is one, and alarms."""
         rows = self.streams[world]
         decisions = [self.family.step(learner, rows.record(t)) for t in range(len(rows))]
         if learner.round < learner.horizon:
@@ -354,6 +409,11 @@ class EpochTranscripts(FiniteScorer):
         return tuple(decisions), tuple(int(t) for t in getattr(learner, "alarms", ()))
 
     def cells(self, transcript: Transcript, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
+        """Return the laws of all selections, and then those of all tests; (2 * rounds, N).
+
+        The tests of an instance share the threshold's noise, so that their laws are computed
+        together, when the instance ends.
+        """
         # The next round's expert, and the answer of the test, of every round.
         (decisions, alarms), losses, p = transcript, self._losses[world], self.learner.plan.tuning
         cells = np.zeros((2, self._rounds, losses.shape[1]))
@@ -366,6 +426,7 @@ class EpochTranscripts(FiniteScorer):
             if self._tests is not None:
                 excesses.append(self._excess(owners, losses[first : t + 1]))
             sums = sums + losses[t]
+            # An alarm ends the instance before a selection of the same round would be made.
             if _ends_epoch(len(owners), p) and not alarm:
                 cells[0, t] = selection_law(self._selection.law, -sums, self._selection.scale)
                 sums = np.zeros_like(sums)
@@ -383,6 +444,15 @@ class EpochTranscripts(FiniteScorer):
         return cells.reshape(-1, cells.shape[2]), chosen.ravel()
 
     def _excess(self, owners: NDArray[np.int64], rows: FloatArray) -> float:
+        """Return the test statistic of an instance less its threshold, without noise.
+
+        Parameters
+        ----------
+        owners : ndarray of int, shape (n,)
+            The expert played in each of the instance's rounds.
+        rows : ndarray, shape (n, N)
+            Losses of all experts in these rounds.
+        """
         plan, p = self.learner.plan, self.learner.plan.tuning
         gaps = rows[np.arange(len(rows)), owners][:, None] - rows
         # Of the rounds that the expert of the instance's k-th round was selected from.
@@ -399,26 +469,33 @@ class Searches(Family):
     """Selections of medians, then prefix sums of counts.
 
     The places of values and the bins of counts are taken from their definitions.
+
+    The search draws a median of each column first. Counts of bins about these medians are then
+    a continual sum. At equal medians, records of the first phase must not move the counts.
     """
 
     mechanism: RangeSearch
 
     def is_empty(self, record: Record) -> bool:
+        """Whether no column has a finite value; 0 is a value here."""
         return not np.any(np.isfinite(record[0]))
 
     def look(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
+        """Note the places of the first values before medians are drawn, and publish medians."""
         if t == self.mechanism.first - 2:  # the last place is taken in the round that draws
             play.memory["places"] = learner._values.copy()
         play.published.append(learner._centre.tobytes())
         return 0
 
     def finish(self, learner: Learner, play: Play) -> None:
+        """Note medians and counts, and publish the ranges, if the search is over."""
         play.note(centre=learner._centre.copy(), cells=learner._cells.copy())
         play.note(places=play.memory.get("places", learner._values))
         if learner.left == 0:
             play.published.append(learner.ranges.parts)
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
+        """Yield the range of the medians' scores, and the length of the counts' movement."""
         own, sides = self.mechanism, 2.0 if self.relation == "replace" else 1.0
         if at < own.first:
             pairs = zip(base.notes["places"][0].T, other.notes["places"][0].T, strict=True)
@@ -466,6 +543,7 @@ class DrawnRanges(Scorer):
             raise ValueError("stream must have all records of the search")
 
     def run(self, learner: Learner, world: int, tape: Source) -> _Search:
+        """Return the privacy loss of a search, uniforms of its medians, and draws of its counts."""
         own = self.mechanism
         searched = np.array([each is None for each in learner._known])
         for record in self.streams[world].parts[0]:
@@ -490,6 +568,7 @@ class DrawnRanges(Scorer):
         scores = runs.scores[held] / self.mechanism.scale
         weights = np.exp(scores - scores.max())
         total = float(sizes @ weights)
+        # Candidates between two values have one score, so that a law is a run of equal weights.
         at = int(np.searchsorted(first, place, side="right")) - 1
         before = float((sizes * weights)[:at].sum()) + weights[at] * (place - first[at] + 0.5)
         return float(np.log(weights[at] / total)), before / total
@@ -508,6 +587,7 @@ class DrawnRanges(Scorer):
         return whole / float(self.mechanism.counts.scale)
 
     def score(self, runs: list[_Search], world: int) -> Scores:
+        """Return the scores: medians and counts draw separately, so that their losses add up."""
         from scipy.special import ndtr
 
         losses, medians, draws = (np.array(each) for each in zip(*runs, strict=True))

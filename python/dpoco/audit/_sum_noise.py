@@ -60,6 +60,15 @@ def whiten(
     """Return privacy losses, shape (trials,), of what releases have above the sums of two streams.
 
     And that of the own stream as independent standard normal variates; shapes (trials, pushes, d).
+
+    Parameters
+    ----------
+    matrix : ndarray, shape (pushes, pushes)
+        From `whitening_matrix`.
+    own, other : ndarray, shape (trials, pushes, d)
+        What releases have above the exact sums of the own and of the other stream.
+    scale : float
+        Standard deviation of one draw.
     """
     ours, theirs = (np.einsum("st,ntd->nsd", matrix, each) / scale for each in (own, other))
     losses: FloatArray = 0.5 * ((theirs - ours) * (theirs + ours)).sum(axis=(1, 2))
@@ -67,7 +76,15 @@ def whiten(
 
 
 def sum_alone(total: GaussianSum, claim: _core.Claim) -> _core.ContinualSum:
-    """Return a compiled sum with the noise of another one, for vectors that are not clipped."""
+    """Return a compiled sum with the noise of another one, for vectors that are not clipped.
+
+    Parameters
+    ----------
+    total : GaussianSum
+        The sum whose noise is drawn: its factorisation, scale, grid and number of pushes.
+    claim : dict
+        Key and stream of a source.
+    """
     far = total.limit * total.grid if total.grid > 0.0 else 1e12  # no push is longer
     vector = ClippedVector(total.summand.size, 2.0, 1e100, far)
     return _core.ContinualSum(replace(total, summand=vector, batch=1, growth=None), claim)
@@ -85,7 +102,23 @@ def sum_noise(family: Sums, dimension: int, count: int, claim: _core.Claim) -> F
 
 @dataclass
 class Run:
-    """One run: what releases have above the sums of the own and the other stream, and decisions."""
+    """One run: what releases have above the sums of the own and the other stream, and decisions.
+
+    Attributes
+    ----------
+    gaps : dict of part to pair of lists of ndarray
+        What each release has above the sums of the own and of the other stream.
+    clocks : Counter of int
+        Rounds that each arm's clock has counted.
+    choices : list of tuple
+        Laws given either sum, and what was chosen.
+    findings : list of str
+        Violations that the run shows by itself.
+    chances, chosen, exact : lists of ndarray, int and ndarray
+        Laws of drawn decisions, the decisions, and scores without noise; one a round.
+    released : list of ndarray
+        Releases of batches.
+    """
 
     gaps: dict[Part, tuple[list[FloatArray], list[FloatArray]]] = field(default_factory=dict)
     clocks: Counter[int] = field(default_factory=Counter)  # of arms
@@ -111,13 +144,28 @@ def score_decisions(scores: Scores, runs: list[Run], world: int) -> Scores:
     findings = (*scores.findings, *dict.fromkeys(own))
     if not runs[0].chosen:
         return replace(scores, findings=findings)
+    # Decisions that are functions of the releases tell nothing more, and are not scored.
     names = ("chances", "chosen", "exact")
     chances, chosen, exact = (np.array([getattr(run, name) for run in runs]) for name in names)
     return replace(scores, findings=findings, draws=place_draws(chances, chosen, exact, world))
 
 
 class Push(NamedTuple):
-    """What is known when a sum, or an arm's part of it, is released."""
+    """What is known when a sum, or an arm's part of it, is released.
+
+    Attributes
+    ----------
+    part : int or Ellipsis
+        An arm, or the whole sum.
+    number : int
+        How many releases of the part this makes.
+    step : pair of ndarray
+        What the learner shows before and after: a decision, or an arm's estimate.
+    sums : list of two ndarray
+        Exact sums of the part on the own and on the other stream.
+    answer : object
+        What a mechanism answered.
+    """
 
     part: Part  # index into sums and into what is shown
     number: int  # of its releases, from 1
@@ -127,7 +175,12 @@ class Push(NamedTuple):
 
 
 class Pushes(Scorer):
-    """Base of scorers of what is released of sums, given the sums of either stream."""
+    """Base of scorers of what is released of sums, given the sums of either stream.
+
+    Both streams are added up during one run: leaves of the other stream are taken at the
+    decisions of this run, since the likelihood is that of the same releases under the other
+    stream.
+    """
 
     family: Sums
     astray = ""
@@ -144,6 +197,10 @@ class Pushes(Scorer):
         return {...: min(len(ends), getattr(m, "pushes", len(ends)))}
 
     def run(self, learner: Learner, world: int, tape: Source) -> Run:
+        """Play all rounds up to the last release, and note each release and both exact sums.
+
+        `tape` gives the noise a second time, where releases do not show it.
+        """
         run, family, noise = Run(), self.family, self._noise(learner, tape)
         sums = [np.zeros_like(family.exact(learner)) for _ in (0, 1)]
         rounds = len(self.streams[0])
@@ -168,7 +225,10 @@ class Pushes(Scorer):
         """Return the noise of all releases, drawn again, where they do not show it themselves."""
 
     def _decisions(self, learner: Learner, records: list[Record], run: Run) -> list[Decision]:
-        """Return the round's decision, and that for the other stream's record."""
+        """Return the round's decision, and that for the other stream's record.
+
+        Both are the same unless a part of a record is seen before the decision: a context.
+        """
         return [self.family.decide(learner, records[0])] * 2
 
     def _show(self, learner: Learner) -> FloatArray:
@@ -192,7 +252,16 @@ class Pushes(Scorer):
 
 
 class ReleasedSums(Pushes):
-    """Sums that are released with Gaussian noise."""
+    """Sums that are released with Gaussian noise.
+
+    After whitening the noise is standard normal: its distribution function gives the uniforms
+    that are tested, and its squares the privacy losses.
+
+    Raises
+    ------
+    ValueError
+        For generalized Gaussian noise, whose density after a tree is not known.
+    """
 
     def __init__(self, family: Sums, stream: Stream, neighbour: Stream) -> None:
         super().__init__(family, stream, neighbour)
@@ -207,6 +276,7 @@ class ReleasedSums(Pushes):
         }
 
     def _release(self, learner: Learner, run: Run, push: Push, noise: Noise) -> bool:
+        """Note what the release has above both sums; return whether decisions follow from it."""
         released = self._read_release(learner, push, noise)
         for path, total in zip(run.gaps.setdefault(push.part, ([], [])), push.sums, strict=True):
             path.append(released - total)
@@ -221,7 +291,17 @@ class ReleasedSums(Pushes):
         return True
 
     def _moves_to_best(self, push: Push, step_scale: float, released: FloatArray) -> bool:
-        """Whether a decision moved to a vertex that the released sum prefers, up to its grid."""
+        """Whether a decision moved to a vertex that the released sum prefers, up to its grid.
+
+        Parameters
+        ----------
+        push : Push
+            With the decision before and after.
+        step_scale : float
+            s of the steps s / (k + s).
+        released : ndarray, shape (d,)
+            The sum with its noise.
+        """
         # An update moves by a share eta towards a vertex: undone, it shows which one.
         (before, after), eta = push.step, step_scale / (push.number + step_scale)
         vertex = before + (after - before) / eta
@@ -230,6 +310,7 @@ class ReleasedSums(Pushes):
         return bool(released @ (vertex - best) <= slack * (np.abs(vertex - best).sum() + 1e-9))
 
     def score(self, runs: list[Run], world: int) -> Scores:
+        """Return losses and uniforms of all parts' noise; parts are independent of one another."""
         from scipy.special import ndtr
 
         if self._scale == 0.0:
@@ -240,6 +321,7 @@ class ReleasedSums(Pushes):
             change, own = whiten(matrix, ours, theirs, self._scale)
             losses += change
             residuals.append(own)
+        # Parts are independent of one another, as each arm has its own stream of noise.
         uniforms = ndtr(np.concatenate(residuals, axis=1))
         return score_decisions(Scores(losses, uniforms), runs, world)
 
@@ -254,24 +336,32 @@ class LedByVectors(ReleasedSums):
     astray = "decisions do not follow from sums with the declared noise"
 
     def _noise(self, learner: Learner, tape: Source) -> FloatArray:
+        """Return the noise of all sums, from the claim that the learner's own sum was given."""
         size = self.family.exact(learner).size
         return sum_noise(self.family, size, self._counts[...], tape._claim())
 
     def _read_release(self, learner: Learner, push: Push, noise: FloatArray) -> FloatArray:
+        """Return the learner's own sum with the noise that was drawn again."""
         released: FloatArray = self.family.exact(learner) + noise[push.number - 1]
         return released
 
     def _decisions(self, learner: Learner, records: list[Record], run: Run) -> list[Decision]:
+        """Return the decision; it must be the one that the last update made."""
         decisions = super()._decisions(learner, records, run)
         if not np.array_equal(decisions[0], learner.last_decision):
             run.findings.append("a round decides otherwise than the last update did")
         return decisions
 
     def _finish(self, learner: Learner, run: Run) -> None:
+        """Ask for the decision after the last update, if there is a round for it."""
         if learner.round < learner.horizon:
             self._decisions(learner, [()], run)
 
     def _follows(self, learner: Learner, push: Push, released: FloatArray) -> bool:
+        """Whether the decision is a projected step, or a move towards the preferred vertex.
+
+        Of learners that solve equations for their decision nothing is compared.
+        """
         own, domain = learner.plan.tuning, learner.domain
         solved = isinstance(learner._mechanism.summand, SecondMoments | GradientAndCurvature)
         if learner.round >= learner.horizon or solved:
@@ -286,6 +376,7 @@ class LedByWeights(LedByVectors):
     """Decisions, experts or points of a net, are drawn by weights that follow."""
 
     def _decisions(self, learner: Learner, records: list[Record], run: Run) -> list[Decision]:
+        """Return the decision, and note the law that it must be drawn by."""
         decision = self.family.decide(learner, records[0])
         run.decide(learner.weights, decision, self._losses(learner, self.family.exact(learner)))
         return [decision] * 2
@@ -297,6 +388,7 @@ class LedByWeights(LedByVectors):
         return sums if checker is None else np.array(checker.invert(np.ascontiguousarray(sums)))
 
     def _follows(self, learner: Learner, push: Push, released: FloatArray) -> bool:
+        """Whether the weights are the exponential ones of the released losses."""
         rate = learner.plan.tuning.learning_rate
         values = self._losses(learner, released)
         # The transform's inverse is linear: what a grid of the releases becomes, at most.
@@ -317,6 +409,7 @@ class FitReleases(Scorer):
     """
 
     def run(self, learner: Learner, world: int, tape: Source) -> _Fit:
+        """Add both streams to engines of one fit, release one, and draw its noise again."""
         engines = learner._engine(), self.learner._engine()
         # The second engine only adds up the other stream, and releases nothing.
         for w, engine in zip((world, 1 - world), engines, strict=True):
@@ -325,6 +418,7 @@ class FitReleases(Scorer):
         released, claim = np.array(engines[0].release()), tape._claim()
         noise, scale = np.empty(len(released)), self.mechanism.scale
         _core.Source(claim["key"], claim["stream"]).fill(_GAUSSIAN, noise)
+        # The grid of the release, a power of two in proportion to the noise.
         step = 2.0 ** (np.frexp(scale)[1] - _GRID_BITS)
         expected = step * np.rint((exact[0] + scale * noise) / step)
         size = 1.0 + float(np.abs(released).max())
@@ -332,6 +426,7 @@ class FitReleases(Scorer):
         return (released - exact[0])[None], (released - exact[1])[None], follows
 
     def score(self, runs: list[_Fit], world: int) -> Scores:
+        """Return the scores of Gaussian noise, whose coordinates are independent as they are."""
         from scipy.special import ndtr
 
         ours, theirs = (np.array([run[w] for run in runs]) for w in (0, 1))
@@ -351,6 +446,17 @@ def pick_actions(
 
     Unless the schedule decides, as in the first rounds, whatever the context, the round's action
     must be the one that the estimates recommend.
+
+    Parameters
+    ----------
+    learner : Learner
+        A bandit at the beginning of a round.
+    records : list of records
+        Of the own and of the other stream; of one alone, only its action is returned.
+    run : Run
+        Where a finding is noted.
+    forced_rounds : int
+        First rounds, in which the schedule decides.
     """
     contexts, forced = [context for context, _ in records], learner.round < forced_rounds
     advised = [int(arm) for arm in learner.recommend(np.array(contexts))]
@@ -376,9 +482,11 @@ class ReleasedStatistics(ReleasedSums):
         self._forced = self.mechanism.batch if self._of_residuals else 0
 
     def _decisions(self, learner: Learner, records: list[Record], run: Run) -> list[Decision]:
+        """Return the actions for both contexts, in whose rows the records enter."""
         return pick_actions(learner, records, run, self._forced)
 
     def _read_release(self, learner: Learner, push: Push, noise: Noise) -> FloatArray:
+        """Return the noisy statistics of all arms, which the engine shows."""
         return np.array(learner._engine.released())
 
     def _follows(self, learner: Learner, push: Push, released: FloatArray) -> bool:
@@ -408,7 +516,11 @@ class ReleasedStatistics(ReleasedSums):
 
 
 def vertex_choices(domain: Any) -> list[Choice]:
-    """Return entries that are chosen independently, and their values, one choice a row."""
+    """Return entries that are chosen independently, and their values, one choice a row.
+
+    A box chooses an end on each coordinate, independently; all other domains one vertex.
+    Complexity O(number of vertices).
+    """
     d = domain.dimension
     if isinstance(domain, Box):
         ends = np.stack([domain.lower, domain.upper], axis=1)
@@ -423,10 +535,22 @@ def note_vertex(choices: list[Choice], own: Selections, run: Run, push: Push) ->
     """Note laws given either sum and what an update chose, read off its step.
 
     Returns whether it is a vertex. `own` is the description of the selections.
+
+    Parameters
+    ----------
+    choices : list of (entries, table)
+        From `vertex_choices`.
+    own : Selections
+        Description of the selections, with the scale of the first.
+    run : Run
+        Where the laws are noted.
+    push : Push
+        Decision before and after, and both exact sums.
     """
     k, (before, after) = push.number, push.step
     vertex, scores = before + (after - before) * (k + 1), own.scores
     assert isinstance(scores, VertexScores)
+    # The noise shrinks from update to update, as the weight of a record in the mean does.
     noise_scale = own.scale * math.pow(k, -own.exponent)
     rate, found = 1.0 / (scores.batch * (k + scores.offset) * noise_scale), True
     for entries, table in choices:
@@ -454,9 +578,11 @@ class Vertices(Pushes):
     astray = "decisions do not move towards vertices of the declared law"
 
     def _release(self, learner: Learner, run: Run, push: Push, noise: Noise) -> bool:
+        """Note which vertex the decision moved to; return whether it moved to any."""
         return note_vertex(vertex_choices(learner.domain), self.mechanism, run, push)
 
     def score(self, runs: list[Run], world: int) -> Scores:
+        """Return the scores of selections; uniforms have shape (trials, updates, choices)."""
         found = score_choices(runs, world, self.astray)
         # Updates in order; a box has several draws in each.
         shape = (len(runs), self._counts[...], -1)
@@ -476,18 +602,22 @@ class ArmReleases(ReleasedSums):
         (ReleasedSums if self._tree else Pushes).__init__(self, family, stream, neighbour)
 
     def _releases(self) -> dict[Part, int]:
+        """Return the updates of every arm, by its share of forced rounds and all later ones."""
         each, rounds = self.learner._mechanism.forced, len(self.streams[0])
         own = (min(max(rounds - k * each, 0), each) for k in range(self.learner.arms))
         later = max(rounds - self._forced, 0)  # in which all clocks count
         return {arm: (forced + later) // self.family.batch for arm, forced in enumerate(own)}
 
     def _decisions(self, learner: Learner, records: list[Record], run: Run) -> list[Decision]:
+        """Return the actions for both contexts."""
         return pick_actions(learner, records, run, self._forced)
 
     def _show(self, learner: Learner) -> FloatArray:
+        """Return the estimates of all arms, shape (K, d)."""
         return np.array(learner.coefficients)
 
     def _due(self, t: int, decision: Decision, run: Run) -> list[tuple[Part, int]]:
+        """Count the round on its clocks; return the arms whose batch is full."""
         due, batch = [], self.family.batch
         for arm in [decision] if t < self._forced else range(self.learner.arms):
             run.clocks[arm] += 1
@@ -496,6 +626,7 @@ class ArmReleases(ReleasedSums):
         return due
 
     def _noise(self, learner: Learner, tape: Source) -> list[FloatArray] | None:
+        """Return the noise of every tree arm, by the keys that `dpoco.bandits` derives."""
         if not self._tree:
             return None
         claim = tape._claim()
@@ -508,18 +639,22 @@ class ArmReleases(ReleasedSums):
         ]
 
     def _release(self, learner: Learner, run: Run, push: Push, noise: Noise) -> bool:
+        """Note a sum of a tree arm, or the vertex of a polyhedral one."""
         if self._tree:
             return super()._release(learner, run, push, noise)
         return note_vertex(vertex_choices(learner.domain), self.mechanism, run, push)
 
     def _read_release(self, learner: Learner, push: Push, noise: list[FloatArray]) -> FloatArray:
+        """Return an arm's own sum with the noise that was drawn again."""
         drawn: FloatArray = noise[push.part][push.number - 1]
         return self.family.exact(learner)[push.part] + drawn
 
     def _follows(self, learner: Learner, push: Push, released: FloatArray) -> bool:
+        """Whether the arm's estimate moved to the vertex that its released sum prefers."""
         return self._moves_to_best(push, learner.plan.tuning.arm.step_scale, released)
 
     def score(self, runs: list[Run], world: int) -> Scores:
+        """Return the scores of sums, or of choices."""
         return super().score(runs, world) if self._tree else score_choices(runs, world, self.astray)
 
 
@@ -527,12 +662,18 @@ class ArmReleases(ReleasedSums):
 
 
 class Batches(Family):
-    """Every batch of losses enters one separate release."""
+    """Every batch of losses enters one separate release.
+
+    What enters a release is the batch's sum, centred where the noise is Gaussian. Its movement
+    is compared in the norm of the noise, and with the noise in use as log odds or mu.
+    """
 
     def publication(self, learner: Learner, decision: Decision) -> object:
+        """Return the decision and the weights that it was drawn by."""
         return decision, learner.weights.tobytes()
 
     def look(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
+        """Note what entered the release of a batch that ends; return how much it must draw."""
         p, (release, left) = learner.plan.tuning, divmod(t + 1, self.mechanism.batch)
         if left or (p.releases is not None and release > p.releases):
             return 0
@@ -542,6 +683,7 @@ class Batches(Family):
         return 1 + (learner.round < learner.horizon) if noisy else 0
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
+        """Yield how far the record moved its own batch's release, and that it moved no other."""
         m = self.mechanism
         inputs = (play.notes.get("input", []) for play in (base, other))
         for k, (a, b) in enumerate(zip(*inputs, strict=True)):
@@ -572,6 +714,7 @@ class Batches(Family):
             yield "the log odds of a release", ratio(moved, m.scale), pure
 
     def facts(self) -> dict[str, bool]:
+        """Whether weights were shared between experts, as against a sequence with switches."""
         return {"shared weights": self.learner.plan.tuning.share_rate > 0.0}
 
 
@@ -588,7 +731,13 @@ def _raise_floor(weights: FloatArray, floor: float) -> FloatArray:
 
 
 class ReleasedBatches(Scorer):
-    """Releases of batches, and the weights that decisions are drawn by."""
+    """Releases of batches, and the weights that decisions are drawn by.
+
+    Raises
+    ------
+    ValueError
+        For a stream without a whole batch, or for one expert, who is never chosen from.
+    """
 
     family: Batches
 
@@ -607,6 +756,7 @@ class ReleasedBatches(Scorer):
         self._inputs = [x - x.mean(axis=1, keepdims=True) if centred else x for x in sums]
 
     def run(self, learner: Learner, world: int, tape: Source) -> Run:
+        """Play to the round after the last release; weights must be those of the printed rule."""
         from scipy.special import softmax
 
         batch, rows = self.mechanism.batch, self.streams[world].parts[0]
@@ -628,9 +778,11 @@ class ReleasedBatches(Scorer):
         return run
 
     def _update(self, state: FloatArray, released: FloatArray) -> FloatArray:
+        """Return log-weights after a release: exponential weights, then shares or a floor."""
         from scipy.special import softmax
 
         p, n = self.learner.plan.tuning, self.learner.experts
+        # Weights depend on differences only; without the least, sums of many releases stay small.
         state = state - p.learning_rate * (released - released.min())
         if p.share_rate > 0.0:
             shared = (1.0 - p.share_rate - p.share_rate / (n - 1)) * softmax(state)
@@ -640,10 +792,22 @@ class ReleasedBatches(Scorer):
         return np.asarray(state, dtype=np.float64)
 
     def score(self, runs: list[Run], world: int) -> Scores:
+        """Return the scores of releases, and of the decisions drawn by their weights."""
         released = np.array([run.released for run in runs])  # (trials, releases, N)
         return score_decisions(self._score_releases(released, world), runs, world)
 
     def _score_releases(self, released: FloatArray, world: int) -> Scores:
+        """Return the scores of the noise of batches, by its law.
+
+        Gaussian and Laplace noise have independent coordinates. Noise with density
+        exp(-max |x| / scale) has a Gamma-distributed largest entry and others uniform below it.
+
+        Parameters
+        ----------
+        released : ndarray, shape (trials, releases, N)
+        world : int
+            Of the runs.
+        """
         from scipy import special
 
         law, scale = self.mechanism.law, self.mechanism.scale
@@ -670,6 +834,7 @@ class ReleasedBatches(Scorer):
         return Scores(change.sum(axis=1), uniforms)
 
     def _responses(self, released: FloatArray, world: int) -> Scores:
+        """Return the scores of randomized responses: a coordinate drawn uniformly, and its sign."""
         n, epsilon = released.shape[2], self.mechanism.epsilon
         place = np.abs(released).argmax(axis=2)
         up = np.take_along_axis(released, place[:, :, None], axis=2)[:, :, 0] > 0.0

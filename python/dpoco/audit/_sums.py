@@ -45,14 +45,30 @@ ROUNDING = 1e-9
 
 
 class Sums(Family):
-    """Base of the families whose records enter a sum, alone or in batches."""
+    """Base of the families whose records enter a sum, alone or in batches.
+
+    A play notes every leaf (what a record adds) and the sum after every round. In each round
+    the engine's sum must be the one before plus the leaves of the batches that ended, up to
+    `slack`: so that nothing but leaves enters it. The leaves of two plays may then differ by
+    `sensitivity` in the replaced round, and by nothing elsewhere.
+    """
 
     astray: ClassVar[str] = "what enters the sum is not a function of record and decisions alone"
     needs: ClassVar[tuple[str, ...]] = ("leaf", "nonprivate_sum", "variates_drawn")
     several = True
 
     def leaf(self, learner: Learner, decision: Decision, record: Record) -> FloatArray:
-        """Return what a record adds in the learner's current round, before it is observed."""
+        """Return what a record adds in the learner's current round, before it is observed.
+
+        Parameters
+        ----------
+        learner : Learner
+            Before it observes the record.
+        decision : object
+            Of this round: gradients are taken at it.
+        record : tuple
+            Its raw parts; to clip them is a part of what a leaf is.
+        """
         raise NotImplementedError
 
     def exact(self, learner: Learner) -> FloatArray:
@@ -106,21 +122,25 @@ class Sums(Family):
         return float(getattr(self.mechanism, "grid", 0.0))
 
     def start(self, learner: Learner, play: Play) -> None:
+        """Remember the first sum, and that no leaf waits for the end of its batch."""
         total = self.exact(learner)
         play.memory |= {"total": total, "pending": 0.0 * total}
 
     def ask(self, learner: Learner, decision: Decision, record: Record, play: Play) -> None:
+        """Note the leaf of the round, and that of the record which a person's replaced."""
         play.note(leaf=self.leaf(learner, decision, record))
         if self.before is not None:
             old = self.before.record(len(play.notes["leaf"]) - 1)
             play.note(old=self.leaf(learner, decision, old))
 
     def look(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
+        """Compare the engine's sum with the leaves so far; note a finding if it holds more."""
         ended, (total, pending) = self.find_complete(learner, t, play), play.memory.values()
         pending += play.notes["leaf"][t]
         total[ended] += pending[ended]
         pending[ended] = 0.0
         found = self.exact(learner)
+        # Written with `not`, so that a sum that is NaN is a finding.
         if not np.all(np.abs(total - found) <= self.slack(found)):
             play.findings.append(self.astray)
         total[...] = found  # roundings of earlier rounds are no later round's
@@ -142,6 +162,11 @@ class Sums(Family):
             yield ends[own] - 1
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
+        """Yield the movements of the leaf and of the sum, in the noise's norm and as mu.
+
+        The leaf shows a wrong clipping; the sum, what became of it: a record that was added twice,
+        or rounded to another grid than declared.
+        """
         leaf = self.size(base.notes["leaf"][at] - other.notes["leaf"][at])
         yield "the sum", leaf, self.sensitivity
         yield from self.spend_mu(leaf)
@@ -154,6 +179,7 @@ class Sums(Family):
 
     @property
     def _has_mu(self) -> bool:
+        """Whether the guarantee is one of Gaussian noise, whose mu a movement spends."""
         return self.learner.guarantee.mu is not None and getattr(self.mechanism, "order", 0) == 2.0
 
     def spend_mu(self, moved: float) -> Iterator[Change]:
@@ -164,6 +190,11 @@ class Sums(Family):
             yield "mu of the releases", spent, mu
 
     def spent_by(self, other: Play) -> Iterator[Change]:
+        """Yield what all rounds of a person move together, after the sum's factorisation.
+
+        The noise of prefix sums is white after `whitening_matrix`; the length of the movement there
+        is what all releases tell, however they are combined.
+        """
         # At equal releases, as the proof has it: what each record adds is compared with what the
         # old one would have added.
         moved = np.array(other.notes["leaf"]) - np.array(other.notes["old"])
@@ -192,6 +223,7 @@ class Vectors(Sums):
     needs = ("variates_drawn",)
 
     def leaf(self, learner: Learner, decision: Decision, record: Record) -> FloatArray:
+        """Return the vector, scaled to its bound if it is longer; zero if it is not finite."""
         vector, row = self.mechanism.summand, record[0]
         largest = float(np.abs(row).max())
         if not np.all(np.isfinite(row)) or largest == 0.0:
@@ -202,16 +234,20 @@ class Vectors(Sums):
         return row if size <= vector.bound else inside
 
     def exact(self, learner: Learner) -> FloatArray:
+        """Return zeros: the engine shows releases, and no sum without noise."""
         return np.zeros(self.mechanism.summand.size)
 
     def look(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
+        """Note what was released; every release draws noise where there is any."""
         play.note(released=answer)
         return int(self.mechanism.scale > 0.0)
 
     def find_rounds_apart(self, base: Play, other: Play, at: int) -> Iterator[int]:
+        """Yield nothing: `compare` looks at all releases."""
         yield from ()
 
     def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
+        """Yield where two releases differ by anything but the leaves' prefix sums."""
         ours, theirs = (np.array(play.notes["released"]) for play in (base, other))
         moved = np.array(base.notes["leaf"]) - np.array(other.notes["leaf"])
         apart = (ours - theirs) - np.cumsum(moved, axis=0)
@@ -243,9 +279,11 @@ class Intervals(Vectors):
         return most + rounding
 
     def is_empty(self, record: Record) -> bool:
+        """Whether the interval has no record of the person."""
         return len(present(record[0])) == 0
 
     def check_records(self, old: Record, new: Record) -> None:
+        """Raise if a record of an interval became another one under relation "zero_out"."""
         if self.relation != "zero_out":
             return
         changed = ~np.all((old[0] == new[0]) | (np.isnan(old[0]) & np.isnan(new[0])), axis=1)
@@ -255,9 +293,15 @@ class Intervals(Vectors):
             )
 
     def replaces(self, old: Record, new: Record) -> bool:
+        """Whether an interval may be another one: any may become empty, or be filled."""
         return self.is_empty(old) or self.is_empty(new) or super().replaces(old, new)
 
     def leaf(self, learner: Learner, decision: Decision, record: Record) -> FloatArray:
+        """Return the total of an interval's records by the definition of each statistic.
+
+        Cells are laid out block by block, and within a block group by group. Every entry is rounded
+        to the grid by itself, as the monitor does before it adds.
+        """
         layout: Layout = self.learner._layout
         grid, total = self.grid or layout.grid, np.zeros(self.mechanism.summand.size)
         for row in present(record[0]):
@@ -279,7 +323,17 @@ class Intervals(Vectors):
 
 
 def _entry(block: Block, values: Record | None, x: float) -> tuple[int | None, float]:
-    """Return the cell of a group that a record changes, if any, and by how many units."""
+    """Return the cell of a group that a record changes, if any, and by how many units.
+
+    Parameters
+    ----------
+    block : Block
+        A statistic's part of each group: its kind of entry, cells, scale and edges.
+    values : tuple or None
+        Public values of a column of codes; None of other columns.
+    x : float
+        The number that a record has in the block's column.
+    """
     if block.entry == "one":
         return 0, 1.0
     if values is not None:  # all but NaN stand for a value, public or not
@@ -306,12 +360,19 @@ class Records(Sums):
     _decisions: tuple[FloatArray, FloatArray]  # of the batch before, and of the current one
 
     def decide(self, learner: Learner, record: Record) -> Decision:
+        """Return the round's decision, and remember those of this batch and the one before."""
         decision, t = learner.decide(), learner.round
         if t == 0 or t in self.ends(t)[-1:]:  # some leaves are taken at the one before, too
             self._decisions = self._decisions[1] if t > 0 else decision, decision
         return decision
 
     def leaf(self, learner: Learner, decision: Decision, record: Record) -> FloatArray:
+        """Return a gradient, second moments, or what the engine's own function says of others.
+
+        Linear losses and second moments are computed from their definition here. Gradients and
+        curvatures of other losses come from the engine, which is asked as a function of decision
+        and record, so that nothing else can enter.
+        """
         loss, row = learner.loss, record[0]
         norm = learner._domain.dual_exponent
         if isinstance(loss, LinearLoss):
@@ -330,12 +391,22 @@ class Records(Sums):
         return np.append(moments, summand.loss_weight * played)
 
     def find_rounds_apart(self, base: Play, other: Play, at: int) -> Iterator[int]:
+        """Yield the end of the record's batch, where a batch has several records."""
         if self.batch > 1 or self.growth is not None:
             yield from super().find_rounds_apart(base, other, at)
 
 
 def clip_vector(row: FloatArray, bound: float, norm: float, bound_l2: float | None) -> FloatArray:
-    """Return a vector as learners clip it; zero if it is not finite."""
+    """Return a vector as learners clip it; zero if it is not finite.
+
+    Parameters
+    ----------
+    row : ndarray, shape (d,)
+    bound, norm : float
+        Largest length, in the dual norm of the domain with this exponent.
+    bound_l2 : float or None
+        Largest Euclidean length as well, if it is bounded.
+    """
     limit = np.inf if bound_l2 is None else bound_l2
     clipper = _core.RecordClipper(len(row), bound, norm, limit)
     factor = clipper.multipliers(np.ascontiguousarray(row[None, :]))[0]
@@ -359,18 +430,25 @@ def triangle(size: int) -> tuple[NDArray[np.intp], NDArray[np.intp], FloatArray]
 
 
 class Losses(Sums):
-    """Sums of losses of experts, or of points of a net, that weights follow from."""
+    """Sums of losses of experts, or of points of a net, that weights follow from.
+
+    Weights follow from the released sums, and the decision is drawn by them: a draw is
+    post-processing, so that only the sums are compared.
+    """
 
     astray = "what enters the sum is not a function of the losses alone"
 
     def publication(self, learner: Learner, decision: Decision) -> object:
+        """Return the decision and the law that it was drawn by, which is public as well."""
         return decision, learner.weights.tobytes()
 
     def leaf(self, learner: Learner, decision: Decision, record: Record) -> FloatArray:
+        """Return the losses as they are added, whatever was decided; zero in the last round."""
         leaf: FloatArray = np.array(learner._engine.leaf(record[0]))
         return leaf if self._enters(learner.round + 1) else np.zeros_like(leaf)
 
     def find_complete(self, learner: Learner, t: int, play: Play) -> slice | list[int]:
+        """Return all rows of the sum where the round's losses enter, else none."""
         return slice(None) if self._enters(t + 1) else []
 
     def _enters(self, rounds: int) -> bool:
@@ -379,9 +457,11 @@ class Losses(Sums):
         return bool(rounds < learner.horizon and learner._engine.experts > 1)
 
     def count_fresh(self, learner: Learner, ended: bool) -> int:
+        """Return two where a release is due: its noise, and the draw of the next decision."""
         return 2 * super().count_fresh(learner, ended)  # the next decision's variate is no noise
 
     def find_rounds_apart(self, base: Play, other: Play, at: int) -> Iterator[int]:
+        """Yield the last round."""
         # What is added does not depend on decisions: the sums stay as near in all rounds.
         yield len(base.notes["sum"]) - 1
 
@@ -390,12 +470,17 @@ class Losses(Sums):
 
 
 class Statistics(Sums):
-    """Statistics of all arms in one sum; joint privacy: what others see is the released sums."""
+    """Statistics of all arms in one sum; joint privacy: what others see is the released sums.
+
+    A record adds to the rows of the arm that was played. Given equal releases all later actions
+    are equal, and the record's own action is seen by its user alone.
+    """
 
     joint = True
     astray = "what enters the sum is not a function of record and action alone"
 
     def publication(self, learner: Learner, decision: Decision) -> object:
+        """Return the action and the noisy sums: what others see is the second."""
         return decision, learner._engine.released().tobytes()
 
     def admit(
@@ -410,6 +495,7 @@ class Statistics(Sums):
         return own, min(max(float(reward), low), high)
 
     def leaf(self, learner: Learner, decision: Decision, record: Record) -> FloatArray:
+        """Return moments of the context and the reward, in the rows of the played arm."""
         summand, found = self.mechanism.summand, self.admit(learner, decision, record, 2.0)
         if found is None:
             return np.zeros(summand.size)
@@ -421,9 +507,11 @@ class Statistics(Sums):
         return leaf.ravel()
 
     def find_complete(self, learner: Learner, t: int, play: Play) -> slice | list[int]:
+        """Return all rows at the end of a batch, and none after the last round."""
         return super().find_complete(learner, t, play) if learner.round < learner.horizon else []
 
     def find_rounds_apart(self, base: Play, other: Play, at: int) -> Iterator[int]:
+        """Yield the end of the record's batch, if the batch's other actions are the same."""
         for t in super().find_rounds_apart(base, other, at):
             ours, theirs = ([arm for arm, _ in x.published[at + 1 : t + 1]] for x in (base, other))
             if t + 1 < self.learner.horizon and ours == theirs:
@@ -434,6 +522,7 @@ class Statistics(Sums):
         return next((end - 1 for end in self.ends(len(base.published)) if end > at), None)
 
     def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
+        """Yield where others see a record before the release that it enters."""
         # Within its batch a record is released to no one.
         released = self.find_release(base, other, at)
         for t in range(at, len(base.published) if released is None else released + 1):
@@ -448,7 +537,17 @@ class Statistics(Sums):
 def residual_statistics(
     learner: Learner, summand: ResidualStatistics, arm: int, context: FloatArray, reward: float
 ) -> FloatArray:
-    """Return what a bounded record adds to sums of residuals, by definition: `clip` is released."""
+    """Return what a bounded record adds to sums of residuals, by definition: `clip` is released.
+
+    Returns
+    -------
+    ndarray, shape (size,)
+        Clipped residual times context, in the rows of the arm; moments of the context, once
+        or in the
+        arm's rows; the context, where means are wanted; and a count of the residual's size,
+        in bins that
+        grow by sqrt(2).
+    """
     units = context / summand.features
     residual = (reward - learner.coefficients[arm] @ context) / learner.clip
     vectors, bins = np.zeros((summand.arms, len(units))), np.zeros(summand.bins)
@@ -464,7 +563,11 @@ def residual_statistics(
 
 
 class Arms(Statistics):
-    """A learner and a clock of every arm; joint privacy: what others see are all estimates."""
+    """A learner and a clock of every arm; joint privacy: what others see are all estimates.
+
+    An arm's learner is updated when its clock has counted a batch of rounds. Clocks are public:
+    they count all rounds after the forced ones, and never the actions that records lead to.
+    """
 
     needs = ("clocks", "leaf", "nonprivate_sums", "variates_drawn")
     several = False
@@ -472,12 +575,15 @@ class Arms(Statistics):
 
     @property
     def mechanism(self) -> Any:
+        """The description of one arm's learner; all have the same."""
         return super().mechanism.parts[0]
 
     def publication(self, learner: Learner, decision: Decision) -> object:
+        """Return the action and the estimates of all arms."""
         return decision, learner._engine.coefficients().tobytes()
 
     def leaf(self, learner: Learner, decision: Decision, record: Record) -> FloatArray:
+        """Return the gradient at the played arm's estimate, in its row; shape (K, d)."""
         leaf: FloatArray = np.zeros((learner.arms, learner.dimension))
         found = self.admit(learner, decision, record, np.inf)
         if found is not None:
@@ -485,18 +591,22 @@ class Arms(Statistics):
         return leaf
 
     def exact(self, learner: Learner) -> FloatArray:
+        """Return the sums of all arms without noise, shape (K, d)."""
         return np.array(learner._engine.nonprivate_sums()).reshape(learner.arms, -1)
 
     def start(self, learner: Learner, play: Play) -> None:
+        """Note the clocks as well, which are compared in the end."""
         super().start(learner, play)
         play.note(clocks=learner._engine.clocks())
 
     def find_complete(self, learner: Learner, t: int, play: Play) -> slice | list[int]:
+        """Return the arms whose clock has just ended a batch."""
         before, now = play.notes["clocks"][-1], learner._engine.clocks()
         play.note(clocks=now)
         return [k for k in range(len(now)) if now[k] > before[k] and now[k] % self.batch == 0]
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
+        """Yield the movements of the arms' leaves, and of their sums when the batch is released."""
         yield from self._sizes(base, other, at, "leaf", at, 0.0)
         # As it was added, after all later records of the batch were.
         released = self.find_release(base, other, at)
@@ -507,6 +617,19 @@ class Arms(Statistics):
     def _sizes(
         self, base: Play, other: Play, at: int, name: str, when: int, rest: float
     ) -> Iterator[Change]:
+        """Yield the movement of each arm's row of a note.
+
+        Parameters
+        ----------
+        base, other : Play
+            As for `changes`.
+        at, when : int
+            The changed round, and the round of the note.
+        name : {"leaf", "sum"}
+            Which note.
+        rest : float
+            Allowance for the grid of the sums.
+        """
         gap, moved = base.notes[name][when] - other.notes[name][when], self.sensitivity
         arms = {base.published[at][0], other.published[at][0]}
         sizes = np.array([self.size(row) for row in gap])
@@ -524,6 +647,7 @@ class Arms(Statistics):
         yield from self.spend_mu(float(np.linalg.norm(gap)))
 
     def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
+        """Yield where clocks, estimates or later actions tell of a record too early."""
         if base.notes["clocks"] != other.notes["clocks"]:
             yield "an arm's clock depends on a record"
         released = self.find_release(base, other, at)
@@ -539,6 +663,7 @@ class Arms(Statistics):
                 return
 
     def find_release(self, base: Play, other: Play, at: int) -> int | None:
+        """Return the round in which the first of the arms that the record entered is updated."""
         clocks, ends = base.notes["clocks"], []
         for arm in {base.published[at][0], other.published[at][0]}:
             due = (clocks[at][arm] // self.batch + 1) * self.batch
@@ -550,11 +675,15 @@ class Arms(Statistics):
 
 
 class Fits(Family):
-    """One release of the second moments of all records."""
+    """One release of the second moments of all records.
+
+    A fit has no rounds: its stream is the data set, and `at` is the number of a record.
+    """
 
     needs = ()  # the engine is of one fit
 
     def rounds(self, stream: Stream) -> Rounds:
+        """Return the data set; its number of records must be the one that noise was planned for."""
         rounds = super().rounds(stream)
         settle(self.learner, len(rounds))
         if self.learner.plan.mechanism.batch != len(rounds):
@@ -562,17 +691,20 @@ class Fits(Family):
         return rounds
 
     def play(self, learner: Learner, rounds: Rounds) -> Play:
+        """Add all records to an engine and release once; the model is a function of the release."""
         settle(learner, len(rounds))
         engine = learner._engine()
         engine.add(*rounds.parts)
         play = Play(published=[None], variates=[tuple(engine.variates_drawn())])
         play.note(sums=np.array(engine.nonprivate_sum()), released=np.array(engine.release()))
         play.variates.append(tuple(engine.variates_drawn()))
+        # How many a fit draws depends on its dimension; none at all would be no noise.
         if learner.guarantee.private and sum(play.variates[-1]) == 0:
             play.findings.append("the fit drew no noise")
         return play
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
+        """Yield the movement of the moments in l2, and what of mu it spends."""
         m, mu = self.mechanism, self.learner.guarantee.mu
         moved = float(np.linalg.norm(base.notes["sums"][0] - other.notes["sums"][0]))
         yield "the sum", moved, m.reach(Neighbours())
@@ -593,6 +725,13 @@ def noise_map(factor: Factorisation, rounds: int) -> FloatArray:
     """Return the matrix from independent draws of scale 1 to the noise of the first sums.
 
     Shape (rounds, draws). Computed from the definition of each factorisation, not by the engine.
+
+    Parameters
+    ----------
+    factor : Factorisation
+        Of the sum's description.
+    rounds : int
+        Number of releases, at least 1.
     """
     if isinstance(factor, Tree):
         return _tree_map(rounds)
@@ -604,6 +743,7 @@ def noise_map(factor: Factorisation, rounds: int) -> FloatArray:
         steps = np.arange(1, rounds)
         # Coefficients of (1 - x)^(-1/2): their Toeplitz matrix squared is that of prefix sums.
         return _lower_toeplitz(np.cumprod(np.append(1.0, (2.0 * steps - 1.0) / (2.0 * steps))))
+    # Each buffer decays geometrically: lags of the encoder are sums of weighted powers.
     powers = (1.0 - np.array(factor.decay)) ** np.arange(max(rounds - 1, 0))[:, None]
     encoder = _lower_toeplitz(np.concatenate([[1.0], powers @ np.array(factor.weights)]))
     if isinstance(factor, Normalised):
@@ -612,6 +752,7 @@ def noise_map(factor: Factorisation, rounds: int) -> FloatArray:
 
 
 def _decoder(encoder: FloatArray) -> FloatArray:
+    """Return the decoder of an encoder: the map from draws to the noise of prefix sums."""
     # The decoder is A C^-1, for prefix sums A and the encoder C.
     sums = np.triu(np.ones(encoder.shape))
     return np.asarray(np.linalg.solve(encoder.T, sums).T, dtype=np.float64)
@@ -619,13 +760,18 @@ def _decoder(encoder: FloatArray) -> FloatArray:
 
 @cache
 def whitening_matrix(factor: Factorisation, rounds: int) -> FloatArray:
-    """Return the inverse of a lower-triangular L with L L' = M M', M the noise map."""
+    """Return the inverse of a lower-triangular L with L L' = M M', M the noise map.
+
+    Shape (rounds, rounds). A tree has more draws than releases, so that its map has no inverse
+    itself. O(rounds^3), once for each factorisation and length.
+    """
     # From the QR decomposition of M': M M' itself would have the square of its condition number.
     upper = np.asarray(np.linalg.qr(noise_map(factor, rounds).T, mode="r"))
     return np.linalg.inv(upper.T)
 
 
 def _lower_toeplitz(first: FloatArray) -> FloatArray:
+    """Return the lower-triangular Toeplitz matrix with this first column."""
     lags = np.subtract.outer(np.arange(len(first)), np.arange(len(first)))
     return np.where(lags >= 0, first[np.abs(lags)], 0.0)
 
@@ -638,6 +784,7 @@ def _tree_map(rounds: int) -> FloatArray:
     }
     out: FloatArray = np.zeros((rounds, len(nodes)))
     for t in range(1, rounds + 1):
+        # A prefix of t rounds is the union of one node for each bit of t.
         for h in (h for h in range(top) if t >> h & 1):
             out[t - 1, nodes[h, (t >> h) - 1]] = 1.0
     return out

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpoco._validation import real_in
 from dpoco.audit._events import POWER, Event, EventReport, find_members
 
+# Fine enough that the bound loses less than a thousandth to the grid.
 _STEPS = 1024  # of the grid of epsilons, per unit
 _LARGEST = 64  # epsilon that is looked for
 _GRID = np.arange(_LARGEST * _STEPS + 1) / _STEPS
@@ -170,7 +171,10 @@ class AnytimeAudit:
             size = min(2 * size, _BLOCK)
 
     def _log_e(self, epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the log of the mean e-value of all claims, one for each epsilon."""
+        """Return the log of the mean e-value of all claims, one for each epsilon.
+
+        A mean of e-values is an e-value: no error has to be divided among the claims.
+        """
         values = log_e_values(self._counts, epsilons, self._delta).reshape(len(epsilons), -1)
         most = values.max(axis=1)
         mean: NDArray[np.float64] = most + np.log(np.mean(np.exp(values - most[:, None]), axis=1))
@@ -192,7 +196,10 @@ class AnytimeAudit:
         return self._refuted > int(np.searchsorted(self._grid, self._claimed))
 
     def report(self) -> AnytimeReport:
-        """Return what the audit has found so far, and what it could have found."""
+        """Return what the audit has found so far, and what it could have found.
+
+        Cost O(K) for K events, whatever the number of pairs. It may be called after every update.
+        """
         claim = np.array([self._claimed])
         strength = log_e_values(self._counts, claim, self._delta)[0].max(axis=1)
         k = int(np.argmax(strength))
@@ -265,6 +272,17 @@ def _detectable(
     On the event (or its complement) whose probability on the stream where it is rarer is as
     measured (one hit, if there was none): if it were so much more probable on the other, the bets
     would reach `needed`, a log e-value, with probability 0.9.
+
+    Parameters
+    ----------
+    counts : ndarray of int64, shape (4,)
+        Of the event.
+    claimed, delta : float
+        The claim.
+    needed : float
+        Logarithm of the e-value that refutes.
+    pairs : int
+        Pairs so far.
     """
     from scipy.stats import binom
 
@@ -279,6 +297,7 @@ def _detectable(
         most = int(binom.ppf(1.0 - tail, pairs, rare))
 
         def found(probable: float, most: int = most) -> bool:
+            """Whether so probable an event would be found in 90 % of all audits."""
             fewest = int(binom.ppf(tail, pairs, probable))
             together = round(fewest * most / pairs)
             seen = np.array(

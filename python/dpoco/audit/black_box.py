@@ -96,6 +96,12 @@ def epsilon_lower_bound(
     so all four tails together err with at most 1 - confidence. Then the inequality of the
     definition is checked in both directions, for the event and for its complement: no further
     multiplicity. Needs scipy.
+
+    Examples
+    --------
+    >>> from dpoco.audit import epsilon_lower_bound
+    >>> print(f"{epsilon_lower_bound(900, 1000, 100, 1000):.3f}")
+    1.696
     """
     counts = Counts.checked(hits, trials, neighbour_hits, neighbour_trials)
     return counts.epsilon(
@@ -172,6 +178,16 @@ def black_box_audit(
     -----
     Only one event is tested, on runs that had no part in choosing it, so choosing costs no
     confidence.
+
+    Examples
+    --------
+    A bit that is told truthfully nine times out of ten has an epsilon of ln 9, about 2.2:
+
+    >>> from dpoco.audit import black_box_audit
+    >>> def tell(bit, count, source):
+    ...     return (source.uniform(count) < (0.9 if bit else 0.1)).astype(int)
+    >>> black_box_audit(tell, 1, 0, epsilon=1.0, trials=20_000).violated
+    True
     """
     claimed = real_in("epsilon", epsilon, "[0, inf)")
     granted = real_in("delta", delta, "[0, 1)")
@@ -188,6 +204,7 @@ def black_box_audit(
     if isinstance(run, LearnerRuns):
         run = run.paired(stream, neighbour)
     root = Source.seeded(seed)
+    # A source for each stream: the counts must be independent.
     ours, theirs = (_outcomes(run, each, count, root.spawn()) for each in (stream, neighbour))
     event = best_event(given, ours[:train], theirs[:train], granted)
     hits, neighbour_hits = (int(find_members(event, rows[train:]).sum()) for rows in (ours, theirs))
@@ -206,6 +223,7 @@ def black_box_audit(
 
 
 def _outcomes(run: Run, stream: Stream, count: int, source: Source) -> Outcomes:
+    """Return the outcomes of `run`, checked to be one row a run."""
     rows = np.asarray(run(stream, count, source))
     if rows.ndim == 0 or len(rows) != count:
         raise ValueError(f"run must return one row for each of {count} runs")
@@ -217,7 +235,15 @@ def _outcomes(run: Run, stream: Stream, count: int, source: Source) -> Outcomes:
 
 @dataclass(frozen=True)
 class LearnerRuns:
-    """A ``run`` for `black_box_audit` that plays a learner or a mechanism; see `learner_runs`."""
+    """A ``run`` for `black_box_audit` that plays a learner or a mechanism; see `learner_runs`.
+
+    Attributes
+    ----------
+    make_learner : callable
+        ``Source -> learner``.
+    hidden : tuple of int
+        Rounds whose decisions are left out of the outcomes.
+    """
 
     make_learner: Make
     hidden: tuple[int, ...] = ()
@@ -236,6 +262,12 @@ class LearnerRuns:
         """Return the run for these two streams, or raise ``ValueError`` if they are no neighbours.
 
         Under joint privacy the outcome leaves out what only the changed round's user sees.
+
+        Raises
+        ------
+        ValueError
+            For streams that are no neighbours, and for those that differ in a last
+            round which nothing follows.
         """
         # This one is looked at and never played.
         learner = self._make(Source.seeded(0))
@@ -251,6 +283,10 @@ class LearnerRuns:
         return replace(self, hidden=differ) if family is not None and family.joint else self
 
     def _make(self, source: Source) -> Learner:
+        """Return a new learner; raise if it takes no stream of the source it is given.
+
+        A learner on another source would repeat itself in every run, or share noise between runs.
+        """
         # Learners that use the source take a stream of it, which raises its counter.
         streams = source._next_stream
         learner = make_fresh(self.make_learner, source)
@@ -264,6 +300,11 @@ class LearnerRuns:
     def _run_compiled(
         self, learner: Learner, kind: str, stream: Stream, count: int, source: Source
     ) -> Outcomes:
+        """Return the outcomes of the compiled loop; one engine a run, each with its own key.
+
+        The first engine's builder is the learner's, which reads the description of the guarantee:
+        what is played is what is claimed.
+        """
         family = Playing(learner)
         first, *others = family.rounds(stream).parts
         second, rounds = (others[0] if others else None), len(first)
@@ -273,6 +314,7 @@ class LearnerRuns:
             first = np.where(np.isfinite(first), first, 0.0) - learner.plan.tuning.margin
 
         def build(key: bytes) -> object:
+            """Return an engine of the learner in round 0, with this key."""
             # Runs have separate keys, so that all may use the stream of the same number.
             return learner._build_engine({"key": key, "stream": 1})
 
@@ -295,6 +337,7 @@ class LearnerRuns:
         return out
 
     def _run_played(self, learner: Learner, stream: Stream, count: int, source: Source) -> Outcomes:
+        """Return the outcomes of learners that are made and played one by one in Python."""
         rows: list[Outcomes] = []
         for run in range(count):
             player = learner if run == 0 else self._make(source)
@@ -346,13 +389,18 @@ def learner_runs(make_learner: Make) -> LearnerRuns:
 
 
 def compiled_kind(learner: Learner) -> str | None:
-    """Return the name of the compiled loop that plays a learner as it is, if there is one."""
+    """Return the name of the compiled loop that plays a learner as it is, if there is one.
+
+    None for a class whose methods are not the library's, for records that may raise, for custom
+    losses, and for engines of Python.
+    """
     own = vars(learner) if hasattr(learner, "__dict__") else {}
     for name in _METHODS:
         method = getattr(type(learner), name, None)
         method = getattr(method, "fget", method)
         if name in own or not str(getattr(method, "__module__", "dpoco.")).startswith("dpoco."):
             return None
+    # Compiled loops clip records and raise for none; custom losses call back into Python.
     if getattr(learner, "_raises", False) or isinstance(getattr(learner, "loss", None), CustomLoss):
         return None
     if type(getattr(learner, "_engine", None)).__module__ != _core.__name__:
@@ -362,13 +410,22 @@ def compiled_kind(learner: Learner) -> str | None:
 
 
 def _check_size(count: int, width: int) -> int:
+    """Return `count`; raise `ValueError` if outcomes of `width` numbers each would not fit."""
     if count * width * 8 > _LARGEST_OUTCOMES:
         raise ValueError("outcomes need more than 4 GiB: play fewer runs")
     return count
 
 
 def played(learner: Learner, stream: Stream) -> list[Decision]:
-    """Return what a learner publishes, round by round in Python, or in the end."""
+    """Return what a learner publishes, round by round in Python, or in the end.
+
+    Parameters
+    ----------
+    learner : Learner
+        Unstarted; played to the end of the stream.
+    stream : array or tuple of arrays
+        As ``run`` or ``fit`` takes it.
+    """
     if hasattr(learner, "fit"):
         return [np.array(learner.fit(*split_parts(stream)).theta)]
     rounds, playing, out = Rounds(split_parts(stream)), Playing(learner), []
@@ -406,6 +463,12 @@ class PackingReport:
         Games played, each in a new world.
     confidence : float
         Probability of not reporting a violation where there is none.
+
+    Notes
+    -----
+    There is no event and no pair of streams: by group privacy, the worlds are so near to one
+    another that every learner with the claimed guarantee confuses some of them, and loses in
+    those.
     """
 
     epsilon: float
@@ -491,6 +554,7 @@ def packing_audit(
     root = Source.seeded(seed)
     total = 0.0
     for index in range(count):
+        # A new world in each run: the bound is on the mean over worlds, not in one of them.
         environment.reset(seed + index)
         total += float(play(make_learner(root), environment).losses.sum())
     largest = environment.largest_regret
@@ -510,7 +574,15 @@ def packing_audit(
 
 
 def _refutes(share: float, bound: float, needed: float) -> bool:
-    """Whether a share of the largest regret refutes a bound: by the relative entropy of coins."""
+    """Whether a share of the largest regret refutes a bound: by the relative entropy of coins.
+
+    Parameters
+    ----------
+    share, bound : float
+        Mean regret and bound, as shares of the largest regret.
+    needed : float
+        Relative entropy at which the probability of so small a mean is the error.
+    """
     from scipy.special import rel_entr
 
     coins = [share, 1.0 - share], [bound, 1.0 - bound]
@@ -527,13 +599,17 @@ def _largest_refuted(environment: Packing, delta: float, share: float, needed: f
     largest = environment.largest_regret
 
     def refuted(epsilon: float) -> bool:
+        """Whether the share refutes this epsilon, at the audit's delta."""
         return _refutes(share, environment.regret_lower_bound(epsilon, delta) / largest, needed)
 
     return _last(refuted, 1e-9, 1e4, 0.0)
 
 
 def _last(holds: Callable[[float], bool], low: float, high: float, none: float) -> float:
-    """Return where a condition holds for the last time; `none` if it does not at `low`."""
+    """Return where a condition holds for the last time; `none` if it does not at `low`.
+
+    By 60 halvings; the condition must hold up to some point and nowhere beyond.
+    """
     if not holds(low):
         return none
     for _ in range(60):

@@ -63,6 +63,7 @@ def _arguments(s: Subject) -> Options:
 
 
 def _build(s: Subject, kind: type | None = None, **changes: object) -> Learner:
+    """Return a learner with the first one's arguments, but for changes, of its class or another."""
     learner: Learner = (kind or s.kind)(**{**_arguments(s), **changes})
     return learner
 
@@ -159,7 +160,9 @@ def budgets_are_kept(s: Subject) -> None:
     s.applies("plan" in constructor_parameters(s.kind))
     spent = s.first.guarantee
     s.applies(spent.private and spent.epsilon > 0.0)
+    # At a delta of 0 Gaussian noise has no finite epsilon to take half of.
     delta = max(spent.delta, 1e-9)
+    # Not by the public constructor, which warns of a large delta.
     half = Budget._derived(0.5 * spent.epsilon_at(delta), delta)
     refused(
         "parameters that exceed the budget beside them", BudgetExceeded,
@@ -174,11 +177,15 @@ def budgets_are_kept(s: Subject) -> None:
         return
 
     def careless(self: Learner, calibrate: partial[LearnerPlan], *others: object) -> None:
+        """Build as the class does, with a plan for twice the epsilon asked for."""
+
         def plan(budget: Budget, **_: object) -> LearnerPlan:
+            """Return the plan for another budget than the one given."""
             return calibrate(budget=Budget._derived(2.0 * budget.epsilon, budget.delta))
 
         s.kind._build(self, partial(plan, **calibrate.keywords), *others)
 
+    # A derived class, as a user's would be: it must not get past the certification of its base.
     kind = type(s.kind.__name__, (s.kind,), {"_build": careless, "__doc__": s.kind.__doc__})
     asked = Budget._derived(spent.epsilon_at(delta), delta)
     loud = _build(s, plan=None, budget=Budget._derived(2.0 * asked.epsilon, delta))
@@ -228,6 +235,7 @@ def one_dimension_is_enough(s: Subject) -> None:
 
 
 def _narrow(s: Subject) -> Record:
+    """Return the stream with one entry in every dimension but that of rounds."""
     return tuple(part[(slice(None), *[slice(1)] * (part.ndim - 1))] for part in s.stream)
 
 
@@ -335,7 +343,11 @@ def _note(value: object) -> object:
 
 
 def _settings(s: Subject, learner: Learner, mechanism: Description) -> object:
-    """Return what the engine would be built from with that description; None: it is refused."""
+    """Return what the engine would be built from with that description; None: it is refused.
+
+    Compiled classes are replaced by stand-ins meanwhile, so that no engine is built and no
+    description is checked by one.
+    """
     learner._mechanism = mechanism
     classes = [name for name, each in vars(_core).items() if isinstance(each, type)]
     try:
@@ -377,7 +389,12 @@ def _change(value: Any, path: list[str], number: float) -> Any:
 
 
 def unread(s: Subject) -> set[str]:
-    """Return the numbers of a learner's description that no engine is told: paths, no indices."""
+    """Return the numbers of a learner's description that no engine is told: paths, no indices.
+
+    Every number of the description is changed by itself, and the call that would build the
+    engine is recorded. A number that neither changes this call nor is refused is not read
+    by the engine.
+    """
     learner = s.fresh()
     mechanism = getattr(learner, "_mechanism", None)
     if not isinstance(mechanism, Description):
@@ -425,6 +442,11 @@ def contract_checks(plays: str | None = None) -> tuple[str, ...]:
     ----------
     plays : str, optional
         As in `dpoco.learners`.
+
+    Returns
+    -------
+    tuple of str
+        In the order in which `check_learner` runs them.
     """
     return tuple(name for name, each in CHECKS.items() if plays is None or plays in each.plays)
 

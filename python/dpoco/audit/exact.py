@@ -117,6 +117,7 @@ def exact_audit(randomizer: BitRandomizer | SubsetRandomizer) -> ExactReport:
         return report(math.inf, None, math.nan, 0, 0, (found,))
     assert isinstance(exact, Fraction)
     holds = at_most_exp(exact, claimed)
+    # Bits of one report are independent: ratios multiply, so that one bit is listed.
     laws, power = list(_laws(randomizer)), getattr(randomizer, "bits", 1)
     findings: list[str] = []
     # Where no ratio is above e^claimed, neither is any excess.
@@ -149,7 +150,10 @@ Law = dict[tuple[int, ...], Fraction]
 
 
 def _largest(randomizer: BitRandomizer | SubsetRandomizer) -> Fraction | float:
-    """Return the largest ratio by the structure of the law."""
+    """Return the largest ratio by the structure of the law.
+
+    Infinite if some report is possible for some inputs only.
+    """
     if isinstance(randomizer, BitRandomizer):  # bits are independent
         reached = [randomizer.threshold(phi) for phi in BitRandomizer.PROBES]
         least, most = min(*reached, randomizer.low), max(*reached, randomizer.high)
@@ -165,7 +169,11 @@ def _largest(randomizer: BitRandomizer | SubsetRandomizer) -> Fraction | float:
 
 
 def at_most_exp(ratio: Fraction, epsilon: float) -> bool:
-    """Return whether ``ratio <= e^epsilon``: decided with 120 digits, and never in favour."""
+    """Return whether ``ratio <= e^epsilon``: decided with 120 digits, and never in favour.
+
+    A ratio that is exactly e^epsilon up to 1e-118 is called larger: the error is to the side of
+    a false alarm of the randomizer, and never of a missed one.
+    """
     return ratio <= _power(epsilon)
 
 
@@ -178,7 +186,10 @@ def _power(epsilon: float) -> Fraction:
 
 
 def _laws(randomizer: BitRandomizer | SubsetRandomizer) -> Iterator[Law]:
-    """Yield the laws of all inputs; of several bits, which are independent, those of one."""
+    """Yield the laws of all inputs; of several bits, which are independent, those of one.
+
+    Laws of subsets are not listed where they have more than 200,000 entries together.
+    """
     if isinstance(randomizer, BitRandomizer):
         for k in sorted({randomizer.threshold(phi) for phi in BitRandomizer.PROBES}):
             one = Fraction(k, _UNITS)
@@ -191,7 +202,10 @@ def _laws(randomizer: BitRandomizer | SubsetRandomizer) -> Iterator[Law]:
 
 
 def _excess(laws: list[Law], epsilon: float) -> float:
-    """Return the largest hockey-stick divergence of two laws at epsilon, rounded upwards."""
+    """Return the largest hockey-stick divergence of two laws at epsilon, rounded upwards.
+
+    NaN where there are too many pairs to compare them all.
+    """
     factor = _power(epsilon)
     distinct = [dict(pairs) for pairs in {tuple(law.items()) for law in laws}]
     if len(distinct) ** 2 * len(laws[0]) > _CELLS * 10:
@@ -207,7 +221,11 @@ def _excess(laws: list[Law], epsilon: float) -> float:
 
 
 def _draws_by_table(randomizer: BitRandomizer) -> bool:
-    """Whether bits are ``[U < k]`` for the upper 53 bits of the tape's words, and k as tabled."""
+    """Whether bits are ``[U < k]`` for the upper 53 bits of the tape's words, and k as tabled.
+
+    Some 64 bits at each of five inputs, the two ends and a hostile one among them. A threshold that
+    is off by one unit of 2^-53 would not show: only the table is exact.
+    """
     for seed, phi in enumerate((-1.0, 0.0, 0.3, 1.0, math.nan)):
         ours, theirs = Source.seeded(seed), Source.seeded(seed)
         k = randomizer.threshold(phi)
@@ -220,7 +238,10 @@ def _draws_by_table(randomizer: BitRandomizer) -> bool:
 
 
 def _upwards(ratio: Fraction) -> float:
-    """Return ln of a ratio as a double that is not below it."""
+    """Return ln of a ratio as a double that is not below it.
+
+    The promise of `ExactReport.epsilon`: never smaller than the truth.
+    """
     if ratio == 1:
         return 0.0
     context = Context(prec=_DIGITS)

@@ -76,6 +76,12 @@ def audit_learner(
     Notes
     -----
     No report says that a claim holds: see ``docs/audit.md``. It takes seconds with the defaults.
+
+    Examples
+    --------
+    >>> from dpoco.audit import audit_learner
+    >>> audit_learner("noisy-max", trials=1000).outcome
+    'not refuted'
     """
     level = real_in("confidence", confidence, "(0, 1)")
     root = whole_number("seed", seed)
@@ -108,6 +114,7 @@ def audit_learner(
 
 
 def _curve(claim: Claim) -> tuple[Point, ...]:
+    """Return points of the claimed curve, for figures: 81 up to twice the claimed epsilon."""
     epsilons = [claim.epsilon * _LONGEST * i / _STEPS for i in range(_STEPS + 1)]
     return tuple((epsilon, claim.delta_at(epsilon)) for epsilon in epsilons)
 
@@ -116,7 +123,18 @@ def _curve(claim: Claim) -> tuple[Point, ...]:
 
 
 def _unavailable(name: str, reason: Exception, learner_is_sound: bool = False) -> Attack:
-    """Return the entry of an audit that does not know the learner; raise bad input again."""
+    """Return the entry of an audit that does not know the learner; raise bad input again.
+
+    Parameters
+    ----------
+    name : str
+        The audit.
+    reason : Exception
+        What it raised.
+    learner_is_sound : bool
+        Whether another audit has already seen that the learner is made as it must be.
+    """
+    # By the beginning of the message: one type of exception serves both.
     text = str(reason)
     if text.startswith(_BAD_CASES) and not (learner_is_sound and text.startswith("make_learner")):
         raise reason
@@ -124,7 +142,21 @@ def _unavailable(name: str, reason: Exception, learner_is_sound: bool = False) -
 
 
 def replay_attack(case: StandardCase, seed: int) -> Attack:
-    """Return what one random tape on neighbouring streams shows."""
+    """Return what one random tape on neighbouring streams shows.
+
+    Parameters
+    ----------
+    case : StandardCase
+        All its replacements are replayed.
+    seed : int
+        Of the tape.
+
+    Returns
+    -------
+    Attack
+        It measures no epsilon: a tape shows movements. Where they spend a mu, the text says
+        which epsilon that is with the declared noise, and a published claim is refuted by it.
+    """
     try:
         report = replay_audit(case.make_learner, case.stream, case.replacements, seed=seed)
     except TypeError as reason:
@@ -134,6 +166,7 @@ def replay_attack(case: StandardCase, seed: int) -> Attack:
     mu, _ = report.changes.get("mu of the releases", (0.0, 0.0))
     claim = case.claim
     if mu > 0.0:
+        # Gaussian noise has no finite epsilon at a delta of 0.
         epsilon = gaussian_epsilon(mu, claim.delta) if claim.delta > 0.0 else math.inf
         if claim.published and gaussian_delta(claim.epsilon, mu) > claim.delta * (1.0 + 1e-9):
             findings.append(
@@ -152,7 +185,10 @@ def replay_attack(case: StandardCase, seed: int) -> Attack:
 
 
 def replay_power(report: ReplayReport) -> str:
-    """Say by what factor a bound might be understated and not be noticed."""
+    """Say by what factor a bound might be understated and not be noticed.
+
+    For reports: a factor of 1.0005 or less is a bound that was reached.
+    """
     reach = report.reached()
     if not report.applicable:
         return (
@@ -174,7 +210,17 @@ def replay_power(report: ReplayReport) -> str:
 
 
 def _likelihood_attack(case: StandardCase, trials: int, seed: int, confidence: float) -> Attack:
-    """Return what exact privacy losses of whole transcripts show."""
+    """Return what exact privacy losses of whole transcripts show.
+
+    Parameters
+    ----------
+    case : StandardCase
+        Its pair of streams.
+    trials : int
+        Runs on each stream.
+    seed : int
+    confidence : float
+    """
     try:
         report = likelihood_audit(
             case.make_learner, case.stream, case.neighbour, trials, seed=seed, confidence=confidence
@@ -186,6 +232,7 @@ def _likelihood_attack(case: StandardCase, trials: int, seed: int, confidence: f
     if claim.published:
         findings += _compare_with_published(report, claim)
     points = tuple((row[0], row[2]) for row in report.curve)
+    # At the claim's own delta, so that attacks can be compared.
     bound = max(epsilon_of_point(*point, claim.delta) for point in points)
     if claim.delta == 0.0:
         # A loss that occurred is a lower bound at delta = 0, whatever its probability.
@@ -214,7 +261,17 @@ def _compare_with_published(report: LikelihoodReport, claim: Claim) -> list[str]
 
 
 def _black_box_attack(case: StandardCase, trials: int, seed: int, confidence: float) -> Attack:
-    """Return what frequencies of events among the decisions show."""
+    """Return what frequencies of events among the decisions show.
+
+    Parameters
+    ----------
+    case : StandardCase
+        Its pair of streams.
+    trials : int
+        Runs on each stream, half of which train.
+    seed : int
+    confidence : float
+    """
     claim = case.claim
     try:
         report = black_box_audit(

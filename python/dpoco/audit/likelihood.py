@@ -149,6 +149,13 @@ def likelihood_audit(
     -----
     ``2 * trials`` runs in Python; learners on sums also need O(T^2) memory, and detectors
     O(T^2) for every transcript that occurs.
+
+    Examples
+    --------
+    >>> from dpoco.audit import likelihood_audit, standard_case
+    >>> case = standard_case("noisy-max")
+    >>> likelihood_audit(case.make_learner, case.stream, case.neighbour, trials=500).violated
+    False
     """
     count = positive_int("trials", trials)
     level = real_in("confidence", confidence, "(0, 1)")
@@ -163,6 +170,7 @@ def likelihood_audit(
     if not guarantee.private:
         raise ValueError("the learner has no privacy guarantee: there is no claim to test")
     scorer = find_scorer(template, stream, neighbour)
+    # Both streams are played: a curve has two directions, and either may be the worse.
     worlds = [_scores(make_learner, template, scorer, world, count, root) for world in (0, 1)]
     losses = [each.losses for each in worlds]
     curve, findings = _curve(losses, guarantee, error)
@@ -198,6 +206,11 @@ def law_findings(
         As for `likelihood_audit`.
     error : float
         Probability of a finding where there is nothing to find, at most.
+
+    Returns
+    -------
+    list of str, or None
+        Findings; None if the law of such a learner, or of these streams, is not known.
     """
     template = make_fresh(make_learner, Source.seeded(seed))
     try:
@@ -211,7 +224,21 @@ def law_findings(
 def _scores(
     make_learner: Make, template: Learner, scorer: Scorer, world: int, count: int, root: int
 ) -> Scores:
-    """Return runs of new learners on one of the scorer's streams, scored."""
+    """Return runs of new learners on one of the scorer's streams, scored.
+
+    Parameters
+    ----------
+    make_learner : callable
+        ``Source -> learner``.
+    template : Learner
+        The first learner, with which every new one is compared.
+    scorer : Scorer
+        Of both streams.
+    world : int
+        Which stream is played.
+    count, root : int
+        Number of runs, and the seed that theirs are derived from.
+    """
     runs = []
     for i in range(count):
         # No run shares its seed with a run on the other stream, or with the template.
@@ -222,16 +249,28 @@ def _scores(
 
 
 def _excesses(losses: FloatArray, epsilon: float) -> FloatArray:
-    """Return max(0, 1 - exp(epsilon - L)), whose mean is delta(epsilon)."""
+    """Return max(0, 1 - exp(epsilon - L)), whose mean is delta(epsilon).
+
+    Parameters
+    ----------
+    losses : ndarray, shape (trials,)
+    epsilon : float
+        At least 0: excesses are then in [0, 1].
+    """
     return -np.expm1(np.minimum(0.0, epsilon - losses))
 
 
 def _epsilons(guarantee: Guarantee) -> list[float]:
+    """Return the epsilons at which the curves are compared."""
     return [guarantee.epsilon * multiple for multiple in _MULTIPLES]
 
 
 def _lower(losses: FloatArray, epsilon: float, error: float) -> float:
-    """Return what delta(epsilon) is at least, for all of `_MULTIPLES` at once, both worlds."""
+    """Return what delta(epsilon) is at least, for all of `_MULTIPLES` at once, both worlds.
+
+    The larger of a bound that is uniform over all epsilons and one for these alone. The second
+    is better where few runs have any excess, for its width shrinks with their variance.
+    """
     values = _excesses(losses, epsilon)
     # Two bounds on two streams: a quarter of the error for each.
     uniform = float(values.mean()) - dkw(len(values), error / 4.0)
@@ -242,6 +281,19 @@ def _lower(losses: FloatArray, epsilon: float, error: float) -> float:
 def _curve(
     losses: list[FloatArray], guarantee: Guarantee, error: float
 ) -> tuple[list[tuple[float, float, float, float]], list[str]]:
+    """Return the rows of a report's curve, and where a loss or a point exceeds the claim.
+
+    A pure claim bounds every single loss, so that one run beyond it is enough.
+
+    Parameters
+    ----------
+    losses : list of two ndarray, shape (trials,)
+        Privacy losses of the runs on each stream.
+    guarantee : Guarantee
+        The claim.
+    error : float
+        Probability of a finding where there is none, at most.
+    """
     rows = []
     for epsilon in _epsilons(guarantee):
         measured = max(float(_excesses(own, epsilon).mean()) for own in losses)
@@ -256,7 +308,17 @@ def _curve(
 
 
 def above(curve: Iterable[tuple[float, ...]], claim: Claim | Guarantee, word: str) -> list[str]:
-    """Return where a measured curve lies above a claimed one."""
+    """Return where a measured curve lies above a claimed one.
+
+    Parameters
+    ----------
+    curve : iterable of tuple
+        Rows of a report: epsilon, measured and least delta, and one number more.
+    claim : Claim or Guarantee
+        With ``delta_at``.
+    word : str
+        What the curve is called: claimed or published.
+    """
     findings = []
     for epsilon, measured, lower, _ in curve:
         claimed = claim.delta_at(epsilon)
@@ -267,7 +329,11 @@ def above(curve: Iterable[tuple[float, ...]], claim: Claim | Guarantee, word: st
 
 
 def _identities(losses: list[FloatArray], error: float) -> Iterator[str]:
-    """Yield where E_P min(q/p, c) + E_Q max(0, 1 - c p/q) = 1 fails: no likelihood ratios."""
+    """Yield where E_P min(q/p, c) + E_Q max(0, 1 - c p/q) = 1 fails: no likelihood ratios.
+
+    For true likelihood ratios the two expectations add up to 1, whatever the laws. So a scorer
+    that is wrong about a learner's law is found before its losses are believed.
+    """
     # Two directions, the cuts, and two means for each of them.
     each = error / (4.0 * len(_CUTS))
     for direction, (own, other) in enumerate((losses, losses[::-1])):
@@ -287,6 +353,7 @@ def _identities(losses: list[FloatArray], error: float) -> Iterator[str]:
 def _detectable(
     losses: list[FloatArray], guarantee: Guarantee, error: float, largest: float
 ) -> float:
+    """Return the least factor on all losses that would be reported; inf if none below 16 is."""
     pure = guarantee.epsilon_at(0.0)
     at_most = pure / largest if np.isfinite(pure) and largest > 0.0 else np.inf
     claims = [(epsilon, guarantee.delta_at(epsilon)) for epsilon in _epsilons(guarantee)]
@@ -321,6 +388,14 @@ def deviation(values: FloatArray, top: float, error: float) -> float:
 
     Empirical Bernstein (Maurer and Pontil, 2009) or Hoeffding, the smaller; exceeded with
     probability at most `error`.
+
+    Parameters
+    ----------
+    values : ndarray, shape (n,)
+        Independent, n at least 2.
+    top : float
+        Their largest possible value.
+    error : float
     """
     # Half of the error for either bound. Bernstein's is one-sided, so that a side has a quarter.
     n, log = len(values), math.log(8.0 / error)
@@ -377,13 +452,17 @@ def uniform_findings(worlds: list[Scores], error: float, rounding: float) -> Ite
 
 
 def _distance(values: FloatArray) -> float:
-    """Return the largest distance of an empirical distribution from the uniform one on [0, 1]."""
+    """Return the largest distance of an empirical distribution from the uniform one on [0, 1].
+
+    Of Kolmogorov and Smirnov; shape (n,), O(n log n).
+    """
     ordered = np.sort(values)
     grid = np.arange(len(ordered) + 1) / len(ordered)
     return float(max(np.max(grid[1:] - ordered), np.max(ordered - grid[:-1])))
 
 
 def _far(world: int, text: str, values: FloatArray, error: float, rounding: float) -> Iterator[str]:
+    """Yield a finding if values are too far from uniform to be chance."""
     far = _distance(values.ravel())
     if not far <= dkw(values.size, error) + rounding:
         yield f"world {world}: {text} (distance {far:.3g})"
@@ -392,6 +471,17 @@ def _far(world: int, text: str, values: FloatArray, error: float, rounding: floa
 def _find_repeats(
     world: int, pairs: list[tuple[str, Pair]], error: float, rounding: float
 ) -> Iterator[str]:
+    """Yield the worst of pairs of uniforms that depend on one another, as sums or differences.
+
+    Parameters
+    ----------
+    world : int
+        Whose runs.
+    pairs : list of (str, pair of ndarray)
+        What a pair is called, and its values in all runs.
+    error, rounding : float
+        As for `uniform_findings`.
+    """
     for sign, how in ((-1.0, ""), (1.0, " with its sign changed")):
         worst, where = 0.0, ""
         for name, (first, second) in pairs:

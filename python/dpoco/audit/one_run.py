@@ -52,7 +52,10 @@ _LARGEST_EPSILON = 50.0
 
 
 def _curve(epsilons: FloatArray, deltas: FloatArray) -> Curve:
-    """Return points of a curve and, since neighbours may be exchanged, those of -epsilon."""
+    """Return points of a curve and, since neighbours may be exchanged, those of -epsilon.
+
+    Both shapes (n,); the results have shape (2 n,).
+    """
     # Beyond 700 a claim bounds nothing that doubles can tell, and 1 / ratios would overflow.
     ratios = np.exp(-np.minimum(epsilons, 700.0))
     mirrored = 1.0 - ratios * (1.0 - deltas)
@@ -60,6 +63,7 @@ def _curve(epsilons: FloatArray, deltas: FloatArray) -> Curve:
 
 
 def _state_curve(claim: Guarantee | tuple[float, float]) -> Curve:
+    """Return points of a claim's curve, of both signs; `ValueError` if nothing is claimed."""
     if isinstance(claim, tuple):
         epsilon = real_in("epsilon", claim[0], "[0, inf)")
         delta = real_in("delta", claim[1], "[0, 1)")
@@ -77,7 +81,22 @@ def _state_curve(claim: Guarantee | tuple[float, float]) -> Curve:
 def _possible(
     curve: Curve, canaries: int, guesses: int, correct: int, chances: FloatArray
 ) -> NDArray[np.bool_]:
-    """Whether at least `correct` right guesses may have these chances; Theorem 1 of the page."""
+    """Whether at least `correct` right guesses may have these chances; Theorem 1 of the page.
+
+    Parameters
+    ----------
+    curve : (ndarray, ndarray)
+        From `_state_curve`.
+    canaries, guesses, correct : int
+        As for `false_refutation`.
+    chances : ndarray, shape (n,)
+        Probabilities that are tried, all at once.
+
+    Returns
+    -------
+    ndarray of bool, shape (n,)
+        False: no mechanism with that curve has so many right guesses so often. O(correct) steps.
+    """
     ratios, deltas = (each[:, None] for each in curve)
     tail, above = chances.copy(), np.zeros_like(chances)
     for j in range(correct, 0, -1):
@@ -146,6 +165,7 @@ def false_refutation(
 
 
 def _refutes(curve: Curve, canaries: int, guesses: int, correct: int, error: float) -> bool:
+    """Whether so many right guesses are less probable than `error` under a curve."""
     return not _possible(curve, canaries, guesses, correct, np.array([error]))[0]
 
 
@@ -153,13 +173,17 @@ def _fewest_right(curve: Curve, canaries: int, guesses: int, error: float) -> in
     """Return the least number of right guesses that refutes; one more than all if none does."""
 
     def refuted(correct: int) -> bool:
+        """Whether so many right guesses refute."""
         return _refutes(curve, canaries, guesses, correct, error)
 
     return bisect_left(range(guesses + 1), True, lo=1, key=refuted)
 
 
 def _largest(refuted: Callable[[float], bool]) -> float:
-    """Return the largest number, up to a limit, that is refuted; 0 if none is."""
+    """Return the largest number, up to a limit, that is refuted; 0 if none is.
+
+    By 20 halvings of [0, 50], to about 5e-5.
+    """
     low, high = 0.0, _LARGEST_EPSILON
     for _ in range(20):
         middle = 0.5 * (low + high)
@@ -339,11 +363,13 @@ class OneRunAudit:
         self._weights: FloatArray = np.empty(0)
         # One to learn the guesses from, and another to measure them: not the same.
         self.power = self._rehearse(whole_number("rehearsals", rehearsals, 2))
+        # Before the coins are written: a file of coins promises an audit that can be made.
         if self.power.probability < 0.5:
             raise NoPowerError(f"an audit without power: {self.power}; take more canaries")
         self._coins, self.commitment = self._seal_coins(None if sealed is None else Path(sealed))
 
     def _check(self, family: Family) -> None:
+        """Raise unless every canary has its own round and two neighbouring records."""
         m, ours, theirs = len(self._rounds), *self._pairs
         if self._rounds.ndim != 1 or m < 1 or len(np.unique(self._rounds)) != m:
             raise ValueError("rounds must be different rounds, one for each canary")
@@ -355,9 +381,21 @@ class OneRunAudit:
             family.check_records(ours.record(i), theirs.record(i))
 
     def _seal_coins(self, path: Path | None) -> tuple[NDArray[np.bool_], str]:
-        """Return coins and the digest that binds them, and the canaries, without telling them."""
+        """Return coins and the digest that binds them, and the canaries, without telling them.
+
+        Parameters
+        ----------
+        path : Path or None
+            None: the coins live in this object only, and end with it.
+
+        Raises
+        ------
+        StateError
+            For a file that is damaged, or that was written for other canaries.
+        """
         m = len(self._rounds)
         size = (m + 7) // 8
+        # The digest binds the canaries as well: coins of other records would be other guesses.
         plan = [self._rounds.tobytes()]
         plan += [
             np.ascontiguousarray(part).tobytes() for each in self._pairs for part in each.parts
@@ -382,17 +420,27 @@ class OneRunAudit:
         return np.unpackbits(bits)[:m].astype(bool), digest.hex()
 
     def canary(self, t: int) -> Record | None:
-        """Return the record that is fed in round t, or None where round t has no canary."""
+        """Return the record that is fed in round t, or None where round t has no canary.
+
+        For services that are handed one record a round. As secret as the coins until the end.
+        """
         found = np.flatnonzero(self._rounds == t)
         if not len(found):
             return None
         return self._pairs[0 if self._coins[found[0]] else 1].record(int(found[0]))
 
     def records(self, stream: Stream) -> Record:
-        """Return the parts of a stream with the canaries in their rounds, as ``run`` takes them."""
+        """Return the parts of a stream with the canaries in their rounds, as ``run`` takes them.
+
+        Parameters
+        ----------
+        stream : array_like or tuple of array_like
+            The true records of all rounds; those of canary rounds are replaced.
+        """
         return self._plant(split_parts(stream), self._coins)
 
     def _plant(self, parts: Record, coins: NDArray[np.bool_]) -> Record:
+        """Return copies of the parts with the canaries' records in their rounds."""
         out = []
         for part, ours, theirs in zip(parts, *(each.parts for each in self._pairs), strict=True):
             mixed = np.array(part, dtype=np.float64)
@@ -407,13 +455,27 @@ class OneRunAudit:
         return self._run(learner, self._coins)
 
     def _run(self, learner: Learner, coins: NDArray[np.bool_]) -> Outcomes:
+        """Return the decisions of a fresh learner on the expected stream with canaries."""
         stream = Rounds(self._plant(self._stream.parts, coins)).stream
         return np.array(played(learner, stream))
 
     # -- guessing ----------------------------------------------------------------------------------
 
     def _features(self, decisions: Outcomes) -> FloatArray:
-        """Return decisions in windows around each canary, less that before, along its records."""
+        """Return decisions in windows around each canary, less that before, along its records.
+
+        Returns
+        -------
+        ndarray of float64, shape (m, windows)
+            Means of decisions over windows that grow geometrically, after the canary
+            and before it, less the
+            last decision that could not know it, times the difference of its records.
+
+        Raises
+        ------
+        ValueError
+            For decisions that have another size than records: a score must be given then.
+        """
         ours, theirs = (
             each.parts[-1] if each.parts[-1].ndim > 1 else each.parts[0] * each.parts[-1][:, None]
             for each in self._pairs
@@ -439,7 +501,18 @@ class OneRunAudit:
         return np.stack(columns, axis=1)
 
     def scores(self, decisions: ArrayLike) -> FloatArray:
-        """Return the scores of all canaries, shape (m,), without a look at the coins."""
+        """Return the scores of all canaries, shape (m,), without a look at the coins.
+
+        Parameters
+        ----------
+        decisions : array_like of shape (T,) or (T, d)
+            Released decisions of all rounds.
+
+        Raises
+        ------
+        ValueError
+            For a score that is not finite, or not one for each canary.
+        """
         seen = np.asarray(decisions)
         if self._score is None:
             scores: FloatArray = self._features(seen) @ self._weights
@@ -450,6 +523,18 @@ class OneRunAudit:
         return scores
 
     def _rehearse(self, count: int) -> OneRunPower:
+        """Learn to guess from runs on coins of a seed, and measure with how much power.
+
+        The first half of the runs teaches the weights of windows, by least squares. The
+        others give scores whose distances from their mean are shortened as less noise would
+        shorten them. The number of guesses is the one with the largest power; it is fixed
+        before the audited run.
+
+        Parameters
+        ----------
+        count : int
+            Runs, at least 2.
+        """
         from scipy.stats import binom
 
         runs = []
@@ -498,11 +583,13 @@ class OneRunAudit:
             For decisions of another shape.
         """
         scores, plan, delta = self.scores(decisions), self.power, self._guarantee.delta
+        # Stable, so that equal scores are guessed in the same order whenever a report is made.
         guessed = np.argsort(-np.abs(scores), kind="stable")[: plan.guesses]
         correct = int(np.sum((scores[guessed] > 0.0) == self._coins[guessed]))
         counts = (plan.canaries, plan.guesses, correct)
 
         def gaussian(mu: float) -> bool:
+            """Whether the guesses refute mu-GDP."""
             claim = Guarantee.gaussian(sensitivity=mu, noise_scale=1.0, delta=1e-9, horizon=1)
             return _refutes(_state_curve(claim), *counts, self._error)
 
@@ -526,12 +613,24 @@ def standard_one_run(case: StandardCase, *, canaries: int, **options: Any) -> On
         Rounds with a canary, spread evenly; the others are silent. Fewer than the horizon.
     **options
         As for `OneRunAudit`.
+
+    Returns
+    -------
+    OneRunAudit
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `OneRunAudit`, and for as many canaries as rounds.
+    NoPowerError
+        If so few canaries would probably show nothing.
     """
     at, *record = case.replacements[0]
     ours = Rounds(split_parts(case.stream))
     m = positive_int("canaries", canaries, maximum=len(ours) - 1)
 
     def turned(values: Record) -> Record:
+        """Return a record once for each canary, its entries moved on by one each time."""
         return tuple(
             np.stack([np.roll(part, i) for i in range(m)]) if np.ndim(part) else np.full(m, part)
             for part in values

@@ -77,7 +77,10 @@ class ReplayReport(Findings):
         return max(1.0, min((factor for factor, _ in self.reached()), default=math.inf))
 
     def reached(self) -> list[tuple[float, str]]:
-        """Return declared over measured, and the name, of every bounded quantity that moved."""
+        """Return declared over measured, and the name, of every bounded quantity that moved.
+
+        A factor of 1 means that the bound was met: no smaller one would be true.
+        """
         return [
             (declared / measured, name)
             for name, (measured, declared) in self._bounded_changes().items()
@@ -191,9 +194,17 @@ def replay_audit(
     Notes
     -----
     T rounds in Python per pair, and twice for the stream itself.
+
+    Examples
+    --------
+    >>> from dpoco.audit import replay_audit, standard_case
+    >>> case = standard_case("noisy-max")
+    >>> replay_audit(case.make_learner, case.stream, case.replacements).verdict
+    'nothing found'
     """
 
     def fresh(before: Learner | None = None) -> Learner:
+        """Return a new learner on the one tape."""
         return make_fresh(make_learner, Source.seeded(seed), before)
 
     pairs = _checked_replacements(replacements)
@@ -238,6 +249,7 @@ def replay_audit(
 def _checked_replacements(
     replacements: Sequence[Sequence[object]],
 ) -> list[tuple[int, list[object]]]:
+    """Return round and parts of every replacement; raise for what is none."""
     pairs = []
     for each in replacements:
         if isinstance(each, np.ndarray) or not isinstance(each, Sequence) or len(each) < 2:
@@ -255,7 +267,24 @@ def _checked_replacements(
 def _neighbour(
     family: Family, rounds: Rounds, at: int, replacement: Sequence[object]
 ) -> tuple[tuple[int, ...], Rounds]:
-    """Return the rounds of a person who brings this record as often as allowed, and the stream."""
+    """Return the rounds of a person who brings this record as often as allowed, and the stream.
+
+    Parameters
+    ----------
+    family : Family
+        Knows which records may replace others, and how often one person may come.
+    rounds : Rounds
+        The stream.
+    at : int
+        First round that is replaced.
+    replacement : sequence
+        Parts of the record that takes its place.
+
+    Raises
+    ------
+    ValueError
+        For a round outside of the stream, and for records that are no neighbours.
+    """
     if not 0 <= at < len(rounds):
         raise ValueError(f"no neighbour: round {at} of a replacement is not in the stream")
     record, old = family.record(rounds, replacement), rounds.record(at)
@@ -280,6 +309,11 @@ def _reuse(play: Play) -> Iterator[str]:
 
 
 def _control_flow(family: Family, base: Play, other: Play, at: int) -> Iterator[str]:
+    """Yield where what was published before a record, or how much was drawn, depends on it.
+
+    How much is drawn may depend on what was published, where the family's schedule says so: it is
+    compared up to the first difference of what is published.
+    """
     for t in range(min(at + family.first_affected, len(base.published))):
         if base.published[t] != other.published[t]:
             yield f"round {at}: an earlier decision depends on a later record"

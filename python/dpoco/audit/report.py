@@ -36,7 +36,19 @@ def headline(
     power: str = "could have shown",
     found: str = "found",
 ) -> str:
-    """Return the first line of a report of a claim."""
+    """Return the first line of a report of a claim.
+
+    Parameters
+    ----------
+    audit : str
+        What the report is of.
+    epsilon, delta : float
+        The claim.
+    verdict : str
+        From `judge`.
+    power, found : str
+        How the line goes on without power, and after nothing was found.
+    """
     claim = f"epsilon = {epsilon:.4g}, delta = {delta:.3g}"
     words = {
         "violated": f"VIOLATED: {claim} is refuted",
@@ -47,7 +59,15 @@ def headline(
 
 
 class Findings:
-    """Base of audit reports that have findings and a factor that they would have detected."""
+    """Base of audit reports that have findings and a factor that they would have detected.
+
+    Attributes
+    ----------
+    findings : tuple of str
+        Violations, in words; empty if none was found.
+    detectable : float
+        Factor on what was measured from which on a violation would have been reported.
+    """
 
     findings: tuple[str, ...]
     detectable: Any
@@ -89,15 +109,33 @@ class Claim:
 
     @classmethod
     def of(cls, guarantee: Guarantee) -> Claim:
-        """Return the stronger of what the library states and what the published argument does."""
+        """Return the stronger of what the library states and what the published argument does.
+
+        A published claim is stronger if its epsilon, at its own delta, is below what exact
+        accounting of the same noise gives.
+        """
         if guarantee.claimed is not None:
             epsilon, delta = guarantee.claimed
+            # A claim that differs by roundings alone is the library's own.
             if 0.0 <= delta < 1.0 and epsilon * (1.0 + 1e-6) < guarantee.epsilon_at(delta):
                 return cls(epsilon, delta, True, guarantee)
         return cls(guarantee.epsilon, guarantee.delta, False, guarantee)
 
     def delta_at(self, epsilon: float) -> float:
-        """Return the claimed delta(epsilon): of a published claim, all that follows from it."""
+        """Return the claimed delta(epsilon): of a published claim, all that follows from it.
+
+        Parameters
+        ----------
+        epsilon : float
+            At least 0.
+
+        Returns
+        -------
+        float
+            In [0, 1]. A bare pair (epsilon, delta) implies a whole curve, that of its
+            worst mechanism
+            (Kairouz, Oh and Viswanath, 2015).
+        """
         if not self.published:
             return float(self.guarantee.delta_at(epsilon))
         if epsilon >= self.epsilon:
@@ -121,6 +159,13 @@ def epsilon_of_point(epsilon: float, at_least: float, delta: float) -> float:
 
     A mechanism with ``delta(epsilon) >= at_least`` is not (e, delta)-private for any smaller e: the
     inverse of `Claim.delta_at` of a published claim.
+
+    Parameters
+    ----------
+    epsilon, at_least : float
+        Where the curve was measured, and what delta is at least there.
+    delta : float
+        The other delta, of the claim.
     """
     if at_least <= delta:
         return 0.0  # that much is granted at any epsilon
@@ -246,6 +291,7 @@ class AuditReport:
         return bool(self._refuted_by())
 
     def _refuted_by(self) -> list[str]:
+        """Return the attacks that refuted the claim, and "exercises" if one of these did."""
         names = [attack.name for attack in self.attacks if attack.verdict == "violated"]
         return names + ["exercises"] * bool(self.exercises.findings)
 
@@ -328,7 +374,10 @@ class AuditReport:
         return "\n".join(lines)
 
     def to_dict(self) -> Options:
-        """Return a JSON-able dictionary."""
+        """Return a JSON-able dictionary.
+
+        The verdicts are in it as well, so that readers need not know how they follow.
+        """
         best = self.strongest
         names = ("verdict", "outcome", "detectable_epsilon", "violated", "powerful")
         return {
@@ -356,6 +405,7 @@ def _plain(value: Any) -> Any:
 
 
 def _percentage(measured: float, claimed: float) -> str:
+    """Return a measured epsilon as a share of the claimed one, in words where there is none."""
     if claimed <= 0.0 or not math.isfinite(claimed):
         return "more than all" if measured > claimed else "nothing"
     return f"{100.0 * measured / claimed:.3g} %"

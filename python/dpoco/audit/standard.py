@@ -192,6 +192,7 @@ def standard_case(
         about += f"; and so on in {len(places)} rounds of one person, {rule.separation} apart"
         for t in places[1:]:
             stream, other = stream.with_record(t, stream.record(at)), other.with_record(t, record)
+    # Of queries about one data set a record moves all, which no single replacement can.
     neighbour = other.stream if problem.neighbour is None else problem.neighbour
     replacements = tuple(
         each for each in problem.replacements if not same(stream.record(each[0]), each[1:])
@@ -234,7 +235,20 @@ def _kind(name: str, cls: type) -> Kind:
 
 @dataclass(frozen=True)
 class Asked:
-    """The problem of a case; a size of 0: there is none to choose."""
+    """The problem of a case; a size of 0: there is none to choose.
+
+    Attributes
+    ----------
+    cls : type
+        The learner.
+    budget : Budget
+    horizon, size : int
+        Rounds, and coordinates, experts, points or candidates.
+    published : callable or None
+        Function of `dpoco.published` whose plan is audited.
+    rule : Participation or None
+        How often the person of the changed records may come.
+    """
 
     cls: type
     budget: Budget
@@ -267,7 +281,22 @@ class Asked:
 
 @dataclass(frozen=True)
 class Problem:
-    """A learner and neighbouring streams: the first replacement's, unless a neighbour is given."""
+    """A learner and neighbouring streams: the first replacement's, unless a neighbour is given.
+
+    Attributes
+    ----------
+    make : callable
+        ``Source -> learner``.
+    stream : array or tuple of arrays
+    replacements : tuple of tuple
+        Rounds and records of neighbours; the first is the pair of the statistical audits.
+    about : str
+        What makes the pair hard.
+    trials : int
+        Runs on each stream with which a likelihood audit has power.
+    neighbour : array or None
+        Of mechanisms whose queries one record moves all at once.
+    """
 
     make: Make
     stream: Stream
@@ -279,7 +308,19 @@ class Problem:
 
 @dataclass(frozen=True)
 class Kind:
-    """How a learner's case is built, with defaults and least values of horizon and dimension."""
+    """How a learner's case is built, with defaults and least values of horizon and dimension.
+
+    Attributes
+    ----------
+    build : callable
+        Function of `Asked` that returns the `Problem`.
+    horizon, size : (int, int)
+        Default and least value; a default of 0: there is nothing to choose.
+    delta : float
+        Default of the budget.
+    options : dict
+        Further arguments of `build`.
+    """
 
     build: Callable[..., Problem]
     horizon: tuple[int, int]
@@ -304,7 +345,13 @@ _PUBLISHED: dict[str, Callable[..., LearnerPlan]] = {
 
 
 def _find_published(name: str, corrected: bool) -> Callable[..., LearnerPlan]:
-    """Return the function of `dpoco.published` for a learner; raise if there is none."""
+    """Return the function of `dpoco.published` for a learner; raise if there is none.
+
+    Raises
+    ------
+    ValueError
+        For a learner that no paper gives parameters for, or none that had to be corrected.
+    """
     choice("a learner with published parameters", name, tuple(_PUBLISHED))
     function = _PUBLISHED[name]
     if "corrected" in signature(function).parameters:
@@ -315,12 +362,14 @@ def _find_published(name: str, corrected: bool) -> Callable[..., LearnerPlan]:
 
 
 def _axis(size: int) -> FloatArray:
+    """Return the first unit vector."""
     axis: FloatArray = np.zeros(size)
     axis[0] = 1.0
     return axis
 
 
 def _experts(asked: Asked, halves: bool = False, about: str = "", **options: Any) -> Problem:
+    """Return a problem of experts, whose first losses alone prefer any of them."""
     first = np.arange(asked.size) % 2.0 if halves else 1.0 - _axis(asked.size)
     # Losses far over the bound test the clipping. The last round decides nothing, so that the one
     # before it is the last whose record is used.
@@ -331,6 +380,7 @@ def _experts(asked: Asked, halves: bool = False, about: str = "", **options: Any
 
 
 def _lipschitz(asked: Asked) -> Problem:
+    """Return a problem of a net on [0, 1], whose first loss has the largest slope."""
     points = asked.size
     make = asked.maker(Box([0.0], [1.0]), lipschitz=1.0, resolution=points, learning_rate=1e3)
     slope = np.linspace(0.0, 1.0, points)
@@ -349,10 +399,12 @@ def _pull(asked: Asked, make: Make, about: str = _PULLS, last: int = 2, **more: 
 
 
 def _leader(asked: Asked) -> Problem:
+    """Return a problem of gradients on a Euclidean ball."""
     return _pull(asked, asked.maker(LpBall(asked.size, 2.0), LinearLoss(1.0)))
 
 
 def _newton(asked: Asked) -> Problem:
+    """Return a problem of logistic losses: features at their bound, labels 1."""
     axis = _axis(asked.size)
     rows = np.zeros((asked.horizon, asked.size))
     rows[0] = axis
@@ -364,6 +416,7 @@ def _newton(asked: Asked) -> Problem:
 
 
 def _polyhedral(asked: Asked) -> Problem:
+    """Return a problem of gradients on an l1 ball, where vertices are selected."""
     # Gradients of l-infinity norm 1: all coordinates move.
     signs = 1.0 - 2.0 * (np.arange(asked.size) % 2)
     far = 1e6 * np.array([-1, *[1] * (asked.size - 1)])
@@ -375,12 +428,14 @@ def _polyhedral(asked: Asked) -> Problem:
 
 
 def _coupled_leader(asked: Asked, **tight: Any) -> Problem:
+    """Return a problem of coupled draws, on an interval by default: there their law is known."""
     domain = Box([-1.0], [1.0]) if asked.size == 1 else LpBall(asked.size, 2.0)
     own = tight if asked.published is None else {}
     return _pull(asked, asked.maker(domain, LinearLoss(1.0), **own), trials=1000)
 
 
 def _fit(asked: Asked) -> Problem:
+    """Return a problem of records with labels, of which one is not silent."""
     axis = _axis(asked.size)
     return asked.problem(
         asked.maker(LpBall(asked.size, 2.0), SquaredLoss(1.0, 1.0)), (axis, 1.0),
@@ -391,11 +446,13 @@ def _fit(asked: Asked) -> Problem:
 
 
 def _continual_sum(asked: Asked) -> Problem:
+    """Return a problem of vectors that are summed as they are."""
     about = "the first vector is as long as allowed, or its negative; others are 0"
     return _pull(asked, asked.maker(asked.size, bound=1.0), about, last=1)
 
 
 def _monitor(asked: Asked) -> Problem:
+    """Return a problem of a count and a mean, whose first interval alone has records."""
     # Rows of an interval: 1 if there is a record, and its number.
     most = {} if asked.rule is None else {"records_per_interval": 2}
     statistics = {"n": Count(), "x": Mean(-1.0, 1.0)}
@@ -409,6 +466,7 @@ def _monitor(asked: Asked) -> Problem:
 
 
 def _noisy_max(asked: Asked) -> Problem:
+    """Return a problem of scores that one record moves in every query, as far as it may."""
     # One record moves the scores of all queries: the first candidate's up, all others' down.
     moved = 2.0 * _axis(asked.size) - 1.0
     return asked.problem(
@@ -421,6 +479,7 @@ def _noisy_max(asked: Asked) -> Problem:
 
 
 def _above_threshold(asked: Asked) -> Problem:
+    """Return a problem of queries near the threshold, where noise decides."""
     make = asked.maker(sensitivity=1.0)
     # One record may move all queries, and the last the other way: silence says that the threshold
     # is high, and an alarm after it that the noise of its own query is.
@@ -440,6 +499,7 @@ def _above_threshold(asked: Asked) -> Problem:
 
 
 def _bandit(asked: Asked, make: Make, first: FloatArray, trials: int = 2000) -> Problem:
+    """Return a problem of a bandit with two arms, whose first user alone returns a reward."""
     contexts, rewards = np.tile(_axis(asked.size), (asked.horizon, 1)), np.zeros((asked.horizon, 2))
     contexts[0], rewards[0] = first, 1.0
     return Problem(
@@ -452,11 +512,13 @@ def _bandit(asked: Asked, make: Make, first: FloatArray, trials: int = 2000) -> 
 
 
 def _linear_bandit(asked: Asked, **options: Any) -> Problem:
+    """Return a problem of a bandit with linear rewards; the first context is an axis."""
     make = asked.maker(2, asked.size, context_bound=1.0, reward_bound=1.0, **options)
     return _bandit(asked, make, _axis(asked.size), 800)
 
 
 def _high_dimensional(asked: Asked) -> Problem:
+    """Return a problem of a bandit whose contexts are bounded by their largest entry."""
     ball = LpBall(asked.size, 1.0)
     make = asked.maker(2, ball, batch=1, context_bound=1.0, reward_bound=1.0)
     return _bandit(asked, make, np.ones(asked.size))
