@@ -97,6 +97,16 @@ def test_a_page_elsewhere_cannot_send_a_request_without_asking(play):
     play(script, public=True)
 
 
+def test_types_have_no_case_and_bodies_may_begin_with_a_mark(play):
+    async def script(ask):
+        body = b'\xef\xbb\xbf{"user": "ann", "context": [0.6, 0.8]}'
+        headers = {"Content-Type": "Application/JSON; Charset=UTF-8"}
+        answer = await ask("POST", "/decisions", body, headers=headers)
+        assert answer.status_code == 200, answer.text
+
+    play(script, public=True)
+
+
 def test_a_request_with_two_lengths_is_refused_whoever_reads_it(play):
     async def script(ask):
         for extra in (

@@ -41,7 +41,27 @@ Access = Literal["all", "token", "operator"]
 
 @dataclass(frozen=True)
 class Page:
-    """A method and a path; `takes` is read from the body, `gives` describes the answer."""
+    """A method and a path, and how requests to it are answered.
+
+    Attributes
+    ----------
+    method, path : str
+        "GET" or "POST", and the path without a server.
+    access : {"all", "token", "operator"}
+        Who may ask: anyone; a user or operator (of a public service anyone); an operator alone.
+    summary : str
+        One line for the description.
+    answer : callable
+        From the message of the body and the caller, each None if there is none, to the answer.
+    takes : class, optional
+        The message in the body; None: the body is not read.
+    gives : class, optional
+        The message of the answer; None: any JSON, or a text.
+    media : str
+        Type of the answer.
+    refusals : tuple of int
+        Statuses of errors that are this page's own.
+    """
 
     method: str
     path: str
@@ -55,7 +75,7 @@ class Page:
 
     @property
     def statuses(self) -> list[int]:
-        """All statuses of errors."""
+        """All statuses of errors: the page's own, of bodies, and of tokens, increasing."""
         body = (400, 413, 415, 422, 429) if self.takes else ()
         return sorted({*body, *(() if self.access == "all" else (401, 403)), *self.refusals})
 
@@ -71,6 +91,16 @@ class Pages:
         Who may ask.
     public : bool
         Whether clients without a token may ask; the user's name is then not verified.
+
+    Attributes
+    ----------
+    all : list of Page
+        The pages, in the order of the description.
+
+    Notes
+    -----
+    Methods raise `BadRequest`, `Refused` and `HTTPException`, which `route` turns into statuses. No
+    status and no text depends on a context or a reward.
     """
 
     def __init__(self, service: Service, tokens: Tokens, public: bool) -> None:
@@ -94,14 +124,22 @@ class Pages:
         self._description = description(self.all)
 
     async def decide(self, asked: messages.AskDecision, caller: Caller | None) -> Answer:
-        """Answer POST /decisions."""
+        """Answer POST /decisions: an arm for the context, and the ticket for its reward.
+
+        Nothing is drawn until the user's limits are known to allow it; the answer is sent once the
+        decision is on the disk.
+        """
         user = self._user(asked.user, caller)
         self.service.count_request(user)
         entry = await self.service.decide(user, asked.context, asked.request)
         return {"arm": entry.arm, "ticket": entry.name}
 
     async def reward(self, asked: messages.BringReward, caller: Caller | None) -> Answer:
-        """Answer POST /rewards."""
+        """Answer POST /rewards: keep the reward of a ticket until its turn.
+
+        A user brings only rewards of the tickets that this user got; an operator, and the callers
+        of a public service, those of any ticket whose name they know.
+        """
         # An operator brings rewards of many users, which are no requests of one.
         user = None if caller is None or caller.operator else caller.name
         if user is not None:
@@ -110,7 +148,10 @@ class Pages:
         return {}
 
     async def delete(self, asked: messages.AskDeletion, caller: Caller | None) -> Answer:
-        """Answer POST /deletions, which wants a token even from a public service's callers."""
+        """Answer POST /deletions: end all rounds of a user that wait, empty.
+
+        It wants a token even from a public service's callers: others could delete for anyone.
+        """
         if caller is None:
             raise HTTPException(401)
         user = self._user(asked.user, caller)
@@ -118,11 +159,15 @@ class Pages:
         return {"rounds": await self.service.delete(user)}
 
     async def guarantee(self, _: None, caller: Caller | None) -> Answer:
-        """Answer GET /guarantee."""
+        """Answer GET /guarantee: the certificate, as ``dpoco verify`` reads it."""
         return self.service.guarantee.to_dict()
 
     async def metrics(self, _: None, caller: Caller | None) -> Answer:
-        """Answer GET /metrics, in the text format of OpenMetrics 1.0."""
+        """Answer GET /metrics, in the text format of OpenMetrics 1.0.
+
+        All numbers are fixed by visits and turns. How many rewards came would depend on the data,
+        and is not among them.
+        """
         numbers = await self.service.numbers()
         rows = [
             ("rounds", "counter", "Rounds played.", numbers["rounds"]),
@@ -141,12 +186,12 @@ class Pages:
         return Response("".join([*lines, "# EOF\n"]), media_type=_METRICS)
 
     async def ready(self, _: None, caller: Caller | None) -> Answer:
-        """Answer GET /healthz."""
+        """Answer GET /healthz: 503 for some seconds after a failure, for load balancers."""
         ready = not self.service.is_failing
         return JSONResponse({"ready": ready}, status_code=200 if ready else 503)
 
     async def live(self, _: None, caller: Caller | None) -> Answer:
-        """Answer GET /healthz/live."""
+        """Answer GET /healthz/live: 200, unless the process is to be restarted."""
         return {}
 
     async def describe(self, _: None, caller: Caller | None) -> Answer:
@@ -154,7 +199,15 @@ class Pages:
         return self._description
 
     def _user(self, asked: str | None, caller: Caller | None) -> str:
-        """Return for whom a caller acts."""
+        """Return for whom a caller acts.
+
+        Raises
+        ------
+        HTTPException
+            403 for the name of another user.
+        BadRequest
+            If an operator, or a caller without a token, names no one.
+        """
         if caller is not None and not caller.operator:
             if asked not in (None, caller.name):
                 raise HTTPException(403)
@@ -164,7 +217,14 @@ class Pages:
         return asked
 
     def caller(self, request: Request, access: Access) -> Caller | None:
-        """Return who asks; where tokens are needed, 401 without one, 403 without an operator's."""
+        """Return who asks, by the token of the request; None for a caller without one.
+
+        Raises
+        ------
+        HTTPException
+            401 without a valid token where one is needed, 403 for a user's where only an operator
+            may ask.
+        """
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if not scheme and (self.public or access == "all"):
             return None
@@ -215,6 +275,11 @@ def make_app(service: Service, tokens: Tokens, *, public: bool = False) -> ASGIA
         Who may ask.
     public : bool, default False
         Whether those without a token may as well. Keyword-only.
+
+    Returns
+    -------
+    ASGI application
+        For one process and one event loop: a second process would take the journal over.
     """
     pages = Pages(service, tokens, public)
 
@@ -251,7 +316,10 @@ class _LengthCheck:
 
 
 async def _body(request: Request, limit: int) -> bytes:
-    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+    """Return the body of a request; 415 unless it is declared as JSON, 413 beyond `limit` bytes."""
+    # Types have no case; parameters such as a charset do not matter, since JSON is UTF-8.
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
         raise HTTPException(415)  # and no web page elsewhere can send it without asking
     # Counted as it comes: a length in a header may be false or missing.
     body = bytearray()
@@ -263,6 +331,7 @@ async def _body(request: Request, limit: int) -> bytes:
 
 
 def _failure(status: int, reason: str, headers: dict[str, str] | None = None) -> Response:
+    """Return an error as JSON, with the headers that HTTP wants for its status."""
     own = dict(headers or {})
     if status == 401:
         own["WWW-Authenticate"] = "Bearer"
@@ -272,6 +341,7 @@ def _failure(status: int, reason: str, headers: dict[str, str] | None = None) ->
 
 
 async def _refuse(_: Request, error: HTTPException) -> Response:
+    """Answer errors of routing, of tokens and of bodies."""
     reason = _REASONS.get(error.status_code, error.detail)  # Starlette's are fixed texts
     # The body was not read to its end: the connection can carry no further request.
     close = _CLOSE if error.status_code in (413, 415) else {}
@@ -279,7 +349,18 @@ async def _refuse(_: Request, error: HTTPException) -> Response:
 
 
 def description(pages: list[Page]) -> Fields:
-    """Return the OpenAPI description of pages."""
+    """Return the OpenAPI 3.1 description of pages.
+
+    Parameters
+    ----------
+    pages : list of Page
+        In the order in which they are described.
+
+    Returns
+    -------
+    dict
+        JSON-able. Its schemas are those with which bodies are checked.
+    """
     kinds = {kind for page in pages for kind in (page.takes, page.gives)} | {messages.Failure}
     _, schemas = models_json_schema(
         [(kind, "validation") for kind in kinds if kind is not None],
@@ -313,16 +394,19 @@ def description(pages: list[Page]) -> Fields:
 
 
 def _reference(kind: type[Message]) -> dict[str, str]:
+    """Return where in the description the schema of a message is."""
     return {"$ref": f"#/components/schemas/{kind.__name__}"}
 
 
 def _content(page: Page) -> Fields:
+    """Return the description of what a page answers."""
     if page.gives is not None:
         return {"schema": _reference(page.gives)}
     return {"schema": {"type": "object" if page.media == "application/json" else "string"}}
 
 
 def _error(page: Page, status: int) -> Fields:
+    """Return the description of an error of a page."""
     kind = messages.Health if page.gives is messages.Health else messages.Failure
     content = {"application/json": {"schema": _reference(kind)}}
     return {"description": _REASONS[status], "content": content}

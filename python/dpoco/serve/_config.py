@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import secrets
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 import dpoco
 from dpoco._encryption import KEY_BYTES, EncryptionKey
 from dpoco.accounting.linucb import EXPLORATION
+from dpoco.learners import learner_named
 
 Count = Annotated[int, Field(ge=1)]
 Positive = Annotated[FiniteFloat, Field(gt=0.0)]
@@ -19,13 +20,17 @@ Place = Annotated[Path, Field(strict=False)]  # a text, in a file
 
 
 class Table(BaseModel):
-    """A table whose keys are all known."""
+    """A table whose keys are all known.
+
+    Strict: a text is no number, and true is no 1. A key that is misspelt would else have its
+    default, and a limit would be another one than the operator has written.
+    """
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
 class Bandit(Table):
-    """The learner: `dpoco.bandits.LinUCB`, and what one person may do.
+    """The learner, a linear contextual bandit, and what one person may do.
 
     Attributes
     ----------
@@ -45,7 +50,7 @@ class Bandit(Table):
     feedback_seconds : float
         Time from a decision to the turn of its ticket, when its round is played.
     exploration : float, default 0.1
-        As for `LinUCB`.
+        As for the learner "linucb".
     """
 
     arms: Annotated[int, Field(ge=2, le=4096)]
@@ -65,15 +70,15 @@ class Bandit(Table):
         """The guarantee for one person against all others."""
         return dpoco.Budget(self.epsilon, self.delta)
 
-    def learner(self) -> dpoco.bandits.LinUCB:
-        """Return a fresh learner."""
+    def learner(self) -> Any:
+        """Return a fresh learner; `ValueError`, `CalibrationError` if no noise meets the budget."""
         people = dpoco.Participation(
             self.rounds_per_person,
             self.separation,
             # A round has one person, so the limit on people is never met.
             max_persons=self.horizon,
         )
-        return dpoco.bandits.LinUCB(
+        return learner_named("linucb").load()(
             self.arms, self.dimension, horizon=self.horizon, budget=self.budget,
             participation=people, context_bound=self.context_bound,
             reward_bound=self.reward_bound, exploration=self.exploration,
@@ -133,7 +138,17 @@ class Limits(Table):
 
 
 class Settings(Table):
-    """All of the file."""
+    """All of the file.
+
+    Attributes
+    ----------
+    bandit : Bandit
+        The learner; it cannot be changed once the service has begun.
+    store : Store
+        Places and key; absolute after `read`.
+    limits : Limits
+        They may be changed between two starts.
+    """
 
     bandit: Bandit
     store: Store
@@ -142,6 +157,13 @@ class Settings(Table):
     @classmethod
     def read(cls, record: object, file: Path) -> Settings:
         """Return the settings of a file that was parsed.
+
+        Parameters
+        ----------
+        record : dict
+            What the file holds.
+        file : Path
+            Its name, for messages and for the places that are relative to it.
 
         Raises
         ------
@@ -170,6 +192,11 @@ class Settings(Table):
 
 def folder_and_key(store: Store) -> EncryptionKey:
     """Make what is missing at the first start, and return the key.
+
+    Parameters
+    ----------
+    store : Store
+        From `Settings.read`, with absolute places.
 
     Raises
     ------

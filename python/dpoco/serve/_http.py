@@ -29,7 +29,16 @@ _INTERVAL = 0.0005  # seconds: commits are played next to the loop, and neither 
 
 
 class _Config(uvicorn.Config):
-    """Uvicorn's settings, and those of `_Connection`."""
+    """Uvicorn's settings, and those of `_Connection`.
+
+    Parameters
+    ----------
+    app : ASGI application
+    settings : Settings
+        Their limits are taken.
+    report : callable
+        Takes errors that have no request.
+    """
 
     def __init__(
         self, app: ASGIApp, settings: Settings, report: Callable[[BaseException], None]
@@ -47,7 +56,12 @@ class _Config(uvicorn.Config):
 
 
 class _Connection(H11Protocol):
-    """A connection with a deadline for its client, which gives way to newer ones."""
+    """A connection with a deadline for its client, which gives way to newer ones.
+
+    A client that sends a byte now and then would else hold a connection for hours. Where all are
+    taken, the one whose client has kept us waiting longest is closed; one that waits for the disk
+    is not.
+    """
 
     config: _Config
     _deadline: asyncio.TimerHandle | None = None
@@ -123,7 +137,9 @@ def _connections(most: int) -> int:
 def run(
     settings: Settings, host: str, port: int, *, public: bool, listening: Callable[[int], None]
 ) -> None:
-    """Serve until SIGTERM or SIGINT.
+    """Serve until SIGTERM or SIGINT, in the main thread of a process that does nothing else.
+
+    It raises the limit on open files as far as needed, and switches between threads more often.
 
     Parameters
     ----------

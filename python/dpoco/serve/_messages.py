@@ -21,7 +21,15 @@ _USER = (
 
 
 class BadRequest(Exception):  # noqa: N818
-    """A body that is not as its schema says; texts name fields and quote no value."""
+    """A body that is not as its schema says; texts name fields and quote no value.
+
+    Parameters
+    ----------
+    reason : str
+        What is wrong, for the client.
+    status : int
+        422, or 400 for a body that is no JSON.
+    """
 
     def __init__(self, reason: str, status: int = 422) -> None:
         super().__init__(reason)
@@ -29,13 +37,13 @@ class BadRequest(Exception):  # noqa: N818
 
 
 class Message(BaseModel):
-    """A JSON object whose fields are all known."""
+    """A JSON object whose fields are all known, and of their types: "1" is no number."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
 class AskDecision(Message):
-    """A visit: what is known of the user now."""
+    """A visit: what is known of the user now, and a name under which it can be sent again."""
 
     user: User | None = Field(default=None, description=_USER)
     context: list[float] = Field(description="Clipped to the service's l2 norm.")
@@ -88,7 +96,10 @@ class Failure(Message):
 
 
 def ask_decision_type(dimension: int) -> type[AskDecision]:
-    """Return `AskDecision` for contexts of so many numbers."""
+    """Return `AskDecision` for contexts of so many numbers.
+
+    The length is public, and a wrong one is refused before anything is drawn.
+    """
     info: FieldInfo = AskDecision.model_fields["context"]
     limits = Field(min_length=dimension, max_length=dimension, description=info.description)
     return create_model("AskDecision", __base__=AskDecision, context=(list[float], limits))
@@ -98,14 +109,28 @@ M = TypeVar("M", bound=Message)
 
 
 def parse(body: bytes, kind: type[M]) -> M:
-    """Return the message of a body; `BadRequest` for anything else.
+    """Return the message of a body.
 
     Numbers beyond doubles become infinite and count as missing: a value never decides over an
     exception.
+
+    Parameters
+    ----------
+    body : bytes
+        JSON in UTF-8.
+    kind : class
+        The message that is wanted.
+
+    Raises
+    ------
+    BadRequest
+        400 if it is no JSON or has a field twice, 422 if a field is missing, unknown or of another
+        type. The text names at most five fields.
     """
     try:
         # `int` refuses more than 4300 digits, so that a value would decide over an error.
-        record = of_json(body.decode(), parse_int=float)
+        # Clients of some languages begin UTF-8 with a mark.
+        record = of_json(body.decode("utf-8-sig"), parse_int=float)
     except (ValueError, StateError):
         raise BadRequest("the body is no JSON, or has a field twice", 400) from None
     try:
@@ -116,6 +141,7 @@ def parse(body: bytes, kind: type[M]) -> M:
 
 
 def _describe(error: Any) -> str:
+    """Return an error of pydantic's in words: the field and what it should be, no value."""
     place = ".".join(map(str, error["loc"]))
     if error["type"] == "extra_forbidden":  # whose place is a word of the caller's
         return "there is a field that the schema does not have"

@@ -27,6 +27,8 @@ _PRAGMAS = (
 class Rows:
     """Records by kind and number; the database shows neither names, nor contexts, nor rewards.
 
+    It shows how many rows of which kind there are, and when they change.
+
     Parameters
     ----------
     path : Path
@@ -58,22 +60,35 @@ class Rows:
             )
 
     def take_over(self) -> None:
-        """Become the one service that writes here; another one raises `JournalFenced` from now on.
+        """Become the one service that writes here.
 
-        Commands that make tokens write at any time.
+        Another one raises `JournalFenced` from now on, at its next write. Commands that make tokens
+        write at any time.
+
+        Raises
+        ------
+        OSError
+            If the database cannot be written.
         """
         owner = secrets.token_bytes(16)
         self._run_many("INSERT OR REPLACE INTO sealed VALUES ('owner', 0, ?)", [(owner,)])
         self._owner = owner
 
     def _check_owner(self) -> None:
+        """Raise `JournalFenced` if another service has taken over since `take_over`."""
         if self._owner is not None:
             (found,) = self._base.execute("SELECT body FROM sealed WHERE kind = 'owner'").fetchone()
             if found != self._owner:
                 raise JournalFenced("another process serves this folder")
 
     def all(self, kind: Kind) -> Iterator[tuple[int, Fields]]:
-        """Yield number and record of all rows of a kind, by number."""
+        """Yield number and record of all rows of a kind, by number.
+
+        Raises
+        ------
+        StateError
+            If a row was changed, or is encrypted under another key.
+        """
         with _translate_errors():
             found = self._base.execute(
                 "SELECT number, body FROM sealed WHERE kind = ? ORDER BY number", (kind,)
@@ -82,7 +97,21 @@ class Rows:
             yield number, json.loads(self._key.open(_context(kind, number), body))
 
     def put(self, kind: Kind, rows: Iterable[tuple[int, Fields]]) -> None:
-        """Write or replace rows, all of them or none."""
+        """Write or replace rows, all of them or none.
+
+        Parameters
+        ----------
+        kind : {"ticket", "token"}
+        rows : iterable of (int, dict)
+            Numbers and JSON-able records.
+
+        Raises
+        ------
+        JournalFenced
+            If another service has taken over; nothing is written.
+        OSError
+            If the database is locked, full or read-only.
+        """
         sealed = [
             # Sealed with kind and number, so that no row can take the place of another.
             (kind, n, b"".join(self._key.seal(_context(kind, n), json.dumps(record).encode())))
@@ -91,7 +120,16 @@ class Rows:
         self._run_many("INSERT OR REPLACE INTO sealed VALUES (?, ?, ?)", sealed)
 
     def drop(self, kind: Kind, numbers: Iterable[int], *, trace: bool = True) -> None:
-        """Delete rows, all of them or none; without a trace: from the log as well."""
+        """Delete rows, all of them or none; errors as of `put`.
+
+        Parameters
+        ----------
+        kind : {"ticket", "token"}
+        numbers : iterable of int
+            Those that are not there are ignored.
+        trace : bool
+            Whether copies may stay in SQLite's log until it is reused.
+        """
         gone = [(kind, number) for number in numbers]
         self._run_many("DELETE FROM sealed WHERE kind = ? AND number = ?", gone)
         if not trace:
@@ -111,6 +149,7 @@ class Rows:
         self._base.close()
 
     def _run_many(self, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
+        """Run a statement for each row in one transaction, if this is still the owner."""
         with _translate_errors():
             # The write lock comes before the look at the owner, who cannot change in between.
             self._base.execute("BEGIN IMMEDIATE")
@@ -125,7 +164,7 @@ class Rows:
 
 @contextmanager
 def open_rows(folder: Path, key: EncryptionKey) -> Iterator[Rows]:
-    """Open the rows of a service's folder."""
+    """Open the rows of a service's folder, and close them at the end; errors as of `Rows`."""
     rows = Rows(folder / "service.db", key)
     try:
         yield rows
@@ -134,6 +173,7 @@ def open_rows(folder: Path, key: EncryptionKey) -> Iterator[Rows]:
 
 
 def _context(kind: Kind, number: int) -> bytes:
+    """Return what a row is sealed with: it opens nowhere else."""
     return b"dpoco serve %b %d" % (kind.encode(), number)
 
 

@@ -19,7 +19,15 @@ _SECRET = 32  # bytes, so that a plain digest cannot be searched
 
 
 class Caller(NamedTuple):
-    """Whom a token is bound to; an operator acts for all users."""
+    """Whom a token is bound to.
+
+    Attributes
+    ----------
+    name : str
+        Of the user, or of the operator.
+    operator : bool
+        Whether the caller acts for all users.
+    """
 
     name: str
     operator: bool
@@ -27,15 +35,29 @@ class Caller(NamedTuple):
 
 @dataclass(frozen=True)
 class _Token:
+    """What is kept of a token.
+
+    Attributes
+    ----------
+    name, operator
+        As of `Caller`.
+    digest : str
+        SHA-256 of the secret, hexadecimal.
+    until : float or None
+        When it ends, in seconds since 1970; None: never.
+    """
+
     name: str
     operator: bool
     digest: str
-    until: float | None  # seconds since 1970
+    until: float | None
 
     def is_valid(self, now: float) -> bool:
+        """Return whether it is not over yet."""
         return self.until is None or now < self.until
 
     def is_for(self, name: str, operator: bool) -> bool:
+        """Return whether it is a user's, or an operator's, of this name: both may have one name."""
         return (self.name, self.operator) == (name, operator)
 
 
@@ -57,12 +79,23 @@ class Tokens:
         self._known: dict[int, _Token] = {}
 
     def create(self, name: str, *, operator: bool = False, overlap: float = 0.0) -> str:
-        """Return a new token; the name's older ones stay valid for `overlap` seconds.
+        """Return a new token, which is shown this once: only its digest is kept.
+
+        Parameters
+        ----------
+        name : str
+            Of the user or operator.
+        operator : bool
+            Which of both.
+        overlap : float
+            Seconds for which older tokens of this name stay valid, so that clients can change.
 
         Raises
         ------
         ValueError
             If the name is empty, longer than 200 characters, or no text.
+        OSError
+            If the database cannot be written; then no token has changed.
         """
         if not 0 < len(name) <= LONGEST_NAME or not is_text(name):
             raise ValueError(f"a name must be a text of 1 to {LONGEST_NAME} characters")
@@ -92,7 +125,11 @@ class Tokens:
         return len(gone)
 
     def find(self, token: str) -> Caller | None:
-        """Return whom a token is bound to; None if it is none, or was replaced."""
+        """Return whom a token is bound to; None if it is none, was revoked, or is over.
+
+        How long it takes depends on the token's length and on whether tokens were made meanwhile,
+        and on no secret.
+        """
         number, _, secret = token.partition(".")
         try:
             each = self._read().get(int(number))
@@ -105,6 +142,7 @@ class Tokens:
         return Caller(each.name, each.operator) if each.is_valid(time.time()) else None
 
     def _read(self) -> dict[int, _Token]:
+        """Return all tokens by number, read again if another process has written."""
         version = self._rows.version
         if version != self._version:
             self._known = {number: _Token(**row) for number, row in self._rows.all("token")}
@@ -126,4 +164,5 @@ def is_text(name: str) -> bool:
 
 
 def _digest(secret: str) -> str:
+    """Return the SHA-256 of a secret, hexadecimal; whatever a client sends has one."""
     return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
