@@ -276,8 +276,9 @@ class Terms:
         Examples
         --------
         >>> from dpoco import Guarantee
-        >>> Guarantee.gaussian(sensitivity=2.0, noise_scale=8.0, delta=1e-6, horizon=1000)
-        <Guarantee: epsilon=1.0607, delta=1e-06, replace one round, 1000 rounds, not certified>
+        >>> own = Guarantee.gaussian(sensitivity=2.0, noise_scale=8.0, delta=1e-6, horizon=1000)
+        >>> round(own.epsilon, 4), own.certified
+        (1.0607, False)
         """
         return cls._about_program(
             True, positive_float("sensitivity", sensitivity), noise_scale, releases,

@@ -214,7 +214,7 @@ class WindowSelector(Selector):
     ...     10, horizon=100_000, budget=dpoco.Budget(epsilon=1.0, delta=0.0),
     ...     expected_shifts=5, gap=0.4)
     >>> learner.plan.tuning.window, round(learner.plan.forecast.regret_bound)
-    (107, 3024)
+    (107, 3023)
     """
 
     plan: WindowPlan

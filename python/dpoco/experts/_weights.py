@@ -132,7 +132,7 @@ class PrefixHedge(Weighted):
     >>> learner.weights.shape
     (10,)
     >>> round(learner.plan.forecast.regret_bound)
-    364
+    363
     """
 
     plan: HedgePlan

@@ -70,6 +70,8 @@ class GlmLoss(MarginLoss):
     ...     variable="margin", feature_bound=1.0)
     >>> learner = dpoco.oco.NoisyNewton(dpoco.domains.LpBall(3, 2.0, 4.0), hinge,
     ...     horizon=100_000, budget=dpoco.Budget(epsilon=1.0, delta=1e-6))
+    >>> learner.decide().shape
+    (3,)
     >>> learner.observe([0.5, -0.2, 0.1], 1.0)
     """
 

@@ -133,7 +133,7 @@ class ContinualSum(Mechanism):
     >>> total.push([0.6, -0.8]).shape
     (2,)
     >>> round(total.standard_deviation(1000), 1)
-    27.6
+    22.1
     """
 
     plan: SumPlan
