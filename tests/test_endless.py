@@ -8,7 +8,7 @@ import pytest
 
 import dpoco
 from dpoco.domains import Box, LpBall
-from dpoco.learners import LEARNERS, learner_of
+from dpoco.learners import LEARNERS, find_learner
 from dpoco.losses import LinearLoss, LogisticLoss, SquaredLoss
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
@@ -45,7 +45,7 @@ def without_horizon(cls):
 
 @pytest.mark.parametrize("cls", CASES, ids=lambda cls: cls.__name__)
 def test_the_table_says_who_takes_no_horizon_and_the_others_name_them(cls):
-    own = learner_of(cls)
+    own = find_learner(cls)
     if own.endless:
         assert without_horizon(cls).guarantee.private
         return
@@ -61,7 +61,7 @@ def test_the_table_says_who_takes_no_horizon_and_the_others_name_them(cls):
 def test_every_learner_of_rounds_is_tried():
     """A new one must be added here, or its entry would not be checked."""
     rounds = {"records", "surface", "experts", "arms", "sums", "scores"}
-    assert {learner_of(cls).path for cls in CASES} == {
+    assert {find_learner(cls).path for cls in CASES} == {
         each.path for each in LEARNERS if each.plays in rounds
     }
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from dpoco._validation import unknown
 
-__all__ = ["LEARNERS", "MONITORS", "Learner", "learner_named", "learner_of", "own_class", "plays"]
+__all__ = ["LEARNERS", "MONITORS", "Learner", "find_learner", "learner_named", "own_class", "plays"]
 
 
 @dataclass(frozen=True)
@@ -192,14 +192,14 @@ def own_class(kind: type) -> Learner | None:
     return found if found is not None and room == ["dpoco", found.path.split(".")[0]] else None
 
 
-def learner_of(kind: type) -> Learner | None:
+def find_learner(kind: type) -> Learner | None:
     """Return the learner whose class is this one or a base of it, or None."""
     return next(filter(None, map(own_class, kind.__mro__)), None)
 
 
 def plays(learner: Any) -> str:
     """Return what a learner plays, as its entry says; "" for a foreign learner."""
-    known = learner_of(type(learner))
+    known = find_learner(type(learner))
     return "" if known is None else known.plays
 
 

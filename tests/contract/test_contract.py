@@ -11,7 +11,7 @@ import pytest
 from dpoco.audit import check_learner, contract_checks
 from dpoco.domains import LpBall
 from dpoco.frank_wolfe import TreeFrankWolfe
-from dpoco.learners import LEARNERS, learner_of
+from dpoco.learners import LEARNERS, find_learner
 from dpoco.losses import CustomLoss, SquaredLoss
 
 from .variants import BUDGET, LOSSES, RELEASED, VARIANTS
@@ -70,7 +70,7 @@ def test_every_learner_that_plays_rounds_is_checked():
 def test_options_keep_the_contract(name):
     """Some 30 checks a learner: 0.2 to 2 s, of which most is writing and reading states."""
     make, stream = VARIANTS[name]
-    asked = set(contract_checks(learner_of(make.func).plays)) - WHATEVER_THE_OPTIONS
+    asked = set(contract_checks(find_learner(make.func).plays)) - WHATEVER_THE_OPTIONS
     left = asked - set(check_learner(make, stream, checks=sorted(asked)))
     objects = isinstance(make.args[-1] if make.args else None, CustomLoss)
     assert left <= DEPENDS | (NEEDS_ARRAYS | NEEDS_STATE if objects else set())

@@ -54,7 +54,7 @@ def test_plain_sums_drift_apart(h):
     assert excess > 100.0 * remaining(2 ** (h + 1))
 
 
-def learner_of(cls, loss, size, **options):
+def find_learner(cls, loss, size, **options):
     return cls(
         BALL, loss, horizon=2 * size, batch=size, budget=dpoco.Budget(1.0, 1e-6),
         source=Source.seeded(0), **options,
@@ -67,7 +67,7 @@ def test_sums_of_gradients_do_not_drift_apart(cls, h):
     declared = []
 
     def sum_of(values):
-        learner = learner_of(cls, LinearLoss(1.0), len(values))
+        learner = find_learner(cls, LinearLoss(1.0), len(values))
         declared.append(learner.guarantee.sensitivity)
         learner.run(values[:, None])
         return learner._engine.nonprivate_sum()[0]
@@ -80,7 +80,7 @@ def test_sums_of_gradients_do_not_drift_apart(cls, h):
 @pytest.mark.parametrize("cls", STREAMS)
 def test_sums_of_glm_leaves_do_not_drift_apart(cls):
     def sum_of(values):
-        learner = learner_of(cls, SquaredLoss(1.0, 1.0), len(values))
+        learner = find_learner(cls, SquaredLoss(1.0, 1.0), len(values))
         learner.run(values[:, None], np.full(len(values), -0.5))  # the slope at 0 is 1
         return learner._engine.nonprivate_sum()[0]
 
@@ -90,7 +90,9 @@ def test_sums_of_glm_leaves_do_not_drift_apart(cls):
 def test_quadratic_statistics_do_not_drift_apart():
     def sum_of(values):
         values[2**H] = 0.5  # between 2^H - 0.5 and 2^H + 0.5: records are shrunk a little
-        learner = learner_of(NoisyFTRL, SquaredLoss(1.0, 1.0), len(values), statistics="quadratic")
+        learner = find_learner(
+            NoisyFTRL, SquaredLoss(1.0, 1.0), len(values), statistics="quadratic"
+        )
         learner.run(np.sqrt(values)[:, None], np.zeros(len(values)))
         return learner._engine.nonprivate_sum()[0]
 
@@ -112,7 +114,7 @@ def test_rewards_of_a_bandit_do_not_drift_apart():
 @pytest.mark.parametrize("cls", STREAMS)
 def test_what_rounding_loses_is_part_of_the_state(cls, tmp_path):
     def sum_of(values, parts):
-        learner = learner_of(cls, LinearLoss(1.0), len(values))
+        learner = find_learner(cls, LinearLoss(1.0), len(values))
         for part in np.array_split(values, parts):
             learner.run(part[:, None])
             if parts > 1:
@@ -123,13 +125,13 @@ def test_what_rounding_loses_is_part_of_the_state(cls, tmp_path):
     values = np.random.default_rng(0).uniform(-1.0, 1.0, size=3000)
     assert sum_of(values, 30) == sum_of(values, 1)
     # A state that cannot have been left by a sum is refused: the rest is larger than a last digit.
-    learner = learner_of(cls, LinearLoss(1.0), 3000)
+    learner = find_learner(cls, LinearLoss(1.0), 3000)
     learner.run(values[:1000, None])
     payload = np.frombuffer(learner._engine.state(), dtype=np.uint8).copy()
     place = payload.tobytes().find(np.float64(pending_rest(values[:1000])).tobytes())
     assert place > 0
     payload[place : place + 8] = np.frombuffer(np.float64(1e-3).tobytes(), dtype=np.uint8)
-    fresh = learner_of(cls, LinearLoss(1.0), 3000)
+    fresh = find_learner(cls, LinearLoss(1.0), 3000)
     with pytest.raises(dpoco.StateError, match=r"decision|sum of a batch"):
         fresh._engine.restore(payload.tobytes())
 

@@ -15,7 +15,7 @@ from dpoco import evaluation
 from dpoco.audit._contract import ROUNDS, _listed, _subject, equal, unchanged
 from dpoco.environments import play_delayed
 from dpoco.errors import CalibrationError, HorizonExceeded, RoundOrderError, StateError
-from dpoco.learners import LEARNERS, learner_of
+from dpoco.learners import LEARNERS, find_learner
 from dpoco.learning import learner as _learner
 from dpoco.learning.participation import Participation, for_people
 from dpoco.learning.state import pack, unpack
@@ -82,7 +82,7 @@ def test_the_budget_is_for_all_rounds_of_a_person_and_not_wasted(subject):
     assert learner.guarantee.unit == "one person"
     learner.guarantee.verify()
     learner.guarantee.require(budget)
-    if learner_of(subject.kind).name in ("oblivious-tracker", "ctrl", "comw"):
+    if find_learner(subject.kind).name in ("oblivious-tracker", "ctrl", "comw"):
         return  # so few rounds have few plans, and some of them never move
     assert learner.guarantee.epsilon_at(budget.delta) >= 0.99
     with pytest.raises(dpoco.BudgetExceeded):  # a round's noise is too little for a person

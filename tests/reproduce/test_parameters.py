@@ -13,7 +13,7 @@ from dpoco import bandits, experts, frank_wolfe, oco
 from dpoco.domains import Box, LpBall
 from dpoco.journal._releases import alike
 from dpoco.learners import LEARNERS
-from dpoco.learning.families import header_of
+from dpoco.learning.families import stored_header
 from dpoco.learning.state import pack, unpack
 from dpoco.losses import LinearLoss, QuadraticLoss, SquaredLoss
 from dpoco.published import agarwal_ctrl, agarwal_lazy, asi_tracking, han_frank_wolfe
@@ -94,7 +94,7 @@ def test_states_of_before_keep_their_constants():
 def test_streams_of_before_go_on():
     """A journal compares a learner with the arguments that it has stored."""
     learner = frank_wolfe.TreeFrankWolfe(BALL, SquaredLoss(1.0, 1.0), horizon=T, budget=BUDGET)
-    stored = json.loads(header_of(learner))
+    stored = json.loads(stored_header(learner))
     assert alike(learner, json.dumps(stored))
     stored["object"]["arguments"]["calibration"] = "tight"
     assert alike(learner, json.dumps(stored))

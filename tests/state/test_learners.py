@@ -17,8 +17,8 @@ from dpoco.adapters._linear import LinearModel, LinearProblem
 from dpoco.audit import replay_audit, standard_case
 from dpoco.errors import StateError
 from dpoco.frank_wolfe import SufficientStatistics, TreeFrankWolfe
-from dpoco.learners import LEARNERS, learner_named, learner_of, own_class
-from dpoco.learning.families import Vectors, family_of
+from dpoco.learners import LEARNERS, find_learner, learner_named, own_class
+from dpoco.learning.families import Vectors, learner_family
 from dpoco.local import DistributionLearner, Hypotheses
 
 BUDGET = dpoco.Budget(1.0, 1e-6)
@@ -27,7 +27,7 @@ BUDGET = dpoco.Budget(1.0, 1e-6)
 @pytest.mark.parametrize("listed", LEARNERS, ids=lambda each: each.name)
 def test_every_line_names_what_exists(listed):
     kind = listed.load()
-    assert own_class(kind) is learner_of(kind) is listed
+    assert own_class(kind) is find_learner(kind) is listed
     for name in (listed.name, listed.class_name, listed.snake_name):
         assert learner_named(name) is listed
     assert len({each.name for each in LEARNERS}) == len(LEARNERS)
@@ -55,13 +55,13 @@ class Mine(TreeFrankWolfe):
 
 @pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 def test_a_subclass_has_what_its_base_has():
-    assert learner_of(Mine) is learner_of(TreeFrankWolfe)
+    assert find_learner(Mine) is find_learner(TreeFrankWolfe)
     assert own_class(Mine) is None  # no state file may name it
-    assert learner_of(type("NoisyFTRL", (), {})) is None  # a name is not enough
+    assert find_learner(type("NoisyFTRL", (), {})) is None  # a name is not enough
     case = standard_case("tree-frank-wolfe")
     problem = LinearProblem("squared", "tree_frank_wolfe", 2)
     made = Mine(problem.domain(), problem.family(), horizon=9, budget=None)
-    assert isinstance(family_of(made), Vectors)
+    assert isinstance(learner_family(made), Vectors)
     told = {"loss": "squared", "learner": "tree_frank_wolfe", "horizon": 9, "budget": None}
     told |= dict.fromkeys(("options", "seed", "participation", "epsilon", "delta"))
     assert LinearModel.of(told, 2, made).learner is made
@@ -78,7 +78,7 @@ def test_journals_refuse_what_draws_no_noise():
     server = DistributionLearner.__new__(DistributionLearner)
     for other in (server, SufficientStatistics.__new__(SufficientStatistics), object()):
         with pytest.raises(TypeError, match="a journal"):
-            family_of(other)
+            learner_family(other)
 
 
 ONLINE = [each for each in LEARNERS if each.plays in ("records", "experts", "arms", "sums")]

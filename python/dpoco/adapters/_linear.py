@@ -21,7 +21,7 @@ from dpoco.adapters._arguments import Arguments, check_options, make_source, rea
 from dpoco.adapters._features import LabelMap
 from dpoco.domains import LpBall
 from dpoco.errors import CalibrationError, HorizonExceeded, StateError
-from dpoco.learners import LEARNERS, learner_of
+from dpoco.learners import LEARNERS, find_learner
 from dpoco.learning.choice import choose
 from dpoco.learning.participation import Participation, Person
 from dpoco.learning.record_learner import RecordLearner
@@ -722,7 +722,7 @@ class LinearModel:
         """Raise unless a learner is of this model's kind, problem and participation."""
         named = self.problem.learner
         known = [*_NAMED.values()] if named == _AUTO else [_NAMED[named]]
-        if learner_of(type(learner)) not in known:
+        if find_learner(type(learner)) not in known:
             wanted = " or ".join(each.class_name for each in known)
             raise TypeError(f"the learner must be a {wanted}; got {type(learner).__name__}")
         learner._check_active()

@@ -39,7 +39,7 @@ from dpoco.audit.replay import replay_audit
 from dpoco.audit.report import ExerciseReport
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.errors import DpocoError
-from dpoco.learners import LEARNERS, MONITORS, learner_named, learner_of
+from dpoco.learners import LEARNERS, MONITORS, find_learner, learner_named
 from dpoco.losses import LinearLoss, LogisticLoss, SquaredLoss
 from dpoco.privacy.mechanisms.coupled_draws import Always, Anchored, Dartboard, Window
 from dpoco.random import Source
@@ -338,7 +338,7 @@ def _facts(family: Family, rows: FloatArray) -> dict[str, bool]:
     if family.several and "participation" in signature(type(learner)).parameters:
         facts["all rounds of a person"] = family.person[0] > 1
     facts |= family.facts()
-    listed = learner_of(type(learner))
+    listed = find_learner(type(learner))
     for name, values in CHOICES.get("" if listed is None else listed.name, {}).items():
         facts |= {f"{name} {value}": options[name] == value for value in values}
     return facts

@@ -757,7 +757,7 @@ def calibrate_once(
     """
     if "plan" not in signature(cls).parameters:
         whole = partial(cls, *arguments, budget=budget, **options)
-        known = learners.learner_of(cls)
+        known = learners.find_learner(cls)
         if known is None or known.plays != "intervals":
             return lambda source: whole(source=source)
         return partial(renew, whole(source=None))

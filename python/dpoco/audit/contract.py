@@ -44,7 +44,7 @@ from dpoco.audit._kinds import find_known_family
 from dpoco.audit.replay import replay_audit
 from dpoco.domains import LpBall
 from dpoco.errors import BudgetExceeded, DpocoError
-from dpoco.learners import learner_named, learner_of
+from dpoco.learners import find_learner, learner_named
 from dpoco.losses import MarginLoss
 from dpoco.privacy.records import Description, written
 from dpoco.random import Source
@@ -259,7 +259,7 @@ def reports_show_no_data(s: Subject) -> None:
     """`repr` shows parameters and guarantee, and nothing that playing changes."""
     learner = s.fresh()
     before = repr(learner)
-    silent = not s.first.guarantee.private or learner_of(s.kind) is None
+    silent = not s.first.guarantee.private or find_learner(s.kind) is None
     require("epsilon" in before or silent, "repr() states no epsilon")
     require("Source" not in before, "repr() shows the source")
     s.released(learner)
@@ -273,7 +273,7 @@ def replays_move_no_more_than_stated(s: Subject) -> None:
     s.applies(s.first.guarantee.epsilon > 0.0)  # else nothing is drawn
     if find_known_family(s.first) is None:
         # The library's own learners have a family unless they have no noise.
-        s.applies(s.first.guarantee.private or learner_of(s.kind) is None)
+        s.applies(s.first.guarantee.private or find_learner(s.kind) is None)
         return _draws_hang_on_no_record(s)
     silent, huge = s.first.guarantee.change == "zero_out", s.plays not in ("scores", "queries")
     parts = tuple(part.copy() for part in s.part(0, ROUNDS))

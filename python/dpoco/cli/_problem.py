@@ -227,7 +227,7 @@ def _choice(
     more |= {"horizon": horizon, "participation": read_participation(asked)}
     ranked = choose(problem, budget=budget, **more)
     resumed = task.resumed  # stays what it is, though another may be better by now
-    same = (each for each in ranked if resumed is not None and each.is_of(resumed))
+    same = (each for each in ranked if resumed is not None and each.matches(resumed))
     chosen = next(same, ranked[0])
     entry = learner_named(chosen.learner.partition(".")[2])
     common = read_options(entry, replace(asked, option={}))

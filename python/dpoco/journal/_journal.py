@@ -25,7 +25,7 @@ from dpoco.journal._rows import Rows
 from dpoco.journal._store import SqliteStore, Store
 from dpoco.journal._stream import Stream
 from dpoco.journal._transaction import Pipeline, Transaction
-from dpoco.learning.families import Arrays, Intervals, Releases, family_of, header_of
+from dpoco.learning.families import Arrays, Intervals, Releases, learner_family, stored_header
 from dpoco.learning.state import Stateful
 from dpoco.learning.tickets import TicketBook
 from dpoco.statistics import Monitor
@@ -299,7 +299,7 @@ class Journal:
         if make is None:
             raise StateError(f"there is no stream {name!r}, and no make to create it")
         learner: Any = make if given else make()
-        family_of(learner)
+        learner_family(learner)
         if learner._is_started():
             raise StateError("the learner has started: adopt() binds it to the journal")
         learner._check_active()
@@ -366,7 +366,7 @@ class Journal:
         """
         _check_name(name)
         size = checked_size(group, group_size)
-        family_of(learner)
+        learner_family(learner)
         origin = f"adopted in round {learner.round}"
         return self._enroll(name, learner, origin, group, size, same_unit)
 
@@ -395,7 +395,7 @@ class Journal:
         same_unit: bool,
     ) -> Stream:
         """Charge and store a learner in one transaction, and take it from the caller."""
-        header = header_of(learner)
+        header = stored_header(learner)
         with self.transaction() as transaction:
             if self._rows.stream(name) is not None:
                 raise ValueError(f"there is a stream {name!r} already")
@@ -446,7 +446,7 @@ class Journal:
             renew(learner)
             if getattr(learner, "_book", None) is not None:
                 learner._book = TicketBook()  # tickets that wait are the parent's
-            child = self._add_stream(name, header_of(learner), origin, learner)
+            child = self._add_stream(name, stored_header(learner), origin, learner)
             if not parent._family.contextual and child._pending != parent._pending:
                 raise StateError("a fork must continue from the same decision")
             transaction._touch(child)

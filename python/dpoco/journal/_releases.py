@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from dpoco import _core
 from dpoco._validation import LARGEST_HORIZON, Fields, whole_number
 from dpoco.errors import StateError
-from dpoco.learning.families import Releases, continued, family_of, header_of
+from dpoco.learning.families import Releases, continued, learner_family, stored_header
 from dpoco.learning.state import FRAME_SIGNATURE, REPLACED_CLAIM, Stateful, find_class, pack, unpack
 
 DIGEST_BYTES = 16
@@ -169,7 +169,7 @@ class StateRow:
 
 def read_payload(learner: Stateful) -> bytes:
     """Return the state of the engine; framed with the tickets, once some were issued."""
-    state = family_of(learner).state(learner)
+    state = learner_family(learner).state(learner)
     book = getattr(learner, "_book", None)
     return state if book is None else pack({"tickets": book.to_record()}, state)
 
@@ -201,7 +201,7 @@ def alike(learner: Stateful, header: str) -> bool:
     What calibration makes of them may differ between versions of the library: the stream keeps its
     own.
     """
-    ours, theirs = json.loads(header_of(learner)), json.loads(header)
+    ours, theirs = json.loads(stored_header(learner)), json.loads(header)
     if ours["kind"] != theirs["kind"] or ours["object"]["seeded"] != theirs["object"]["seeded"]:
         return False
     own, stored = (learner._completed(each["object"]["arguments"]) for each in (ours, theirs))

@@ -36,7 +36,7 @@ from dpoco.journal._releases import (
     encode,
 )
 from dpoco.journal._store import RELEASES, Row, Store
-from dpoco.learners import learner_of
+from dpoco.learners import find_learner
 from dpoco.learning.state import find_class
 
 _HEAD, _TEXT, _HEADER, _STREAM, _STATE = range(RELEASES)
@@ -453,7 +453,7 @@ class Rows:
             row = self.stream(name)
             assert row is not None
             pending = self.state(row.id).pending
-            known = learner_of(find_class(json.loads(row.header).get("kind")))
+            known = find_learner(find_class(json.loads(row.header).get("kind")))
             if pending and known is not None and known.plays == "arms":
                 keys.add(CONTEXT.unpack_from(pending)[0])
         return keys

@@ -25,7 +25,7 @@ from dpoco.journal._releases import (
     restore_learner,
     round_number,
 )
-from dpoco.learning.families import Arrays, Family, Parts, Releases, family_of
+from dpoco.learning.families import Arrays, Family, Parts, Releases, learner_family
 from dpoco.learning.participation import Digests, Person, Persons
 from dpoco.learning.tickets import Ticket, TicketBook
 
@@ -50,7 +50,7 @@ class Stream:
         self._context: Any = None
         self._under_current: StreamDigests | None = None
         self._learner = self._restore() if learner is None else learner
-        self._family = family_of(self._learner)
+        self._family = learner_family(self._learner)
         self._guarantee: Guarantee = self._learner.guarantee
         if learner is not None:
             self._round = int(learner.round)
@@ -449,7 +449,7 @@ class Stream:
             self._count(learner._limiter, row.round)
         if learner.round != row.round:
             raise StateError("the journal is corrupt: a state of another round")
-        family = family_of(learner)
+        family = learner_family(learner)
         # A bandit's decision needs its context, which is not stored: `_decide` compares when that
         # comes.
         if not family.contextual and _encode_upcoming(family, learner) != row.pending:

@@ -30,7 +30,7 @@ from dpoco.errors import (
     NoiseDominatesWarning,
     UnspentBudgetWarning,
 )
-from dpoco.learners import LEARNERS, learner_of
+from dpoco.learners import LEARNERS, find_learner
 from dpoco.learning.participation import Participation, for_people
 from dpoco.learning.state import Stateful, argument_names
 from dpoco.privacy.mechanisms.base import Mechanism
@@ -44,7 +44,7 @@ AnyPlan = Plan[Any, Any, Any]
 
 def endless_advice(constructed: type) -> str:
     """Return what to do instead of giving this constructor no horizon."""
-    own = learner_of(constructed)
+    own = find_learner(constructed)
     others = [each for each in LEARNERS if own is not None and each.plays == own.plays]
     names = [f"dpoco.{each.path}" for each in others if each.endless]
     take = f"take {' or '.join(names)}" if names else "give a horizon that is long enough"

@@ -313,7 +313,7 @@ class Choice:
         """
         return self._constructor(**more)
 
-    def is_of(self, learner: Any) -> bool:
+    def matches(self, learner: Any) -> bool:
         """Return whether a learner is of the chosen class and options, whatever its horizon."""
         given = learner.get_params()
         alike = all(given.get(name) == value for name, value in self.options.items())

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpoco._validation import FloatArray, float_array
 from dpoco.errors import HorizonExceeded
-from dpoco.learners import learner_of
+from dpoco.learners import find_learner
 from dpoco.learning.state import REPLACED_CLAIM, Stateful, unpack
 
 Parts = tuple[FloatArray, ...]
@@ -224,7 +224,7 @@ _FAMILIES: dict[str, Family] = {
 }
 
 
-def family_of(learner: object) -> Family:
+def learner_family(learner: object) -> Family:
     """Return the family of a learner or mechanism.
 
     Raises
@@ -239,7 +239,7 @@ def family_of(learner: object) -> Family:
 
     if isinstance(getattr(learner, "loss", None), CustomLoss):
         raise TypeError("custom losses cannot be replayed: a journal needs records in arrays")
-    known = learner_of(type(learner))
+    known = find_learner(type(learner))
     if known is None or known.plays not in _FAMILIES:
         raise TypeError(f"a journal cannot hold a {type(learner).__name__}: it draws no noise")
     return _FAMILIES[known.plays]
@@ -258,7 +258,7 @@ def _expect(batch: Arrays, arrays: int) -> None:
         raise TypeError(f"expected {arrays} arrays of records; got {len(batch)}")
 
 
-def header_of(learner: Stateful) -> str:
+def stored_header(learner: Stateful) -> str:
     """Return what a learner is made of, as it is stored: its state's header, without tickets."""
     header, _ = unpack(learner._to_bytes())
     header["object"].pop("tickets", None)

@@ -62,7 +62,7 @@ class OnlineLearner(Certified, Delayed):
 
     def _declare(self, claim: _core.Claim) -> None:
         self._raises = self._arguments["on_violation"] == "raise"
-        self._limiter = self._limiter_of(claim)
+        self._limiter = self._make_limiter(claim)
         # A class that others derived may have other methods in between.
         if is_own(type(self)) and not self._raises and self._limiter is None:
             self._direct = self._plain_parts()
@@ -76,7 +76,7 @@ class OnlineLearner(Certified, Delayed):
         """Return how many arguments of `observe` the engine takes as they come; 0: none."""
         return 0
 
-    def _limiter_of(self, claim: _core.Claim) -> Limiter | None:
+    def _make_limiter(self, claim: _core.Claim) -> Limiter | None:
         """Return what keeps people to the participation that was declared, if it is to."""
         participation: Participation | None = self._arguments.get("participation")
         if participation is None or not participation.enforced:
@@ -233,7 +233,7 @@ class OnlineLearner(Certified, Delayed):
     def _sibling(self: Self, claim: _core.Claim) -> Self:
         sibling = super()._sibling(claim)
         # The prototype's counters are those of its people.
-        sibling._limiter = sibling._limiter_of(claim)
+        sibling._limiter = sibling._make_limiter(claim)
         return sibling
 
     def __repr__(self) -> str:

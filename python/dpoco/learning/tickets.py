@@ -172,7 +172,7 @@ class TicketBook:
         if due >= 0:
             self._promised[due] = self._promised.get(due, 0) + 1
 
-    def _tag_of(self, body: bytes) -> bytes:
+    def _compute_tag(self, body: bytes) -> bytes:
         return blake2b(body, key=self._key, digest_size=_TAG).digest()
 
     def issue(
@@ -184,7 +184,7 @@ class TicketBook:
     ) -> Ticket:
         """Enter a decision of round `turn`; `due` is the arm if the schedule chose it."""
         ticket = Ticket(self._next, turn, decision, context, due >= 0, self._learner, b"")
-        ticket = replace(ticket, _tag=self._tag_of(ticket._body()))
+        ticket = replace(ticket, _tag=self._compute_tag(ticket._body()))
         self._enter(self._next, ticket._tag, due)
         self._next += 1
         return ticket
@@ -196,7 +196,7 @@ class TicketBook:
         if ticket.learner != self._learner:
             raise ForeignTicket("the ticket is of another learner")
         # In constant time: otherwise the time would tell a forger how much of a tag is right.
-        if not hmac.compare_digest(self._tag_of(ticket._body()), ticket._tag):
+        if not hmac.compare_digest(self._compute_tag(ticket._body()), ticket._tag):
             raise ForeignTicket("the ticket is not as it was issued")
 
     def waits(self, ticket: Ticket) -> bool:
@@ -294,7 +294,7 @@ class Delayed(Stateful):
         of NaNs or with `skip` of a bandit: such a round looks like any other.
         """
         self._enter_process()
-        book = self._book_of(ticket)
+        book = self._checked_book(ticket)
         with book.lock:
             if not isinstance(ticket, int):
                 book.check(ticket)
@@ -309,7 +309,7 @@ class Delayed(Stateful):
         self._check_alone()
         self._engine.check_process()
 
-    def _book_of(self, ticket: Ticket | int) -> TicketBook:
+    def _checked_book(self, ticket: Ticket | int) -> TicketBook:
         if isinstance(ticket, bool) or not isinstance(ticket, (Ticket, int)):
             raise TypeError(f"ticket must be a dpoco.Ticket; got {type(ticket).__name__}")
         if self._book is None:
@@ -354,7 +354,7 @@ class Delayed(Stateful):
     def _arrive(self, ticket: Ticket, *record: Any, person: Persons = None) -> None:
         """Play a round with the record of a ticket, which is struck if that was done."""
         self._enter_process()
-        book = self._book_of(ticket)
+        book = self._checked_book(ticket)
         with book.lock:
             book.check(ticket)
             turn: int = self._engine.round

@@ -199,7 +199,7 @@ class LipschitzLearner(OnlineLearner):
         super()._set_up(arguments, plan, seeded, claim)
         net = self._mechanism.summand
         assert isinstance(net, NetDifferences)
-        self._net, self._points = net_of(self._domain, net.counts)
+        self._net, self._points = build_net(self._domain, net.counts)
         # For flags and errors alone: the engine makes its transform from the description.
         self._checker = net_transform(net, enforced=True)
 
@@ -417,7 +417,7 @@ class LipschitzLearner(OnlineLearner):
 _NO_LIMIT = 1e140
 
 
-def net_of(domain: Domain, resolution: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
+def build_net(domain: Domain, resolution: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
     """Return net points of the box and the decisions they stand for, shape (N, d), read-only.
 
     In row-major order of the axes of positive length; decisions are the projections.

@@ -16,7 +16,7 @@ import numpy as np
 
 from dpoco.errors import ReplayMismatch, RoundOrderError, StateError
 from dpoco.journal import Journal, Stream, Transaction
-from dpoco.learning.families import Family, Parts, Releases, continued, header_of
+from dpoco.learning.families import Family, Parts, Releases, continued, stored_header
 from dpoco.learning.learner import OnlineLearner
 from dpoco.learning.state import unpack
 from dpoco.scale._keys import (
@@ -156,7 +156,7 @@ class LearnersInJournal:
     ) -> None:
         self._journal, self._name = journal, name
         self._prototype, self._family = prototype, family
-        self._header = header_of(prototype)
+        self._header = stored_header(prototype)
         self.refresh()
 
     def refresh(self) -> None:

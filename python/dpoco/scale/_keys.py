@@ -32,7 +32,7 @@ from dpoco.learning.families import (
     Releases,
     Sums,
     Vectors,
-    family_of,
+    learner_family,
 )
 from dpoco.learning.learner import OnlineLearner, empty_rows
 from dpoco.learning.participation import Persons
@@ -229,7 +229,7 @@ def family_for(learner: object) -> Family:
     """Return the family of a pool's learners, or raise `TypeError` for what it cannot play."""
     from dpoco.losses import QuadraticLoss
 
-    family = family_of(learner)
+    family = learner_family(learner)
     if isinstance(family, (Sums, Answers)):
         raise TypeError(f"a pool needs a learner; a {type(learner).__name__} makes no decisions")
     if isinstance(getattr(learner, "loss", None), QuadraticLoss):
@@ -249,7 +249,7 @@ def make_prototype(make: Any) -> Any:
 
 
 def restore_prototype(header: str) -> Any:
-    """Return an unstarted learner from `header_of`; it has no noise key: make siblings of it."""
+    """Return an unstarted learner of a stored header; it has no noise key: make siblings of it."""
     try:
         record = json.loads(header)
         return find_class(record.get("kind"))._assemble(record["object"])

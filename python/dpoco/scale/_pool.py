@@ -22,7 +22,7 @@ from dpoco._validation import LARGEST_HORIZON, positive_int, whole_number
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import RoundOrderError, StateError
 from dpoco.journal import Journal
-from dpoco.learning.families import Arrays, Parts, Releases, header_of
+from dpoco.learning.families import Arrays, Parts, Releases, stored_header
 from dpoco.learning.learner import OnlineLearner
 from dpoco.learning.participation import Person, Persons
 from dpoco.learning.state import pack, read_state, write_atomically
@@ -80,7 +80,7 @@ def enroll(journal: Journal, name: str, prototype: Any, terms: Terms, same_unit:
         if text is None:
             if prototype is None:
                 raise StateError(f"there is no pool {name!r}, and no make to create it")
-            record = {"learner": header_of(prototype), "terms": asdict(terms)}
+            record = {"learner": stored_header(prototype), "terms": asdict(terms)}
             guarantee = terms.guarantee(prototype)
             # In one transaction with the pool's row: a crash leaves both or neither.
             journal._accounts.charge(guarantee, f"pool {name}", same_unit=same_unit)
@@ -96,7 +96,7 @@ def enroll(journal: Journal, name: str, prototype: Any, terms: Terms, same_unit:
         raise StateError(f"the pool {name!r} was made with other arguments")
     if prototype is None:
         return restore_prototype(header)
-    ours, theirs = json.loads(header_of(prototype)), json.loads(header)
+    ours, theirs = json.loads(stored_header(prototype)), json.loads(header)
     # The version of the library, the third part, may differ.
     if any(ours[part] != theirs[part] for part in ("kind", "object")):
         raise StateError(f"the pool {name!r} has other learners")
@@ -437,7 +437,7 @@ class KeyedPool(Pool):
             states = self._learners.state_parts()
             record = {
                 "kind": KIND,
-                "learner": json.loads(header_of(self._prototype)),
+                "learner": json.loads(stored_header(self._prototype)),
                 "terms": asdict(self._terms),
                 "keys": [key_text(key) for key in self._index],
                 "sizes": [len(state) for state in states],

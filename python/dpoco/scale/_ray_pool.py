@@ -32,7 +32,7 @@ from dpoco._validation import (
 )
 from dpoco.errors import DpocoError, HorizonExceeded, StateError
 from dpoco.journal import Journal
-from dpoco.learning.families import Arrays, Parts, Releases, header_of
+from dpoco.learning.families import Arrays, Parts, Releases, stored_header
 from dpoco.learning.participation import Persons
 from dpoco.learning.state import write_atomically
 from dpoco.scale._keyed_learners import Names
@@ -195,7 +195,7 @@ class Shard:
     Parameters
     ----------
     header : str
-        What the learners are made of: `header_of`.
+        What the learners are made of: `stored_header`.
     directory : str
         Of the journal.
     terms : dict
@@ -341,7 +341,7 @@ class RayPool(Pool):
         self._routing = Routing(journal_directory, number)
         # No shard has been asked yet how far it is.
         self._fresh, self._stale = True, False
-        header, places = header_of(self._prototype), map(self._routing.directory, range(number))
+        header, places = stored_header(self._prototype), map(self._routing.directory, range(number))
         arguments = [(header, place, asdict(terms), threads) for place in places]
         self._shards = Actors(ray, Shard, arguments, actor_options or {}, seconds)
         try:
