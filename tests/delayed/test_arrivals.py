@@ -152,7 +152,8 @@ def test_play_delayed_checks_and_orders():
     assert run.arrivals.tolist() == [1, 3, 0, 4, 5]
     assert run.outstanding == 4
     assert np.array_equal(run.values, losses[np.arange(6), run.decisions])
-    for delays, error in (([1, 2], TypeError), (0.5, TypeError), (-2, ValueError)):
+    for delays, error in (([1, 2], TypeError), (0.5, TypeError), (-2, ValueError),
+                          (np.full(6, 2**64 - 1, dtype=np.uint64), ValueError)):  # fmt: skip
         with pytest.raises(error):
             play_delayed(make(), (losses,), delays)
     with pytest.raises(ValueError, match="one row"):

@@ -101,7 +101,7 @@ def test_playing_is_running():
     assert np.array_equal(np.concatenate([first.actions, second.actions]), run.actions)
     assert second.first_round == 20
     assert second.pseudo_regret(world.means[20:]).shape == (40,)
-    with pytest.raises(ValueError, match="rounds must be in"):
+    with pytest.raises(ValueError, match="rounds must be left in the world"):
         play_bandit(make(), world)
     world.reset()
     with pytest.raises(ValueError, match="differ in arms"):

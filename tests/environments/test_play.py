@@ -91,5 +91,5 @@ def test_bad_games_are_refused(players):
         play(players.FollowTheLeader(3), world, rounds=2.0)
     assert world.round == 0
     play(players.FollowTheLeader(3), world)
-    with pytest.raises(ValueError, match="rounds must be in"):
+    with pytest.raises(ValueError, match="rounds must be left in the world"):
         play(players.FollowTheLeader(3), world)

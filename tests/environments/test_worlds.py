@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from tests.worlds import BurnAfterPlay
 
 from dpoco.environments import (
     AdversarialBlocks,
+    DriftingRegression,
     ObliviousSwitching,
     Packing,
     Recorded,
@@ -184,6 +187,12 @@ def test_bad_arguments_are_named():
             build()
     with pytest.raises(TypeError, match="seed must be an int"):
         AdversarialBlocks(2, 5, seed=0.5)
+    for wrong, message in (
+        ({"dimension": 1}, "dimension must be in"), ({"noise": -1.0}, "noise must be in"),
+        ({"noise": math.inf}, "noise must be in"), ({"seed": -1}, "seed must be at least 0"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            DriftingRegression("turning", **{"rounds": 9, "dimension": 3, **wrong})
     with pytest.raises(TypeError, match="switches must be an int"):
         SwitchingStochastic(2, 5, switches=1.5)
 

@@ -107,6 +107,8 @@ def test_arguments():
         (TypeError, labels[None], {}),
         (ValueError, labels, {"truth": 3}),
         (ValueError, labels, {"truth": np.ones(3)}),
+        (ValueError, labels, {"truth": np.ones(FA.shape[1])}),
+        (ValueError, labels, {"truth": np.full(FA.shape[1], np.nan)}),
         (ValueError, labels, {"contexts": labels}),
         (ValueError, labels, {"checkpoints": (11,)}),
         (ValueError, labels, {"checkpoints": (0,)}),

@@ -55,6 +55,7 @@ class Environment(ABC):
 
     def _generator(self) -> np.random.Generator:
         """Return the world's random numbers from their beginning."""
+        # A sequence can be asked again; a generator would go on where it was.
         return np.random.default_rng(self._sequence)
 
     def losses(self) -> FloatArray:
@@ -71,6 +72,7 @@ class Environment(ABC):
             if self.round >= self.horizon:
                 raise HorizonExceeded("the world has no rounds left")
             self._current = self._draw()
+            # Learner, caller and trace share it: none may change what the others see.
             self._current.flags.writeable = False
         return self._current
 
@@ -136,6 +138,7 @@ class Oblivious(Environment):
         """Return the losses, shape (T, N), and the sequence they were made for, shape (T,)."""
 
     def _build_once(self) -> tuple[FloatArray, IntArray]:
+        """Return what `_build` returns, built when it is first asked for."""
         if self._matrix is None or self._best is None:
             self._matrix, self._best = self._build()
             for array in (self._matrix, self._best):
@@ -158,6 +161,7 @@ class Oblivious(Environment):
         pass
 
     def _restart(self, another: bool) -> None:
+        # The same world has the same losses, which took the time.
         if another:
             self._matrix = self._best = None
 
@@ -470,6 +474,7 @@ class Packing(Oblivious):
         good = phases * self._group + generator.integers(self._group, size=self.phases)
         starts = segment_starts(self.horizon, self.phases)
         best = np.repeat(good, np.diff(starts, append=self.horizon))
+        # After the first rounds of a phase no expert loses: a longer horizon adds no regret.
         losses = np.zeros((self.horizon, self.experts))
         for start in starts:
             losses[start : start + self.shown] = 1.0

@@ -70,6 +70,7 @@ class ContextualWorld(ABC):
         self.arms = positive_int("arms", arms, maximum=_LARGEST)
         self.dimension = positive_int("dimension", dimension, maximum=_LARGEST)
         self.horizon = positive_int("horizon", horizon, maximum=_LARGEST)
+        # The two pairs of dual norms for which there are bandits.
         if norm not in (2.0, np.inf):
             raise ValueError(f"norm must be 2 or inf; got {norm!r}")
         self._norm = float(norm)
@@ -90,6 +91,7 @@ class ContextualWorld(ABC):
             array.flags.writeable = False
 
     def _draw_coefficients(self, generator: np.random.Generator) -> FloatArray:
+        """Return the coefficients of all arms, shape (K, d), of the norm that was asked for."""
         drawn = generator.standard_normal((self.arms, self.dimension))
         # The ranks of uniforms: every set of coordinates is as likely as any other.
         order = np.argsort(generator.random(drawn.shape), axis=1)
@@ -100,6 +102,7 @@ class ContextualWorld(ABC):
         return coefficients
 
     def _draw_contexts(self, generator: np.random.Generator) -> FloatArray:
+        """Return the contexts of all rounds, shape (T, d), within their bound."""
         shape = self.horizon, self.dimension
         if self._norm == 2.0:
             drawn = generator.standard_normal(shape)
@@ -144,6 +147,7 @@ class ContextualWorld(ABC):
         ValueError, TypeError
             If it is not an arm; nothing changes.
         """
+        # Before the round is counted: a learner that answers nonsense has not played.
         arm = whole_number("action", action, 0, self.arms - 1)
         if self.round >= self.horizon:
             raise HorizonExceeded("the world has no rounds left")

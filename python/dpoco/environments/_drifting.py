@@ -7,7 +7,8 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpoco._validation import FloatArray, choice, positive_int, real_float
+from dpoco._validation import FloatArray, choice, positive_int, real_in
+from dpoco.environments._base import seed_sequence
 
 __all__ = ["DriftingRegression"]
 
@@ -60,16 +61,16 @@ class DriftingRegression:
         seed: int | None = None,
     ) -> None:
         self.kind = choice("kind", kind, KINDS)
-        n, d = positive_int("rounds", rounds), positive_int("dimension", dimension)
-        if d < 2:
-            raise ValueError("dimension must be at least 2: a line has no directions to turn to")
-        deviation = real_float("noise", noise)
-        if not deviation >= 0.0:
-            raise ValueError(f"noise must be at least 0; got {noise!r}")
+        n = positive_int("rounds", rounds)
+        # A line has no directions to turn to.
+        d = positive_int("dimension", dimension, minimum=2)
+        deviation = real_in("noise", noise, "[0, inf)")
+        # A quarter, so that a learner sees several periods; a flip comes once, in the middle.
         if period is None:
             period = max(1, n // (2 if kind == "flip" else 4))
         self.period = positive_int("period", period)
-        generator = np.random.default_rng(seed)
+        generator = np.random.default_rng(seed_sequence(seed))
+        # Features first: worlds of one seed have the same draws for them, whatever their kind.
         features = self._features(generator, n, d)
         self.truth = self._truth(generator, n, d)
         means = np.einsum("td,td->t", features, self.truth)
@@ -80,10 +81,12 @@ class DriftingRegression:
             values.setflags(write=False)
 
     def _features(self, generator: np.random.Generator, n: int, d: int) -> FloatArray:
+        """Return the features of all rounds, shape (T, d), of length 1 at most."""
         features = generator.normal(size=(n, d))
         if self.kind == "anisotropic":
             features *= np.linspace(1.0, 0.1, d)
         elif self.kind == "fading":
+            # Shares of one half each in the middle; squares add up to 1 in every round.
             come = np.sqrt(np.linspace(0.0, 1.0, n))[:, None]
             features[:, : d // 2] *= np.sqrt(1.0 - np.square(come))
             features[:, d // 2 :] *= come
@@ -93,6 +96,8 @@ class DriftingRegression:
         return np.asarray(features / largest)
 
     def _truth(self, generator: np.random.Generator, n: int, d: int) -> FloatArray:
+        """Return the coefficients of all rounds, shape (T, d)."""
+        # Two directions at right angles: a turn between them keeps the length.
         first, second = np.linalg.qr(generator.normal(size=(d, 2)))[0].T
         t = np.arange(n)
         if self.kind == "noise":

@@ -15,7 +15,8 @@ from dpoco.learning.learner import Progress
 from dpoco.local import ClientPool, DistributionLearner, Prediction
 from dpoco.random import Source, checked_source
 
-_CHUNK = 8192
+_CLOSE = 1e-6  # of sums of probabilities to 1
+_CHUNK = 8192  # rounds between two looks for an interrupt, where there are few entries
 _CHUNK_ENTRIES = 2**26  # a chunk takes a fraction of a second
 
 
@@ -65,6 +66,7 @@ class LocalTrace:
 
 
 def _require(values: FloatArray | None) -> FloatArray:
+    """Return divergences from the truth; `ValueError` where no truth was named."""
     if values is None:
         raise ValueError("no truth was named, so there is no risk")
     return values
@@ -119,6 +121,7 @@ def simulate_local(
     """
     instance("learner", learner, DistributionLearner, "a DistributionLearner")
     own = np.asarray(labels)
+    # Floats are refused: 1.7 is no label, and was probably taken from another column.
     if own.ndim != 1 or own.dtype.kind not in "iu":
         raise TypeError("labels must be a sequence of ints, one a round")
     run = _Run(learner, np.ascontiguousarray(own, dtype=np.int64), contexts, checkpoints, beta)
@@ -130,6 +133,7 @@ def simulate_local(
         learner._check_left(own.size)
         # One process has seen all labels, whatever the noise.
         learner._simulated = learner._simulated or own.size > 0
+        # None where hypotheses or the rule need Python: both ways give the same bits.
         settings = run.compiled_settings()
         entries = learner.hypotheses.count * (learner.hypotheses.labels or 1)
         chunk = max(1, min(_CHUNK, _CHUNK_ENTRIES // entries))
@@ -175,6 +179,7 @@ class _Run:
         self.misses = self.first_miss = self.subsets = 0
 
     def _contexts(self, contexts: ArrayLike | None) -> Any:
+        """Return contexts as the hypotheses take them, or raise."""
         hypotheses = self.learner.hypotheses
         if hypotheses.kind == "array":
             if contexts is not None:
@@ -208,10 +213,14 @@ class _Run:
             return
         if contexts is None:
             raise TypeError("truth must be the index of a hypothesis for callables")
+        # A copy: compiled code reads it while the caller's array may change.
         rows = np.array(truth, dtype=np.float64)
         rows = rows[None, :] if rows.ndim == 1 and contexts == 1 else rows
         if rows.shape != (contexts, hypotheses.labels):
             raise ValueError(f"truth must have shape ({contexts}, {hypotheses.labels})")
+        # Before a round is played. Compiled code does not look, and risks would mean nothing.
+        if not (np.all(rows >= 0.0) and np.allclose(rows.sum(axis=1), 1.0, rtol=0.0, atol=_CLOSE)):
+            raise ValueError("truth must be distributions: nonnegative numbers with sum 1")
         self.truth = rows
 
     def compiled_settings(self) -> Fields | None:
@@ -284,6 +293,7 @@ class _Run:
 
     @property
     def _watched(self) -> bool:
+        """Whether the confidence set of a true hypothesis is looked at after each round."""
         return self.named >= 0 and self.learner.get_params()["learner"] == "posterior"
 
     def trace(self) -> LocalTrace:

@@ -73,12 +73,16 @@ def play(
 
 
 def _rounds_left(world: Environment | ContextualWorld, rounds: int | None) -> int:
+    """Return how many rounds are to be played; `ValueError` for more than the world has left."""
     left = world.horizon - world.round
+    if left == 0:
+        raise ValueError("rounds must be left in the world, which has none: reset() it")
     return positive_int("rounds", left if rounds is None else rounds, maximum=left)
 
 
 def _person_arguments(learner: Any, persons: Any, rounds: int) -> list[Fields]:
     """Return what tells `observe` whose round it is; refused before anything is played."""
+    # Foreign learners check the name themselves, when its round is over.
     if isinstance(learner, OnlineLearner):
         learner._digests(persons, rounds)
     return [{}] * rounds if persons is None else [{"person": each} for each in persons]
@@ -121,6 +125,7 @@ def play_bandit(
     actions = np.empty(count, dtype=np.int64)
     rewards = np.empty(count)
     for t in range(count):
+        # The reward of the arm alone is told: the others' are for evaluation.
         actions[t] = action = learner.decide(world.context())
         rewards[t] = reward = world.reward(action)
         learner.observe(reward, **named[t])
@@ -204,6 +209,7 @@ def play_delayed(
     most = 0
 
     def arrive(step: int) -> None:
+        """Give the learner all feedback that is due in a step, earlier tickets first."""
         for t in due.pop(step, ()):
             record = (rows[1][t, decisions[t]],) if contextual else tuple(r[t] for r in rows)
             learner.observe(*record, ticket=tickets.pop(t), **named[t])
@@ -213,6 +219,7 @@ def play_delayed(
         given = (rows[0][t],) if contextual else ()
         decision, tickets[t] = learner.decide(*given, ticket=True)
         decisions.append(decision)
+        # Of its own record, as it would be known at once: the delay is the learner's alone.
         values[t] = _value(learner, [part[t : t + 1] for part in rows], decision)
         most = max(most, len(tickets))
         if waits[t] >= 0:
@@ -228,10 +235,12 @@ def play_delayed(
 
 
 def _check_delays(delays: ArrayLike, steps: int) -> IntArray:
+    """Return the delay of each decision, shape (T,), or raise."""
     waits = np.asarray(delays)
     if waits.dtype.kind not in "iu" or waits.shape not in ((), (steps,)):
         raise TypeError(f"delays must be an int or {steps} ints; got {waits.dtype} {waits.shape}")
-    if waits.size and int(waits.min()) < -1:
+    # A number beyond 2^63 would turn into -1, which says that feedback never comes.
+    if waits.size and not -1 <= int(waits.min()) <= int(waits.max()) < 2**63:
         raise ValueError("delays must be at least 0, or -1 for never")
     return np.broadcast_to(waits.astype(np.int64), (steps,))
 
@@ -240,6 +249,7 @@ def _value(learner: Any, rows: list[FloatArray], decision: ArrayLike) -> float:
     """Return what a decision was worth on its record, shapes (1, ...)."""
     if isinstance(decision, int):  # an expert's loss, or an arm's reward
         return float(rows[-1][0, decision])
+    # Losses are known on a net; decisions are points of it, but for their last digits.
     if hasattr(learner, "points"):
         nearest = int(np.argmin(np.sum((learner.points - decision) ** 2, axis=1)))
         return float(rows[0][0, nearest])
