@@ -140,3 +140,25 @@ def test_states_go_on_after_all_that(tmp_path):
     for _ in range(2):
         first.save(tmp_path / "state")
     assert np.array_equal(dpoco.load(tmp_path / "state").push([0.3, 0.1]), first.push([0.3, 0.1]))
+
+
+def test_what_cannot_be_locked_is_not_removed(tmp_path, monkeypatch):
+    """On a file system without locks nothing tells that no other process writes to it."""
+    other = tmp_path / ".state.abc.unfinished"
+    other.write_bytes(b"half of another save")
+
+    import fcntl
+
+    def refuse(*_):
+        raise OSError("no locks here")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    total().save(tmp_path / "state")
+    assert other.read_bytes() == b"half of another save"
+    assert dpoco.load(tmp_path / "state").round == 1
+
+
+def test_a_run_of_no_rounds_leaves_a_checkpoint(tmp_path):
+    one = dpoco.experts.PrefixHedge(2, horizon=9, budget=None)
+    one.run(np.zeros((0, 2)), checkpoint=tmp_path / "state")
+    assert dpoco.load(tmp_path / "state").round == 0

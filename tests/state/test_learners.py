@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import importlib
 import re
 import subprocess
@@ -161,3 +162,16 @@ def test_type_checkers_know_the_names_of_packages_that_import_on_first_use(packa
         public |= {path.stem for path in home.glob("[!_]*.py")}
     assert known == public
     assert all(hasattr(module, name) for name in known - {"river", "sklearn", "torch"})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"number": -1}, {"number": "1"}, {"round": 2**70}, {"decision": "x"}, {"_tag": "x"},
+     {"context": 3}, {"due": None}],
+)  # fmt: skip
+def test_a_ticket_made_by_hand_is_a_forged_one(changes):
+    learner = dpoco.experts.PrefixHedge(2, horizon=9, budget=None)
+    _, ticket = learner.decide(ticket=True)
+    with pytest.raises(dpoco.StateError, match="not as it was issued"):
+        learner.observe([0.0, 1.0], ticket=dataclasses.replace(ticket, **changes))
+    learner.observe([0.0, 1.0], ticket=ticket)

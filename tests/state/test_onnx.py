@@ -45,6 +45,7 @@ RECORDS = np.array(
         {"record_bounds": ((None, 0.5), (2.0, 0.9))},
         {"record_bounds": ((1.0, 0.7),)},
         {"record_bounds": ((3.0, 0.7),)},
+        {"record_bounds": ((4000.0, 0.3),)},  # powers of it underflow
         {"record_bounds": ()},
     ],
 )
@@ -65,3 +66,11 @@ def test_without_onnx_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "onnx", None)
     with pytest.raises(ImportError, match=r"dpoco\[onnx\]"):
         made().to_onnx()
+
+
+def test_norms_of_large_exponents_do_not_underflow():
+    from dpoco.learning.model import record_lengths
+
+    rows = np.array([[0.0, 0.0], [0.4, -0.3], [1e-200, 0.0]])
+    assert np.allclose(record_lengths(rows, 4000.0), [0.0, 0.4, 1e-200], rtol=1e-12)
+    assert np.allclose(record_lengths(rows[:2], 3.0), np.linalg.norm(rows[:2], ord=3.0, axis=1))

@@ -72,7 +72,28 @@ def calibrate(
     people: Participation | None,
     budget: Budget | None,
 ) -> Any:
-    """Return the plan that a constructor calibrates, for single rounds or for all of a person."""
+    """Return the plan that a constructor calibrates, for single rounds or for all of a person.
+
+    Parameters
+    ----------
+    constructed : type
+        The class, for messages.
+    planner : callable
+        Returns the plan of a ``budget`` for single rounds.
+    certify : callable
+        Returns what a plan guarantees for single rounds.
+    people : Participation or None
+        How often one person may come.
+    budget : Budget or None
+        Of all rounds of a person, or of single rounds without `people`; None adds no noise.
+
+    Raises
+    ------
+    CalibrationError
+        If no noise meets the budget, or doubles cannot hold the numbers.
+    ValueError
+        If the planner needs a horizon.
+    """
     with explain_errors(constructed):
         if people is None or budget is None:
             return planner(budget=budget)
@@ -207,6 +228,17 @@ class Certified(Calibrated, Stateful):
 
         `planner` makes a plan of a budget for single rounds. It has the constructor's arguments
         that it takes by name; `others` are the rest of them.
+
+        Raises
+        ------
+        ValueError, TypeError
+            For bad arguments, and for a plan that contradicts them.
+        CalibrationError
+            If no noise meets the budget.
+        BudgetExceeded
+            If the plan spends more than the budget: also one that was calibrated here.
+        MemoryError
+            If the engine would not fit into memory.
         """
         given = {**planner.keywords, **(others or {})}
         given |= {"budget": budget, "plan": plan, "source": source}
@@ -231,10 +263,12 @@ class Certified(Calibrated, Stateful):
 
     @classmethod
     def _read_plan(cls, record: Named) -> Any:
+        """Return the plan of a state, whose tuning and forecast are of this class's types."""
         return Plan.from_dict(record, cls._tuning, cls._forecast)
 
     @classmethod
     def _plan_arguments(cls, plan: AnyPlan) -> Fields:
+        """Return the arguments that a plan settles: the fields of its parts, by their names."""
         total, own = plan.mechanism, plan.tuning
         if type(own) is not (cls._tuning or NoneType):
             raise TypeError(f"plan must be a plan for a {cls.__name__}")
@@ -272,6 +306,7 @@ class Certified(Calibrated, Stateful):
         return found
 
     def _set_up(self, arguments: Fields, plan: AnyPlan, seeded: bool, claim: _core.Claim) -> None:
+        """Certify a plan, and build the unstarted object from it; `claim` is its key and stream."""
         self._arguments, self._plan, self._is_seeded = arguments, plan, seeded
         self._horizon, self._mechanism = self._plan_horizon(plan), plan.mechanism
         self._guarantee = self._certify(plan, seeded)
@@ -305,7 +340,7 @@ class Certified(Calibrated, Stateful):
 
     @property
     def round(self) -> int:
-        """Rounds consumed so far: completed `observe` calls, or releases."""
+        """Rounds consumed so far: completed `observe` calls, or releases; public."""
         return int(self._engine.round)
 
     @property
@@ -315,10 +350,17 @@ class Certified(Calibrated, Stateful):
 
     @property
     def plan(self) -> Any:
-        """The plan from which the learner is built: mechanism, tuning and what to expect."""
+        """The plan from which the learner is built: mechanism, tuning and what to expect.
+
+        ``plan.mechanism`` describes all bounds and noise, and the guarantee follows from it;
+        ``plan.forecast`` is None where nothing is predicted. It depends on no data.
+        """
         return self._plan
 
     @property
     def guarantee(self) -> Guarantee:
-        """The guarantee of all releases together, however much of the horizon is used."""
+        """The guarantee of all releases together, however much of the horizon is used.
+
+        With a `participation` it is of all rounds of a person. The first ticket adds a condition.
+        """
         return self._guarantee

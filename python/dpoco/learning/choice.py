@@ -144,7 +144,19 @@ class Problem:
         self, learner: Callable[..., Any], options: Named | None = None, *,
         variant: str = "", more: tuple[float, ...] = (),
     ) -> Candidate:  # fmt: skip
-        """Return a learner with these options; a variant has a law of `more` numbers for itself."""
+        """Return a learner with these options; a variant has a law of `more` numbers for itself.
+
+        Parameters
+        ----------
+        learner : class
+            The learner that is a candidate.
+        options : mapping, optional
+            Arguments of its constructor besides the problem, horizon, budget and participation.
+        variant : str
+            End of the name of its law, if the options have another law.
+        more : tuple of float
+            Further public numbers of that law.
+        """
         log_rounds, log_noise = math.log(self.horizon or UNKNOWN), None
         if self.budget is not None:
             # One number for epsilon and delta: the mu of a Gaussian mechanism that has both.
@@ -237,6 +249,15 @@ def shares(law: Named, numbers: tuple[float, ...], log_noise: float | None) -> t
     """Return the regret a round to be expected without noise, and what noise adds to it.
 
     Both as a share of the largest there can be.
+
+    Parameters
+    ----------
+    law : mapping
+        "idle" and "noise": coefficients; "cap": largest share that noise costs.
+    numbers : tuple of float
+        Public numbers of the problem, as many as coefficients of "idle".
+    log_noise : float or None
+        -ln mu of the budget, the last number of "noise"; None without privacy.
     """
     idle = min(1.0, math.exp(float(np.dot(law["idle"], numbers))))
     if log_noise is None:
@@ -254,6 +275,7 @@ def saturated(exponent: Any, cap: float) -> Any:
 
 @cache
 def _laws() -> Fields:
+    """Return the fitted laws of regret, by name."""
     text = files("dpoco").joinpath("predicted_regret.json").read_text()
     laws: Fields = json.loads(text)
     return laws
@@ -309,12 +331,19 @@ class Choice:
     def make(self, **more: Any) -> Any:
         """Return a new learner; `more` takes ``source``, ``on_violation`` and similar arguments.
 
-        A bandit needs ``context_bound`` and ``reward_bound``, which are 1 where it is ranked.
+        It is calibrated again, to the same plan, with a fresh key. A bandit needs
+        ``context_bound`` and ``reward_bound``, which are 1 where it is ranked.
         """
         return self._constructor(**more)
 
     def matches(self, learner: Any) -> bool:
-        """Return whether a learner is of the chosen class and options, whatever its horizon."""
+        """Return whether a learner is of the chosen class and options, whatever its horizon.
+
+        Parameters
+        ----------
+        learner : learner
+            Built by anybody, or loaded.
+        """
         given = learner.get_params()
         alike = all(given.get(name) == value for name, value in self.options.items())
         return alike and self.name == type(learner).__name__
@@ -453,6 +482,7 @@ def choose(
     by_bound = choice("by", by, ("expected", "bound")) == "bound" or adversary in ADVERSARIES[2:]
 
     def rank(each: Choice) -> list[float]:
+        """Return what choices are sorted by; a number that is not known comes last."""
         numbers = [each.regret_bound] if by_bound else [each.predicted_regret, each.regret_bound]
         # Where noise hides all that a fixed half-life remembers, the learner is ranked by its
         # numbers alone.
@@ -465,6 +495,7 @@ def choose(
 
 
 def _judge(candidate: Candidate, covered: Named) -> Choice:
+    """Build a candidate's learner, and read off what is proved and predicted of it."""
     with warnings.catch_warnings(record=True) as caught:
         # Python shows a warning once for a line of code: later candidates would lose theirs.
         warnings.simplefilter("always")
@@ -506,6 +537,7 @@ def _delta(budget: Budget, horizon: int | None) -> float:
 
 
 def _is_pure(budget: Budget | None) -> bool:
+    """Return whether there is a budget without a delta."""
     return budget is not None and budget.delta == 0.0
 
 
@@ -566,6 +598,7 @@ def candidates(
 def _record_problem(
     domain: Domain, loss: Loss, horizon: int | None, budget: Budget | None, drift: bool
 ) -> RecordProblem:
+    """Return the problem of decisions in a set, with the sizes that laws of regret take."""
     d = domain.dimension
     require_memory({"decisions and gradients": 4.0 * d})
     largest, reach = loss.lipschitz(domain) * domain.diameter() / 2.0, 1.0
@@ -585,6 +618,7 @@ def _expert_problem(
     experts: int, horizon: int | None, budget: Budget | None, switches: int, adversary: str,
     gap: float,
 ) -> ExpertProblem:  # fmt: skip
+    """Return the problem of experts, with the sizes that laws of regret take."""
     positive_int("experts", experts, maximum=LARGEST_EXPERTS)
     require_memory({"losses of all experts": 4.0 * experts})
     if horizon is not None:
@@ -603,6 +637,7 @@ def _arm_problem(
     continuous: bool,
     drift: bool,
 ) -> ArmProblem:
+    """Return the problem of a contextual bandit, with the sizes that laws of regret take."""
     positive_int("arms", arms)
     positive_int("dimension", dimension)
     if horizon is None:

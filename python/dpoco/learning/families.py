@@ -39,15 +39,46 @@ class Family:
     contextual = False
 
     def parts(self, learner: Any, batch: Arrays) -> Parts:
-        """Return the arrays of the records, first axis the rounds; raises for bad ones."""
+        """Return the arrays of the records, first axis the rounds; raises for bad ones.
+
+        Parameters
+        ----------
+        learner : learner or mechanism
+            Which knows their widths.
+        batch : tuple of array_like
+            As a caller brings them: see `dpoco.journal.Stream.process`.
+
+        Raises
+        ------
+        ValueError, TypeError
+            For another shape, dtype or number of arrays; the learner is as it was.
+        """
         raise NotImplementedError
 
     def rows(self, parts: Parts, releases: Releases | None) -> Parts:
-        """Return what is digested: one or two matrices (n, w), side by side one row a round."""
+        """Return what is digested: one or two matrices (n, w), side by side one row a round.
+
+        Parameters
+        ----------
+        parts : tuple of ndarray
+            As `parts` returns them.
+        releases : ndarray or None
+            Of these rounds, for learners that see only a part of a record; None if not known yet.
+        """
         return tuple(part.reshape(part.shape[0], math.prod(part.shape[1:])) for part in parts)
 
     def play(self, learner: Any, parts: Parts, people: bytes) -> Releases:
-        """Play all rounds and return their releases, (n,) int64 or (n, d) float64."""
+        """Play all rounds and return their releases, (n,) int64 or (n, d) float64.
+
+        Parameters
+        ----------
+        learner : learner or mechanism
+            Which moves.
+        parts : tuple of ndarray
+            Records of n rounds, all of which fit into the horizon, or none is played.
+        people : bytes
+            Digests of their persons, 16 bytes each; empty where no one is limited.
+        """
         decisions: Releases = learner.run(*parts, persons=people).decisions
         return decisions
 
@@ -254,6 +285,7 @@ def _labels(learner: Any) -> tuple[bool, bool]:
 
 
 def _expect(batch: Arrays, arrays: int) -> None:
+    """Raise `TypeError` unless there are so many arrays of records."""
     if len(batch) != arrays:
         raise TypeError(f"expected {arrays} arrays of records; got {len(batch)}")
 
@@ -267,7 +299,15 @@ def stored_header(learner: Stateful) -> str:
 
 
 def continued(prototype: Any, payload: bytes) -> Any:
-    """Return a learner like the prototype, continued from the state of a compiled learner."""
+    """Return a learner like the prototype, continued from the state of a compiled learner.
+
+    Nothing is calibrated or certified again.
+
+    Raises
+    ------
+    StateError
+        If the payload is of another learner.
+    """
     learner = prototype._sibling(REPLACED_CLAIM)
     learner._go_on(payload)
     return learner

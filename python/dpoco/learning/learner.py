@@ -55,12 +55,14 @@ def empty_rows(rows: FloatArray, passed: NDArray[np.bool_]) -> FloatArray:
 class OnlineLearner(Certified, Delayed):
     """Base of the learners: `decide` and `observe` alternate, up to a horizon.
 
-    If feedback is late, use tickets: ``decide(ticket=True)``.
+    One learner belongs to one thread at a time. If feedback is late, use tickets:
+    ``decide(ticket=True)``.
     """
 
     _raises: bool  # on_violation="raise"
 
     def _declare(self, claim: _core.Claim) -> None:
+        """Take how violations and people are treated, and whether calls may go past Python."""
         self._raises = self._arguments["on_violation"] == "raise"
         self._limiter = self._make_limiter(claim)
         # A class that others derived may have other methods in between.
@@ -133,6 +135,7 @@ class OnlineLearner(Certified, Delayed):
     def _admits(self, turn: int, person: Persons) -> bool:
         """Return whether this person's record enters the round; else an empty one is to be played.
 
+        Whether it enters is as secret as the record: callers draw as much noise either way.
         Asked when nothing else can be refused any more: the record counts.
         """
         # The usual case, without a digest.
@@ -166,9 +169,25 @@ class OnlineLearner(Certified, Delayed):
 
         Between parts signals, progress and checkpoints are served. An interrupt there leaves a
         consistent learner: `round` tells how far it came. The second argument of `play` says which
-        records enter. It is called when nothing can be refused any more: the records count. Return
-        the run's first round, and the records, shape (T,), that did not enter because their persons
-        came too often.
+        records enter. It is called when nothing can be refused any more: the records count.
+
+        Parameters
+        ----------
+        rounds : int
+            Number of rounds T.
+        row_entries : int
+            Entries of a record: long ones make parts short.
+        persons, progress, checkpoint, checkpoint_every
+            As of the learner's ``run``.
+        play : callable
+            Called as ``play(part, admit)``, in the order of the parts.
+
+        Returns
+        -------
+        first : int
+            The run's first round.
+        beyond : ndarray of bool, shape (T,)
+            Records that did not enter because their persons came too often; not private.
         """
         every = positive_int("checkpoint_every", checkpoint_every)
         if progress is not None and not callable(progress):
@@ -181,6 +200,8 @@ class OnlineLearner(Certified, Delayed):
             self._check_rounds(rounds)  # now that no one else can play
             digests, first = self._digests(persons, rounds), self.round
             start = saved = 0
+            if checkpoint is not None and rounds == 0:
+                self.save(checkpoint)  # who asks for a checkpoint reads it afterwards
             while start < rounds:
                 stop = min(rounds, start + size)
                 if checkpoint is not None:
@@ -203,6 +224,7 @@ class OnlineLearner(Certified, Delayed):
         return first, beyond
 
     def _check_rounds(self, rounds: int) -> None:
+        """Raise `HorizonExceeded` before any of so many rounds is played, if some do not fit."""
         self._check_active()
         left = self._horizon - self.round
         if rounds > left:
@@ -221,6 +243,7 @@ class OnlineLearner(Certified, Delayed):
         return people + len(people).to_bytes(8, "little")
 
     def _go_on(self, payload: bytes) -> None:
+        """Continue engine and people from what `_payload` returned; `StateError` if it is none."""
         if self._limiter is not None:
             end = len(payload) - 8
             start = end - int.from_bytes(payload[max(end, 0) :], "little")
@@ -231,6 +254,7 @@ class OnlineLearner(Certified, Delayed):
         super()._go_on(payload)
 
     def _sibling(self: Self, claim: _core.Claim) -> Self:
+        """Return an unstarted learner with the same plan, and other people to count."""
         sibling = super()._sibling(claim)
         # The prototype's counters are those of its people.
         sibling._limiter = sibling._make_limiter(claim)

@@ -130,7 +130,15 @@ class Model(Schema):
 
     @classmethod
     def of_schema(cls, learner: Any, schema: Schema) -> Model:
-        """Return the model of what a learner of such records released last; errors as of `of`."""
+        """Return the model of what a learner of such records released last; errors as of `of`.
+
+        Parameters
+        ----------
+        learner : learner of records, or a one-time fit that was fitted
+            As of `of`.
+        schema : Schema
+            Names, ranges and codes of what it learned from.
+        """
         guarantee: Guarantee = learner.guarantee
         if not guarantee.certified:
             raise StateError(
@@ -191,7 +199,13 @@ class Model(Schema):
         -------
         ndarray of float64, shape (n,)
             Classification: the probability of the event, in [0, 1]. Regression: a number of the
-            label's range, or of [-1, 1]. NaN for a record that is not finite.
+            label's range, or of [-1, 1]. NaN for a record with a missing number. An infinite one
+            counts as the end of its range.
+
+        Raises
+        ------
+        ValueError, TypeError
+            For another number of features, or another dtype.
         """
         rows = float_array("records", records, (None, len(self.features)))
         low, high = zip(*self.ranges, strict=True)
@@ -200,7 +214,7 @@ class Model(Schema):
         known = np.isfinite(rows).all(axis=1)
         rows[~known] = 0.0
         for q, bound in self.record_bounds:
-            lengths = np.linalg.norm(rows, ord=np.inf if q is None else q, axis=1)
+            lengths = record_lengths(rows, q)
             # The factor is 1 within the bound.
             rows *= (bound / np.maximum(lengths, bound))[:, None]
         margins = rows @ np.array(self.decision)
@@ -272,6 +286,7 @@ class Model(Schema):
 
     @classmethod
     def _read(cls, record: Named) -> Model:
+        """Return the model of a record; any error of its types means that it is none."""
         loss, spread = record.get("estimated_loss"), record.get("covariance")
         return cls(
             **declarations(Schema.from_dict(record)), decision=tuple(record["decision"]),
@@ -283,13 +298,25 @@ class Model(Schema):
         )  # fmt: skip
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model as JSON; a crash leaves the old file or the new one."""
+        """Write the model as JSON; a crash leaves the old file or the new one.
+
+        Readable by the owner alone, as all files of the library: a model may be published, and then
+        its mode is for its owner to change.
+
+        Raises
+        ------
+        OSError
+            If it cannot be written.
+        """
         text = json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n"
         write_atomically(path, text.encode())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Model:
-        """Return the model of a file; errors as of `from_dict`."""
+        """Return the model of a file; errors as of `from_dict`, and `OSError` if it is not there.
+
+        Takes the time of certifying its guarantee again.
+        """
         try:
             record = of_json(Path(path).read_bytes())
         except StateError:
@@ -304,7 +331,17 @@ def declarations(schema: Schema) -> Fields:
     return {each.name: getattr(schema, each.name) for each in fields(Schema)}
 
 
+def record_lengths(rows: FloatArray, q: float | None) -> FloatArray:
+    """Return the norms ``||x||_q`` of rows, shape (n,); q None is the maximum norm."""
+    if q is None or q == 2.0:
+        return np.asarray(np.linalg.norm(rows, ord=np.inf if q is None else q, axis=1))
+    largest = np.abs(rows).max(axis=1, initial=np.finfo(float).tiny)
+    # Divided first: powers of a large q underflow, and a long record would count as short.
+    return np.asarray(largest * np.linalg.norm(rows / largest[:, None], ord=q, axis=1))
+
+
 def _is_number(value: object) -> bool:
+    """Return whether a value is a finite number; True is none."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
@@ -328,6 +365,7 @@ class _Graph:
         self.constants: list[Any] = []
 
     def constant(self, value: Any) -> str:
+        """Add a constant, and return its name."""
         name = f"constant_{len(self.constants)}"
         self.constants.append(self._numpy_helper.from_array(np.asarray(value), name))
         return name
@@ -340,14 +378,17 @@ class _Graph:
         return output
 
     def length(self, rows: str, q: float | None) -> str:
-        """Return the norms ``||x||_q`` of rows, shape (n, 1)."""
+        """Return the norms ``||x||_q`` of rows, shape (n, 1), as `record_lengths` does."""
         if q == 2.0:
             return self.add("ReduceL2", rows, np.array([1]))
         sizes = self.add("Abs", rows)
+        most = self.add("ReduceMax", sizes, np.array([1]))
         if q is None:
-            return self.add("ReduceMax", sizes, np.array([1]))
-        powers = self.add("Pow", sizes, np.float64(q))
-        return self.add("Pow", self.add("ReduceSum", powers, np.array([1])), np.float64(1.0 / q))
+            return most
+        largest = self.add("Max", most, np.finfo(float).tiny)
+        powers = self.add("Pow", self.add("Div", sizes, largest), np.float64(q))
+        root = self.add("Pow", self.add("ReduceSum", powers, np.array([1])), np.float64(1.0 / q))
+        return self.add("Mul", largest, root)
 
 
 def build_onnx(
@@ -356,7 +397,25 @@ def build_onnx(
     record_bounds: Sequence[tuple[float | None, float]],
     properties: Mapping[str, str],
 ) -> bytes:
-    """Return the ONNX file of a decision and its properties; see `dpoco.Model.to_onnx`."""
+    """Return the ONNX file of a decision and its properties; see `dpoco.Model.to_onnx`.
+
+    Parameters
+    ----------
+    schema : Schema
+        Names, ranges and codes of the features, and what is predicted.
+    decision : sequence of float
+        Coefficients of the scaled features, the constant's last.
+    record_bounds : sequence of (float or None, float)
+        Exponents of norms, None for the largest entry, and the bounds that records are shortened
+        to.
+    properties : mapping of str to str
+        Texts that the file carries.
+
+    Raises
+    ------
+    ImportError
+        Without onnx.
+    """
     try:
         import onnx
     except ImportError:

@@ -29,8 +29,9 @@ Person = int | str | bytes | None
 Persons = ArrayLike | Sequence[Person] | None  # those behind records, or behind one
 LARGEST_ROUNDS = 2**24 - 1  # that a counter holds
 _KEY = 16
-_CLOSE, _SEARCHES = 1e-6, 64  # of logarithms of epsilon
-_ALL_DELTA = 1e3
+# Of logarithms of epsilon: the search ends within a millionth of the budget, and below it.
+_CLOSE, _SEARCHES = 1e-6, 64
+_ALL_DELTA = 1e3  # budgets of less than a thousandth of epsilon have a smaller delta as well
 _KINDS = {int: b"i", str: b"s", bytes: b"b"}
 
 
@@ -90,12 +91,29 @@ class Participation:
             raise ValueError(f"separation must be at most the horizon, {horizon}")
 
     def largest(self, horizon: int) -> int:
-        """Return the largest number of one person's rounds among `horizon` rounds."""
+        """Return the largest number of one person's rounds among `horizon` rounds.
+
+        Parameters
+        ----------
+        horizon : int
+            Rounds of the stream, at least 1.
+        """
         most = -(-horizon // self.separation)
         return most if self.rounds is None else min(self.rounds, most)
 
     def of(self, guarantee: Guarantee) -> Guarantee:
-        """Return the guarantee for all rounds of one person, from one for single rounds."""
+        """Return the guarantee for all rounds of one person, from one for single rounds.
+
+        Parameters
+        ----------
+        guarantee : Guarantee
+            Of single rounds; without privacy it is returned with no condition more.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If nothing is proved about several rounds of a person.
+        """
         person = guarantee.for_person(self.rounds, self.separation, once=True)
         if not person.private:
             return person
@@ -253,6 +271,13 @@ class Limiter:
             Who they are. One type for all time: 5 and "5" would be two people.
         rounds : int, optional
             The length T that they must have; None is for a single person.
+
+        Raises
+        ------
+        RoundOrderError
+            If more people would have come than `max_persons`.
+        ValueError, TypeError
+            For another type than before, or another shape. No message has a name.
         """
         names = self.names(persons, rounds)
         kind, digests = self._kind, b""
@@ -301,6 +326,18 @@ class Limiter:
         """Return which of the records from round `first` on pass; they count.
 
         One a round, or all in this round where people have several records in one.
+
+        Parameters
+        ----------
+        first : int
+            Round of the first record. Rounds never decrease from call to call.
+        digests : bytes
+            16 bytes a record, as `digests` returns them.
+
+        Returns
+        -------
+        ndarray of bool, shape (T,)
+            As secret as the records. O(T), and memory for each person who is new.
         """
         return self._people.admit(first, digests)
 
@@ -310,7 +347,7 @@ class Limiter:
         return self._key + kind + self._people.state()
 
     def restore(self, state: bytes) -> None:
-        """Go on from a state; `StateError` if it is none."""
+        """Go on from a state; `StateError` if it is none, or of people under another rule."""
         kinds = {b"-": None, **{name: kind for kind, name in _KINDS.items()}}
         kind = state[_KEY : _KEY + 1]
         if len(state) <= _KEY or kind not in kinds:

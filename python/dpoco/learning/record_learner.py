@@ -67,7 +67,19 @@ class _Log:
         flags_of: Callable[[slice], Flags],
         beyond: NDArray[np.bool_],
     ) -> Trace:
-        """Return the trace of the run."""
+        """Return the trace of the run.
+
+        Parameters
+        ----------
+        first_round : int
+            Rounds that the learner had consumed before.
+        record_decisions : bool
+            Whether the trace has the decisions.
+        loss_of, flags_of : callable
+            Losses of another decision on the records, and how records were read.
+        beyond : ndarray of bool, shape (T,)
+            Records that a participation did not admit.
+        """
         decisions = None
         if self.decisions is not None and record_decisions:
             decisions = self.decisions[: self._kept]
@@ -103,6 +115,7 @@ class RecordLearner(OnlineLearner):
 
     @classmethod
     def _problem(cls, arguments: Named) -> tuple[domains.Domain, losses.Loss]:
+        """Return domain and loss, or raise `TypeError` for what is none."""
         domain, loss = arguments["domain"], arguments["loss"]
         if not isinstance(domain, domains.Domain):
             raise TypeError(f"domain must be a dpoco domain; got {type(domain).__name__}")
@@ -111,6 +124,7 @@ class RecordLearner(OnlineLearner):
         return domain, loss
 
     def _set_up(self, arguments: Fields, plan: AnyPlan, seeded: bool, claim: _core.Claim) -> None:
+        """Build the unstarted learner of a plan, as `Certified._set_up`."""
         self._domain, self._loss = arguments["domain"], arguments["loss"]
         planned = plan.mechanism
         self._batch = getattr(getattr(planned, "scores", planned), "batch", 1)
@@ -222,9 +236,11 @@ class RecordLearner(OnlineLearner):
                 self._observe_custom(own, turn, decision, lambda: self._admits(turn, person))
 
     def _vector(self, name: str, value: Any) -> FloatArray:
+        """Return a vector of the domain's dimension, or raise."""
         return float_array(name, value, (self._domain.dimension,))
 
     def _observe_custom(self, record: Any, turn: int, decision: FloatArray, asks: Asks) -> None:
+        """End a round with a loss object, once all that its functions may raise is over."""
         gradient: Callable[[FloatArray], Any] | None = getattr(record, "gradient", None)
         if gradient is None:
             raise TypeError("a custom loss must have a method gradient(theta)")
@@ -242,6 +258,7 @@ class RecordLearner(OnlineLearner):
         (engine.observe_gradients if self._looks_back else engine.observe_gradient)(turn, *found)
 
     def _refuse_violations(self, records: FloatArray, labels: FloatArray | None) -> None:
+        """Raise `ValueError` for a record beyond the bounds: for trusted data alone."""
         row = self._loss._first_violation(self._domain, records, labels)
         if row is not None:
             raise ValueError(f"record {row} is outside the declared bounds or not finite")
@@ -309,6 +326,7 @@ class RecordLearner(OnlineLearner):
         log = _Log(rounds, self._domain.dimension if keeps else None)
 
         def play(part: slice, admit: Admit) -> None:
+            """Play the rounds of a part, and log what they lost, refused records included."""
             own, label = rows[part], None if targets is None else targets[part]
             played, lost = log.room(part), log.losses[part]
             passed = admit()
@@ -377,7 +395,20 @@ class RecordLearner(OnlineLearner):
         self, rows: FloatArray, targets: FloatArray | None, out: FloatArray,
         decisions: FloatArray | None, changed: NDArray[np.uint8],
     ) -> None:  # fmt: skip
-        """Play rounds, and write their losses, decisions and whether the decision changed."""
+        """Play rounds, and write their losses, decisions and whether the decision changed.
+
+        Parameters
+        ----------
+        rows, targets : ndarray
+            Records and labels of n rounds; NaNs for those that do not enter.
+        out : ndarray, shape (n,)
+            Losses, written.
+        decisions : ndarray, shape (n, d), or None
+            The first of each stretch of equal decisions, written to the front of the room; of
+            losses in Python all of them.
+        changed : ndarray of uint8, shape (n,)
+            Whether the decision after a round is another one, written.
+        """
         if not isinstance(self._loss, losses.CustomLoss):
             self._engine.run(rows, targets, out, decisions, changed)
             return

@@ -50,7 +50,15 @@ Self = TypeVar("Self", bound="Stateful")
 
 
 def pack(header: Fields, payload: bytes) -> bytes:
-    """Return the framed state."""
+    """Return the framed state.
+
+    Parameters
+    ----------
+    header : dict
+        What JSON can carry; numbers and arrays of NumPy are converted.
+    payload : bytes
+        State of the compiled engine.
+    """
     text = json.dumps(header, default=_plain).encode()
     body = _FRAME.pack(FRAME_SIGNATURE, _VERSION, len(text), len(payload)) + text + payload
     return body + hashlib.sha256(body).digest()
@@ -64,7 +72,11 @@ def _plain(value: Any) -> object:
 
 
 def unpack(data: bytes) -> tuple[Fields, bytes]:
-    """Return header and payload, or raise `StateError` for anything but an intact state."""
+    """Return header and payload, or raise `StateError` for anything but an intact state.
+
+    The checksum covers accidents: a forged state passes, and is checked again where it is used.
+    O(length).
+    """
     if len(data) < _FRAME.size + _CHECKSUM:
         raise StateError("not a dpoco state: too short")
     magic, version, header_length, payload_length = _FRAME.unpack_from(data)
@@ -102,6 +114,7 @@ def argument_names(constructed: type) -> tuple[str, ...]:
 
 @cache  # states are read, and learners of pools made, by the hundred thousand
 def _names(function: Callable[..., object]) -> tuple[str, ...]:
+    """Return the names of a method's arguments, without the object itself."""
     return tuple(signature(function).parameters)[1:]
 
 
@@ -120,7 +133,15 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 
 
 def read_state(path: str | os.PathLike[str], key: EncryptionKey | None) -> bytes:
-    """Return what `write_atomically` was given, with the same key or none."""
+    """Return what `write_atomically` was given, with the same key or none.
+
+    Raises
+    ------
+    StateError
+        If it is encrypted under no key or another one, or plain although a key is given.
+    OSError
+        If it cannot be read.
+    """
     data, checked = Path(path).read_bytes(), given_key("key", key)
     return opened(data, _CONTEXT, checked, "state", "dpoco.encrypt_file")
 
@@ -130,7 +151,12 @@ def write_atomically(
 ) -> None:
     """Write `data` so that a crash leaves the old file or the new one; readable by the owner.
 
-    Under a key it is encrypted, as a state.
+    Under a key it is encrypted, as a state. It waits for the disk. A link is replaced by a file.
+
+    Raises
+    ------
+    OSError
+        If the folder cannot be written to, or the disk is full; the old file is as it was.
     """
     target = Path(path)
     handle, unfinished = _open_unfinished(target)
@@ -172,11 +198,14 @@ def _open_unfinished(target: Path) -> tuple[int, Path]:
 
 
 def _remove_unlocked(name: str) -> None:
+    """Remove a file that no process writes to; `OSError` if one may, as it cannot be locked."""
+    import fcntl
+
     # Others may write to this folder: their link must not lead to another file.
     handle = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        if _lock_file(handle):
-            os.unlink(name)
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.unlink(name)
     finally:
         os.close(handle)
 
@@ -278,6 +307,7 @@ class Stateful(_core.Live):
         }
 
     def _header(self) -> Fields:
+        """Return what the object is built from, as JSON can carry it; `_assemble` reads it."""
         arguments = {
             name: value.to_dict() if hasattr(value, "to_dict") else value
             for name, value in self._saved_arguments().items()
@@ -359,9 +389,11 @@ class Stateful(_core.Live):
         return cast(Self, sibling)
 
     def _is_started(self) -> bool:
+        """Return whether a copy would share noise that was used, or is about to be."""
         return bool(self._engine.round > 0)
 
     def _check_alone(self) -> None:
+        """Raise `RoundOrderError` while another thread is in a long run."""
         if self._sole.locked():
             raise RoundOrderError("the object is in use by another thread")
 
@@ -374,6 +406,7 @@ class Stateful(_core.Live):
         return self._sole
 
     def _check_active(self) -> None:
+        """Raise `StateError` for a copy that waits for `resume`."""
         if self._suspended:
             raise StateError(
                 "this copy is suspended: it shares its noise with the original; call resume() "
@@ -383,7 +416,14 @@ class Stateful(_core.Live):
     # -- public -----------------------------------------------------------------------------------
 
     def get_params(self, deep: bool = True) -> Fields:
-        """Return the constructor's arguments as they were given; `deep` is scikit-learn's."""
+        """Return the constructor's arguments as they were given; `deep` is scikit-learn's.
+
+        Returns
+        -------
+        dict
+            By name, in the constructor's order: ``type(learner)(**learner.get_params())`` is an
+            unstarted learner with its own noise. They depend on no data.
+        """
         return dict(self._arguments)
 
     def save(self, path: str | os.PathLike[str], *, key: EncryptionKey | None = None) -> None:
@@ -395,7 +435,18 @@ class Stateful(_core.Live):
             The file is replaced atomically and is readable by its owner only.
         key : EncryptionKey, optional
             Encrypts the file and all that this learner writes later, checkpoints of `run` included.
-            Default: the key that it was loaded or saved with; without one, plain. Keyword-only.
+            Default: the key that it was loaded or saved with; without one, plain. Pickles and
+            copies do not hold it. Keyword-only.
+
+        Raises
+        ------
+        StateError
+            For a suspended copy, in a forked child before `resume`, and for a class that is not one
+            of the library's.
+        RoundOrderError
+            While another thread is in a compiled run.
+        OSError
+            If the file cannot be written.
 
         Notes
         -----
@@ -409,6 +460,7 @@ class Stateful(_core.Live):
         write_atomically(path, self._to_bytes(), self._key)
 
     def _to_bytes(self) -> bytes:
+        """Return the state as a file or a pickle has it: as secret as the data."""
         if own_class(type(self)) is None:
             raise StateError(f"a {self._kind} is not one of the library's classes: cannot be saved")
         header = {"kind": self._kind, "library": _core.__version__, "object": self._header()}
@@ -438,6 +490,7 @@ class Stateful(_core.Live):
 
     @classmethod
     def _from_bytes(cls: type[Self], data: bytes) -> Self:
+        """Return the object of a state; `StateError` for anything else, before a key is taken."""
         header, payload = unpack(bytes(data))
         if header.get("kind") != cls._kind:
             raise StateError(f"state is not of a {cls._kind}")
@@ -461,14 +514,19 @@ class Stateful(_core.Live):
         """Activate an unpickled copy, or a learner inherited through fork, in this process.
 
         Continue only one copy. Two copies that continue on different data publish two streams with
-        the same noise, which reveals their difference.
+        the same noise, which reveals their difference. Nothing here can tell whether another copy
+        goes on: the guarantee rests on it.
         """
         self._sole = threading.Lock()  # a thread of the parent process may have held the old one
         self._engine.adopt()
         self._suspended = False
 
     def clone(self: Self) -> Self:
-        """Return an unstarted object with the same arguments and its own noise."""
+        """Return an unstarted object with the same arguments and its own noise.
+
+        A seeded source is the same one: the clone takes the next stream of it. Two learners on the
+        same data spend two budgets.
+        """
         return type(self)(**self._arguments)
 
     __sklearn_clone__ = clone  # of ``sklearn.base.clone``, which would copy arguments

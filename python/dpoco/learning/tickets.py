@@ -85,7 +85,10 @@ class Ticket:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Ticket:
-        """Return the ticket written by `to_bytes`; `StateError` for anything else."""
+        """Return the ticket written by `to_bytes`; `StateError` for anything else.
+
+        Whether a learner issued it is not known before it is redeemed.
+        """
         data = bytes(data)
         if len(data) < _FRAME.size + _TAG:
             raise StateError("not a ticket: too short")
@@ -121,10 +124,12 @@ class Ticket:
 
 
 def _bytes(values: FloatArray) -> bytes:
+    """Return doubles, little-endian."""
     return values.astype("<f8", copy=False).tobytes()
 
 
 def _doubles(data: bytes, start: int, count: int) -> FloatArray:
+    """Return `count` doubles from a place in bytes on, read-only."""
     values = np.frombuffer(data, "<f8", count, start).astype(np.float64)
     values.flags.writeable = False
     return values
@@ -168,11 +173,13 @@ class TicketBook:
         return counts
 
     def _enter(self, number: int, tag: bytes, due: int) -> None:
+        """Note a ticket as outstanding, and the pull that it promises."""
         self._outstanding[number] = (tag, due)
         if due >= 0:
             self._promised[due] = self._promised.get(due, 0) + 1
 
     def _compute_tag(self, body: bytes) -> bytes:
+        """Return what authenticates a ticket: 16 bytes, which no one without the key can guess."""
         return blake2b(body, key=self._key, digest_size=_TAG).digest()
 
     def issue(
@@ -182,7 +189,24 @@ class TicketBook:
         context: FloatArray | None = None,
         due: int = -1,
     ) -> Ticket:
-        """Enter a decision of round `turn`; `due` is the arm if the schedule chose it."""
+        """Enter a decision of round `turn`; `due` is the arm if the schedule chose it.
+
+        Parameters
+        ----------
+        turn : int
+            Rounds that the learner has consumed.
+        decision : int or ndarray of shape (d,)
+            What the user is shown; read-only.
+        context : ndarray of shape (d,), optional
+            The user's context, for bandits.
+        due : int
+            The arm, or -1 if the estimates chose it.
+
+        Returns
+        -------
+        Ticket
+            Outstanding until it is redeemed or expires.
+        """
         ticket = Ticket(self._next, turn, decision, context, due >= 0, self._learner, b"")
         ticket = replace(ticket, _tag=self._compute_tag(ticket._body()))
         self._enter(self._next, ticket._tag, due)
@@ -190,13 +214,25 @@ class TicketBook:
         return ticket
 
     def authenticate(self, ticket: Ticket) -> None:
-        """Raise unless the ticket was issued from this book, and is as it was."""
+        """Raise unless the ticket was issued from this book, and is as it was.
+
+        Raises
+        ------
+        ForeignTicket
+            For a ticket of another learner, or a forged one.
+        TypeError
+            For what is no ticket.
+        """
         if not isinstance(ticket, Ticket):
             raise TypeError(f"ticket must be a dpoco.Ticket; got {type(ticket).__name__}")
         if ticket.learner != self._learner:
             raise ForeignTicket("the ticket is of another learner")
-        # In constant time: otherwise the time would tell a forger how much of a tag is right.
-        if not hmac.compare_digest(self._compute_tag(ticket._body()), ticket._tag):
+        try:
+            # In constant time: otherwise the time would tell a forger how much of a tag is right.
+            genuine = hmac.compare_digest(self._compute_tag(ticket._body()), ticket._tag)
+        except (struct.error, AttributeError, TypeError, ValueError):
+            genuine = False  # a ticket made by hand may hold anything
+        if not genuine:
             raise ForeignTicket("the ticket is not as it was issued")
 
     def waits(self, ticket: Ticket) -> bool:
@@ -265,6 +301,7 @@ class Delayed(Stateful):
     _guarantee: Guarantee
 
     def _decision(self) -> Any:
+        """Return the engine's decision of the current round."""
         raise NotImplementedError
 
     @property
@@ -310,6 +347,7 @@ class Delayed(Stateful):
         self._engine.check_process()
 
     def _checked_book(self, ticket: Ticket | int) -> TicketBook:
+        """Return the book, or raise for what is no ticket, or if none was issued."""
         if isinstance(ticket, bool) or not isinstance(ticket, (Ticket, int)):
             raise TypeError(f"ticket must be a dpoco.Ticket; got {type(ticket).__name__}")
         if self._book is None:
