@@ -25,6 +25,7 @@ T = TypeVar("T", bound=tuple[Any, ...])
 
 SMALLEST_HALF_RANGE = 1e-12  # of a loss that all labels share
 _KEPT_BYTES = 2**27
+# What was made of public arrays: key to array, result and bytes, the one longest unused first.
 _store: OrderedDict[Hashable, tuple[Any, Any, int]] = OrderedDict()
 _held = [0]  # bytes
 _lock = threading.Lock()
@@ -32,7 +33,16 @@ _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
 
 def loss_diameter(hypotheses: int, mixing: float) -> float:
-    """Return D = log(1 + (1 - mixing) K / mixing): no two losses of a label differ by more."""
+    """Return D = log(1 + (1 - mixing) K / mixing): no two losses of a label differ by more.
+
+    Parameters
+    ----------
+    hypotheses : int
+        K.
+    mixing : float
+        Share of the mean of the hypotheses, in (0, 1].
+    """
+    # The library's logarithm: devices and servers on all machines agree in every bit.
     lam = real_in("mixing", mixing, "(0, 1]")
     return float(_core.local_log(1.0 + (1.0 - lam) * hypotheses / lam))
 
@@ -52,7 +62,15 @@ def loss_ranges(matrix: FloatArray | int, mixing: float) -> tuple[FloatArray, Fl
 
     ``(max + min) / 2`` and ``(max - min) / 2`` over labels that some hypothesis allows, O(K M); of
     K hypotheses in any context, 0 and D/2. A half range is at least 1e-12.
+
+    Parameters
+    ----------
+    matrix : array of shape (K, M), or int
+        The hypotheses in one context, or their number K for bounds that hold in all.
+    mixing : float
+        In (0, 1].
     """
+    # A query divides by the half range: one of 0 would be no number.
     if isinstance(matrix, int):
         half = max(0.5 * loss_diameter(matrix, mixing), SMALLEST_HALF_RANGE)
         return np.zeros(matrix), np.full(matrix, half)
@@ -66,6 +84,15 @@ def reuse(matrix: FloatArray, settings: Hashable, build: Callable[[], T]) -> T:
 
     The array is recognised by its identity, which the store keeps alive; it is read-only. What was
     not asked for longest goes first, once arrays and tables together exceed 128 MB.
+
+    Parameters
+    ----------
+    matrix : array
+        Public; what is made of an array that may still change is not kept.
+    settings : hashable
+        What else the result depends on.
+    build : callable
+        Makes a tuple; it may be called by several threads at a time.
     """
     key = (id(matrix), settings)
     with _lock:
@@ -102,7 +129,21 @@ def mixing_cost(hypotheses: int, mixing: float) -> float:
 def trivial_bound(hypotheses: int, mixings: Callable[[int], float], rounds: int) -> float:
     """Return the sum of log(K / mixing_t): true of any prediction with that mixing.
 
-    The mixing is the same for all rounds or falls with them: at most 64 are looked at.
+    The mixing is the same for all rounds or falls with them, and is looked at in O(log T) rounds.
+
+    Parameters
+    ----------
+    hypotheses : int
+        K.
+    mixings : callable
+        Takes a round, from 1 on; returns its mixing in [0, 1].
+    rounds : int
+        T.
+
+    Returns
+    -------
+    float
+        Nats; infinite without mixing.
     """
 
     def cost(lam: float) -> float:
@@ -122,6 +163,7 @@ def _over_rounds(
         return rounds * cost(mixings(1))
     total, start = 0.0, 1
     while start <= rounds:
+        # Blocks of 3 %: a sum over 10^12 rounds takes less than a thousand steps.
         length = max(1, start // 32)
         stop = min(rounds, start + length - 1)
         total += (stop - start + 1) * max(cost(mixings(start)), cost(mixings(stop)))
@@ -133,6 +175,7 @@ def worst_case_rate(hypotheses: int, rounds: int, scale: float) -> float:
     """Return sqrt(2 log K / (T K B^2)) for estimates of scale B = C D / 2."""
     if hypotheses == 1 or scale <= 0.0:
         return 1.0  # nothing to learn: any rate
+    # The rate of the least leading terms of `hedge_bound`, log K / eta + eta T K B^2 / 2.
     return math.sqrt(2.0 * math.log(hypotheses) / (rounds * hypotheses)) / scale
 
 
@@ -145,6 +188,17 @@ def hedge_bound(
     ``B = C D / 2``, C = coth(epsilon / 2) and ``x = eta K B``; `eta` is the worst-case rate by
     default. Holds for arbitrary labels (regret against the best mixed hypothesis) and hence for the
     KL-risk when one hypothesis is right.
+
+    Parameters
+    ----------
+    hypotheses, rounds : int
+        K and T.
+    inverse_contrast : float
+        C; infinite where reports say nothing, as the bound then is.
+    mixing : float
+        In (0, 1].
+    eta : float, optional
+        Learning rate, positive.
     """
     if not math.isfinite(inverse_contrast):
         return math.inf
@@ -168,6 +222,11 @@ def adaptive_hedge_bound(
     With ``D_0 = K B log K`` every estimate times the rate is at most 1, so that a mix gap is at
     most (e - 2) times the rate times the squared estimate; hence ``E D^2 <= D_0^2 + 2 (e - 2) T K
     B^2 log K + K B (E D - D_0)``, which bounds E D, and the regret is at most ``2 D - D_0``.
+
+    Parameters
+    ----------
+    hypotheses, rounds, inverse_contrast, mixing
+        As of `hedge_bound`.
     """
     if not math.isfinite(inverse_contrast):
         return math.inf
@@ -175,6 +234,7 @@ def adaptive_hedge_bound(
     start = largest * math.log(hypotheses)
     squares = 2.0 * (math.e - 2.0) * rounds * largest * largest / hypotheses
     constant = start * start + squares * math.log(hypotheses) - largest * start
+    # The larger root of the quadratic inequality; E D is at least D_0 in any case.
     spread = 0.5 * (largest + math.sqrt(largest * largest + 4.0 * max(constant, 0.0)))
     return 2.0 * max(spread, start) - start + rounds * mixing_cost(hypotheses, mixing)
 
@@ -186,6 +246,13 @@ def endless_hedge_bound(
 
     With S the sum of mix gaps, ``E S^2 <= 2 (e - 2) K log K sum_t B_t^2 + K B_T E S``, B_t that of
     the mixing of round t; the regret is at most ``K B_T log K + 2 S``. O(log T).
+
+    Parameters
+    ----------
+    hypotheses, rounds, inverse_contrast
+        As of `hedge_bound`.
+    mixings : callable
+        Takes a round; the mixing is the same within a block, and falls from one to the next.
     """
     if not math.isfinite(inverse_contrast):
         return math.inf
@@ -207,7 +274,8 @@ def endless_hedge_bound(
 def hedge_mixing(hypotheses: int, rounds: int, inverse_contrast: float) -> float:
     """Return the mixing in [1/T, 0.9] that minimises `hedge_bound`, to six digits.
 
-    Golden section in the logarithm: the bound has one minimum there.
+    Golden section in the logarithm: the bound has one minimum there. Of one round, 1: its
+    prediction is made before there is a report.
     """
     if hypotheses == 1 or not math.isfinite(inverse_contrast):
         return six_digits(max(1.0 / rounds, 1e-300)) if rounds > 1 else 1.0
@@ -222,7 +290,7 @@ def hedge_mixing(hypotheses: int, rounds: int, inverse_contrast: float) -> float
         return 0.9
     inner, outer = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
     at_inner, at_outer = value(inner), value(outer)
-    while high - low > 1e-9:
+    while high - low > 1e-9:  # far below the six digits that are kept
         if at_inner <= at_outer:
             high, outer, at_outer = outer, inner, at_inner
             inner = high - _GOLDEN * (high - low)
@@ -246,6 +314,13 @@ def tempered_bound(
     ``2 C D sqrt(K T log K) + T (2 mixing D (1 - 1/K) - log(1 - mixing (1 - 1/K)))`` at temperature
     1/2; for temperatures a in (1/2, 1), log K becomes ``log K / (2 (1 - a))``. Infinite outside
     [1/2, 1). With a falling mixing, D is that of the last round.
+
+    Parameters
+    ----------
+    hypotheses, rounds, inverse_contrast, mixings
+        As of `endless_hedge_bound`.
+    temperature : float
+        Power a of the likelihood.
     """
     last = mixings(rounds)
     if not 0.5 <= temperature < 1.0 or not math.isfinite(inverse_contrast) or last <= 0.0:
@@ -268,6 +343,13 @@ def bayes_bound(
     ``L log L / (L - 1) * (sum TV + sum mixing_t)`` with L = K / mixing_T and
     ``sum TV <= s sqrt(T log K / 2)``, s the `strength` of the channel: ``TV(f_*, p_t)^2 <= s^2
     KL(g_*, g_t) / 2``, ``C sqrt(M)`` for Hadamard queries, 1/c for randomized response.
+
+    Parameters
+    ----------
+    hypotheses, rounds, mixings
+        As of `endless_hedge_bound`.
+    strength : float
+        s; infinite for channels without such an inequality, as the bound then is.
     """
     last = mixings(rounds)
     if not math.isfinite(strength) or last <= 0.0:
@@ -277,4 +359,5 @@ def bayes_bound(
         return 0.0
     factor = ratio * math.log(ratio) / (ratio - 1.0)
     variation = strength * math.sqrt(rounds * math.log(hypotheses) / 2.0)
+    # A total variation is at most 1 a round, whatever the channel.
     return factor * (min(variation, rounds) + _over_rounds(lambda lam: lam, mixings, rounds))

@@ -72,8 +72,18 @@ class Ledger(NotCopied):
         File that holds the ledger; a lock lies next to it, which counts reports as well: a ledger
         restored from an older copy is refused. None keeps it in memory only.
 
-    `StateError` if the file is corrupt, was removed or is older than its lock, if another client
-    holds it, or if it has another name (a hard link).
+    Attributes
+    ----------
+    reports : int
+        Number of reports that were paid for.
+    epsilon : Fraction
+        What they cost together, exactly.
+
+    Raises
+    ------
+    StateError
+        If the file is corrupt, was removed or is older than its lock, if another client holds it,
+        or if it has another name (a hard link).
     """
 
     _copies = "a ledger cannot be copied or pickled: copies would spend one budget twice"
@@ -104,6 +114,13 @@ class Ledger(NotCopied):
 
         Also `StateError` if the lock is not the file any more that is locked: another client may
         hold its successor.
+
+        Parameters
+        ----------
+        epsilon : float
+            Of the report that is about to be drawn.
+        epsilon_max, max_reports
+            The limits of all reports together.
         """
         self.check_process()
         self._check_lock()
@@ -120,6 +137,7 @@ class Ledger(NotCopied):
         self.reports += 1
         self.epsilon = epsilon_after
         if self._path is not None:
+            # The ledger before its count: see `_count`.
             self._write()
             self._count()
 
@@ -139,6 +157,7 @@ class Ledger(NotCopied):
             self._lock = None
 
     def _open(self) -> None:
+        """Read the file, or begin it; raise for anything that may hide reports already sent."""
         assert self._path is not None
         assert self._lock is not None
         self._check_lock()
@@ -159,6 +178,7 @@ class Ledger(NotCopied):
                 "the ledger is older than its lock: it was restored from an old copy, and reports "
                 "were sent since"
             )
+        # A crash between ledger and count left the count behind: it is made up for.
         if counted is None or counted < self.reports:
             self._count()
 
@@ -166,6 +186,7 @@ class Ledger(NotCopied):
         """Raise unless the lock's name still is that of the file held, and its only one."""
         if self._lock is None or self._lock_path is None:
             return
+        # The lock is on a file, and other clients look for it by name: both must be one.
         held = os.fstat(self._lock)
         try:
             named = self._lock_path.stat()
@@ -199,6 +220,7 @@ class Ledger(NotCopied):
         os.fsync(self._lock)
 
     def _write(self) -> None:
+        """Replace the file, durably: a crash leaves the old one or the new one."""
         assert self._path is not None
         record = {
             "reports": self.reports,
@@ -210,6 +232,9 @@ class Ledger(NotCopied):
         write_atomically(self._path, body + digest + b"\n")
 
     def _read(self, data: bytes) -> None:
+        """Take over what `_write` wrote, or raise `StateError`."""
+        # The checksum detects accidents; that the owner edits the file is not covered
+        # (docs/privacy/local_randomizers.md, "Not covered").
         head, _, digest = data.rpartition(b"\n")[0].rpartition(b"\n")
         body = head + b"\n"
         if not data.endswith(b"\n") or hashlib.sha256(body).hexdigest().encode() != digest:
@@ -228,6 +253,7 @@ class Ledger(NotCopied):
         self.reports, self.epsilon = reports, epsilon
 
     def __del__(self) -> None:
+        # A constructor that raised may have left no lock.
         lock = getattr(self, "_lock", None)
         if lock is not None:
             self.close()
@@ -237,7 +263,13 @@ class Ledgers:
     """Privacy spent and number of reports of every user.
 
     Sums are kept as two doubles, large and small part: any number of reports adds up exactly to
-    within 1e-30, so that a budget for ten reports of 0.1 has room for ten.
+    within 1e-30, so that a budget for ten reports of 0.1 has room for ten. They are arrays: a
+    report of every user is one addition.
+
+    Attributes
+    ----------
+    reports : array of shape (users,)
+        Number of reports of each user.
     """
 
     def __init__(self, users: int) -> None:
@@ -259,7 +291,15 @@ class Ledgers:
     def affordable(
         self, members: IntArray | None, epsilon: float, epsilon_max: float, max_reports: int
     ) -> NDArray[np.bool_]:
-        """Return who has room for one more report."""
+        """Return who has room for one more report, shape of `members`.
+
+        Parameters
+        ----------
+        members : array of int, or None
+            Different users; None for all.
+        epsilon, epsilon_max, max_reports
+            As of `Ledger.charge`.
+        """
         pick = slice(None) if members is None else members
         total, rest = _add(self._epsilon[pick], self._epsilon_rest[pick], epsilon)
         room = (epsilon_max - total) - rest >= -float(_ROUNDING) * epsilon_max
@@ -284,6 +324,7 @@ def _add(total: FloatArray, rest: FloatArray, value: float) -> tuple[FloatArray,
     high = total + value
     other = high - total
     low = (total - (high - other)) + (value - other) + rest
+    # Renormalised, so that the small part never overlaps with the large one.
     final = high + low
     return final, low - (final - high)
 
@@ -342,6 +383,7 @@ class Devices(NotCopied):
         else:
             self._source = Source.seeded(simulation_seed)
             self._nonces = self._source.spawn()
+        # Between the charge and the drawing no other thread may charge or draw.
         self._lock = threading.Lock()
 
     @property
@@ -409,6 +451,18 @@ class LocalClient(Devices):
     Privacy does not depend on the server: the client checks specifications, uses their numbers only
     inside clamped functions, and charges the ledger, on disk, before noise is drawn. The label
     influences only the distribution of the report, not its size and not whether it is sent.
+    Proof: ``docs/privacy/local_randomizers.md``.
+
+    Examples
+    --------
+    >>> from dpoco.local import DistributionLearner, Hypotheses, LocalClient
+    >>> known = Hypotheses([[0.7, 0.2, 0.1], [0.1, 0.2, 0.7]])
+    >>> server = DistributionLearner(known, epsilon=1.0, horizon=100)
+    >>> spec = server.round_spec()
+    >>> report = LocalClient(known, epsilon_max=1.0).respond(spec, y=2)
+    >>> server.update(spec, report)
+    >>> server.reports
+    1
     """
 
     _copies = "a client cannot be copied or pickled: copies would spend one budget twice"
@@ -520,7 +574,8 @@ class ClientPool(Devices):
 
     Notes
     -----
-    Budgets are kept in memory, 24 bytes per user: they end with the pool.
+    Budgets are kept in memory, 24 bytes per user: they end with the pool. Methods may be called
+    from several threads; a process forked from its owner answers nothing.
     """
 
     _copies = "a pool cannot be copied or pickled: copies would spend budgets twice"
@@ -599,6 +654,7 @@ class ClientPool(Devices):
         return self._ledgers.reports.copy()
 
     def _members(self, users: ArrayLike | None) -> IntArray | None:
+        """Return the users who report, each once, or None for all; raise for unknown ones."""
         if users is None:
             return None
         try:
@@ -657,7 +713,14 @@ class DevicePredictor:
         -------
         Prediction
             ``(1 - mixing) sum_j w_j f_j(x) + mixing mean_j f_j(x)``.
+
+        Raises
+        ------
+        ValueError, TypeError
+            For weights that are none, a mixing out of range, or a context that the hypotheses do
+            not know.
         """
+        # Sent as float32, weights sum to 1 only roughly: they are divided by their sum.
         values = float_array("weights", weights, (self._hypotheses.count,))
         total = float(values.sum())
         if not (

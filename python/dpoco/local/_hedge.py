@@ -33,6 +33,7 @@ class Hedge:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        # C as sampled: estimates divide by the contrast of the bits that devices really draw.
         count = settings.hypotheses
         self._inverse = BitRandomizer(settings.epsilon).inverse_contrast
         self.fixed_mixing = settings.mixing
@@ -44,6 +45,7 @@ class Hedge:
         self._cost = 0.0  # of the mixtures of rounds with reports, one for each report
 
     def _fixed_rate(self, given: float | str | None) -> float:
+        """Return the learning rate, 0 for AdaHedge; `ValueError` if it needs a horizon."""
         if given is None:
             return 0.0
         if given != "worst_case":
@@ -68,6 +70,11 @@ class Hedge:
 
         There it is the same for rounds 2^k ... 2^(k+1) - 1: so are the ranges of the losses, which
         cost O(K M).
+
+        Parameters
+        ----------
+        round : int
+            From 1 on.
         """
         if self.fixed_mixing is not None:
             return self.fixed_mixing
@@ -80,7 +87,15 @@ class Hedge:
         return min(0.5, bounds.six_digits(0.5 * self._inverse * root))
 
     def specify(self, round: int, matrix: FloatArray | None) -> RoundSpec:
-        """Return the round's specification: one loss of one hypothesis, or a subset."""
+        """Return the round's specification: one loss of one hypothesis, or a subset.
+
+        Parameters
+        ----------
+        round : int
+            From 1 on.
+        matrix : array of shape (K, M), or None
+            The hypotheses in the round's context; None where that is private.
+        """
         settings = self._settings
         if settings.subset_size is not None:
             return settings.round_spec(round, "subset", subset_size=settings.subset_size)
@@ -115,7 +130,17 @@ class Hedge:
         return bounds.reuse(matrix, ("ranges", mixing), lambda: bounds.loss_ranges(matrix, mixing))
 
     def apply(self, spec: RoundSpec, matrix: FloatArray | None, values: IntArray) -> None:
-        """Add the reports' estimates in the order of rows, one after the other."""
+        """Add the reports' estimates in the order of rows, one after the other.
+
+        Parameters
+        ----------
+        spec : RoundSpec
+            Of an open round.
+        matrix : array of shape (K, M), or None
+            As of `specify`.
+        values : array of shape (n, width)
+            Bits or subsets, checked.
+        """
         count = self._settings.hypotheses
         if self._settings.labels == 1:
             mixing = self.mixing(spec.round)  # nothing was asked: the bit is a coin
@@ -133,11 +158,13 @@ class Hedge:
                 self._raise_start(widest)
                 scale = self._inverse * query.half_range / self._shares[spec.round]
                 self._engine.add_coordinate(query.index, middle, scale, values)
+        # Reports that say nothing are paid for as well: the bound counts a round for each.
         self._cost += values.shape[0] * bounds.mixing_cost(count, mixing)
 
     def compiled_settings(self) -> dict[str, object] | None:
         """Return what `play` needs to know; None for what compiled code does not play."""
         settings, mixing = self._settings, self.fixed_mixing
+        # A mixing that falls, and weights that shape questions, change from round to round.
         if mixing is None or settings.channel != "coordinate" or settings.interactive:
             return None
         return {
@@ -191,6 +218,7 @@ class Hedge:
         """Return ``2 D - D_0`` plus the cost of mixing: bounds the KL-risk in expectation.
 
         With a fixed rate, ``log K / eta`` plus the sum of mix gaps instead of the first two.
+        Nats, for one report a round; ``docs/privacy/local_learning.md``, B1.
         """
         if self._rate > 0.0:
             learned = math.log(self._settings.hypotheses) / self._rate + self._engine.gaps
@@ -205,6 +233,7 @@ class Hedge:
         """
         settings = self._settings
         mixing = self.fixed_mixing
+        # Proved for uniformly drawn coordinates alone (docs/privacy/local_learning.md, B1).
         if settings.channel != "coordinate" or settings.interactive:
             return math.inf
         if mixing is None:
@@ -231,10 +260,11 @@ class Hedge:
         }
 
     def restore(self, arrays: Mapping[str, NDArray[np.generic]]) -> None:
-        """Continue from `state`."""
+        """Continue from `state`; an exception for what no state of these settings holds."""
         self._engine.restore(np.asarray(arrays["engine"], dtype=np.uint8).tobytes())
         rounds, shares = arrays["rounds"].tolist(), arrays["shares"].tolist()
         cost = float(arrays["cost"][0])
+        # An estimate divides by its share: a forged one could throw the weights anywhere.
         fits = set(shares) <= {1.0 / self._settings.hypotheses}
         drawn = self._settings.interactive and all(0.0 < share <= 1.0 for share in shares)
         if not (fits or drawn):
@@ -252,7 +282,10 @@ def _loss_table(matrix: FloatArray, mixing: float) -> tuple[FloatArray, FloatArr
 
 
 def _adaptive_shares(weights: FloatArray, half_range: FloatArray) -> FloatArray:
-    """Return q_j = 0.9 R_j sqrt(w_j (1 - w_j)) / sum + 0.1 / K."""
+    """Return q_j = 0.9 R_j sqrt(w_j (1 - w_j)) / sum + 0.1 / K, shape (K,).
+
+    Most for hypotheses that are neither ruled out nor certain, and whose losses vary much.
+    """
     importance = half_range * np.sqrt(weights * np.maximum(1.0 - weights, 0.0))
     # `sum` adds in an order that is NumPy's own: servers on two machines could ask two questions.
     total = float(np.cumsum(importance)[-1])  # one addition after the other
@@ -268,8 +301,8 @@ def _drawn_loss(coins: PublicCoins, shares: FloatArray) -> tuple[int, float]:
     The chances are integers over 2^53, so that the probability is the one drawn with.
     """
     sums = np.cumsum(shares)  # one addition after the other
+    # The last edge is 2^53, since a number over itself is 1.
     edges = np.rint(sums / sums[-1] * 2.0**53).astype(np.int64)
-    edges[-1] = 2**53
     index = int(np.searchsorted(edges, coins.below(2**53), side="right"))
     lower = int(edges[index - 1]) if index else 0
     return index, (int(edges[index]) - lower) / 2.0**53

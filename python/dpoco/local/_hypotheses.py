@@ -172,6 +172,13 @@ class Hypotheses:
         """Return the likelihoods of n labels under one context, shape (n, K).
 
         Labels outside [0, M) give rows of zeros; so do None and what is no integer.
+
+        Parameters
+        ----------
+        x : object
+            One context for all, as of `matrix`.
+        labels : sequence or integer array of shape (n,)
+            What devices know; nothing here depends on it but the result.
         """
         if self.kind == "likelihood":
             return np.array([self.column(x, y) for y in labels]).reshape(-1, self.count)
@@ -218,6 +225,7 @@ class Hypotheses:
         return f"Hypotheses({self.kind}, hypotheses={self.count}{labels}{contexts})"
 
     def _context(self, x: object) -> int:
+        """Return a table's context as an index, or raise without quoting it."""
         assert self.contexts is not None
         if isinstance(x, (bool, np.bool_)) or not isinstance(x, (int, np.integer)):
             raise TypeError(f"context must be an int; got {type(x).__name__}")
@@ -226,6 +234,7 @@ class Hypotheses:
         return int(x)
 
     def _answer(self, x: object) -> FloatArray:
+        """Return what the callable says of a context, checked; the last answer is kept."""
         key = _context_key(x)
         last = self._last  # read once: another thread may replace it
         if key is not None and last is not None and last[0] == key:
@@ -249,6 +258,8 @@ class Hypotheses:
 
 def _owned_array(source: ArrayLike) -> FloatArray:
     """Return `source` as a read-only C-contiguous float64 array no one else can change."""
+    # An array that can still be written to, or that is a view of another one, is copied: hypotheses
+    # and their fingerprint must stay as they are.
     if (
         type(source) is np.ndarray
         and source.dtype == np.float64
@@ -328,6 +339,11 @@ class Prediction:
     Notes
     -----
     Nothing of size M is computed before `all`; `prob` costs O(K).
+
+    Raises
+    ------
+    ValueError
+        For a mixing out of range, weights of another shape, or both or none of the last two.
     """
 
     def __init__(
@@ -379,6 +395,7 @@ class Prediction:
         return self._mixture(self._matrix)
 
     def _mixture(self, matrix: FloatArray) -> FloatArray:
+        """Return the mixture of n labels, shape (n,), with the same bits on every machine."""
         return _core.local_mixture(matrix, self._coefficients)
 
     def log_loss(self, y: object) -> float:

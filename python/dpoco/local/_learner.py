@@ -31,8 +31,10 @@ from dpoco.local._settings import LARGEST_INFORMATION, Arguments, read_settings
 
 IndexArray = NDArray[np.intp]
 
+# Public draws that stand for all questions of a family with too many of them.
 _DRAWS = 2000
-# Its posterior is that of Bayes; the mixing is that of loss queries alone.
+# Of a `LocalHypothesisSelector`, where a `DistributionLearner` has a choice. Its posterior is that
+# of Bayes; the mixing is that of loss queries alone.
 _FIXED = {
     "horizon": None, "learner": "posterior", "learning_rate": 1.0, "interactive": False,
     "protect": "label", "mixing": 0.01, "range": None, "open_rounds": 1,
@@ -98,7 +100,18 @@ class LocalHypothesisSelector(Server):
         self._last: RoundSpec | None = None
 
     def round_spec(self, number: int) -> RoundSpec:
-        """Return question `number` >= 1: equal for everybody with the same arguments."""
+        """Return question `number` >= 1: equal for everybody with the same arguments.
+
+        Parameters
+        ----------
+        number : int
+            In [1, 2^63). No user has to come before another one.
+
+        Returns
+        -------
+        RoundSpec
+            Specification to send to a device; O(K M), but for the question asked last.
+        """
         index = positive_int("number", number, maximum=2**63 - 1)
         with self._lock:
             last = self._last
@@ -109,6 +122,11 @@ class LocalHypothesisSelector(Server):
     def update(self, reports: Report | ReportBatch | Iterable[Report]) -> None:
         """Learn from reports to any questions.
 
+        Parameters
+        ----------
+        reports : Report, ReportBatch or iterable of Report
+            Any number, in any order.
+
         Raises
         ------
         ValueError
@@ -116,6 +134,7 @@ class LocalHypothesisSelector(Server):
             been taken before (duplicated). Nothing changes, whatever else came along.
         """
         with self._lock:
+            # All are checked before any is taken: a call that is refused changes nothing.
             nonces, taken = self._nonces.copy(), []
             for batch in batches(reports):
                 spec = self.round_spec(batch.round)
@@ -124,6 +143,7 @@ class LocalHypothesisSelector(Server):
                 taken.append((spec, batch))
             matrix = self.hypotheses.matrix()
             for spec, batch in taken:
+                # One by one: `prediction` is the mean of the weights *before* each report.
                 for values in batch.values:
                     self._weight_sum += self._rule.weights
                     self._rule.apply(spec, matrix, values[None, :])
@@ -168,7 +188,7 @@ class LocalHypothesisSelector(Server):
     def prediction(self) -> Prediction:
         """Return the mean of the mixtures before each report, O(K): see `expected_tv_bound`.
 
-        Before the first report, the uniform mixture.
+        Before the first report, the uniform mixture. ``docs/privacy/local_learning.md``, B5.
         """
         with self._lock:
             count = self.hypotheses.count
@@ -180,6 +200,13 @@ class LocalHypothesisSelector(Server):
 
         A stopping rule: with probability at least ``1 - beta``, whenever it says True, every member
         (`map_index` is one) is within total variation `alpha` of the truth. O(K^2 M).
+
+        Parameters
+        ----------
+        alpha : float
+            Distance that does no harm.
+        beta : float
+            Probability of a wrong answer at any time, in (0, 1).
         """
         near = real_float("alpha", alpha)
         members = self.hypotheses.matrix()[self.confidence_set(beta)]
@@ -191,6 +218,11 @@ class LocalHypothesisSelector(Server):
         For a number of reports, by default those so far: ``min(1, s sqrt(log K / (2 users)))``,
         s = C sqrt(M) for bits with ``query="hadamard"`` and 1/c for subsets of one label; 1 for
         other questions, which have no such bound.
+
+        Parameters
+        ----------
+        users : int, optional
+            Number of reports.
         """
         number = self.reports if users is None else positive_int("users", users)
         count = self.hypotheses.count
@@ -212,6 +244,7 @@ class LocalHypothesisSelector(Server):
         with self._lock:
             matrix = self.hypotheses.matrix()
             total = np.zeros((len(matrix), len(matrix)))
+            # In one order, whatever the order of arrival: sums of doubles depend on it.
             for number, times in sorted(self._answered.items()):
                 for told in self._rule.information_parts(self.round_spec(number), matrix):
                     total += times * told
@@ -222,6 +255,11 @@ class LocalHypothesisSelector(Server):
 
         ``max_i sum_{j: TV(i, j) > alpha} exp(-information_ij)``, at most 1: for this many reports
         to these questions, fixed beforehand, not for a number chosen by looking.
+
+        Parameters
+        ----------
+        alpha : float
+            Distance that does no harm.
         """
         apart = total_variations(self.hypotheses.matrix()) > real_float("alpha", alpha)
         confused = np.where(apart, np.exp(-self.information()), 0.0)
@@ -233,6 +271,13 @@ class LocalHypothesisSelector(Server):
         Pairs i < j further than `alpha` apart with ``exp(-information_ij) > beta / (K - 1)``; with
         none left, `error_bound` is at most `beta`. Pairs that stay however many answer cannot be
         told apart by this family of questions: choose another.
+
+        Parameters
+        ----------
+        alpha : float
+            Distance that does no harm.
+        beta : float
+            In (0, 1).
         """
         near, level = real_float("alpha", alpha), real_in("beta", beta, "(0, 1)")
         known = self.information()
@@ -315,6 +360,12 @@ def required_users(
     Exact where there are at most 5000 questions; 2000 public draws otherwise. Where subsets are too
     many to list, they count as little as one label drawn from them: n is then an upper bound.
     O(K^2) a question, besides O(K M) for its means. `docs/privacy/local_learning.md`, B5.
+
+    Examples
+    --------
+    >>> from dpoco.local import required_users
+    >>> required_users([[0.7, 0.2, 0.1], [0.1, 0.2, 0.7]], epsilon=1.0)
+    75
     """
     near, failure = real_in("alpha", alpha, "[0, 1)"), real_in("beta", beta, "(0, 1)")
     selector = LocalHypothesisSelector(
@@ -362,6 +413,7 @@ def mean_affinity_gap(selector: LocalHypothesisSelector) -> FloatArray:
     total, asked = np.zeros((count, count)), 0
     if labels == 1 or count == 1:
         return total
+    # Of subsets there is one question only, the same for all users.
     numbers: Iterable[int] = range(1, 2 if settings.channel == "subset" else _DRAWS + 1)
     specs = (rule.specify(number, matrix) for number in numbers)
     every = None if settings.bits > 1 else all_questions(settings.query, count, labels)
@@ -423,6 +475,7 @@ def median_select(distributions: ArrayLike) -> MedianSelection:
         raise ValueError("distributions must have at least one row and one label")
     if not ((rows >= 0.0).all() and (np.abs(rows.sum(axis=1) - 1.0) <= 1e-6).all()):
         raise ValueError("rows must be distributions: not negative, of sum 1")
+    # A row's distance 0 to itself counts: the ceil(R/2)-th smallest then covers half of the rows.
     distances = np.sort(total_variations(rows), axis=1)
     medians = distances[:, (rows.shape[0] + 1) // 2 - 1]
     index = int(np.argmin(medians))
@@ -487,7 +540,19 @@ class DistributionLearner(Server):
     -----
     Everything here is post-processing of reports that are already private: the server adds no
     noise, and its copies share none. The state is a function of specifications and reports, bit for
-    bit, on every machine. Methods may be called from several threads, one at a time each.
+    bit, on every machine. Methods may be called from several threads, one at a time each. Proofs:
+    ``docs/privacy/local_randomizers.md`` (privacy) and ``docs/privacy/local_learning.md`` (risks).
+
+    Examples
+    --------
+    >>> from dpoco.local import ClientPool, DistributionLearner, Hypotheses
+    >>> known = Hypotheses([[0.7, 0.2, 0.1], [0.1, 0.2, 0.7]])
+    >>> learner = DistributionLearner(known, epsilon=2.0, horizon=1)
+    >>> spec = learner.round_spec()
+    >>> pool = ClientPool(known, users=1000, epsilon_max=2.0)
+    >>> learner.update(spec, pool.respond(spec, None, [2] * 900 + [0] * 100))
+    >>> learner.weights.shape, learner.guarantee.epsilon <= 2.0
+    ((2,), True)
     """
 
     _kind = "DistributionLearner"
@@ -564,6 +629,7 @@ class DistributionLearner(Server):
                 matrix = None
             else:
                 raise ValueError("contexts are private: round_spec() takes none")
+            # What fails has failed here: the round is opened below.
             spec = self._rule.specify(number, matrix)
             context = int(x) if self.hypotheses.kind == "table" and matrix is not None else None
             self._open[number] = OpenRound(spec, matrix, context)
@@ -572,7 +638,7 @@ class DistributionLearner(Server):
         return spec
 
     def _check_left(self, count: int) -> None:
-        """Raise if fewer than `count` rounds are left."""
+        """Raise `HorizonExceeded` if fewer than `count` rounds are left."""
         horizon = self.settings.horizon
         if horizon is not None and self.round + count > horizon:
             raise HorizonExceeded(
@@ -584,6 +650,11 @@ class DistributionLearner(Server):
 
         It is that of the round opened last until a report to it comes, then that of the next one:
         the share of the uniform mixture may depend on the round.
+
+        Parameters
+        ----------
+        x : object, optional
+            As of `round_spec`; it need not be the context of an open round.
 
         Raises
         ------
@@ -603,6 +674,7 @@ class DistributionLearner(Server):
             return self._rule.mixing(self._turn())
 
     def _turn(self) -> int:
+        """Return the round that a prediction made now is for."""
         latest = self._open.get(self.round)
         turn = self.round + (latest is None or len(latest.nonces) > 0)
         horizon = self.settings.horizon
@@ -633,6 +705,7 @@ class DistributionLearner(Server):
             for batch in taken:
                 opened.spec.check_reports(batch)
                 nonces.add(batch.nonces)
+            # From here on nothing is refused: weights and nonces change together.
             for batch in taken:
                 self._rule.apply(opened.spec, opened.matrix, batch.values)
                 self.reports += len(batch)
@@ -689,11 +762,17 @@ class DistributionLearner(Server):
         -----
         NoiseDominatesWarning
             If it exceeds T log K, the risk of ignoring all reports.
+
+        Raises
+        ------
+        ValueError
+            Without a horizon and without `rounds`.
         """
         number = self.settings.horizon if rounds is None else positive_int("rounds", rounds)
         if number is None:
             raise ValueError("rounds must be given: the learner has no horizon")
         count = self.hypotheses.count
+        # Both hold, so that the smaller does.
         bound = min(trivial_bound(count, self._rule.mixing, number), self._rule.risk_bound(number))
         ignored = number * math.log(count)
         if bound > ignored:
@@ -726,6 +805,7 @@ class DistributionLearner(Server):
     def _present(cls, arguments: Arguments) -> Arguments:
         """Return a state's arguments under their present names: earlier states have more."""
         given = super()._present(arguments)
+        # Noise on all losses was another channel, whose reports no rule here knows.
         if given.pop("delta", None) or given.pop("noise", None):
             raise StateError("the state is of a channel with additive noise: no longer supported")
         if "learning_rate" in given:
@@ -741,6 +821,7 @@ class DistributionLearner(Server):
         return given
 
     def _continue(self, body: Arguments, arrays: Arrays) -> None:
+        # States are no secret, and files can be forged: counts that no run leads to are refused.
         last, reports = body["round"], body["reports"]
         horizon = self.settings.horizon
         if (
@@ -772,6 +853,7 @@ class DistributionLearner(Server):
                     matrix = Hypotheses(given, hypotheses.count, hypotheses.labels).matrix()
                 else:
                     matrix = hypotheses.matrix(context)
+            # Answers to a question of another class or seed would move the weights.
             asked = (spec.hypotheses, spec.labels, spec.fingerprint, spec.epsilon)
             own = (settings.hypotheses, settings.labels, settings.fingerprint, settings.epsilon)
             if asked != own or not self._rule.accepts(spec, matrix):
@@ -793,7 +875,19 @@ class DistributionLearner(Server):
 
 @dataclass
 class OpenRound:
-    """A round that takes reports, with the hypotheses in its context and, of a table, that."""
+    """A round that takes reports.
+
+    Attributes
+    ----------
+    spec : RoundSpec
+        What was published.
+    matrix : array of shape (K, M), or None
+        The hypotheses in its context; None where contexts are private.
+    context : int or None
+        Of a table, for its state; a callable's context may be anything, and is not kept.
+    nonces : Nonces
+        Of the reports taken.
+    """
 
     spec: RoundSpec
     matrix: NDArray[np.float64] | None

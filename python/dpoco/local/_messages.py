@@ -43,7 +43,7 @@ CHANNELS = ("bit", "subset", "coordinate")
 _REPORT = struct.Struct("<3sBBBQ8s")  # magic, version, channel, simulated, round, digest
 _ONE = struct.Struct("<8sI")  # nonce, width
 _MANY = struct.Struct("<IQ")  # width, number of reports
-# Bytes of one integer on the wire: fixed for a channel, so that length tells nothing.
+# Bytes of one integer on the wire: fixed for a channel, so that length tells nothing of the label.
 _FORMATS = {"bit": "<u1", "subset": "<u4", "coordinate": "<u1"}
 _RANGES = {"bit": (0, 1), "coordinate": (0, 1), "subset": (0, 2**31 - 1)}
 _VERSION = 1
@@ -53,9 +53,11 @@ _SPEC = struct.Struct("<8sHQBd8xQIIH3xq16s")
 _CHECK = 8
 
 LARGEST_BITS = 64
+# Labels and hypotheses are 32-bit integers on the wire, of which the sign is not used.
 _LARGEST_COUNT = 2**31 - 1
 # Families of threshold queries that depend on public coins and K alone.
 COIN_FAMILIES = ("bisection", "scheffe", "mean_test")
+# Questions that are listed one by one; of more of them, public draws stand for all.
 _LARGEST_ENUMERATION = 5000
 # The stream that decides whether an adaptive query is replaced by a random pair.
 _ADAPTIVE_SLOT = 1000
@@ -68,8 +70,14 @@ class Query:
     def phi(self, column: FloatArray, label: object, labels: int | None) -> float:
         """Return the query's value at one label, in [-1, 1]; O(K).
 
-        `column`, shape (K,), holds the likelihoods of the label under the hypotheses; `labels` is
-        M, or None where labels form no finite set. No label, and what is none, has the value 0.
+        Parameters
+        ----------
+        column : array of shape (K,)
+            Likelihoods of the label under the hypotheses.
+        label : object
+            No label, and what is none, has the value 0.
+        labels : int or None
+            M; None where labels form no finite set.
         """
         if labels == 1:  # nothing to ask
             return 0.0
@@ -269,6 +277,7 @@ def read_query(data: bytes, offset: int) -> tuple[Query, int]:
 
 
 def _whole_query(data: bytes) -> Query:
+    """Return the query of a pickle."""
     return read_query(data, 0)[0]
 
 
@@ -306,7 +315,7 @@ class PublicCoins:
         return self._engine.below(positive_int("n", n, maximum=2**64 - 1))
 
     def pair(self, n: int) -> tuple[int, int]:
-        """Return two different integers below n >= 2, in random order."""
+        """Return two different integers below n >= 2, in random order, all pairs alike."""
         first = self.below(positive_int("n", n, minimum=2))
         second = self.below(n - 1)
         # The numbers from `first` on move up by one, so that all others are equally likely.
@@ -320,6 +329,15 @@ def threshold(family: str, seed: int, round: int, slot: int, hypotheses: int) ->
     them), with the mean of the others: coefficients 1/|A| on A, -1/(K - |A|) off A. "scheffe" asks
     where one random hypothesis exceeds another, "mean_test" where one exceeds the mean of all. A
     single hypothesis is asked nothing: its coefficient is 0.
+
+    Parameters
+    ----------
+    family : str
+        One of `COIN_FAMILIES`.
+    seed, round, slot : int
+        Of the public coins; see `PublicCoins`.
+    hypotheses : int
+        K.
     """
     return ThresholdQuery(_core.local_threshold_question(family, seed, round, slot, hypotheses))
 
@@ -333,7 +351,17 @@ def hadamard(seed: int, round: int, slot: int, labels: int) -> HadamardQuery:
 def loss(
     seed: int, round: int, slot: int, mixing: float, ranges: tuple[FloatArray, FloatArray]
 ) -> LossQuery:
-    """Ask for the loss of one random hypothesis; `ranges` are those of all, shape (K,) each."""
+    """Ask for the loss of one random hypothesis.
+
+    Parameters
+    ----------
+    seed, round, slot : int
+        Of the public coins.
+    mixing : float
+        Share of the mean in the losses, in (0, 1].
+    ranges : (array, array)
+        Mid-points and half ranges of all losses, shape (K,) each.
+    """
     return loss_query(PublicCoins(seed, round, slot).below(ranges[0].size), mixing, ranges)
 
 
@@ -356,6 +384,15 @@ def adaptive(
     """Ask what splits the weights best; one time in ten, about a random pair instead.
 
     The coins of slot 1000 + slot: the first draw decides, the next ones choose the pair.
+
+    Parameters
+    ----------
+    seed, round, slot : int
+        Of the public coins.
+    matrix : array of shape (K, M)
+        The hypotheses in the round's context.
+    weights : array of shape (K,)
+        What the server believes: a function of reports, hence public.
     """
     count = matrix.shape[0]
     if count == 1:
@@ -367,7 +404,15 @@ def adaptive(
 
 
 def all_questions(family: str, count: int, labels: int) -> Iterator[Query] | None:
-    """Return all questions of a family, each as likely as the others; None for too many."""
+    """Return all questions of a family, each as likely as the others; None for too many.
+
+    Parameters
+    ----------
+    family : str
+        Of bits.
+    count, labels : int
+        K and M.
+    """
     if family == "bisection" and math.comb(count, count // 2) <= _LARGEST_ENUMERATION:
         return _bisections(count)
     if family == "scheffe" and count * (count - 1) <= _LARGEST_ENUMERATION:
@@ -380,6 +425,7 @@ def all_questions(family: str, count: int, labels: int) -> Iterator[Query] | Non
 
 
 def _bisections(count: int) -> Iterator[Query]:
+    """Yield a question for each half of the hypotheses, rounded down."""
     half = count // 2
     for members in combinations(range(count), half):
         coefficients = np.full(count, -1.0 / (count - half))
@@ -454,6 +500,7 @@ class RoundSpec:
             raise ValueError("only channel 'subset' has a subset_size")
         for name, value in plain.items():
             object.__setattr__(self, name, value)
+        # A subset answers no query.
         most = {"bit": LARGEST_BITS, "coordinate": 1}.get(self.channel, 0)
         if not min(most, 1) <= len(self.queries) <= most:
             raise ValueError(f"channel {self.channel!r} takes another number of queries")
@@ -504,6 +551,7 @@ class RoundSpec:
 
     @cached_property
     def _body(self) -> bytes:
+        """The specification as bytes, but for the digest."""
         head = _SPEC.pack(
             _MAGIC, _VERSION, self.round, CHANNELS.index(self.channel), self.epsilon,
             self.labels or 0, self.hypotheses, self.subset_size or 0, len(self.queries), -1,
@@ -517,7 +565,13 @@ class RoundSpec:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> RoundSpec:
-        """Return the specification written by `to_bytes`; ``ValueError`` for anything else."""
+        """Return the specification written by `to_bytes`; ``ValueError`` for anything else.
+
+        Parameters
+        ----------
+        data : bytes-like
+            Of any origin: fields are checked as those of a constructor are.
+        """
         data = _octets(data)
         body, digest = data[:-_CHECK], data[-_CHECK:]
         try:
@@ -527,6 +581,7 @@ class RoundSpec:
             raise ValueError("malformed round specification") from None
         if magic != _MAGIC or version != _VERSION:
             raise ValueError("not a round specification of this version")
+        # Before the fields: what was damaged on the way is called corrupt, not malformed.
         if hashlib.sha256(body).digest()[:_CHECK] != digest:
             raise ValueError("corrupt round specification")
         if channel >= len(CHANNELS):
@@ -623,7 +678,7 @@ class ReportBatch:
         """Raise ``ValueError`` for fields that cannot be sent."""
         _check_head(self.round, self.digest, self.channel)
         values, nonces = np.ascontiguousarray(self.values), np.ascontiguousarray(self.nonces)
-        if values.dtype.kind not in "iub" or values.ndim != 2:
+        if values.dtype.kind not in "iub" or values.ndim != 2:  # bools are bits
             raise ValueError("values must be a matrix of integers")
         if nonces.dtype.kind not in "iu" or nonces.shape != values.shape[:1]:
             raise ValueError("there must be one nonce a report")
@@ -637,7 +692,7 @@ class ReportBatch:
         return len(self.nonces)
 
     def split(self) -> list[Report]:
-        """Return the reports one by one, in order."""
+        """Return the reports one by one, in order, as devices would have sent them."""
         nonces = (nonce.tobytes() for nonce in self.nonces.astype("<u8"))
         return [
             Report(self.round, self.digest, nonce, self.channel, tuple(row), self.simulated)
@@ -662,7 +717,7 @@ class ReportBatch:
         )  # fmt: skip
 
     def to_bytes(self) -> bytes:
-        """Return the batch as bytes."""
+        """Return the batch as bytes: platform-independent, nonces first."""
         count, width = self.values.shape
         values = self.values.astype(_FORMATS[self.channel])
         nonces = self.nonces.astype("<u8")
@@ -682,16 +737,28 @@ class ReportBatch:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ReportBatch) and other.to_bytes() == self.to_bytes()
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # arrays have none
 
 
 def batches(reports: object) -> list[ReportBatch]:
-    """Return reports of any form, in order, as batches that answer one specification each."""
+    """Return reports of any form, in order, as batches that answer one specification each.
+
+    Parameters
+    ----------
+    reports : Report, ReportBatch, or iterable of either
+        Neighbours that answer the same specification come into one batch.
+
+    Raises
+    ------
+    TypeError
+        For anything else.
+    """
     if isinstance(reports, (Report, ReportBatch)):
         reports = [reports]
     if isinstance(reports, (str, bytes)) or not isinstance(reports, Iterable):
         raise TypeError(f"reports must be reports; got {type(reports).__name__}")
     found = []
+    # Neighbours only: hedge learns from reports in the order in which they came.
     for _, group in groupby(reports, _specification):
         first, *others = group
         batch = first
@@ -712,6 +779,7 @@ def _specification(report: object) -> object:
 
 
 def _head(magic: bytes, reports: Report | ReportBatch) -> bytes:
+    """Return what reports and batches begin with."""
     channel = CHANNELS.index(reports.channel)
     simulated = int(reports.simulated)
     return _REPORT.pack(magic, _VERSION, channel, simulated, reports.round, reports.digest)
@@ -736,12 +804,14 @@ def _parts(
 
 
 def _octets(data: object) -> bytes:
+    """Return a copy of bytes, or raise `TypeError` without quoting what was given."""
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise TypeError(f"data must be bytes; got {type(data).__name__}")
     return bytes(data)
 
 
 def _check_head(number: object, digest: object, channel: object) -> None:
+    """Raise unless these are round, digest and channel of a specification."""
     if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number < 2**63:
         raise ValueError("round must be an int in [1, 2**63)")
     if not isinstance(digest, bytes) or len(digest) != 8:

@@ -76,7 +76,14 @@ class Posterior:
     ) -> RoundSpec:
         """Return the round's specification: bits of the query family, or a subset.
 
-        `queries` stand for those of the round.
+        Parameters
+        ----------
+        round : int
+            From 1 on.
+        matrix : array of shape (K, M)
+            The hypotheses in the round's context.
+        queries : tuple of Query, optional
+            In place of those of the round.
         """
         assert matrix is not None
         settings = self._settings
@@ -101,8 +108,14 @@ class Posterior:
     ) -> int | None:
         """Return the size of the subset to ask for, or None for bits.
 
-        `weights` is what the server may decide with, None for uniform; `means`, each of shape (K,),
-        are those of the round's queries, one a bit.
+        Parameters
+        ----------
+        matrix : array of shape (K, M)
+            The hypotheses in the round's context.
+        weights : array of shape (K,), or None
+            What the server may decide with; None for uniform.
+        means : sequence of arrays of shape (K,)
+            Of the round's queries, one a bit.
         """
         count, size = matrix.shape[0], self._settings.subset_size
         if size is None or count == 1:
@@ -123,7 +136,8 @@ class Posterior:
     ) -> tuple[float, float]:
         """Return what randomized response tells, and subsets of `size` for small signals; nats.
 
-        What depends on the context alone is computed once.
+        What depends on the context alone is computed once: O(K M) for a new one, O(K M) for the
+        mixture of other weights.
         """
         count, labels = matrix.shape
         epsilon = self._settings.epsilon
@@ -156,7 +170,17 @@ class Posterior:
         return chosen and spec.subset_size in (1, settings.subset_size)
 
     def apply(self, spec: RoundSpec, matrix: FloatArray | None, values: IntArray) -> None:
-        """Multiply in the likelihoods of reports; the order does not matter up to rounding."""
+        """Multiply in the likelihoods of reports; the order does not matter up to rounding.
+
+        Parameters
+        ----------
+        spec : RoundSpec
+            Of an open round.
+        matrix : array of shape (K, M)
+            The hypotheses in its context.
+        values : array of shape (n, width)
+            Bits or subsets, checked.
+        """
         assert matrix is not None
         if spec.channel == "bit":
             means = self._find_means(spec, matrix)
@@ -180,10 +204,12 @@ class Posterior:
         return [last[2]]
 
     def _gain(self, spec: RoundSpec) -> float:
+        """Return how much likelier a subset with the own label is, less 1, as sampled."""
         assert spec.labels is not None
         return subset_randomizer(spec.labels, spec.subset_size, spec.epsilon).gain
 
     def _find_means(self, spec: RoundSpec, matrix: FloatArray) -> NDArray[np.float64]:
+        """Return the means of a round's queries, shape (bits, K), kept for the last one."""
         if self._means is None or self._means[0] != spec.digest:
             means = np.array([query.means(matrix) for query in spec.queries])
             self._means = (spec.digest, means)
@@ -223,6 +249,7 @@ class Posterior:
         inverse = self._bits.inverse_contrast
         if settings.channel == "bit" and settings.query == "loss":
             return tempered_bound(count, rounds, inverse, self.mixing, self._temperature)
+        # Tempered posteriors have bounds on messages only, but for loss queries (B2).
         if self._temperature != 1.0:
             return math.inf
         return bayes_bound(count, rounds, self.variation_strength(), self.mixing)
@@ -258,6 +285,7 @@ class Posterior:
         """Continue from `state`."""
         self._engine.restore(np.asarray(arrays["engine"], dtype=np.uint8).tobytes())
         if self._information is not None:
+            # It only grows, by logarithms of coefficients of at most 1.
             information = np.array(arrays["information"], dtype=np.float64)
             if (
                 information.shape != self._information.shape
@@ -286,6 +314,8 @@ def bit_gap(means: FloatArray, contrast: float, labels: int) -> FloatArray:
 
     `contrast` is c0 as sampled; means are sums over `labels` terms.
     """
+    # (p - q)^2 / (sqrt p + sqrt q)^2 for both outcomes, whose digits survive a small contrast
+    # (docs/privacy/local_learning.md, B5).
     differences = _without_rounding(means[:, None] - means[None, :], labels)
     ones, zeros = np.sqrt(0.5 * (1.0 + contrast * means)), np.sqrt(0.5 * (1.0 - contrast * means))
     shares = np.add.outer(ones, ones) ** -2.0 + np.add.outer(zeros, zeros) ** -2.0
@@ -324,5 +354,8 @@ def gap_information(gap: FloatArray) -> FloatArray:
 
 
 def _without_rounding(differences: FloatArray, labels: int) -> FloatArray:
+    """Set differences to 0 that a sum over so many labels may have by rounding alone, in place."""
+    # Hypotheses that no question tells apart would otherwise seem to need very many reports, where
+    # no number of them is enough.
     differences[np.abs(differences) <= labels * _ROUNDING] = 0.0
     return differences

@@ -26,12 +26,20 @@ from dpoco.random import Source
 
 Law = dict[tuple[int, ...], Fraction]
 
+# Probabilities are multiples of 2^-53: a uniform integer of 53 bits is compared with a numerator.
 _UNITS = 2**53
+# Outcomes that `pmf` lists at most.
 _LARGEST_LAW = 10**6
 
 
 def best_bits(epsilon: float) -> int:
-    """Return the number of bits that shares `epsilon` best: argmax of k tanh(eps / 2k)^2."""
+    """Return the number of bits that shares `epsilon` best: argmax of k tanh(eps / 2k)^2.
+
+    Parameters
+    ----------
+    epsilon : float
+        Of the whole report, in (0, 30].
+    """
     value = checked_epsilon(epsilon)
     if value <= 1.0:  # k tanh(x / k)^2 falls in k there; below, rounding would decide
         return 1
@@ -44,7 +52,15 @@ def best_bits(epsilon: float) -> int:
 
 
 def best_subset_size(labels: int, epsilon: float) -> int:
-    """Return d*, the size of the most informative subsets: about M / (e^eps + 1)."""
+    """Return d*, the size of the most informative subsets: about M / (e^eps + 1).
+
+    Parameters
+    ----------
+    labels : int
+        M >= 2.
+    epsilon : float
+        In (0, 30].
+    """
     value = checked_epsilon(epsilon)
     if labels < 2:
         raise ValueError("a subset needs at least 2 labels")
@@ -86,12 +102,14 @@ class BitRandomizer:
             self.bits = best_bits(self.epsilon)
         else:
             self.bits = positive_int("bits", bits, maximum=LARGEST_BITS)
+        # The quotient is rounded to nearest, and may exceed its share: the margin of `high` is
+        # larger than that (docs/privacy/local_randomizers.md, Claim 1).
         self._law = _core.BitLaw(self.epsilon / self.bits)
         self.low, self.high = self._law.low, self._law.high
 
     @property
     def law(self) -> Bits:
-        """What is drawn, as certified by the kernel."""
+        """What is drawn, as certified by the kernel: what the guarantee of a report rests on."""
         return Bits(self.low, self.high, self.bits)
 
     @property
@@ -131,7 +149,23 @@ class BitRandomizer:
         return bits
 
     def pmf(self, phis: float | Sequence[float]) -> Law:
-        """Return the exact law of the bits, as sampled."""
+        """Return the exact law of the bits, as sampled.
+
+        Parameters
+        ----------
+        phis : float or sequence of float
+            One value a bit; whatever they are, they are clamped.
+
+        Returns
+        -------
+        dict
+            Tuple of bits to its probability, 2^bits entries.
+
+        Raises
+        ------
+        ValueError
+            For another number of values, and more than 10^6 entries.
+        """
         ones = [Fraction(self.threshold(phi), _UNITS) for phi in self._phis(phis)]
         if 2**self.bits > _LARGEST_LAW:
             raise ValueError("the law has too many outcomes to list")
@@ -142,6 +176,7 @@ class BitRandomizer:
         return law
 
     def _phis(self, phis: float | Sequence[float]) -> list[float]:
+        """Return one value a bit, or raise."""
         values = [float(phis)] if np.ndim(phis) == 0 else [float(v) for v in phis]  # type: ignore
         if len(values) != self.bits:
             raise ValueError(f"there must be {self.bits} values, one a bit")
@@ -206,7 +241,7 @@ class SubsetRandomizer:
         return tuple(self.respond_many(labels, source)[0].tolist())
 
     def respond_many(self, labels: NDArray[np.int64], source: Source) -> NDArray[np.int64]:
-        """Return the reports on many labels, shape (n, d); -1 is no label."""
+        """Return the reports on many labels, shape (n, d), ascending; -1 is no label."""
         reports = np.empty((labels.size, self.size), dtype=np.int64)
         # See `BitRandomizer.respond_many`.
         with source._lock:
@@ -218,6 +253,7 @@ class SubsetRandomizer:
         """Return the exact probability of a report, as sampled."""
         m, d = self.labels, self.size
         own = label_index(label, m)
+        # No event, and any label where epsilon is too small for 53 bits: a uniform subset.
         if own is None or self.inside is None:
             return Fraction(1, math.comb(m, d))
         if own in report:
@@ -245,10 +281,23 @@ def draws(
 ) -> Callable[[Source], IntArray]:
     """Return what draws the reports on some labels, shape (n, width), once they are paid for.
 
-    `x` is the context that all share; with ``protect="label_and_context"`` one context a label, or
-    None for none. All that can fail fails here, for public reasons: no randomness is drawn and
-    nothing spent.
+    All that can fail fails here, for public reasons: no randomness is drawn and nothing spent.
+
+    Parameters
+    ----------
+    spec : RoundSpec
+        Checked for these devices.
+    hypotheses : Hypotheses
+        The devices' own copy.
+    x : object
+        The context that all share; with ``protect="label_and_context"`` one context a label, or
+        None for none.
+    labels : sequence or integer array of shape (n,)
+        What is none is "no event".
+    protect : {"label", "label_and_context"}
+        What one report protects.
     """
+    # Only the labels themselves enter a subset; queries need their likelihoods as well.
     if spec.channel == "subset":
         assert spec.labels is not None
         if hypotheses.kind != "array":
@@ -279,9 +328,11 @@ def _values(
     else:
         indices = label_indices(labels, spec.labels)
     each_own = protect == "label_and_context" and x is not None
+    # A callable is the user's code and may fail on a private context; an array cannot.
     private = each_own or (protect == "label_and_context" and hypotheses.kind != "array")
     if private or spec.labels is None:
         rows = np.zeros((hypotheses.count, count))
+        # One by one, since the user's function may fail on any pair.
         for i, (own, y) in enumerate(zip(x if each_own else [x] * count, labels, strict=True)):
             rows[:, i] = _private_likelihoods(hypotheses, own, y)
     elif count < spec.labels:  # fewer labels than a table would have

@@ -57,6 +57,7 @@ class Nonces:
 
     def add(self, nonces: Words) -> None:
         """Remember nonces; ``ValueError``, and nothing changes, if one comes twice."""
+        # Among themselves first: a batch may hold a report twice.
         new = np.sort(nonces)
         if (new[1:] == new[:-1]).any():
             raise ValueError("duplicated report: a nonce occurs twice")
@@ -67,6 +68,7 @@ class Nonces:
             at = np.minimum(np.searchsorted(large, small), large.size - 1)
             if (large[at] == small).any():
                 raise ValueError("duplicated report: its nonce has been seen")
+        # Like binary digits: parts of one size are joined, so that few are left to look through.
         while self._parts and new.size >= self._parts[-1].size:
             new = np.sort(np.concatenate([self._parts.pop(), new]), kind="stable")
         self._parts.append(new)
@@ -107,6 +109,7 @@ class Server:
         arguments: Arguments,
         rule: Posterior | Hedge,
     ) -> None:
+        """Begin without reports; `arguments` are kept as they were given."""
         self.hypotheses, self.settings = hypotheses, settings
         self._arguments, self._rule = arguments, rule
         self.public_seed, self.reports = settings.public_seed, 0
@@ -128,6 +131,11 @@ class Server:
             The largest number of reports of one user, over all rounds.
         delta : float, optional
             Where to state epsilon; by default where epsilons add up.
+
+        Raises
+        ------
+        ValueError, TypeError
+            For numbers out of range.
         """
         settings = self.settings
         reports = positive_int("reports_per_user", reports_per_user, maximum=LARGEST_REPORTS)
@@ -150,11 +158,23 @@ class Server:
 
         If one hypothesis is right, the sets at all times together contain it with probability at
         least ``1 - beta``, in (0, 1), whatever was asked and whenever one looks.
+        ``docs/privacy/local_learning.md``, B4.
+
+        Parameters
+        ----------
+        beta : float
+            In (0, 1).
+
+        Returns
+        -------
+        integer array of shape (n,)
+            Never empty: the heaviest hypothesis has at least 1/K.
         """
         level = real_in("beta", beta, "(0, 1)")
         return np.flatnonzero(self.posterior() >= level / self.hypotheses.count)
 
     def _bayes(self) -> Posterior:
+        """Return the rule that knows likelihoods, or raise for hedge, which has none."""
         if not isinstance(self._rule, Posterior):
             raise ValueError("only learner 'posterior' has likelihoods of its reports")
         return self._rule
@@ -173,6 +193,11 @@ class Server:
         """Write the state to a file that `dpoco.load` continues bit for bit. It holds no secret.
 
         Hypotheses that are callables are not written: see `load`.
+
+        Parameters
+        ----------
+        path : path-like
+            Replaced atomically.
         """
         with self._lock:
             write_atomically(path, self._to_bytes())
@@ -205,6 +230,7 @@ class Server:
         raise NotImplementedError
 
     def _to_bytes(self) -> bytes:
+        """Return the state, as files and pickles hold it."""
         body, arrays = self._state_parts()
         body = {
             "arguments": self._arguments,
@@ -214,12 +240,14 @@ class Server:
         }
         arrays |= {_RULE + name: array for name, array in self._rule.state().items()}
         header = {"kind": self._kind, "library": _core.__version__, "object": body}
+        # Uncompressed: `read_arrays` refuses what could unpack into more than the file holds.
         payload = io.BytesIO()
         np.savez(payload, **arrays)  # type: ignore[arg-type]
         return pack(header, payload.getvalue())
 
     @classmethod
     def _from_bytes(cls: type[Self], data: bytes, hypotheses: Hypotheses | None = None) -> Self:
+        """Return the server of a state; `StateError` for whatever is wrong with it."""
         header, payload = unpack(bytes(data))
         if header.get("kind") != cls._kind:
             raise StateError(f"state is not of a {cls._kind}")
@@ -269,6 +297,7 @@ def _find_hypotheses(body: Arguments, arrays: Arrays, given: Hypotheses | None) 
         if "hypotheses" not in arrays:
             raise StateError("the state's hypotheses are a callable: use load(path, hypotheses)")
         known = Hypotheses(arrays["hypotheses"])
+    # States of selectors hold the array and no description of it.
     if "hypotheses" in body:
         own = bytes.fromhex(body["hypotheses"]["fingerprint"])
     else:
@@ -293,6 +322,7 @@ def read_arrays(payload: bytes) -> dict[str, NDArray[np.generic]]:
             raise StateError("state is corrupt: its arrays are compressed or overlap")
         for entry in entries:
             content = io.BytesIO(archive.read(entry))
+            # The version that `np.savez` writes for such arrays; later ones have longer headers.
             if np.lib.format.read_magic(content) != (1, 0):
                 raise StateError("state is corrupt: an array of another format")
             shape, _, dtype = np.lib.format.read_array_header_1_0(content)

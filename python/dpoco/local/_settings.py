@@ -36,7 +36,10 @@ Arguments = dict[str, Any]  # of a server, by name
 
 _CHANNELS = {"posterior": ("auto", "bit", "subset"), "hedge": ("auto", "coordinate", "subset")}
 _QUERIES = ("auto", "bisection", "scheffe", "mean_test", "hadamard", "loss")
+# Between 1, the posterior of Bayes, and 1/2, whose bound is the least for loss queries
+# (docs/privacy/local_learning.md, B2).
 _DEFAULT_POWER = 0.75
+# Each open round may keep a (K, M) array.
 _LARGEST_OPEN = 2**20
 # Subsets over more labels, and longer ones in bits, are not chosen without being asked for.
 _LARGEST_SUBSET_LABELS = LONGEST_SUBSET = 4096
@@ -109,7 +112,19 @@ class Settings:
     def questions(
         self, round: int, matrix: FloatArray, weights: FloatArray | None, mixing: float
     ) -> tuple[Query, ...]:
-        """Return a round's queries of the family; `weights` for "adaptive" alone."""
+        """Return a round's queries of the family, one a bit.
+
+        Parameters
+        ----------
+        round : int
+            From 1 on.
+        matrix : array of shape (K, M)
+            The hypotheses in the round's context.
+        weights : array of shape (K,), or None
+            For "adaptive" alone.
+        mixing : float
+            Of losses, in (0, 1].
+        """
         count, labels = matrix.shape
         family, seed = self.query, self.public_seed
         ranges = None
@@ -146,6 +161,18 @@ def read_settings(hypotheses: Hypotheses, arguments: Arguments) -> Settings:
     """Return the settings of a `DistributionLearner`, or raise for arguments that contradict.
 
     A seed that is None comes from the operating system.
+
+    Parameters
+    ----------
+    hypotheses : Hypotheses
+        The public class.
+    arguments : dict
+        All arguments of the constructor, by name.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Also for an argument that would change nothing: who gives it expects something else.
     """
     given = SimpleNamespace(**arguments)
     bayes = choice("learner", given.learner, ("posterior", "hedge")) == "posterior"
@@ -157,10 +184,12 @@ def read_settings(hypotheses: Hypotheses, arguments: Arguments) -> Settings:
             "protect='label_and_context' needs learner='hedge' and channel 'coordinate': others "
             "need contexts"
         )
+    # All other rules sum over labels, which form no finite set there.
     if hypotheses.kind == "likelihood" and not private:
         raise ValueError("likelihoods of labels need protect='label_and_context'")
     asks_bits = bayes and channel != "subset"
     one_loss = not bayes and channel != "subset"
+    # Weights can shape a question, or the choice between bits and subsets.
     adapts = one_loss or channel == "auto" or (channel == "bit" and query == "auto")
     for name, default, used in (
         ("query", "auto", asks_bits),
@@ -231,10 +260,12 @@ def _subset_size(given: Any, labels: int | None, epsilon: float) -> int | None:
 
 
 def _mixing(value: object, bayes: bool) -> float | None:
+    """Return a fixed mixing, None for the rule's own; hedge's losses need one above 0."""
     return None if value is None else real_in("mixing", value, "[0, 1]" if bayes else "(0, 1]")
 
 
 def _learning_rate(value: object, bayes: bool) -> float | str | None:
+    """Return the power of a likelihood, or hedge's rate: a number, "worst_case" or None."""
     if bayes:
         return real_in("learning_rate", _DEFAULT_POWER if value is None else value, "(0, 1]")
     if value is None or (isinstance(value, str) and value == "worst_case"):
