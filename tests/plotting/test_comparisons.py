@@ -245,3 +245,14 @@ def test_nothing_is_shown_kept_or_set_globally(monkeypatch, runs):
     plot_prequential({"x": result((1.0, 2.0))})
     assert pyplot.get_fignums() == before
     assert dict(matplotlib.rcParams) == settings
+
+
+def test_a_comparator_without_an_average_has_no_line():
+    given = {"name": "nothing", "total_loss": 0.0}
+    rows = (row("a", 1.0, (0.5, 0.7)),)
+    drawn = []
+    for comparator in (given, {**given, "average_loss": 0.25}):
+        comparison = Comparison({}, {"budgets": []}, comparator, rows, {})
+        axes = plot_comparison(comparison, measure="average_loss")
+        drawn.append([label for label in axes.get_legend_handles_labels()[1] if "nothing" in label])
+    assert drawn == [[], ["nothing: 0.25"]]

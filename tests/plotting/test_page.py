@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import pytest
 from tests.statistics.test_monitor import columns, noisy
 
+import dpoco
 from dpoco.plotting import draw_page
 from dpoco.statistics import Categories, Count, Mean, Monitor
 
@@ -123,6 +124,19 @@ def test_figures_have_the_digits_that_the_noise_leaves(low, value, high, said):
             "low": low, "high": high}  # fmt: skip
     text = draw_page([{"interval": 0, "begin": None, "level": 0.95, "cells": [cell]}], None)
     assert f"<b>{said}</b>" in text
+
+
+@pytest.mark.parametrize(
+    ("level", "said"), [(0.95, "95%"), (0.999, "99.9%"), (0.9999999, "99.99999%")]
+)
+def test_levels_are_not_rounded_to_certainty(level, said):
+    cell = {"statistic": "x", "view": "total", "group": "", "label": "", "value": 1.0,
+            "low": 0.0, "high": 2.0}  # fmt: skip
+    guarantee = dpoco.Guarantee.pure_epsilon(1.0, horizon=1)
+    release = {"interval": 0, "begin": None, "level": level, "cells": [cell]}
+    text = draw_page([release], guarantee)
+    assert f"with probability {said};" in text
+    assert f"low, {said}<" in text
 
 
 def test_a_browser_renders_it_on_a_desktop_and_on_a_phone(tmp_path):

@@ -16,7 +16,7 @@ from dpoco.learners import LEARNERS
 from dpoco.learning.families import stored_header
 from dpoco.learning.state import pack, unpack
 from dpoco.losses import LinearLoss, QuadraticLoss, SquaredLoss
-from dpoco.published import agarwal_ctrl, agarwal_lazy, asi_tracking, han_frank_wolfe
+from dpoco.published import agarwal_ctrl, agarwal_lazy, asi_tracking, han_frank_wolfe, tables
 from dpoco.random import Source
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
@@ -134,3 +134,25 @@ def test_lazy_learners_switch_as_rarely_as_they_should():
     curved = QuadraticLoss(3.0, 1.0, strong_convexity=0.5)
     with pytest.raises(dpoco.CalibrationError, match="at least"):
         agarwal_ctrl.lazy_coupled_regularized_leader(BALL, curved, horizon=100, max_switches=3)
+
+
+def test_arguments_of_papers_are_checked():
+    pure, box = dpoco.Budget(1.0, 0.0), Box([0.0], [1.0])
+    for count, horizon in ((0, 10), (5, 0)):
+        with pytest.raises(ValueError, match=r"(experts|horizon) must be"):
+            asi_tracking.batch_share(count, horizon=horizon, budget=pure)
+    with pytest.raises(TypeError, match="horizon must be an int"):
+        asi_tracking.batch_share(5, horizon=None, budget=pure)
+    for change in ({"resolution": 0}, {"learning_rate": 0.0}):
+        with pytest.raises(ValueError, match=next(iter(change))):
+            agarwal_ctrl.lipschitz(box, lipschitz=1.0, horizon=50, budget=BUDGET, **change)
+    assert han_frank_wolfe.forced_rounds(2, 10, 1e-200) == 10
+
+
+def test_tables_show_horizons_and_names_as_they_are():
+    entries = [tables.NoiseTableEntry(n, 1.0, 2.0, 3.0, 0.5) for n in (15_000, 10_000)]
+    regret = [tables.RegretTableEntry(n, 2, *[0.5] * 6) for n in (15_000, 20_000)]
+    rows = tables.format_markdown(regret).splitlines()[2:]
+    assert [line.split("|")[1].strip() for line in rows] == ["15000", "2e4"]
+    assert "| 15000 |" in tables.format_markdown(entries)
+    assert tables.text_table([["name"], ["a|b"]]).splitlines()[-1] == r"| a\|b |"

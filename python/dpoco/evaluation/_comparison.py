@@ -331,8 +331,8 @@ def compare(
         None: without noise, which is run once.
     comparator : FixedDecision, FixedExpert, or mapping
         Comparator of regret: a result of `best_fixed_decision` or `best_expert`, or a dictionary
-        with ``name`` and ``total_loss``. Figures of average losses also need ``average_loss``, and
-        figures of regret over the rounds also need a ``decision``.
+        with ``name`` and ``total_loss``. Figures of average losses show it if it also has
+        ``average_loss``; figures of regret over the rounds need a ``decision``.
     repeats : int, default 5
         Runs of each learner at each budget.
     seed : int, optional

@@ -53,6 +53,12 @@ def plot_comparison(
         Without matplotlib.
     ValueError
         For an unknown measure, or bounds on a measure other than regret.
+
+    Examples
+    --------
+    >>> comparison = dpoco.evaluation.compare(...)  # doctest: +SKIP
+    >>> ax = dpoco.plotting.plot_comparison(comparison, bounds=True)  # doctest: +SKIP
+    >>> ax.figure.savefig("comparison.pdf")  # doctest: +SKIP
     """
     choice("measure", measure, tuple(_MEASURES))
     if bounds and measure != "regret":
@@ -75,6 +81,7 @@ def plot_comparison(
         x = [places[_key(row.budget)] + shift for row in rows]
         table = [np.asarray(getattr(row, field), np.float64) for row in rows]
         y = [float(np.median(values)) for values in table]
+        # Single runs too: a bound may lie within the range although above the medians.
         shown += [float(value) for values in table for value in values]
         axes.vlines(
             x, [values.min() for values in table], [values.max() for values in table],
@@ -102,9 +109,11 @@ def plot_comparison(
         _draw_bounds(axes, comparison, learners, places, shown)
     name = drawing.plain(str(comparison.comparator["name"]))
     if measure == "average_loss":
-        value = float(comparison.comparator["average_loss"])
-        label = f"{name}: {drawing.short(value)}"
-        axes.axhline(value, color=drawing.GREY, linewidth=1.2, zorder=1, label=label)
+        # A comparator that is only a total has no average over the rounds that count.
+        value = float(comparison.comparator.get("average_loss", np.nan))
+        if not np.isnan(value):
+            label = f"{name}: {drawing.short(value)}"
+            axes.axhline(value, color=drawing.GREY, linewidth=1.2, zorder=1, label=label)
     else:
         axes.axhline(0.0, color=drawing.GREY, linewidth=0.8, zorder=1)
     _name_places(axes, comparison, places)
@@ -115,12 +124,14 @@ def plot_comparison(
 
 
 def _key(budget: Fields | None) -> tuple[float, float]:
+    """Return what budgets are sorted by, and told apart by; no privacy comes last."""
     return (np.inf, 0.0) if budget is None else (budget["epsilon"], budget["delta"])
 
 
 def _name_places(
     axes: Axes, comparison: Comparison, places: dict[tuple[float, float], int]
 ) -> None:
+    """Write the budget below each column, with its delta if there are several."""
     deltas = {row.budget["delta"] for row in comparison.rows if row.budget is not None}
     one = len(deltas) == 1
     names = [
@@ -140,6 +151,20 @@ def _draw_bounds(
     places: dict[tuple[float, float], int],
     shown: list[float],
 ) -> None:
+    """Draw what is proven of each learner's regret, as a dashed line across its column.
+
+    Parameters
+    ----------
+    axes : Axes
+    comparison : Comparison
+        Rows with a guarantee state a bound.
+    learners : list of str
+        In the order of their colours.
+    places : dict
+        Columns by budget.
+    shown : list of float
+        All that was measured, which decides what bounds still fit.
+    """
     # A bound far above would press all that was measured to the lower edge.
     limit = 3.0 * max([*shown, 0.0])
     label: str | None = "proven, in expectation"

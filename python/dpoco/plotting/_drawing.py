@@ -60,7 +60,17 @@ _STRETCH = 3.0  # how far above the lines a bound may lie and still be drawn
 
 @dataclass(frozen=True)
 class Line:
-    """Values of one player: median, smallest and largest over repetitions, if there are several."""
+    """Values of one player: median, smallest and largest over repetitions, if there are several.
+
+    Attributes
+    ----------
+    label : str
+        Name of the player, for the legend.
+    middle : ndarray of float64, shape (n,)
+        Value at each round shown.
+    low, high : ndarray of float64, shape (n,), or None
+        Edges of the band; None for a single run.
+    """
 
     label: str
     middle: FloatArray
@@ -69,7 +79,14 @@ class Line:
 
     @classmethod
     def of(cls, label: str, table: FloatArray) -> Line:
-        """Return the line of repetitions, one a row."""
+        """Return the line of repetitions, one a row.
+
+        Parameters
+        ----------
+        label : str
+        table : ndarray, shape (runs, n)
+            At least one run.
+        """
         band = (table.min(axis=0), table.max(axis=0)) if len(table) > 1 else ()
         return cls(label, np.median(table, axis=0), *band)
 
@@ -79,7 +96,10 @@ class Line:
         return self.middle if self.high is None else self.high
 
     def map(self, change: Callable[[FloatArray], FloatArray]) -> Line:
-        """Return the line with other values."""
+        """Return the line with other values.
+
+        Bands keep their edges: `change` must not turn the order around.
+        """
         low, high = (None if edge is None else change(edge) for edge in (self.low, self.high))
         return Line(self.label, change(self.middle), low, high)
 
@@ -89,7 +109,10 @@ BEST_FIXED, BEST_CONSTANT = "best fixed decision", "best constant prediction"
 
 
 def look(index: int) -> tuple[str, Any]:
-    """Return colour and line style of the line `index`; the first 14 differ."""
+    """Return colour and line style of the line `index`; the first 14 differ.
+
+    Colours repeat after seven lines, with other styles.
+    """
     cycle = index // len(COLOURS)
     # Each turn through the colours begins with another style.
     return COLOURS[index % len(COLOURS)], STYLES[(index + cycle) % len(STYLES)]
@@ -99,14 +122,18 @@ def place(axes: Axes, label: str, index: int) -> int:
     """Return the index of a label's look: the same on all axes of one figure.
 
     A label that the figure has not seen gets `index`, or the next one that no other label has.
+
+    A learner has the same colour in both halves of a report, whatever else is drawn there.
     """
     known = _PLACES.setdefault(whole_figure(axes), {})
     if label not in known:
+        # Two players with one look could not be told apart, even if a palette ends earlier.
         known[label] = next(i for i in count(index) if i not in known.values())
     return known[label]
 
 
 def cumulative_losses(trace: AnyTrace) -> FloatArray:
+    """Return the losses so far, shape (T,); `TypeError` for a bandit's trace, which has none."""
     if isinstance(trace, BanditTrace):
         raise TypeError("the trace of a bandit has rewards instead of losses: see plot_regret")
     return np.cumsum(trace.losses)
@@ -120,6 +147,17 @@ def player_lines(
 
     Of a report these are the private learner, the one without noise, and the two comparators, by
     the names that the report gives them.
+
+    Parameters
+    ----------
+    runs : RunReport, Comparison, or mapping from label to traces
+    so_far : callable
+        From a trace to a value for each round, shape (T,). Not asked of a report.
+
+    Returns
+    -------
+    (ndarray of int64, list of Line)
+        Rounds, counted from 1, and the lines at these; at most 400.
     """
     if isinstance(runs, RunReport):
         c = runs.curves
@@ -132,6 +170,7 @@ def player_lines(
             Line(runs.best_constant.get("name", BEST_CONSTANT), np.array(c.best_constant)),
         ]
     grouped = group_by_label(runs)
+    # Repetitions are compared round by round: a band over runs of two lengths is none.
     shown = sample_rounds(common_length(grouped))
     return shown, [
         Line.of(
@@ -148,6 +187,7 @@ def group_by_label(runs: Comparison | Mapping[str, Runs]) -> dict[str, Sequence[
 
 
 def common_length(grouped: Mapping[str, Sequence[AnyTrace]]) -> int:
+    """Return the number of rounds of all traces; `ValueError` if they differ, or there are none."""
     lengths = {len(trace) for traces in grouped.values() for trace in traces}
     if len(lengths) != 1 or 0 in lengths or not all(grouped.values()):
         raise ValueError("the traces must have the same number of rounds, at least one")
@@ -155,13 +195,17 @@ def common_length(grouped: Mapping[str, Sequence[AnyTrace]]) -> int:
 
 
 def sample_rounds(length: int) -> NDArray[np.int64]:
-    """Return at most 400 of the rounds 1..length, dense enough for both kinds of axes."""
+    """Return at most 400 of the rounds 1..length, dense enough for both kinds of axes.
+
+    Half of them evenly, half geometrically: increasing, with the first and the last.
+    """
     half = _LARGEST_SHOWN // 2
     both = np.concatenate([np.linspace(1, length, half), np.geomspace(1, length, half)])
     return np.unique(both.round()).astype(np.int64)
 
 
 def list_traces(value: Runs) -> Sequence[AnyTrace]:
+    """Return one trace or several as a list; repeats by number are taken in their order."""
     if isinstance(value, Mapping):
         return list(value.values())
     return [value] if isinstance(value, (Trace, BanditTrace)) else list(value)
@@ -176,7 +220,19 @@ def plain(text: str) -> str:
 def draw(
     axes: Axes, index: int, line: Line, rounds: FloatArray | IntArray, legend: str | None = None
 ) -> None:
-    """Draw a line and its band; the legend tells its last value, if nothing else is given."""
+    """Draw a line and its band; the legend tells its last value, if nothing else is given.
+
+    Parameters
+    ----------
+    axes : Axes
+    index : int
+        Place in the palette, unless the label already has one in this figure.
+    line : Line
+    rounds : ndarray, shape (n,)
+        Where its values are.
+    legend : str, optional
+        What follows the label.
+    """
     colour, style = look(place(axes, line.label, index))
     if line.low is not None and line.high is not None:
         axes.fill_between(
@@ -198,7 +254,25 @@ def draw_bounds(
     *,
     limit: float | None = None,
 ) -> None:
-    """Draw dashed what is proven for the last round; what lies above `limit` is only named."""
+    """Draw dashed what is proven for the last round; what lies above `limit` is only named.
+
+    Parameters
+    ----------
+    axes : Axes
+    lines : sequence of Line
+        Of the players that bounds may be of.
+    bounds : mapping from label to float or None
+        None: no bounds at all; a value that is None or infinite: none of this player.
+    rounds : ndarray
+        The last of which the bounds are for.
+    limit : float, optional
+        Default: three times the highest line.
+
+    Raises
+    ------
+    ValueError
+        For a bound of an unknown player.
+    """
     if bounds is None:
         return
     names = [line.label for line in lines]
@@ -222,7 +296,10 @@ def draw_bounds(
 
 
 def mark_switches(axes: Axes, decisions: NDArray[np.int64]) -> None:
-    """Draw thin vertical lines where a sequence of experts, shape (T,), switches, if seldom."""
+    """Draw thin vertical lines where a sequence of experts, shape (T,), switches, if seldom.
+
+    More than 50 would hide the lines, and are not drawn.
+    """
     switches = np.flatnonzero(np.diff(decisions)) if decisions.ndim else np.empty(0)
     if len(switches) <= _LARGEST_MARKED:
         for after in switches:
@@ -249,10 +326,12 @@ def log_scale(axes: Axes, lines: Sequence[Line], shown: NDArray[np.bool_]) -> No
 
 
 def short(value: float) -> str:
+    """Return a number for a legend: three digits, or whole with separators from a thousand on."""
     return f"{value:,.0f}" if abs(value) >= 1000.0 else f"{value:.3g}"
 
 
 def thousands(axis: Axis) -> None:
+    """Label an axis at five places or so, with thousands told apart."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     axis.set_major_locator(MaxNLocator(5))
@@ -270,6 +349,7 @@ def linear_rounds(axes: Axes, last: float) -> None:
 
 
 def logarithmic_rounds(axes: Axes, last: float) -> None:
+    """Let the rounds be on a logarithmic axis that ends at `last`."""
     # The average over a handful of rounds says nothing: the first thousandth is left out.
     axes.set_xscale("log")
     axes.set_xlim(max(1.0, last / 1000.0), max(2.0, last))
@@ -311,6 +391,15 @@ def density(columns: NDArray[np.int64], places: Sequence[IntArray], rows: int = 
     """Return how often of their rounds rows and columns were met, shape (rows, columns).
 
     `columns` are those of the rounds; `places` are row * columns + column, of every run.
+
+    Parameters
+    ----------
+    columns : ndarray of int, shape (T,)
+        Column of each round, increasing from 0.
+    places : sequence of ndarray of int
+        Of each run; rounds may be missing.
+    rows : int
+        Of the table.
     """
     width = int(columns[-1]) + 1
     met = sum(np.bincount(each, minlength=rows * width) for each in places)
@@ -325,13 +414,18 @@ def shades(lightest: str) -> Colormap:
 
 
 def legend_below(axes: Axes, columns: int = 2) -> None:
-    """Put the legend below the axes: nowhere else is it sure to cover no line."""
+    """Put the legend below the axes: nowhere else is it sure to cover no line.
+
+    One column, if two would be too narrow for the longest label; longer labels are wrapped. At
+    most `columns`.
+    """
     handles, labels = axes.get_legend_handles_labels()
     if not handles:
         return
     spec = axes.get_subplotspec()
     share = 1 if spec is None else spec.get_gridspec().ncols
     width = 12.4 * float(whole_figure(axes).get_size_inches()[0]) / share  # characters side by side
+    # Five characters: the sample of the line, and the space around it.
     if max(len(label) for label in labels) > width / columns - 5.0:
         columns = 1
     wide = max(16, int(width / columns - 5.0))
@@ -342,6 +436,7 @@ def legend_below(axes: Axes, columns: int = 2) -> None:
 
 
 def axes_for(ax: Axes | None, height: float = 5.0) -> Axes:
+    """Return the given axes, or those of a new figure, which shows itself in a notebook."""
     if ax is not None:
         return ax
     figure: Any = new_figure((5.5, height))

@@ -51,6 +51,18 @@ Series = tuple[str, str, str, str]
 
 
 class _Point(NamedTuple):
+    """A number of one release.
+
+    Attributes
+    ----------
+    when : str
+        Begin of the interval, or its number.
+    value : float or None
+        None where the noise hides it.
+    low, high : float
+        Ends of its band, in the unit of the statistic.
+    """
+
     when: str
     value: float | None
     low: float
@@ -75,6 +87,18 @@ def draw_page(
     -------
     str
         HTML that loads nothing.
+
+    Notes
+    -----
+    Everything on the page is post-processing of releases: to publish it costs no privacy. Names
+    are escaped, so that groups and labels of a stream cannot become markup. O(number of cells)
+    in time and size; colours follow the reader's dark or light scheme.
+
+    Examples
+    --------
+    >>> monitor = dpoco.statistics.Monitor(...)  # doctest: +SKIP
+    >>> releases = [monitor.release().to_dict() for _ in range(24)]  # doctest: +SKIP
+    >>> page = dpoco.plotting.draw_page(releases, monitor.guarantee)  # doctest: +SKIP
     """
     series: dict[Series, list[_Point]] = {}
     last: Fields = {}
@@ -84,6 +108,7 @@ def draw_page(
             key = (cell["statistic"], cell["view"], cell["group"], cell["label"])
             point = _Point(_when(release), cell["value"], cell["low"], cell["high"])
             series.setdefault(key, []).append(point)
+    # All bands of a page have one level, for one sentence says what they are.
     level = float(last.get("level", 0.95))
     body = [f"<h1>{escape(title)}</h1>", _latest(last, series)]
     if guarantee is not None:
@@ -107,6 +132,7 @@ def _when(release: Fields) -> str:
 
 
 def _name(key: Series) -> str:
+    """Return group, label and view in words, whatever of them there is."""
     _, view, group, label = key
     return ", ".join(part for part in (group, label, view) if part)
 
@@ -138,10 +164,10 @@ def _promise(guarantee: Guarantee, level: float) -> str:
     """Return what is protected, and what the bands are."""
     said = escape(str(guarantee))
     return (
-        f"<p>These numbers are differentially private (epsilon = {guarantee.epsilon:.3g}, delta = "
-        f"{guarantee.delta:.3g}, {escape(guarantee.unit)}). Bands cover the number without noise "
-        f"with probability {level:.0%}; they do not say how well these records stand for others."
-        f"</p><details><summary>The whole guarantee</summary><pre>{said}</pre></details>"
+        f"<p>These numbers are differentially private (epsilon = {guarantee.epsilon:.6g}, delta = "
+        f"{guarantee.delta:.6g}, {escape(guarantee.unit)}). Bands cover the number without noise "
+        f"with probability {_share(level)}; they do not say how well these records stand for "
+        f"others.</p><details><summary>The whole guarantee</summary><pre>{said}</pre></details>"
     )
 
 
@@ -152,6 +178,7 @@ def _chart(key: Series, points: Sequence[_Point], level: float) -> str:
     drawing = "<p>The noise hides all values so far.</p>"
     if known:
         drawing = _drawing(f"{key[0]}, {_name(key)}", points)
+    # The table has the unknown values as well, which the chart leaves out.
     rows = "".join(
         f"<tr><th scope='row'>{escape(p.when)}</th><td>{_format(p)}</td>"
         f"<td>{_round(p.low, p)}</td><td>{_round(p.high, p)}</td></tr>"
@@ -162,14 +189,22 @@ def _chart(key: Series, points: Sequence[_Point], level: float) -> str:
         f"<figure><figcaption>{name}</figcaption>{drawing}"
         f"<details><summary>Table of {escape(key[0])}, {name}</summary>"
         "<div class='scroll' tabindex='0'><table><thead><tr><th scope='col'>begin</th>"
-        f"<th scope='col'>value</th><th scope='col'>low, {level:.0%}</th>"
+        f"<th scope='col'>value</th><th scope='col'>low, {_share(level)}</th>"
         f"<th scope='col'>high</th></tr></thead><tbody>{rows}</tbody></table></div></details>"
         "</figure>"
     )
 
 
+def _share(level: float) -> str:
+    """Return a probability in percent, with all its digits: 99.9 % is not 100 %."""
+    return f"{100.0 * level:.10g}%"
+
+
 def _round(number: float, point: _Point) -> str:
-    """Return a number with the digits that the noise of a point leaves."""
+    """Return a number with the digits that the noise of a point leaves.
+
+    Two digits of half the band's width: more would be digits of the noise.
+    """
     width = 0.5 * (point.high - point.low)
     digits = max(0, 1 - math.floor(math.log10(width))) if width > 0.0 else 3
     text = f"{number:,.{min(digits, 9)}f}"
@@ -178,15 +213,20 @@ def _round(number: float, point: _Point) -> str:
 
 
 def _format(point: _Point) -> str:
+    """Return a value as text."""
     return "unknown" if point.value is None else _round(point.value, point)
 
 
 def _format_band(point: _Point) -> str:
+    """Return the ends of a band as text, with the digits of its value."""
     return f"{_round(point.low, point)} to {_round(point.high, point)}"
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Return round numbers between two ends, two to five of them."""
+    """Return round numbers between two ends, two to five of them.
+
+    Multiples of 1, 2 or 5 times a power of ten.
+    """
     raw = (high - low) / 3.0
     unit = 10.0 ** math.floor(math.log10(raw))
     step = next(m * unit for m in (1.0, 2.0, 5.0, 10.0) if m * unit >= raw)
@@ -194,6 +234,15 @@ def _ticks(low: float, high: float) -> list[float]:
 
 
 def _drawing(name: str, points: Sequence[_Point]) -> str:
+    """Return a chart as SVG, with its content in words for a screen reader.
+
+    Parameters
+    ----------
+    name : str
+        Of the series.
+    points : sequence of _Point
+        In order; at least one has a value.
+    """
     known = [(i, p) for i, p in enumerate(points) if p.value is not None]
     low = min(p.low for _, p in known)
     high = max(p.high for _, p in known)
@@ -203,9 +252,11 @@ def _drawing(name: str, points: Sequence[_Point]) -> str:
     inner = _HEIGHT - _BOTTOM - _TOP
 
     def height(y: float) -> float:
+        """Return the distance of a value from the upper edge."""
         return _TOP + inner * (high - y) / (high - low)
 
     def place(i: int, y: float) -> str:
+        """Return the coordinates of a value of interval i."""
         x = _LEFT + (_WIDTH - _LEFT - 4.0) * (i + 0.5) / len(points)
         return f"{x:.1f},{height(y):.1f}"
 

@@ -108,6 +108,7 @@ def plot_privacy(
 def _finish_curves(
     axes: Axes, reach: float, lowest: float, title: str = "", columns: int = 2
 ) -> Axes:
+    """Finish axes of delta against epsilon: up to `reach`, and down to `lowest`."""
     axes.set_xlim(0.0, reach)
     axes.set_yscale("log")
     axes.set_ylim(lowest, 1.3)
@@ -117,6 +118,7 @@ def _finish_curves(
 
 def _curve(one: Guarantee, reach: float) -> Points:
     """Return points of delta(epsilon), with both sides of the step at the stated epsilon."""
+    # Every point asks the exact accountant: no more than look smooth.
     grid = np.linspace(0.0, reach, _POINTS)
     if one.private and one.epsilon <= reach:
         # A bare pair is a step, which a grid could miss or draw as a slope.
@@ -125,6 +127,7 @@ def _curve(one: Guarantee, reach: float) -> Points:
 
 
 def _label(name: str, one: Guarantee, *, told: bool) -> str:
+    """Return what the legend says of a guarantee; its unit as well, if `told`."""
     if not one.private:
         return f"{name}: no privacy" if name else "no privacy"
     text = f"epsilon = {drawing.short(one.epsilon)}, delta = {one.delta:.3g}"
@@ -136,7 +139,11 @@ def _label(name: str, one: Guarantee, *, told: bool) -> str:
 
 
 def lower_edge(deltas: Iterable[float]) -> float:
-    """Return the power of ten below what is to be shown, within reason."""
+    """Return the power of ten below what is to be shown, within reason.
+
+    0.01 at most, so that a figure of pure guarantees has an axis as well; deltas below 1e-20
+    are not shown.
+    """
     shown = [delta for delta in deltas if delta >= _SMALLEST]
     # A delta that is a power of ten lies above the edge, not on it.
     return float(10.0 ** math.floor(math.log10(min([*shown, 1e-2])) - 1e-9))
@@ -177,6 +184,11 @@ def plot_audit(report: AuditReport, *, ax: Axes | None = None) -> Axes:
     ------
     ImportError
         Without matplotlib: ``pip install "dpoco[plot]"``.
+
+    Examples
+    --------
+    >>> report = dpoco.audit.audit_learner("noisy-max")  # doctest: +SKIP
+    >>> ax = dpoco.plotting.plot_audit(report)  # doctest: +SKIP
     """
     axes = drawing.axes_for(ax)
     claim = report.claim
@@ -308,7 +320,20 @@ def plot_noise(
 
 
 def deviations(source: object, rounds: IntArray) -> FloatArray:
-    """Return the standard deviation of a coordinate's noise at the end of rounds, shape (n,)."""
+    """Return the standard deviation of a coordinate's noise at the end of rounds, shape (n,).
+
+    Parameters
+    ----------
+    source : object
+        As for `plot_noise`.
+    rounds : ndarray of int, shape (n,)
+        Counted from 1.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For a function with a result of another shape, and for what has no noise round by round.
+    """
     p = getattr(source, "plan", source)
     total = p.mechanism if isinstance(p, Plan) else None
     if isinstance(total, GaussianSum) and total.growth is None:
@@ -330,5 +355,6 @@ def deviations(source: object, rounds: IntArray) -> FloatArray:
 
 
 def _horizon(source: object) -> int | None:
+    """Return the rounds of a source; None where it has none, as a function."""
     horizon = getattr(source, "horizon", None)
     return None if horizon is None or not math.isfinite(horizon) else int(horizon)

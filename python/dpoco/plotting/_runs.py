@@ -119,6 +119,7 @@ def plot_regret(
     compared, places = drawing.BEST_FIXED, None
     if isinstance(runs, RunReport):
         rounds, lines = drawing.player_lines(runs)
+        # Of medians and ranges: regret shifts all runs of a report by the same numbers.
         baseline = np.array(runs.curves.best_fixed)
         # The third line is the comparator, whose regret is 0.
         compared = lines.pop(2).label
@@ -149,7 +150,10 @@ def plot_regret(
 
 
 def _early_range(lines: Sequence[Line], rounds: NDArray[np.int64]) -> tuple[float, float]:
-    """Return the range of values that shows all lines but in the first thousandth of the rounds."""
+    """Return the range of values that shows all lines but in the first thousandth of the rounds.
+
+    Early regrets per round are as large as the losses, whatever comes later.
+    """
     middles = [line.middle[rounds >= rounds[-1] / 1000.0] for line in lines]
     top = max(*(middle.max() for middle in middles), 0.0)
     low = min(*(middle.min() for middle in middles), 0.0)
@@ -162,6 +166,7 @@ def _regret_against(comparator: Any) -> Callable[[Any], FloatArray]:
     """Return the function from a trace to its regret so far, shape (T,)."""
 
     def so_far(trace: Any) -> FloatArray:
+        """Return the regret of a trace, checked if it comes from a caller's function."""
         if not callable(comparator):
             return np.asarray(trace.regret(comparator), np.float64)
         values = np.asarray(comparator(trace), np.float64)
@@ -257,6 +262,7 @@ def plot_decisions(
             raise ValueError(f"comparator must have shape () or ({length},); got {given.shape}")
         behind = np.broadcast_to(given, (length,))
     played = [trace.decisions.astype(np.int64) for trace in traces]
+    # A trace does not say how many experts there were.
     largest = max(int(row.max()) for row in [*played, *([] if behind is None else [behind])])
     if names is not None and len(names) <= largest:
         raise ValueError(f"names must have at least {largest + 1} entries; got {len(names)}")
@@ -286,6 +292,7 @@ def _timeline(axes: Axes, length: int, *sides: str) -> None:
 
 
 def _expert_sequence(comparator: object) -> IntArray:
+    """Return the experts of a sequence, shape (T,), or of one expert, shape ()."""
     decisions = np.asarray(getattr(comparator, "decisions", comparator))
     if decisions.dtype.kind not in "iu" or decisions.ndim > 1:
         raise TypeError("comparator must be one expert, or one for each round")
@@ -293,7 +300,16 @@ def _expert_sequence(comparator: object) -> IntArray:
 
 
 def _draw_shares(axes: Axes, played: Sequence[IntArray], experts: int, length: int) -> None:
-    """Draw bars that are the darker, the more often an expert was played in these rounds."""
+    """Draw bars that are the darker, the more often an expert was played in these rounds.
+
+    Parameters
+    ----------
+    axes : Axes
+    played : sequence of ndarray of int, shape (T,)
+        Decisions of every run.
+    experts, length : int
+        Rows, and rounds.
+    """
     column, columns = _round_columns(length)
     shares = drawing.density(
         column, [decisions * columns + column for decisions in played], experts
@@ -393,6 +409,7 @@ def _round_columns(length: int) -> tuple[IntArray, int]:
 
 
 def _draw_row(axes: Axes, row: int, shares: FloatArray, densest: float, length: int) -> None:
+    """Draw the shares of rounds with a switch as shades along a row."""
     from matplotlib.colors import PowerNorm
 
     # One scale for all rows, so one colour: the players are told apart by their rows.
@@ -404,7 +421,9 @@ def _draw_row(axes: Axes, row: int, shares: FloatArray, densest: float, length: 
 
 
 def _draw_ticks(axes: Axes, row: int, traces: Sequence[Any]) -> None:
+    """Draw a tick for every switch; runs one below the other, up to twenty."""
     shown = traces[:_RUNS]
+    # Rows are 0.7 high, so that neighbours stay apart.
     height = 0.7 / len(shown)
     for index, trace in enumerate(shown):
         low = row - 0.35 + index * height

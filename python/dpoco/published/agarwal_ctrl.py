@@ -26,6 +26,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from dpoco._validation import positive_float
 from dpoco.accounting import coupled_regularized_leader as leader
 from dpoco.accounting import lipschitz as nets_accountant
 from dpoco.accounting.budget import Budget
@@ -122,6 +123,7 @@ def lazy_coupled_regularized_leader(
             raise CalibrationError(f"the published theorem needs at least {needed:.6g} switches")
         own = replace(quiet.tuning, strong_convexity=q.strong_convexity)
         noise = 16.0 * q.lipschitz * math.sqrt(n * t * log) / max_switches
+        # Theorem 28: no regulariser, and noise that grows with sqrt(t) as the curvature does.
         growing = {"step": math.inf, "noise": noise}
         return lazy(domain, loss, replace(quiet, tuning=own), growing, 0.0)
     # Theorems 9 and 12; with losses of rank one the dimension plays no part.
@@ -132,6 +134,7 @@ def lazy_coupled_regularized_leader(
     if q.smoothness > 0.0:
         eta = min(eta, max_switches / (6.0 * q.smoothness * size * t))
     g = q.lipschitz / sigma
+    # ln Phi of Theorem 9, with g = G / sigma.
     window = eta * q.smoothness * size + 0.5 * (g * g + 4.0 * g * root)
     return lazy(domain, loss, quiet, {"step": eta, "noise": sigma}, window)
 
@@ -169,13 +172,19 @@ def lipschitz(
     """
 
     def plan(net: tuple[int, ...], rate: float) -> NetPlan:
+        """Return the plan of a net and a learning rate."""
         return nets_accountant.calibrate(
             domain, lipschitz=lipschitz, horizon=horizon, budget=budget, resolution=net or None,
             transform="parent", sum_method="tree", learning_rate=rate,
         )  # fmt: skip
 
+    if learning_rate is not None:
+        learning_rate = positive_float("learning_rate", learning_rate)
     shape, best, value = net_shape(domain), None, math.inf
-    nets = [checked_counts(shape, resolution)] if resolution else candidate_nets(shape, "parent")
+    if resolution is None:
+        nets = candidate_nets(shape, "parent")
+    else:
+        nets = [checked_counts(shape, resolution)]
     for net in nets:
         try:
             # Any rate will do: noise is planned without it.
@@ -196,7 +205,9 @@ def lipschitz(
 
 def _printed_parameters(q: EuclideanProblem, horizon: int, budget: Budget) -> tuple[float, float]:
     """Return (eta, sigma) as printed."""
+    # The theorem is stated for epsilon up to 1: a larger budget is not used.
     t, epsilon, size = float(horizon), min(budget.epsilon, 1.0), 1 if q.rank <= 1 else q.dimension
+    # The step of the regret bound; the two below are what the privacy proof needs.
     steps = [q.diameter / (2.0 * q.lipschitz * math.sqrt(t))]
     if q.smoothness > 0.0:
         log = math.sqrt(math.log(t / budget.delta))
@@ -212,7 +223,10 @@ def _correct_parameters(q: EuclideanProblem, horizon: int, budget: Budget) -> tu
     """Return (eta, sigma) of the least printed regret bound that the repaired theorem allows."""
 
     def noise(eta: float) -> float:
+        """Return the least sigma that the repaired theorem allows with these steps."""
+
         def spent(g: float) -> float:
+            """Return the epsilon of a noise-to-signal ratio."""
             ratio = q.lipschitz / (q.lipschitz / g)  # of the sigma that is returned
             claim = leader_claim(
                 horizon, ratio, eta * q.smoothness, q.dimension, budget.delta, True
@@ -222,6 +236,7 @@ def _correct_parameters(q: EuclideanProblem, horizon: int, budget: Budget) -> tu
         return q.lipschitz / largest_ratio(spent, budget.epsilon)
 
     def bound(log_eta: float) -> float:
+        """Return the printed regret bound; infinite where no noise meets the budget."""
         try:
             sigma = noise(math.exp(log_eta))
         except CalibrationError:

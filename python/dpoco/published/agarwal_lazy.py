@@ -116,9 +116,11 @@ def _correct_parameters(q: EuclideanProblem, horizon: int, budget: Budget) -> tu
     """Return (beta, lam) of the least noise that the repaired theorem allows."""
 
     def spent(g: float) -> float:
+        """Return the epsilon of a noise-to-signal ratio g."""
         return gibbs_claim(horizon, g, budget.delta, True).epsilon
 
     g = largest_ratio(spent, budget.epsilon)
+    # lam balances stability against the width of the law, which counts as further rounds.
     rounds = float(horizon) + q.dimension * math.log(float(horizon)) / g**2
     lam = q.lipschitz / q.diameter * math.sqrt(2.0 * rounds)
     return g**2 * lam / q.lipschitz**2, lam
@@ -126,6 +128,7 @@ def _correct_parameters(q: EuclideanProblem, horizon: int, budget: Budget) -> tu
 
 def _printed_parameters(q: EuclideanProblem, horizon: int, budget: Budget) -> tuple[float, float]:
     """Return (beta, lam) as printed."""
+    # The theorem is stated for epsilon up to 1: a larger budget is not used.
     t, epsilon = float(horizon), min(budget.epsilon, 1.0)
     log = math.log(t / budget.delta)
     shape = 1e3 * math.sqrt(q.dimension) * log

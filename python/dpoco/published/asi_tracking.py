@@ -25,6 +25,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from dpoco._validation import positive_int
 from dpoco.accounting import batch_share as share
 from dpoco.accounting import epoch_selector as epochs
 from dpoco.accounting import oblivious_tracker as tracker
@@ -56,6 +57,11 @@ def epoch_selector(
         Kept; its delta is not needed.
     first : int, optional
         Expert of the first round; None draws it uniformly.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For bad arguments.
     """
     return epochs.calibrate(
         experts, horizon=horizon, budget=budget, selection="laplace", first=first
@@ -96,6 +102,7 @@ def shift_detector(
     ValueError, TypeError
         For bad or contradictory arguments.
     """
+    # Without a budget calibration settles windows and shares, and leaves the noise to the paper.
     silent = detector.calibrate(
         experts, horizon=horizon, budget=None, false_alarm=false_alarm, select_share=select_share,
         windows=windows, expected_shifts=expected_shifts, threshold_scale=threshold_scale,
@@ -114,6 +121,7 @@ def shift_detector(
         noises = b1, b2
     found = detector.make_plan(own, "laplace", scale, noises)
     if corrected:
+        # Thresholds of the library for this noise: those of the paper lack a factor log T.
         return detector.with_thresholds(found)
     # Reg_w and alpha as printed: no allowance for the bias, and everything in the threshold.
     log_queries = math.log(own.experts * own.nominal_horizon / false_alarm)
@@ -169,7 +177,13 @@ def batch_share(
         S; 0, for which the paper says nothing, counts as 1.
     learning_rate : float, optional
         eta, per unit of loss; None: as printed.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For bad arguments; the paper needs a fixed horizon.
     """
+    experts, horizon = positive_int("experts", experts), positive_int("horizon", horizon)
     moves = max(1, min(switches, horizon))
     # One expert in one round would have the logarithm 0, and is divided by it.
     logarithm = max(math.log(float(experts) * horizon), math.log(2.0))
@@ -182,6 +196,7 @@ def batch_share(
         batch=1,
         learning_rate=printed if learning_rate is None else learning_rate,
         share_rate=0.0,
+        # The clipped simplex of Algorithm 3: no weight below S / (N T).
         floor=moves / (float(experts) * horizon),
     )
     scale = share.noise_scale(experts, "knorm", budget)

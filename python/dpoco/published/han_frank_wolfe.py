@@ -77,6 +77,7 @@ def tree_frank_wolfe(
     """
     budget.require_delta()
     d, q = domain.dimension, domain.dual_exponent
+    # Generalized Gaussian noise is of a smooth norm, whose exponent is at least 2.
     smooth = q >= 2.0
     # Without a budget, calibration settles everything but the noise.
     silent = tree.calibrate(
@@ -101,6 +102,7 @@ def tree_frank_wolfe(
 
 
 def _calibration(corrected: bool) -> str:
+    """Return what a plan says of where its numbers come from."""
     return "corrected" if corrected else "paper"
 
 
@@ -108,6 +110,7 @@ def _node_mu(budget: Budget, pushes: int, mass: float) -> float:
     """Return the mu of one node such that basic composition over bit_length(n) meets `budget`."""
     # A record is in at most one node of each height.
     nodes = pushes.bit_length()
+    # A compiled variate is cut off far out; what that costs is taken off the delta.
     rest = gaussian.reserve(budget, mass / gaussian.truncation_mass(1.0))
     return gaussian_mu(rest.epsilon / nodes, rest.delta / nodes)
 
@@ -139,19 +142,31 @@ def polyhedral_frank_wolfe(
     )  # fmt: skip
     own, near, view = silent.mechanism, Neighbours(), L1Geometry(domain)
     if view.diameter() > 0.0 and corrected:
+        # In closed form, with exact sums in place of the printed integrals.
         own = polyhedral.with_least_scale(own, near, budget, tight=False)
+    # A domain of one point selects nothing, and needs no noise.
     elif view.diameter() > 0.0:
         budget.require_delta()
         factor = polyhedral.published_factor(view, loss, horizon, budget.delta)
         own = replace(own, scale=factor / budget.epsilon)
+        # None means that the noise is none: for one round the printed integral is 0.
         known = own.loss(near)
         _require(1.0 if known is None else known.delta(budget.epsilon), budget)
     return polyhedral.make_plan(domain, loss, own, horizon, _calibration(corrected))
 
 
 def forced_rounds(dimension: int, horizon: int, epsilon: float) -> int:
-    """Return t_0 of Algorithm 3: log(d T) log(T) / epsilon^2, at most all rounds."""
-    rounds = math.log(dimension * horizon) * math.log(horizon) / epsilon**2
+    """Return t_0 of Algorithm 3: log(d T) log(T) / epsilon^2, at most all rounds.
+
+    Parameters
+    ----------
+    dimension, horizon : int
+        d and T.
+    epsilon : float
+        Of the budget, positive.
+    """
+    # Divided twice: the square of a small epsilon would vanish.
+    rounds = math.log(dimension * horizon) * math.log(horizon) / epsilon / epsilon
     return int(min(rounds, horizon))
 
 
@@ -198,6 +213,7 @@ def high_dimensional_bandit(
     plan: Any = tree_frank_wolfe if arm_learner == "tree" else polyhedral_frank_wolfe
     arm = plan(domain, own, horizon=rounds, budget=budget, corrected=corrected)
     found = bandit.make_plan(arms, domain, arm, own, forced, horizon, silent.tuning.gap)
+    # Each arm meets the budget by itself; all clocks of the bandit must do so together.
     exact = bandit.guarantee(arms, domain, found, budget=budget).delta_at(budget.epsilon)
     _require(exact, budget)
     return found

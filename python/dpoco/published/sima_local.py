@@ -39,6 +39,7 @@ __all__ = ["PublishedChannel", "PublishedDistributionLearner"]
 SENSITIVITIES = ("round", "worst_case", "exact", "printed")
 # A product M max_j F[j, y] that rounding has lifted above an integer is that integer.
 _ROUNDING = 1e-9
+# Pairs of labels are compared in O(M^2), for each hypothesis.
 _MOST_PAIRED_LABELS = 4096
 _DIGITS = 20
 
@@ -128,6 +129,7 @@ class PublishedChannel:
         self._edges = np.cumsum(self.counts)
         lowest = -math.log(horizon * total / labels)
         honest = math.log1p((horizon - 1) * total / labels)
+        # A label that no hypothesis allows owns no cell, and is never sent: its share is of no use.
         shares = (1.0 - 1.0 / horizon) * matrix / np.maximum(self.counts, 1)
         values: FloatArray = np.log(labels * (shares + 1.0 / (horizon * total)))
         owned = values[:, self.counts > 0]
@@ -195,6 +197,7 @@ class PublishedChannel:
 
         The number of words drawn does not depend on the label.
         """
+        # Both draws are made for every label, used or not.
         replaced = _below(self.horizon, source) == 0
         place = _below(int(self._edges[-1]), source)
         other = int(np.searchsorted(self._edges, place, side="right"))
@@ -301,6 +304,7 @@ class PublishedDistributionLearner:
     def observe(self, label: Any, source: Source, x: ArrayLike | None = None) -> None:
         """Play a round: draw the report on a label (anything else is "no event"), and learn."""
         channel, index = self.channel(x), self.index
+        # One hypothesis leaves nothing to learn, so that nothing is sent.
         if self._hypotheses.count > 1:
             report = np.array(channel.respond(index, label, source))
             rows = slice(None) if index is None else slice(index, index + 1)
@@ -310,6 +314,7 @@ class PublishedDistributionLearner:
     @property
     def weights(self) -> FloatArray:
         """Weights of the hypotheses, shape (K,)."""
+        # Less the least, which cancels: weights neither overflow nor all vanish.
         powers: FloatArray = np.exp(-self._rate * (self._losses - self._losses.min()))
         weights: FloatArray = powers / powers.sum()
         return weights

@@ -172,31 +172,42 @@ def format_markdown(
             names = _REGRET.split("|")
             horizon, dimension, *bounds = astuple(entry)
             cells = [f"{bound:.{digits or 2}g}" for bound in bounds]
-            rows.append([f"{horizon:.0e}", str(dimension), *cells])
+            rows.append([_rounds_text(horizon), str(dimension), *cells])
         else:
             names = _EXPERTS.split("|")
             experts, horizon, switches, *bounds = astuple(entry)
             cells = ["-" if bound is None else f"{bound:.0f}" for bound in bounds]
-            rows.append([str(experts), f"{horizon:.0e}", str(switches), *cells])
+            rows.append([str(experts), _rounds_text(horizon), str(switches), *cells])
     if noise:
         epsilons = list(dict.fromkeys(e for row in noise.values() for e in row))
         names += [f"epsilon = {epsilon:g}" for epsilon in epsilons]
         rows = [[str(n), *(row.get(e, "") for e in epsilons)] for n, row in noise.items()]
+    # 1e+05 is written 1e5, as in the pages that quote these tables.
     return text_table([names, *rows]).replace("e+0", "e")
+
+
+def _rounds_text(horizon: int) -> str:
+    """Return a horizon as a power of ten times a digit, such as 1e+05, or else all its digits."""
+    text = f"{horizon:.0e}"
+    return text if float(text) == horizon else str(horizon)
 
 
 def text_table(cells: Sequence[Sequence[str]]) -> str:
     """Return rows of texts, the head first, as a Markdown table."""
-    head, *body = (f"| {' | '.join(row)} |" for row in cells)
+    # A name with a bar would be two cells.
+    plain = [[cell.replace("|", r"\|") for cell in row] for row in cells]
+    head, *body = (f"| {' | '.join(row)} |" for row in plain)
     return "\n".join([head, "|" + "---|" * len(cells[0]), *body])
 
 
 def _noise_entry(horizon: int, epsilon: float) -> NoiseTableEntry:
+    """Return the ratios for one horizon and epsilon, at delta = 1 / horizon."""
     from dpoco.accounting.claims import published_sigma
     from dpoco.accounting.continual_sum import choose_method, column_norm, max_error, worst_row_norm
     from dpoco.accounting.gaussian import gaussian_epsilon, gaussian_mu
 
     delta = 1.0 / horizon
+    # The exact noise for this budget, which both sums are compared with.
     mu = gaussian_mu(epsilon, delta)
     published = published_sigma(
         Budget._derived(epsilon, delta), pushes=horizon, kappa=1.0, leaf_bound=1.0
@@ -214,6 +225,10 @@ def _noise_entry(horizon: int, epsilon: float) -> NoiseTableEntry:
 
 
 def _regret_entry(horizon: int, dimension: int, budget: Budget) -> RegretTableEntry:
+    """Return the bounds of all Euclidean learners, per round, in units of G D.
+
+    Losses are 1-Lipschitz on the ball of diameter 1, so that G D is 1 and bounds need no unit.
+    """
     from dpoco.accounting import (
         continuous_multiplicative_weights,
         coupled_regularized_leader,
@@ -224,6 +239,7 @@ def _regret_entry(horizon: int, dimension: int, budget: Budget) -> RegretTableEn
     from dpoco.published import agarwal_ctrl, agarwal_lazy
 
     ball, linear = LpBall(dimension, 2.0, 0.5), LinearLoss(1.0)
+    # G = 1 and D = 1, and Hessians up to G / D.
     smooth = CustomLoss(lipschitz=1.0, smoothness=1.0)
     # Records this long give a logistic loss its largest Hessian 1 = 1/4 * 2^2; its slope, at most
     # 2 sigmoid(1), is divided out below.
@@ -247,9 +263,11 @@ def _regret_entry(horizon: int, dimension: int, budget: Budget) -> RegretTableEn
 
 
 def _expert_entry(experts: int, horizon: int, switches: int, budget: Budget) -> ExpertTableEntry:
+    """Return the bounds of all learners of experts over the horizon."""
     from dpoco.accounting import batch_share, oblivious_tracker, prefix_hedge
 
     def bound(accountant: Any, budget: Budget | None = budget, **options: Any) -> float:
+        """Return the proved bound of a calibrated learner."""
         found = accountant.calibrate(experts, horizon=horizon, budget=budget, **options)
         return float(found.forecast.regret_bound)
 
@@ -263,5 +281,6 @@ def _expert_entry(experts: int, horizon: int, switches: int, budget: Budget) -> 
         share=bound(batch_share, **compared),
         share_pure=bound(batch_share, noise="knorm", **compared),
         share_adaptive=bound(batch_share, adversary="adaptive", **compared),
+        # None: calibrated without a budget, hence without noise.
         nonprivate=bound(oblivious_tracker, None, **compared),
     )
