@@ -47,7 +47,8 @@ from dpoco.privacy.records import Description, limits
 __all__ = ["ArmsForecast", "ArmsTuning", "BanditPlan", "calibrate", "guarantee", "make_plan"]
 
 LINKS = ("identity", "logistic")
-LOGISTIC = ("logistic", 1.0)  # and the bound of rewards
+# Of a loss that has no bound on labels: the link, and the bound of rewards.
+LOGISTIC = ("logistic", 1.0)
 _DOMINATES = 0.9  # measured: see `noise_dominates`
 _FEWEST_FORCED = 50
 _POINTS = 200  # of a mean over rounds
@@ -235,6 +236,8 @@ def planned_arm(
     elif learner == "polyhedral":  # what suits one stream, and each arm is forced half as often
         own = polyhedral_frank_wolfe.calibrate(domain, loss, horizon=horizon, **options)
         size = min(arm_batch(own.mechanism), max(1, horizon // (2 * arms)))
+    # Behind the forced rounds all clocks agree, so that a record moves two arms at one time of
+    # theirs (docs/privacy/high_dimensional_bandit.md, (a)).
     forced = choose_forced_rounds(forced_rounds, arms, horizon, size)
     clock = arm_horizon(arms, horizon, forced)
     if size == batch and size > clock:
@@ -422,6 +425,7 @@ def guarantee(
     part: Any = whole.parts[0]
     if whole != Parts("one_of", (part,) * arms, "high_dimensional_bandit", forced) or forced > n:
         raise ValueError(f"the plan is not for {arms} arms that are alike, and such a horizon")
+    # Each arm's learner stops at its horizon: one that is too short would end within the rounds.
     clock, bound = arm_horizon(arms, n, forced), record_bound(part)
     tree = isinstance(part, GaussianSum)
     if tuning.arm.horizon != clock:

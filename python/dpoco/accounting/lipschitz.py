@@ -59,7 +59,17 @@ NetPlan = Plan[GaussianSum, HedgeTuning, RegretForecast]
 
 @dataclass(frozen=True)
 class _Setting:
-    """The problem, before net and sum are chosen."""
+    """The problem, before net and sum are chosen.
+
+    Attributes
+    ----------
+    shape : NetShape
+        Of the domain.
+    lipschitz, horizon, transform, enforce, budget, learning_rate
+        As of `calibrate`.
+    near : Neighbours
+        Whom the noise is planned for.
+    """
 
     shape: NetShape
     lipschitz: float
@@ -71,6 +81,7 @@ class _Setting:
     near: Neighbours = NEAR
 
     def trivial(self, counts: tuple[int, ...]) -> bool:
+        """Return whether no decision depends on data: one point, or one round."""
         return not counts or self.horizon == 1
 
     def plan(self, counts: tuple[int, ...], method: Method) -> tuple[NetPlan, float]:
@@ -160,6 +171,7 @@ def calibrate(
     if fixed or budget is None:
         methods = release.candidate_methods(sum_method, max(rounds - 1, 1), budget, near)
     else:
+        # Trees are left out: (a) is not proved of their noise, which falls at times.
         first, *_ = release.candidate_methods(None, max(rounds - 1, 1), budget, near)
         methods = (first, "toeplitz")
     if transform == "auto":

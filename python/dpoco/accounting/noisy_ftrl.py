@@ -159,6 +159,8 @@ def calibrate(
     if running_loss:
         summand = _with_loss(domain, loss, summand, near)
     forgets = half_life is not None or ridge is not None
+    # Minimisers of sums over the whole past do not run away, however long a batch is: growing ones
+    # need some 40 sums in 10^5 rounds (docs/privacy/noisy_ftrl.md, "Algorithm").
     growth = None if scale is None else "quarter"
     methods: tuple[Method, ...] | None = None
     if forgets:
@@ -179,6 +181,7 @@ def calibrate(
         methods = (damped_sum(pushes, near, batch, memory, last),)
     elif scale is not None and sum_method in (None, "auto"):
         sum_method = "toeplitz"  # there are few sums
+    # Of an unknown horizon sums are planned for 10^9 rounds, of which levels gain nothing.
     known = None if horizon is None else pushes
     for method in methods or candidate_methods(sum_method, known, budget, near, batch):
         plain = plain_sum(summand, method, pushes, batch=batch, growth=growth)
@@ -326,7 +329,7 @@ def _with_loss(domain: Domain, loss: Loss, summand: AnySummand, near: Neighbours
 
 def loss_memory(domain: Domain, loss: Loss, plan: LeaderPlan) -> FloatArray:
     """Return what past losses count behind every push, as `ForgettingView.kept`."""
-    if not plan.tuning.forgets:
+    if not plan.tuning.forgets:  # all past losses count alike
         return np.ones(1)
     return np.asarray(read_candidates(domain, loss, plan).memory)
 
@@ -363,6 +366,7 @@ def _check_plan(domain: Domain, loss: Loss, plan: LeaderPlan) -> None:
     # bounds would state the guarantee of another learner.
     if own != known:
         raise ValueError("the plan's bounds are not those of this domain and loss")
+    # Lengths of batches are public and follow from the plan: a file could claim others.
     growth = None
     if weight is not None:
         forgets = tuning.forgets

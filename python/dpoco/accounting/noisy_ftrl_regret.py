@@ -174,6 +174,7 @@ class Run:
             return 0.0, 0.0
         row = float(continual_sum.row_norm(self.method, last, pushes))
         if name_of(self.method) in FALLING:  # the last sum is not the noisiest
+            # Bound (a) asks for the largest deviation that is reached, (b) for the mean square.
             row = continual_sum.worst_row_norm(self.method, pushes)
         # Over the sums behind decisions; the method's mean square is over all of them.
         mean = continual_sum.root_mean_square_row(self.method, pushes) * math.sqrt(pushes / last)
@@ -236,6 +237,7 @@ class Run:
             # (docs/privacy/noisy_ftrl.md, (a)).
             noise = math.fsum(self._grown(eta, b) - self._grown(eta, a) for a, b in self.rises)
             bounds.append((common | {"noise": noise} | rounding, "oblivious"))
+        # (c): no two decisions differ by more, on any stream.
         bounds.append(({"trivial": self.lipschitz * self.diameter * self.horizon}, "adaptive"))
         return min((RegretBound.of(*bound) for bound in bounds), key=lambda found: found.total)
 
@@ -301,6 +303,7 @@ def make_run(domain: Domain, loss: Loss, lipschitz: float, **schedule: Any) -> R
         lipschitz=lipschitz,
         radius=radius,
         diameter=float(domain.diameter(2.0)),
+        # Both are bounds: of a body with few vertices the first is much smaller.
         width=min(gaussian_width(domain), radius * math.sqrt(n)),
         linear=hasattr(loss, "gradient_bound"),
         **schedule,
@@ -452,6 +455,7 @@ def state_regret(domain: Domain, loss: Loss, plan: LeaderPlan, lipschitz: float)
     weight = summand.weight if isinstance(summand, SecondMoments) else None
     regret = bound_regret(domain, loss, run, weight, tuning.step_size, tuning.forgets)
     still, learned = run.lipschitz * run.radius, ""
+    # Slopes that are cut off make another loss, which is the one that is learned.
     if isinstance(loss, MarginLoss) and loss.reported != loss:
         learned = ", of the loss with bounded slopes, not of the logistic loss"
     elif isinstance(loss, MarginLoss):

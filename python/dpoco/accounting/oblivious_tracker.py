@@ -139,6 +139,7 @@ class Search:
     bound: float = math.inf
 
     def __post_init__(self) -> None:
+        """Set up the grid of what is free, and the orders that can matter for this budget."""
         horizon, (batch, forced, rate) = self.comparison.horizon, self.asked
         # With a single batch nothing would be learned.
         self.longest = _LONGEST_BATCH if horizon is None else horizon - 1
@@ -148,9 +149,9 @@ class Search:
             self._rates() if rate is None else [rate],
         )
         self._floors: dict[tuple[float, int, float | None], float] = {}
-        # Orders far above the best one for this budget are no help.
-        # The best order is up to 2 log(1 / delta) / epsilon (docs/privacy/tracker_accounting.md):
-        # eight times as much leaves none of use out.
+        # Orders far above the best one for this budget are no help. The best order is up to
+        # 2 log(1 / delta) / epsilon (docs/privacy/tracker_accounting.md): eight times as much
+        # leaves none of use out.
         reach = 16.0 * math.log(1.0 / (self.budget.delta or 0.5)) / self.budget.epsilon
         self._orders = _SOME_ORDERS[max(reach, COMMON_ORDERS[-1]) >= _SOME_ORDERS]
 
@@ -255,8 +256,8 @@ class Search:
             return None
         if self.best is None:
             return self.comparison.best_learning_rate(batch, rate) * _SMALLEST
-        # Between the roots of cost / eta + eta squares / 8 = best the bound is smaller.
-        # A point must be better by more than rounding.
+        # Between the roots of cost / eta + eta squares / 8 = best the bound is smaller: by more
+        # than rounding, or the search might go on for nothing.
         best = self.bound * (1.0 - 1e-9)
         gap = best * best - 0.5 * cost * squares
         return None if gap <= 0.0 else 2.0 * cost / (best + math.sqrt(gap))
@@ -365,6 +366,7 @@ class Search:
 
     def _floor(self, eta: float, batch: int, rate: float | None) -> float:
         """Return what `_rough` is at least, whatever p: for draws that are not forced alone."""
+        # Asked for again for every p of the grid.
         at = (eta, batch, rate)
         if at not in self._floors:
             draws = self.draws(eta, batch, 1.0, rate)  # the largest ratio without a coin

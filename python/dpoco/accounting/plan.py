@@ -24,6 +24,7 @@ T = TypeVar("T", bound="Description | None")
 F = TypeVar("F", bound="Description | None")
 _PARTS = ("forecast", "mechanism", "tuning")
 _FIELDS = frozenset((*_PARTS, "calibration"))
+# Of the first a guarantee claims nothing besides what it proves.
 CALIBRATIONS = ("tight", "corrected", "paper")
 
 
@@ -102,6 +103,7 @@ class Plan(Generic[M, T, F]):
         StateError
             If it is anything else.
         """
+        # Plans from before the field existed were all of this kind.
         if isinstance(record, Mapping):
             record = {"calibration": "tight", **record}
         body = read_record(record, kind="dpoco.plan", version=1, fields=_FIELDS)

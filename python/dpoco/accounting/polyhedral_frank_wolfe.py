@@ -120,6 +120,7 @@ def calibrate(
     """
     if budget is not None and not isinstance(budget, Budget):
         raise TypeError(f"budget must be a Budget or None; got {type(budget).__name__}")
+    # Leaves are bounded in the maximum norm, whatever the norm of the domain: its dual is l_1.
     view = L1Geometry(domain)
     n, pure = known_horizon(horizon), budget is not None and budget.delta == 0.0
     if exponent is None:
@@ -150,6 +151,7 @@ def calibrate(
         batch = min(batch_sizes(n), key=error)
     assert isinstance(batch, int)
     own = silent(batch)
+    # A single point is selected from nothing, without noise.
     if budget is not None and view.diameter() > 0.0:
         own = with_least_scale(own, near, budget)
     return make_plan(domain, loss, own, n)
@@ -302,6 +304,7 @@ def closed_scale(own: Selections, near: Neighbours, budget: Budget) -> float:
     assert isinstance(own.scores, VertexScores)
     reach, spread = own.scores.reach(near.sides)
     decay = Decay(own.exponent, own.scores.offset, own.rounds)
+    # Pure epsilons add up, for any delta; concentration may need less noise.
     scale = reach * decay.total() / budget.epsilon
     if budget.delta > 0.0:
         try:
@@ -358,7 +361,7 @@ def batch_sizes(horizon: int) -> Iterator[int]:
     m = 1
     while m == 1 or m <= horizon // _FEWEST_UPDATES:
         yield m
-        m = max(m + 1, int(1.15 * m))
+        m = max(m + 1, int(1.15 * m))  # 125 of them for 10^9 rounds
 
 
 def mean_scale(exponent: float, updates: int) -> float:

@@ -190,14 +190,17 @@ class HedgeRun:
         return best if as_if_growing else min(calm, best, key=lambda eta: self.regret(eta).total)
 
     def _fine_rounding(self, eta: float, field: NoiseField) -> float:
+        """Return the rounding term of (a) on a net."""
         grid, entries = continual_sum.release_grid(self.noise_scale), self.points - 1
         unit = grid / self.noise_scale
         shift = eta * field.radius * grid  # of one entry, in units of log weight
+        # Cut off where the bound is far beyond any regret.
         spread = shift * math.exp(min(700.0, eta * self.reach)) * (1.0 + 0.25 * entries * unit**2)
         each = 0.125 * self.loss_range * shift * (math.sqrt(entries) * unit + spread)
         return (self.horizon - 1) * (1.0 + unit) ** 2 * each
 
     def _regret_bound(self, eta: float, noise: float, rounding: float, scope: str) -> RegretBound:
+        """Return the sum of the terms that (a) and (b) share, and of these."""
         terms = {"entropy": math.log(self.points) / eta, "stability": eta * self.stability}
         if self.field is None:
             terms |= {"rounding": rounding, "noise": noise}
@@ -329,6 +332,7 @@ def calibrate(
     best: HedgePlan | None = None
     near = release.planned_neighbours("replace", None if trivial else participation, rounds, budget)
     for method in release.candidate_methods(sum_method, max(rounds - 1, 1), budget, near):
+        # The losses of the last round decide nothing and are not summed.
         plain = release.plain_sum(CentredLosses(n), method, rounds - 1)
         total = release.with_noise(
             plain, near, budget=None if trivial else budget, numerics=numerics

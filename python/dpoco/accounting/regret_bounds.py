@@ -62,6 +62,7 @@ def stated_regret(bound: float, still: float, largest: float = math.inf) -> Fiel
         What holds of any decisions.
     """
     stated = min(bound, largest)
+    # Of a single point `still` is 0, and so is the regret: nothing to call useless.
     useless = stated >= still > 0.0
     return {
         "regret_bound": stated,
@@ -155,6 +156,7 @@ def gibbs_regret(
         Whether the draws range over R^n.
     """
     over, draws = regularization if unbounded else None, (dimension, lipschitz, diameter)
+    # A block's loss is m G-Lipschitz, and there are ceil(T/m) of them.
     terms = {
         "regularization": 0.5 * regularization * radius**2,
         "stability": 0.5 * (block * lipschitz) ** 2 * -(-horizon // block) / regularization,

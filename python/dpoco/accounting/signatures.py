@@ -34,7 +34,7 @@ _KIND, _VERSION = "dpoco.signed_certificate", 1
 # The line in front keeps a signature of this key under other bytes from passing for one of these.
 _DOMAIN = b"dpoco signed certificate 1\n"
 _PREFIX, _KEY_BYTES, _SIGNATURE_BYTES = "ed25519:", 32, 64
-_LONGEST = 200
+_LONGEST = 200  # characters of a text: a title, not a page
 _TEXTS = ("title", "operator", "data_set", "date", "library")
 _SIGNED = frozenset({*_TEXTS, "signer", "certificate"})
 _CERTIFICATES = ("dpoco.guarantee", "dpoco.ledger")
@@ -45,6 +45,7 @@ class SignatureError(StateError):
 
 
 def _ed25519() -> ModuleType:
+    """Return the module of `cryptography`, or raise and name the extra that installs it."""
     imported("cryptography", "a signature", "encryption")
     from cryptography.hazmat.primitives.asymmetric import ed25519
 
@@ -233,6 +234,7 @@ class SignedCertificate:
     ) -> SignedCertificate:
         """Sign the record of a guarantee or of a ledger; the day is today's (UTC) by default."""
         today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+        # Made without a signature first: what is signed has passed all checks.
         unsigned = cls(
             certificate=certificate,
             title=title,
@@ -331,4 +333,5 @@ def is_signed(record: object) -> bool:
 
 
 def _fields(signed: SignedCertificate) -> Fields:
+    """Return the fields as they are: `asdict` would copy the record, and turn the key into one."""
     return {name: getattr(signed, name) for name in signed.__dataclass_fields__}

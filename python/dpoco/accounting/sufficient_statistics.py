@@ -30,6 +30,7 @@ from dpoco.privacy.neighbours import Neighbours
 
 __all__ = ["FitPlan", "calibrate", "guarantee"]
 
+# The sum has d (d + 3) / 2 entries.
 LARGEST_DIMENSION = 4096
 
 
@@ -114,7 +115,8 @@ def calibrate(domain: Domain, loss: SquaredLoss, *, records: int, budget: Budget
     n = positive_int("records", records)
     check_problem(domain, loss)
     moments = second_moments(domain, loss, best_vector_scale(domain, loss, "replace"))
-    # With a single push all factorisations are the identity: one draw for one sum.
+    # All n records are one push: each is in one sum, which is released once. Then all
+    # factorisations are the identity: one draw for one sum.
     plain = plain_sum(moments, "toeplitz", 1, batch=n)
     if budget is None:
         return Plan(plain, None, None)

@@ -49,6 +49,29 @@ def calibrate(
 ) -> SumPlan:
     """Return the plan with the least noise that meets `budget`; None adds no noise.
 
+    Parameters
+    ----------
+    dimension : int
+        d, at most 2^40.
+    horizon : int or None
+        Sums released; None means at most 10^9.
+    budget : Budget or None
+        With a positive delta.
+    bound, norm : float
+        C and q: vectors are clipped to ||g||_q <= C, q in [1, inf].
+    method : {"auto", "blt", "blt_normalised", "banded", "tree", "toeplitz"}
+        "auto" takes the sum whose worst noise is least.
+    noise : {"gaussian", "generalized_gaussian"}
+        Law of the draws.
+    norm_order : float, optional
+        r of the latter law; default: the one with the least noise.
+    relation : {"replace", "zero_out"}
+        Neighbouring streams.
+    numerics : {"auto", "float", "lattice"}
+        Arithmetic of the sum; "lattice" with Gaussian noise only.
+    participation : Participation, optional
+        How often one person may come; the budget then covers all these rounds.
+
     Raises
     ------
     ValueError
@@ -56,6 +79,7 @@ def calibrate(
     CalibrationError
         If no noise scale meets the budget.
     """
+    # Gaussian noise, generalised or not, has no pure epsilon.
     if isinstance(budget, Budget):
         budget.require_delta()
     dimension = positive_int("dimension", dimension, maximum=2**40)
@@ -63,10 +87,12 @@ def calibrate(
     n = continual_sum.resolve_horizon(horizon)
     choice("relation", relation, CHANGES)
     near = release.planned_neighbours(relation, participation, n, budget)
+    # Sums are published one by one: the worst of them decides, not their mean.
     if method == "auto":
         chosen = continual_sum.choose_method(horizon, near)
     else:
         (chosen,) = release.candidate_methods(method, n, budget, near)
+    # The enforced norm decides which law suits: in l_q with q > 2 draws of order r may be smaller.
     order = release.noise_order(noise, norm_order, norm, dimension)
     summand = ClippedVector(dimension, norm, bound, math.inf)
     plain = release.plain_sum(summand, chosen, n, order=order)

@@ -134,8 +134,11 @@ def calibrate(
     else:
         name = choice("sum_method", sum_method or "", continual_sum.METHODS)
         method = continual_sum.planned(name, pushes, near, batch)
+    # Weights k + 1 are the paper's; k is unbiased, and has smaller leaves.
     offset = WEIGHTS.index(choice("weights", weights or "unbiased", WEIGHTS))
     summand = leaf_bounds.lossless_leaf_bounds(domain, loss, WEIGHTS[offset], step_scale)
+    # A record changes one clipped leaf of its batch, however long that is
+    # (docs/privacy/tree_frank_wolfe.md, "Batches").
     plain = release.plain_sum(summand.summand(domain), method, pushes, batch=batch, order=order)
     total = release.with_noise(plain, near, budget=budget, numerics=numerics, noise=noise)
     return make_plan(domain, loss, total, TreeTuning(n, step_scale, offset))
@@ -144,7 +147,17 @@ def calibrate(
 def make_plan(
     domain: Domain, loss: Loss, total: GaussianSum, tuning: TreeTuning, calibration: str = "tight"
 ) -> TreePlan:
-    """Return the plan of a sum and steps, with the forecast that follows from them."""
+    """Return the plan of a sum and steps, with the forecast that follows from them.
+
+    Parameters
+    ----------
+    domain, loss
+        The problem.
+    total, tuning
+        What is summed with which noise, and the steps.
+    calibration : {"tight", "corrected", "paper"}
+        How the noise was found.
+    """
     largest = float(loss.lipschitz(domain)) * domain.diameter()
     return Plan(total, tuning, ErrorForecast(noise_error(domain, total), largest), calibration)
 
@@ -155,6 +168,7 @@ def noise_error(domain: Domain, total: GaussianSum) -> float:
     The norm of a sum of independent draws is at most its Gaussian-like size, row * E||Z||_q.
     """
     q, pushes = domain.dual_exponent, total.pushes
+    # Of the last sum: weights grow faster than its noise, so that earlier minimisations err more.
     row = float(continual_sum.row_norm(total.factorisation, pushes, pushes))
     width, size = float(domain.diameter()), expected_norm_bound(total.order, q, domain.dimension)
     return width * total.scale * row * size / (total.batch * pushes)
@@ -191,6 +205,7 @@ def guarantee(
     CalibrationError
         If the plan says "paper" and the published claim is false for it.
     """
+    # Nothing of the plan is believed but what the engine enforces: bounds, lengths and noise.
     total, tuning, near = plan.mechanism, plan.tuning, Neighbours(relation)
     d, q, n = domain.dimension, domain.dual_exponent, tuning.horizon
     leaf = leaf_bounds.enforced_leaf_bounds(domain, loss, total.summand)
@@ -223,6 +238,7 @@ def guarantee(
         leaf_bound=0.5 * near.sides * published_leaf_bound(domain, loss, tuning.step_scale),
     )
     claimed = (paper_epsilon, delta) if plan.calibration == "paper" else None
+    # What the corrected theorem proves: exact nodes, added up by basic composition.
     if plan.calibration == "corrected":
         summand, order = total.summand, total.order
         node_mu = summand.inflation(order) * summand.movement(near, order) / total.scale
