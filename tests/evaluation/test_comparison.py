@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import pickle
 from functools import partial
 
 import numpy as np
@@ -282,3 +283,12 @@ def test_streams_of_no_rounds_and_of_unequal_parts():
     with pytest.raises(ValueError, match="same number of rounds"):
         evaluation.play(learner, FEATURES, LABELS[:-1])
     assert learner.round == 0
+
+
+def test_traces_of_fits_and_of_learners_without_a_run_go_to_other_processes():
+    fit = dpoco.frank_wolfe.SufficientStatistics(BALL, LOSS, budget=None)
+    for learner in (fit, Still(np.zeros(3))):
+        trace = evaluation.play(learner, FEATURES, LABELS)
+        twin = pickle.loads(pickle.dumps(trace))
+        assert np.array_equal(twin.losses, trace.losses)
+        assert np.array_equal(twin.regret(np.ones(3)), trace.regret(np.ones(3)))

@@ -120,3 +120,14 @@ def test_other_files_and_items_are_refused(tmp_path, trace):
         evaluation.load(tmp_path / "a.npz")
     with pytest.raises(TypeError, match="list"):
         evaluation.save([], tmp_path / "a.npz")
+
+
+def test_a_loaded_trace_is_saved_with_what_it_knows(path, trace, tmp_path):
+    evaluation.save(trace, path, comparators={"zero": np.zeros(3)}, settings={"a": 1, "b": 1})
+    again = tmp_path / "again.npz"
+    evaluation.save(evaluation.load(path), again, comparators={"same": "zero"}, settings={"b": 2})
+    loaded = evaluation.load(again)
+    assert set(loaded.comparators) == {"zero", "same"}
+    assert np.array_equal(loaded.regret("zero"), trace.regret(np.zeros(3)))
+    assert np.array_equal(loaded.regret("zero"), loaded.regret("same"))
+    assert loaded.settings == {"a": 1, "b": 2}

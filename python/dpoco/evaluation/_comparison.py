@@ -67,6 +67,11 @@ class ComparisonRow:
     access: str = "online"
 
     @property
+    def point(self) -> tuple[float, float]:
+        """Epsilon and delta of the budget; (inf, 0) without privacy, which comes last in order."""
+        return _point(self.budget)
+
+    @property
     def average_loss(self) -> float | None:
         """Median of the average losses; None if the learner was refused."""
         return statistics.median(self.average_losses) if self.average_losses else None
@@ -130,7 +135,7 @@ class Comparison(Report):
         """Traces by learner and budget, with the budget in words as figures show it."""
         words, found = self._budgets(), {}
         for (learner, index), traces in self.traces.items():
-            asked = words[_key(self.settings["budgets"][index])]
+            asked = words[_point(self.settings["budgets"][index])]
             found[learner if len(words) == 1 else f"{learner}, {asked}"] = traces
         return found
 
@@ -142,7 +147,7 @@ class Comparison(Report):
         """
         found = []
         for row in self.rows:
-            epsilon, delta = _key(row.budget)
+            epsilon, delta = row.point
             for run, measured in enumerate([*zip_longest(*_measures(row))] or [(None,) * 3]):
                 own = (row.learner, epsilon, delta, run, row.access, *measured, row.refused)
                 found.append(dict(zip(_COLUMNS, own, strict=True)))
@@ -175,7 +180,7 @@ class Comparison(Report):
             budget in bold; it needs the package ``booktabs``.
         """
         which, budgets = _MEASURED.index(choice("measure", measure, _MEASURED)), self._budgets()
-        found = {(row.learner, _key(row.budget)): row for row in self.rows}
+        found = {(row.learner, row.point): row for row in self.rows}
         learners = list(dict.fromkeys(row.learner for row in self.rows))
         table = [[found[learner, key] for key in budgets] for learner in learners]
         measured = [[_measures(row)[which] for row in rows] for rows in table]
@@ -188,7 +193,7 @@ class Comparison(Report):
 
     def _budgets(self) -> dict[tuple[float, float], str]:
         """Return what the budgets are called; with delta where there are several."""
-        keys = [_key(budget) for budget in self.settings["budgets"]]
+        keys = [_point(budget) for budget in self.settings["budgets"]]
         several = len({delta for epsilon, delta in keys if epsilon < math.inf}) > 1
         words = "epsilon = {:g}, delta = {:g}" if several else "epsilon = {:g}"
         return {k: "no privacy" if k[0] == math.inf else words.format(*k) for k in keys}
@@ -281,8 +286,8 @@ def _exponent(value: float) -> int:
     return math.floor(math.log10(abs(value))) if value else 0
 
 
-def _key(budget: Mapping[str, float] | None) -> tuple[float, float]:
-    """Return what budgets are compared and sorted by; no privacy comes last."""
+def _point(budget: Mapping[str, float] | None) -> tuple[float, float]:
+    """Return epsilon and delta, by which budgets are compared and sorted."""
     return (math.inf, 0.0) if budget is None else (budget["epsilon"], budget["delta"])
 
 

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Any, ClassVar, Protocol
 
@@ -409,21 +410,30 @@ def _make_trace(
     rows, domain, loss = np.asarray(data[0], np.float64), learner.domain, learner.loss
     labels = np.asarray(data[1], np.float64) if len(data) > 1 else None
 
-    def lose(theta: FloatArray) -> FloatArray:
-        """Return the losses of one decision, or of one a round."""
-        return np.asarray(loss.batch_values(domain, theta, rows, labels))
-
-    def read_flags(part: slice) -> Flags:
-        """Return how records were read, which a fit reads by its loss alone."""
-        own = None if labels is None else labels[part]
-        return {**loss._flags(domain, rows[part], own), "missing": ~np.isfinite(rows[part])}
-
+    # Not functions of this scope, which could not be pickled on the way from another process.
+    lose = partial(_lose, domain, loss, rows, labels)
     # The one decision of a fit stands for all rounds without a copy for each.
     size = domain.dimension
     table = np.broadcast_to(np.reshape(decisions, (-1, size)), (len(rows), size))
     changed = np.flatnonzero(np.any(table[1:] != table[:-1], axis=1))
-    known = read_flags if plays(learner) == "batch" else None
+    # A fit reads records by its loss alone; how another class reads them is not known.
+    known = partial(_flag, domain, loss, rows, labels) if plays(learner) == "batch" else None
     return Trace(lose(table), changed, first, table if keep else None, lose, known)
+
+
+def _lose(
+    domain: Any, loss: Any, rows: FloatArray, labels: FloatArray | None, theta: FloatArray
+) -> FloatArray:
+    """Return the losses of all rounds, shape (T,), of one decision or of one a round."""
+    return np.asarray(loss.batch_values(domain, theta, rows, labels))
+
+
+def _flag(
+    domain: Any, loss: Any, rows: FloatArray, labels: FloatArray | None, part: slice
+) -> Flags:
+    """Return how a loss reads some of the records."""
+    own = None if labels is None else labels[part]
+    return {**loss._flags(domain, rows[part], own), "missing": ~np.isfinite(rows[part])}
 
 
 @dataclass(frozen=True)

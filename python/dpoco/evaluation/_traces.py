@@ -101,6 +101,7 @@ def save(
 
     Notes
     -----
+    A trace that was loaded keeps its comparators and settings, but for those of the same name.
     Numbers are restored bit for bit. They take 8 bytes per round and column before compression. For
     tables of other programs, see `Trace.to_frame`; a `RunReport` has ``to_json``.
     """
@@ -116,6 +117,10 @@ def save(
         schema, table = _TRACE, {"losses": item.losses, "switches": item.switches}
         if item._decisions is not None:
             table["decisions"] = item.decisions
+        if isinstance(item, SavedTrace):
+            # It has no stream, from which they could be computed once more.
+            table |= {_COMPARATOR + name: own for name, own in item.comparators.items()}
+            settings = {**item.settings, **(settings or {})}
         for name, comparator in (comparators or {}).items():
             if isinstance(item, ExpertTrace):
                 # Of a sequence of experts, or of one, `Trace` wants the decisions themselves.

@@ -14,7 +14,7 @@ import numpy as np
 
 from dpoco._validation import Fields, FloatArray, IntArray, Named
 
-__all__ = ["Report", "summarise"]
+__all__ = ["Report", "sample_rounds", "summarise"]
 
 SCHEMA = "dpoco.run-report/1"
 Self = TypeVar("Self", bound="Report")
@@ -110,6 +110,15 @@ def _from_json(kind: Any, value: Any) -> Any:
     return value
 
 
+def sample_rounds(length: int) -> IntArray:
+    """Return at most 400 of the rounds 1..length, increasing, with the first and the last.
+
+    Half of them evenly, which show the end of a run, and half geometrically, for its beginning.
+    """
+    both = np.concatenate([np.linspace(1, length, 200), np.geomspace(1, length, 200)])
+    return np.unique(both.round().astype(np.int64))
+
+
 def summarise(values: Sequence[float]) -> dict[str, float]:
     """Return smallest, median and largest of the repetitions."""
     return {"min": min(values), "median": statistics.median(values), "max": max(values)}
@@ -200,10 +209,7 @@ class Curves:
         rounds so far that count.
         """
         # Some hundred points are all that a figure shows, and keep a report of 10^7 rounds small.
-        last = len(best_fixed)
-        # Even steps show the end of a run, geometric ones its beginning.
-        both = np.concatenate([np.linspace(1, last, 200), np.geomspace(1, last, 200)])
-        rounds = np.unique(both.round().astype(np.int64))
+        rounds = sample_rounds(len(best_fixed))
         shown = private[:, rounds - 1]
         middle = (np.median(shown, axis=0), shown.min(axis=0), shown.max(axis=0))
         rest = (curve[rounds - 1] for curve in (nonprivate, best_fixed, best_constant, counted))

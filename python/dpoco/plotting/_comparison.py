@@ -64,7 +64,7 @@ def plot_comparison(
     if bounds and measure != "regret":
         raise ValueError('bounds are only for measure="regret"')
     field, words = _MEASURES[measure]
-    keys = sorted({_key(row.budget) for row in comparison.rows})
+    keys = sorted({row.point for row in comparison.rows})
     places = {key: place for place, key in enumerate(keys)}
     learners = list(dict.fromkeys(row.learner for row in comparison.rows))
     axes = drawing.axes_for(ax)
@@ -75,10 +75,10 @@ def plot_comparison(
         marker = drawing.MARKERS[index % len(drawing.MARKERS)]
         rows = sorted(
             (row for row in comparison.rows if row.learner == learner and getattr(row, field)),
-            key=lambda row: places[_key(row.budget)],
+            key=lambda row: places[row.point],
         )
         missing = [row for row in comparison.rows if row.learner == learner and row.refused]
-        x = [places[_key(row.budget)] + shift for row in rows]
+        x = [places[row.point] + shift for row in rows]
         table = [np.asarray(getattr(row, field), np.float64) for row in rows]
         y = [float(np.median(values)) for values in table]
         # Single runs too: a bound may lie within the range although above the medians.
@@ -121,11 +121,6 @@ def plot_comparison(
     if measure == "average_loss" and "largest_reward" in comparison.comparator:
         words = f"average of {comparison.comparator['largest_reward']:g} - reward"
     return drawing.finish(axes, words.format(name=name))
-
-
-def _key(budget: Fields | None) -> tuple[float, float]:
-    """Return what budgets are sorted by, and told apart by; no privacy comes last."""
-    return (np.inf, 0.0) if budget is None else (budget["epsilon"], budget["delta"])
 
 
 def _name_places(
@@ -173,7 +168,7 @@ def _draw_bounds(
         if row.budget is None or bound is None or not bound <= limit:
             continue
         index = learners.index(row.learner)
-        x = places[_key(row.budget)] + _SPREAD * (index / max(1, len(learners) - 1) - 0.5)
+        x = places[row.point] + _SPREAD * (index / max(1, len(learners) - 1) - 0.5)
         axes.plot(
             [x - 0.12, x + 0.12], [bound, bound], color=drawing.look(index)[0], linewidth=1.2,
             linestyle=(0, (3, 1.5)) if len(places) > 3 else drawing.BOUND_STYLE, zorder=2,

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from dpoco._validation import Fields, FloatArray, IntArray, imported
 from dpoco.bandits import BanditTrace
 from dpoco.evaluation import Comparison, RunReport
+from dpoco.evaluation.reports import sample_rounds
 from dpoco.trace import Trace
 
 if TYPE_CHECKING:
@@ -51,7 +52,6 @@ STYLE: Fields = {
     "lines.linewidth": 1.8,
     "svg.hashsalt": "dpoco",  # the same figure is the same file
 }
-_LARGEST_SHOWN = 400
 _LARGEST_MARKED = 50
 # Weak keys: a figure that is not used any more is freed.
 _PLACES: MutableMapping[object, dict[str, int]] = WeakKeyDictionary()  # figure -> label -> look
@@ -192,16 +192,6 @@ def common_length(grouped: Mapping[str, Sequence[AnyTrace]]) -> int:
     if len(lengths) != 1 or 0 in lengths or not all(grouped.values()):
         raise ValueError("the traces must have the same number of rounds, at least one")
     return lengths.pop()
-
-
-def sample_rounds(length: int) -> NDArray[np.int64]:
-    """Return at most 400 of the rounds 1..length, dense enough for both kinds of axes.
-
-    Half of them evenly, half geometrically: increasing, with the first and the last.
-    """
-    half = _LARGEST_SHOWN // 2
-    both = np.concatenate([np.linspace(1, length, half), np.geomspace(1, length, half)])
-    return np.unique(both.round()).astype(np.int64)
 
 
 def list_traces(value: Runs) -> Sequence[AnyTrace]:

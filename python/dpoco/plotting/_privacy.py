@@ -11,6 +11,7 @@ import numpy as np
 from dpoco._validation import FloatArray, IntArray, positive_float, positive_int
 from dpoco.accounting import Guarantee, sum_release
 from dpoco.accounting.plan import Plan
+from dpoco.evaluation.reports import sample_rounds
 from dpoco.plotting import _drawing as drawing
 from dpoco.privacy.mechanisms.coupled_draws import TiltedMinimum
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
@@ -287,7 +288,7 @@ def plot_noise(
     length = min(horizons) if rounds is None else positive_int("rounds", rounds)
     if horizons and length > min(horizons):
         raise ValueError(f"rounds must be at most {min(horizons)}, the shortest horizon")
-    shown = drawing.sample_rounds(length)
+    shown = sample_rounds(length)
     starts = np.unique(np.searchsorted(shown, np.geomspace(1, length, _COLUMNS)))
     stops = np.append(starts[1:], len(shown))
     # Geometric middles, for an axis in logarithms.
