@@ -16,6 +16,7 @@ from dpoco.audit import (
     packing_audit,
 )
 from dpoco.audit._events import Counts
+from dpoco.audit.report import bound_text, confidence_text
 from dpoco.environments import Packing
 
 # Scores of ten experts: one better by a replaced round's largest effect, or worse by it.
@@ -55,7 +56,8 @@ def test_reports_never_praise():
     right = black_box_audit(noisy_argmin(2.0), SCORES, NEIGHBOUR, epsilon=1.0, trials=100_000)
     text = str(right)
     assert "no violation of epsilon = 1, delta = 0 found" in text
-    assert f"a true epsilon of {right.detectable:.4g} or more would have been found" in text
+    least = bound_text(right.detectable, up=True)
+    assert f"a true epsilon of {least} or more would have been found" in text
     assert "epsilon is at least" in text
     few = black_box_audit(noisy_argmin(0.01), SCORES, NEIGHBOUR, epsilon=1.0, trials=20)
     assert not few.violated
@@ -224,7 +226,8 @@ def test_the_packing_audit_flags_a_leader_and_not_a_blind_player():
     assert fair.measured < 0.25
     assert 0.0 < fair.detectable < fair.bound
     assert "no violation of epsilon = 0.25" in str(fair)
-    assert f"a mean regret up to {fair.detectable:.4g} would have been reported" in str(fair)
+    most = bound_text(fair.detectable)
+    assert f"a mean regret up to {most} would have been reported" in str(fair)
     assert not hasattr(fair, "passed")
 
 
@@ -299,3 +302,18 @@ def test_the_word_for_learned_events_may_be_given_alone():
     assert alone == default
     with pytest.raises(ValueError, match="or 'learned'"):
         black_box_audit(noisy_argmin(0.5), SCORES, NEIGHBOUR, events="known", **settings)
+
+
+def test_bounds_are_rounded_to_the_side_on_which_they_hold():
+    for value, down, up in (
+        (1.00018, "1", "1.001"), (0.99882, "0.9988", "0.9989"), (0.3, "0.3", "0.3"),
+        (0.0, "0", "0"), (1.23456e-7, "1.234e-07", "1.235e-07"), (math.inf, "inf", "inf"),
+        (123456.0, "1.234e+05", "1.235e+05"),
+    ):  # fmt: skip
+        assert (bound_text(value), bound_text(value, up=True)) == (down, up)
+    assert confidence_text(1.0 - 1e-6) == "0.999999"
+    assert confidence_text(1.0 - 1e-12) == "1 - 1e-12"
+    settings = {"epsilon": 1.0, "trials": 400, "confidence": 1.0 - 1e-12}
+    assert "at confidence 1 - 1e-12" in str(
+        black_box_audit(noisy_argmin(0.5), SCORES, NEIGHBOUR, **settings)
+    )

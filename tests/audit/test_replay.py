@@ -11,6 +11,7 @@ import pytest
 import dpoco
 from dpoco.audit import ReplayReport, replay_audit
 from dpoco.audit.learner import replay_power
+from dpoco.audit.report import bound_text
 from dpoco.oco import NoisyFTRL
 from dpoco.random import Source
 
@@ -103,7 +104,7 @@ def test_reports_say_what_was_not_tested():
     strong = replay_audit(make, stream, [(3, 1.0 - np.round(stream[3]))])
     assert strong.passed
     assert strong.detectable < 3.0
-    assert f"detected: a factor {strong.detectable:.4g}" in str(strong)
+    assert f"detected: a factor {bound_text(strong.detectable, up=True)}" in str(strong)
 
 
 # ---- power: bounds that were not reached, and roundings ------------------------------------------

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpoco._validation import FloatArray, real_in
-from dpoco.audit.report import headline, judge
+from dpoco.audit.report import bound_text, confidence_text, headline, judge
 
 Members = NDArray[np.bool_]  # whether the event occurred, one entry for each run
 Outcomes = NDArray[Any]  # one row a run
@@ -477,14 +477,15 @@ class EventReport:
         power = (
             f"no epsilon would have been found on this event; take more {unit} or another event"
             if math.isinf(self.detectable)
-            else f"a true epsilon of {self.detectable:.4g} or more would have been found"
+            else f"a true epsilon of {bound_text(self.detectable, up=True)} or more would have "
+            "been found"
         )
         sure, evidence = extras
         return "\n".join(
             [
                 headline(audit, self.claimed, self.delta, verdict, **words),
-                f"  epsilon is at least {self.measured:.4g}, at confidence {self.confidence:.9g}"
-                + sure,
+                f"  epsilon is at least {bound_text(self.measured)}, at confidence "
+                f"{confidence_text(self.confidence)}{sure}",
                 f"  {power}",
                 f"  event: {self.event}; in {self.hits} and {self.neighbour_hits} of "
                 f"{runs} runs each{evidence}",

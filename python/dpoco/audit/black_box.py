@@ -36,7 +36,7 @@ from dpoco.audit._family import (
     split_parts,
 )
 from dpoco.audit._kinds import find_known_family
-from dpoco.audit.report import headline, judge
+from dpoco.audit.report import bound_text, confidence_text, headline, judge
 from dpoco.environments import Packing, play
 from dpoco.losses import CustomLoss
 from dpoco.random import Source
@@ -490,15 +490,16 @@ class PackingReport:
         power = (
             "no regret is small enough to be reported; play more runs or a larger world"
             if self.detectable < 0.0
-            else f"a mean regret up to {self.detectable:.4g} would have been reported"
+            else f"a mean regret up to {bound_text(self.detectable)} would have been reported"
         )
         return "\n".join(
             [
                 headline("Packing audit", self.epsilon, self.delta, verdict),
                 f"  mean regret {self.regret:.4g} in {self.runs} runs; "
-                f"the claim implies at least {self.bound:.4g}",
+                f"the claim implies at least {bound_text(self.bound)}",
                 f"  {power}",
-                f"  epsilon is at least {self.measured:.4g}, at confidence {self.confidence:.9g}",
+                f"  epsilon is at least {bound_text(self.measured)}, at confidence "
+                f"{confidence_text(self.confidence)}",
             ]
         )
 

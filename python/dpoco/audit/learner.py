@@ -24,6 +24,7 @@ from dpoco.audit.report import (
     AuditReport,
     Claim,
     Point,
+    bound_text,
     epsilon_of_point,
     judge,
 )
@@ -202,8 +203,8 @@ def replay_power(report: ReplayReport) -> str:
         )
     factor, name = min(reach)
     return (
-        f"a record that moves {name} by more than {factor:.4g} times what was seen would have been "
-        "found"
+        f"a record that moves {name} by more than {bound_text(factor, up=True)} times what was "
+        "seen would have been found"
         if factor > 1.0005
         else f"the bound on {name} was reached: any smaller bound would have been found wrong"
     )
@@ -239,8 +240,8 @@ def _likelihood_attack(case: StandardCase, trials: int, seed: int, confidence: f
         bound = max(bound, report.largest_loss * (1.0 - ROUNDING))
     verdict = judge(bool(findings), report.powerful)
     power = (
-        f"privacy losses {report.detectable:.4g} times as large as they are would have been "
-        "found, and so would noise of another law"
+        f"privacy losses {bound_text(report.detectable, up=True)} times as large as they are "
+        "would have been found, and so would noise of another law"
         if math.isfinite(report.detectable)
         else "privacy losses 16 times as large as they are would not have been found"
     )
@@ -284,12 +285,13 @@ def _black_box_attack(case: StandardCase, trials: int, seed: int, confidence: fl
     factor = report.detectable / claim.epsilon if claim.epsilon > 0.0 else math.inf
     verdict = judge(report.violated, factor <= USEFUL)
     power = (
-        f"a true epsilon of {report.detectable:.4g} or more would have been found on this event"
+        f"a true epsilon of {bound_text(report.detectable, up=True)} or more would have been found "
+        "on this event"
         if math.isfinite(report.detectable)
         else "no epsilon would have been found on this event"
     )
     findings = (
-        (f"epsilon is at least {report.measured:.4g}, claimed is {claim.epsilon:.4g}",)
+        (f"epsilon is at least {bound_text(report.measured)}, claimed is {claim.epsilon:.4g}",)
         if report.violated
         else ()
     )

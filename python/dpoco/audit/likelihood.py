@@ -27,7 +27,7 @@ from dpoco.accounting import Guarantee
 from dpoco.audit._family import Learner, Make, Stream, make_fresh
 from dpoco.audit._kinds import find_scorer
 from dpoco.audit._laws import Scorer, Scores
-from dpoco.audit.report import Claim, Findings, headline, judge
+from dpoco.audit.report import Claim, Findings, bound_text, confidence_text, headline, judge
 from dpoco.random import Source
 
 # Multiples of the claimed epsilon at which the curves are compared.
@@ -84,7 +84,8 @@ class LikelihoodReport(Findings):
     def __str__(self) -> str:
         at_worst = max(self.curve, key=lambda row: row[2] / row[3] if row[3] > 0.0 else row[2])
         power = (
-            f"losses {self.detectable:.3g} times as large would have been reported"
+            f"losses {bound_text(self.detectable, 3, up=True)} times as large would have been "
+            "reported"
             if np.isfinite(self.detectable)
             else "losses 16 times as large would not have been reported: choose streams that "
             "differ more, or more trials"
@@ -97,8 +98,8 @@ class LikelihoodReport(Findings):
                 ),
                 f"  {self.trials} runs on each stream, largest loss {self.largest_loss:.4g}",
                 f"  at epsilon {at_worst[0]:.4g}: delta {at_worst[1]:.4g} measured, at least "
-                f"{at_worst[2]:.4g}, claimed {at_worst[3]:.4g}",
-                f"  {power}, at confidence {self.confidence:.9g}",
+                f"{bound_text(at_worst[2])}, claimed {at_worst[3]:.4g}",
+                f"  {power}, at confidence {confidence_text(self.confidence)}",
                 *(f"  - {text}" for text in self.findings),
             ]
         )  # fmt: skip
@@ -323,8 +324,8 @@ def above(curve: Iterable[tuple[float, ...]], claim: Claim | Guarantee, word: st
     for epsilon, measured, lower, _ in curve:
         claimed = claim.delta_at(epsilon)
         if lower > claimed + ROUNDING * min(1.0, claim.epsilon) * measured:
-            text = f"delta({epsilon:.4g}) is at least {lower:.4g}, {word} is {claimed:.4g}"
-            findings.append(text)
+            least = bound_text(lower)
+            findings.append(f"delta({epsilon:.4g}) is at least {least}, {word} is {claimed:.4g}")
     return findings
 
 

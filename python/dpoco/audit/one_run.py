@@ -35,6 +35,7 @@ from dpoco.audit._family import (
 )
 from dpoco.audit._kinds import find_family
 from dpoco.audit.black_box import played
+from dpoco.audit.report import bound_text, confidence_text
 from dpoco.audit.standard import StandardCase
 from dpoco.errors import StateError
 from dpoco.random import Source
@@ -267,9 +268,10 @@ class OneRunReport:
         return (
             f"One-run audit: {found}\n"
             f"  {self.correct} of {self.power.guesses} guesses are right; if the claim is kept, so "
-            f"many have a probability of at most {self.false_refutation:.3g}\n"
-            f"  epsilon is at least {self.epsilon:.4g} at delta = {self.delta:.4g}, and mu at "
-            f"least {self.mu:.4g}, each at confidence {self.confidence:.9g}\n"
+            f"many have a probability of at most {bound_text(self.false_refutation, 3, up=True)}\n"
+            f"  epsilon is at least {bound_text(self.epsilon)} at delta = {self.delta:.4g}, and mu "
+            f"at least {bound_text(self.mu)}, each at confidence "
+            f"{confidence_text(self.confidence)}\n"
             f"  power, stated before: {self.power}"
         )
 

@@ -25,7 +25,7 @@ import numpy as np
 from dpoco.audit._family import Family, Learner, Make, Play, Rounds, Stream, make_fresh, same
 from dpoco.audit._kinds import find_family
 from dpoco.audit._sums import ROUNDING
-from dpoco.audit.report import Findings, judge
+from dpoco.audit.report import Findings, bound_text, judge
 from dpoco.random import Source
 
 __all__ = ["ReplayReport", "replay_audit"]
@@ -129,7 +129,8 @@ class ReplayReport(Findings):
         for name, (measured, declared) in self.changes.items():
             text = f"  {name}: declared {declared:.6g}, largest measured {measured:.6g}"
             if 0.0 < measured < declared:
-                text += f"; {declared / measured:.4g} times as much would have been reported"
+                factor = bound_text(declared / measured, up=True)
+                text += f"; {factor} times as much would have been reported"
             elif measured == 0.0 and declared > 0.0:
                 text += "; nothing moved it: this bound was not tested"
             lines.append(text)
@@ -146,7 +147,7 @@ class ReplayReport(Findings):
         else:
             lines.append(
                 "  smallest violation that could have been detected: a factor "
-                f"{self.detectable:.4g}"
+                f"{bound_text(self.detectable, up=True)}"
             )
         return "\n".join(lines + [f"  - {text}" for text in self.findings])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass, field, fields, is_dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import Any
 
 from dpoco._json import plain
@@ -56,6 +57,32 @@ def headline(
         "no power": f"no power: no violation of {claim} {power}",
     }
     return f"{audit}: {words[verdict]}"
+
+
+def bound_text(value: float, digits: int = 4, *, up: bool = False) -> str:
+    """Return a bound in few digits, rounded to the side on which it still holds.
+
+    Parameters
+    ----------
+    value : float
+        The bound; a part in 1e9 of it is taken for rounding.
+    digits : int, default 4
+        At most so many.
+    up : bool, default False
+        Whether it is an upper bound, or the least violation that would have been found.
+    """
+    if not math.isfinite(value):
+        return f"{value:g}"
+    side, slack = (ROUND_CEILING, -1e-9) if up else (ROUND_FLOOR, 1e-9)
+    # Without the slack 0.3, whose double is a little less, would be 0.2999.
+    rounded = Context(digits, side).create_decimal_from_float(value + abs(value) * slack)
+    return f"{float(rounded):.{digits}g}"
+
+
+def confidence_text(confidence: float) -> str:
+    """Return a confidence in nine digits, and one that these would make 1 by what it lacks."""
+    text = f"{confidence:.9g}"
+    return f"1 - {1.0 - confidence:.3g}" if text == "1" else text
 
 
 class Findings:
@@ -340,7 +367,7 @@ class AuditReport:
         found = "no violation found on this pair of streams, with power " + (
             "against movements of a record only"
             if least is None
-            else f"down to epsilon {least:.4g}"
+            else f"down to epsilon {bound_text(least, up=True)}"
         )
         return found + (f" (without power: {', '.join(weak)})" if weak else "")
 
@@ -361,9 +388,10 @@ class AuditReport:
             lines.append("  strongest attack: none measured an epsilon above 0")
         else:
             lines.append(
-                f"  strongest attack: {best.name}, epsilon is at least {best.epsilon:.4g} at delta "
-                f"= {self.claim.delta:.3g}, {_percentage(best.epsilon, self.claim.epsilon)} of the "
-                f"claim, at confidence {self.confidence:.9g}"
+                f"  strongest attack: {best.name}, epsilon is at least {bound_text(best.epsilon)} "
+                f"at delta = {self.claim.delta:.3g}, "
+                f"{_percentage(best.epsilon, self.claim.epsilon)} of the claim, at confidence "
+                f"{confidence_text(self.confidence)}"
             )
         for attack in self.attacks:
             lines += ["", f"{attack.name}: {attack.verdict}", f"  {attack.power}"]
