@@ -366,3 +366,12 @@ def test_contexts_that_are_continuous_have_a_learner_of_their_own():
     assert people[0].predicted_regret > told[0].predicted_regret
     with pytest.raises(ValueError, match="continuous=True is for bandits"):
         dpoco.choose(10, horizon=100, budget=budget, continuous=True)
+
+
+@pytest.mark.parametrize("epsilon", [1e6, 1e100])
+def test_a_budget_beyond_all_laws_is_predicted_as_no_noise(epsilon):
+    found = dpoco.choose(3, horizon=100, budget=dpoco.Budget(epsilon, 1e-6))
+    free = dpoco.choose(3, horizon=100, budget=None)
+    known = {each.learner: each.predicted_regret for each in free}
+    for each in found:
+        assert each.predicted_regret == pytest.approx(known[each.learner], rel=0.2)

@@ -113,10 +113,12 @@ def __getattr__(name: str) -> Any:
     if name in ("__version__", "_core"):
         core = importlib.import_module("dpoco._core")
         return core.__version__ if name == "__version__" else core
+    # The classes that users write most often, each from its room.
     if name in _HOMES:
         return getattr(importlib.import_module(f"dpoco.{_HOMES[name]}"), name)
     if name in __all__:
         return importlib.import_module(f"dpoco.{name}")
+    # Tools ask for names such as `_repr_html_`, and need no advice.
     hint = "" if name.startswith("_") else _probably(name)
     raise AttributeError(f"module 'dpoco' has no attribute {name!r}{hint}")
 
@@ -127,6 +129,7 @@ def _probably(name: str) -> str:
 
     from dpoco import domains, learners, losses
 
+    # People look for these at the top: modules, learners, sets and losses.
     paths = [*__all__, *(each.path for each in learners.LEARNERS)]
     paths += [f"domains.{each}" for each in domains.__all__]
     paths += [f"losses.{each}" for each in losses.__all__]

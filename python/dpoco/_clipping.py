@@ -33,6 +33,7 @@ VIOLATION_SLACK = 1e-9
 
 def lp_norm(x: FloatArray, order: float) -> float:
     """``||x||_order`` for a 1-D float64 array, scaled so that nothing under- or overflows."""
+    # Compiled: NumPy's norm squares entries, and sums them in an order that depends on the machine.
     return _core.norm(np.ascontiguousarray(x), order)
 
 
@@ -58,6 +59,7 @@ def record_flags(
     label_range: tuple[float, float] = (-math.inf, math.inf),
 ) -> dict[str, NDArray[np.bool_]]:
     """Return which records are empty or clipped, and whose labels; shapes (T,); not private."""
+    # The clipper gives 0 to what is not finite.
     empty = factors == 0.0
     flags: dict[str, NDArray[np.bool_]] = {}
     if labels is not None:
@@ -70,6 +72,7 @@ def record_flags(
 
 def context_flags(contexts: FloatArray, norms: FloatArray | None) -> Flags:
     """Return how contexts are read; `norms` are in units of their bound. Not private."""
+    # One entry that is not finite empties the context, as in the engine.
     missing = ~np.isfinite(contexts)
     empty = np.any(missing, axis=1)
     flags: dict[str, NDArray[np.bool_]] = {"missing": missing, "empty": empty}

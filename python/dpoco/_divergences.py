@@ -30,6 +30,7 @@ def kl_divergence(truth: ArrayLike, prediction: ArrayLike) -> FloatArray:
         For shapes that do not fit, and for numbers that are negative or not finite.
     """
     f, p = _pair(truth, prediction)
+    # 0 log 0 is 0, and f log(f / 0) infinite: NumPy warns of both.
     with np.errstate(divide="ignore", invalid="ignore"):
         terms = np.where(f > 0.0, f * np.log(f / p), 0.0)
     total: FloatArray = terms.sum(axis=-1)
@@ -61,12 +62,14 @@ def total_variation(first: Any, second: Any) -> FloatArray:
 def total_variations(matrix: FloatArray) -> FloatArray:
     """Return the distances of all pairs of rows, shape (K, K). O(K^2 M), memory O(K M)."""
     distances = np.empty((matrix.shape[0], matrix.shape[0]))
+    # Row by row: all pairs at once would take O(K^2 M) memory.
     for own, row in zip(distances, matrix, strict=True):
         own[:] = 0.5 * np.abs(matrix - row).sum(axis=1)
     return distances
 
 
 def _pair(first: Any, second: Any) -> tuple[FloatArray, FloatArray]:
+    """Return two arrays of distributions, or raise `ValueError`."""
     a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
     if a.ndim == 0 or b.ndim == 0 or a.shape[-1] != b.shape[-1]:
         raise ValueError(f"distributions must have as many labels; got {a.shape} and {b.shape}")

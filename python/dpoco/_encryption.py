@@ -218,6 +218,7 @@ def opened(data: bytes, context: bytes, key: EncryptionKey | None, what: str, ho
     A plain file where a key is given may have been put there by someone without the key. `what` it
     is, and `how` it would be encrypted, are words of the message.
     """
+    # Both ways: what is plain where a key is given may have been put there without the key.
     if key is None:
         if is_encrypted(data):
             raise UnreadableError(f"the {what} is encrypted, and no key was given")
@@ -230,6 +231,7 @@ def opened(data: bytes, context: bytes, key: EncryptionKey | None, what: str, ho
 
 
 def _parse(text: str, place: str) -> list[bytes]:
+    """Return the keys of a text, or raise `ValueError` that quotes none of it."""
     try:
         return [_read(word) for word in text.split()]
     except ValueError:  # whose text may quote the key
@@ -240,6 +242,7 @@ def _parse(text: str, place: str) -> list[bytes]:
 
 
 def _read(word: str) -> bytes:
+    """Return a key in hexadecimal or base64: 32 bytes have 64 digits of one, 44 of the other."""
     hexadecimal = len(word) == 2 * KEY_BYTES
     return checked_key(bytes.fromhex(word) if hexadecimal else base64.b64decode(word, None, True))
 
@@ -256,6 +259,7 @@ def _derive(key: bytes, salt: bytes) -> tuple[bytes, bytes]:
 
 
 def _cipher(key: bytes, tag: bytes | None) -> Any:
+    """Return AES-256-GCM under the key of one piece; with a tag, to decrypt."""
     from cryptography.hazmat.primitives.ciphers import Cipher
     from cryptography.hazmat.primitives.ciphers.algorithms import AES256
     from cryptography.hazmat.primitives.ciphers.modes import GCM

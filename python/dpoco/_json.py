@@ -35,6 +35,7 @@ def of_json(text: str | bytes, parse_int: Callable[[str], float] = int) -> Any:
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Return an object of JSON, or raise if a name is there twice, of which parsers keep either."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("a name is there twice")
@@ -42,6 +43,7 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _refuse(constant: str) -> NoReturn:
+    """Refuse NaN and infinities, which Python's parser would take."""
     raise ValueError(f"{constant} is not JSON")
 
 
@@ -59,6 +61,7 @@ def read_record(
         raise StateError(f"a {kind} record must be a mapping; got {type(record).__name__}")
     if record.get("kind") != kind:
         raise StateError(f"not a {kind} record")
+    # True == 1, and 1.0 == 1: neither was written.
     if record.get("version") != version or type(record["version"]) is not int:
         raise StateError(f"a {kind} record of version {version} is needed")
     body = {key: value for key, value in record.items() if key not in ("kind", "version")}
@@ -71,5 +74,6 @@ def read_record(
 def check_types(body: Mapping[str, Any], types: Mapping[str, tuple[type, ...]]) -> None:
     """Raise `StateError` unless each field named is exactly of one of its types."""
     for name, allowed in types.items():
+        # Exactly: a bool is an int in Python.
         if type(body[name]) not in allowed:
             raise StateError(f"malformed record: {name} is of another type")

@@ -129,6 +129,7 @@ class Option:
         """
         if not isinstance(value, str):
             return value
+        # In this order: a whole number stays one, although it is a float as well.
         for kind in (bool, int, float):
             if kind in self.types:
                 try:
@@ -145,7 +146,7 @@ def constructor_options(constructed: type) -> dict[str, Option]:
     return argument_options(constructed.__init__)  # type: ignore[misc]  # of the class
 
 
-@cache
+@cache  # annotations are texts, which are evaluated
 def argument_options(function: Callable[..., object]) -> dict[str, Option]:
     """Return every argument of a function but the first, in order."""
     hints = get_type_hints(function, include_extras=True)

@@ -61,7 +61,7 @@ def label_index(label: object, labels: int) -> int | None:
 def real_in(name: str, value: object, interval: str) -> float:
     """Return `value` as a float in an interval such as "[0, 1)", or raise naming the argument."""
     number = _float(name, value)
-    low, high = _ends(interval)
+    low, high = _ends(interval)  # NaN is in no interval: all comparisons fail
     inside = low < number < high
     if not (inside or (number == low and "[" in interval) or (number == high and "]" in interval)):
         raise ValueError(f"{name} must be in {interval}; got {number!r}")
@@ -70,6 +70,7 @@ def real_in(name: str, value: object, interval: str) -> float:
 
 @cache
 def _ends(interval: str) -> tuple[float, float]:
+    """Return the ends of an interval that is written as "[0, 1)"."""
     low, high = map(float, interval[1:-1].split(","))
     return low, high
 
@@ -82,6 +83,7 @@ def instance(name: str, value: object, kind: type[T], what: str) -> T:
 
 
 def _float(name: str, value: object) -> float:
+    """Return a number as a float, or raise for what is none."""
     try:
         # `float` would take texts, and True for 1.
         if not isinstance(value, (bool, np.bool_, str, bytes, complex, np.complexfloating)):
@@ -102,6 +104,7 @@ def positive_int(
 
 def whole_number(name: str, value: object, low: int = 0, high: int | None = None) -> int:
     """Return `value` as an int in [low, high], or raise naming the argument."""
+    # A bool is an int in Python: True would count as 1.
     if type(value) is not int and (  # quick: this is asked in every run
         isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer))
     ):
@@ -115,12 +118,14 @@ def whole_number(name: str, value: object, low: int = 0, high: int | None = None
 
 def whole_if_float(value: object) -> Any:
     """Return the int that a float such as 1e5 is; anything else as it is."""
+    # Not rounded: 1e5 is meant as a whole number, 1.5 is an error that the caller's check names.
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def exponent(name: str, value: object) -> float:
     """Return a norm exponent in [1, inf]; within 1e-12 of 1 is 1, from 1e12 on is inf."""
     number = _float(name, value)
+    # NaN is not at least 1.
     if not number >= 1.0:
         raise ValueError(f"{name} must be in [1, inf]; got {number!r}")
     # The dual exponent p / (p - 1) of what counts as 1 would be above 1e12, which counts as inf.
@@ -272,6 +277,7 @@ def imported(package: str, use: str, extra: str) -> Any:
     try:
         return importlib.import_module(package)
     except ImportError:
+        # The extra is what helps; the chain of imports behind it would hide that.
         top = package.partition(".")[0]
         text = f'{use} needs {top}: pip install "dpoco[{extra}]"'
         raise ImportError(text, name=top) from None
@@ -331,6 +337,7 @@ def _machine_memory() -> float:
 
 def require_memory(parts: Mapping[str, float]) -> None:
     """Raise `MemoryError` if `parts`, numbers of doubles by what needs them, are too many."""
+    # At least: what an engine surely allocates. Objects of Python around it are not counted.
     needed, limit = 8.0 * sum(parts.values()), memory_limit()
     if needed > limit:
         most = max(parts, key=lambda name: parts[name])

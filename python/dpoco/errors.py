@@ -17,7 +17,10 @@ class DpocoError(Exception):
 
 
 class HorizonExceeded(DpocoError):
-    """The caller asked for a round past the horizon; nothing was drawn, nothing changed."""
+    """The caller asked for a round past the horizon; nothing was drawn, nothing changed.
+
+    The horizon is public, so that this error says nothing about records.
+    """
 
 
 class RoundOrderError(DpocoError):
@@ -25,7 +28,7 @@ class RoundOrderError(DpocoError):
 
 
 class BudgetExceeded(DpocoError):
-    """An operation would spend more than the declared privacy budget."""
+    """An operation would spend more than the declared privacy budget; nothing was drawn."""
 
 
 class CalibrationError(DpocoError):
@@ -37,11 +40,17 @@ class StateError(DpocoError):
 
 
 class ReplayMismatch(DpocoError):
-    """A replayed round has other data than the round had at first."""
+    """A replayed round has other data than the round had at first.
+
+    Its noise must not meet two records: two releases would show their difference.
+    """
 
 
 class JournalFenced(DpocoError):
-    """Another writer has opened the journal since, or this process inherited it by a fork."""
+    """Another writer has opened the journal since, or this process inherited it by a fork.
+
+    Nothing was handed out. Open the journal again to go on, which fences the other writer off.
+    """
 
 
 class LargeDeltaWarning(UserWarning):

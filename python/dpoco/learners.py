@@ -65,10 +65,12 @@ class Learner:
 
 
 def _load(package: str, path: str) -> Any:
+    """Return the class of a path, importing its module."""
     module, _, name = path.rpartition(".")
     return getattr(importlib.import_module(f"{package}.{module}"), name)
 
 
+# Commands and messages list them in this order.
 LEARNERS = (
     Learner(
         "tree-frank-wolfe", "frank_wolfe.TreeFrankWolfe", "records",
@@ -187,6 +189,7 @@ _BY_CLASS = {learner.class_name: learner for learner in (*LEARNERS, *MONITORS)}
 
 def own_class(kind: type) -> Learner | None:
     """Return the learner whose class is exactly this one, or None."""
+    # The room as well: a user's class may have the name of one of the library's.
     found = _BY_CLASS.get(kind.__name__)
     room = kind.__module__.split(".")[:2]
     return found if found is not None and room == ["dpoco", found.path.split(".")[0]] else None
@@ -194,6 +197,7 @@ def own_class(kind: type) -> Learner | None:
 
 def find_learner(kind: type) -> Learner | None:
     """Return the learner whose class is this one or a base of it, or None."""
+    # In the order of the bases: the nearest entry is that of the class.
     return next(filter(None, map(own_class, kind.__mro__)), None)
 
 
@@ -215,6 +219,7 @@ def learner_named(name: str, plays: Collection[str] | None = None) -> Learner:
     """
     listed = (*LEARNERS, *MONITORS) if plays is not None and "intervals" in plays else LEARNERS
     known = [each.name for each in listed if plays is None or each.plays in plays]
+    # As people write it: the name of a command or of the class.
     wanted = _plain(name)
     for learner in listed:
         if wanted in map(_plain, (learner.name, learner.class_name)):
@@ -225,4 +230,5 @@ def learner_named(name: str, plays: Collection[str] | None = None) -> Learner:
 
 
 def _plain(name: str) -> str:
+    """Return a name as it is compared: without hyphens and case."""
     return re.sub(r"[^a-z0-9]", "", name.lower())

@@ -27,7 +27,8 @@ __all__ = ["TAIL_MASS_PER_VARIATE", "discrete_gaussian", "discrete_laplace",
 
 Size = int | tuple[int, ...] | None
 
-# Of the discrete laws.
+# Of the discrete laws. Below, nearly all draws are 0; above, 64 bits would not hold the tails
+# (docs/privacy/discrete_noise.md).
 SMALLEST_SCALE, LARGEST_SCALE = Fraction(1, 1024), Fraction(2**50)
 
 
@@ -46,6 +47,7 @@ def _output(size: Size, out: NDArray[Any] | None, kind: Any = np.float64) -> NDA
         return np.empty(1, dtype=kind)
     shape = size if isinstance(size, tuple) else (size,)
     for length in shape:
+        # NumPy would take True for 1.
         if isinstance(length, (bool, np.bool_)) or not isinstance(length, (int, np.integer)):
             raise TypeError("size must be an int or a tuple of ints")
         if length < 0:
@@ -56,7 +58,9 @@ def _output(size: Size, out: NDArray[Any] | None, kind: Any = np.float64) -> NDA
 def _draw(
     fill: Callable[[FloatArray], None], size: Size, out: FloatArray | None, factor: float
 ) -> FloatArray | float:
+    """Return unit variates times a factor, as one float or as an array."""
     values = _output(size, out)
+    # An empty array draws nothing: the source stays where it is.
     if values.size:
         fill(values)
         if factor != 1.0:
@@ -67,6 +71,8 @@ def _draw(
 def _elementary(
     kind: str, source: Source, size: Size, scale: float, out: FloatArray | None
 ) -> FloatArray | float:
+    """Return variates of one of the source's own kinds."""
+    # Checked before anything is drawn: an error leaves the source where it is.
     factor = positive_float("scale", scale)
     stream = checked_source(source)
     if size is None and out is None:
@@ -170,6 +176,7 @@ def gamma(
     -----
     Exact rejection of Marsaglia and Tsang (2000), fewer than 1.1 attempts per value.
     """
+    # All are checked before the lock is taken and anything is drawn.
     form = positive_float("shape", shape)
     factor = positive_float("scale", scale)
     stream = checked_source(source)
@@ -268,6 +275,7 @@ def _double(integer: int) -> float | None:
 def _discrete(
     law: str, source: Source, size: Size, scale: float | Fraction, out: IntArray | None
 ) -> IntArray | int:
+    """Return variates of a discrete law; its scale is handed on as an exact quotient."""
     stream = checked_source(source)
     numerator, denominator = _exact_scale(scale)
     values = _output(size, out, np.int64)

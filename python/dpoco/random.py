@@ -114,20 +114,24 @@ class Source:
             raise TypeError(f"seed must be an int; got {type(seed).__name__}")
         if not 0 <= int(seed) < 2**256:
             raise ValueError("seed must be in [0, 2**256)")
-        # The texts keep keys from seeds and keys from `spawn` apart.
+        # Hashed: small seeds would be keys of mostly zeros. The texts keep keys from seeds and keys
+        # from `spawn` apart.
         message = b"dpoco seeded source" + int(seed).to_bytes(32, "little")
         return cls._from_key(hashlib.sha256(message).digest(), seeded=True)
 
     @classmethod
     def _from_key(cls, key: bytes, *, seeded: bool) -> Source:
+        """Return a source with this key."""
         source = cls.__new__(cls)
         source._start(key, seeded=seeded)
         return source
 
     def _start(self, key: bytes, *, seeded: bool) -> None:
+        """Begin with a key, in the process that calls."""
         self._key = key
         self._is_seeded = seeded
         self._next_stream = 1  # stream 0 is the source's own
+        # Two threads must not read one position of the stream: both would get its noise.
         self._lock = threading.Lock()
         self._generation = _core.fork_generation()
         self._engine = _core.Source(key, 0)
@@ -227,11 +231,13 @@ class Source:
             return engine.words(count)
 
     def _fill(self, kind: str, size: int) -> NDArray[np.float64]:
+        """Return so many variates of a kind."""
         out = np.empty(positive_int("size", size, maximum=2**40))
         self._fill_into(kind, out)
         return out
 
     def _fill_into(self, kind: str, out: NDArray[np.float64]) -> None:
+        """Fill an array with variates of a kind."""
         with self._drawing() as engine:
             engine.fill(_VARIATES[kind], out)
 

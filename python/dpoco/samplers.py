@@ -24,6 +24,7 @@ from dpoco._validation import (
     positive_float,
     positive_int,
     real_float,
+    real_in,
 )
 from dpoco.accounting.coupled_runs import euclidean_problem
 from dpoco.domains import Box, Domain
@@ -50,12 +51,14 @@ _LARGEST_SIZE = 2**40
 
 
 def _domain(domain: Domain) -> Domain:
+    """Return a domain, or raise `TypeError` for what is none."""
     if not isinstance(domain, Domain):
         raise TypeError(f"domain must be a dpoco domain; got {type(domain).__name__}")
     return domain
 
 
 def _finite(name: str, value: Any, shape: tuple[int | None, ...]) -> FloatArray:
+    """Return a finite array of a shape, or raise."""
     array = float_array(name, value, shape)
     if not np.isfinite(array).all():
         raise ValueError(f"{name} must be finite")
@@ -176,7 +179,7 @@ def truncated_normal(
     """
     center = real_float("mean", mean)
     deviation = positive_float("scale", scale)
-    low, high = float(lower), float(upper)
+    low, high = (real_in(n, v, "[-inf, inf]") for n, v in (("lower", lower), ("upper", upper)))
     if not low < high:
         raise ValueError("lower must be below upper")
     out = np.empty(positive_int("size", size, maximum=_LARGEST_SIZE))
@@ -252,6 +255,7 @@ def coordinate_gibbs(
         raise ValueError("lower must be below upper in every coordinate")
     first = center if start is None else _finite("start", start, (d,))
     out = np.empty((positive_int("size", size, maximum=_LARGEST_SIZE), d))
+    # All arguments are checked before the first variate: an error leaves the source where it is.
     count = positive_int("sweeps", sweeps)
     stream = checked_source(source)
     symmetric = np.ascontiguousarray(0.5 * (matrix + matrix.T))
@@ -317,7 +321,7 @@ class GibbsLaw:
         if labels is not None and self._labels is None:
             raise TypeError("this loss takes no labels")
         # A sum of T losses is T times as steep, whatever the records.
-        self._lipschitz = problem.lipschitz * len(self._records)
+        self._lipschitz = problem.lipschitz * len(self._records)  # for `ProximalSampler` alone
 
     def _sampler(self, **options: Any) -> _core.GibbsSampler:
         made = _core.GibbsSampler(
@@ -356,7 +360,7 @@ class ExactSampler:
     them: ``docs/privacy/gibbs_sampling.md``. In many dimensions use a chain.
     """
 
-    _options: ClassVar[Fields] = {}
+    _options: ClassVar[Fields] = {}  # of the compiled sampler: which chain it runs, if any
     # Each sampler has another: the place of one chain means nothing to the next.
     _magic: ClassVar[bytes] = b"dpoco exact 1\0"
 
@@ -366,13 +370,14 @@ class ExactSampler:
     def _begin(self, law: GibbsLaw, source: Source, options: Fields) -> None:
         if not isinstance(law, GibbsLaw):
             raise TypeError(f"law must be a GibbsLaw; got {type(law).__name__}")
+        # One engine a sampler: it keeps the place of its chain.
         self.law, self._source = law, checked_source(source)
         self._engine = law._sampler(**self._options, **options)
 
     @property
     def distance(self) -> float | None:
         """Proved bound on the total variation of a draw to the law; None if there is none."""
-        return 0.0
+        return 0.0  # in real arithmetic; rounding is left out
 
     def draw(self, size: int = 1) -> FloatArray:
         """Return independent draws, shape (size, d)."""
@@ -400,6 +405,7 @@ class ExactSampler:
         StateError
             If `state` is not the result of `to_bytes`.
         """
+        # Magic, length of the position, step size, position; then the source, to the end.
         head, rest = state[: len(cls._magic)], state[len(cls._magic) :]
         try:
             count, size = struct.unpack_from("<Qd", rest)

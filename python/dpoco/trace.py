@@ -94,6 +94,7 @@ class ReadRecords(ABC):
         ValueError
             For a trace that was loaded, which has no stream.
         """
+        # Counted when asked for: a trace is mostly read for its losses.
         flags = self._flags(slice(None))
         return RecordShares.of(flags, beyond_flags(self._beyond))
 
@@ -131,6 +132,7 @@ def average_over(values: FloatArray, counted: NDArray[np.bool_]) -> float:
 
 
 def _share(flags: NDArray[np.bool_]) -> FloatArray:
+    """Return the share of records, of each column if there are columns; 0 of none."""
     counts: FloatArray = np.count_nonzero(flags, axis=0) / np.float64(max(1, len(flags)))
     return counts
 
@@ -152,7 +154,7 @@ class Trace(ReadRecords):
     losses: FloatArray
     switches: NDArray[np.int64]
     first_round: int
-    _decisions: FloatArray | None = field(repr=False)
+    _decisions: FloatArray | None = field(repr=False)  # all, or the first of each stretch
     _loss_of: Callable[[FloatArray], FloatArray] = field(repr=False)
     _flags_of: Callable[[slice], Flags] | None = field(default=None, repr=False)
     _beyond: NDArray[np.bool_] | None = field(default=None, repr=False)
@@ -190,6 +192,7 @@ class Trace(ReadRecords):
             For a trace that was loaded, which has no stream.
         """
         flags = self._flags(slice(None))
+        # Custom losses have no flag for empty records: those with a missing number are.
         missing = flags.get("missing")
         empty = np.any(missing, axis=1) if missing is not None else np.zeros(len(self), dtype=bool)
         return len(self) - int(np.count_nonzero(flags.get("empty", empty)))
@@ -210,6 +213,7 @@ class Trace(ReadRecords):
         # A decision is stored once, for all rounds until the next switch.
         # A change after the last round begins no stretch of this run.
         firsts = np.append(0, 1 + self.switches[self.switches < len(self) - 1])
+        # Long runs have few switches: the table is made when it is asked for.
         table = np.repeat(self._decisions, np.diff(firsts, append=len(self)), axis=0)
         table.setflags(write=False)
         return table
@@ -231,6 +235,7 @@ class Trace(ReadRecords):
         ndarray of float64, shape (T,)
             Sum over rounds up to t of own loss minus comparator's loss.
         """
+        # Results of `evaluation` have their decision under this name.
         decision = getattr(comparator, "decision", comparator)
         return np.cumsum(self.losses - self.comparator_losses(decision))
 
@@ -238,6 +243,7 @@ class Trace(ReadRecords):
         """Return a pandas DataFrame with one row per round (needs pandas)."""
         pd = imported("pandas", "to_frame", "files")
 
+        # One row a round, from 1 on, as people count.
         changed = np.zeros(len(self), dtype=bool)
         changed[self.switches] = True
         return pd.DataFrame(

@@ -172,3 +172,28 @@ def test_the_trace_compares():
         trace.regret(0.5)
     with pytest.raises(ValueError, match="comparator"):
         trace.regret("best")
+
+
+def test_a_refused_round_without_a_reward_earns_nothing():
+    rule = dpoco.Participation(1)
+    learner = dpoco.bandits.LinUCB(
+        2, 1, horizon=4, budget=None, context_bound=1.0, reward_bound=1.0, participation=rule
+    )
+    rewards = np.array([[0.5, 0.5], [np.nan, np.nan], [9.0, 9.0]])
+    trace = learner.run(np.ones((3, 1)), rewards, persons=[1, 1, 1])
+    assert trace.rewards.tolist() == [0.5, 0.0, 1.0]
+    assert np.isfinite(trace.regret()).all()
+
+
+@pytest.mark.parametrize("layout", ["strided", "read-only", "broadcast", "list"])
+def test_masks_of_any_layout(layout):
+    learner = dpoco.bandits.LinUCB(
+        3, 2, horizon=9, budget=None, context_bound=1.0, reward_bound=1.0
+    )
+    mask = np.array([False, True, False, True, True, False])
+    given = {"strided": mask[::2], "list": [False, False, True], "read-only": mask[::2].copy(),
+             "broadcast": np.broadcast_to(True, (3,))}[layout]  # fmt: skip
+    if layout == "read-only":
+        given.flags.writeable = False
+    arm, _ = learner.decide([0.25, 0.5], ticket=True, allowed=given)
+    assert np.asarray(given)[arm]

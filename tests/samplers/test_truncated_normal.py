@@ -155,3 +155,8 @@ def test_bad_arguments():
         samplers.truncated_normal(0.0, 0.0, -1.0, 1.0, 3, source)
     with pytest.raises(TypeError, match="source"):
         samplers.truncated_normal(0.0, 1.0, -1.0, 1.0, 3, np.random.default_rng(1))
+    for wrong in ("1", True, None):
+        with pytest.raises(TypeError, match="upper must be a real number"):
+            samplers.truncated_normal(0.0, 1.0, -1.0, wrong, 3, source)
+    with pytest.raises(ValueError, match="lower must be in"):
+        samplers.truncated_normal(0.0, 1.0, float("nan"), 1.0, 3, source)

@@ -30,6 +30,11 @@ def _norms(contexts: FloatArray, bound: float, exponent: float) -> FloatArray:
         return np.asarray(np.linalg.norm(scaled, exponent, axis=1))
 
 
+def read_rewards(rewards: FloatArray, bounds: tuple[float, float]) -> FloatArray:
+    """Return rewards as learners read them: clipped to their range, 0 where missing."""
+    return np.where(np.isfinite(rewards), np.clip(rewards, *bounds), 0.0)
+
+
 @dataclass(frozen=True, eq=False)
 class BanditTrace(ReadRecords):
     """Actions and rewards of a run. **Not private**: it is a log of everybody's actions.
@@ -55,11 +60,6 @@ class BanditTrace(ReadRecords):
     # The contexts' bound, and the exponent of its norm.
     _bound: tuple[float, float] | None = field(default=None, repr=False)
     _beyond: NDArray[np.bool_] | None = field(default=None, repr=False)
-
-    def _read(self, rewards: FloatArray) -> FloatArray:
-        """Return rewards as learners read them."""
-        low, high = self._reward_range
-        return np.where(np.isfinite(rewards), np.clip(rewards, low, high), 0.0)
 
     def _flags(self, part: slice) -> Flags:
         if not self._contexts.shape[1]:
@@ -107,7 +107,7 @@ class BanditTrace(ReadRecords):
     @property
     def best_arm(self) -> int:
         """The arm with the largest sum of rewards, the lowest index on ties."""
-        return int(np.argmax(self._read(self._table).sum(axis=0)))
+        return int(np.argmax(read_rewards(self._table, self._reward_range).sum(axis=0)))
 
     @property
     def best_linear(self) -> IntArray:
@@ -118,7 +118,9 @@ class BanditTrace(ReadRecords):
         # As learners read them: a context that is not finite counts as zero.
         present = np.isfinite(self._contexts).all(axis=1, keepdims=True)
         contexts = np.where(present, self._contexts, 0.0)
-        weights = np.linalg.lstsq(contexts, self._read(self._table), rcond=None)[0]
+        weights = np.linalg.lstsq(
+            contexts, read_rewards(self._table, self._reward_range), rcond=None
+        )[0]
         actions: IntArray = np.argmax(contexts @ weights, axis=1).astype(np.int64)
         return actions
 
@@ -143,7 +145,7 @@ class BanditTrace(ReadRecords):
         arms = self._table.shape[1]
         if np.any(chosen < 0) or np.any(chosen >= arms):
             raise ValueError(f"actions must be below the number of arms, {arms}")
-        return self._read(self._table[np.arange(len(self)), chosen])
+        return read_rewards(self._table[np.arange(len(self)), chosen], self._reward_range)
 
     def regret(self, comparator: Any = "arm") -> FloatArray:
         """Return cumulative regret: the comparator's rewards minus the run's own.
@@ -315,7 +317,9 @@ class BanditLearner(OnlineLearner):
                 f"allowed: {type(self).__name__} forces arms in rounds that must not depend on "
                 "who comes; only bandits that force none take masks"
             )
-        mask = np.asarray(allowed)
+        # A copy: compiled code reads one stretch of memory, which its owner may change. Its error
+        # about another layout would quote the context.
+        mask = np.array(allowed)
         if mask.shape != (self._arms,) or mask.dtype != np.bool_:
             raise ValueError(f"allowed must be {self._arms} bools")
         return mask
@@ -508,7 +512,7 @@ class BanditLearner(OnlineLearner):
             if passed is not None:  # what they earned, all the same
                 left = part.start + np.flatnonzero(~passed)
                 # The engine saw no reward; the trace has what the arm earned.
-                own[left] = np.clip(table[left, actions[left]], *self._reward_range())
+                own[left] = read_rewards(table[left, actions[left]], self._reward_range())
 
         width = self._dimension + self._arms
         first_round, beyond = self._run_parts(

@@ -135,6 +135,7 @@ class LinUCB(BanditLearner):
     _accountant: ClassVar = linucb
     _tuning, _forecast = LinUCBTuning, LinUCBForecast
     _noise: ClassVar[str] = "fresh"
+    # It forces no arm: which arms a user may have is then a part of that user's record.
     _norm, _takes_masks = 2.0, True
 
     def __init__(
@@ -342,7 +343,7 @@ class HighDimensionalBandit(BanditLearner):
     # "Forks").
     _accountant: ClassVar = high_dimensional_bandit
     _tuning, _forecast = ArmsTuning, ArmsForecast
-    _norm = np.inf
+    _norm = np.inf  # dual to the l_1 norm of coefficients
 
     def __init__(
         self,

@@ -154,6 +154,7 @@ def calibrate(
         # Of the budget's own mu: that after the lattice's charges depends on the phases.
         noise = summand.movement(near) / gaussian_mu(budget.epsilon, budget.delta)
         first = max(first, round(min(_FIRST * arms * d * noise, float(rounds))))
+    # In the first phase arms are drawn by coins. `_noise_note` warns where this limit binds.
     longest = max(1, rounds // 10)
     if tuning.half_life is None:
         first, growth = min(first, longest), GROWTH

@@ -36,11 +36,18 @@ class Geometry(Protocol):
     """What bounds on losses ask of a set: its size in one norm, and in others."""
 
     @property
-    def dimension(self) -> int: ...
+    def dimension(self) -> int:
+        """Number of coordinates."""
+
     @property
-    def dual_exponent(self) -> float: ...
-    def diameter(self, order: float | None = None) -> float: ...
-    def max_norm(self, order: float | None = None) -> float: ...
+    def dual_exponent(self) -> float:
+        """Exponent of the norm that gradients are measured in."""
+
+    def diameter(self, order: float | None = None) -> float:
+        """Bound on the distance of two points in ``l_order``."""
+
+    def max_norm(self, order: float | None = None) -> float:
+        """Bound on the norm of a point in ``l_order``."""
 
 
 class Domain(ABC):
@@ -65,11 +72,33 @@ class Domain(ABC):
 
     @abstractmethod
     def diameter(self, order: float | None = None) -> float:
-        """Largest ``||a - b||_order`` over the set; ``order`` None is the geometry's ``p``."""
+        """Largest ``||a - b||_order`` over the set; ``order`` None is the geometry's ``p``.
+
+        Parameters
+        ----------
+        order
+            Exponent in [1, inf].
+
+        Returns
+        -------
+        float
+            In the units of the decisions. Never too small, up to rounding; see the class.
+        """
 
     @abstractmethod
     def max_norm(self, order: float | None = None) -> float:
-        """Largest ``||a||_order`` over the set; ``order`` None is the geometry's ``p``."""
+        """Largest ``||a||_order`` over the set; ``order`` None is the geometry's ``p``.
+
+        Parameters
+        ----------
+        order
+            Exponent in [1, inf].
+
+        Raises
+        ------
+        ValueError, TypeError
+            For another exponent.
+        """
 
     @abstractmethod
     def radius_from_center(self) -> float:
@@ -143,17 +172,20 @@ class Domain(ABC):
 
     @classmethod
     def _from_arguments(cls, arguments: Named) -> Domain:
+        """Return the set that `_arguments` describes; `ValueError` or `TypeError` for others."""
         if set(arguments) != set(cls._fields):
             raise ValueError(f"{cls.__name__} needs exactly the keys {sorted(cls._fields)}")
         return cls(**arguments)
 
     def _finite(self, name: str, value: Any) -> FloatArray:
+        """Return a finite point, or raise."""
         array = float_array(name, value, (self.dimension,))
         if not np.isfinite(array).all():
             raise ValueError(f"{name} must be finite")
         return array
 
     def _order(self, order: float | None) -> float:
+        """Return an exponent that was given, or that of the geometry."""
         return self.p if order is None else exponent("order", order)
 
     def _freeze(self, engine: _core.Domain, **fields: object) -> None:
@@ -164,6 +196,7 @@ class Domain(ABC):
         for name, value in {**fields, "_engine": engine, "center": center}.items():
             object.__setattr__(self, name, value)
 
+    # Learners, plans and states share a set: a change would move bounds that are certified.
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{type(self).__name__} is immutable")
 
@@ -198,6 +231,7 @@ def _evaluable(value: object) -> str:
     """Text that evaluates to `value` without any import."""
     if isinstance(value, np.ndarray):
         items = value.tolist()
+        # By their texts: 0.0 and -0.0 are equal, and print differently.
         if len(items) > 3 and len(set(map(repr, items))) == 1:
             return f"[{items[0]!r}] * {len(items)}"
         return repr(items)
@@ -234,6 +268,7 @@ def array_from_json(name: str, value: Any, columns: int | None = None) -> Any:
             value = np.frombuffer(raw, dtype="<f8").astype(np.float64)
         except (KeyError, TypeError, ValueError, binascii.Error):
             raise ValueError(f"{name} is not a list or an encoded array") from None
+    # A matrix is saved row by row. One of another size stays flat, and is refused by its shape.
     if columns is not None and np.ndim(value) == 1 and np.size(value) % columns == 0:
         return np.reshape(value, (-1, columns))
     return value
@@ -267,7 +302,8 @@ class LpBall(Domain):
         size = positive_int("dimension", dimension, maximum=LARGEST_DIMENSION)
         power = exponent("p", p)
         length = positive_float("radius", radius)
-        # A dimension costs nothing to ask for, and a saved file may ask for any.
+        # A dimension costs nothing to ask for, and a saved file may ask for any: the engine would
+        # allocate before anything else is checked.
         require_memory({"the centre of the domain": float(size)})
         self._freeze(_core.LpBall(size, power, length), dimension=size, p=power, radius=length)
 
@@ -442,7 +478,8 @@ class VertexSet(Domain):
     def __init__(self, vertices: ArrayLike) -> None:
         points = bounded_array("vertices", vertices, (None, None))
         engine = _core.VertexSet(points)
-        # Diameters take the square of the list's length: each is computed once.
+        # Diameters take the square of the list's length: each is computed once, when it is asked
+        # for. Learners ask for one or two orders.
         self._freeze(engine, dimension=points.shape[1], vertices=points, _known={})
 
     def diameter(self, order: float | None = None) -> float:
@@ -483,6 +520,7 @@ class VertexSet(Domain):
 
 
 def _diameter(points: FloatArray, center: FloatArray, order: float) -> float:
+    """Return the largest distance of two points, or an upper bound if there are many."""
     count = len(points)
     if count <= _MOST_PAIRED:
         largest = 0.0

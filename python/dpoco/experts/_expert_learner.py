@@ -14,14 +14,12 @@ from dpoco import _core
 from dpoco._clipping import Flags, admitted_losses, checked_range
 from dpoco._validation import Fields, FloatArray, Named, float_array, positive_int
 from dpoco.accounting import Guarantee
+from dpoco.accounting.epoch_selector import LARGEST_EXPERTS
 from dpoco.learning.calibrated import AnyPlan
 from dpoco.learning.learner import BRIEF, Admit, OnlineLearner, Progress, empty_rows
 from dpoco.learning.participation import Persons
 from dpoco.learning.tickets import Ticket
 from dpoco.trace import Trace
-
-# N weights and a few rows of them must fit into memory.
-LARGEST_EXPERTS = 2**32
 
 
 def _rescale(guarantee: Guarantee, width: float) -> Guarantee:

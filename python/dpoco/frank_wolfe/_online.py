@@ -188,6 +188,7 @@ class TreeFrankWolfe(LeafLearner):
 
     @staticmethod
     def _rename_fields(plan: TreePlan) -> Fields:
+        # The offset of weights k + offset has a word as an argument.
         return {"norm_order": plan.mechanism.order, "weights": WEIGHTS[plan.tuning.offset]}
 
     def _entries(self) -> dict[str, float]:
@@ -195,6 +196,7 @@ class TreeFrankWolfe(LeafLearner):
 
     @classmethod
     def _candidates(cls, problem: RecordProblem) -> Iterator[Candidate]:
+        # Leaves have no bounds for a table: see `losses.check_undamped`.
         smooth = isinstance(problem.loss, losses.CustomLoss) or problem.loss.glm
         fits = smooth and not isinstance(problem.loss, losses.GlmLoss)
         if problem.in_l2 and problem.plain and fits and problem.horizon is not None:
@@ -341,6 +343,7 @@ class PolyhedralFrankWolfe(LeafLearner):
     @classmethod
     def _candidates(cls, problem: RecordProblem) -> Iterator[Candidate]:
         domain = problem.domain
+        # No boxes: they have 2^d vertices.
         few = isinstance(domain, domains.LpBall) and domain.p == 1.0
         few = few or isinstance(domain, domains.Simplex | domains.VertexSet)
         if few and problem.plain and problem.horizon is not None:

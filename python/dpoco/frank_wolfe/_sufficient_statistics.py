@@ -232,6 +232,7 @@ class SufficientStatistics(Calibrated):
         elif self._mechanism.batch != n:
             raise ValueError(f"X must have {self._mechanism.batch} rows; got {n}")
         if self._arguments["on_violation"] == "raise":
+            # Before the engine: an error that depends on data must not follow a draw.
             row = self._loss._first_violation(self._domain, features, labels)
             if row is not None:
                 raise ValueError(f"record {row} is outside the declared bounds or not finite")
@@ -242,6 +243,7 @@ class SufficientStatistics(Calibrated):
             engine.add(features[part], labels[part])
             if progress is not None:
                 progress(min(first + chunk, n), n)
+        # Kept for `covariance`: it was released under the same guarantee as the model.
         self._released = engine.release()
         theta = self._model(self._released)
         theta.flags.writeable = False
@@ -272,6 +274,7 @@ class SufficientStatistics(Calibrated):
                 return after
             if (momentum - after) @ (after - found) > 0.0:
                 time = 1.0
+            # Nesterov's sequence.
             later = 0.5 + math.sqrt(0.25 + time * time)
             momentum = after + (time - 1.0) / later * (after - found)
             found, time = after, later

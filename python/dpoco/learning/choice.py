@@ -63,6 +63,7 @@ _MATRIX = 300  # coordinates up to which learners of records sum matrices
 UNKNOWN = 10**6  # rounds that regret is predicted for where no one knows how many come
 UPDATES = 1000  # of Frank-Wolfe: enough for its steps 1/(k + 1), and fewer noisy ones
 _LEAST = 1e-100  # margins, as a share of the largest label
+_LARGEST = 1e5  # epsilon of predictions: beyond, noise costs nothing that a law could tell
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,8 @@ class Problem:
         log_rounds, log_noise = math.log(self.horizon or UNKNOWN), None
         if self.budget is not None:
             # One number for epsilon and delta: the mu of a Gaussian mechanism that has both.
-            mu = gaussian_mu(self.budget.epsilon, _delta(self.budget, self.horizon))
+            epsilon = min(self.budget.epsilon, _LARGEST)
+            mu = gaussian_mu(epsilon, _delta(self.budget, self.horizon))
             log_noise = -math.log(mu)
         return Candidate(
             learner, self.arguments, f"{self.law}/{learner.__name__}{variant}",
@@ -506,7 +508,7 @@ def _judge(candidate: Candidate, covered: Named) -> Choice:
         # What single rounds get, of which regret is known.
         single = learner._certify(learner.plan)
         delta = _delta(budget, horizon)
-        log_noise = -math.log(gaussian_mu(single.epsilon_at(delta), delta))
+        log_noise = -math.log(gaussian_mu(min(single.epsilon_at(delta), _LARGEST), delta))
     predicted, cost, bound = None, None, None
     if candidate.law in _laws():
         idle, noise = shares(_laws()[candidate.law], candidate.numbers, log_noise)

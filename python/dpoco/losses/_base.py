@@ -17,6 +17,7 @@ from dpoco.domains import Domain, Geometry
 def products(rows: FloatArray, theta: ArrayLike) -> FloatArray:
     """Return <row, theta> for all rows: of one theta, shape (d,), or of one for each, (T, d)."""
     if np.ndim(theta) == 2:
+        # Row by row: a product of the two matrices would have T x T entries.
         return np.asarray(np.einsum("ij,ij->i", rows, float_array("theta", theta, rows.shape)))
     product: FloatArray = rows @ float_array("theta", theta, (rows.shape[1],))
     return product
@@ -97,6 +98,7 @@ class Loss(ABC):
     ) -> int | None:
         """Row of the first record outside the bounds or not finite; None if there is none."""
         flags = self._flags(domain, records, labels)
+        # Any flag: what a learner would read otherwise than it was given.
         where = np.flatnonzero(np.any(list(flags.values()), axis=0))
         return int(where[0]) if where.size else None
 
@@ -105,11 +107,13 @@ class Loss(ABC):
 
         `unbounded`: the sum is over all of R^d, not over the domain.
         """
+        # The user's own losses are called back; families that compiled code knows say more.
         return {"unbounded": unbounded, "kind": "custom"}
 
     @property
     def _glm_engine(self) -> _core.GlmLoss:
         """The compiled loss; losses that are not generalised linear never reach it."""
+        # Engines of gradients are built with a loss in any case.
         return _core.GlmLoss("squared", 1.0, 1.0, -1.0, 1.0)
 
     def _set(self, **values: object) -> None:

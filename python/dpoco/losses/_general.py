@@ -199,6 +199,7 @@ class CustomLoss(DeclaredLoss):
         for name, given in functions.items():
             if given is not None and not callable(given):
                 raise TypeError(f"{name} must be callable; got {type(given).__name__}")
+        # 0 is a linear loss; the other constants are divided by.
         beta = real_float("smoothness", smoothness)
         if not 0.0 <= beta <= LARGEST_SCALE:
             raise ValueError(f"smoothness must be in [0, {LARGEST_SCALE}]; got {beta!r}")
@@ -216,6 +217,7 @@ class CustomLoss(DeclaredLoss):
         """Loss of a loss object, or of a row, shape (k,), as a float; of rows, shape (T,)."""
         _no_label(label)
         if self.values is None:
+            # An object answers for itself, and what it returns is not checked further.
             return float(features.value(float_array("theta", theta, (None,))))
         return self._evaluate("values", self.values, theta, features)
 
@@ -245,6 +247,7 @@ class CustomLoss(DeclaredLoss):
         """Return a record as an object with ``value``, ``gradient`` and maybe ``hessian``."""
         if self.values is None:
             return record
+        # Nothing is evaluated before it is asked for: learners of gradients ask for no values.
         # "values" of all rows becomes "value" of one, as a loss object has it.
         given = [(n, f) for n in self.unsaid if (f := getattr(self, n)) is not None]
         asked = {
@@ -299,6 +302,7 @@ class CustomLoss(DeclaredLoss):
     def _flags(
         self, domain: Domain, records: FloatArray, labels: FloatArray | None
     ) -> dict[str, NDArray[np.bool_]]:
+        # Asked of gradients: a learner clips these, and takes records as they are.
         return record_flags(record_multipliers(domain, records, self.lipschitz_bound, None))
 
 
@@ -396,6 +400,7 @@ class QuadraticLoss(DeclaredLoss):
         """
         d = domain.dimension
         matrices, vectors = _rounds(features, labels, d, False)
+        # Each decision meets one round: together they would meet T^2 pairs.
         if np.ndim(theta) == 2:  # one for each round
             each = zip(theta, matrices[:, None], vectors[:, None], strict=True)
             return np.array([self.batch_values(domain, *own)[0] for own in each])
@@ -439,6 +444,7 @@ class QuadraticLoss(DeclaredLoss):
         reach = most * radius + float(np.linalg.norm(matrix @ center - vector))
         if not math.isfinite(reach):
             return 0.0
+        # The smaller of both factors meets both bounds.
         if scale * reach > self.lipschitz_bound:
             scale = _RESERVE * self.lipschitz_bound / reach
         # Below, factors lose their digits.
@@ -460,6 +466,8 @@ class QuadraticLoss(DeclaredLoss):
 
 
 def _symmetric(matrices: FloatArray) -> FloatArray:
+    """Return the symmetric parts of matrices, which alone enter x'Ax."""
+    # Halves first: a sum of two large entries may overflow.
     return 0.5 * matrices + 0.5 * np.swapaxes(matrices, 1, 2)
 
 

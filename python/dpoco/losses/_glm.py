@@ -149,6 +149,7 @@ class GlmLoss(MarginLoss):
 
     def __post_init__(self) -> None:
         """Check slopes and bounds."""
+        # Not as the base does: slopes are no bounds, and f(0) may have any sign.
         slopes = float_array("slopes", self.slopes, (None,))
         choice("variable", self.variable, ("residual", "margin"))
         if len(slopes) < 2 or not np.isfinite(slopes).all() or np.any(np.diff(slopes) < 0.0):
@@ -175,6 +176,8 @@ class GlmLoss(MarginLoss):
 
     def derivative_bound(self, margin: float) -> float:
         """Largest ``|f'|`` of what margins and labels reach."""
+        # A convex function is steepest at an end. Beyond the knots slopes stay what they are at the
+        # last one, in `interp` as in the engine.
         return float(np.abs(np.interp(self._ends(margin), self._knots, self.slopes)).max())
 
     def curvature_bound(self, margin: float) -> float:
@@ -185,6 +188,7 @@ class GlmLoss(MarginLoss):
         return float(np.max(np.diff(self.slopes)[met] / np.diff(knots)[met], initial=0.0))
 
     def _special_scalar_bound(self, reach: float) -> float:
+        # Nothing special is proved of tables: the general bound holds.
         return math.inf
 
     def center_regret(self, domain: Domain) -> float:
@@ -217,6 +221,7 @@ class GlmLoss(MarginLoss):
 
     def _function(self, points: FloatArray) -> FloatArray:
         """Return f at points, shape (n,)."""
+        # With the label 0 the residual is the margin.
         engine = self._table(residual=True, labels=(0.0, 0.0))
         values: FloatArray = engine.values(np.ascontiguousarray(points), np.zeros(len(points)))
         return values
@@ -244,6 +249,7 @@ def _check_integral(
     inner: str, outer: str, slopes: FloatArray, values: FloatArray, step: float
 ) -> None:
     """Refuse a derivative that does not belong to its function."""
+    # The trapezoidal rule, exact for what the table makes of the slopes.
     differences = 0.5 * step * (slopes[1:] + slopes[:-1])
     gap = np.abs(np.cumsum(differences) - (values[1:] - values[0])).max()
     # A jump of the inner function within a piece is met only to half of it.

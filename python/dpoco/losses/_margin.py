@@ -83,6 +83,7 @@ class MarginLoss(Loss):
         ``feature_bound max||theta||_p``, or ``feature_bound_l2 max||theta||_2`` if declared and
         smaller.
         """
+        # Both bounds hold: the smaller one is used.
         bound = self.feature_bound * domain.max_norm()
         return (
             bound
@@ -134,6 +135,7 @@ class MarginLoss(Loss):
             A number for one record, shape (T,) for many.
         """
         single, _, margins, labels = _evaluate(theta, features, label)
+        # The compiled loss, as learners and traces have it.
         values = self._glm_engine.values(margins, labels)
         return float(values[0]) if single else values
 
@@ -203,6 +205,7 @@ def _evaluate(
     point = float_array("theta", theta, (None,))
     single = np.ndim(features) == 1
     shape = (point.shape[0],) if single else (None, point.shape[0])
+    # One record is a matrix of one row: compiled code takes many records alone.
     rows = np.atleast_2d(float_array("features", features, shape))
     if single:
         labels = float_array("label", label, ())[None]
@@ -312,6 +315,7 @@ class LogisticLoss(MarginLoss):
 
     def to_dict(self) -> Fields:
         """Parameters as a JSON-able dict, without a slope bound if there is none."""
+        # States of the time before it have no such key, and are the same states.
         said = super().to_dict().items()
         return {name: value for name, value in said if (name, value) != ("slope_bound", None)}
 
@@ -339,6 +343,7 @@ class LogisticLoss(MarginLoss):
     @property
     def reported(self) -> MarginLoss:
         """The logistic loss itself."""
+        # A learner with a slope bound minimises another loss: reports of both must compare.
         return replace(self, slope_bound=None)
 
     @property

@@ -56,7 +56,7 @@ class CoupledLearner(RecordLearner):
     def _check_fixed(cls, plan: AnyPlan, given: Named) -> None:
         super()._check_fixed(plan, given)
         limit, found = given["max_switches"], plan.forecast.expected_switches
-        # The slack is for rounding.
+        # The slack is for rounding: the plan was made for this very limit.
         if limit is not None and found > real_float("max_switches", limit) * (1.0 + 1e-9):
             raise ValueError(
                 f"max_switches={limit!r} contradicts the plan, which expects {found:.6g}"
@@ -184,7 +184,8 @@ class CoupledLearner(RecordLearner):
             gradient = self._vector("gradient", record.gradient(decision))
             self._refuse_violations(gradient[None, :], None)
         if not asks():
-            # The round is played all the same: nothing shows that the record did not enter.
+            # The round is played all the same: nothing shows that the record did not enter. The
+            # engine keeps loss objects until the horizon, so that it gets one in any case.
             record = _Nothing()
         self._engine.observe_custom(turn, record)
 
@@ -226,6 +227,7 @@ class CoupledLearner(RecordLearner):
         # This dimension is a lower bound on what the payload holds.
         return max(1, int(header["arguments"]["domain"].get("dimension", 1)) - 1)
 
+    # Counted by the engine: a fresh draw may equal the decision before it.
     @property
     def switches(self) -> int:
         """Number of fresh draws so far, without the first decision; the guarantee covers it."""
@@ -359,6 +361,8 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
 
     def _build_engine(self, claim: _core.Claim) -> _core.ContinuousMultiplicativeWeights:
         own, drawn = self._plan.tuning, self._plan.mechanism
+        # Public numbers bound the work of a draw, which could take minutes for losses with kinks
+        # (docs/samplers.md).
         planes, proposals = continuous_multiplicative_weights.exact_work(drawn)
         tuning = {
             "anchors": own.anchors,

@@ -314,6 +314,7 @@ class LipschitzLearner(OnlineLearner):
 
     def _violating(self, rows: FloatArray) -> NDArray[np.bool_]:
         """Return which losses are not finite or too steep, shape (T,); not private."""
+        # A net of one point has no differences.
         if self._checker is None:
             return np.logical_not(np.isfinite(rows[:, 0]))
         out = np.empty(self._checker.outputs)
@@ -375,7 +376,7 @@ class LipschitzLearner(OnlineLearner):
         if self._raises and rows.array is not None:
             self._refuse_violations(rows.array, self.round)
         own = np.empty(rounds)
-        played = np.empty(rounds, dtype=np.int64)
+        played = np.empty(rounds, dtype=np.int64)  # indices of net points
 
         def play(part: slice, admit: Admit) -> None:
             chunk = rows.values(part)
@@ -391,6 +392,7 @@ class LipschitzLearner(OnlineLearner):
         first_round, beyond = self._run_parts(
             rounds, len(self._points), persons, progress, checkpoint, checkpoint_every, play
         )
+        # As the learner counts them: a loss that is not finite is none.
         own[~np.isfinite(own)] = 0.0
         decisions = self._points[played]
         for array in (own, decisions):
@@ -429,6 +431,7 @@ def build_net(domain: Domain, resolution: tuple[int, ...]) -> tuple[FloatArray, 
     else:
         lower, upper = nets.bounding_box(domain)
         counts = iter(resolution)
+        # An axis of length 0 has one point, and takes no number of `resolution`.
         axes = [
             np.linspace(low, high, next(counts) if low < high else 1)
             for low, high in zip(lower, upper, strict=True)

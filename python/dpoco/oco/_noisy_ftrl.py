@@ -185,7 +185,7 @@ class NoisyFTRL(RecordLearner):
     _accountant: ClassVar = accountant
     _tuning, _forecast = LeaderTuning, RegretForecast
     _noise: ClassVar[str] = "fresh"
-    _looks_back = False
+    _looks_back = False  # the gradient at the round's decision alone is summed
 
     def __init__(
         self,
@@ -255,7 +255,7 @@ class NoisyFTRL(RecordLearner):
         They are computed from what was released, so they may be published. Empty for learners that
         have nothing to choose.
         """
-        # One candidate alone, or none: the learner was built without a choice.
+        # One candidate alone, or none: there was no choice, and its weight is 1.
         found = self._engine.choices()
         if len(found) < 2:
             return ()
@@ -263,6 +263,7 @@ class NoisyFTRL(RecordLearner):
         plan = self._forgetting
         learned = [(view.half_life, ridge) for view in plan.views for ridge in plan.ridges]
         pairs: list[tuple[float | None, float | None]] = [*learned, (None, None)]
+        # The engine compares squared residuals, without the loss's weight and summed over rounds.
         found[:, 1:] *= self._loss.weight / max(self._compared_rounds(), 1.0)
         return tuple(
             OptionWeight(*pair, *row) for pair, row in zip(pairs, found.tolist(), strict=True)
@@ -357,6 +358,7 @@ class NoisyFTRL(RecordLearner):
     def _header_dimension(cls, header: Fields) -> int:
         dimension = stated_dimension(header["arguments"]["domain"])
         kind = header["plan"]["mechanism"]["summand"]["kind"]
+        # The upper half of x x', and y x.
         moments = kind in ("second_moments", "moments_and_loss")
         return dimension + dimension * (dimension + 1) // 2 if moments else dimension
 
@@ -512,6 +514,7 @@ class NoisyNewton(RecordLearner):
         pushes, d = self._engine.pushes(), self._domain.dimension
         if pushes == 0:
             return np.zeros((d, d))
+        # From some push on all deviations are alike, and one is kept for the rest.
         own = self._deviations[min(pushes, len(self._deviations)) - 1]
         moved = own * np.linalg.inv(self._engine.metric().reshape(d, d))
         return np.asarray(moved @ moved.T)
@@ -525,6 +528,7 @@ class NoisyNewton(RecordLearner):
 
     @property
     def _width(self) -> int:
+        # A round adds a matrix: chunks are shorter than by the dimension alone.
         return self._mechanism.summand.size
 
     def _build_engine(self, claim: _core.Claim) -> _core.NoisyNewton:
@@ -549,6 +553,7 @@ class NoisyNewton(RecordLearner):
     @classmethod
     def _header_dimension(cls, header: Fields) -> int:
         dimension = stated_dimension(header["arguments"]["domain"])
+        # The gradient, and the upper half of the curvature.
         return dimension + dimension * (dimension + 1) // 2
 
     @classmethod
