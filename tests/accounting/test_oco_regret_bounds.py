@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -27,46 +28,43 @@ from dpoco.accounting.coupled_regret import (
 )
 from dpoco.accounting.coupled_runs import open_plan
 from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon
+from dpoco.accounting.regret_bounds import LazyProblem
 from dpoco.domains import LpBall
 from dpoco.losses import CustomLoss, LinearLoss, LogisticLoss, QuadraticLoss
 from dpoco.published import agarwal_ctrl, agarwal_lazy
 
-COMMON = {"horizon": 10**5, "dimension": 3, "lipschitz": 1.0, "diameter": 2.0}
+COMMON = LazyProblem(horizon=10**5, dimension=3, lipschitz=1.0, radius=1.0, diameter=2.0)
 
 
 def test_gibbs_oracles():
     draws = {"inverse_temperature": 0.002, "regularization": 500.0}
-    bound = regret_bounds.gibbs_regret(**COMMON, radius=1.0, **draws)
+    bound = regret_bounds.gibbs_regret(COMMON, **draws)
     assert bound.total == pytest.approx(9189.2784, rel=1e-7)
     assert math.fsum(bound.terms.values()) == bound.total
-    blocks = regret_bounds.gibbs_regret(**COMMON, radius=1.0, **draws, block=10)
+    blocks = regret_bounds.gibbs_regret(replace(COMMON, block=10), **draws)
     assert blocks.total == pytest.approx(10089.278, rel=1e-7)
 
 
 def test_leader_oracles():
     settings = {"step_size": 1e-3, "noise_scale": 300.0}
-    bound = regret_bounds.leader_regret(**COMMON, radius=1.0, **settings, barrier=True)
+    bound = regret_bounds.leader_regret(COMMON, **settings, barrier=True)
     assert bound.total == pytest.approx(689.0, rel=1e-12)
 
 
 def test_scheduled_example():
     """epsilon 1, delta 1e-6, T = 1e4, d = 2, m = 12 on a domain of radius 1/2."""
-    problem = {"horizon": 10**4, "dimension": 2, "lipschitz": 1.0, "radius": 0.5}
+    problem = LazyProblem(
+        horizon=10**4, dimension=2, lipschitz=1.0, radius=0.5, diameter=1.0, block=12
+    )
     g = 0.23670438 / 2.0 / math.sqrt(833)
     assert g == pytest.approx(4.1006604e-3, rel=1e-7)
-    eta = regret_bounds.best_step_size(**problem, noise_scale=1.0 / g, block=12)
+    eta = regret_bounds.best_step_size(problem, 1.0 / g)
     assert eta == pytest.approx(1.0226799e-3, rel=1e-7)
-    leader = regret_bounds.leader_regret(
-        **problem, diameter=1.0, step_size=eta, noise_scale=1.0 / g, block=12, barrier=True
-    )
+    leader = regret_bounds.leader_regret(problem, step_size=eta, noise_scale=1.0 / g, barrier=True)
     assert leader.total == pytest.approx(246.45576, rel=1e-7)
-    beta, lam = regret_bounds.best_inverse_temperature(
-        **problem, diameter=1.0, noise_to_signal=g, block=12
-    )
+    beta, lam = regret_bounds.best_inverse_temperature(problem, g)
     assert (beta, lam) == (pytest.approx(0.043010423, rel=1e-6), pytest.approx(2557.7973, rel=1e-7))
-    gibbs = regret_bounds.gibbs_regret(
-        **problem, diameter=1.0, inverse_temperature=beta, regularization=lam, block=12
-    )
+    gibbs = regret_bounds.gibbs_regret(problem, inverse_temperature=beta, regularization=lam)
     assert gibbs.total == pytest.approx(639.44932, rel=1e-7)
     domain, budget = LpBall(2, 2.0, 0.5), Budget(1.0, 1e-6)
     # Linear losses need no barrier, which costs 2 G D.
@@ -211,10 +209,8 @@ def test_gibbs_bound_holds_for_exact_laws(beta, lam, block):
         if (t + 1) % block == 0:
             mu = law(-beta * (total + lam / 2 * GRID**2))
     regret = expected - total.min()
-    bound = regret_bounds.gibbs_regret(
-        horizon=horizon, dimension=1, lipschitz=1.0, radius=1.0, diameter=2.0,
-        inverse_temperature=beta, regularization=lam, block=block,
-    )  # fmt: skip
+    own = replace(COMMON, horizon=horizon, dimension=1, block=block)
+    bound = regret_bounds.gibbs_regret(own, inverse_temperature=beta, regularization=lam)
     assert regret <= bound.total
     assert regret > -horizon
 
@@ -225,7 +221,7 @@ def test_unbounded_entropy_term_is_the_best_of_its_family():
     y = np.exp(np.linspace(-12.0, 0.0, 400_001))
     family = n / (2 * beta) * (y**2 - 1 - 2 * np.log(y))
     family += horizon * y * math.sqrt(n / (beta * lam))
-    term = regret_bounds.entropy_term(horizon, n, 1.0, 2.0, beta, regularization=lam)
+    term = regret_bounds.entropy_term(replace(COMMON, dimension=n, unbounded=True), beta, lam)
     assert term == pytest.approx(float(family.min()), rel=1e-8)
 
 
@@ -239,10 +235,8 @@ def test_leader_bound_holds_for_linear_losses():
     sums = np.r_[0.0, np.cumsum(signs)[:-1]]
     decisions = np.array([weight @ np.clip(-eta * (s + sigma * z), -1.0, 1.0) for s in sums])
     regret = float(signs @ decisions) + abs(signs.sum())
-    bound = regret_bounds.leader_regret(
-        horizon=horizon, dimension=1, lipschitz=1.0, radius=1.0, diameter=2.0,
-        step_size=eta, noise_scale=sigma,
-    )  # fmt: skip
+    own = replace(COMMON, horizon=horizon, dimension=1)
+    bound = regret_bounds.leader_regret(own, step_size=eta, noise_scale=sigma)
     assert 0.0 < regret <= bound.total
 
 

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
-from dpoco._validation import Fields, FloatArray, choice, positive_int, real_float
+from dpoco._validation import FloatArray, choice, positive_int, real_float
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.coupled_regret import (
     bernstein_cap,
@@ -99,11 +99,6 @@ class Setting(ABC, Generic[R]):
     kind: ClassVar[Any]
     regret: ClassVar[Any]
     law_fields: ClassVar[tuple[str, str]]
-
-    @property
-    def constants(self) -> Fields:
-        """What regret bounds take, but for the block."""
-        return {"horizon": self.horizon, **self.problem.constants}
 
     @abstractmethod
     def still_law(self) -> Law:
@@ -498,7 +493,7 @@ def _starts(setting: Setting[R], budget: Budget, coupling: str, block: int | Non
             if g > _SMALLEST_NOISE:
                 # Without clip and cap terms, and the barrier's, which all have.
                 law = dict(zip(setting.law_fields, setting.law(variant, m, g), strict=True))
-                value = setting.regret(**setting.constants, **law, block=m).total
+                value = setting.regret(setting.problem.lazy(setting.horizon, m), **law).total
                 found.append(_Start(value, coupling, variant, m, float(forced[where[row]]), g))
     return found
 

@@ -90,7 +90,7 @@ class _Setting(Setting[GibbsRun]):
         return q.dimension / lam / (CONSTANT_SPREAD * q.radius) ** 2, lam
 
     def law(self, variant: float, block: int, noise: float) -> Law:
-        return best_inverse_temperature(**self.constants, noise_to_signal=noise, block=block)
+        return best_inverse_temperature(self.problem.lazy(self.horizon, block), noise)
 
     def draw(self, law: Law) -> GibbsDraw:
         q = self.problem
@@ -112,13 +112,11 @@ class _Setting(Setting[GibbsRun]):
 
     def quiet_noise(self, block: int) -> float:
         # A fixed point: the law, and with it the cost of drawing, depends on the noise.
-        q, rounds, noise = self.problem, float(block) ** 2 * -(-self.horizon // block), 1.0
+        own, noise = self.problem.lazy(self.horizon, block), 1.0
+        rounds = float(block) ** 2 * own.blocks
         for _ in range(100):
-            beta, lam = self.law(1.0, block, noise)
-            over = lam if q.unbounded else None
-            term = entropy_term(
-                self.horizon, q.dimension, q.lipschitz, q.diameter, beta, regularization=over
-            )
+            beta, lam = best_inverse_temperature(own, noise)
+            term = entropy_term(own, beta, lam)
             following = math.sqrt(2.0 * beta * term / (_QUIET_ENTROPY * rounds))
             if abs(following - noise) <= 1e-9 * noise:
                 break

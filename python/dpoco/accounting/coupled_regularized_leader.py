@@ -69,12 +69,8 @@ class _Setting(Setting[TiltedRun]):
         return CONSTANT_SPREAD * q.radius / (sigma * math.sqrt(q.dimension)), sigma
 
     def law(self, variant: float, block: int, noise: float) -> Law:
-        q, sigma = self.problem, self.problem.lipschitz / noise
-        eta = best_step_size(
-            horizon=self.horizon, dimension=q.dimension, lipschitz=q.lipschitz, radius=q.radius,
-            noise_scale=sigma, block=block,
-        )  # fmt: skip
-        return variant * eta, sigma
+        sigma = self.problem.lipschitz / noise
+        return variant * best_step_size(self.problem.lazy(self.horizon, block), sigma), sigma
 
     def quiet_noise(self, block: int) -> float:
         rounds = float(block) ** 2 * -(-self.horizon // block)

@@ -24,7 +24,12 @@ from dpoco._validation import LARGEST_SCALE, Fields, positive_int
 from dpoco.accounting.claims import PublishedClaim, gibbs_claim, leader_claim
 from dpoco.accounting.leaf_bounds import record_length
 from dpoco.accounting.plan import Plan
-from dpoco.accounting.regret_bounds import RegretBound, gibbs_regret, leader_regret
+from dpoco.accounting.regret_bounds import (
+    LazyProblem,
+    RegretBound,
+    gibbs_regret,
+    leader_regret,
+)
 from dpoco.domains import Box, Domain, LpBall, Polytope, Simplex
 from dpoco.losses import CustomLoss, LinearLoss, Loss, MarginLoss, QuadraticLoss, check_undamped
 from dpoco.privacy.mechanisms.coupled_draws import (
@@ -114,11 +119,12 @@ class EuclideanProblem:
             return self.lipschitz * self.diameter
         return 2.0 * self.lipschitz * self.radius
 
-    @property
-    def constants(self) -> Fields:
-        """What every regret bound takes of the problem."""
-        names = ("dimension", "lipschitz", "radius", "diameter", "unbounded")
-        return {name: getattr(self, name) for name in names}
+    def lazy(self, horizon: int, block: int) -> LazyProblem:
+        """Return what regret bounds take of the problem, for so many rounds in blocks."""
+        return LazyProblem(
+            horizon=horizon, dimension=self.dimension, lipschitz=self.lipschitz,
+            radius=self.radius, diameter=self.diameter, block=block, unbounded=self.unbounded,
+        )  # fmt: skip
 
     def barrier_weight(self, horizon: int) -> float:
         """Return the weight at which the barrier is at most G D on the shrunk domain (loss).
@@ -411,10 +417,9 @@ class CoupledRun(ABC):
         return m.cap is not None and m.keep.forced > 0.0 and not isinstance(m.keep, Maximal)
 
     @property
-    def constants(self) -> Fields:
+    def lazy(self) -> LazyProblem:
         """What every regret bound takes."""
-        m = self.mechanism
-        return {"horizon": m.rounds, "block": m.block, **self.problem.constants}
+        return self.problem.lazy(self.mechanism.rounds, self.mechanism.block)
 
     @property
     def log_stay(self) -> float:
@@ -551,7 +556,7 @@ class GibbsRun(CoupledRun):
         """Return the bound to which clipped factors and a cap on the switches add so much."""
         beta, lam = self.draw.inverse_temperature, self.draw.regularization
         return gibbs_regret(
-            **self.constants, inverse_temperature=beta, regularization=lam, clip=clip, cap=cap
+            self.lazy, inverse_temperature=beta, regularization=lam, clip=clip, cap=cap
         )
 
     def claim(self, delta: float, corrected: bool) -> PublishedClaim:
@@ -653,7 +658,7 @@ class TiltedRun(CoupledRun):
     def regret(self, clip: float = 0.0, cap: float = 0.0) -> RegretBound:
         """Return the bound to which clipped factors and a cap on the switches add so much."""
         return leader_regret(
-            **self.constants,
+            self.lazy,
             step_size=self.draw.step,
             noise_scale=self.draw.noise,
             barrier=self.tuning.barrier_weight > 0.0,

@@ -20,7 +20,7 @@ from dpoco.accounting.conditions import UNPROVED
 from dpoco.accounting.gaussian import expected_norm_bound
 from dpoco.domains import Box, Domain, LpBall, Polytope, Simplex, VertexSet
 
-__all__ = ["RegretBound", "best_inverse_temperature", "best_step_size",
+__all__ = ["LazyProblem", "RegretBound", "best_inverse_temperature", "best_step_size",
            "endless_regret", "entropy_term", "gaussian_width", "gibbs_regret", "growing_cost",
            "leader_regret", "stated_regret", "uniform_is_as_good", "without_regret"]  # fmt: skip
 
@@ -126,95 +126,93 @@ def uniform_is_as_good(experts: int, horizon: int | None, bound: float | None) -
     return horizon * (1.0 - 1.0 / experts) <= bound < math.inf
 
 
+@dataclass(frozen=True, kw_only=True)
+class LazyProblem:
+    """What the bounds of the two coupled learners take of a problem and of its blocks.
+
+    Attributes
+    ----------
+    horizon, dimension, block : int
+        T, n, and the rounds m that share one decision.
+    lipschitz, radius, diameter : float
+        G, R and D in l2.
+    unbounded : bool
+        Whether decisions range over R^n, the domain being the comparator class.
+    """
+
+    horizon: int
+    dimension: int
+    lipschitz: float
+    radius: float
+    diameter: float
+    block: int = 1
+    unbounded: bool = False
+
+    @property
+    def blocks(self) -> int:
+        """Number of decisions, that of an incomplete last block included."""
+        return -(-self.horizon // self.block)
+
+
 def gibbs_regret(
+    own: LazyProblem,
     *,
-    horizon: int,
-    dimension: int,
-    lipschitz: float,
-    radius: float,
-    diameter: float,
     inverse_temperature: float,
     regularization: float,
-    block: int = 1,
     clip: float = 0.0,
     cap: float = 0.0,
-    unbounded: bool = False,
 ) -> RegretBound:
     """Return the bound of P-COMW: draws from exp(-beta (F + lam/2 ||x - c||^2)).
 
     Parameters
     ----------
-    horizon, dimension, block : int
-        T, n, and the rounds m that share one decision.
-    lipschitz, radius, diameter : float
-        G, R, D.
+    own : LazyProblem
+        T, n, m, G, R and D.
     inverse_temperature, regularization : float
         beta (1/loss) and lam (loss/length^2).
     clip, cap : float
         What clipped acceptance factors and the cap on switches add; see the page.
-    unbounded : bool
-        Whether the draws range over R^n.
     """
-    over, draws = regularization if unbounded else None, (dimension, lipschitz, diameter)
     # A block's loss is m G-Lipschitz, and there are ceil(T/m) of them.
     terms = {
-        "regularization": 0.5 * regularization * radius**2,
-        "stability": 0.5 * (block * lipschitz) ** 2 * -(-horizon // block) / regularization,
-        "entropy": entropy_term(horizon, *draws, inverse_temperature, regularization=over),
+        "regularization": 0.5 * regularization * own.radius**2,
+        "stability": 0.5 * (own.block * own.lipschitz) ** 2 * own.blocks / regularization,
+        "entropy": entropy_term(own, inverse_temperature, regularization),
         "clip": clip,
         "cap": cap,
     }
     return RegretBound.of(terms)
 
 
-def entropy_term(
-    horizon: int,
-    dimension: int,
-    lipschitz: float,
-    diameter: float,
-    inverse_temperature: float,
-    *,
-    regularization: float | None = None,
-) -> float:
+def entropy_term(own: LazyProblem, inverse_temperature: float, regularization: float) -> float:
     """Return what drawing from a Gibbs law, instead of minimising, costs (loss).
 
-    (n/beta)(1 + ln(beta G D T / n)), or G D T where that is at most n/beta. With `regularization`
-    (draws over R^n): (n/beta)(ln(1/y) + (1 - y^2)/2) with y + G T sqrt(beta/(n lam)) = 1/y.
+    (n/beta)(1 + ln(beta G D T / n)), or G D T where that is at most n/beta. Over R^n:
+    (n/beta)(ln(1/y) + (1 - y^2)/2) with y + G T sqrt(beta/(n lam)) = 1/y.
     """
-    scale = dimension / inverse_temperature
-    if regularization is not None:
-        pull = lipschitz * horizon * math.sqrt(inverse_temperature / (dimension * regularization))
+    n = own.dimension
+    scale = n / inverse_temperature
+    if own.unbounded:
+        pull = own.lipschitz * own.horizon * math.sqrt(inverse_temperature / (n * regularization))
         # The positive root of y^2 + pull y = 1, without cancellation.
         y = 2.0 / (pull + math.sqrt(pull * pull + 4.0))
         return scale * (-math.log(y) + 0.5 * (1.0 - y * y))
-    whole = lipschitz * diameter * horizon
+    whole = own.lipschitz * own.diameter * own.horizon
     return whole if whole <= scale else scale * (1.0 + math.log(whole / scale))
 
 
-def best_inverse_temperature(
-    *,
-    horizon: int,
-    dimension: int,
-    lipschitz: float,
-    radius: float,
-    diameter: float,
-    noise_to_signal: float,
-    block: int = 1,
-    unbounded: bool = False,
-) -> tuple[float, float]:
+def best_inverse_temperature(own: LazyProblem, noise_to_signal: float) -> tuple[float, float]:
     """Return (beta, lam) of the least bound among those with g = G sqrt(beta/lam) given.
 
     Fixed point of lam = (G/R) sqrt(m^2 ceil(T/m) + 2 n ell/g^2), at most thirty steps.
     """
-    g2 = noise_to_signal**2
-    stability = float(block) ** 2 * -(-horizon // block)
+    g2, n = noise_to_signal**2, own.dimension
+    stability = float(own.block) ** 2 * own.blocks
     ell = 1.0
     for _ in range(30):
-        lam = lipschitz / radius * math.sqrt(stability + 2.0 * dimension * ell / g2)
-        beta = g2 * lam / lipschitz**2
-        over = lam if unbounded else None
-        term = entropy_term(horizon, dimension, lipschitz, diameter, beta, regularization=over)
-        following = term * beta / dimension
+        lam = own.lipschitz / own.radius * math.sqrt(stability + 2.0 * n * ell / g2)
+        beta = g2 * lam / own.lipschitz**2
+        following = entropy_term(own, beta, lam) * beta / n
         if abs(following - ell) <= 1e-12 * ell:
             break
         ell = following
@@ -222,25 +220,19 @@ def best_inverse_temperature(
 
 
 def leader_regret(
+    own: LazyProblem,
     *,
-    horizon: int,
-    dimension: int,
-    lipschitz: float,
-    radius: float,
-    diameter: float,
     step_size: float,
     noise_scale: float,
-    block: int = 1,
     barrier: bool = False,
     clip: float = 0.0,
     cap: float = 0.0,
-    unbounded: bool = False,
 ) -> RegretBound:
     """Return the bound of CTRL: minimisers of F + ||x - c||^2/(2 eta) + <Z, x>, Z of scale sigma.
 
     Parameters
     ----------
-    horizon, dimension, lipschitz, radius, diameter, block, clip, cap, unbounded
+    own, clip, cap
         As in `gibbs_regret`.
     step_size, noise_scale : float
         eta (length^2/loss) and sigma (loss/length).
@@ -248,31 +240,23 @@ def leader_regret(
         Whether decisions are kept inside by a barrier, normalised to cost G D; shrinking the
         comparator costs another G D.
     """
-    noise = 0.5 * step_size * noise_scale**2 * dimension
+    noise = 0.5 * step_size * noise_scale**2 * own.dimension
     # Within a body the noise moves the minimum by at most ||Z|| R as well
     # (docs/privacy/oco_regret.md, "CTRL").
-    if not unbounded:
-        noise = min(noise, noise_scale * math.sqrt(dimension) * radius)
+    if not own.unbounded:
+        noise = min(noise, noise_scale * math.sqrt(own.dimension) * own.radius)
     terms = {
-        "regularization": 0.5 * radius**2 / step_size,
-        "stability": 0.5 * step_size * (block * lipschitz) ** 2 * -(-horizon // block),
+        "regularization": 0.5 * own.radius**2 / step_size,
+        "stability": 0.5 * step_size * (own.block * own.lipschitz) ** 2 * own.blocks,
         "noise": noise,
-        "barrier": 2.0 * lipschitz * diameter if barrier else 0.0,
+        "barrier": 2.0 * own.lipschitz * own.diameter if barrier else 0.0,
         "clip": clip,
         "cap": cap,
     }
     return RegretBound.of(terms)
 
 
-def best_step_size(
-    *,
-    horizon: int,
-    dimension: int,
-    lipschitz: float,
-    radius: float,
-    noise_scale: float,
-    block: int = 1,
-) -> float:
+def best_step_size(own: LazyProblem, noise_scale: float) -> float:
     """Return eta = R / sqrt(m^2 G^2 ceil(T/m) + sigma^2 n), the minimiser of `leader_regret`."""
-    rounds = (block * lipschitz) ** 2 * -(-horizon // block)
-    return radius / math.sqrt(rounds + noise_scale**2 * dimension)
+    rounds = (own.block * own.lipschitz) ** 2 * own.blocks
+    return own.radius / math.sqrt(rounds + noise_scale**2 * own.dimension)
