@@ -7,6 +7,7 @@ description was edited, too, of the one that is described: which of them ran is 
 
 from __future__ import annotations
 
+import functools
 import json
 import random
 from pathlib import Path
@@ -96,15 +97,21 @@ def edit(rng: random.Random, record: dict[str, Any], words: list[str], other: An
     return kind
 
 
+@functools.cache
+def all_words() -> list[str]:
+    """Return every text of every certificate, once."""
+    texts = (texts_of(json.loads(each.to_json())) for each in certificates().values())
+    return sorted({str(text) for own in texts for text in own})
+
+
 def edited(number: int) -> tuple[str, str, bool]:
     """Return the name of a certificate, the text of an edit of it, and if a name is there twice."""
     rng, held = random.Random(f"{SEED}/{number}"), certificates()
     names = sorted(held)
     name = names[number % len(names)]
     record, other = (json.loads(held[each].to_json()) for each in (name, rng.choice(names)))
-    words = sorted({str(v) for g in held.values() for v in texts_of(json.loads(g.to_json()))})
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
-        edit(rng, record, words, other)
+        edit(rng, record, all_words(), other)
     text = json.dumps(record)
     twice = rng.random() < 0.04
     if twice:

@@ -240,7 +240,7 @@ def test_a_run_that_is_killed_at_a_hundred_points_loses_and_doubles_nothing(
     log, tmp_path, monkeypatch
 ):
     """A minute: a hundred runs in children that are killed."""
-    assert check_kills(log, tmp_path, monkeypatch, range(100), block=2**12) == 100
+    assert check_kills(log, tmp_path, monkeypatch, range(100), block=6000) == 100
 
 
 def test_another_file_goes_on(log, tmp_path):
