@@ -186,3 +186,36 @@ def test_a_square_root_state_with_missing_draws_is_refused():
     at = payload.index(struct.pack("<QQ", 20, 20 * D))
     rest = payload[at + 16 + 20 * D * 8 :]
     state.refused(payload=payload[:at] + struct.pack("<QQ", 0, 0) + rest)
+
+
+def schema(features):
+    names = tuple(f"x{i}" for i in range(features))
+    return dpoco.datasets.Schema(
+        features=names, ranges=((-1.0, 1.0),) * features, intercept=False, task="regression",
+        label="y", label_range=None,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "domain", [dpoco.domains.Box([-1.0, -1.0], [1.0, 1.0]), dpoco.domains.LpBall(2, 1.0)]
+)
+def test_a_model_shortens_records_as_its_learner_does(domain):
+    learner = dpoco.frank_wolfe.PolyhedralFrankWolfe(
+        domain, dpoco.losses.SquaredLoss(1.0, 1.0), horizon=2000,
+        budget=dpoco.Budget(1e3, 1e-6),
+    )  # fmt: skip
+    learner.run(np.full((2000, 2), 0.5), np.full(2000, 0.5))
+    # Within the bound of the largest entry, but not of the sum.
+    record = np.array([0.9, 0.9])
+    found = dpoco.Model.of_schema(learner, schema(2)).predict([record])
+    assert found == pytest.approx(np.clip(record @ learner.last_decision, -1.0, 1.0))
+
+
+def test_a_model_is_of_a_loss_of_labels():
+    learner = dpoco.oco.NoisyFTRL(
+        dpoco.domains.LpBall(2), dpoco.losses.LinearLoss(1.0), horizon=100,
+        budget=dpoco.Budget(1.0, 1e-6),
+    )  # fmt: skip
+    learner.run(np.zeros((5, 2)))
+    with pytest.raises(ValueError, match="loss of labels"):
+        dpoco.Model.of_schema(learner, schema(2))

@@ -590,3 +590,14 @@ def test_labels_tell_bins_and_quantiles_apart():
     labels = [(cell.statistic, cell.label) for cell in release.cells()]
     assert len(set(labels)) == len(labels)
     assert release.value("x", label="[1234567.0, 1234568.0)") == pytest.approx(1.0)
+
+
+def test_groups_have_different_labels():
+    by = {"city": ["Paris", "Paris, TX"], "shop": ["TX, 1", "1"]}
+    with pytest.raises(ValueError, match="same label"):
+        exact({"n": Count()}, by=by)
+    for values in (["1", 1], ["a", "other"], [True, "True"]):
+        with pytest.raises(ValueError, match="must differ"):
+            exact({"n": Count()}, by={"x": values})
+        with pytest.raises(ValueError, match="must differ"):
+            Categories(values)

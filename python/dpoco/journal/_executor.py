@@ -71,13 +71,12 @@ class GroupCommitExecutor(Executor):
     --------
     >>> import asyncio, dpoco, os, tempfile
     >>> def make():
-    ...     return dpoco.bandits.LinUCB(
-    ...         2, 3, horizon=1000, budget=dpoco.Budget(4.0, 1e-6),
-    ...         context_bound=1.0, reward_bound=1.0)
+    ...     return dpoco.experts.EpochSelector(2, horizon=1000, budget=dpoco.Budget(4.0, 1e-6))
     >>> async def visit(commits, stream):
-    ...     decided = commits.submit(stream.decide, [0.6, 0.0, 0.8], ticket=True)
-    ...     arm, ticket = await asyncio.wrap_future(decided)
-    ...     await asyncio.wrap_future(commits.submit(stream.observe, 1.0, ticket=ticket))
+    ...     decided = commits.submit(stream.decide, ticket=True)
+    ...     expert, ticket = await asyncio.wrap_future(decided)
+    ...     observed = commits.submit(stream.observe, [0.0, 1.0], ticket=ticket)
+    ...     await asyncio.wrap_future(observed)
     >>> async def visits(commits, stream):
     ...     await asyncio.gather(*[visit(commits, stream) for _ in range(50)])
     >>> with dpoco.journal.Journal(os.path.join(tempfile.mkdtemp(), "a.db")) as journal:

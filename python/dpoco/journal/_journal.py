@@ -80,7 +80,7 @@ class Journal:
     >>> path = os.path.join(tempfile.mkdtemp(), "releases.db")
     >>> budget = dpoco.Budget(1.0, 1e-6)
     >>> def make():
-    ...     return dpoco.experts.PrefixHedge(3, horizon=1000, budget=budget)
+    ...     return dpoco.experts.EpochSelector(3, horizon=1000, budget=budget)
     >>> with dpoco.journal.Journal(path, ledger=dpoco.accounting.ledger.Ledger(budget)) as journal:
     ...     stream = journal.open("prices", make)
     ...     first = stream.process([[0.0, 1.0, 1.0]] * 5, first_round=0)

@@ -124,7 +124,8 @@ class Model(Schema):
         StateError
             If nothing was released, or without a guarantee: seeded noise, no budget.
         ValueError
-            If the stream has been scaled in a way that new records cannot be.
+            If the stream has been scaled in a way that new records cannot be, or the learner's loss
+            takes no labels.
         """
         return cls.of_schema(learner, stream.schema(label))
 
@@ -152,8 +153,12 @@ class Model(Schema):
             # The first decision is public, without data: a model of it would promise learning.
             if played == 0:
                 raise StateError("the learner has released nothing yet")
+        if not learner.loss.glm:
+            raise ValueError("a model predicts labels: its learner must have a loss of labels")
         bounds = learner.loss.to_dict()
-        dual = learner.domain.dual_exponent
+        # The geometry that the learner clips in, which is not that of its domain for every learner
+        #: vertices of a box.
+        dual = getattr(learner, "_domain", learner.domain).dual_exponent
         pairs = ((dual, bounds["feature_bound"]), (2.0, bounds["feature_bound_l2"]))
         # JSON has no infinity: None is the maximum norm.
         stated = tuple(

@@ -154,7 +154,7 @@ class CustomLoss(DeclaredLoss):
     values, gradients, hessians : callable, optional
         ``values(theta, records) -> (n,)`` and ``gradients(theta, records) -> (n, d)``, for a
         decision of shape (d,) and records of shape (n, k); pass both or none. At a kink any
-        subgradient will do. CTRL (`dpoco.oco`) also needs
+        subgradient will do. The coupled leader (`dpoco.oco`) also needs
         ``hessians(theta, records) -> (n, d, d)``.
         The functions see only finite records; others count as the zero loss.
 
@@ -171,8 +171,8 @@ class CustomLoss(DeclaredLoss):
     Notes
     -----
     Learners that sum gradients clip them: their guarantees never depend on the declared constants.
-    P-COMW and CTRL (`dpoco.oco`) use the whole function and must trust the constants: their
-    guarantees say so and are not certified.
+    Learners with coupled decisions (`dpoco.oco`) use the whole function and must trust the
+    constants: their guarantees say so and are not certified.
     """
 
     unsaid = ("values", "gradients", "hessians")

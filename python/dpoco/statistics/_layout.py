@@ -94,7 +94,11 @@ class Layout:
         # With units whose squares add up to 1 a record has the norm 1 (docs/privacy/statistics.md).
         length = math.sqrt(math.fsum(share**2 for share in shares))
         groups = tuple((name, public_values("by", values)) for name, values in (by or {}).items())
-        return cls(tuple(statistics.items()), tuple(x / length for x in shares), groups)
+        found = cls(tuple(statistics.items()), tuple(x / length for x in shares), groups)
+        # Values of several columns are joined by commas, which values may have.
+        if len(set(found.groups)) < len(found.groups):
+            raise ValueError("by: two groups have the same label; take values without commas")
+        return found
 
     @cached_property
     def groups(self) -> tuple[str, ...]:
