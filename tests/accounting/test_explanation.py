@@ -228,6 +228,9 @@ def test_the_plain_page_warns():
     assert "SEEDED SOURCE" in page(seeded)
     with pytest.raises(ValueError, match="people"):
         explain(SUM, plain=True, people=0)
+    for unused in ({"people": 10}, {"about": {"Title": "Offers"}}):
+        with pytest.raises(ValueError, match="plain=True"):
+            explain(SUM, **unused)
 
 
 def test_the_plain_page_names_promises_people_and_those_who_come_back():

@@ -267,7 +267,7 @@ def test_predicted_error_bounds_the_noise():
         {"noise": "generalized_gaussian", "norm_order": 1.5},
         {"noise": "generalized_gaussian", "norm_order": 3.5},
         {"noise": "generalized_gaussian", "norm_order": INF}, {"noise": "laplace"},
-        {"sum_method": "dense"}, {"weights": "uniform"}, {"relation": "joint"},
+        {"sum_method": "dense"}, {"weights": "uniform"}, {"weights": ""}, {"relation": "joint"},
         {"horizon": 0}, {"batch": 1001}, {"batch": 0},
         {"step_scale": 0.0}, {"step_scale": INF}, {"horizon": 5000, "sum_method": "toeplitz"},
     ],

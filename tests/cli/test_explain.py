@@ -75,7 +75,7 @@ def test_a_missing_file_is_one_line(tmp_path, refused):
     assert "nowhere.json" in refused("explain", tmp_path / "nowhere.json")
 
 
-def test_the_plain_page(invoke, tmp_path, guarantee):
+def test_the_plain_page(invoke, refused, tmp_path, guarantee):
     path = written(tmp_path / "g.json", guarantee.to_json())
     shown = invoke("explain", path, "--plain", "--people", 10**8).stdout
     about = {
@@ -83,6 +83,7 @@ def test_the_plain_page(invoke, tmp_path, guarantee):
         "Signed by": "no one: anyone may have written this file",
     }  # fmt: skip
     assert shown == explain(guarantee, plain=True, people=10**8, about=about) + "\n"
+    assert "--plain" in refused("explain", path, "--people", 10)
     assert "\nWARNING\n" in shown
     assert "\nWARNING\n" not in invoke("explain", path, "--plain").stdout
     ledger = Ledger(BUDGET)

@@ -288,6 +288,8 @@ def test_a_single_point_tells_nothing():
         ({"batch": 11}, "batch"),
         ({"exponent": 1.0}, "exponent"),
         ({"exponent": -0.1}, "exponent"),
+        ({"selector": ""}, "selector"),
+        ({"weights": ""}, "weights"),
     ],
 )
 def test_bad_arguments(arguments, text):

@@ -80,7 +80,7 @@ REFUSED = [
     {"learning_rate": -1.0, "learner": "hedge"}, {"learning_rate": "no", "learner": "hedge"},
     {"learning_rate": "worst_case", "learner": "hedge"}, {"range": "other"},
     {"subset_size": 6}, {"open_rounds": 0}, {"public_seed": -1}, {"public_seed": 2**64},
-    {"protect": "nothing"},
+    {"protect": "nothing"}, {"learner": "hedge", "range": ""},
     {"channel": "coordinate"}, {"channel": "bit", "learner": "hedge"},
     {"learner": "hedge", "protect": "label_and_context", "range": "exact"},
     {"learner": "hedge", "protect": "label_and_context", "channel": "subset"},

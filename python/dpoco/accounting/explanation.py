@@ -341,6 +341,7 @@ def explain(
         Number of people, for that warning. Default: the number of rounds.
     about : mapping of str to str, optional
         Of the plain statement: what it is about, by name, such as "Title", "File", "Operator".
+        Neither it nor `people` is taken without `plain`.
 
     Returns
     -------
@@ -351,13 +352,15 @@ def explain(
     Raises
     ------
     ValueError, TypeError
-        If `people` is no number of people.
+        If `people` is no number of people, or without `plain` has no use.
 
     Notes
     -----
     Proof of what the numbers mean: ``docs/privacy/explanations.md``.
     """
     g, sections = guarantee, list[Section]()
+    if not plain and (people is not None or about is not None):
+        raise ValueError("people and about are of the plain statement: give plain=True")
     if plain:
         sections += plain_sections(g, people, about)
     elif not g.private:

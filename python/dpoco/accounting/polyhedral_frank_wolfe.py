@@ -128,8 +128,8 @@ def calibrate(
         # (docs/privacy/polyhedral_frank_wolfe.md, "Allocation").
         exponent = 0.5 if pure else 2.0 / 3.0
     near = Neighbours(choice("relation", relation, CHANGES))
-    law = choice("selector", selector or "gumbel", SELECTORS)
-    offset = WEIGHTS.index(choice("weights", weights or "unbiased", WEIGHTS))
+    law = choice("selector", "gumbel" if selector is None else selector, SELECTORS)
+    offset = WEIGHTS.index(choice("weights", "unbiased" if weights is None else weights, WEIGHTS))
     leaf = lossless_leaf_bounds(view, loss, WEIGHTS[offset], 1.0)
 
     def silent(m: int) -> Selections:

@@ -132,10 +132,10 @@ def calibrate(
         known = None if horizon is None else pushes
         method = continual_sum.choose_method(known, near, batch)
     else:
-        name = choice("sum_method", sum_method or "", continual_sum.METHODS)
+        name = choice("sum_method", sum_method, continual_sum.METHODS)
         method = continual_sum.planned(name, pushes, near, batch)
     # Weights k + 1 are the paper's; k is unbiased, and has smaller leaves.
-    offset = WEIGHTS.index(choice("weights", weights or "unbiased", WEIGHTS))
+    offset = WEIGHTS.index(choice("weights", "unbiased" if weights is None else weights, WEIGHTS))
     summand = leaf_bounds.lossless_leaf_bounds(domain, loss, WEIGHTS[offset], step_scale)
     # A record changes one clipped leaf of its batch, however long that is
     # (docs/privacy/tree_frank_wolfe.md, "Batches").

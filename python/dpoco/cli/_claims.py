@@ -176,6 +176,8 @@ def explain_command(
     dpoco explain plan.json --plain --people 5000
     """
     with shell.errors_in_one_line():
+        if people is not None and not plain:
+            raise ValueError("--people is used with --plain only")
         _, stated, signed = read_certificate(file)
         ledger = stated if isinstance(stated, Ledger) else None
         guarantee = stated.guarantee if isinstance(stated, Ledger) else stated
@@ -199,7 +201,8 @@ def explain_command(
         about = about_file(file, signed)
         if not plain and signed is not None:
             typer.echo("\n".join(f"{name}: {value}" for name, value in about.items()) + "\n")
-        text = explain(guarantee, plain=plain, people=people, about=about)
+        # A file's name and signature are printed above, if the statement is not plain.
+        text = explain(guarantee, plain=plain, people=people, about=about if plain else None)
         if ledger is not None:  # whose charges say what the sum alone does not
             typer.echo(judge_ledger(ledger).sentence)
             if not plain:

@@ -230,7 +230,9 @@ def read_settings(hypotheses: Hypotheses, arguments: Arguments) -> Settings:
         bits=BitRandomizer(epsilon, given.bits).bits,
         interactive=instance("interactive", given.interactive, bool, "True or False"),
         protect=given.protect,
-        range=choice("range", given.range or default_range, ("exact", "worst_case")),
+        range=choice(
+            "range", default_range if given.range is None else given.range, ("exact", "worst_case")
+        ),
         mixing=_mixing(given.mixing, bayes),
         subset_size=_subset_size(given, hypotheses.labels, epsilon),
         open_rounds=positive_int("open_rounds", given.open_rounds, maximum=_LARGEST_OPEN),
