@@ -253,11 +253,14 @@ def test_a_journal_is_looked_at_copied_and_verified(tmp_path, monkeypatch, answe
         assert "verified" in invoke("journal", "verify", "a.journal").stdout
         mode = (tmp_path / "copy.journal").stat().st_mode
         assert mode & 0o077 == 0
-        journal.open("free", TreeFrankWolfe(LpBall(2), LogisticLoss(1.0), horizon=9, budget=None))
+        journal.open(
+            "free [/eu]", TreeFrankWolfe(LpBall(2), LogisticLoss(1.0), horizon=9, budget=None)
+        )
         endless = TreeFrankWolfe(LpBall(2), LogisticLoss(1.0), horizon=10**12, budget=None)
         journal.open("endless", endless)
     assert answer("journal", "status", "a.journal")["streams"][1]["epsilon"] is None
     assert "none" in invoke("journal", "status", "a.journal").stdout
+    assert "free [/eu]" in invoke("journal", "status", "a.journal").stdout  # no mark of rich
     assert "unknown" in invoke("journal", "status", "a.journal").stdout
     assert answer("journal", "status", "copy.journal")["streams"][0]["round"] == 1
     invoke("journal", "backup", "a.journal", "copy.journal", code=2)

@@ -136,6 +136,7 @@ def test_output_of_all_kinds(log, tmp_path):
         ([*TIME, "--histogram", "latency=1,x"], "must be numbers"),
         ([*TIME, "--count", "--view", "hourly"], "a view is"),
         ([*TIME, "--count", "--person", "user=x"], "whole numbers"),
+        ([*TIME, "--count", "--person", "user=1,2,3,4"], "at most three numbers"),
         ([*TIME, "--count", "--output", "out.txt"], "--output must end"),
         ([*TIME, "--count", "--state", "s.dpoco"], "--state needs --output"),
         ([*TIME, "--count", "--resume"], "--resume needs --state"),
@@ -421,3 +422,16 @@ def test_lines_end_where_quotes_are_closed():
     assert growing._complete(text) == len(b'a,"b\nc"\n')
     assert growing._complete(b'"a\nb') == 0
     assert pd.read_csv(io.BytesIO(b"x,y\n" + text[: growing._complete(text)])).shape == (1, 2)
+
+
+def test_values_are_listed_as_in_other_commands():
+    from dpoco.cli._monitor import Statistics
+
+    asked = Statistics(
+        categories=['code="a, b", c'], by=["country=DE, FR"], count=False, sum=None, mean=None,
+        share=None, histogram=None, quantiles=None, every="1h", view=None, releases=24,
+        epsilon=1.0, delta=1e-6, person="",
+    )  # fmt: skip
+    ((_, categories),) = asked.monitor().statistics
+    assert categories.values == ("a, b", "c")
+    assert asked.monitor().get_params()["by"] == {"country": ("DE", "FR")}

@@ -275,12 +275,26 @@ def test_a_run_under_a_key_leaves_nothing_readable(table, invoke, monkeypatch, r
 def test_auto_goes_on_with_what_was_saved(table, invoke, learner, report_of):
     common = ("run", *FILE, "--set seed=3 --set figure=false --horizon 800 --checkpoint", "state")
     invoke(*common, "--learner", learner)
+    first = dpoco.load("state")
+    # As if auto had chosen it: another version may rank learners in another order.
+    first._described["command"]["learner"] = "auto"
+    first.save("state")
     resumed = invoke(*common, "--resume")
     assert dpoco.load("state").round == 800
     kind = type(dpoco.load("state")).__name__
     assert kind == dpoco.learners.learner_named(learner).class_name
     assert f".{kind}" in resumed.stdout.partition("auto: ")[2].partition("\n")[0]
     assert f".{kind}" in report_of()["settings"]["chosen"]
+
+
+def test_a_learner_that_was_named_is_no_choice_of_auto(table, invoke, report_of):
+    common = ("run", *FILE, "--set seed=3 --set figure=false --horizon 800 --checkpoint", "state")
+    invoke(*common, "--learner", "noisy-ftrl")
+    resumed = invoke(*common, "--resume")
+    assert dpoco.load("state").round == 800
+    assert "auto" not in resumed.stdout
+    assert "noisy-ftrl" in resumed.stdout.partition("\n")[0]
+    assert report_of()["settings"]["command"]["learner"] == "noisy-ftrl"
 
 
 def test_what_is_chosen_follows_the_problem(table, invoke, report_of):

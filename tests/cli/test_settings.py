@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import dpoco
+from dpoco.cli import main
 from dpoco.cli._app import app, load_command
 from dpoco.cli._init import complete, describe_columns, to_toml
 from dpoco.cli._plan import _PLANNED, make_command
@@ -282,3 +285,47 @@ def test_a_run_where_the_truth_moves_takes_a_learner_that_forgets(tmp_path, invo
              "figure=false"]  # fmt: skip
     assert "half_life='auto'" in invoke(*asked, "--set", "drift=true").output
     assert "half_life" not in invoke(*asked, "--force").output
+
+
+def test_names_with_commas_are_those_of_the_table(tmp_path, monkeypatch, invoke, report_of):
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{i % 7}.0,{i % 5}.0,{'low, cold' if i % 3 else 'high'},{i % 2}" for i in range(60)]
+    Path("t.csv").write_text('a,"height, cm",fan,y\n' + "\n".join(rows).replace(
+        "low, cold", '"low, cold"') + "\n")  # fmt: skip
+    more = ("--range", "0:7", "--set", "figure=false", "--set", "repeats=1")
+    lists = ("--set", 'categories=fan="low, cold",high')
+    invoke("init", "t.csv", "--label", "y", "--range", "0:7", *lists)
+    names = ["a", "height, cm", "fan=low, cold", "fan=high", "constant"]
+    invoke("run", "dpoco.toml", "--set", "figure=false", "--set", "repeats=1")
+    assert report_of()["stream"]["feature_names"] == names
+    invoke("run", "t.csv", "--label", "y", "--features", '"height, cm",a', *more)
+    assert report_of()["stream"]["feature_names"] == ["height, cm", "a", "constant"]
+    # A list of a TOML file, whose texts may hold commas as well.
+    text = 'label = "y"\n[categories]\nfan = ["low, cold", "high"]\n'
+    Path("own.toml").write_text(text)
+    invoke("run", "t.csv", "--config", "own.toml", *more)
+    assert report_of()["stream"]["feature_names"] == names
+
+
+def test_files_of_settings_of_other_systems(table, invoke, report_of):
+    text = 'data = "events.csv"\nlabel = "alarm"\nrange = ["0:10"]\nrepeats = 1\nfigure = false\n'
+    table.with_name("own.toml").write_bytes(b"\xef\xbb\xbf" + text.encode())  # an editor's mark
+    invoke("run", "own.toml")
+    report = table.with_name("results") / "report.json"
+    table.with_name("old.json").write_text(report.read_text(), encoding="utf-16")  # a shell's
+    invoke("run", "--config", "old.json", "--set", "figure=false")
+    assert report_of()["stream"]["feature_names"] == ["speed", "heat", "load", "constant"]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "declared"),
+    [("utf-8-sig", "utf-8"), ("utf-16", "utf-8"), ("latin-1", "latin-1")],
+)
+def test_a_pipe_is_read_in_the_encoding_of_the_table(table, monkeypatch, report_of, encoding,
+                                                     declared):  # fmt: skip
+    data = table.read_text().replace("speed", "größe").encode(encoding)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data), "ascii"))
+    words = ["run", "-", "--label", "alarm", "--range", "0:10", "--set", f"encoding={declared}",
+             "--set", "repeats=1", "--set", "figure=false"]  # fmt: skip
+    assert main(words) == 0
+    assert report_of()["stream"]["feature_names"][0] == "größe"

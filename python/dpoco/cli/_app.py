@@ -61,6 +61,7 @@ def load_command(name: str) -> TyperCommand | TyperGroup:
             from dpoco.cli._verify import COMMANDS
         case "serve" | "journal":
             from dpoco.cli._operate import COMMANDS
+        # audit, explain, sign, table: `_COMMANDS` has no others.
         case _:
             from dpoco.cli._claims import COMMANDS
     return COMMANDS[name]
@@ -86,6 +87,7 @@ class _Commands(TyperGroup):
         name, *rest = args
         if name in _COMMANDS:
             return name, load_command(name), rest
+        # An option that is unknown gets the message of the library that parses them.
         if not name.startswith("-"):
             from dpoco._validation import unknown
 

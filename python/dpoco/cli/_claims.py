@@ -95,6 +95,7 @@ def audit_command(
             return
         if learner is None:
             raise ValueError("name a learner, or ask for --list")
+        # An audit may take an hour: a figure that cannot be drawn is refused before.
         shell.check_figure(figure)
         if seed < 0:
             raise ValueError(f"--seed must be at least 0; got {seed}")
@@ -276,6 +277,7 @@ def sign_command(
         if file is None or key is None or title is None or operator is None or data_set is None:
             raise ValueError(f"still needed: {', '.join(missing)}")
         record, stated, before = read_certificate(file)
+        # A signature around another one would say twice who states it.
         if before is not None:
             raise ValueError(f"{file} is signed: sign the certificate that it was made from")
         guarantee = stated.guarantee if isinstance(stated, Ledger) else stated

@@ -105,6 +105,7 @@ def _parquet(name: str, start: int, names: Collection[str]) -> Iterator[Part]:
     parquet = imported("pyarrow.parquet", "Parquet files", "files")
     position = 0
     file = parquet.ParquetFile(name)
+    # Rows that were read twice would count twice.
     if start > file.metadata.num_rows:
         raise ValueError(
             f"{name} has fewer rows than were already read: it was shortened or replaced"
@@ -200,6 +201,7 @@ class Sink:
     def __init__(self, output: Path | None, page: Path | None) -> None:
         self._output, self._page = output, page
         self._shown: list[Fields] = []
+        # A .prom file has the latest release alone: a scraper keeps the history.
         self._kept = output is not None and output.suffix != ".prom"
         self._live: Live | None = None
         self._drawn = False
@@ -242,7 +244,7 @@ class Sink:
         self._append(pending)
 
     def write(self, releases: list[Release]) -> None:
-        """Publish releases."""
+        """Publish releases: on the terminal, in the output, and later on the page."""
         if not releases:
             return
         self._drawn = False

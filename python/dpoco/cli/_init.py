@@ -23,6 +23,7 @@ from dpoco.cli._settings import (
     Asked,
     Settings,
     help_text,
+    list_text,
     parse_range,
     settings_command,
 )
@@ -64,6 +65,7 @@ def init(asked: Asked, values: Fields) -> None:
             raise ValueError("--to must end in .toml")
         if not settings.force:
             shell.check_new(place)
+        # The file of settings names the table, which a later run reads again.
         if settings.data == "-":
             raise ValueError("the table must be a file")
         table = open_table(settings)
@@ -112,7 +114,7 @@ def complete(asked: Asked, table: Table, prompt: Callable[..., str]) -> Asked:
             ranges += [] if answer == "-" else [f"{name}={answer}"]
         if answer != "-" and kind != "nothing":
             kept.append(name)
-    given |= {"range": tuple(ranges), "categories": tuple(lists), "features": ",".join(kept)}
+    given |= {"range": tuple(ranges), "categories": tuple(lists), "features": list_text(kept)}
     return Asked(given)
 
 
@@ -141,7 +143,7 @@ def describe_columns(settings: Settings, table: Table) -> Fields:
             ranges.setdefault(name, declared.general)
     if declared.label is not None and declared.label_range is not None:
         ranges[declared.label] = declared.label_range
-    return {"features": ",".join(columns), "range": ranges}
+    return {"features": list_text(columns), "range": ranges}
 
 
 def to_toml(given: Fields, place: str) -> str:
@@ -238,6 +240,7 @@ def datasets_command(
                 _print_list(records)
             return
         facts = _facts(BUNDLED[named("stream", name, tuple(BUNDLED))])
+        # Names of columns and the scaling are known once it is loaded, which needs the package.
         if not cite and facts["installed"]:
             if facts["kind"] == "experts":
                 found = datasets.load_losses(name)[1]

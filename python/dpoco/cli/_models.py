@@ -13,7 +13,7 @@ import dpoco
 from dpoco._validation import named
 from dpoco.cli import _shell as shell
 from dpoco.cli._key import state_key
-from dpoco.cli._settings import OPTIONS, Asked, read_file
+from dpoco.cli._settings import OPTIONS, Asked, read_file, read_list
 from dpoco.cli._tables import open_table, read_saved
 
 
@@ -50,8 +50,10 @@ def publish_command(
             shell.check_new(to)
         # First: a wrong model is refused before a state, which is secret, is opened.
         earlier = None if like is None else dpoco.Model.load(like)
+        # The state names its class, and only the library's own: nothing else is imported.
         learner = dpoco.load(state, key=state_key())
         saved = read_saved(learner, trust_columns)
+        # Arms, experts and points of a net are no coefficients of columns.
         if saved is not None and saved.family != "records":
             raise ValueError("only learners of labelled records have a decision that predicts")
         if earlier is not None:
@@ -110,7 +112,8 @@ def predict_command(
             shell.check_new(to)
         found = dpoco.Model.load(model)
         rows = open_table(asked, fewest=1)
-        kept = [] if keep is None else [name.strip() for name in keep.split(",")]
+        kept = [] if keep is None else read_list(keep)
+        # All columns at once, before a file of many rows is read.
         rows.check([*found.columns, *kept])
         answers = found.predict(found.coding.records(rows, found.columns)[0]).tolist()
         texts = {name: list(map(_text, rows.entries(name))) for name in kept}
@@ -122,6 +125,7 @@ def predict_command(
         # `repr` is the shortest text that is read as the same double.
         cells = ["" if math.isnan(each) else repr(each) for each in answers]
         if as_json:
+            # JSON has no NaN.
             known = [None if math.isnan(each) else each for each in answers]
             shell.print_json(
                 {"schema": "dpoco.predictions/1", "of": title, "predictions": known, "kept": texts}

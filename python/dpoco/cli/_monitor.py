@@ -13,7 +13,7 @@ from dpoco.accounting import Budget
 from dpoco.cli import _shell as shell
 from dpoco.cli._growing import Sink, check_columns, read_parts
 from dpoco.cli._key import state_key
-from dpoco.cli._settings import column_pairs, parse_range
+from dpoco.cli._settings import column_pairs, parse_range, read_list
 from dpoco.learning.participation import Participation
 from dpoco.statistics import (
     Categories,
@@ -86,7 +86,7 @@ class Statistics:
             releases=self.releases,
             budget=Budget(self.epsilon, self.delta),
             views=[parse_view(text) for text in self.view or ()] or ["interval"],
-            by={name: tuple(values.split(",")) for name, values in column_pairs("--by", self.by)},
+            by={name: tuple(read_list(own)) for name, own in column_pairs("--by", self.by)},
             participation=people,
             records_per_interval=records,
         )
@@ -117,7 +117,7 @@ class Statistics:
         for name, text in column_pairs("--histogram", self.histogram):
             found[f"{name} histogram"] = Histogram(shell.numbers("--histogram", text), column=name)
         for name, text in column_pairs("--categories", self.categories):
-            found[f"{name} categories"] = Categories(tuple(text.split(",")), column=name)
+            found[f"{name} categories"] = Categories(tuple(read_list(text)), column=name)
         for name, text in column_pairs("--quantiles", self.quantiles):
             asked, given, ends = text.partition("@")
             if not given and name not in ranges:
@@ -136,11 +136,11 @@ class Statistics:
         if not self.person:
             return None, 1
         ((_, numbers),) = column_pairs("--person", [self.person])
-        try:
-            # Numbers that are left out are 1.
-            intervals, apart, records = (*map(int, numbers.split(",")), 1, 1)[:3]
-        except ValueError:
-            raise ValueError(f"--person must have whole numbers; got {numbers!r}") from None
+        given = shell.whole_numbers("--person", numbers)
+        if len(given) > 3:
+            raise ValueError(f"--person must have at most three numbers; got {numbers!r}")
+        # Numbers that are left out are 1.
+        intervals, apart, records = [*given, 1, 1][:3]
         return Participation(intervals, separation=apart), records
 
 
@@ -200,6 +200,7 @@ class Asked(Statistics):
             raise ValueError(
                 "--page with --state needs --output FILE.jsonl, because the page shows this file"
             )
+        # Files that are there are continued, and checked against the state.
         if self.resume:
             return
         for name, path in (("--output", self.output), ("--page", self.page)):
@@ -214,6 +215,7 @@ def _monitor(asked: Asked) -> None:
     made = asked.monitor()
     person = asked.person.partition("=")[0] or None
     needed = (*(c.name for c in made._layout.columns), *asked.names, asked.time)
+    # Of all files, before the first is read: the tenth would be refused after hours.
     check_columns(asked.files, tuple(dict.fromkeys(needed)))
     sink = Sink(asked.output, asked.page)
     monitor = _resume(made, asked.state, sink)

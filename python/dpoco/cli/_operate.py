@@ -56,6 +56,7 @@ def serve_command(
                 listening=lambda port: typer.echo(f"serving on http://{host}:{port}"),
             )  # fmt: skip
             return
+        # Whether the service runs or not: it sees changes with the next request.
         with serve.open_tokens(settings) as tokens:
             if revoke is not None:
                 ended = tokens.revoke(revoke, operator=operator)
@@ -95,6 +96,7 @@ def status_command(
     with shell.errors_in_one_line():
         _check(path)
         rows: list[Fields] = []
+        # Of a copy: to open the journal itself would fence its service.
         with opened_copy(path) as journal:
             for name in journal.streams():
                 stream = journal.open(name)
@@ -142,6 +144,7 @@ def backup_command(
     """
     with shell.errors_in_one_line():
         _check(path)
+        # A copy that is replaced may be the only one of an earlier moment.
         if to.exists():
             raise ValueError(f"{to} exists: name a new file, because a copy never replaces one")
         copy_journal(path, to)

@@ -155,6 +155,7 @@ def plan_reports(
     """
     from dpoco.local import Hypotheses
 
+    # Their table is made here: K M doubles.
     positive_int("hypotheses", hypotheses, maximum=4096)
     positive_int("labels", labels, maximum=4096)
     if hypotheses < 2 or labels < 2:
@@ -261,6 +262,7 @@ def plan_report(
         return cls(*problem.arguments, **covered, budget=budget(rounds), **people, **options)
 
     def share_at(rounds: int) -> float:
+        """Return the regret a round at another horizon, as a share of the largest."""
         try:
             with warnings.catch_warnings():
                 # Warnings are for the horizon that was asked for, not for those of the search.

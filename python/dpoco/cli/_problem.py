@@ -36,6 +36,7 @@ from dpoco.accounting.ranges import split
 from dpoco.cli._settings import (
     Settings,
     parse_range,
+    read_list,
     read_options,
     read_participation,
     refuse_useless,
@@ -166,6 +167,7 @@ def make_games(
     if asked.synthetic is not None and asked.data is not None:
         raise ValueError("synthetic simulates a stream: leave out the data file")
     of_file = asked.data is not None and asked.data not in datasets.BUNDLED
+    # Without names the rule could not be enforced.
     if of_file and asked.rounds_per_person is not None and asked.person is None:
         raise ValueError("--rounds-per-person needs --person COLUMN: whose record each row is")
     if (
@@ -261,6 +263,7 @@ def _load_stream(family: str, task: Task) -> Stream:
     """Load the table as declared, or a bundled stream."""
     asked, table, declared = task.asked, task.table, task.declared
     loss = asked.loss
+    # A bundled stream has its own public scaling.
     if table is None:
         return _load_bundled(asked, "squared" if family == "arms" else loss)
     kinds = table.kinds()
@@ -544,7 +547,7 @@ def _distance(target: FloatArray, points: FloatArray) -> FloatArray:
 def _functions(entries: Sequence[Learner], task: Task) -> list[games.Game]:
     asked, table, declared = task.asked, task.table, task.declared
     label, between = asked.label, declared.label_range or declared.general
-    wanted = None if label is None else [part.strip() for part in label.split(",")]
+    wanted = None if label is None else read_list(label)
     low, high = 0.0, 1.0
     if table is None:
         losses_, facts = datasets.load_losses(asked.data or "pollsters")
@@ -564,6 +567,7 @@ def _functions(entries: Sequence[Learner], task: Task) -> list[games.Game]:
     flags: dict[str, NDArray[np.bool_]] = {
         "missing": ~np.isfinite(values), "out_of_range": (values < low) | (values > high),
     }  # fmt: skip
+    # Losses are Lipschitz for any target; in the box, decisions can reach them.
     targets = np.clip(values, low, high)
     if len(wanted) == 2:
         if asked.quantile is not None:

@@ -95,6 +95,7 @@ def describe_spread(covariance: FloatArray | None) -> str:
     """Return how much noise moves coefficients in words that may be published; "" without it."""
     if covariance is None or not covariance.any():
         return ""
+    # Two deviations: the truth without noise is within them nineteen times of twenty.
     errors = 2.0 * covariance.diagonal() ** 0.5
     return (
         f"Noise in the coefficients: +-{errors.min():.2g} to +-{errors.max():.2g} of scaled "
@@ -153,6 +154,7 @@ def _protection(report: RunReport) -> str:
 
 def _cost(report: RunReport) -> str:
     """Return what privacy costs, in words."""
+    # Rounded as it is printed, so that no cost of "0.0000" is called one.
     price, unit = report.price_of_privacy, "loss a round"
     if is_fit(report):
         unit = "loss a record"
@@ -288,11 +290,13 @@ def _say_stream(report: RunReport) -> None:
 def _say_details(report: RunReport) -> None:
     """Say how columns were read, with shares above 0, and the rest of the guarantee."""
     ranges = report.stream.get("ranges", {})
+    # Columns without a declared range and without a share above 0 have nothing to tell.
     odd = [
         (name, shares)
         for name, shares in report.nonprivate_records["columns"].items()
         if any(shares.values()) or name in ranges
     ]
+    # Those of which most was changed come first: their range is probably wrong.
     odd.sort(key=lambda column: -max(column[1].values()))
     for name, shares in odd[:_COLUMNS]:
         declared = "" if name not in ranges else " in [{:g}, {:g}]".format(*ranges[name])
@@ -349,6 +353,7 @@ def print_comparison(result: Comparison, files: Sequence[str]) -> None:
         if not online:
             value = result.comparator["average_loss"]
             say(f"The {result.comparator['name']} has average loss {value:.4f}.")
+    # They differ in nothing that is said here, so that one stands for all.
     for g in [row.guarantee for row in result.rows if row.guarantee and row.budget][:1]:
         about = f"({g['change']}, seen by {g['view']})"
         say(f"Same budget, rounds and change {about} for every learner.")

@@ -56,6 +56,7 @@ def load_learner(asked: Settings) -> Any:
         return None
     checkpoint = Path(asked.checkpoint)
     if not asked.resume:
+        # It may hold all that is left of a budget.
         if checkpoint.exists():
             raise ValueError(f"{checkpoint} exists: add --resume to continue it, or remove it")
         return None
@@ -64,6 +65,7 @@ def load_learner(asked: Settings) -> Any:
 
 def check_writable(directory: Path, *files: str | None) -> None:
     """Find out before a long run, not after it, that the report has no place to go."""
+    # It is made later: what is there already must be writable.
     nearest = next(path for path in (directory, *directory.absolute().parents) if path.exists())
     if not nearest.is_dir():
         raise ValueError(f"--out must be a directory; {nearest} is not")
@@ -105,18 +107,20 @@ def run(asked: Asked, _: Fields) -> None:
         check_writable(out, settings.output, settings.decision, settings.checkpoint)
         if settings.skip_played and not settings.resume:
             raise ValueError("skip-played needs --resume")
+        # Who knows the seed can take the noise off again.
         if settings.decision is not None and settings.seed is not None:
             raise ValueError("--decision needs fresh noise: leave out the seed")
         resumed = load_learner(settings)
         saved = None if resumed is None else read_saved(resumed, settings.trust_columns)
         if saved is not None:
-            settings = asked.going_on(settings_at_start(saved.command, resumed)).settings
+            settings = asked.going_on(saved.command).settings
         if settings.synthetic is not None and "loss" not in asked.given:
             # The simulated stream is a regression.
             settings = replace(settings, loss="squared")
         (entry,) = find_learners([settings.learner], FAMILIES, settings)
         if entry.plays == "batch" and checkpoint is not None:
             raise ValueError(f"{entry.name} makes one fit: there is nothing to --resume")
+        # The guarantee was stated for the horizon with which it began.
         if settings.horizon is None and resumed is not None:
             settings = replace(settings, horizon=resumed.horizon)
         (game,) = make_games([entry], settings, resumed, saved, searches=True)
@@ -168,6 +172,7 @@ def _play(
             return guarantee
         both = behind_ranges(game.search, guarantee, budget=whole)
         both = both if people is None else people.of(both)
+        # The parts were planned from shares of the budget; what counts is their composition.
         both.require(whole)
         return both
 
@@ -187,6 +192,7 @@ def _play(
     alone = checkpoint is not None or settings.decision is not None
     usual = 1 if alone else 10
     count = usual if settings.repeats is None else settings.repeats
+    # The search has its own part of the budget, which the learner must not spend again.
     budget = whole
     if game.search is not None:
         budget = split_budget(whole, people is not None)[1]
@@ -226,16 +232,6 @@ def _write(report: RunReport, settings: Settings) -> list[str]:
         Path(settings.output).write_text(report.to_json() + "\n", encoding="utf-8")
         files.append(settings.output)
     return files
-
-
-def settings_at_start(command: Fields, learner: object) -> Fields:
-    """Return the settings that a saved learner began with.
-
-    Its own name is not among them if auto, which stays with what was saved, can choose it.
-    """
-    chosen = (dpoco.oco.NoisyFTRL, dpoco.oco.NoisyNewton, dpoco.frank_wolfe.TreeFrankWolfe)
-    by_auto = isinstance(learner, chosen) and not command.get("option")
-    return {name: value for name, value in command.items() if not (by_auto and name == "learner")}
 
 
 def check_learned(report: RunReport) -> None:
@@ -298,6 +294,7 @@ def compare(asked: Asked, values: Fields) -> None:
         names, epsilons = values.get("learners", usual), values.get("epsilons", "0.5,1,2,4")
         named = [name.strip() for name in names.split(",")]
         entries = find_learners(named, _COMPARED, settings)
+        # Games are kept by the learner's name: of two with one name, one would be lost.
         if len({entry.name for entry in entries}) < len(entries):
             raise ValueError("--learners names one of them twice")
         sizes = sorted(shell.numbers("--epsilons", epsilons, positive=True))

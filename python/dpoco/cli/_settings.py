@@ -7,7 +7,9 @@ report of an earlier run) has them by name. Names that are no settings are optio
 
 from __future__ import annotations
 
+import csv
 import inspect
+import io
 import json
 import math
 import sys
@@ -240,6 +242,7 @@ class Asked:
             name = _plain(name)
             if name not in OPTIONS:
                 option = {**option, name: value.strip()}
+            # Ranges of columns add up: a file has some, and the command line one more.
             elif tuple in OPTIONS[name].types:
                 given[name] = (*given.get(name, ()), value.strip())
             else:
@@ -329,6 +332,7 @@ def read_file(path: Path, more: Collection[str] = ()) -> Fields:
         if name in more:
             found[name] = value
             continue
+        # {heat = [0, 90]} is heat=0:90 of the command line: one reader for both.
         if name in COLUMN_TABLES and isinstance(value, dict):
             value = [f"{column}={_text(each)}" for column, each in value.items()]
         elif isinstance(value, dict) != (name == "option"):
@@ -339,18 +343,31 @@ def read_file(path: Path, more: Collection[str] = ()) -> Fields:
 
 def _text(value: object) -> str:
     """Return a value of a table of columns as on the command line."""
-    if isinstance(value, list):
-        numbers = len(value) == 2 and not any(isinstance(each, str) for each in value)
-        return (":" if numbers else ",").join(map(str, value))
-    return str(value)
+    if not isinstance(value, list):
+        return str(value)
+    numbers = len(value) == 2 and not any(isinstance(each, str) for each in value)
+    return ":".join(map(str, value)) if numbers else list_text(map(str, value))
+
+
+def list_text(names: Iterable[str]) -> str:
+    """Return names as one text, which `read_list` reads: in quotes where a name holds a comma."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(names)
+    return text.getvalue()
+
+
+def read_list(text: str) -> list[str]:
+    """Return the names in a text, separated by commas as the cells of a CSV file are."""
+    return [each.strip() for each in next(csv.reader([text], skipinitialspace=True), [])]
 
 
 def parse_file(path: Path) -> Any:
     """Return what a TOML or JSON file holds."""
     suffix = path.suffix.lower()
-    text = path.read_text(encoding="utf-8")
+    data = path.read_bytes()
+    # Editors of Windows begin UTF-8 with a mark, and its shell writes reports in UTF-16.
     if suffix == ".json":
-        return json.loads(text)
+        return json.loads(data)
     if suffix != ".toml":
         # Not a `ValueError`, which `read_file` would take for a malformed file.
         raise ImportError(f"{path.name}: the format must be .toml or .json")
@@ -359,7 +376,7 @@ def parse_file(path: Path) -> Any:
     else:
         import tomli as tomllib
 
-    return tomllib.loads(text)
+    return tomllib.loads(data.decode("utf-8-sig"))
 
 
 def settings_command(
@@ -418,6 +435,7 @@ _USUAL = Settings()
 
 def refuse_useless(entry: Learner, asked: Settings) -> None:
     """Raise for a setting that the learner has no use for, or that auto may have none for."""
+    # Not ignored: it would pass for a setting that has an effect.
     typed = {name for name in OPTIONS if getattr(asked, name) != getattr(_USUAL, name)}
     if entry.name == "auto" and asked.option.keys() - {"switches"}:
         own = min(asked.option)
@@ -501,6 +519,7 @@ def make_participation(
 ) -> Participation | None:
     """Return the rule of two options, or None without the first."""
     if rounds_per_person is None:
+        # A distance between rounds of one who has one round would mean nothing.
         if separation is not None:
             raise ValueError("separation needs --rounds-per-person")
         return None

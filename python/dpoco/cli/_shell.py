@@ -129,6 +129,7 @@ def errors_in_one_line(checkpoint: Path | None = None) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         text = "interrupted"
+        # A user who interrupts a long run wants to know what is left of it.
         if checkpoint is not None and checkpoint.exists():
             kept = dpoco.load(checkpoint, key=state_key())
             text += f"; state kept in {checkpoint}, after round {kept.round:,}"
@@ -187,6 +188,7 @@ def check_figure(path: Path | None) -> None:
 
 def check_new(*files: Path | str | None) -> None:
     """Refuse to overwrite what an earlier run wrote."""
+    # Asked before the work: a run whose result has no place would have spent its budget.
     for file in files:
         if file is not None and Path(file).exists():
             raise ValueError(f"{file} exists: name another place, or add --force to replace it")
@@ -197,6 +199,7 @@ def write_report(
 ) -> list[str]:
     """Write a report, and its figure next to it; return the files' names."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    # Before the figure, which may fail: the numbers of a long run are then kept.
     path.write_text(report.to_json() + "\n", encoding="utf-8")
     files = [str(path)]
     if draw is not None:
@@ -217,13 +220,17 @@ def print_json(record: object) -> None:
 
 def console() -> Console:
     """Return standard output; a file or a pipe has no width to respect."""
-    terminal = Console()
-    return terminal if terminal.is_terminal else Console(width=_WIDTH)
+    # Names of streams, columns and groups may hold brackets and colons, which rich would take for
+    # marks and for pictures.
+    made = Console(markup=False, emoji=False)
+    if not made.is_terminal:
+        made.width = _WIDTH
+    return made
 
 
 def say(text: str = "") -> None:
     """Print a line as it is."""
-    console().print(text, markup=False, highlight=False, soft_wrap=True)
+    console().print(text, highlight=False, soft_wrap=True)
 
 
 def table(left: Sequence[str] = (), right: Sequence[str] = (), *, header: bool = True) -> Table:
@@ -301,6 +308,7 @@ def progress(
         rows.clear()
 
     shown = snapshot if table and lines is not False else None
+    # A bar in a log would be a line for each of its steps.
     if not console.is_terminal:
         yield None, shown
         return

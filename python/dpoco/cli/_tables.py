@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import sys
 import warnings
@@ -16,7 +15,7 @@ import numpy as np
 from dpoco import datasets
 from dpoco._validation import Fields, FloatArray, MalformedError
 from dpoco.accounting import Guarantee
-from dpoco.cli._settings import Settings, column_pairs, parse_range
+from dpoco.cli._settings import Settings, column_pairs, parse_range, read_list
 from dpoco.cli._shell import Note
 from dpoco.datasets import Coding, FileFormat, PublicScaling, Schema, Stream, Table
 from dpoco.errors import StateError
@@ -25,10 +24,12 @@ from dpoco.errors import StateError
 def open_table(asked: Settings, fewest: int = 2) -> Table:
     """Return the table that settings name."""
     # A pipe can be read once, and a table is read several times.
-    source: Any = io.StringIO(sys.stdin.read()) if asked.data == "-" else asked.data
+    # In bytes: the encoding that was declared is that of the table, not of the terminal.
+    source: Any = io.BytesIO(sys.stdin.buffer.read()) if asked.data == "-" else asked.data
     form = FileFormat(asked.format, asked.separator, asked.decimal, asked.encoding,
                       asked.skip_lines)  # fmt: skip
     table = datasets.open_table(source, header=asked.header, file_format=form, fewest=fewest)
+    # Before anything is asked for: of a table without rows, columns would all hold nothing.
     if not any(table.head()):
         raise ValueError(f"{table.title} has 0 rows of data; at least {fewest} are needed")
     return table
@@ -63,11 +64,10 @@ class Declaration:
         label_range = ranges.pop(asked.label or "", None)
         if asked.positive is not None and label_range is not None:
             raise ValueError("--positive and a --range of the label exclude each other")
-        columns = None if asked.features is None else asked.features.split(",")
+        columns = None if asked.features is None else read_list(asked.features)
         return cls(
-            asked.label, asked.positive, columns and [name.strip() for name in columns],
-            asked.person, ranges, general, label_range,
-            {column: _list_in(rest)
+            asked.label, asked.positive, columns, asked.person, ranges, general, label_range,
+            {column: tuple(read_list(rest))
              for column, rest in column_pairs("categories", asked.categories)},
             dict(column_pairs("missing", asked.missing, bare=True)),
         )  # fmt: skip
@@ -111,6 +111,7 @@ class Saved:
         record = learner._described
         if record is None:
             return None
+        # A state may come from elsewhere: whatever is wrong with it is one error.
         try:
             search = record.get("search")
             return cls(record["family"], Schema.from_dict(record["schema"]), record["person"],
@@ -163,11 +164,6 @@ def _column(option: str, name: str) -> str:
     return name.strip()
 
 
-def _list_in(text: str) -> tuple[str, ...]:
-    # As in CSV, so that a category in quotes may hold a comma.
-    return tuple(each.strip() for each in next(csv.reader([text], skipinitialspace=True), []))
-
-
 def feature_columns(table: Table, declared: Declaration, kinds: Mapping[str, str]) -> list[str]:
     """Return the columns that are learned from: those that were named, or all that hold something.
 
@@ -216,6 +212,7 @@ def unknown_columns(
     declared: Declaration, columns: Sequence[str], kinds: Mapping[str, str]
 ) -> list[str]:
     """Return the columns of numbers whose ranges nothing says."""
+    # Yes and no are 1 and 0, and a category's feature as well: their range is no secret.
     return [
         name for name in columns
         if kinds[name] in ("numbers", "0 or 1", "nothing") and declared.general is None
@@ -232,6 +229,7 @@ def ask(
     Names and kinds of columns are read from the files; their ranges are not, ever. `unsearched`
     says why ranges cannot be searched.
     """
+    # All at once: a user who is asked one thing after another runs the command five times.
     texts = [each for each in columns if kinds[each] == "text" and each not in declared.categories]
     # A column of numbers with a few stray texts is a mistake in the file, no list of categories.
     for name in texts:
@@ -339,6 +337,7 @@ def load_stream(
         table, label=declared.label, features=columns, label_scaling=scaling, task=task,
         coding=coding,
     )  # fmt: skip
+    # A misspelt event is no error: on another day it may just not have happened.
     if declared.positive is not None and not np.any(stream.labels == 1.0):
         warnings.warn(
             f"no {declared.label} of {table.title} is {declared.positive!r}", Note, stacklevel=1

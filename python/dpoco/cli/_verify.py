@@ -153,6 +153,7 @@ def _row(
         row["statements"] = [each.words for each in found]
         row["verdict"] = "verified" if kind == "protected" else kind
         row |= {"sentence": sentence, "origin": origin}
+    # One file that cannot be read must not keep the verdict on the others back.
     except (NotOneError, OSError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         row |= {"verdict": "not one", "reason": reason}
@@ -222,6 +223,7 @@ def _verify(stated: Stated) -> _Statement:
     """Return the statement of a certificate; `StateError` if it does not follow."""
     g = stated if isinstance(stated, Guarantee) else Guarantee.from_dict(stated)
     found = verdict(g)
+    # Nothing is promised, so that there is nothing to derive.
     if not g.private:
         return _Statement("no privacy", found, g)
     if g.description is None and isinstance(g.loss.bare, Unknown):
@@ -271,6 +273,7 @@ def _independent_judge() -> _Judge:
 def _statements(file: Path, judge: _Judge) -> Iterator[_Statement]:
     """Yield every statement of a file that follows; `StateError` for one that does not."""
     data = file.read_bytes()
+    # By the first bytes: users name states as they like.
     if data.startswith(FRAME_SIGNATURE) or is_encrypted(data):
         yield _of_learner(dpoco.load(file, key=state_key()), judge)
     elif (journal := is_journal(file)) is not None:
@@ -308,10 +311,12 @@ def read_certificate(file: Path) -> tuple[Fields, Guarantee | Ledger, SignedCert
 
 
 def certificate_kind(record: object) -> object:
+    """Return what a record says it is, or None for what is no record."""
     return record.get("kind") if isinstance(record, dict) else None
 
 
 def _of_record(record: Any, judge: _Judge) -> Iterator[_Statement]:
+    # Lists in lists could be nested deeper than Python can follow.
     if isinstance(record, list) and record and not any(isinstance(each, list) for each in record):
         for each in record:
             yield from _of_record(each, judge)
@@ -386,6 +391,7 @@ def _of_sum(ledger: Ledger, charged: list[Verdict]) -> Verdict:
 
 def _of_learner(learner: Any, judge: _Judge) -> _Statement:
     guarantee: Guarantee = learner.guarantee
+    # A state that was edited could name a budget which its noise does not meet.
     arguments = learner.get_params()
     if arguments.get("budget") is not None:
         guarantee.require(arguments["budget"])
@@ -486,6 +492,7 @@ def copy_journal(file: Path, to: Path) -> None:
     with closing(_read_only(file)) as source, closing(sqlite3.connect(to)) as target:
         # SQLite's backup is of one moment, though the service writes on.
         source.backup(target)
+    # A service that passes its key itself has no such file.
     with suppress(FileNotFoundError):
         shutil.copy(key, f"{to}.key")
 
