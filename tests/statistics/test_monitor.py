@@ -36,6 +36,7 @@ from dpoco.statistics import (
     Share,
     Sum,
 )
+from dpoco.statistics import _plan as planning
 
 BUDGET = Budget(1.0, 1e-6)
 ALL = {
@@ -601,3 +602,50 @@ def test_groups_have_different_labels():
             exact({"n": Count()}, by={"x": values})
         with pytest.raises(ValueError, match="must differ"):
             Categories(values)
+
+
+def test_releases_that_were_read_are_pickled():
+    monitor = exact({"n": Count(), "x": Mean(0.0, 1.0)})
+    monitor.add_many({"x": [0.5, 0.25]})
+    release = monitor.release()
+    other = pickle.loads(pickle.dumps((release.value("x"), release)))[1]
+    assert other.to_json() == release.to_json()
+    assert copy.deepcopy(release).to_json() == release.to_json()
+
+
+def test_a_half_life_without_a_memory_is_that_of_single_intervals():
+    one, other = noisy(views=[HalfLife(1e-5)]), noisy(views=["interval"])
+    assert one.plan().total == other.plan().total
+
+
+def test_the_noise_of_a_long_stream_is_computed_when_it_is_asked_for():
+    monitor = noisy({"n": Count()}, views=["total"], releases=10**9)
+    assert 0.0 < monitor.release().deviations["total"] < 100.0
+    few = noisy({"n": Count()}, views=["total"], releases=1000)
+    assert [few.release().deviations["total"] for _ in range(3)] == [
+        few._mechanism.scale * each
+        for each in planning.row_norms(few._mechanism.factorisation, "total", 1000)[:3]
+    ]
+    with pytest.raises(MemoryError, match="every interval"):
+        noisy({"n": Count()}, releases=10**12)
+
+
+def test_a_number_of_records_may_be_one_of_numpy():
+    monitor = exact({"x": Mean(0.0, 1.0)}, every=np.int64(5))
+    assert len(monitor.add_many({"x": np.zeros(11)})) == 2
+
+
+def test_people_without_a_largest_number_need_no_noise():
+    rule = Participation(None, separation=2)
+    monitor = exact({"n": Count()}, participation=rule)
+    for person, count in ((1, 1), (1, 0), (1, 1)):
+        monitor.add({}, person=person)
+        assert monitor.release().value("n") == pytest.approx(count)
+    assert not monitor.guarantee.private
+
+
+def test_a_second_thread_ends_no_interval_twice():
+    monitor = exact({"n": Count()}, every="1h", start="2026-01-01")
+    with monitor._alone(), pytest.raises(dpoco.RoundOrderError, match="another thread"):
+        monitor.add({}, time="2026-01-01T05:00")
+    assert monitor.round == 0

@@ -175,7 +175,7 @@ class Monitor(Stateful):
         """Decide how intervals end: by the clock, after a number of records, or when asked."""
         self._clock: Clock | None = None
         self._every: int | None = None
-        if isinstance(every, int) and not isinstance(every, bool):
+        if isinstance(every, (int, np.integer)) and not isinstance(every, bool):
             self._every = positive_int("every", every)
             # docs/privacy/statistics.md, "Intervals by a number of records".
             if any(isinstance(each, Count) for _, each in self._layout.statistics):
@@ -214,7 +214,10 @@ class Monitor(Stateful):
             seeded=seeded,
             conditions=(_CLIPPED, _ENDS[ends], _ARRIVAL),
         )
-        return found if people is None else people.of(found)
+        # Without noise nothing is promised to anybody, and a person without a largest number of
+        # rounds has no unit.
+        unlimited = people is not None and people.rounds is None and not found.private
+        return found if people is None or unlimited else people.of(found)
 
     def _build(self, claim: _core.Claim) -> None:
         """Build everything that records change."""
@@ -281,7 +284,8 @@ class Monitor(Stateful):
         HorizonExceeded
             If the record lies behind the last interval; nothing is counted or drawn.
         """
-        # Most records: of plain types, in the current interval, without a limit on people.
+        # Most records: of plain types, in the current interval, without a limit on people. The
+        # compiled recorder takes each as a whole, whatever other threads do.
         try:
             if (
                 person is None
@@ -296,6 +300,13 @@ class Monitor(Stateful):
                 return []
         except TypeError:  # times with a zone among times without: refused below
             pass
+        with self._alone():
+            return self._add_checked(record, time, person)
+
+    def _add_checked(
+        self, record: Mapping[str, object], time: object, person: Person
+    ) -> list[Release]:
+        """Count a record of any kind, as `add`; two threads would end an interval twice."""
         # All that can be refused comes before intervals end, so that an error counts nothing.
         numbers, code = self._part.reader.record(record)
         self._part.check_person(person is not None)

@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from dpoco._validation import FloatArray, positive_float, positive_int
+from dpoco._validation import FloatArray, positive_float, positive_int, require_memory
 from dpoco.accounting import Budget, continual_sum
 from dpoco.accounting.forgetting import INDEPENDENT, damp, view_noise
 from dpoco.accounting.gaussian import charged_gaussian_mu
@@ -127,6 +127,7 @@ def row_norms(factor: Buffered, view: View, pushes: int) -> FloatArray:
     ValueError
         For another view than "total" of a factorisation with levels.
     """
+    require_memory({"the noise of every interval": float(pushes)})
     if isinstance(factor, Normalised):
         if view != "total":
             raise ValueError("sums with levels have a formula for the noise of totals only")
@@ -153,6 +154,7 @@ ENDLESS = 2**20
 # Records of an interval that the integers have room for, the largest that costs next to no noise.
 # Beyond, a cell stays at its limit: a count that is too small, and as private as before.
 ROOMS = (10**9, 10**8, 10**7, 10**6, 10**5, 10**4, 10**3)
+_NO_MEMORY = 1e-100  # damping by which weights of buffers would underflow
 _LARGEST_COST = 0.01  # of a room: share by which its coarser grid makes the noise larger
 
 
@@ -227,7 +229,9 @@ def candidates(views: Sequence[View], near: Neighbours, pushes: int) -> Iterator
         if isinstance(view, (Last, HalfLife)):
             # The powers sqrt(q), q and q^2 of docs/privacy/statistics.md, "Choice".
             for faster in (0.5, 1.0, 2.0):
-                yield damp(base, view.damping**faster)
+                # A shorter memory is none: the independent candidate has that.
+                if (damping := view.damping**faster) > _NO_MEMORY:
+                    yield damp(base, damping)
 
 
 def _factor(method: continual_sum.Method, pushes: int) -> Buffered:
@@ -341,7 +345,13 @@ def describe(
 
 def deviation(total: GaussianSum, view: View, interval: int) -> float:
     """Return the standard deviation of a cell's noise in a view after so many intervals."""
-    return total.scale * float(row_norms(_buffers(total), view, total.pushes)[interval - 1])
+    factor = _buffers(total)
+    if isinstance(factor, Normalised):
+        # Of totals alone, by a formula: long streams have no room for the noise of all intervals.
+        norm = continual_sum.row_norm(factor, np.array([interval]), total.pushes)[0]
+    else:
+        norm = row_norms(factor, view, total.pushes)[interval - 1]
+    return total.scale * float(norm)
 
 
 def _buffers(total: GaussianSum) -> Buffered:

@@ -70,6 +70,10 @@ class Release:
     deviations: Mapping[str, float]
     layout: Layout
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out `estimates`, which have functions: they are computed again."""
+        return {name: value for name, value in vars(self).items() if name != "estimates"}
+
     @cached_property
     def estimates(self) -> dict[str, dict[str, Estimates]]:
         """Numbers and error bars, by view and statistic."""
