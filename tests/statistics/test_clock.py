@@ -26,11 +26,18 @@ def moved(monitor, tmp_path):
     return dpoco.load(tmp_path / "state", Monitor)
 
 
-@pytest.mark.parametrize("zone", ["America/Santiago", "Africa/Cairo", "Asia/Beirut"])
-def test_days_whose_midnight_is_skipped(zone, tmp_path):
-    begin = pd.Timestamp("2026-01-01", tz=zone)
-    monitor = counter("1D", start=begin, releases=400)
-    for day in range(366):
+@pytest.mark.parametrize(
+    ("zone", "skipped"),
+    [
+        ("America/Santiago", "2026-09-06"),
+        ("Africa/Cairo", "2026-04-24"),
+        ("Asia/Beirut", "2026-03-29"),
+    ],
+)
+def test_days_whose_midnight_is_skipped(zone, skipped):
+    begin = (pd.Timestamp(skipped) - pd.Timedelta(days=4)).tz_localize(zone)
+    monitor = counter("1D", start=begin)
+    for day in range(12):
         time = begin.tz_localize(None) + pd.Timedelta(days=day, hours=12)
         ended = monitor.add({}, time=time.tz_localize(zone))
         assert len(ended) == (day > 0)
