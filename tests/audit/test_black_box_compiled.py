@@ -10,7 +10,7 @@ import pytest
 import dpoco
 from dpoco import _core
 from dpoco.audit import learner_runs
-from dpoco.audit.black_box import compiled_kind, played
+from dpoco.audit.black_box import compiled_kind, play_learner
 from dpoco.mechanisms import AboveThreshold, ContinualSum
 from dpoco.random import Source
 
@@ -35,7 +35,7 @@ def test_compiled_runs_are_those_of_the_learner_itself(name):
     for run in (0, 1, 9, count - 1):
         learner._engine = learner._build_engine({"key": keys[run].tobytes(), "stream": 1})
         learner._asked = (-1, None)
-        found = np.array(played(learner, short)).reshape(-1)
+        found = np.array(play_learner(learner, short)).reshape(-1)
         np.testing.assert_array_equal(found, outcomes[run, : len(found)])
         marks = outcomes[run, len(found) :]
         if marks.size:

@@ -160,9 +160,9 @@ def test_the_changed_users_own_arm_is_not_part_of_the_outcome():
     one = (flipped(contexts, [-1.0]), REWARDS[:T])
     run = learner_runs(make)
     assert run(stream, 10, Source.seeded(1)).shape == (10, T)
-    assert run.paired(stream, one)(stream, 10, Source.seeded(1)).shape == (10, T - 1)
+    assert run.pair(stream, one)(stream, 10, Source.seeded(1)).shape == (10, T - 1)
     with pytest.raises(ValueError, match="differ in 3 rounds, and at most one round may"):
-        run.paired(stream, neighbour)
+        run.pair(stream, neighbour)
 
 
 def test_learned_events_separate_gaussians_as_well_as_any():

@@ -131,7 +131,7 @@ def test_black_boxes_play_all_rounds_of_a_person(name):
 
 def test_who_is_shown_a_decision_is_left_out_of_what_others_see():
     *_, stream, record = CASES["users"]
-    run = learner_runs(maker("users")).paired(stream, changed(stream, record))
+    run = learner_runs(maker("users")).pair(stream, changed(stream, record))
     assert run(stream, 3, Source.seeded(0)).shape == (3, T - len(HERS))
 
 

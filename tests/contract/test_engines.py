@@ -14,9 +14,9 @@ from dpoco.audit._contract import (
     RUNNING,
     STEPPED,
     _listed,
+    expect_error,
+    expect_no_change,
     quiet,
-    refused,
-    unchanged,
 )
 from dpoco.learners import LEARNERS
 from dpoco.random import Source
@@ -58,7 +58,9 @@ def test_compiled_learners_know_their_horizon_themselves(name):
     learner = subject.fresh()
     subject.play(learner)
     learner._horizon = 2 * ROUNDS
-    with unchanged(learner, "a call past the horizon"):
-        refused("a round past the horizon", dpoco.HorizonExceeded, subject.step, learner, 0)
+    with expect_no_change(learner, "a call past the horizon"):
+        expect_error("a round past the horizon", dpoco.HorizonExceeded, subject.step, learner, 0)
         if subject.plays in RUNNING:
-            refused("a run past the horizon", dpoco.HorizonExceeded, subject.run, learner, 0, 3)
+            expect_error(
+                "a run past the horizon", dpoco.HorizonExceeded, subject.run, learner, 0, 3
+            )

@@ -71,7 +71,7 @@ def released(name: str) -> list[str]:
     """Return hashes of what is released and of states, round by round and in one call."""
     subject = _listed(name) if name in LISTED else _subject(*VARIANTS[name])
     learner = subject.fresh()
-    found = [np.asarray(each) for each in subject.released(learner)]
+    found = [np.asarray(each) for each in subject.release_all(learner)]
     states = []
     with suppress(StateError, AttributeError):  # learners of custom losses have none
         states.append(learner._engine.state())
@@ -206,7 +206,7 @@ def built(name: str) -> list[str]:
     with telling([], refused, moved):
         learner = subject.fresh()
         if subject.plays == "batch":
-            subject.released(learner)
+            subject.release_all(learner)
     if subject.plays != "batch":
         return [hashed(refused)]
     rows, labels = subject.part(0, 24)
@@ -261,7 +261,7 @@ def described(name: str) -> list[str]:
     with telling(settings, refused):
         learner = subject.fresh()
         if subject.plays == "batch":
-            subject.released(learner)
+            subject.release_all(learner)
     said = [repr(learner), learner.guarantee.regret_bound, plain(learner.guarantee.details)]
     said += [str(subject.fresh(**each).guarantee) for each in ({"seed": None}, {"source": None})]
     said += [answer(getattr(learner, each)) for each in ("_entries",) if hasattr(learner, each)]
@@ -277,7 +277,7 @@ def described(name: str) -> list[str]:
         strict = subject.fresh(on_violation="raise")
         said.append([answer(strict.run, *(part[rows] for part in wild)), strict.round])
     whole = subject.fresh(3)
-    trace, decision = whole.run(*wild), subject.released(subject.fresh(3))[0]
+    trace, decision = whole.run(*wild), subject.release_all(subject.fresh(3))[0]
     shown = [each for each in dir(trace) if not each.startswith("_")]
     said += [str(trace), whole.round, *(answer(getattr, trace, each) for each in shown)]
     for each in (decision, 1, np.arange(24) % 3, -1, [9] * 24, [0] * 3, [0.0] * 9):

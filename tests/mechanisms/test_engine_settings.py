@@ -41,7 +41,7 @@ def made(name: str) -> Any:
     subject = _listed(name)
     learner = subject.fresh()
     if subject.plays == "batch":
-        subject.released(learner)
+        subject.release_all(learner)
     return learner
 
 

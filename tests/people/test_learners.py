@@ -12,7 +12,7 @@ from tests.contract.variants import VARIANTS
 
 import dpoco
 from dpoco import evaluation
-from dpoco.audit._contract import ROUNDS, _listed, _subject, equal, unchanged
+from dpoco.audit._contract import ROUNDS, _listed, _subject, equal, expect_no_change
 from dpoco.environments import play_delayed
 from dpoco.errors import CalibrationError, HorizonExceeded, RoundOrderError, StateError
 from dpoco.learners import LEARNERS, find_learner
@@ -141,13 +141,13 @@ def test_names_are_asked_for_where_they_count_only(subject, fresh):
     vouched = fresh(Participation(2, 3, enforced=False))
     for learner, named in ((strict, {}), (plain, {"person": 1}), (vouched, {"person": 1})):
         decision = subject.ask(learner, 0)
-        with unchanged(learner, "the call"), pytest.raises(TypeError, match="person"):
+        with expect_no_change(learner, "the call"), pytest.raises(TypeError, match="person"):
             subject.tell(learner, 0, decision, **named)
     for learner, named in ((fresh(), {}), (subject.fresh(), {"persons": PEOPLE})):
-        with unchanged(learner, "the call"), pytest.raises(TypeError, match="persons"):
+        with expect_no_change(learner, "the call"), pytest.raises(TypeError, match="persons"):
             learner.run(*subject.part(0, ROUNDS), **named)
     learner = fresh()
-    with unchanged(learner, "the call"), pytest.raises(ValueError, match="shape"):
+    with expect_no_change(learner, "the call"), pytest.raises(ValueError, match="shape"):
         learner.run(*subject.part(0, ROUNDS), persons=PEOPLE[:-1])
     assert vouched.guarantee.person == (2, 3)
     for learner, enforced in ((strict, True), (plain, False), (vouched, False)):
@@ -179,7 +179,7 @@ def test_tickets_that_are_refused_or_dropped_count_nobody():
     )
     _, ticket = bandit.decide(context, ticket=True)
     bandit.decide(context)
-    with unchanged(bandit, "the call"), pytest.raises(RoundOrderError, match="waits"):
+    with expect_no_change(bandit, "the call"), pytest.raises(RoundOrderError, match="waits"):
         bandit.observe(0.5, ticket=ticket, person=1)
     forced = dpoco.bandits.HighDimensionalBandit(
         2, dpoco.domains.LpBall(3, 1.0), horizon=20, budget=budget, forced_rounds=1,

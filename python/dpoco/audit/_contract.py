@@ -119,7 +119,7 @@ def require(holds: object, otherwise: str) -> None:
         raise AssertionError(otherwise)
 
 
-def refused(
+def expect_error(
     what: str, errors: Errors, call: Callable[..., object], *given: object, **more: object
 ) -> None:
     """Raise unless a call raises one of the errors, with no data in any message.
@@ -169,7 +169,7 @@ def fingerprint(learner: Learner) -> tuple[int, bytes | None]:
 
 
 @contextmanager
-def unchanged(learner: Learner, what: str) -> Iterator[None]:
+def expect_no_change(learner: Learner, what: str) -> Iterator[None]:
     """Raise if the learner changes within."""
     before = fingerprint(learner)
     yield
@@ -287,7 +287,7 @@ class Subject:
             return played
         return played.actions if self.plays == "arms" else played.decisions
 
-    def released(self, learner: Learner) -> list[Decision]:
+    def release_all(self, learner: Learner) -> list[Decision]:
         """Play to the end, or fit, and return what was released.
 
         Returns

@@ -24,10 +24,10 @@ from dpoco.audit._contract import (
     Subject,
     check,
     equal,
+    expect_error,
+    expect_no_change,
     fingerprint,
-    refused,
     require,
-    unchanged,
 )
 from dpoco.audit._family import Options
 from dpoco.errors import BudgetExceeded, HorizonExceeded, RoundOrderError, StateError
@@ -83,7 +83,7 @@ def saved_states_go_on(s: Subject) -> None:
             require(loaded.guarantee == learner.guarantee, "another guarantee was loaded")
             require(repr(loaded) == repr(learner), "the loaded learner has another repr")
             if s.plays in ONLINE:
-                refused("observe() just after loading", RoundOrderError, s.tell, loaded, t, 0)
+                expect_error("observe() just after loading", RoundOrderError, s.tell, loaded, t, 0)
             require(equal([s.step(loaded, t)], [want[t]]), f"round {t} differs after loading")
             # From state to state: an error that each load adds would be seen in the end.
             learner = loaded
@@ -106,9 +106,9 @@ def checkpoints_go_on(s: Subject) -> None:
     with folder() as here:
         # A file cannot be made in a folder that is missing, nor take the place of a folder.
         for path in (here / "missing" / "state", here):
-            with unchanged(learner, "a checkpoint that cannot be written"):
-                refused("a checkpoint that cannot be written", OSError,
-                        s.run, learner, 0, 5, checkpoint=path)  # fmt: skip
+            with expect_no_change(learner, "a checkpoint that cannot be written"):
+                expect_error("a checkpoint that cannot be written", OSError,
+                             s.run, learner, 0, 5, checkpoint=path)  # fmt: skip
         at: Options = {"checkpoint": here / "state", "checkpoint_every": 5}
         want = s.run(learner, progress=lambda *a: seen.append((*a, load(here / "state").round)),
                      **at)  # fmt: skip
@@ -119,9 +119,9 @@ def checkpoints_go_on(s: Subject) -> None:
         s.run(other, 0, 13, **at)
         require(equal(s.run(load(here / "state"), 13), want[13:]), "a checkpoint differs")
         for wrong in (0, 1.5, "5"):
-            refused("a wrong checkpoint_every", (ValueError, TypeError),
-                    s.run, s.fresh(), checkpoint_every=wrong)  # fmt: skip
-        refused("a wrong progress", TypeError, s.run, s.fresh(), progress=3)
+            expect_error("a wrong checkpoint_every", (ValueError, TypeError),
+                         s.run, s.fresh(), checkpoint_every=wrong)  # fmt: skip
+        expect_error("a wrong progress", TypeError, s.run, s.fresh(), progress=3)
 
 
 @check(*STARTED)
@@ -131,17 +131,17 @@ def pickles_wait_for_resume(s: Subject) -> None:
     learner = s.fresh()
     s.play(learner, 0, HALF)
     twin = pickle.loads(pickle.dumps(learner))
-    refused("a round of a suspended copy", StateError, s.step, twin, HALF)
-    refused("save() of a suspended copy", StateError, twin.save, "nowhere")
+    expect_error("a round of a suspended copy", StateError, s.step, twin, HALF)
+    expect_error("save() of a suspended copy", StateError, twin.save, "nowhere")
     if s.plays in RUNNING and s.runs:
-        refused("run() of a suspended copy", StateError, s.run, twin, HALF)
+        expect_error("run() of a suspended copy", StateError, s.run, twin, HALF)
     if s.plays in ONLINE:
-        refused("a ticket of a suspended copy", StateError, s.ask, twin, HALF, ticket=True)
+        expect_error("a ticket of a suspended copy", StateError, s.ask, twin, HALF, ticket=True)
     if s.plays == "arms":
-        refused("recommend() of a suspended copy", StateError, twin.recommend, s.stream[0])
+        expect_error("recommend() of a suspended copy", StateError, twin.recommend, s.stream[0])
     for name in ("last_decision", "weights", "coefficients", "alarms"):
         if hasattr(s.kind, name):
-            refused(f"{name} of a suspended copy", StateError, getattr, twin, name)
+            expect_error(f"{name} of a suspended copy", StateError, getattr, twin, name)
     twin.resume()
     require(equal(s.play(twin, HALF), s.play(learner, HALF)), "a resumed copy differs")
 
@@ -169,8 +169,8 @@ def copies_share_no_noise(s: Subject) -> None:
     twins = [copy.deepcopy(learner), copy.copy(learner)]
     s.play(learner, 0, 1)
     for copied in (copy.copy, copy.deepcopy):
-        refused(f"{copied.__name__}() of a started learner", StateError,
-                copied, learner)  # fmt: skip
+        expect_error(f"{copied.__name__}() of a started learner", StateError,
+                     copied, learner)  # fmt: skip
     for twin in (*twins, learner.clone()):
         require(twin.round == 0, "a clone has played")
         require(twin.get_params() == learner.get_params(), "a clone has other arguments")
@@ -200,7 +200,7 @@ def damaged_states_are_refused(s: Subject) -> None:
     bad += [pack(header, other) for other in (payload[:-8], payload + bytes(8), payload[8:], b"")]
     bad.append(pack({**header, "kind": "Unknown"}, payload))
     for spoiled in bad:
-        refused("a damaged state", StateError, read, spoiled)
+        expect_error("a damaged state", StateError, read, spoiled)
     for _ in range(12):
         words = bytearray(payload)
         for at in rng.integers(len(words), size=rng.integers(1, 4)):
@@ -218,14 +218,14 @@ def _threads(work: Callable[[], object], count: int) -> list[BaseException]:
     """Run `work` in threads at once; return what they raised."""
     raised: list[BaseException] = []
 
-    def guarded() -> None:
+    def catch() -> None:
         """Do the work, and keep what it raises: a thread would only print it."""
         try:
             work()
         except BaseException as error:
             raised.append(error)
 
-    threads = [threading.Thread(target=guarded, daemon=True) for _ in range(count)]
+    threads = [threading.Thread(target=catch, daemon=True) for _ in range(count)]
     before = sys.getswitchinterval()
     # With the default of 5 ms most calls would end before another thread has a turn.
     sys.setswitchinterval(1e-6)
@@ -359,14 +359,14 @@ def interrupted_runs_go_on(s: Subject) -> None:
 def one_fit_is_one_release(s: Subject) -> None:
     """`fit` releases once; a second fit raises `BudgetExceeded`, a clone has its own noise."""
     learner, data = s.fresh(), s.part(0, ROUNDS)
-    refused("theta before fit()", RoundOrderError, getattr, learner, "theta")
+    expect_error("theta before fit()", RoundOrderError, getattr, learner, "theta")
     known = learner.guarantee
     require(learner.fit(*data) is learner, "fit() does not return the learner")
     require(learner.guarantee == known, "fit() changed the guarantee")
     theta = learner.theta.copy()
     require(theta.shape == (learner.domain.dimension,), "theta has another shape")
-    refused("writing into theta", ValueError, learner.theta.fill, 1.0)
-    refused("a second fit", BudgetExceeded, learner.fit, *data)
+    expect_error("writing into theta", ValueError, learner.theta.fill, 1.0)
+    expect_error("a second fit", BudgetExceeded, learner.fit, *data)
     require(np.array_equal(learner.theta, theta), "a refused fit changed theta")
     require(np.allclose(learner.predict(data[0]), data[0] @ theta), "predict() is no margin")
     clones = (learner.clone().fit(*data).theta for _ in range(40))  # vertices are few
@@ -384,9 +384,9 @@ def malformed_data_spend_nothing(s: Subject) -> None:
         (X[:, 1:], y), (X[0], y), (X, y[1:]), (X, None), (X + 0j, y), (X, y[:, None]),
         (X[:0], y[:0]), (np.full(X.shape, str(SECRET)).tolist(), y), (X, [MARK] * ROUNDS),
     ):  # fmt: skip
-        refused("malformed data", (ValueError, TypeError), learner.fit, *bad)
+        expect_error("malformed data", (ValueError, TypeError), learner.fit, *bad)
     learner.fit(X, y)
-    refused("other than `records` rows", ValueError, s.fresh().fit, X[1:], y[1:])
+    expect_error("other than `records` rows", ValueError, s.fresh().fit, X[1:], y[1:])
 
 
 @check("batch")
@@ -397,8 +397,8 @@ def fitted_models_are_values(s: Subject) -> None:
     for twin in (pickle.loads(pickle.dumps(learner)), copy.deepcopy(learner)):
         require(np.array_equal(twin.theta, learner.theta), "a copy differs")
         require(twin.guarantee == learner.guarantee, "a copy has another guarantee")
-        refused("a fit of a copy", BudgetExceeded, twin.fit, *data)
-    refused("a copy before the fit", TypeError, copy.deepcopy, s.fresh())
+        expect_error("a fit of a copy", BudgetExceeded, twin.fit, *data)
+    expect_error("a copy before the fit", TypeError, copy.deepcopy, s.fresh())
 
 
 @check("batch")

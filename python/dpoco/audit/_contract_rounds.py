@@ -24,10 +24,10 @@ from dpoco.audit._contract import (
     check,
     constructor_parameters,
     equal,
+    expect_error,
+    expect_no_change,
     fingerprint,
-    refused,
     require,
-    unchanged,
 )
 from dpoco.audit._events import Outcomes
 from dpoco.audit._family import VERBS, Decision, Options, Record
@@ -52,7 +52,7 @@ def decisions_stay_until_observe(s: Subject) -> None:
     learner = s.fresh()
     for t in range(3):
         first = s.ask(learner, t)
-        with unchanged(learner, "a second decide()"):
+        with expect_no_change(learner, "a second decide()"):
             again = s.ask(learner, t)
         require(np.array_equal(first, again), f"round {t}: decide() gave another decision")
         require(learner.round == t, "decide() ended the round")
@@ -61,12 +61,12 @@ def decisions_stay_until_observe(s: Subject) -> None:
             require(type(first) is int, f"a decision is a {type(first).__name__}, not an int")
         else:
             require(first.dtype == np.float64, "a decision is not of float64")
-            refused("writing into a decision", ValueError, first.fill, 1.0)
+            expect_error("writing into a decision", ValueError, first.fill, 1.0)
         s.tell(learner, t, first)
         require(learner.round == t + 1, "observe() did not end the round")
     for name in ("last_decision", "weights", "coefficients"):
         if hasattr(learner, name):
-            refused(f"writing into {name}", ValueError, getattr(learner, name).fill, 0.0)
+            expect_error(f"writing into {name}", ValueError, getattr(learner, name).fill, 0.0)
 
 
 @check(*ONLINE)
@@ -74,18 +74,18 @@ def decide_and_observe_alternate(s: Subject) -> None:
     """`observe` without `decide` raises `RoundOrderError` and changes nothing."""
     learner = s.fresh()
     for t in range(2):
-        with unchanged(learner, "observe() without decide()"):
-            refused("observe() without decide()", RoundOrderError, s.tell, learner, t, 0)
+        with expect_no_change(learner, "observe() without decide()"):
+            expect_error("observe() without decide()", RoundOrderError, s.tell, learner, t, 0)
             if s.plays == "arms":
-                refused("skip() without decide()", RoundOrderError, learner.skip)
+                expect_error("skip() without decide()", RoundOrderError, learner.skip)
         s.tell(learner, t, s.ask(learner, t))
     if s.plays == "arms":
         s.ask(learner, 2)
-        with unchanged(learner, "a call while a decision waits"):
-            refused("another context", RoundOrderError, s.ask, learner, 3)
-            refused("run() while a decision waits", RoundOrderError, s.run, learner, 2, 3)
-            refused("recommend() while a decision waits", RoundOrderError,
-                    learner.recommend, s.stream[0])  # fmt: skip
+        with expect_no_change(learner, "a call while a decision waits"):
+            expect_error("another context", RoundOrderError, s.ask, learner, 3)
+            expect_error("run() while a decision waits", RoundOrderError, s.run, learner, 2, 3)
+            expect_error("recommend() while a decision waits", RoundOrderError,
+                         learner.recommend, s.stream[0])  # fmt: skip
 
 
 @check(*RUNNING, arrays=True, needs="run")
@@ -114,20 +114,22 @@ def horizons_are_walls(s: Subject) -> None:
         except ValueError:  # what else was asked for needs more rounds
             continue
         runs = s.plays in RUNNING and s.runs and hasattr(learner, "run")
-        with unchanged(learner, "a run() past the horizon"):
+        with expect_no_change(learner, "a run() past the horizon"):
             if runs:
-                refused("a run() past the horizon", HorizonExceeded, s.run, learner, 0, horizon + 1)
+                expect_error(
+                    "a run() past the horizon", HorizonExceeded, s.run, learner, 0, horizon + 1
+                )
         # A refused run must have left all rounds to be played.
         released = s.play(learner, 0, horizon)
         require(all(np.all(np.isfinite(each)) for each in released), "a release is not finite")
-        with unchanged(learner, "a call past the horizon"):
-            refused("a round past the horizon", HorizonExceeded, s.step, learner, 0)
+        with expect_no_change(learner, "a call past the horizon"):
+            expect_error("a round past the horizon", HorizonExceeded, s.step, learner, 0)
             if s.plays in ONLINE:
-                refused("observe() past the horizon", HorizonExceeded, s.tell, learner, 0, 0)
+                expect_error("observe() past the horizon", HorizonExceeded, s.tell, learner, 0, 0)
             if hasattr(learner, "expire"):
-                refused("a ticket behind it", HorizonExceeded, s.ask, learner, 0, ticket=True)
+                expect_error("a ticket behind it", HorizonExceeded, s.ask, learner, 0, ticket=True)
             if runs:
-                refused("run() past the horizon", HorizonExceeded, s.run, learner, 0, 1)
+                expect_error("run() past the horizon", HorizonExceeded, s.run, learner, 0, 1)
         require(learner.round == horizon, f"round {learner.round} after {horizon} rounds")
 
 
@@ -143,8 +145,8 @@ def _short(s: Subject) -> Options:
 def seeds_repeat_releases(s: Subject) -> None:
     """A seeded source repeats all releases, and voids the guarantee; entropy gives other noise."""
     first, second, entropy = s.fresh(7), s.fresh(7), s.fresh(None)
-    require(equal(s.released(first), s.released(second)), "one seed gave two sequences")
-    s.released(entropy)
+    require(equal(s.release_all(first), s.release_all(second)), "one seed gave two sequences")
+    s.release_all(entropy)
     require(not first.guarantee.certified, "a seeded learner claims to be certified")
     stated = entropy.guarantee
     held = stated.certified or stated.doubts or not (stated.private and s.runs)
@@ -159,10 +161,10 @@ def malformed_records_are_refused(s: Subject) -> None:
     """A record of a wrong shape or dtype raises, quotes no data and leaves the round open."""
     learner, good = s.fresh(), s.record(0)
     if s.plays == "arms":  # whose context goes to decide, and one reward to observe
-        refused("one context for many", BAD, learner.recommend, good[0])
+        expect_error("one context for many", BAD, learner.recommend, good[0])
         for context in _spoil(good[0]):
-            with unchanged(learner, "a malformed context"):
-                refused("a malformed context", BAD, learner.decide, context)
+            with expect_no_change(learner, "a malformed context"):
+                expect_error("a malformed context", BAD, learner.decide, context)
         good = (0.5,)
     if s.plays in ONLINE:
         s.ask(learner, 0)
@@ -171,8 +173,8 @@ def malformed_records_are_refused(s: Subject) -> None:
         bad += [(*good[:at], spoiled, *good[at + 1 :]) for spoiled in _spoil(part)]
     take = getattr(learner, VERBS.get(s.plays, "observe"))
     for record in bad:
-        with unchanged(learner, "a malformed record"):
-            refused("a malformed record", BAD, take, *record)
+        with expect_no_change(learner, "a malformed record"):
+            expect_error("a malformed record", BAD, take, *record)
     require(np.all(np.isfinite(s.step(learner, 0))), "the round cannot go on")
 
 
@@ -201,8 +203,8 @@ def malformed_runs_are_refused(s: Subject) -> None:
     if len(good) > 1:
         bad.append((good[0], good[1][:-1]))
     for parts in bad:
-        with unchanged(learner, "a malformed stream"):
-            refused("a malformed stream", BAD, learner.run, *parts)
+        with expect_no_change(learner, "a malformed stream"):
+            expect_error("a malformed stream", BAD, learner.run, *parts)
 
 
 @check(*STARTED, arrays=True)
@@ -272,7 +274,7 @@ def huge_values_are_silent(s: Subject) -> None:
     huge = [p * 10.0 ** (300 * (np.arange(len(p)) % 3 - 1)).reshape(-1, *[1] * (p.ndim - 1))
             for p in s.stream]  # fmt: skip
     twin = dataclasses.replace(s, stream=tuple(huge))
-    for release in twin.released(s.fresh()):
+    for release in twin.release_all(s.fresh()):
         require(np.all(np.isfinite(release)), "a release is not finite")
         unbounded = (
             constructor_parameters(s.kind).get("unbounded") and s.first.get_params()["unbounded"]
@@ -302,7 +304,7 @@ def dtypes_and_layouts_do_not_matter(s: Subject) -> None:
 
 def _play_batch(s: Subject) -> Decision:
     """Return all releases of a fresh learner, in one call where there is one."""
-    return s.released(s.fresh()) if s.plays == "batch" else s.run(s.fresh())
+    return s.release_all(s.fresh()) if s.plays == "batch" else s.run(s.fresh())
 
 
 @check(*ONLINE, "batch", arrays=True)
@@ -313,7 +315,7 @@ def violations_are_refused_on_request(s: Subject) -> None:
     if s.plays == "batch":
         rows, labels = s.part(0, ROUNDS)
         for bad in (SECRET, np.nan):
-            refused("a record over its bounds", ValueError, learner.fit, rows + bad, labels)
+            expect_error("a record over its bounds", ValueError, learner.fit, rows + bad, labels)
         return
     quiet = [np.full(np.shape(part[0]), _lowest(s) if s.plays == "experts" else 0.0)
              for part in s.stream]  # fmt: skip
@@ -328,11 +330,11 @@ def violations_are_refused_on_request(s: Subject) -> None:
             twin.ask(learner, 0)
         else:
             twin.ask(learner, 1)
-            with unchanged(learner, "a stream over its bounds"):
+            with expect_no_change(learner, "a stream over its bounds"):
                 # Its first record is fine: a run that checks as it goes would have played it.
-                refused("a stream over its bounds", ValueError, twin.run, learner, 0, 2)
-        with unchanged(learner, "a record over its bounds"):
-            refused("a record over its bounds", ValueError, twin.tell, learner, 1, -1)
+                expect_error("a stream over its bounds", ValueError, twin.run, learner, 0, 2)
+        with expect_no_change(learner, "a record over its bounds"):
+            expect_error("a record over its bounds", ValueError, twin.tell, learner, 1, -1)
     twin.tell(learner, 0, 0)
     require(learner.round == 1, "the round cannot go on")
 
@@ -375,9 +377,9 @@ def tickets_are_taken_once(s: Subject) -> None:
         ("a forged ticket", StateError, learner, forged),
         ("no ticket at all", TypeError, learner, "ticket"),
     ):
-        with unchanged(target, what):
-            refused(what, error, s.tell, target, 3, decision, ticket=ticket)
-            refused(what, error, target.expire, ticket)
+        with expect_no_change(target, what):
+            expect_error(what, error, s.tell, target, 3, decision, ticket=ticket)
+            expect_error(what, error, target.expire, ticket)
     require(learner.outstanding == (2,), "a refused ticket struck another")
 
 
@@ -386,9 +388,9 @@ def tickets_reserve_rounds(s: Subject) -> None:
     """A ticket reserves a round of the horizon, and is saved with the learner."""
     learner = s.fresh()
     issued = [s.ask(learner, t, ticket=True) for t in range(ROUNDS)]
-    refused("a ticket past the horizon", HorizonExceeded,
-            s.ask, learner, 0, ticket=True)  # fmt: skip
-    refused("a copy of a learner with tickets", StateError, copy.copy, learner)
+    expect_error("a ticket past the horizon", HorizonExceeded,
+                 s.ask, learner, 0, ticket=True)  # fmt: skip
+    expect_error("a copy of a learner with tickets", StateError, copy.copy, learner)
     decision, ticket = issued[-1]
     if own_class(s.kind) is not None and s.runs:
         loaded = pickle.loads(pickle.dumps(learner))

@@ -316,7 +316,9 @@ class Counts:
     neighbour_trials: int
 
     @classmethod
-    def checked(cls, hits: int, trials: int, neighbour_hits: int, neighbour_trials: int) -> Counts:
+    def from_numbers(
+        cls, hits: int, trials: int, neighbour_hits: int, neighbour_trials: int
+    ) -> Counts:
         """Return counts that are possible, or raise naming the argument."""
         given = {
             "hits": (hits, trials),

@@ -296,7 +296,7 @@ def _detectable(
         rare = max(min(hits), 1) / pairs  # none seen is not never
         most = int(binom.ppf(1.0 - tail, pairs, rare))
 
-        def found(probable: float, most: int = most) -> bool:
+        def finds(probable: float, most: int = most) -> bool:
             """Whether so probable an event would be found in 90 % of all audits."""
             fewest = int(binom.ppf(tail, pairs, probable))
             together = round(fewest * most / pairs)
@@ -306,11 +306,11 @@ def _detectable(
             return fewest > most and float(log_e_values(seen, at, delta)[0, 0, 0]) >= needed
 
         low, high = rare, 1.0 - 1e-9
-        if not found(high):
+        if not finds(high):
             continue
         while high - low > 1e-6 * high:
             middle = 0.5 * (low + high)
-            low, high = (low, middle) if found(middle) else (middle, high)
+            low, high = (low, middle) if finds(middle) else (middle, high)
         if high > delta:
             best = min(best, math.log((high - delta) / rare))
     return best

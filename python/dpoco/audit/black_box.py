@@ -103,7 +103,7 @@ def epsilon_lower_bound(
     >>> print(f"{epsilon_lower_bound(900, 1000, 100, 1000):.3f}")
     1.696
     """
-    counts = Counts.checked(hits, trials, neighbour_hits, neighbour_trials)
+    counts = Counts.from_numbers(hits, trials, neighbour_hits, neighbour_trials)
     return counts.epsilon(
         real_in("delta", delta, "[0, 1)"), 1.0 - real_in("confidence", confidence, "(0, 1)")
     )
@@ -202,7 +202,7 @@ def black_box_audit(
     if given is not None and not given:
         raise ValueError("events must not be empty")
     if isinstance(run, LearnerRuns):
-        run = run.paired(stream, neighbour)
+        run = run.pair(stream, neighbour)
     root = Source.seeded(seed)
     # A source for each stream: the counts must be independent.
     ours, theirs = (_outcomes(run, each, count, root.spawn()) for each in (stream, neighbour))
@@ -258,7 +258,7 @@ class LearnerRuns:
             outcomes = self._run_compiled(learner, kind, stream, count, source)
         return np.delete(outcomes, self.hidden, axis=1) if self.hidden else outcomes
 
-    def paired(self, stream: Stream, neighbour: Stream) -> LearnerRuns:
+    def pair(self, stream: Stream, neighbour: Stream) -> LearnerRuns:
         """Return the run for these two streams, or raise ``ValueError`` if they are no neighbours.
 
         Under joint privacy the outcome leaves out what only the changed round's user sees.
@@ -341,7 +341,7 @@ class LearnerRuns:
         rows: list[Outcomes] = []
         for run in range(count):
             player = learner if run == 0 else self._make(source)
-            transcript = np.asarray(played(player, stream))
+            transcript = np.asarray(play_learner(player, stream))
             if transcript.dtype.kind not in "iufb":
                 raise TypeError("decisions must be numbers or arrays of numbers")
             rows.append(transcript.reshape(-1))
@@ -368,7 +368,7 @@ def learner_runs(make_learner: Make) -> LearnerRuns:
         learners with T more entries that are 1 where a round drew afresh. Of a mechanism: its
         answers (alarms as 1, silence as 0, and -1 after the last alarm) or sums; of a batch learner
         the fitted vector.
-        Its ``paired(stream, neighbour)``, which `black_box_audit` calls, refuses streams that are
+        Its ``pair(stream, neighbour)``, which `black_box_audit` calls, refuses streams that are
         no neighbours, and leaves out what only the user of the changed round of a bandit sees.
 
     Raises
@@ -416,7 +416,7 @@ def _check_size(count: int, width: int) -> int:
     return count
 
 
-def played(learner: Learner, stream: Stream) -> list[Decision]:
+def play_learner(learner: Learner, stream: Stream) -> list[Decision]:
     """Return what a learner publishes, round by round in Python, or in the end.
 
     Parameters
@@ -599,11 +599,11 @@ def _largest_refuted(environment: Packing, delta: float, share: float, needed: f
     """Return the largest epsilon whose bound the measured share refutes; 0 if none."""
     largest = environment.largest_regret
 
-    def refuted(epsilon: float) -> bool:
+    def refutes(epsilon: float) -> bool:
         """Whether the share refutes this epsilon, at the audit's delta."""
         return _refutes(share, environment.regret_lower_bound(epsilon, delta) / largest, needed)
 
-    return _last(refuted, 1e-9, 1e4, 0.0)
+    return _last(refutes, 1e-9, 1e4, 0.0)
 
 
 def _last(holds: Callable[[float], bool], low: float, high: float, none: float) -> float:

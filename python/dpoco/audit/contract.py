@@ -36,7 +36,7 @@ from dpoco.audit._contract import (
     check,
     constructor_parameters,
     equal,
-    refused,
+    expect_error,
     require,
 )
 from dpoco.audit._family import Decision, Learner, LearnerPlan, Options, Record, Stream, quiet
@@ -87,12 +87,12 @@ def bad_arguments_are_refused(s: Subject) -> None:
         "batch": (0, -1, 1.5, "many", 10**13),
         "start": ([np.nan] * 3, [0.0] * 7, "zero"),
     }
-    refused("an unknown option", TypeError, _build, s, no_such_option=1)
+    expect_error("an unknown option", TypeError, _build, s, no_such_option=1)
     for name, parameter in names.items():
         for value in bad.get(name, _unfit(repr(parameter.annotation))):
             # With a plan, the check would only see that plan and argument disagree.
             changes = {"plan": None, name: value}
-            refused(f"{name}={value!r}", BAD, _build, s, **changes)
+            expect_error(f"{name}={value!r}", BAD, _build, s, **changes)
 
 
 def _unfit(annotation: str) -> Record:
@@ -128,7 +128,7 @@ def parameters_may_be_restated(s: Subject) -> None:
             others = []
         default = constructor_parameters(s.kind)[name].default  # which says nothing
         for other in (each for each in others if each != default):
-            refused(
+            expect_error(
                 f"{name}={other!r} beside parameters with {value!r}", ValueError,
                 _build, s, **{"plan": p, name: other},
             )  # fmt: skip
@@ -164,12 +164,12 @@ def budgets_are_kept(s: Subject) -> None:
     delta = max(spent.delta, 1e-9)
     # Not by the public constructor, which warns of a large delta.
     half = Budget._derived(0.5 * spent.epsilon_at(delta), delta)
-    refused(
+    expect_error(
         "parameters that exceed the budget beside them", BudgetExceeded,
         _build, s, plan=s.first.plan, budget=half,
     )  # fmt: skip
     silent = _build(s, budget=None, plan=None, **_drop_limits(s)).plan
-    refused(
+    expect_error(
         "parameters without noise beside a budget", BudgetExceeded,
         _build, s, plan=silent, budget=half, **_drop_limits(s),
     )  # fmt: skip
@@ -191,7 +191,7 @@ def budgets_are_kept(s: Subject) -> None:
     loud = _build(s, plan=None, budget=Budget._derived(2.0 * asked.epsilon, delta))
     if loud.guarantee.epsilon_at(delta) <= asked.epsilon:  # options leave nothing to a budget
         return
-    refused(
+    expect_error(
         "noise planned for twice the budget", BudgetExceeded,
         _build, s, kind, plan=None, budget=asked,
     )  # fmt: skip
@@ -262,7 +262,7 @@ def reports_show_no_data(s: Subject) -> None:
     silent = not s.first.guarantee.private or find_learner(s.kind) is None
     require("epsilon" in before or silent, "repr() states no epsilon")
     require("Source" not in before, "repr() shows the source")
-    s.released(learner)
+    s.release_all(learner)
     require(repr(learner) == before, "repr() changes with the data")
 
 

@@ -190,7 +190,7 @@ def replay_power(report: ReplayReport) -> str:
 
     For reports: a factor of 1.0005 or less is a bound that was reached.
     """
-    reach = report.reached()
+    reach = report.factors()
     if not report.applicable:
         return (
             "no bound on what a record moves is declared for this learner: nothing that a record "

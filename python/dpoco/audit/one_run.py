@@ -34,7 +34,7 @@ from dpoco.audit._family import (
     split_parts,
 )
 from dpoco.audit._kinds import find_family
-from dpoco.audit.black_box import played
+from dpoco.audit.black_box import play_learner
 from dpoco.audit.report import bound_text, confidence_text
 from dpoco.audit.standard import StandardCase
 from dpoco.errors import StateError
@@ -173,11 +173,11 @@ def _refutes(curve: Curve, canaries: int, guesses: int, correct: int, error: flo
 def _fewest_right(curve: Curve, canaries: int, guesses: int, error: float) -> int:
     """Return the least number of right guesses that refutes; one more than all if none does."""
 
-    def refuted(correct: int) -> bool:
+    def refutes(correct: int) -> bool:
         """Whether so many right guesses refute."""
         return _refutes(curve, canaries, guesses, correct, error)
 
-    return bisect_left(range(guesses + 1), True, lo=1, key=refuted)
+    return bisect_left(range(guesses + 1), True, lo=1, key=refutes)
 
 
 def _largest(refuted: Callable[[float], bool]) -> float:
@@ -451,7 +451,7 @@ class OneRunAudit:
             out.append(mixed)
         return tuple(out)
 
-    def played(self, source: Source | None = None) -> Outcomes:
+    def play(self, source: Source | None = None) -> Outcomes:
         """Return the decisions of one run of the learner on the expected stream with canaries."""
         learner = make_fresh(self._make, Source() if source is None else source)
         return self._run(learner, self._coins)
@@ -459,7 +459,7 @@ class OneRunAudit:
     def _run(self, learner: Learner, coins: NDArray[np.bool_]) -> Outcomes:
         """Return the decisions of a fresh learner on the expected stream with canaries."""
         stream = Rounds(self._plant(self._stream.parts, coins)).stream
-        return np.array(played(learner, stream))
+        return np.array(play_learner(learner, stream))
 
     # -- guessing ----------------------------------------------------------------------------------
 
@@ -631,7 +631,7 @@ def standard_one_run(case: StandardCase, *, canaries: int, **options: Any) -> On
     ours = Rounds(split_parts(case.stream))
     m = positive_int("canaries", canaries, maximum=len(ours) - 1)
 
-    def turned(values: Record) -> Record:
+    def turn(values: Record) -> Record:
         """Return a record once for each canary, its entries moved on by one each time."""
         return tuple(
             np.stack([np.roll(part, i) for i in range(m)]) if np.ndim(part) else np.full(m, part)
@@ -642,5 +642,5 @@ def standard_one_run(case: StandardCase, *, canaries: int, **options: Any) -> On
     silent = Rounds(tuple(part.copy() for part in ours.parts)).with_record(at, ours.record(at + 1))
     # The last round gets no canary: most learners decide nothing after it.
     rounds = np.arange(m) * (len(ours) - 1) // m
-    pair = (turned(ours.record(at)), turned(tuple(np.asarray(each) for each in record)))
+    pair = (turn(ours.record(at)), turn(tuple(np.asarray(each) for each in record)))
     return OneRunAudit(case.make_learner, silent.stream, rounds, *pair, **options)

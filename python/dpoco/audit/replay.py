@@ -74,9 +74,9 @@ class ReplayReport(Findings):
 
         Of the quantity that came nearest to its bound; infinite if no record reached a release.
         """
-        return max(1.0, min((factor for factor, _ in self.reached()), default=math.inf))
+        return max(1.0, min((factor for factor, _ in self.factors()), default=math.inf))
 
-    def reached(self) -> list[tuple[float, str]]:
+    def factors(self) -> list[tuple[float, str]]:
         """Return declared over measured, and the name, of every bounded quantity that moved.
 
         A factor of 1 means that the bound was met: no smaller one would be true.
@@ -139,7 +139,7 @@ class ReplayReport(Findings):
                 "  no bound on what a record moves is declared here: draws and what is published "
                 "before the changed round were compared, and nothing else"
             )
-        elif not self.reached():
+        elif not self.factors():
             lines.append(
                 "  no replaced record reached a quantity with a bound: "
                 "sensitivities were not tested"

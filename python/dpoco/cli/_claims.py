@@ -136,7 +136,7 @@ def _one_run(case: StandardCase, canaries: int | None, seed: int, as_json: bool)
     if not as_json:
         # Stated before anything is known of the outcome, so that it cannot be chosen to fit.
         typer.echo(f"Before the run: {planned.power}")
-    report = planned.report(planned.played())
+    report = planned.report(planned.play())
     if as_json:
         shell.print_json(
             {"schema": "dpoco.one-run-audit/1", "learner": case.learner, **report.to_dict()}

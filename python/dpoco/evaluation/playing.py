@@ -216,7 +216,7 @@ def compare_private(
         kind, labels = str(game.loss.get("type")), np.asarray(data[1], np.float64)
         return measure_run(kind, losses, compared.constant_losses, labels, counted)
 
-    def played(each: list[FloatArray], sums: FloatArray, switches: list[int]) -> PlayedRuns:
+    def gather(each: list[FloatArray], sums: FloatArray, switches: list[int]) -> PlayedRuns:
         regrets = (float(total - fixed[-1]) for total in sums[:, -1])
         averages = (average_over(losses, counted) for losses in each)
         return PlayedRuns(tuple(averages), tuple(regrets), tuple(switches))
@@ -240,8 +240,8 @@ def compare_private(
         guarantee_text=str(learner.guarantee),
         versions=versions(),
         noise=describe_noise(game, learner.plan, budget),
-        private=played([run[0] for run in runs], private, [run[1] for run in runs]),
-        nonprivate=played([free_losses], nonprivate[None, :], [free_switches]),
+        private=gather([run[0] for run in runs], private, [run[1] for run in runs]),
+        nonprivate=gather([free_losses], nonprivate[None, :], [free_switches]),
         best_fixed=compared.fixed,
         best_constant=compared.constant,
         curves=Curves.of(

@@ -17,7 +17,7 @@ from dpoco.losses import Loss
 from dpoco.privacy.mechanisms.coupled_draws import Window
 
 
-def coupled(
+def couple(
     domain: Domain,
     loss: Loss,
     quiet: CoupledPlan,

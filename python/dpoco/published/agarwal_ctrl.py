@@ -39,7 +39,7 @@ from dpoco.accounting.nets import candidate_nets, checked_counts, net_shape
 from dpoco.domains import Domain
 from dpoco.errors import CalibrationError
 from dpoco.losses import Loss
-from dpoco.published._laws import coupled, largest_ratio, lazy, require_limit, require_long
+from dpoco.published._laws import couple, largest_ratio, lazy, require_limit, require_long
 
 __all__ = ["coupled_regularized_leader", "lazy_coupled_regularized_leader", "lipschitz"]
 
@@ -86,7 +86,7 @@ def coupled_regularized_leader(
         domain, loss, horizon=horizon, budget=None, block=1, unbounded=unbounded
     )
     law = {"step": eta, "noise": sigma}
-    return coupled(domain, loss, quiet, law, budget, corrected)
+    return couple(domain, loss, quiet, law, budget, corrected)
 
 
 def lazy_coupled_regularized_leader(
@@ -225,7 +225,7 @@ def _correct_parameters(q: EuclideanProblem, horizon: int, budget: Budget) -> tu
     def noise(eta: float) -> float:
         """Return the least sigma that the repaired theorem allows with these steps."""
 
-        def spent(g: float) -> float:
+        def spend(g: float) -> float:
             """Return the epsilon of a noise-to-signal ratio."""
             ratio = q.lipschitz / (q.lipschitz / g)  # of the sigma that is returned
             claim = leader_claim(
@@ -233,7 +233,7 @@ def _correct_parameters(q: EuclideanProblem, horizon: int, budget: Budget) -> tu
             )
             return claim.epsilon
 
-        return q.lipschitz / largest_ratio(spent, budget.epsilon)
+        return q.lipschitz / largest_ratio(spend, budget.epsilon)
 
     def bound(log_eta: float) -> float:
         """Return the printed regret bound; infinite where no noise meets the budget."""

@@ -26,7 +26,7 @@ from dpoco.accounting.continuous_multiplicative_weights import GibbsPlan
 from dpoco.accounting.coupled_runs import EuclideanProblem, euclidean_problem
 from dpoco.domains import Domain
 from dpoco.losses import Loss
-from dpoco.published._laws import coupled, largest_ratio, lazy, require_limit, require_long
+from dpoco.published._laws import couple, largest_ratio, lazy, require_limit, require_long
 
 __all__ = ["continuous_multiplicative_weights", "lazy_continuous_multiplicative_weights"]
 
@@ -71,7 +71,7 @@ def continuous_multiplicative_weights(
         domain, loss, horizon=horizon, budget=None, block=1, unbounded=unbounded
     )
     law = {"inverse_temperature": beta, "regularization": lam}
-    return coupled(domain, loss, quiet, law, budget, corrected)
+    return couple(domain, loss, quiet, law, budget, corrected)
 
 
 def lazy_continuous_multiplicative_weights(
@@ -115,11 +115,11 @@ def lazy_continuous_multiplicative_weights(
 def _correct_parameters(q: EuclideanProblem, horizon: int, budget: Budget) -> tuple[float, float]:
     """Return (beta, lam) of the least noise that the repaired theorem allows."""
 
-    def spent(g: float) -> float:
+    def spend(g: float) -> float:
         """Return the epsilon of a noise-to-signal ratio g."""
         return gibbs_claim(horizon, g, budget.delta, True).epsilon
 
-    g = largest_ratio(spent, budget.epsilon)
+    g = largest_ratio(spend, budget.epsilon)
     # lam balances stability against the width of the law, which counts as further rounds.
     rounds = float(horizon) + q.dimension * math.log(float(horizon)) / g**2
     lam = q.lipschitz / q.diameter * math.sqrt(2.0 * rounds)

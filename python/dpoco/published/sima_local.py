@@ -210,7 +210,7 @@ class PublishedChannel:
             sent = sent + noise.discrete_laplace(source, sent.size, scale=self.scale)
         return tuple(sent.tolist())
 
-    def normalised(self, values: IntArray) -> FloatArray:
+    def normalise(self, values: IntArray) -> FloatArray:
         """Return the losses ``-c (r - c')`` of reports, as published: mostly in [0, 1]."""
         return -self.c * (values.astype(np.float64) * self.step - self.shift)
 
@@ -308,7 +308,7 @@ class PublishedDistributionLearner:
         if self._hypotheses.count > 1:
             report = np.array(channel.respond(index, label, source))
             rows = slice(None) if index is None else slice(index, index + 1)
-            self._losses[rows] += channel.normalised(report)
+            self._losses[rows] += channel.normalise(report)
         self._round += 1
 
     @property
