@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -77,6 +78,9 @@ def test_limits():
     assert zcdp_epsilon(0.0, 0.1) == 0.0
     assert zcdp_epsilon(1e16, 0.1) == math.inf
     assert compose_zcdp([0.25, 0.5]) == 0.75
+    assert compose_zcdp([1.7e308, 1.7e308]) == math.inf
+    for rhos in np.random.default_rng(1).random((300, 3)).tolist():  # a sum to nearest is not
+        assert Fraction(compose_zcdp(rhos)) >= sum(map(Fraction, rhos))
     with pytest.raises(CalibrationError):
         zcdp_rho(1e-9, 1e-30)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import mpmath
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -125,6 +127,10 @@ def test_composition_is_euclidean():
     assert compose_gdp([3.0, 4.0]) == 5.0
     assert compose_gdp([0.1] * 100) == pytest.approx(1.0, rel=1e-15)
     assert compose_gdp([]) == 0.0
+    assert compose_gdp([1.7e308, 1.7e308]) == math.inf
+    for mus in np.random.default_rng(1).random((300, 3)).tolist():  # hypot was below 150 times
+        mu, square = compose_gdp(mus), sum(Fraction(each) ** 2 for each in mus)
+        assert Fraction(math.nextafter(mu, 0.0)) ** 2 < square <= Fraction(mu) ** 2
     with pytest.raises(ValueError, match="at least 0"):
         compose_gdp([1.0, -1.0])
 

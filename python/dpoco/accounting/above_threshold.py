@@ -122,6 +122,7 @@ def split_scales(
         If a scale exceeds 1e200.
     """
     # The minimum of b_1 + L b_2 at a given D / b_1 + k s / b_2, by Lagrange.
+    # The threshold's noise is drawn once, and every alarm pays for the noise of its queries.
     ratio = math.sqrt(alarms * spread * log_queries / sensitivity)
     first = epsilon / (1.0 + ratio)
     threshold_scale = scale_for(sensitivity, first)
@@ -190,6 +191,7 @@ def calibrate(
             budget.epsilon, sensitivity=moved, spread=apart, alarms=count, log_queries=log_queries
         )
     drawn = replace(quiet, threshold_scale=first, query_scale=second)
+    # Noise raises queries only; thresholds are raised by as much as it almost never exceeds.
     return Plan(drawn, ThresholdTuning(n, rare, second * log_queries), None)
 
 
@@ -213,7 +215,7 @@ def guarantee(
         Neighbours(),
         released=f"the answers of AboveThreshold up to its alarm number {drawn.alarms}",
         horizon=plan.tuning.horizon,
-        delta=0.0,
+        delta=0.0,  # the proof shifts the threshold's noise: no event is left out
         reference="sparse vector technique, one-sided noise; docs/privacy/shift_detector.md",
         seeded=seeded,
         conditions=("Thresholds are public.",),

@@ -78,6 +78,7 @@ def tree_equivalent_scale(sigma: float, method: Method, pushes: int) -> float:
     pushes : int
         Number of leaves n.
     """
+    # The noise of a sum is a row of the factorisation times the draws: its norm is the deviation.
     return sigma * worst_row_norm(method, pushes) / worst_row_norm("tree", pushes)
 
 

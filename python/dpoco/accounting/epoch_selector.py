@@ -133,6 +133,7 @@ def regret(plan: SelectorPlan, rounds: int | None = None) -> RegretBound:
     length = positive_int("rounds", plan.tuning.horizon if rounds is None else rounds)
     law, scale = find_noise(plan.mechanism)
     terms = regret_terms(plan.tuning.experts, length, scale, law)
+    # Losses are in [0, 1]: no regret exceeds the rounds.
     return RegretBound(min(float(length), math.fsum(terms.values())), terms, "stationary")
 
 
@@ -172,7 +173,7 @@ def state_selector(
         own.experts,
         own.horizon,
         None if regret is None else regret.total,
-        bound(1).scope,
+        bound(1).scope,  # the same for any number of rounds
         budget=budget,
         seeded=seeded,
         details=details,
@@ -271,9 +272,10 @@ def regret_terms(experts: int, rounds: int, scale: float, selection: str) -> dic
     m = 1
     # Epochs of 1, 2, 4, ... rounds: what is selected from m rounds is played for the next 2 m.
     while 2 * m <= rounds:
-        played = min(2 * m, rounds - 2 * m + 1)
+        played = min(2 * m, rounds - 2 * m + 1)  # the last epoch may be cut short
         per_round = math.sqrt(0.5 * log_n / m) + ROUNDING
         sampling += played * min(1.0, per_round)
+        # The noise is on sums, and counts less in the mean of more losses.
         total += played * min(1.0, per_round + excess / m)
         m *= 2
     return {

@@ -39,6 +39,7 @@ import importlib.util
 import math
 from collections.abc import Callable, Iterable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+from fractions import Fraction
 from functools import cache, lru_cache
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
@@ -416,14 +417,22 @@ def gaussian_sigma(budget: Budget, sensitivity: float) -> float:
 
 
 def compose_gdp(mus: Iterable[float]) -> float:
-    """Return the mu of an adaptive composition of mu_i-GDP mechanisms: sqrt(sum of squares).
+    """Return the mu of an adaptive composition of mu_i-GDP mechanisms: sqrt(sum of squares), up.
 
     Parameters
     ----------
     mus : iterable of float
         Each at least 0. ``docs/privacy/gaussian.md`` has the proof.
     """
-    return math.hypot(*check_sums("mu", mus))
+    parts = check_sums("mu", mus)
+    mu = math.hypot(*parts)
+    if mu < math.inf:
+        # `hypot` is below the root about every other time; squares of fractions are compared
+        # exactly, and mu stays 5 for (3, 4).
+        square = sum(Fraction(part) ** 2 for part in parts)
+        while Fraction(mu) ** 2 < square:
+            mu = math.nextafter(mu, math.inf)
+    return mu
 
 
 def raised(epsilon: float, holds: Callable[[float], bool], highest: float = math.inf) -> float:

@@ -102,6 +102,7 @@ def calibrate(
     if isinstance(budget, Budget):
         budget.require_delta()
     first, second = _records(medians > 0, positive_int("records", records))
+    # People come over the whole stream, though the search has its first rounds alone.
     near = release.planned_neighbours(relation, participation, horizon or records, budget)
     vector = ClippedVector(columns, math.inf, float(second), math.inf)
     plain = GaussianSum(vector, SquareRoot(), pushes=BINS)
@@ -125,7 +126,8 @@ def _median_scale(medians: int, first: int, near: Neighbours, budget: Budget, mu
     """Return the scale of the medians' noise: all of `budget` for a single round, else mu."""
     if medians == 0:
         return 0.0
-    # A single round is in one part only, and each part may spend the whole budget.
+    # A single round is in one part only, and each part may spend the whole budget; all medians see
+    # it, one for every column.
     length = selection_budget(budget, "gumbel", medians)
     if near.rounds > 1:
         length = _longest_range(mu / math.sqrt(medians) * _SLACK)
@@ -184,6 +186,7 @@ def behind_ranges(
     if search.description is None or learner.description is None:
         rounds = search.horizon + learner.horizon
         return Guarantee.none(rounds, f"ranges of columns, and {learner.mechanism}")
+    # Which part a round is data of follows from its number, which is public: the worse curve holds.
     return Guarantee.about(
         Parts("one_of", (search.description, learner.description), "ranges"),
         Neighbours(search.change),
@@ -233,6 +236,7 @@ def guarantee(
 
 def deviations(counts: GaussianSum) -> tuple[FloatArray, FloatArray]:
     """Return the deviations of the count up to each edge, and beyond it, both of shape (258,)."""
+    # The noise of a prefix sum is a row of the factor times the draws.
     norms = square_root_norms()[:BINS]
     return counts.scale * norms[:-1], counts.scale * _norms_beyond()
 
@@ -240,6 +244,7 @@ def deviations(counts: GaussianSum) -> tuple[FloatArray, FloatArray]:
 @lru_cache(maxsize=1)
 def _norms_beyond() -> FloatArray:
     """Return the norms of the last row less each row before it."""
+    # The last sum and one before it share draws: rows are subtracted before the norm is taken.
     rows = square_roots()[:BINS]
     last = rows[::-1]
     norms = [np.linalg.norm(last - np.concatenate([rows[k::-1], np.zeros(BINS - 1 - k)]))
@@ -268,7 +273,7 @@ def needed_records(
     CalibrationError
         If no number of records is enough.
     """
-    if budget is None:
+    if budget is None:  # no noise to outweigh
         return FEWEST
     records = FEWEST
     # A person's rounds in the search grow with its records, and so does the noise: a fixed point.

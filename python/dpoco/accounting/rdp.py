@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike
 from dpoco._validation import FloatArray, float_array, real_float
 from dpoco.accounting.gaussian import check_delta, check_sums, largest, raised
 from dpoco.privacy.losses import loss as kernel
-from dpoco.privacy.losses.loss import ORDERS, renyi_delta
+from dpoco.privacy.losses.loss import ORDERS, renyi_delta, sum_up
 
 __all__ = ["DEFAULT_ORDERS", "compose_zcdp", "rdp_delta", "rdp_epsilon", "zcdp_delta",
            "zcdp_epsilon", "zcdp_rho"]  # fmt: skip
@@ -61,6 +61,7 @@ def zcdp_delta(epsilon: float, rho: float) -> float:
     """
     if not epsilon >= 0.0 or not rho >= 0.0:
         raise ValueError(f"epsilon and rho must be at least 0; got {epsilon!r} and {rho!r}")
+    # Every order proves a bound: one that is not the best costs digits and no truth.
     return kernel.zcdp_delta(epsilon, rho)
 
 
@@ -80,6 +81,7 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
         Infinite if none is found.
     """
     check_delta(delta)
+    # As for a mechanism of which no more is known: one search for both.
     return kernel.Zcdp(rho).epsilon(delta)
 
 
@@ -102,6 +104,7 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     if not real_float("epsilon", epsilon) > 0.0:
         raise ValueError(f"epsilon must be positive; got {epsilon!r}")
     check_delta(delta)
+    # The root in logarithms, since delta underflows; what is returned holds for delta itself.
     return largest(
         "rho",
         (SMALLEST_RHO, LARGEST_RHO),
@@ -113,14 +116,14 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
 
 
 def compose_zcdp(rhos: Iterable[float]) -> float:
-    """Return the rho of an adaptive composition of rho_i-zCDP mechanisms: the sum.
+    """Return the rho of an adaptive composition of rho_i-zCDP mechanisms: the sum, rounded up.
 
     Parameters
     ----------
     rhos : iterable of float
         Each at least 0.
     """
-    return math.fsum(check_sums("rho", rhos))
+    return sum_up(*((1, rho, 1.0) for rho in check_sums("rho", rhos)))
 
 
 DEFAULT_ORDERS: tuple[float, ...] = tuple(ORDERS.tolist())

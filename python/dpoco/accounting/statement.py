@@ -150,6 +150,7 @@ def check_claim(result: Guarantee) -> Guarantee:
     if result.claimed is not None:
         epsilon, delta = result.claimed
         exact = result.delta_at(epsilon)
+        # Reports print the claim next to what is proved: a false one must not come so far.
         # Written with "not", so that a claim of NaN is refused.
         if not exact <= delta * (1.0 + 1e-9):
             raise CalibrationError(
@@ -202,6 +203,7 @@ def local_guarantee(
         For another word for what is protected.
     """
     choice("protect", protect, _SCOPES)
+    # Noise is added on the device: the server that collects reports is one of the attackers.
     return Guarantee.about(
         mechanism,
         Neighbours(view="server"),
@@ -231,6 +233,7 @@ def client_guarantee(*, epsilon: float, reports: int, protect: str, simulated: b
     Guarantee
         For one report of `epsilon`: the total is what the ledger enforces, however it is divided.
     """
+    # The device's ledger adds epsilons, so that a total says all: reports need not be alike.
     count = "one report" if reports == 1 else f"at most {reports} reports"
     return local_guarantee(
         LocalReport(epsilon, 1, ()),

@@ -153,7 +153,7 @@ class Hypotheses:
         for arrays.
         """
         if self.kind == "likelihood":
-            if is_missing(y):
+            if is_missing(y):  # the user's function need not know what a missing label is
                 return np.zeros(self.count)
             assert self._function is not None
             values = np.asarray(self._function(x, y), dtype=np.float64)
@@ -207,6 +207,7 @@ class Hypotheses:
     @property
     def public_fingerprint(self) -> bytes:
         """`fingerprint` for arrays and tables; 16 zeros for callables, which are opaque."""
+        # Devices compare it with their own only if it is not all zeros.
         return bytes(16) if self.array is None else self.fingerprint
 
     def to_dict(self) -> dict[str, object]:
@@ -285,6 +286,7 @@ def _check_rows(matrix: FloatArray, where: str = "") -> None:
     with np.errstate(all="ignore"):
         sums = matrix.sum(axis=1)
         smallest = matrix.min(axis=1)
+    # In this order: of a row with a NaN no sum and no sign can be told.
     for faulty, text in (
         (~np.isfinite(sums) | np.isnan(smallest), "holds a number that is not finite"),
         (smallest < 0.0, "holds a negative number"),

@@ -703,7 +703,7 @@ class ReportBatch:
     def from_reports(cls, reports: Iterable[Report]) -> ReportBatch:
         """Return a batch of reports to one specification; ``ValueError`` if they differ in it."""
         given = list(reports)
-        if not given:
+        if not given:  # of no reports the specification is unknown
             raise ValueError("a batch needs a report")
         if not all(isinstance(report, Report) for report in given):
             raise TypeError("a batch needs reports")
@@ -719,6 +719,7 @@ class ReportBatch:
     def to_bytes(self) -> bytes:
         """Return the batch as bytes: platform-independent, nonces first."""
         count, width = self.values.shape
+        # Lengths are of the channel, whatever the values: `_check_range` has seen that they fit.
         values = self.values.astype(_FORMATS[self.channel])
         nonces = self.nonces.astype("<u8")
         return _head(b"dpb", self) + _MANY.pack(width, count) + nonces.tobytes() + values.tobytes()
@@ -755,6 +756,7 @@ def batches(reports: object) -> list[ReportBatch]:
     """
     if isinstance(reports, (Report, ReportBatch)):
         reports = [reports]
+    # Text and bytes are iterable as well, but of no reports.
     if isinstance(reports, (str, bytes)) or not isinstance(reports, Iterable):
         raise TypeError(f"reports must be reports; got {type(reports).__name__}")
     found = []
@@ -771,6 +773,7 @@ def batches(reports: object) -> list[ReportBatch]:
 
 def _specification(report: object) -> object:
     """Return what neighbours in a batch agree in; a batch has no neighbours."""
+    # The number is unlike the key of every report, and no two batches have the same.
     if isinstance(report, ReportBatch):
         return id(report)
     if not isinstance(report, Report):
@@ -789,6 +792,7 @@ def _parts(
     magic: bytes, layout: struct.Struct, data: object
 ) -> tuple[tuple[int, bytes, str, bool], tuple[Any, ...], bytes]:
     """Return the head, the numbers that follow it, and the rest; ``ValueError`` for no reports."""
+    # Of any origin: callers compare these sizes with what is left before they read it.
     data = _octets(data)
     try:
         found, version, channel, simulated, number, digest = _REPORT.unpack_from(data)
