@@ -292,3 +292,12 @@ def test_traces_of_fits_and_of_learners_without_a_run_go_to_other_processes():
         twin = pickle.loads(pickle.dumps(trace))
         assert np.array_equal(twin.losses, trace.losses)
         assert np.array_equal(twin.regret(np.ones(3)), trace.regret(np.ones(3)))
+
+
+def test_budgets_that_differ_in_late_digits_have_names_of_their_own():
+    found = evaluation.compare(
+        {"leader": build(dpoco.oco.NoisyFTRL)}, (FEATURES, LABELS), repeats=1, seed=1,
+        budgets=[dpoco.Budget(epsilon, 1e-6) for epsilon in (1.0, 1.0000001)],
+        comparator={"name": "nothing", "total_loss": 0.0},
+    )  # fmt: skip
+    assert list(found.runs) == ["leader, epsilon = 1", "leader, epsilon = 1.0000001000000001"]

@@ -195,8 +195,16 @@ class Comparison(Report):
         """Return what the budgets are called; with delta where there are several."""
         keys = [_point(budget) for budget in self.settings["budgets"]]
         several = len({delta for epsilon, delta in keys if epsilon < math.inf}) > 1
-        words = "epsilon = {:g}, delta = {:g}" if several else "epsilon = {:g}"
-        return {k: "no privacy" if k[0] == math.inf else words.format(*k) for k in keys}
+        names = ("epsilon", "delta") if several else ("epsilon",)
+        words: dict[tuple[float, float], str] = {}
+        # In six digits, unless two budgets would have one name: figures keep lines by name.
+        for digits in (6, 17):
+            for key in keys:
+                parts = [f"{name} = {x:.{digits}g}" for name, x in zip(names, key, strict=False)]
+                words[key] = "no privacy" if key[0] == math.inf else ", ".join(parts)
+            if len(set(words.values())) == len(words):
+                break
+        return words
 
     def _repr_html_(self) -> str:
         return as_html(f"{repr(self)[1:-1]}\n{self.to_table()}")
