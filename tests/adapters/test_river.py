@@ -12,6 +12,7 @@ from adapter_cases import BOUNDS, BUDGET, NAMES, dictionaries, records
 
 import dpoco
 from dpoco import HorizonExceeded, StateError
+from dpoco.accounting.ledger import Ledger
 
 pytest.importorskip("river")
 checks = pytest.importorskip("river.checks")
@@ -140,6 +141,15 @@ def test_a_pickle_carries_what_was_published_and_nothing_else():
             action()
     again = pickle.loads(pickle.dumps(copied))
     assert (again.weights, again.round) == (model.weights, 40)
+    charged = classifier(horizon=40, ledger=Ledger(BUDGET))
+    with pytest.raises(TypeError, match="ledger cannot be copied"):
+        pickle.dumps(charged)
+    learn(charged, rows, labels)
+    again = pickle.loads(pickle.dumps(charged))
+    assert again.weights == charged.weights
+    assert isinstance(charged.ledger, Ledger)
+    with pytest.raises(TypeError, match="ledger must be a Ledger"):
+        again.clone()
 
 
 def test_copies_are_refused_and_clones_have_noise_of_their_own():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -268,6 +269,46 @@ def test_copies(tmp_path):
         model.bind(dpoco.load(tmp_path / "state"))
     with pytest.raises(ValueError, match="another domain or loss"):
         classifier(radius=3.0).bind(dpoco.load(tmp_path / "state"))
+
+
+def test_pickles_of_estimators_with_a_ledger():
+    rows, labels = records(40)
+    model = classifier(ledger=Ledger(BUDGET))
+    with pytest.raises(TypeError, match="ledger cannot be copied"):
+        pickle.dumps(model)
+    again = pickle.loads(pickle.dumps(model.fit(rows, labels)))
+    assert again.predict_proba(rows).tolist() == model.predict_proba(rows).tolist()
+    assert isinstance(model.ledger, Ledger)
+    # A copy spends nothing until it is told where.
+    with pytest.raises(TypeError, match="ledger must be a Ledger"):
+        again.fit(rows, labels)
+    with pytest.raises(TypeError, match="ledger must be a Ledger"):
+        clone(again).fit(rows, labels)
+
+
+def test_an_interrupted_call_says_what_was_learned(monkeypatch):
+    sparse = pytest.importorskip("scipy.sparse")
+    monkeypatch.setattr("dpoco.adapters.sklearn._DENSE_CELLS", 30)  # ten rows at a time
+    rows, labels = records(40)
+    model = classifier(horizon=99).partial_fit(rows[:5], labels[:5])
+    run, calls = model.learner_.run, []
+
+    def interrupt(*arguments, **more):
+        calls.append(arguments)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return run(*arguments, **more)
+
+    monkeypatch.setattr(model.learner_, "run", interrupt)
+    parts = sparse.csr_array(rows)
+    with pytest.raises(KeyboardInterrupt), pytest.warns(UserWarning, match=r"when 20 of its 40"):
+        model.partial_fit(parts, labels)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # nothing was learned of these
+        with pytest.raises(HorizonExceeded):
+            model.partial_fit(sparse.vstack([parts, parts, parts]), np.tile(labels, 3))
+        model.partial_fit(parts[20:], labels[20:])
+    assert model.learner_.round == 45
 
 
 def test_names_of_columns():

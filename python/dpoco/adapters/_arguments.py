@@ -85,6 +85,11 @@ def refuse_changes(before: Arguments, after: Arguments, instead: str) -> None:
         )
 
 
+# In a pickle in place of a ledger, which cannot be copied. It is no ledger: what is to spend again
+# asks for one.
+ELSEWHERE = "with the original"
+
+
 def check_ledger(ledger: object) -> None:
     """Raise `TypeError` for what is no ledger."""
     if not (ledger is None or isinstance(ledger, Ledger)):

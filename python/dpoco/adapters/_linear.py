@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
@@ -652,6 +653,24 @@ class LinearModel:
         if finder.left == 0:
             self._ranges = finder.ranges
         return part.stop
+
+    @contextmanager
+    def watch_call(self, rows: int) -> Iterator[None]:
+        """Say how many rows of a call were learned if it is interrupted."""
+        before = self.published.round
+        try:
+            yield
+        except BaseException:
+            learned = self.published.round - before
+            # If the call is repeated, these records get a second round, which is not accounted for.
+            if learned:
+                warnings.warn(
+                    f"the call was interrupted when {learned:,} of its {rows:,} rows had been "
+                    "learned: pass the others only, since a row that is learned twice voids the "
+                    "guarantee",
+                    UserWarning, stacklevel=4,
+                )  # fmt: skip
+            raise
 
     def learn_one(self, features: FloatArray, label: float, person: Person = None) -> None:
         """Play one round."""

@@ -33,6 +33,7 @@ from dpoco._validation import FloatArray, choice, float_array, number
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting.ledger import Ledger
 from dpoco.adapters._arguments import (
+    ELSEWHERE,
     Arguments,
     callers,
     check_ledger,
@@ -252,7 +253,9 @@ class _LinearEstimator:
         """
         self._look()
         features = self._features
-        self._model.learn_many(features.rows(X), self._targets(y), features.persons(X))
+        rows, labels, persons = features.rows(X), self._targets(y), features.persons(X)
+        with self._model.watch_call(len(rows)):
+            self._model.learn_many(rows, labels, persons)
 
     def _look(self) -> None:
         """Raise if a parameter was changed; warn, once, of a pipeline's other steps that learn."""
@@ -268,6 +271,14 @@ class _LinearEstimator:
             label = f"{type(self).__name__} of {self._made_with['horizon']} rounds"
             self.ledger.charge(self.guarantee, label)
             self._is_charged = True
+
+    def __getstate__(self) -> Arguments:
+        state = dict(vars(self))
+        # What was published needs no ledger. An estimator that has not learned is not pickled
+        # without it.
+        if self.round and self.ledger is not None:
+            state |= {"ledger": ELSEWHERE, "_made_with": {**self._made_with, "ledger": ELSEWHERE}}
+        return state
 
     def clone(self, new_params: Arguments | None = None, include_attributes: bool = False) -> Any:
         """Return an estimator that has learned nothing; a ledger is shared, and pays for each."""

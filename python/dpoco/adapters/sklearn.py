@@ -45,6 +45,7 @@ from dpoco._validation import FloatArray, float_array, is_missing, require_memor
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting.ledger import Ledger
 from dpoco.adapters._arguments import (
+    ELSEWHERE,
     Arguments,
     callers,
     check_ledger,
@@ -365,9 +366,10 @@ class _LinearEstimator(BaseEstimator):
         if persons is not None:  # names that are none are refused before a round is played
             self._model.learners[0]._digests(persons, X.rounds)
             persons = list(persons)
-        for part, rows in X.blocks():
-            some = None if persons is None else persons[part]
-            self._model.learn_many(rows, targets[part], some)
+        with self._model.watch_call(X.rounds):
+            for part, rows in X.blocks():
+                some = None if persons is None else persons[part]
+                self._model.learn_many(rows, targets[part], some)
         self._publish()
         return self
 
@@ -487,6 +489,13 @@ class _LinearEstimator(BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return "_model" in vars(self)
+
+    def __getstate__(self) -> Arguments:
+        state: Arguments = super().__getstate__()
+        # What was published needs no ledger. An unfitted estimator is not pickled without it.
+        if self.__sklearn_is_fitted__() and self.ledger is not None:
+            state = {**state, "ledger": ELSEWHERE}
+        return state
 
     def __sklearn_clone__(self) -> Any:
         """Return an unfitted estimator; a ledger is shared, so that clones spend one budget.
