@@ -352,3 +352,30 @@ def test_files_that_others_may_use_are_refused(tmp_path):
         played(journal.open("a"), 0, 9)
     with opened(tmp_path) as journal:
         np.testing.assert_array_equal(played(journal.open("a")), expected())
+
+
+def test_a_transaction_is_used_once(tmp_path, monkeypatch):
+    """Else releases of a commit that failed would be handed out, next to those of other records."""
+    case = CASE
+    with opened(tmp_path) as journal:
+        stream = journal.open("a", lambda: case.make(1))
+        whole = journal.transaction()
+
+        def fail():
+            with whole:
+                works.append(whole.process(stream, *case.part(0, 3)))
+
+        works = []
+        with monkeypatch.context() as patch:
+            patch.setattr(journal._store, "commit", lambda: 1 // 0)
+            with pytest.raises(ZeroDivisionError):
+                fail()
+        with pytest.raises(dpoco.RoundOrderError, match="used once"):
+            fail()
+        with pytest.raises(dpoco.RoundOrderError):
+            works[0].decisions  # noqa: B018
+        with journal.transaction() as other:
+            work = other.process(stream, *case.part(3, 6))
+            with pytest.raises(dpoco.RoundOrderError, match="used once"):
+                other.__enter__()
+        assert len(work.decisions) == 3

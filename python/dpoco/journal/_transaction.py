@@ -103,6 +103,7 @@ class Transaction:
     -----
     If anything goes wrong before the commit, in this block or in the database, nothing has been
     released. Learners that have moved are dropped, and the next use loads them from the journal.
+    A transaction is used once, whether it was committed or failed.
     """
 
     def __init__(self, journal: Home, line: object | None = None) -> None:
@@ -112,7 +113,7 @@ class Transaction:
         self._chunks: list[Chunk] = []
         self._states: list[StateRow] = []
         self._moved: dict[int, Stream] = {}
-        self._open = False
+        self._open = self._over = False
 
     def process(
         self,
@@ -337,12 +338,16 @@ class Transaction:
             self._chunks = []
 
     def __enter__(self) -> Transaction:
+        # A second commit would hand out what the first one failed to store, while the same rounds
+        # were played again with the same noise.
+        if self._open or self._over:
+            raise RoundOrderError("a transaction is used once: make another one")
         self._journal._enter(self._line)
         self._open = True
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        self._open = False
+        self._open, self._over = False, True
         try:
             try:
                 if kind is None:

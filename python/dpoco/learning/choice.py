@@ -28,6 +28,7 @@ from dpoco._validation import (
     real_float,
     require_memory,
     whole_if_float,
+    whole_number,
 )
 from dpoco.accounting import Budget
 from dpoco.accounting.conditions import UNPROVED
@@ -564,8 +565,7 @@ def candidates(
         positive_int("horizon", horizon)
     if budget is not None and not isinstance(budget, Budget):
         raise TypeError(f"budget must be a dpoco.Budget or None; got {type(budget).__name__}")
-    if isinstance(switches, bool) or not isinstance(switches, int) or switches < 0:
-        raise ValueError("switches must be an int of at least 0")
+    switches = whole_number("switches", switches)
     choice("adversary", adversary, ADVERSARIES)
     if not 0.0 <= real_float("gap", gap) <= 1.0:
         raise ValueError(f"gap must be in [0, 1]; got {gap!r}")

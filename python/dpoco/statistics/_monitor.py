@@ -91,8 +91,10 @@ class Monitor(Stateful):
     Notes
     -----
     Each record is rounded to integers and added by itself, so that any number of records costs the
-    same, and the noise is drawn once an interval. Memory does not grow with the number of intervals
-    except for the people of a participation. Proof: ``docs/privacy/statistics.md``.
+    same, and the noise is drawn once an interval. Days, weeks and months are those of the time zone
+    of the first time. A day whose midnight the zone skips begins with its first moment. Memory does
+    not grow with the number of intervals except for the people of a participation. Proof:
+    ``docs/privacy/statistics.md``.
 
     Examples
     --------
