@@ -53,12 +53,6 @@ def plot_comparison(
         Without matplotlib.
     ValueError
         For an unknown measure, or bounds on a measure other than regret.
-
-    Examples
-    --------
-    >>> comparison = dpoco.evaluation.compare(...)  # doctest: +SKIP
-    >>> ax = dpoco.plotting.plot_comparison(comparison, bounds=True)  # doctest: +SKIP
-    >>> ax.figure.savefig("comparison.pdf")  # doctest: +SKIP
     """
     choice("measure", measure, tuple(_MEASURES))
     if bounds and measure != "regret":

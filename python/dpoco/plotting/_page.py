@@ -96,9 +96,14 @@ def draw_page(
 
     Examples
     --------
-    >>> monitor = dpoco.statistics.Monitor(...)  # doctest: +SKIP
-    >>> releases = [monitor.release().to_dict() for _ in range(24)]  # doctest: +SKIP
-    >>> page = dpoco.plotting.draw_page(releases, monitor.guarantee)  # doctest: +SKIP
+    >>> import dpoco
+    >>> from dpoco.statistics import Count, Monitor
+    >>> budget = dpoco.Budget(1.0, 1e-6)
+    >>> monitor = Monitor({"visits": Count()}, every=None, releases=3, budget=budget)
+    >>> releases = [monitor.release().to_dict() for _ in range(3)]
+    >>> page = dpoco.plotting.draw_page(releases, monitor.guarantee, "Visits")
+    >>> page.startswith("<!DOCTYPE html>"), page.count("<svg")
+    (True, 1)
     """
     series: dict[Series, list[_Point]] = {}
     last: Fields = {}

@@ -185,11 +185,6 @@ def plot_audit(report: AuditReport, *, ax: Axes | None = None) -> Axes:
     ------
     ImportError
         Without matplotlib: ``pip install "dpoco[plot]"``.
-
-    Examples
-    --------
-    >>> report = dpoco.audit.audit_learner("noisy-max")  # doctest: +SKIP
-    >>> ax = dpoco.plotting.plot_audit(report)  # doctest: +SKIP
     """
     axes = drawing.axes_for(ax)
     claim = report.claim
