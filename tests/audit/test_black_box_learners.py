@@ -20,11 +20,11 @@ from dpoco.audit import (
 from dpoco.audit._family import calibrate_once
 from dpoco.audit.black_box import compiled_kind
 from dpoco.bandits import LinUCB
-from dpoco.domains import LpBall
+from dpoco.domains import Box, LpBall
 from dpoco.experts import EpochSelector, ObliviousTracker
 from dpoco.losses import CustomLoss, LinearLoss
 from dpoco.mechanisms import AboveThreshold, ContinualSum, NoisyMax
-from dpoco.oco import NoisyFTRL
+from dpoco.oco import LipschitzLearner, NoisyFTRL
 from dpoco.random import Source
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
@@ -151,6 +151,18 @@ def test_a_derived_class_is_played_as_it_is():
     neighbour = flipped(LOSSES, 1.0 - LOSSES[0])
     report = black_box_audit(run, LOSSES[:2], neighbour[:2], epsilon=1.0, trials=400)
     assert report.violated
+
+
+def test_a_decision_off_the_net_is_no_index():
+    class Beside(LipschitzLearner):
+        """Tells a digit of the losses by where beside a point it decides."""
+
+        def decide(self):
+            return super().decide() + 1e-9
+
+    make = of(Beside, Box([0.0], [1.0]), lipschitz=1.0, resolution=3)
+    with pytest.raises(ValueError, match="none of the learner's points"):
+        learner_runs(make)(np.zeros((T, 3)), 2, Source.seeded(1))
 
 
 def test_the_changed_users_own_arm_is_not_part_of_the_outcome():

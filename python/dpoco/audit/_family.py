@@ -350,8 +350,12 @@ class Playing:
             return int(learner.decide(record[0]))
         decision = learner.decide()
         if self.plays == "surface":
-            # A decision is a row of `points`, bit for bit.
-            return int(np.all(learner.points == decision, axis=1).argmax())
+            # A decision is a row of `points`, bit for bit. Any other would tell something that its
+            # number does not, and the audit would be blind to it.
+            found = np.flatnonzero(np.all(learner.points == decision, axis=1))
+            if not len(found):
+                raise ValueError("a decision is none of the learner's points")
+            return int(found[0])
         return int(decision) if isinstance(decision, np.integer) else decision
 
     def observe(self, learner: Learner, decision: Decision, record: Record) -> Decision:
