@@ -114,3 +114,5 @@ def test_names_of_checks_are_known():
     with pytest.raises(ValueError, match="did you mean 'horizons_are_walls'"):
         check_learner("noisy-ftrl", checks=["horizon_is_a_wall"])
     assert set(contract_checks("batch")) < set(contract_checks())
+    with pytest.raises(ValueError, match="plays must be one of"):
+        contract_checks("record")

@@ -18,7 +18,7 @@ from unittest.mock import patch
 import numpy as np
 
 from dpoco import _core
-from dpoco._validation import named
+from dpoco._validation import choice, named
 from dpoco.accounting import Budget
 from dpoco.accounting.plan import Plan
 from dpoco.audit import _contract_copies, _contract_rounds
@@ -44,7 +44,7 @@ from dpoco.audit._kinds import find_known_family
 from dpoco.audit.replay import replay_audit
 from dpoco.domains import LpBall
 from dpoco.errors import BudgetExceeded, DpocoError
-from dpoco.learners import find_learner, learner_named
+from dpoco.learners import LEARNERS, MONITORS, find_learner, learner_named
 from dpoco.losses import MarginLoss
 from dpoco.privacy.records import Description, written
 from dpoco.random import Source
@@ -447,7 +447,15 @@ def contract_checks(plays: str | None = None) -> tuple[str, ...]:
     -------
     tuple of str
         In the order in which `check_learner` runs them.
+
+    Raises
+    ------
+    ValueError
+        For a word that is none of these.
     """
+    if plays is not None:
+        # A misspelt word would have no checks, and a learner would pass all of them.
+        choice("plays", plays, {each.plays for each in (*LEARNERS, *MONITORS)})
     return tuple(name for name, each in CHECKS.items() if plays is None or plays in each.plays)
 
 
