@@ -230,6 +230,8 @@ def test_a_comparison_comes_back_from_a_file_without_its_traces(comparison):
     assert restored.to_table() == comparison.to_table()
     assert restored.traces == {}
     assert plotting.plot_comparison(restored).get_legend() is not None
+    with pytest.raises(ValueError, match="has no traces"):
+        plotting.plot_loss(restored)
     with pytest.raises(ValueError, match="not a report"):
         evaluation.Comparison.from_dict({**comparison.to_dict(), "schema": "dpoco.comparison/0"})
 

@@ -181,8 +181,16 @@ def player_lines(
 
 
 def group_by_label(runs: Comparison | Mapping[str, Runs]) -> dict[str, Sequence[AnyTrace]]:
-    """Return the traces of every player."""
+    """Return the traces of every player.
+
+    Raises
+    ------
+    ValueError
+        For a comparison without traces.
+    """
     named: Mapping[str, Runs] = runs.runs if isinstance(runs, Comparison) else runs
+    if isinstance(runs, Comparison) and not named:
+        raise ValueError("a comparison from a file, or of one-time fits alone, has no traces")
     return {label: list_traces(value) for label, value in named.items()}
 
 
