@@ -171,6 +171,7 @@ class ClippedGradients:
         return {n: p for n, p in self._trained.items() if n not in tapped}
 
     def _taps(self, inputs: torch.Tensor, targets: torch.Tensor) -> dict[str, _Tap]:
+        """Return `_find_taps` of examples of these shapes, found once."""
         key = (inputs.shape, targets.shape, self._model.training)
         if key not in self._plans:
             # The trial run may draw for dropout, and must not advance the caller's generator.
@@ -220,6 +221,7 @@ class ClippedGradients:
         return tuple(n for n in names if _join(name, n) in self._trained)
 
     def _may_be_tapped(self, name: str, layer: torch.nn.Module) -> bool:
+        """Return whether a layer is of a kind, and used in a way, that `_find_taps` looks at."""
         # Weights that two layers share have one identity, and their gradient is a sum.
         everywhere = [id(p) for _, p in self._model.named_parameters(remove_duplicate=False)]
         own = self._own(name, layer)
@@ -453,10 +455,12 @@ def _hooks(
 
 
 def _join(layer: str, name: str) -> str:
+    """Return a parameter's name in the model; the model itself may be the layer."""
     return f"{layer}.{name}" if layer else name
 
 
 def _on_cpu(values: torch.Tensor) -> torch.Tensor:
+    """Return values without their history, where sums in doubles are made."""
     return values.detach().cpu()
 
 

@@ -752,6 +752,7 @@ class LinearModel:
 
     @property
     def _is_fresh(self) -> bool:
+        """Whether nothing has been drawn, so that a copy shares no noise."""
         # A search draws noise as well: two copies of one would share it.
         begun = self._finder is not None and self._finder.round > 0
         started = begun or any(each._is_started() for each in self._learners)

@@ -408,6 +408,7 @@ class NoisyGradients:
         return self._push(total)
 
     def _push(self, total: FloatArray) -> FloatArray:
+        """Return the noisy sum of a step: the difference of two noisy running sums."""
         if self.mechanism.scale == 0.0:  # differences of sums in doubles would lose digits
             self._engine.push(np.zeros_like(total))
             return np.where(np.isfinite(total).all(), total, 0.0)
@@ -418,6 +419,7 @@ class NoisyGradients:
         return noisy
 
     def _require(self, rounds: int) -> None:
+        """Raise `HorizonExceeded` if fewer steps are left."""
         if self.round + rounds > self.horizon:
             raise HorizonExceeded(f"all {self.horizon} steps of the training are used up")
 
@@ -474,6 +476,7 @@ class NoisyGradients:
     # -- states -----------------------------------------------------------------------------------
 
     def _header(self) -> dict[str, object]:
+        """Return what a state must agree with: the sum, and whether its noise is secret."""
         return {"kind": type(self).__name__, "mechanism": written(self.mechanism),
                 "seeded": self._seeded}  # fmt: skip
 

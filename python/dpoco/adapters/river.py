@@ -214,6 +214,7 @@ class _LinearEstimator:
         return self._by_class(self._model.coefficients[1].tolist())
 
     def _by_class(self, values: Sequence[object] | FloatArray) -> Any:
+        """Return the value of a single output, or of several classes by label."""
         return values[0]
 
     def learn_one(self, x: Record, y: object, **refused: NoReturn) -> None:
@@ -341,12 +342,14 @@ class _LinearEstimator:
         raise NotImplementedError
 
     def _targets(self, y: Iterable[object]) -> FloatArray:
+        """Return many labels as learners take them, shape (n,)."""
         return np.array([self._target(value) for value in y], dtype=np.float64)
 
     def _label_flags(self, y: list[object]) -> Flags:
         return {}
 
     def _margins(self, x: Record) -> FloatArray:
+        """Return the margins of a record, shape (1, outputs)."""
         return self._model.margins(self._features.row(x)[None, :])
 
     def predict_many(self, X: DataFrame) -> Series:
@@ -612,6 +615,7 @@ class _Policy:
     _tested_with: ClassVar[Arguments]  # what river's checks make one with besides
 
     def _begin(self, arguments: Arguments) -> None:
+        """Keep a constructor's arguments, from which river clones, and check the arms."""
         super().__init__()  # river's, which counts pulls
         self._made_with = own_arguments(arguments)
         vars(self).update(self._made_with)
@@ -676,6 +680,7 @@ class _Policy:
         return policy.pull(arm_ids, *context)
 
     def _check_arms(self, arm_ids: Iterable[Hashable]) -> None:
+        """Raise unless a round has all arms: learners of experts compare them in every round."""
         if set(arm_ids) != set(self._index):
             raise ValueError("the learner chooses among all its arms: arm_ids must name them all")
 
@@ -692,6 +697,7 @@ class _Policy:
         return self._index[arm_id]
 
     def _rank(self, scores: FloatArray) -> list[Hashable]:
+        """Return the arms by their scores, the largest first, equal ones in their order."""
         return [self.arms[index] for index in np.argsort(-scores, kind="stable")]
 
     @classmethod

@@ -73,6 +73,7 @@ _DENSE_CELLS = 2**22  # of sparse records that are made dense at a time: 32 MiB
 
 
 def _lists_categories(given: Arguments) -> bool:
+    """Return whether an encoder's categories are constants: all are listed, and none is counted."""
     rare = (given["min_frequency"], given["max_categories"])  # which are counted
     return not isinstance(given["categories"], str) and rare == (None, None)
 
@@ -184,6 +185,7 @@ def _column(y: object, rows: int, several: bool = False) -> NDArray[np.generic]:
 
 
 def _array(name: str, value: object) -> NDArray[np.generic]:
+    """Return an array of any type; the message for what is none quotes nothing of it."""
     if isinstance(value, np.ma.MaskedArray):
         return value  # what is masked is missing
     try:
@@ -324,6 +326,7 @@ class _LinearEstimator(BaseEstimator):
         return self._learn(features, targets, persons)
 
     def _terms(self, classes: Classes) -> Arguments:
+        """Return what a model is made from, by the names that both libraries' adapters share."""
         given: Arguments = self.get_params(deep=False)
         own = {"intercept": self.fit_intercept, "seed": self.random_state, "classes": classes}
         return {**given, **own, "outputs": self._outputs}
@@ -374,6 +377,7 @@ class _LinearEstimator(BaseEstimator):
         return self
 
     def _publish(self) -> None:
+        """Set the attributes that are computed from released decisions alone."""
         self.coef_, self.intercept_ = self._model.coefficients
 
     def nonprivate_records(self, X: object, y: object) -> RecordShares:
@@ -419,6 +423,7 @@ class _LinearEstimator(BaseEstimator):
         return {}
 
     def _margins(self, X: object) -> FloatArray:
+        """Return the margins of rows, shape (n, outputs), in blocks if they are sparse."""
         check_is_fitted(self)
         blocks = _records(self, X, reset=False).blocks()
         return np.concatenate([self._model.margins(rows) for _, rows in blocks])
@@ -702,6 +707,7 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
         return super().bind(learner)
 
     def _public_classes(self, hint: str) -> NDArray[np.generic]:
+        """Return the classes of the parameter; `ValueError` with a hint if it names none."""
         if self.classes is None or isinstance(self.classes, str):
             raise ValueError(
                 f"classes must be given, since which labels occur depends on the data: {hint}"
@@ -750,6 +756,7 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
 
 
 def _check_classes(classes: Any) -> NDArray[np.generic]:
+    """Return public classes as `classes_` has them: an array, sorted."""
     if np.ndim(classes) != 1:
         raise ValueError("classes must be two different labels, or more")
     LabelMap(list(classes))  # before NumPy makes two types one

@@ -264,6 +264,7 @@ class Service:
     # -- inside -----------------------------------------------------------------------------------
 
     def _check_limits(self, user: str) -> None:
+        """Raise `Refused` if a user, or all users together, have too many tickets that wait."""
         limits = self.settings.limits
         if self._held[user] >= limits.user_tickets:
             raise Refused("limit", "too many tickets of this user wait for their turn")
@@ -271,6 +272,7 @@ class Service:
             raise Refused("busy", "too many tickets wait for their turn")
 
     async def _call(self, method: Callable[..., T], *arguments: Any, **named: Any) -> T:
+        """Return what a method of the stream returns, once it is on the disk."""
         try:
             return await asyncio.wrap_future(self._commits.submit(method, *arguments, **named))
         except dpoco.JournalFenced as error:
@@ -278,12 +280,17 @@ class Service:
             raise
 
     def _end_service(self, error: dpoco.JournalFenced) -> None:
+        """Stop, and keep why: another process has the journal, and answers from now on."""
         self.fenced = error
         self.stop()
 
     async def _draw(
         self, user: str, context: Sequence[float], request: str | None, digest: str
     ) -> Entry:
+        """Draw a decision, keep its ticket, and return both; once begun, it is brought to an end.
+
+        If the ticket cannot be kept, the round ends empty at the next turn: no client has it.
+        """
         try:
             arm, ticket = await self._call(self._stream.decide, context, ticket=True)
         except queue.Full:
@@ -313,6 +320,7 @@ class Service:
         await asyncio.shield(self._written)
 
     def _write(self, written: asyncio.Future[None]) -> None:
+        """Write all entries of this moment, and wake those that wait for them."""
         rows = [(number, vars(entry)) for number, entry in self._unwritten.items()]
         self._unwritten, self._written = {}, None
         try:
@@ -325,11 +333,13 @@ class Service:
             written.set_result(None)
 
     def _enter(self, entry: Entry) -> None:
+        """Let a ticket wait for its turn; its row is on the disk."""
         self._entries[entry.number] = self._names[entry.name] = entry
         if entry.request is not None:
             self._answered[entry.user, entry.request] = entry
 
     def _leave(self, entry: Entry) -> None:
+        """Forget a ticket whose round is over and whose row is gone."""
         del self._entries[entry.number], self._names[entry.name]
         self._unwritten.pop(entry.number, None)
         if entry.request is not None:
@@ -337,6 +347,7 @@ class Service:
         self._release(entry.user)
 
     def _release(self, user: str) -> None:
+        """Count a ticket less; users without tickets are not kept, so that memory is bounded."""
         self._held[user] -= 1
         if not self._held[user]:
             del self._held[user]
@@ -367,6 +378,7 @@ class Service:
                     raise error  # the disk is full, say: these tickets stay
 
     def _play(self, entry: Entry) -> Future[None]:
+        """Begin to end the round of a ticket, with its reward or empty."""
         ticket = dpoco.Ticket.from_bytes(bytes.fromhex(entry.ticket))
         if entry.reward is None:
             return self._commits.submit(self._stream.skip, ticket=ticket, person=entry.user)
@@ -374,6 +386,7 @@ class Service:
         return self._commits.submit(observe, entry.reward, ticket=ticket, person=entry.user)
 
     async def _expire_lost(self) -> None:
+        """End the rounds of tickets that no client has."""
         for number in sorted(self._lost):
             await self._call(self._stream.expire, number)
             self._lost.discard(number)
