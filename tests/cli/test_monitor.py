@@ -162,6 +162,36 @@ def test_bad_input_is_one_line(log, tmp_path, monkeypatch, words, message):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["log.csv"]
 
 
+HEAD, ROW = b"at,latency,country\n", b"2026-01-01 00:00:00,1,DE\n"
+ODD = {
+    "a text among numbers": (HEAD + ROW + b"2026-01-01 00:01:00,secret,DE\n", "odd.csv: column"),
+    "a long row": (HEAD + ROW + b"2026-01-01 00:01:00,secret,DE,5\n", "is not a CSV file in UTF-8"),
+    "another encoding": (HEAD + ROW + "2026-01-01 00:01:00,1,sécret\n".encode("latin-1"),
+                         "is not a CSV file in UTF-8"),
+    "UTF-16": ((HEAD + ROW).decode().encode("utf-16"), "is not a CSV file in UTF-8"),
+    "two of one name": (b"at,latency,country,latency\n", "several columns of the same name"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("data", "message"), ODD.values(), ids=ODD)
+def test_odd_files_are_refused_without_a_word_of_them(tmp_path, data, message):
+    path = tmp_path / "odd.csv"
+    path.write_bytes(data)
+    text = run(path, *TIME, "--mean", "latency=0:9", "--by", "country=DE", code=2)
+    assert text.startswith("error: ")
+    assert message in text
+    assert text.count("\n") == 1
+    assert not any(word in text for word in ("secret", "0xe9", "0xff"))
+
+
+@pytest.mark.parametrize("data", [b"", HEAD, b"\xef\xbb\xbf" + HEAD])
+def test_files_without_records_have_no_interval(tmp_path, data):
+    path, out = tmp_path / "none.csv", tmp_path / "out.jsonl"
+    path.write_bytes(data)
+    assert "no interval has begun" in run(path, *TIME, "--count", "--output", out)
+    assert not out.exists()
+
+
 def test_files_that_exist_are_kept(log, tmp_path):
     path, _ = log
     for option, name in [("--output", "out.csv"), ("--page", "out.html")]:

@@ -10,13 +10,13 @@ import time as clocks
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import typer
 from rich.live import Live
 from rich.table import Table
 
-from dpoco._validation import Fields, imported
+from dpoco._validation import Fields, imported, reading
 from dpoco.cli import _shell as shell
 from dpoco.statistics import Monitor, Release
 
@@ -53,13 +53,23 @@ def check_columns(files: Collection[str], needed: Collection[str]) -> None:
                 header = source.readline()
             if not header.endswith(b"\n"):
                 continue
-            pandas = imported("pandas", "CSV files", "files")
-            found = pandas.read_csv(io.BytesIO(header), nrows=0).columns
+            # As a row: of two columns of one name pandas would rename the second.
+            found = _parse(name, header, header=None, dtype=str).iloc[0].tolist()
         else:
             continue
-        missing = [column for column in needed if column not in found]
-        if missing:
-            raise ValueError(f"{name} has no column {missing[0]!r}")
+        for column in needed:
+            if column not in found:
+                raise ValueError(f"{name} has no column {column!r}")
+            if found.count(column) > 1:
+                raise ValueError(f"{name} has several columns of the same name, {column!r}")
+
+
+def _parse(name: str, data: bytes, **options: Any) -> DataFrame:
+    """Return the lines of a CSV file; the message about others quotes nothing of them."""
+    pandas = imported("pandas", "CSV files", "files")
+    with reading(name, "a CSV file in UTF-8, separated by commas"):
+        table: DataFrame = pandas.read_csv(io.BytesIO(data), **options)
+    return table
 
 
 def read_parts(
@@ -123,7 +133,6 @@ def _parquet(name: str, start: int, names: Collection[str]) -> Iterator[Part]:
 
 def _csv(name: str, start: int, names: Collection[str], follow: bool) -> Iterator[Part]:
     """Yield complete lines, read again from a growing file; positions are bytes."""
-    pandas = imported("pandas", "CSV files", "files")
     with sys.stdin.buffer if name == "-" else Path(name).open("rb") as source:
         header = source.readline()
         # The program that writes the file may not have finished its first line.
@@ -146,9 +155,7 @@ def _csv(name: str, start: int, names: Collection[str], follow: bool) -> Iterato
                 lines, rest = rest[:cut], rest[cut:]
                 position += cut
                 # Without dtypes, names such as 007 would become numbers.
-                table = pandas.read_csv(
-                    io.BytesIO(header + lines), dtype=dict.fromkeys(names, "object")
-                )
+                table = _parse(name, header + lines, dtype=dict.fromkeys(names, "object"))
                 if len(table):
                     yield Part(table, name, position)
             if not block:

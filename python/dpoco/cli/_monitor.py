@@ -1,5 +1,6 @@
 """Statistics of a stream by interval: ``dpoco monitor``, and ``dpoco plan statistics``."""
 
+import warnings
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -223,7 +224,10 @@ def _monitor(asked: Asked) -> None:
     with sink.show():
         for part in read_parts(asked.files, positions, asked.names, person, asked.follow):
             if part.table is not None:
-                ended = monitor.add_many(part.table, time=asked.time, person=person)
+                try:
+                    ended = monitor.add_many(part.table, time=asked.time, person=person)
+                except TypeError as error:  # a text among numbers
+                    raise ValueError(f"{part.file}: {error}") from None
                 positions[part.file] = part.position
             else:
                 ended = _advance(monitor) if asked.clock else []
@@ -236,7 +240,12 @@ def _monitor(asked: Asked) -> None:
             sink.write(ended)
         # With a state, the interval goes on in the next run.
         if asked.state is None and not asked.follow:
-            sink.write([monitor.release()] if monitor.round < monitor.horizon else [])
+            # The first record begins the first interval.
+            if monitor._clock is not None and not monitor._clock.started:
+                warnings.warn("no record has come, and no interval has begun", shell.Note,
+                              stacklevel=1)  # fmt: skip
+            elif monitor.round < monitor.horizon:
+                sink.write([monitor.release()])
     sink.draw(monitor)
 
 
