@@ -550,7 +550,7 @@ def note_vertex(choices: list[Choice], own: Selections, run: Run, push: Push) ->
     k, (before, after) = push.number, push.step
     vertex, scores = before + (after - before) * (k + 1), own.scores
     assert isinstance(scores, VertexScores)
-    # The noise shrinks from update to update, as the weight of a record in the mean does.
+    # The noise shrinks with the updates, for so does the weight of a record in the mean.
     noise_scale = own.scale * math.pow(k, -own.exponent)
     rate, found = 1.0 / (scores.batch * (k + scores.offset) * noise_scale), True
     for entries, table in choices:

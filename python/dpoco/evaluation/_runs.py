@@ -272,7 +272,7 @@ class ProgressBar:
     """
 
     def __init__(self, seconds: float = 0.2) -> None:
-        # A notebook takes milliseconds for an update, and a run has thousands of chunks.
+        # To draw a cell again may take longer than a chunk of a run.
         self._seconds = positive_float("seconds", seconds)
         self._phase, self._shown, self._cell = "", -math.inf, None
 
