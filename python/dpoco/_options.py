@@ -109,11 +109,6 @@ class Option:
     sentence: str = ""
 
     @property
-    def takes_none(self) -> bool:
-        """Whether the argument may be None."""
-        return NoneType in self.types
-
-    @property
     def flag_type(self) -> type:
         """The type of a command's flag: bool, int or float if it can be nothing else, or text."""
         plain = [each for each in self.types if each is not NoneType and each is not tuple]

@@ -349,3 +349,18 @@ def test_stored_releases_have_the_times_of_the_calendar(tmp_path):
         assert [each.begin for each in found] == [
             (START.normalize() + pd.DateOffset(days=day)).isoformat() for day in range(59)
         ]
+
+
+def test_a_monitor_of_another_start_is_another_one(tmp_path):
+    with Journal(tmp_path / "a.db") as journal:
+        journal.open_monitor("visits", make_plain)
+    later = START + pd.Timedelta(hours=1)
+    with Journal(tmp_path / "a.db") as journal:
+        for start in (later, None):
+            with pytest.raises(StateError, match="other arguments"):
+                journal.open_monitor(
+                    "visits",
+                    make(participation=None, records_per_interval=1, views=["interval"],
+                         start=start),
+                )  # fmt: skip
+        assert journal.open_monitor("visits", make_plain).round == 0

@@ -205,7 +205,9 @@ def alike(learner: Stateful, header: str) -> bool:
     if ours["kind"] != theirs["kind"] or ours["object"]["seeded"] != theirs["object"]["seeded"]:
         return False
     own, stored = (learner._completed(each["object"]["arguments"]) for each in (ours, theirs))
-    return bool(own == stored)
+    # When a monitor's first interval begins; streams of the time before do not say it here.
+    start = ours["object"].get("start")
+    return bool(own == stored and theirs["object"].get("start", start) == start)
 
 
 @dataclass(frozen=True)
