@@ -162,3 +162,28 @@ def test_a_pickle_keeps_the_start():
         ended = each.add({}, time=start + pd.Timedelta(hours=2))
         assert len(ended) == 2
         assert each.get_params()["start"] == start
+
+
+@pytest.mark.parametrize(
+    "every", [pd.DateOffset(months=1), pd.offsets.CustomBusinessDay(holidays=["2026-03-12"])]
+)
+def test_intervals_without_a_name_are_refused(every):
+    # A state could not bring them back.
+    with pytest.raises(ValueError, match="has a name"):
+        counter(every)
+
+
+@pytest.mark.parametrize(
+    "every", [pd.offsets.Hour(9), dt.timedelta(hours=20), "2W-MON", "SMS", "B", "ME", "90min", "3D"]
+)
+def test_intervals_of_any_name_go_on_after_a_state(every, tmp_path):
+    time = pd.Timestamp("2026-03-10 05:30", tz="Europe/Berlin")
+    monitor = counter(every, releases=2000)
+    monitor.add({}, time=time)
+    other = moved(monitor, tmp_path)
+    later = time + pd.Timedelta(days=40)
+    ends = [(each.begin, each.end) for each in monitor.advance(later)]
+    assert ends == [(each.begin, each.end) for each in other.advance(later)]
+    assert pd.Timestamp(ends[0][0]) <= time < pd.Timestamp(ends[0][1])
+    assert pd.Timestamp(ends[-1][1]) <= later
+    assert [each[0] for each in ends[1:]] == [each[1] for each in ends[:-1]]

@@ -37,8 +37,8 @@ class Clock:
     Raises
     ------
     ValueError
-        For what is no length of time above 0, is longer than the calendar, or a `start` where no
-        interval begins.
+        For what is no length of time above 0, has no name, or is longer than the calendar, and for
+        a `start` where no interval begins.
     """
 
     def __init__(self, every: object, start: object = None) -> None:
@@ -56,6 +56,13 @@ class Clock:
                 raise ValueError(f"every must be longer than 0; got {every!r}")
         except (OverflowError, pandas.errors.OutOfBoundsDatetime):
             raise ValueError(f"every is longer than pandas' calendar; got {every!r}") from None
+        try:
+            known = pandas.tseries.frequencies.to_offset(self.every.freqstr) == self.every
+        except ValueError:  # of a name that pandas itself does not read
+            known = False
+        if not known:
+            # States and journals hold the name alone: holidays, for example, are not in it.
+            raise ValueError("every must be a length of time that has a name, such as 'MS' or '2D'")
         # Calendars count days, although some versions of pandas take a day for 24 hours.
         fixed = isinstance(self.every, pandas.offsets.Tick)
         fixed = fixed and not isinstance(self.every, pandas.offsets.Day)
