@@ -7,6 +7,7 @@ import itertools
 import os
 import pickle
 import threading
+import warnings
 from functools import partial
 
 import numpy as np
@@ -159,6 +160,32 @@ def test_bad_arguments_play_nothing():
     with pytest.raises(TypeError, match="sequence of keys; got str"):
         pool.register("ann")  # no learners of a and n
     assert len(pool) == 0
+
+
+def test_an_interrupted_batch_that_was_played_says_so(monkeypatch):
+    from dpoco.scale import _keyed_learners as places
+
+    pool, play = KeyedPool(tree(horizon=9)), places.play_keyed
+    pool.register(["a"])
+
+    def interrupt(*arguments):
+        play(*arguments)
+        raise KeyboardInterrupt
+
+    def fail(*arguments):
+        raise KeyboardInterrupt
+
+    for name, message in ((interrupt, "do not send it again"), (fail, None)):
+        monkeypatch.setattr(places, "play_keyed", name)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            with pytest.raises(KeyboardInterrupt):
+                pool.process(["a", "b"], np.zeros((2, 3)), np.zeros(2))
+        assert [message in str(each.message) for each in caught] == ([] if name is fail else [True])
+        assert (pool.round("a"), pool.round("b"), len(pool)) == (1, 1, 2)
+    monkeypatch.undo()
+    pool.process(["a", "b"], np.zeros((2, 3)), np.zeros(2))
+    assert pool.round("b") == 2
 
 
 def test_keys_of_tables():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import warnings
 from inspect import getattr_static
 from typing import Any
 
@@ -114,7 +115,21 @@ class LearnersInMemory:
             none = tuple(part[:0] for part in parts)
             play_keyed(*model, np.zeros_like(rows.offsets), rows.rows[:0], none, workers)
             parts = entering(self._family, learners, people, rows.rows, parts)
-        decisions = play_keyed(*model, rows.offsets, rows.rows, parts, workers)
+        before = engines[0].round if engines else 0
+        try:
+            decisions = play_keyed(*model, rows.offsets, rows.rows, parts, workers)
+        except BaseException:
+            # Compiled code plays all rounds or none. An interrupt waits until it is done, and then
+            # takes the decisions with it.
+            if engines and engines[0].round > before:
+                self.put(fresh)
+                after()
+                warnings.warn(
+                    "the call was interrupted when the batch had been played: do not send it "
+                    "again, since a record that is played twice voids the guarantee",
+                    UserWarning, stacklevel=3,
+                )  # fmt: skip
+            raise
         self.put(fresh)
         after()
         decisions.setflags(write=False)
