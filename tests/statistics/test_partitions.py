@@ -114,3 +114,14 @@ def test_a_second_thread_is_refused(people):
     alone.add_many(table, person=person)
     assert worker.records == 50
     assert people or np.array_equal(worker.tally().cells, alone.tally().cells)
+
+
+def test_tallies_that_are_too_large_do_not_wrap():
+    largest = np.array([2**63 - 1, -(2**63)])
+    for one, other in ((largest, largest), (largest, np.array([1, -1]))):
+        found = Tally(0, one, 1).merge(Tally(0, other, 1))
+        assert found.cells.tolist() == [2**61, -(2**61)]
+    monitor = noisy({"n": Count()}, budget=None)
+    monitor.add_many([{}] * 3)
+    monitor.merge(Tally(0, largest[:1], 1))
+    assert monitor.release().value("n") > 1e9

@@ -245,13 +245,14 @@ class Tally:
         ValueError
             For other intervals, or another number of cells.
         """
-        cells, records = self.cells.copy(), self.records
+        # What a worker sends may be damaged: beyond 2^61 a sum could wrap.
+        cells, records = np.clip(self.cells, -_FULL, _FULL), self.records
         for other in others:
             if other.interval != self.interval or other.cells.shape != cells.shape:
                 raise ValueError("tallies must be of the same interval and layout")
             # Two numbers within 2^61 add up without overflow, and clipping keeps neighbours as near
             # as they were (docs/privacy/statistics.md, "Saturation").
-            np.clip(cells + other.cells, -_FULL, _FULL, out=cells)
+            np.clip(cells + np.clip(other.cells, -_FULL, _FULL), -_FULL, _FULL, out=cells)
             records += other.records
         return Tally(self.interval, cells, records)
 
