@@ -226,6 +226,14 @@ def test_odd_files_of_colleagues(tmp_path, data):
     assert part.features.tolist() == [[1.0], [2.0]]
 
 
+def test_a_quote_that_is_not_closed_is_named(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text('a,b,y\n1,"secret,0\n' + "2,x,1\n" * 30_000)
+    with pytest.raises(ValueError, match="is a quote not closed") as caught:
+        load_file(path, label="y", features=["a"])
+    assert "secret" not in "".join(traceback.format_exception(caught.value))
+
+
 def test_a_text_that_begins_with_a_mark():
     assert open_table(io.StringIO("\ufeffa,y\n1,0\n")).names == ["a", "y"]
 

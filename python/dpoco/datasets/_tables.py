@@ -345,8 +345,14 @@ def _only_entry(source: Any) -> IO[bytes]:
 
 
 def _rows(file: Iterable[str], mark: str) -> Iterator[list[str]]:
-    """Return the cells of each row; any number of spaces is one separator."""
-    return csv.reader(file, delimiter=mark, skipinitialspace=mark == " ")
+    """Yield the cells of each row; any number of spaces is one separator."""
+    try:
+        yield from csv.reader(file, delimiter=mark, skipinitialspace=mark == " ")
+    except csv.Error:
+        # Behind a stray quote, all lines are one cell.
+        raise MalformedError(
+            f"a cell is longer than {csv.field_size_limit():,} characters: is a quote not closed?"
+        ) from None
 
 
 def layout(source: Path | Opened, form: FileFormat) -> tuple[int, str]:
