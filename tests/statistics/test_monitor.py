@@ -650,3 +650,32 @@ def test_a_second_thread_ends_no_interval_twice():
     with monitor._alone(), pytest.raises(dpoco.RoundOrderError, match="another thread"):
         monitor.add({}, time="2026-01-01T05:00")
     assert monitor.round == 0
+
+
+def test_a_release_that_an_interrupt_lost_is_not_skipped_silently(tmp_path):
+    """The next interval's view would be of both, with the error bars of one."""
+    monitor = noisy({"n": Count()}, views=["interval", Last(2)])
+    for count in (3, 4):
+        monitor.add_many([{}] * count)
+        monitor.release()
+    monitor.save(tmp_path / "state")
+    engine = monitor._engine
+
+    class Interrupted:
+        def __getattr__(self, name):
+            return getattr(engine, name)
+
+        def push(self, total):
+            engine.push(total)
+            raise KeyboardInterrupt
+
+    monitor.add_many([{}] * 5)
+    monitor._engine = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        monitor.release()
+    monitor._engine = engine
+    with pytest.raises(StateError, match="lost"):
+        monitor.release()
+    again = dpoco.load(tmp_path / "state", Monitor)
+    again.add_many([{}] * 5)
+    assert again.release().interval == 2

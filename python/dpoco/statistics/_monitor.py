@@ -235,6 +235,7 @@ class Monitor(Stateful):
         self._engine = self._build_engine(claim)
         widths = [view.intervals for view in self._views if isinstance(view, Last)]
         self._past: deque[FloatArray] = deque(maxlen=max(widths, default=1))
+        self._totals = 0  # that `_past` has seen, as many as intervals have ended
         self._faded = {v: np.zeros(size) for v in self._views if isinstance(v, HalfLife)}
         # Where each record may end the interval, or be refused, none can wait to be added up.
         quick = self._every is None and self._part.limiter is None
@@ -417,6 +418,8 @@ class Monitor(Stateful):
         ------
         HorizonExceeded
             After `releases` intervals; nothing is drawn.
+        StateError
+            If an interrupt (Ctrl-C) has lost the release before: load the last state.
         """
         with self._alone():
             return self._end()
@@ -558,6 +561,12 @@ class Monitor(Stateful):
     def _end(self) -> Release:
         """End the running interval."""
         self._check_left(self.round)
+        if self._totals != self.round:
+            # The views to come would be of two intervals, with the error bars of one.
+            raise StateError(
+                "an interrupt came behind the noise of an interval, and its release is lost: "
+                "continue from the last state"
+            )
         self._flush()
         interval = self.round
         # Before the engine moves: behind the calendar there is no end.
@@ -570,6 +579,7 @@ class Monitor(Stateful):
         vectors = {view_name(view): self._compute_view(view, total) for view in self._views}
         # After the views, which need the totals before this one.
         self._past.append(total)
+        self._totals += 1
         return self._release(interval, vectors, begin, end)
 
     def _compute_view(self, view: View, total: FloatArray) -> FloatArray:
@@ -726,6 +736,7 @@ class Monitor(Stateful):
             self._part.merge(Tally(self.round, cells, int(words["records"])))
             size = self._mechanism.summand.size
             self._past.extend(past.view(np.float64).reshape(-1, size))
+            self._totals = self.round
             rows = faded.view(np.float64).reshape(len(self._faded), size)
             self._faded = dict(zip(self._faded, rows, strict=True))
             self.position = words["position"]
