@@ -422,6 +422,11 @@ def test_codings_of_columns(tmp_path):
             Coding(categories, missing)
 
 
+def test_a_text_is_no_list_of_categories():
+    with pytest.raises(TypeError, match="list of texts"):
+        Coding({"fan": "low,high"})
+
+
 def test_labels_of_classes_are_numbered(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("a,y\n1,b\n2,a\n3,c\n4,\n")

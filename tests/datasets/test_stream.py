@@ -96,6 +96,16 @@ def test_empty_or_infinite_ranges_are_refused(low, high):
         PublicScaling(low, high)
 
 
+def test_a_scaling_stays_what_was_declared():
+    low = np.array([0.0, 0.0])
+    scaling = PublicScaling(low, [1.0, 2.0], intercept=False)
+    low[0] = -5.0
+    assert scaling.apply([[0.0, 0.0]]).tolist() == [[-1.0, -1.0]]
+    assert scaling.ranges(["a", "b"]) == {"a": [0.0, 1.0], "b": [0.0, 2.0]}
+    with pytest.raises(ValueError, match="read-only"):
+        scaling.low[0] = -5.0
+
+
 def test_scaling_refuses_another_number_of_columns():
     with pytest.raises(ValueError, match="2 columns; got 3"):
         PublicScaling([0, 0], [1, 1]).apply(np.ones((4, 3)))

@@ -34,8 +34,8 @@ class Coding:
 
     Raises
     ------
-    ValueError
-        If a list is empty or names a category twice, or a constant is not finite.
+    ValueError, TypeError
+        If a list is a text, is empty or names a category twice, or a constant is not finite.
     """
 
     categories: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -43,6 +43,9 @@ class Coding:
     positive: str | None = None
 
     def __post_init__(self) -> None:
+        # The letters of a text would become categories.
+        if any(isinstance(each, (str, bytes)) for each in self.categories.values()):
+            raise TypeError("the categories of a column must be a list of texts")
         listed = {name: tuple(map(category_text, each)) for name, each in self.categories.items()}
         for name, each in listed.items():
             if not each or len(set(each)) < len(each) or "" in each:

@@ -51,6 +51,10 @@ class PublicScaling:
     intercept: bool = True
 
     def __post_init__(self) -> None:
+        for name in ("low", "high"):
+            side = float_array(name, np.atleast_1d(getattr(self, name)), (None,))
+            # A copy: models state these ranges long after a caller's array has changed.
+            object.__setattr__(self, name, _frozen(side))
         low, high = self._bounds
         if low.shape != high.shape and 1 not in (low.size, high.size):
             raise ValueError(f"low and high differ in shape: {low.shape} and {high.shape}")
@@ -60,8 +64,7 @@ class PublicScaling:
     @property
     def _bounds(self) -> tuple[FloatArray, FloatArray]:
         """Low and high ends, each of shape (d,) or (1,)."""
-        low, high = np.atleast_1d(self.low), np.atleast_1d(self.high)
-        return float_array("low", low, (None,)), float_array("high", high, (None,))
+        return np.asarray(self.low), np.asarray(self.high)
 
     def apply(self, features: ArrayLike) -> FloatArray:
         """Return the scaled records.
