@@ -460,6 +460,27 @@ def test_people_are_limited():
         finder().observe(np.zeros(3), person=1)
 
 
+@pytest.mark.parametrize(
+    ("columns", "medians", "epsilon", "delta"),
+    [
+        (10, 1, 0.0139, 2.75e-9), (5, 0, 1.86, 1.1e-12), (13, 13, 2.06, 4.8e-10),
+        (8, 0, 17.7, 1.3e-9),  # once infinite: tails alone cost more than delta
+        (18, 18, 12.0, 4.85e-11),
+    ],
+)  # fmt: skip
+def test_a_plan_pays_for_tails(columns, medians, epsilon, delta):
+    budget, rule = dpoco.Budget(epsilon, delta), dpoco.Participation(3)
+    sizes = {"medians": medians, "records": 1000, "numerics": "float"}
+    plan = planning.calibrate(columns, budget=budget, **sizes)
+    assert 0.8 * epsilon < planning.guarantee(plan, budget=budget).epsilon <= epsilon
+    plan = planning.calibrate(columns, budget=budget, horizon=10**4, participation=rule, **sizes)
+    assert plan.mechanism.loss(Neighbours(rounds=3)).epsilon(delta) <= epsilon
+    with pytest.raises(dpoco.CalibrationError, match="tails"):
+        planning.calibrate(columns, budget=dpoco.Budget(epsilon, 1e-16), **sizes)
+    # Public sizes are those of a plan on the lattice, whose tails cost nothing.
+    assert planning.needed_records(2, medians=0, budget=dpoco.Budget(1.0, 1e-15)) >= 500
+
+
 def test_a_plan_is_certified_and_must_fit():
     plan = planning.calibrate(3, medians=3, records=2000, budget=BUDGET)
     assert RangeFinder(3, budget=BUDGET, plan=plan).guarantee.epsilon <= 1.0

@@ -134,8 +134,11 @@ def selection_budget(budget: Budget, noise: str, count: int = 1) -> float:
         except CalibrationError:
             return each
 
+    # The search that states epsilon may stop 2^-49 above the root: it is looked for that far below.
+    below = budget.epsilon * (1.0 - 2.0**-48)
+
     def holds(r: float) -> bool:
-        return BoundedRange(r, count).delta(budget.epsilon) <= budget.delta
+        return BoundedRange(r, count).delta(below) <= budget.delta
 
     low, high = each, 2.0 * each
     while holds(high):

@@ -28,6 +28,7 @@ from dpoco.accounting.regret_bounds import without_regret
 from dpoco.accounting.release import on_lattice
 from dpoco.accounting.statement import stated_delta
 from dpoco.errors import CalibrationError
+from dpoco.privacy.losses.loss import charge
 from dpoco.privacy.mechanisms.base import Parts
 from dpoco.privacy.mechanisms.bounds import ClippedVector
 from dpoco.privacy.mechanisms.factorisations import (
@@ -71,6 +72,7 @@ def calibrate(
     relation: str = "replace",
     participation: release.Returning | None = None,
     numerics: str = release.DEFAULT_NUMERICS,
+    exact_tails: bool | None = None,
 ) -> RangePlan:
     """Return the plan of a search with the least noise that keeps to `budget`.
 
@@ -91,6 +93,8 @@ def calibrate(
         person's rounds may be in both.
     numerics : {"auto", "float", "lattice"}
         Arithmetic of the counts.
+    exact_tails : bool, optional
+        Whether tails are charged as those of integer draws; default: unless `numerics` is "float".
 
     Raises
     ------
@@ -108,7 +112,8 @@ def calibrate(
     plain = GaussianSum(vector, SquareRoot(), pushes=BINS)
     if budget is None:
         return Plan(RangeSearch(second, plain, medians, first), None, None)
-    allowed = Budget._derived(_SLACK * budget.epsilon, _SLACK * budget.delta)
+    mass = plain.tails(exact=numerics != "float" if exact_tails is None else exact_tails)
+    allowed = _without_tails(budget, mass)
     mu = gaussian_mu(allowed.epsilon, allowed.delta)
     if medians and most_rounds(near.rounds, near.separation, records) > 1:
         # Medians and counts each have half of mu^2, since a person's rounds may be in both.
@@ -120,6 +125,20 @@ def calibrate(
 
     counts = _with_noise(plain, lambda own: search_by(own)._counts_loss(near).bare.mu, mu, numerics)
     return Plan(search_by(counts), None, None)
+
+
+def _without_tails(budget: Budget, mass: float) -> Budget:
+    """Return what is left of `budget` for ideal noise: tails count for medians as for counts."""
+    if 10.0 * mass >= budget.delta:
+        raise CalibrationError(
+            f"the truncated tails (total variation {mass:.3g}) cost more than delta = "
+            f"{budget.delta:.3g}; raise delta, or take numerics='lattice'"
+        )
+    # Tails cost more at a larger epsilon. At most a quarter of delta is theirs: where they would
+    # take more, the plan is for a smaller epsilon, and what holds there holds at the budget's.
+    epsilon = min(budget.epsilon, math.log(0.25 * budget.delta / mass - 1.0))
+    left = budget.delta - charge(epsilon, mass)
+    return Budget._derived(_SLACK * epsilon, _SLACK * left)
 
 
 def _median_scale(medians: int, first: int, near: Neighbours, budget: Budget, mu: float) -> float:
@@ -280,7 +299,7 @@ def needed_records(
     for _ in range(200):
         plan = calibrate(
             columns, medians=medians, records=records, budget=budget, horizon=horizon,
-            relation=relation, participation=participation, numerics="float",
+            relation=relation, participation=participation, numerics="float", exact_tails=True,
         )  # fmt: skip
         search = plan.mechanism
         one_way = search.scale / 2.0
