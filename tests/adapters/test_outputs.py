@@ -161,8 +161,14 @@ def test_a_ledger_pays_for_every_river_estimator_that_learns():
     with pytest.raises(dpoco.BudgetExceeded):
         fresh.learn_one({"a": 0.5}, True)
     assert fresh.round == 0
+    # What could still learn takes its ledger along; what was published needs none.
     with pytest.raises(TypeError, match="ledger cannot be copied"):
-        pickle.dumps(model)
+        pickle.dumps(fresh)
+    copied = pickle.loads(pickle.dumps(model))
+    assert copied.predict_proba_one({"a": 0.1}) == model.predict_proba_one({"a": 0.1})
+    with pytest.raises(dpoco.StateError, match="holds what was published"):
+        copied.learn_one({"a": 0.5}, True)
+    assert len(ledger.entries) == 1
     other = model.clone({"ledger": None})
     other.learn_one({"a": 0.5}, True)
     with pytest.raises(TypeError, match="ledger"):
