@@ -146,16 +146,15 @@ def dense(run, noise, rounding):
     """Return the bound by the recursion itself, update by update."""
     s, m = run.step_scale, run.batch
     curvature = 0.5 * run.loss.smoothness(run.domain) * run.diameter**2
-    h, total = run.range, 0.0
+    largest, sampling = run.range, run.sampling  # which take long to compute
+    bias = run.offset * run.loss.lipschitz(run.domain) * run.diameter
+    h, total = largest, 0.0
     for k in range(1, run.updates + 2):
         rounds = m if k <= run.updates else run.horizon - m * run.updates
-        total += rounds * min(run.range, h)
+        total += rounds * min(largest, h)
         at = np.array([float(k)])
         weight = k + run.offset
-        slope = run.loss.lipschitz(run.domain)
-        error = (
-            run.sampling * math.sqrt(k / m) / weight + run.offset * slope * run.diameter / weight
-        )
+        error = sampling * math.sqrt(k / m) / weight + bias / weight
         error += noise(k) + float(rounding(at, at)[0]) + s * curvature / (k + s)
         h = k / (k + s) * h + s / (k + s) * error
     return total
