@@ -466,7 +466,7 @@ class Terms:
     @property
     def neighbours(self) -> Neighbours:
         """Which streams must look alike, and to whom."""
-        return Neighbours(self.change, self.view, *(self.person or (1, 1)))
+        return _find_neighbours(self.change, self.view, *(self.person or (1, 1)))
 
     def for_person(self, rounds: int | None, separation: int = 1, *, once: bool = False) -> Self:
         """Return the guarantee for all rounds of one person together, at the same delta.
@@ -663,7 +663,13 @@ class Terms:
 
 
 # Pools, and learners that go on from a state, certify the same plan again and again.
-# The cache is `typed`, since 0 equals 0.0 and the fields repeat delta as it was given.
+# The caches are `typed`: True and 1.0 equal 1 but are no counts, 0 equals 0.0 and the fields repeat
+# delta as it was given.
+@lru_cache(maxsize=256, typed=True)
+def _find_neighbours(change: str, view: str, rounds: int, separation: int) -> Neighbours:
+    return Neighbours(change, view, rounds, separation)
+
+
 @lru_cache(maxsize=256, typed=True)
 def _at(loss: Loss, delta: float) -> Fields:
     """Return the fields of a guarantee that a loss decides, stated at `delta`, to read only."""

@@ -24,6 +24,8 @@ from dpoco.trace import Trace
 
 def _rescale(guarantee: Guarantee, width: float) -> Guarantee:
     """Return the guarantee with regret, which accountants state for losses in [0, 1], in units."""
+    if width == 1.0:
+        return guarantee
     bound = guarantee.regret_bound
     counts = ("regret bound, rounds", "regret bound, shifts")  # which the bound holds for
     details = {
