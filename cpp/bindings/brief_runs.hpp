@@ -5,7 +5,8 @@
 
 #include "common.hpp"
 
-// What runs of a few rounds take: their cost is that of the call.
+// What runs of a few rounds and single calls take: their cost is that of the call. pybind11 has no
+// public names for the type `ndarray` and for the flag of read-only arrays.
 namespace dpoco::bindings {
 
 inline void freeze(const py::handle& array) {
@@ -13,11 +14,13 @@ inline void freeze(const py::handle& array) {
 }
 
 // Whether an object is just an array of doubles, as the engine reads them, with these dimensions.
-inline bool is_plain(const py::object& value, py::ssize_t dimensions) {
-  const auto& api = py::detail::npy_api::get();
-  if (Py_TYPE(value.ptr()) != api.PyArray_Type_ || !py::isinstance<Array>(value)) return false;
-  const auto* array = py::detail::array_proxy(value.ptr());
-  return array->nd == dimensions && (array->flags & py::detail::npy_api::NPY_ARRAY_ALIGNED_) != 0;
+inline bool is_plain(py::handle value, py::ssize_t dimensions) {
+  static const PyTypeObject* const numpy = py::detail::npy_api::get().PyArray_Type_;
+  if (Py_TYPE(value.ptr()) != numpy) return false;
+  const auto array = py::reinterpret_borrow<py::array>(value);
+  return array.dtype().num() == py::dtype::num_of<double>() && array.dtype().byteorder() == '=' &&
+         array.ndim() == dimensions && (array.flags() & py::array::c_style) != 0 &&
+         reinterpret_cast<std::uintptr_t>(array.data()) % alignof(double) == 0;
 }
 
 // The rounds whose flag is set.

@@ -1,18 +1,22 @@
-// decide, observe and push in a hundred nanoseconds. `direct` marks such a method of Python's: a
-// call with plain arguments (vectors of doubles, a number), in turn, of a learner whose `_direct`
-// says so, goes straight to its engine. Every other call goes to the method as it is written: what
-// is refused, converted or of another kind is Python's. So both do the same, and only the time
-// differs.
+// decide, observe and push in a hundred nanoseconds. `direct_record_decide` and its like mark
+// such a method of Python's: a call with plain arguments (vectors of doubles, a number), in turn,
+// of a learner whose `_direct` says so, goes straight to its engine. Every other call goes to
+// the method as it is written: what is refused, converted or of another kind is Python's. So both
+// do the same, and only the time differs.
+#include "brief_runs.hpp"
 #include "dpoco/bandits/bandit_learner.hpp"
 #include "dpoco/experts/expert_learner.hpp"
 #include "dpoco/mechanisms/continual_sum.hpp"
 #include "dpoco/oco/record_learner.hpp"
 #include "registrars.hpp"
 
+#include <pybind11/critical_section.h>
 #include <structmember.h>  // after Python.h, which it needs
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <typeinfo>
 
 namespace dpoco::bindings {
 namespace {
@@ -22,67 +26,52 @@ using experts::ExpertLearner;
 using mechanisms::ContinualSum;
 using oco::RecordLearner;
 
-// The fields of a learner that such a call needs, in a base of its Python class.
+// The fields of a learner that such a call needs, in a base of its Python class. A class of
+// pybind11 would have to look its fields up in every call. Python allocates it, as zeros.
 struct Live {
   PyObject base;
-  PyObject* engine;
-  RecordLearner* records;  // the engine, if it is of this kind
-  ExpertLearner* experts;
-  BanditLearner* bandit;
-  ContinualSum* sum;
-  PyObject* decision;  // that was asked for in round `asked`; null: none was
+  py::object engine;
+  py::object known;  // the engine that `found` is, null if it is not of this `kind`
+  const std::type_info* kind;
+  void* found;
+  py::object decision;  // that was asked for in round `asked`; null: none was
   std::uint64_t asked;
-  PyObject* sole;  // the lock that a long run holds
-  int direct;      // arguments of `observe` that the engine takes as they come; 0: none
+  py::object sole;  // the lock that a long run holds
+  int direct;       // arguments of `observe` that the engine takes as they come; 0: none
   char suspended;
 };
 
-struct Direct {
+using Arguments = std::span<PyObject* const>;  // without the learner
+// The result of the engine; null if the call is not for it: then nothing has been done.
+using Attempt = py::object (*)(Live&, Arguments);
+
+struct Marked {
   PyObject base;
   vectorcallfunc call;
-  PyObject* function;
-  bool (*attempt)(Live&, PyObject* const* arguments, std::size_t count, py::object& result);
+  py::object function;
+  PyTypeObject* live;  // the type, which lives as long as the module
+  Attempt attempt;
 };
 
-struct Known {
-  PyTypeObject* live;
-  PyTypeObject* array;
-  PyTypeObject* number;  // numpy.float64, laid out as a float is
-  PyObject* dtype;
-  PyObject* locked;  // the name
-};
-Known known;
+template <class T>
+T& as(PyObject* object) {
+  return *reinterpret_cast<T*>(object);
+}
 
-Live& live(PyObject* object) { return *reinterpret_cast<Live*>(object); }
+// -- arguments and results
+// -------------------------------------------------------------------------
 
-// Without the interpreter lock every object has one of its own.
-struct Critical {
-#ifdef Py_GIL_DISABLED
-  explicit Critical(PyObject* object) { PyCriticalSection_Begin(&section, object); }
-  ~Critical() { PyCriticalSection_End(&section); }
-  PyCriticalSection section;
-#else
-  explicit Critical(PyObject*) {}
-#endif
-  Critical(const Critical&) = delete;
-  Critical& operator=(const Critical&) = delete;
-};
-
-// The entries of a vector of doubles as the engine reads them; null for everything else.
-const double* plain_vector(PyObject* value, std::size_t size) {
-  using Api = py::detail::npy_api;
-  constexpr int kPlain = Api::NPY_ARRAY_C_CONTIGUOUS_ | Api::NPY_ARRAY_ALIGNED_;
-  if (Py_TYPE(value) != known.array) return nullptr;
-  const auto* array = py::detail::array_proxy(value);
-  const auto* dtype = py::detail::array_descriptor_proxy(array->descr);
-  const bool plain = dtype->type_num == Api::NPY_DOUBLE_ && dtype->byteorder == '=' &&
-                     array->nd == 1 && static_cast<std::size_t>(array->dimensions[0]) == size &&
-                     (array->flags & kPlain) == kPlain;
-  return plain ? reinterpret_cast<const double*>(array->data) : nullptr;
+// A vector of doubles as the engine reads it; nothing for everything else.
+std::optional<Reals> plain_vector(PyObject* value, std::size_t size) {
+  if (!is_plain(value, 1)) return {};
+  const auto vector = py::reinterpret_borrow<Array>(value);
+  if (static_cast<std::size_t>(vector.shape()[0]) != size) return {};
+  return Reals(vector.data(), size);
 }
 
 bool plain_number(PyObject* value, double& out) {
-  if (PyFloat_CheckExact(value) || Py_TYPE(value) == known.number) {
+  // A float, or NumPy's, which is laid out as one. Classes of Python's may convert in another way.
+  if (PyFloat_Check(value) && !PyType_HasFeature(Py_TYPE(value), Py_TPFLAGS_HEAPTYPE)) {
     out = PyFloat_AS_DOUBLE(value);
     return true;
   }
@@ -93,217 +82,159 @@ bool plain_number(PyObject* value, double& out) {
   return false;
 }
 
-py::object new_vector(std::size_t size, double*& data) {
-  const auto& api = py::detail::npy_api::get();
-  const auto length = static_cast<Py_intptr_t>(size);
-  PyObject* made = api.PyArray_NewFromDescr_(known.array, Py_NewRef(known.dtype), 1, &length,
-                                             nullptr, nullptr, 0, nullptr);
+// A new vector of doubles, whose entries are still to be written; pybind11 takes 40 ns more.
+Array fresh_vector(py::ssize_t size) {
+  using Api = py::detail::npy_api;
+  static const Api& numpy = Api::get();
+  static PyObject* const type = numpy.PyArray_DescrFromType_(Api::NPY_DOUBLE_);
+  PyObject* made = numpy.PyArray_NewFromDescr_(numpy.PyArray_Type_, Py_NewRef(type), 1, &size,
+                                               nullptr, nullptr, 0, nullptr);
   if (made == nullptr) throw py::error_already_set();
-  data = reinterpret_cast<double*>(py::detail::array_proxy(made)->data);
-  return py::reinterpret_steal<py::object>(made);
+  return py::reinterpret_steal<Array>(made);
 }
 
-bool is_asked(const Live& self, std::uint64_t turn) {
-  return self.decision != nullptr && self.asked == turn;
-}
-
-void ask(Live& self, std::uint64_t turn, py::object decision) {
-  PyObject* old = self.decision;
-  self.asked = turn;
-  self.decision = decision.release().ptr();
-  Py_XDECREF(old);
-}
+// -- calls: their conditions are those of the method, which is asked where one does not hold ------
 
 // Asked before the engine is looked at: it calls Python, where anything may happen.
 bool is_alone(const Live& self) {
-  if (self.sole == nullptr) return false;
-  const auto locked =
-      py::reinterpret_steal<py::object>(PyObject_CallMethodNoArgs(self.sole, known.locked));
-  if (!locked) throw py::error_already_set();
-  return locked.ptr() == Py_False;
+  static PyObject* const locked = PyUnicode_InternFromString("locked");
+  if (!self.sole) return false;
+  PyObject* answer = PyObject_CallMethodNoArgs(self.sole.ptr(), locked);
+  if (answer == nullptr) throw py::error_already_set();
+  return py::reinterpret_steal<py::object>(answer).ptr() == Py_False;
 }
 
-// The three methods: whether the call was theirs; the conditions are those of the method, which is
-// asked again where one does not hold.
+// The engine, null if it is of another kind: whatever stands in for one, as tests may let it, is
+// called as Python does. pybind11's own search in every call would cost as much as the round.
+template <class Engine>
+Engine* find_engine(Live& self) {
+  if (!self.engine) return nullptr;
+  if (!self.known.is(self.engine) || self.kind != &typeid(Engine)) {
+    self.found = py::isinstance<Engine>(self.engine) ? self.engine.cast<Engine*>() : nullptr;
+    self.kind = &typeid(Engine);
+    self.known = self.engine;
+  }
+  return static_cast<Engine*>(self.found);
+}
 
-bool decide(Live& self, PyObject* const* arguments, std::size_t count, py::object& result) {
-  if (self.records != nullptr && count == 0) {
-    const std::uint64_t turn = self.records->round();
-    if (!is_asked(self, turn)) {
-      if (self.suspended != 0 || turn >= self.records->horizon()) return false;
-      double* data = nullptr;
-      const auto size = static_cast<std::size_t>(self.records->dimension());
-      py::object made = new_vector(size, data);
-      self.records->decision({data, size});
-      py::detail::array_proxy(made.ptr())->flags &= ~py::detail::npy_api::NPY_ARRAY_WRITEABLE_;
-      ask(self, turn, std::move(made));
-    }
-    result = py::reinterpret_borrow<py::object>(self.decision);
-    return true;
-  }
-  if (self.experts != nullptr && count == 0) {
-    const std::uint64_t turn = self.experts->round();
-    if (!is_asked(self, turn)) {
-      if (self.suspended != 0 || turn >= self.experts->horizon()) return false;
-      ask(self, turn, py::int_(self.experts->decision()));
-    }
-    result = py::reinterpret_borrow<py::object>(self.decision);
-    return true;
-  }
-  if (count != 1 || !is_alone(self) || self.bandit == nullptr) return false;
-  const std::uint64_t turn = self.bandit->round();
-  if (!is_asked(self, turn) && (self.suspended != 0 || turn >= self.bandit->horizon())) {
-    return false;
-  }
-  const double* context = plain_vector(arguments[0], self.bandit->dimension());
-  if (context == nullptr) return false;
-  result = py::int_(self.bandit->decide(turn, {context, self.bandit->dimension()}));
-  ask(self, turn, result);
+bool is_asked(const Live& self, std::uint64_t turn) { return self.decision && self.asked == turn; }
+
+// Whether a decision of round `turn` may be made.
+bool may_ask(const Live& self, std::uint64_t turn, std::uint64_t horizon) {
+  return is_asked(self, turn) || (self.suspended == 0 && turn < horizon);
+}
+
+py::object ask(Live& self, std::uint64_t turn, py::object decision) {
+  self.asked = turn;
+  self.decision = decision;
+  return decision;
+}
+
+py::object read_decision(const RecordLearner& engine) {
+  Array out = fresh_vector(engine.dimension());
+  engine.decision(writable(out));
+  freeze(out);
+  return out;
+}
+py::object read_decision(const ExpertLearner& engine) { return py::int_(engine.decision()); }
+
+template <class Engine>
+py::object decide(Live& self, Arguments arguments) {
+  const auto* engine = find_engine<Engine>(self);
+  if (engine == nullptr || !arguments.empty()) return {};
+  const std::uint64_t turn = engine->round();
+  if (is_asked(self, turn)) return self.decision;
+  if (!may_ask(self, turn, engine->horizon())) return {};
+  return ask(self, turn, read_decision(*engine));
+}
+
+py::object decide_for_context(Live& self, Arguments arguments) {
+  if (arguments.size() != 1 || !is_alone(self)) return {};
+  auto* engine = find_engine<BanditLearner>(self);
+  if (engine == nullptr || !may_ask(self, engine->round(), engine->horizon())) return {};
+  const auto context = plain_vector(arguments[0], engine->dimension());
+  if (!context) return {};
+  const std::uint64_t turn = engine->round();
+  return ask(self, turn, py::int_(engine->decide(turn, *context)));
+}
+
+// Ends round `turn`; false if the engine does not take this as it is.
+bool take(RecordLearner& engine, std::uint64_t turn, Arguments arguments) {
+  const auto record = plain_vector(arguments[0], static_cast<std::size_t>(engine.dimension()));
+  double label = 0.0;
+  if (!record || (arguments.size() == 2 && !plain_number(arguments[1], label))) return false;
+  arguments.size() == 2 ? engine.observe(turn, *record, label)
+                        : engine.observe_gradient(turn, *record);
   return true;
 }
-
-bool observe(Live& self, PyObject* const* arguments, std::size_t count, py::object& result) {
-  if (count != static_cast<std::size_t>(self.direct) || !is_alone(self)) return false;
-  double number = 0.0;
-  if (self.records != nullptr) {
-    const std::uint64_t turn = self.records->round();
-    const auto size = static_cast<std::size_t>(self.records->dimension());
-    if (!is_asked(self, turn)) return false;
-    const double* record = plain_vector(arguments[0], size);
-    if (record == nullptr || (count == 2 && !plain_number(arguments[1], number))) return false;
-    if (count == 2) {
-      self.records->observe(turn, {record, size}, number);
-    } else {
-      self.records->observe_gradient(turn, {record, size});
-    }
-  } else if (self.experts != nullptr) {
-    const std::uint64_t turn = self.experts->round();
-    const double* losses = plain_vector(arguments[0], self.experts->experts());
-    if (losses == nullptr || !is_asked(self, turn)) return false;
-    self.experts->observe(turn, {losses, self.experts->experts()});
-  } else {
-    if (self.bandit == nullptr || !plain_number(arguments[0], number)) return false;
-    const std::uint64_t turn = self.bandit->round();
-    if (!is_asked(self, turn)) return false;
-    self.bandit->observe(turn, number);
-  }
-  result = py::none();
-  return true;
+bool take(ExpertLearner& engine, std::uint64_t turn, Arguments arguments) {
+  const auto losses = plain_vector(arguments[0], engine.experts());
+  if (losses) engine.observe(turn, *losses);
+  return losses.has_value();
+}
+bool take(BanditLearner& engine, std::uint64_t turn, Arguments arguments) {
+  double reward = 0.0;
+  const bool plain = plain_number(arguments[0], reward);
+  if (plain) engine.observe(turn, reward);
+  return plain;
 }
 
-bool push(Live& self, PyObject* const* arguments, std::size_t count, py::object& result) {
-  if (count != 1 || !is_alone(self) || self.suspended != 0 || self.sum == nullptr) return false;
-  const auto size = static_cast<std::size_t>(self.sum->dimension());
-  const double* value = plain_vector(arguments[0], size);
-  if (value == nullptr) return false;
-  double* out = nullptr;
-  result = new_vector(size, out);
-  self.sum->push({value, size}, {out, size});
-  return true;
+template <class Engine>
+py::object observe(Live& self, Arguments arguments) {
+  if (arguments.size() != static_cast<std::size_t>(self.direct) || !is_alone(self)) return {};
+  auto* engine = find_engine<Engine>(self);
+  if (engine == nullptr || !is_asked(self, engine->round())) return {};
+  return take(*engine, engine->round(), arguments) ? py::none() : py::object();
 }
 
-PyObject* call(PyObject* callable, PyObject* const* arguments, std::size_t flagged,
-               PyObject* names) {
-  const auto& self = *reinterpret_cast<Direct*>(callable);
-  const auto count = static_cast<std::size_t>(PyVectorcall_NARGS(flagged));
-  if (count > 0 && names == nullptr && PyObject_TypeCheck(arguments[0], known.live)) {
-    try {
-      const Critical alone(arguments[0]);
-      py::object result;
-      Live& learner = live(arguments[0]);
-      if (learner.direct > 0 && self.attempt(learner, arguments + 1, count - 1, result)) {
-        return result.release().ptr();
-      }
-    } catch (py::error_already_set& error) {
-      error.restore();
-      return nullptr;
-    } catch (...) {
-      py::detail::try_translate_exceptions();
-      return nullptr;
-    }
-  }
-  return PyObject_Vectorcall(self.function, arguments, flagged, names);
+py::object push(Live& self, Arguments arguments) {
+  if (arguments.size() != 1 || !is_alone(self) || self.suspended != 0) return {};
+  auto* sum = find_engine<ContinualSum>(self);
+  if (sum == nullptr) return {};
+  const auto value = plain_vector(arguments[0], static_cast<std::size_t>(sum->dimension()));
+  if (!value) return {};
+  Array released = fresh_vector(sum->dimension());
+  sum->push(*value, {released.mutable_data(), value->size()});
+  return released;
 }
 
 // -- the marked method: of a class the function itself, of an object a method that calls this -----
 
-PyObject* make_direct(PyTypeObject* type, PyObject* arguments, PyObject*) {
-  PyObject* function = nullptr;
-  if (PyArg_ParseTuple(arguments, "O", &function) == 0) return nullptr;
-  const auto name = py::reinterpret_steal<py::object>(PyObject_GetAttrString(function, "__name__"));
-  if (!name) return nullptr;
-  if (!PyUnicode_Check(name.ptr())) {
-    PyErr_SetString(PyExc_TypeError, "__name__ must be a str");
-    return nullptr;
+PyObject* call(PyObject* callable, PyObject* const* all, std::size_t flagged, PyObject* names) {
+  const auto& self = as<Marked>(callable);
+  const Arguments arguments(all, static_cast<std::size_t>(PyVectorcall_NARGS(flagged)));
+  if (!arguments.empty() && names == nullptr && PyObject_TypeCheck(arguments[0], self.live)) {
+    try {
+      const py::scoped_critical_section alone(arguments[0]);
+      auto& learner = as<Live>(arguments[0]);
+      if (learner.direct > 0) {
+        py::object result = self.attempt(learner, arguments.subspan(1));
+        if (result) return result.release().ptr();
+      }
+    } catch (...) {
+      py::detail::try_translate_exceptions();  // as in all functions that pybind11 has bound
+      return nullptr;
+    }
   }
-  const auto named = [&name](const char* text) {
-    return PyUnicode_CompareWithASCIIString(name.ptr(), text) == 0;
-  };
-  PyObject* made = type->tp_alloc(type, 0);
-  if (made == nullptr) return nullptr;
-  auto& self = *reinterpret_cast<Direct*>(made);
-  self.attempt = named("push") ? push : named("observe") ? observe : decide;
-  self.call = call;
-  self.function = Py_NewRef(function);
-  return made;
+  return PyObject_Vectorcall(self.function.ptr(), all, flagged, names);
 }
 
 PyObject* bind(PyObject* self, PyObject* object, PyObject*) {
-  if (object == nullptr || object == Py_None) {
-    return Py_NewRef(reinterpret_cast<Direct*>(self)->function);
-  }
-  return PyMethod_New(self, object);
+  if (object != nullptr && object != Py_None) return PyMethod_New(self, object);
+  return Py_NewRef(as<Marked>(self).function.ptr());
 }
 
 PyObject* attribute(PyObject* self, PyObject* name) {
-  return PyObject_GetAttr(reinterpret_cast<Direct*>(self)->function, name);
+  return PyObject_GetAttr(as<Marked>(self).function.ptr(), name);
 }
 
-int visit_direct(PyObject* self, visitproc visit, void* arg) {
-  Py_VISIT(Py_TYPE(self));
-  Py_VISIT(reinterpret_cast<Direct*>(self)->function);
-  return 0;
-}
-
-int clear_direct(PyObject* self) {
-  Py_CLEAR(reinterpret_cast<Direct*>(self)->function);
-  return 0;
-}
-
-// -- the base ---------------------------------------------------------------------------------
-
-PyObject* get_engine(PyObject* self, void*) {
-  const Critical alone(self);
-  if (live(self).engine != nullptr) return Py_NewRef(live(self).engine);
-  PyErr_SetString(PyExc_AttributeError, "_engine");
-  return nullptr;
-}
-
-template <class Engine>
-Engine* engine_in(PyObject* object) {
-  py::detail::make_caster<Engine> caster;
-  return object != nullptr && caster.load(object, false) ? static_cast<Engine*>(caster) : nullptr;
-}
-
-// Whatever stands in for an engine, as tests may let it, is called as Python does.
-int set_engine(PyObject* self, PyObject* engine, void*) {
-  const Critical alone(self);
-  Live& own = live(self);
-  own.records = engine_in<RecordLearner>(engine);
-  own.experts = engine_in<ExpertLearner>(engine);
-  own.bandit = engine_in<BanditLearner>(engine);
-  own.sum = engine_in<ContinualSum>(engine);
-  PyObject* old = own.engine;
-  own.engine = Py_XNewRef(engine);
-  Py_XDECREF(old);
-  return 0;
-}
+// -- the base -------------------------------------------------------------------------------------
 
 PyObject* get_asked(PyObject* self, void*) {
-  const Critical alone(self);
-  const Live& own = live(self);
-  if (own.decision == nullptr) return Py_BuildValue("(iO)", -1, Py_None);
-  return Py_BuildValue("(KO)", static_cast<unsigned long long>(own.asked), own.decision);
+  const py::scoped_critical_section alone(self);
+  const auto& own = as<Live>(self);
+  if (!own.decision) return Py_BuildValue("(iO)", -1, Py_None);
+  return Py_BuildValue("(KO)", static_cast<unsigned long long>(own.asked), own.decision.ptr());
 }
 
 int set_asked(PyObject* self, PyObject* pair, void*) {
@@ -314,32 +245,27 @@ int set_asked(PyObject* self, PyObject* pair, void*) {
     return -1;
   }
   if (PyArg_ParseTuple(pair, "LO", &turn, &decision) == 0) return -1;
-  const Critical alone(self);
-  ask(live(self), static_cast<std::uint64_t>(turn),
-      turn < 0 ? py::object() : py::reinterpret_borrow<py::object>(decision));
+  const py::scoped_critical_section alone(self);
+  ask(as<Live>(self), static_cast<std::uint64_t>(turn),
+      py::reinterpret_borrow<py::object>(turn < 0 ? nullptr : decision));
   return 0;
 }
 
-int visit_live(PyObject* self, visitproc visit, void* arg) {
+int visit(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
-  Py_VISIT(live(self).engine);
-  Py_VISIT(live(self).decision);
-  Py_VISIT(live(self).sole);
+  const auto& own = as<Live>(self);
+  for (const auto* field : {&own.engine, &own.known, &own.decision, &own.sole}) {
+    Py_VISIT(field->ptr());
+  }
   return 0;
 }
 
-int clear_live(PyObject* self) {
-  live(self).records = nullptr;
-  live(self).experts = nullptr;
-  live(self).bandit = nullptr;
-  live(self).sum = nullptr;
-  Py_CLEAR(live(self).engine);
-  Py_CLEAR(live(self).decision);
-  Py_CLEAR(live(self).sole);
+int clear(PyObject* self) {
+  auto& own = as<Live>(self);
+  for (auto* field : {&own.engine, &own.known, &own.decision, &own.sole}) *field = {};
   return 0;
 }
 
-template <int (*clear)(PyObject*)>
 void drop(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
   PyObject_GC_UnTrack(self);
@@ -348,67 +274,76 @@ void drop(PyObject* self) {
   Py_DECREF(type);
 }
 
-PyMemberDef live_members[] = {
-    {"_sole", T_OBJECT_EX, offsetof(Live, sole), 0, nullptr},
-    {"_suspended", T_BOOL, offsetof(Live, suspended), 0, nullptr},
-    {"_direct", T_INT, offsetof(Live, direct), 0, nullptr},
-    {},
-};
-PyGetSetDef live_properties[] = {
-    {"_engine", get_engine, set_engine, nullptr, nullptr},
-    {"_asked", get_asked, set_asked, nullptr, nullptr},
-    {},
-};
-PyType_Slot live_slots[] = {
-    {Py_tp_members, live_members},
-    {Py_tp_getset, live_properties},
-    {Py_tp_traverse, reinterpret_cast<void*>(visit_live)},
-    {Py_tp_clear, reinterpret_cast<void*>(clear_live)},
-    {Py_tp_dealloc, reinterpret_cast<void*>(drop<clear_live>)},
-    {},
-};
-PyType_Spec live_spec{"dpoco._core.Live", sizeof(Live), 0,
-                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, live_slots};
+template <class Function>
+PyType_Slot slot(int id, Function* function) {
+  return {id, reinterpret_cast<void*>(function)};
+}
 
-PyMemberDef direct_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Direct, call), READONLY, nullptr},
-    {},
-};
-PyType_Slot direct_slots[] = {
-    {Py_tp_new, reinterpret_cast<void*>(make_direct)},
-    {Py_tp_members, direct_members},
-    {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
-    {Py_tp_descr_get, reinterpret_cast<void*>(bind)},
-    {Py_tp_getattro, reinterpret_cast<void*>(attribute)},
-    {Py_tp_traverse, reinterpret_cast<void*>(visit_direct)},
-    {Py_tp_clear, reinterpret_cast<void*>(clear_direct)},
-    {Py_tp_dealloc, reinterpret_cast<void*>(drop<clear_direct>)},
-    {},
-};
-PyType_Spec direct_spec{"dpoco._core.direct", sizeof(Direct), 0,
-                        Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
-                            Py_TPFLAGS_METHOD_DESCRIPTOR,
-                        direct_slots};
+py::object make_live_type() {
+  static PyMemberDef members[] = {
+      {"_engine", T_OBJECT_EX, offsetof(Live, engine), 0, nullptr},
+      {"_sole", T_OBJECT_EX, offsetof(Live, sole), 0, nullptr},
+      {"_suspended", T_BOOL, offsetof(Live, suspended), 0, nullptr},
+      {"_direct", T_INT, offsetof(Live, direct), 0, nullptr},
+      {},
+  };
+  static PyGetSetDef properties[] = {
+      {"_asked", get_asked, set_asked, nullptr, nullptr},
+      {},
+  };
+  PyType_Slot slots[] = {
+      {Py_tp_members, members}, {Py_tp_getset, properties}, slot(Py_tp_traverse, visit),
+      slot(Py_tp_clear, clear), slot(Py_tp_dealloc, drop),  {},
+  };
+  PyType_Spec spec{"dpoco._core.Live", sizeof(Live), 0,
+                   Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots};
+  return py::reinterpret_steal<py::object>(PyType_FromSpec(&spec));
+}
 
-py::object type_of(PyType_Spec& spec) {
-  PyObject* made = PyType_FromSpec(&spec);
-  if (made == nullptr) throw py::error_already_set();
-  return py::reinterpret_steal<py::object>(made);
+// Marks belong to classes of modules, which live as long as the process: they are never freed.
+py::object make_marked_type() {
+  static PyMemberDef members[] = {
+      {"__vectorcalloffset__", T_PYSSIZET, offsetof(Marked, call), READONLY, nullptr}, {}};
+  PyType_Slot slots[] = {
+      {Py_tp_members, members},
+      slot(Py_tp_call, PyVectorcall_Call),
+      slot(Py_tp_descr_get, bind),
+      slot(Py_tp_getattro, attribute),
+      {},
+  };
+  PyType_Spec spec{"dpoco._core.Marked", sizeof(Marked), 0,
+                   Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION |
+                       Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
+                   slots};
+  return py::reinterpret_steal<py::object>(PyType_FromSpec(&spec));
 }
 
 }  // namespace
 
 void register_live(py::module_& m) {
-  const auto& api = py::detail::npy_api::get();
-  const py::object numpy = py::module_::import("numpy"), live_type = type_of(live_spec);
-  // Kept for as long as the process lives, as the module is.
-  known.live = reinterpret_cast<PyTypeObject*>(Py_NewRef(live_type.ptr()));
-  known.array = api.PyArray_Type_;
-  known.number = reinterpret_cast<PyTypeObject*>(py::object(numpy.attr("float64")).release().ptr());
-  known.dtype = api.PyArray_DescrFromType_(py::detail::npy_api::NPY_DOUBLE_);
-  known.locked = PyUnicode_InternFromString("locked");
-  m.attr("Live") = live_type;
-  m.attr("direct") = type_of(direct_spec);
+  const py::object live = make_live_type(), marked = make_marked_type();
+  if (!live || !marked) throw py::error_already_set();
+  m.attr("Live") = live;
+  const auto define_mark = [&](const char* name, Attempt attempt) {
+    m.def(name, [live, marked, attempt](const py::function& function) {
+      auto* type = reinterpret_cast<PyTypeObject*>(marked.ptr());
+      const auto made = py::reinterpret_steal<py::object>(type->tp_alloc(type, 0));
+      if (!made) throw py::error_already_set();
+      auto& mark = as<Marked>(made.ptr());
+      mark.call = call;
+      mark.function = function;
+      mark.live = reinterpret_cast<PyTypeObject*>(live.ptr());
+      mark.attempt = attempt;
+      return made;
+    });
+  };
+  define_mark("direct_record_decide", decide<RecordLearner>);
+  define_mark("direct_record_observe", observe<RecordLearner>);
+  define_mark("direct_expert_decide", decide<ExpertLearner>);
+  define_mark("direct_expert_observe", observe<ExpertLearner>);
+  define_mark("direct_bandit_decide", decide_for_context);
+  define_mark("direct_bandit_observe", observe<BanditLearner>);
+  define_mark("direct_sum_push", push);
 }
 
 }  // namespace dpoco::bindings

@@ -39,9 +39,8 @@ void run_records(RecordLearner& self, Reals features, const std::optional<Reals>
 py::object run_records_briefly(RecordLearner& self, const py::object& features,
                                const py::object& labels, bool labelled, bool keeps,
                                py::ssize_t most) {
-  if (!is_plain(features, 2) || !(labelled ? is_plain(labels, 1) : labels.is_none())) {
-    return py::none();
-  }
+  const bool readable = labelled ? is_plain(labels, 1) : labels.is_none();
+  if (!readable || !is_plain(features, 2)) return py::none();
   const auto records = py::reinterpret_borrow<Array>(features);
   const py::ssize_t rounds = records.shape(0);
   const std::uint64_t first = self.round();
@@ -54,8 +53,7 @@ py::object run_records_briefly(RecordLearner& self, const py::object& features,
   std::optional<Array> decisions;
   if (keeps) decisions.emplace(std::vector<py::ssize_t>{rounds, records.shape(1)});
   std::vector<std::uint8_t> changed(static_cast<std::size_t>(rounds));
-  std::optional<Reals> given;
-  if (labelled) given = entries(py::reinterpret_borrow<Array>(labels));
+  const auto given = labelled ? labels.cast<std::optional<Reals>>() : std::nullopt;
   run_records(self, entries(records), given, writable(losses),
               keeps ? std::optional(writable(*decisions)) : std::nullopt, changed);
   freeze(losses);

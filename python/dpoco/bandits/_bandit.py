@@ -257,7 +257,7 @@ class BanditLearner(OnlineLearner):
         self, context: ArrayLike, *, ticket: bool, allowed: ArrayLike | None = None
     ) -> int | tuple[int, Ticket]: ...
 
-    @_core.direct
+    @_core.direct_bandit_decide
     def decide(
         self, context: ArrayLike, *, ticket: bool = False, allowed: ArrayLike | None = None
     ) -> int | tuple[int, Ticket]:
@@ -366,7 +366,7 @@ class BanditLearner(OnlineLearner):
             value = math.nan
         self._engine.observe_arrival(turn, ticket.decision, ticket.due, ticket.context, value)
 
-    @_core.direct
+    @_core.direct_bandit_observe
     def observe(
         self, reward: Any, *, person: int | str | bytes | None = None, ticket: Ticket | None = None
     ) -> None:

@@ -190,7 +190,7 @@ class ExpertLearner(OnlineLearner):
     @overload
     def decide(self, *, ticket: bool = False) -> int | tuple[int, Ticket]: ...
 
-    @_core.direct
+    @_core.direct_expert_decide
     def decide(self, *, ticket: bool = False) -> int | tuple[int, Ticket]:
         """Return this round's expert, in 0..N-1; it stays the same until `observe`.
 
@@ -211,7 +211,7 @@ class ExpertLearner(OnlineLearner):
         decision: int | tuple[int, Ticket] = super().decide(ticket=ticket)
         return decision
 
-    @_core.direct
+    @_core.direct_expert_observe
     def observe(
         self,
         losses: ArrayLike,

@@ -90,7 +90,7 @@ class OnlineLearner(Certified, Delayed):
 
     # Calls with plain arguments go straight to the engine (cpp/bindings/live.cpp); others come
     # here.
-    @_core.direct
+    @_core.direct_record_decide
     def decide(self, *, ticket: bool = False) -> Any:
         """Return this round's decision, shape (d,), read-only; it stays the same until `observe`.
 

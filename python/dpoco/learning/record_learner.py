@@ -161,7 +161,7 @@ class RecordLearner(OnlineLearner):
             return 2
         return 1 if isinstance(self._loss, losses.LinearLoss) else 0
 
-    @_core.direct
+    @_core.direct_record_observe
     def observe(
         self,
         record: Any,

@@ -209,7 +209,7 @@ class ContinualSum(Mechanism):
     def _header_dimension(cls, header: Fields) -> int:
         return int(header["plan"]["mechanism"]["summand"]["dimension"])
 
-    @_core.direct
+    @_core.direct_sum_push
     def push(self, value: Any) -> FloatArray:
         """Add a vector and release the running sum.
 

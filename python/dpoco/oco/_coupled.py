@@ -113,7 +113,7 @@ class CoupledLearner(RecordLearner):
 
     # -- rounds -----------------------------------------------------------------------------------
 
-    @_core.direct
+    @_core.direct_record_observe
     def observe(
         self,
         record: Any,
