@@ -83,65 +83,35 @@ void play_selections(NoisyMaxAnswers& self, Reals scores, std::span<std::int64_t
 
 // ---- decisions that are vectors -----------------------------------------------------------------
 
-// What is kept of T decisions of dimension d: all of them; or their inner products with
-// `directions`, of T d entries each; or the one after the last round. Then, if `marks`, one entry a
-// round: whether it changed the decision.
+// What is kept of T decisions of dimension d: all of them, and then, if `marks`, one entry a round:
+// whether it changed the decision.
 class VectorOutcome {
  public:
-  VectorOutcome(std::size_t rounds, std::optional<Reals> directions, bool last, bool marks,
-                Outcomes<double> out)
-      : rounds_(rounds),
-        last_(last),
-        marks_(marks),
-        out_(out),
-        directions_(directions.value_or(Reals())),
-        kept_(out_.width() - (marks_ ? rounds_ : 0)),
-        changed_(rounds, 0) {}
+  VectorOutcome(std::size_t rounds, bool marks, Outcomes<double> out)
+      : rounds_(rounds), marks_(marks), out_(out), changed_(rounds, 0) {}
 
   std::size_t rounds() const noexcept { return rounds_; }
-  bool last() const noexcept { return last_; }
   std::span<std::uint8_t> changed() noexcept { return changed_; }
   std::string outcome(std::size_t run) const { return out_.outcome(run); }
 
-  // Where T decisions of dimension d are written first.
+  // Where T decisions of dimension d are written.
   RealsOut decisions(std::size_t run, std::size_t d) {
-    const std::size_t entries = rounds_ * d;
-    const bool direct = directions_.empty() && !last_;
-    const bool fits = direct  ? kept_ == entries
-                      : last_ ? kept_ == d
-                              : directions_.size() == kept_ * entries;
-    if (!fits) throw std::invalid_argument("out has the wrong number of entries");
-    if (direct) return out_.row(run).first(entries);
-    all_.resize(entries);
-    return all_;
+    if (out_.width() != rounds_ * (d + (marks_ ? 1 : 0))) {
+      throw std::invalid_argument("out has the wrong number of entries");
+    }
+    return out_.row(run).first(rounds_ * d);
   }
 
-  // After the rounds; `latest` has the decision after them.
-  void finish(std::size_t run, Reals latest) {
-    const RealsOut to = out_.row(run);
-    if (last_) {
-      std::ranges::copy(latest.first(kept_), to.begin());
-    } else {
-      auto direction = directions_.begin();
-      for (std::size_t k = 0; !directions_.empty() && k < kept_; ++k) {
-        double sum = 0.0;
-        for (const double each : all_) sum += each * *direction++;
-        to[k] = sum;
-      }
-    }
-    if (!marks_) return;
-    for (std::size_t t = 0; t < rounds_; ++t) to[kept_ + t] = static_cast<double>(changed_[t]);
+  // After the rounds.
+  void finish(std::size_t run) {
+    if (marks_) std::ranges::copy(changed_, out_.row(run).last(rounds_).begin());
   }
 
  private:
   std::size_t rounds_;
-  bool last_;
   bool marks_;
   Outcomes<double> out_;
-  Reals directions_;
-  std::size_t kept_;
   std::vector<std::uint8_t> changed_;
-  std::vector<double> all_;
 };
 
 // Learners of records, on features and labels or on gradients; coupled ones also on matrices and
@@ -164,11 +134,7 @@ class PlayRecords {
       self.run(self.enter(), features_, labels_.value_or(Reals()), losses_, decisions,
                out_.changed());
     }
-    if (out_.last()) {
-      latest_.resize(d);
-      self.decision(latest_);
-    }
-    out_.finish(run, latest_);
+    out_.finish(run);
   }
   std::string outcome(std::size_t run) const { return out_.outcome(run); }
 
@@ -188,7 +154,6 @@ class PlayRecords {
   std::optional<Reals> labels_;
   VectorOutcome out_;
   std::vector<double> losses_;
-  std::vector<double> latest_;
 };
 
 class PlaySums {
@@ -197,9 +162,8 @@ class PlaySums {
   void operator()(mechanisms::ContinualSum& self, std::size_t run) {
     const auto d = static_cast<std::size_t>(self.dimension());
     expect_size(values_, out_.rounds() * d, "values");
-    const RealsOut sums = out_.decisions(run, d);
-    self.run(self.enter(), values_, sums);
-    out_.finish(run, sums.last(d));
+    self.run(self.enter(), values_, out_.decisions(run, d));
+    out_.finish(run);
   }
   std::string outcome(std::size_t run) const { return out_.outcome(run); }
 
@@ -251,10 +215,10 @@ std::size_t repeat_decisions(const std::string& kind, const py::function& build,
 
 std::size_t repeat_vectors(const std::string& kind, const py::function& build, const Keys& keys,
                            Reals features, std::optional<Reals> labels, std::uint64_t rounds,
-                           std::optional<Reals> directions, bool last, bool marks, RealsOut out) {
+                           bool marks, RealsOut out) {
   const Outcomes<double> rows(out, static_cast<std::size_t>(keys.size()) / 4);
   if (rounds < 1) throw std::invalid_argument("a stream must have at least one round");
-  VectorOutcome outcome(rounds, directions, last, marks, rows);
+  VectorOutcome outcome(rounds, marks, rows);
   if (kind == "ContinualSum") {
     return repeat<mechanisms::ContinualSum>(build, keys, PlaySums(features, std::move(outcome)));
   }

@@ -78,8 +78,6 @@ def repeat_vectors(
     features: Reals,
     labels: Reals | None,
     rounds: int,
-    directions: Reals | None,
-    last: bool,
     marks: bool,
     out: Reals,
 ) -> int: ...

@@ -72,9 +72,7 @@ def total(epsilon):
 
 def repeated(build):
     out = np.empty((COUNT, T))
-    built = _core.repeat_vectors(
-        "ContinualSum", build, KEYS, ROWS, None, T, None, False, False, out
-    )
+    built = _core.repeat_vectors("ContinualSum", build, KEYS, ROWS, None, T, False, out)
     return built, out
 
 

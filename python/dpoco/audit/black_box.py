@@ -331,9 +331,7 @@ class LearnerRuns:
         width = rounds * (d + family.marks)
         out = np.empty((_check_size(count, width), width))
         keys = source.words(_KEY_WORDS * count)
-        _core.repeat_vectors(
-            kind, build, keys, first, second, rounds, None, False, family.marks, out
-        )
+        _core.repeat_vectors(kind, build, keys, first, second, rounds, family.marks, out)
         return out
 
     def _run_played(self, learner: Learner, stream: Stream, count: int, source: Source) -> Outcomes:
