@@ -164,13 +164,8 @@ class GlmLoss:
     ) -> None: ...
     @staticmethod
     def from_table(
-        slopes: Reals,
-        reach: float,
-        at_zero: float,
-        residual: bool,
-        label_low: float,
-        label_high: float,
-    ) -> GlmLoss: ...
+        slopes: Reals, reach: float, at_zero: float, residual: bool, low: float, high: float
+    ) -> GlmLoss: ...  # low, high: bounds of labels
     def values(self, margins: Reals, labels: Reals) -> Reals: ...
     def derivatives(self, margins: Reals, labels: Reals) -> Reals: ...
     def clip_labels(self, labels: Reals) -> Reals: ...
@@ -204,8 +199,6 @@ class GibbsSampler:
         regularization: float,
         exact_only: bool = True,
         tolerance: float = 1e-12,
-        chain_below: float = 1e-4,
-        langevin_above: int = 50,
         chain: str = "automatic",
         lipschitz: float = 0.0,
     ) -> None: ...
@@ -264,9 +257,16 @@ class RecordLearner(Engine):
     ) -> None: ...
 
 class CoupledLearner(RecordLearner):
+    def __init__(
+        self,
+        domain: Domain,
+        losses: dict[str, Any],
+        mechanism: CoupledDraws,
+        tuning: object,
+        claim: Claim,
+    ) -> None: ...
     def observe_quadratic(self, decided: int, matrix: Reals, vector: Reals) -> None: ...
     def observe_custom(self, decided: int, loss: object) -> None: ...
-    horizon: int
     switches: int
     def nonprivate_point(self) -> Reals: ...
 
@@ -282,6 +282,9 @@ class SumLearner(RecordLearner):
     def nonprivate_sum(self) -> Reals: ...
 
 class BatchLearner(SumLearner):
+    def __init__(
+        self, domain: Domain, loss: GlmLoss, mechanism: GaussianSum, tuning: Settings, claim: Claim
+    ) -> None: ...
     def observe_batch(self, decided: int, total: Reals, rounds: int) -> None: ...
     def tally(
         self, at: Reals, features: Reals, labels: Reals, grid: float, totals: Integers
@@ -302,39 +305,16 @@ class FrankWolfe(SumLearner):
     def observe_gradients(self, decided: int, at_decision: Reals, at_previous: Reals) -> None: ...
 
 class NoisyFtrl(BatchLearner):
-    def __init__(
-        self, domain: Domain, loss: GlmLoss, mechanism: GaussianSum, tuning: Settings, claim: Claim
-    ) -> None: ...
     def choices(self) -> Reals: ...
     def released_loss(self) -> float: ...
 
 class NoisyNewton(BatchLearner):
-    def __init__(
-        self, domain: Domain, loss: GlmLoss, mechanism: GaussianSum, tuning: Settings, claim: Claim
-    ) -> None: ...
     def metric(self) -> Reals: ...
 
 class ContinuousMultiplicativeWeights(CoupledLearner):
-    def __init__(
-        self,
-        domain: Domain,
-        losses: dict[str, Any],
-        mechanism: CoupledDraws,
-        tuning: object,
-        claim: Claim,
-    ) -> None: ...
-    def nonprivate_log_factor(self) -> float: ...
     def nonprivate_anchor_mean(self) -> Reals: ...
 
 class CoupledRegularizedLeader(CoupledLearner):
-    def __init__(
-        self,
-        domain: Domain,
-        losses: dict[str, Any],
-        mechanism: CoupledDraws,
-        tuning: object,
-        claim: Claim,
-    ) -> None: ...
     grid: float
     def nonprivate_log_ratio(self) -> float: ...
     def nonprivate_solve(self, z: Reals) -> Reals: ...
@@ -370,7 +350,6 @@ class ObliviousTracker(ExpertLearner):
     def nonprivate_kernel(self, losses: Reals) -> tuple[float, Reals, Reals]: ...
 
 class NetTransform:
-    inputs: int
     outputs: int
     @staticmethod
     def increments(points: int, limit: float) -> NetTransform: ...
@@ -532,11 +511,9 @@ class LocalPosterior(Stored):
 
 class LocalHedge(Stored):
     def __init__(self, hypotheses: int, fixed_rate: float) -> None: ...
-    reports: int
     start: float
     spread: float
     gaps: float
-    rate: float
     def losses(self) -> Reals: ...
     def weights(self) -> Reals: ...
     def raise_start(self, start: float) -> None: ...
@@ -565,7 +542,6 @@ class Participants(Stored):
     def __init__(self, rounds: int, separation: int, largest: int) -> None: ...
     def require_room(self, digests: bytes) -> None: ...
     def admit(self, when: int, digests: bytes) -> Flags: ...
-    people: int
 
 class IntervalParticipants(Participants):
     def __init__(self, rounds: int, separation: int, largest: int, records: int) -> None: ...
