@@ -14,7 +14,6 @@ from dpoco.learning.tickets import Ticket
 from dpoco.privacy.mechanisms.base import Mechanism
 from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
-from dpoco.privacy.records import Description
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -416,9 +415,7 @@ class BanditLearner(Engine):
     def recommend(
         self, contexts: Reals, chosen: Integers, allowed: Flags | None = None
     ) -> None: ...
-    def run(
-        self, contexts: Reals, rewards: Reals, chosen: Integers, own_rewards: Reals
-    ) -> None: ...
+    def run(self, contexts: Reals, rewards: Reals, chosen: Integers, own: Reals) -> None: ...
     @staticmethod
     def run_keyed(
         learners: list[Any],
@@ -452,9 +449,7 @@ class HighDimensionalBandit(BanditLearner):
     def clocks(self) -> list[int]: ...
 
 class LinUcb(BanditLearner):
-    def __init__(
-        self, mechanism: GaussianSum, tuning: Settings | Description, claim: Claim
-    ) -> None: ...
+    def __init__(self, mechanism: GaussianSum, tuning: object, claim: Claim) -> None: ...
     def released(self) -> Reals: ...
     def nonprivate_sum(self) -> Reals: ...
 
