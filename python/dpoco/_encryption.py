@@ -82,7 +82,7 @@ class EncryptionKey:
     >>> import dpoco, os, secrets, tempfile
     >>> key = dpoco.EncryptionKey(secrets.token_bytes(32))
     >>> path = os.path.join(tempfile.mkdtemp(), "state")
-    >>> learner = dpoco.experts.EpochSelector(3, horizon=9, budget=dpoco.Budget(1.0, 0.0))
+    >>> learner = dpoco.experts.PrefixHedge(3, horizon=9, budget=None)
     >>> learner.save(path, key=key)
     >>> dpoco.load(path, key=key).round
     0

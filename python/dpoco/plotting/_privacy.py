@@ -243,10 +243,8 @@ def plot_noise(
     Parameters
     ----------
     sources : mapping from label to learner, mechanism or callable
-        `dpoco.mechanisms.ContinualSum`, a learner that releases from a continual sum
-        (`NoisyFTRL`, `TreeFrankWolfe`, `PrefixHedge`, `LinUCB`, `LipschitzLearner`), or
-        `CoupledRegularizedLeader`; or a function from rounds, shape (n,), to standard deviations,
-        shape (n,).
+        A continual sum, a learner that releases from one or tilts its losses once; or a function
+        from rounds, shape (n,), to standard deviations, shape (n,). Others are refused.
     rounds : int, optional
         Number of rounds to show; default and maximum: the shortest horizon of the sources.
     per_round : bool, default False
