@@ -17,6 +17,7 @@
 #include "dpoco/local/losses.hpp"
 #include "dpoco/local/posterior.hpp"
 #include "dpoco/local/queries.hpp"
+#include "dpoco/local/simulate.hpp"
 #include "dpoco/simd/kernels.hpp"
 
 using namespace dpoco::local;
@@ -149,4 +150,39 @@ TEST_CASE("values that are no reports change nothing") {
   hedge.add(wild);
   CHECK(hedge.losses()[0] == 0.0);
   CHECK(hedge.weights()[0] > hedge.weights()[1]);
+}
+
+TEST_CASE("subsets are drawn into as many places as they have labels") {
+  const std::vector<double> matrix = rows();
+  const std::vector<std::int64_t> labels(20, 3);
+  const Play play{.tables = matrix,
+                  .contexts = 1,
+                  .hypotheses = kHypotheses,
+                  .labels = kLabels,
+                  .context = {},
+                  .label = labels,
+                  .first = 1,
+                  .mixing = 0.1,
+                  .truth = {},
+                  .named = -1,
+                  .confidence = 0.1,
+                  .checkpoints = {}};
+  // More bits than labels of a subset: their reports share a buffer.
+  const PosteriorPlan plan{.seed = 1,
+                           .family = family_from("hadamard"),
+                           .channel = Channel::subset,
+                           .interactive = false,
+                           .epsilon = 1.0,
+                           .bits = 5,
+                           .subset_size = 2,
+                           .response_gain = 1.0,
+                           .subset_gain = 1.0,
+                           .contraction = 0.5,
+                           .signal = 0.1};
+  Posterior learner(kHypotheses, 1.0);
+  dpoco::random::Source source(dpoco::random::Key{}, 1);
+  Measured out;
+  simulate(play, plan, learner, source, out);
+  CHECK(out.subsets == labels.size());
+  CHECK(learner.reports() == labels.size());
 }

@@ -124,9 +124,10 @@ void simulate(const Play& play, const PosteriorPlan& plan, Posterior& learner,
       }
       learner.add_bits(questions.means(), law.contrast(), std::span(report).first(plan.bits));
     } else {
-      (size == 1 ? *response : *subset).draw(play.label[i], source, report);
+      const std::span<std::int64_t> drawn = std::span(report).first(size);
+      (size == 1 ? *response : *subset).draw(play.label[i], source, drawn);
       const double gain = size == 1 ? plan.response_gain : plan.subset_gain;
-      learner.add_subsets(matrix_of(play, i), gain, size, std::span(report).first(size));
+      learner.add_subsets(matrix_of(play, i), gain, size, drawn);
       ++out.subsets;
     }
     learner.weights(learner.temperature(), weights);
