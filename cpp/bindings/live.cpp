@@ -58,8 +58,7 @@ T& as(PyObject* object) {
   return *reinterpret_cast<T*>(object);
 }
 
-// -- arguments and results
-// -------------------------------------------------------------------------
+// -- arguments and results ------------------------------------------------------------------------
 
 // A vector of doubles as the engine reads it; nothing for everything else.
 std::optional<Reals> plain_vector(PyObject* value, std::size_t size) {
