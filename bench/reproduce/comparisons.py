@@ -127,7 +127,7 @@ def dynamic_regret(horizon: int = ROUNDS, epsilon: float = 1.0) -> Cells:
         (
             "fixed losses (Proposition 1)", 0,
             math.sqrt(t * log) + math.cbrt(t) * log / math.cbrt(epsilon) ** 2,
-            _proved_regret(asi_tracking.static_tracker, n, **given),
+            _proved_regret(asi_tracking.oblivious_tracker, n, switches=0, **given),
             _proved_regret(prefix_hedge.calibrate, n, **given),
         ),
         (

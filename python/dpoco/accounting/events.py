@@ -169,4 +169,6 @@ def _single(event: Event, dpa: ModuleType) -> Loss:
 def _reciprocal(multiplier: float) -> float:
     """Return 1 / multiplier, rounded up; infinite without noise, and for what is no number."""
     # Written with ">", so that NaN gives no privacy and never a cost of NaN.
-    return sum_up((1, 1.0, multiplier)) if multiplier > 0.0 else math.inf
+    if not multiplier > 0.0:
+        return math.inf
+    return sum_up((1, 1.0, multiplier)) if multiplier < math.inf else 0.0
