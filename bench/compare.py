@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
     import measurement
 
     load_before = measurement.load()
-    rows = cases.run(quick=options.quick, pairs=3 if options.quick else options.pairs)
+    rows = cases.run(quick=options.quick, pairs=1 if options.quick else options.pairs)
     facts = measurement.machine_facts() | {
         "load_average": [load_before, measurement.load()],
         "quick": options.quick,

@@ -178,10 +178,10 @@ def chi_square(counts, law):
 @pytest.mark.parametrize(
     ("setting", "runs"),
     [
-        (AT_MOST.but(batch=2), 60_000),
-        (SHARE, 60_000),
-        (AT_MOST.but(cap=1, forced=0.1), 40_000),
-        (SHARE.but(share_rate=0.0), 40_000),
+        (AT_MOST.but(batch=2), 40_000),
+        (SHARE, 40_000),
+        (AT_MOST.but(cap=1, forced=0.1), 30_000),
+        (SHARE.but(share_rate=0.0), 30_000),
     ],
 )
 def test_sampled_transcripts(setting, runs):

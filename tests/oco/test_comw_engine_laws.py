@@ -24,16 +24,16 @@ SLOPES[30:] *= -1
 LABELS = _generator.uniform(-1.0, 1.0, T)
 # coupling -> settings and number of runs
 COUPLINGS = {
-    "dartboard": ({"factor_range": 2.0}, 30_000),
-    "density_ratio": ({"clip_high": CLIP, "clip_low": CLIP}, 25_000),
-    "wide density_ratio": ({"clip_high": 0.2, "clip_low": 0.2}, 25_000),
-    "blocks": ({"factor_range": 2.0, "block": 4}, 20_000),
+    "dartboard": ({"factor_range": 2.0}, 18_000),
+    "density_ratio": ({"clip_high": CLIP, "clip_low": CLIP}, 16_000),
+    "wide density_ratio": ({"clip_high": 0.2, "clip_low": 0.2}, 16_000),
+    "blocks": ({"factor_range": 2.0, "block": 4}, 15_000),
     "anchored": (
         {"anchors": 4, "lipschitz": 1.0, "clip_error": 1e-6, "clip_high": 1.0, "clip_low": 1.0},
         20_000,
     ),
     "scheduled": ({"forced_switch": 1.0, "block": 3}, 15_000),
-    "maximal": ({"forced_switch": 0.0}, 25_000),
+    "maximal": ({"forced_switch": 0.0}, 16_000),
 }
 COUPLING_OF = {"wide density_ratio": "density_ratio", "blocks": "dartboard"}
 
