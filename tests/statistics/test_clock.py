@@ -187,3 +187,13 @@ def test_intervals_of_any_name_go_on_after_a_state(every, tmp_path):
     assert pd.Timestamp(ends[0][0]) <= time < pd.Timestamp(ends[0][1])
     assert pd.Timestamp(ends[-1][1]) <= later
     assert [each[0] for each in ends[1:]] == [each[1] for each in ends[:-1]]
+
+
+@pytest.mark.parametrize("every", ["1h", "1D", "MS"])
+def test_no_interval_ends_before_one_has_begun(every):
+    monitor = counter(every)
+    with pytest.raises(ValueError, match="no interval has begun"):
+        monitor.release()
+    assert monitor.round == 0
+    monitor.add({}, time="2026-03-01 08:30")
+    assert monitor.release().begin.startswith("2026-03-01T0")

@@ -227,7 +227,15 @@ class Clock:
         return np.searchsorted(self._bounds, times, side="right") - 1
 
     def bounds(self, interval: int) -> tuple[str, str]:
-        """Return begin and end of an interval, as texts of ISO 8601."""
+        """Return begin and end of an interval, as texts of ISO 8601.
+
+        Raises
+        ------
+        ValueError
+            Before any interval has begun, and for one that ends behind the calendar.
+        """
+        if not self.started:
+            raise ValueError("no interval has begun: add a record with its time, or give start")
         if self._length is not None:
             begin = self._begin.as_unit("ns").value + interval * self._length
             ends = begin, begin + self._length

@@ -420,6 +420,8 @@ class Monitor(Stateful):
             After `releases` intervals; nothing is drawn.
         StateError
             If an interrupt (Ctrl-C) has lost the release before: load the last state.
+        ValueError
+            Before the first record of a monitor by the clock without `start`; nothing is drawn.
         """
         with self._alone():
             return self._end()
