@@ -2,8 +2,8 @@
 
 Usage: python -m pytest --timings FILE; python tools/slow_tests.py FILE...
 
-A test is slow if one set of its parameters takes over 0.15 s, or all together over
-one; unless they are so many that one takes 30 ms on average. Where several files have it, the least
+A test is slow if one set of its parameters takes over 0.1 s, or all together over half a second;
+unless they are so many that one takes 10 ms on average. Where several files have it, the least
 counts. Tests that were not measured keep their lines, and all keep their reasons; those of over a
 second without are printed.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SLOW = ROOT / "tests" / "slow.txt"
-ONE, ALL, EACH, OWES = 0.15, 1.0, 0.03, 1.0
+ONE, ALL, EACH, OWES = 0.1, 0.5, 0.01, 1.0
 
 
 def read_timings(paths: list[Path]) -> dict[str, dict[str, float]]:

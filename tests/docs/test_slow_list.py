@@ -24,9 +24,9 @@ def test_the_list_is_renewed_from_measurements(tmp_path):
     test = "tests/docs/test_slow_list.py::test_"
     old = f"{test}a 3.0 draws a law\n{test}b 9.0 gone\n{test}c 1.5 not measured\n"
     for name, lines in {
-        "one": f"2.50 {test}a[x]\n0.10 {test}a[y]\n0.10 {test}b\n0.14 {test}d[0]\n",
+        "one": f"2.50 {test}a[x]\n0.10 {test}a[y]\n0.10 {test}b\n0.09 {test}d[0]\n",
         "two": f"4.00 {test}a[x]\n0.60 {test}e\n"
-        + "".join(f"0.2 {test}f[{n}]\n0.02 {test}g[{n}]\n" for n in range(60)),
+        + "".join(f"0.2 {test}f[{n}]\n0.008 {test}g[{n}]\n" for n in range(60)),
     }.items():
         (tmp_path / name).write_text(lines)
     found = slow_tests.read_timings([tmp_path / "one", tmp_path / "two"])
