@@ -669,7 +669,7 @@ class Monitor(Stateful):
         header = {"arguments": arguments, "mechanism": mechanism, "seeded": self._is_seeded}
         # Next to the arguments: journals compare those with arguments of the time before.
         if self._clock is not None and a["start"] is not None:
-            header["start"] = Clock(self._clock.every, a["start"]).state()
+            header["start"] = self._clock.state()  # the first interval begins there for good
         return header
 
     @classmethod
