@@ -201,7 +201,7 @@ def damaged_states_are_refused(s: Subject) -> None:
     bad.append(pack({**header, "kind": "Unknown"}, payload))
     for spoiled in bad:
         expect_error("a damaged state", StateError, read, spoiled)
-    for _ in range(12):
+    for _ in range(30):
         words = bytearray(payload)
         for at in rng.integers(len(words), size=rng.integers(1, 4)):
             words[at] = rng.integers(256)
