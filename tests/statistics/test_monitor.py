@@ -567,6 +567,48 @@ def test_more_people_than_there_is_room_for_are_refused_at_once():
     assert monitor.release().value("n") == pytest.approx(2.0)
 
 
+@pytest.mark.parametrize("room", [12, 13, 10_000])
+@pytest.mark.parametrize("every", [None, 7])
+def test_people_one_by_one_are_those_of_a_batch(room, every, tmp_path):
+    """Records of people wait to be added up, also where there is room for only few others."""
+    rng = np.random.default_rng(4)
+    people, values = rng.integers(-6, 6, 300), rng.uniform(-1.0, 2.0, 300)
+    people[:2] = -(2**63), 2**63 - 1
+    rule = Participation(3, separation=2, max_persons=room + 2)
+    options = {"participation": rule, "records_per_interval": 2, "every": every, "releases": 60}
+    one, batch = (exact({"x": Sum(0.0, 1.0)}, **options) for _ in range(2))
+    ours, theirs = [], []
+    for start in range(0, 300, 20):
+        for at in range(start, start + 20):
+            # Records that the compiled recorder takes, and such that it leaves to Python.
+            value = float(values[at]) if at % 3 else np.float64(values[at])
+            ours += one.add({"x": value}, person=int(people[at]))
+        table = {"x": values[start : start + 20]}
+        theirs += batch.add_many(table, person=people[start : start + 20])
+        if every is None:
+            ours.append(one.release())
+            theirs.append(batch.release())
+        elif start == 100:
+            one.save(tmp_path / "state")
+            one = dpoco.load(tmp_path / "state", Monitor)
+    assert len(ours) == (15 if every is None else 300 // 7)
+    assert [each.value("x") for each in ours] == [each.value("x") for each in theirs]
+
+
+def test_a_person_whose_record_was_not_taken_leaves_no_trace():
+    monitor, same = (exact({"x": Sum(0.0, 1.0)}, participation=Participation(1)) for _ in range(2))
+    for each in (monitor, same):
+        each.add({"x": 1.0}, person=1)
+    with pytest.raises(TypeError, match="column"):
+        monitor.add({"x": "text"}, person=2)
+    # As an interrupt between a person and her record would leave it.
+    monitor._waiting += bytes(16)
+    for each in (monitor, same):
+        each.add({"x": 0.5}, person=2)
+        each.add({"x": 0.5}, person=2)
+    assert monitor.release().value("x") == same.release().value("x") == pytest.approx(1.5)
+
+
 def test_a_half_life_of_many_digits_is_the_same_after_a_state(tmp_path):
     view = HalfLife(1.0 / 3.0)
     monitor = noisy({"n": Count()}, views=[view, HalfLife(0.333333)])

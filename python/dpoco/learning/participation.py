@@ -252,6 +252,7 @@ class Limiter:
         most = 0 if rule.rounds is None else rule.rounds
         if most >= -(-horizon // rule.separation) and rule.separation <= rule.max_persons:
             most = 0
+        self._most_people = rule.max_persons
         numbers = rule.separation, rule.max_persons
         try:
             if records is None:
@@ -279,9 +280,15 @@ class Limiter:
         ValueError, TypeError
             For another type than before, or another shape. No message has a name.
         """
-        names = self.names(persons, rounds)
         kind, digests = self._kind, b""
-        if isinstance(names, np.ndarray):
+        if rounds is None and type(persons) is int and -(2**63) <= persons < 2**63:
+            # A single name is hashed as the bytes it would have in an array, which takes longer to
+            # build than all the rest.
+            kind = int
+            digests = _core.digests_of_texts(
+                self._key, [persons.to_bytes(8, "little", signed=True)]
+            )
+        elif isinstance(names := self.names(persons, rounds), np.ndarray):
             kind, digests = int, _core.digests_of_integers(self._key, names)
         elif names:
             kind = str if isinstance(names[0], str) else bytes
@@ -321,6 +328,13 @@ class Limiter:
             return np.ascontiguousarray(given, dtype=np.int64)  # never by way of doubles
         except OverflowError:
             raise ValueError("persons must be integers of 64 bits, with their sign") from None
+
+    def has_room_behind(self, waiting: int) -> bool:
+        """Return whether another person may come even if all `waiting` records are of new ones.
+
+        If not, only `admit` tells: it knows who has come before.
+        """
+        return self._people.people + waiting < self._most_people
 
     def admit(self, first: int, digests: bytes) -> NDArray[np.bool_]:
         """Return which of the records from round `first` on pass; they count.

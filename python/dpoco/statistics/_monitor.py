@@ -36,6 +36,7 @@ from dpoco.statistics._statistics import Count, Name, Statistic, from_dict
 
 _TEXT = struct.Struct("<I")  # length of what a state says in JSON
 _BUFFERED = 4096  # records of `add` that are added up at once
+_DIGEST = 16  # bytes that stand for a person
 _CLIPPED = "The program clips every record to its declared ranges and categories."
 _ARRIVAL = (
     "A record counts in the interval in which it arrives, and no record is delayed or "
@@ -237,10 +238,13 @@ class Monitor(Stateful):
         self._past: deque[FloatArray] = deque(maxlen=max(widths, default=1))
         self._totals = 0  # that `_past` has seen, as many as intervals have ended
         self._faded = {v: np.zeros(size) for v in self._views if isinstance(v, HalfLife)}
-        # Where each record may end the interval, or be refused, none can wait to be added up.
+        self._recorder = self._part.reader.recorder(_BUFFERED)
+        # Where each record may end the interval, or be refused, none is taken without a look.
         quick = self._every is None and self._part.limiter is None
-        self._recorder = self._part.reader.recorder(_BUFFERED if quick else 0)
-        self._take = self._recorder.take
+        self._take = self._recorder.take if quick else _take_none
+        self._waiting = (
+            bytearray()
+        )  # whose records those of the recorder are, if people are limited
         self._untimed = self._clock is None
         self._stamps: tuple[type, ...] = ()  # types of times that `_ending` is compared with
         self._ending: Any = None
@@ -311,25 +315,42 @@ class Monitor(Stateful):
     ) -> list[Release]:
         """Count a record of any kind, as `add`; two threads would end an interval twice."""
         # All that can be refused comes before intervals end, so that an error counts nothing.
-        numbers, code = self._part.reader.record(record)
         self._part.check_person(person is not None)
-        digest = b""
-        if self._part.limiter is not None:
-            # Raises where there is no room for another person: once the record is taken, the
-            # interval could not end any more.
-            digest = self._part.limiter.digests(person)
         interval = self._find_interval(time)
-        ended = self._close(interval)
         if self._recorder.size >= _BUFFERED:
             self._flush()
-        self._recorder.enter(numbers, code)
+        digest = self._digest(person)
+        ended: list[Release] = []
+        self._name_next(digest)
+        if interval > self.round or not self._recorder.take(record):
+            numbers, code = self._part.reader.record(record)
+            ended = self._close(interval)
+            self._name_next(digest)
+            self._recorder.enter(numbers, code)
         if self._clock is not None and not self._stamps:
             self._stamps, self._ending = self._clock.end(self.round, time)
-        if digest:
-            self._flush(digest)
         if self._every is not None and self._part.records + self._recorder.size >= self._every:
             ended.append(self._end())
         return ended
+
+    def _digest(self, person: Person) -> bytes:
+        """Return what stands for a person, or raise where there is no room for another one.
+
+        Once the record is taken, it is too late: the interval could not end any more.
+        """
+        limiter = self._part.limiter
+        if limiter is None:
+            return b""
+        # Where room is scarce, those who wait are counted first.
+        if not limiter.has_room_behind(self._recorder.size):
+            self._flush()
+        return limiter.digests(person)
+
+    def _name_next(self, digest: bytes) -> None:
+        """Let the next record of the recorder be this person's."""
+        # An interrupt may have left digests whose records were not taken, or are added up.
+        del self._waiting[_DIGEST * self._recorder.size :]
+        self._waiting += digest
 
     def add_many(
         self, records: object, *, time: object = None, person: Persons = None
@@ -380,8 +401,7 @@ class Monitor(Stateful):
             self._flush()
             own = [column[part] for column in columns]
             codes = None if group is None else group[part]
-            # A digest has 16 bytes.
-            named = digests[16 * start : 16 * stop]
+            named = digests[_DIGEST * start : _DIGEST * stop]
             self._part.add(self.round, own, codes, named, stop - start)
             if self._every is not None and self._part.records >= self._every:
                 ended.append(self._end())
@@ -520,13 +540,14 @@ class Monitor(Stateful):
             raise HorizonExceeded(f"all {self._horizon} intervals are used up")
         return [self._end() for _ in range(interval - self.round)]
 
-    def _flush(self, digest: bytes = b"") -> None:
-        """Add up the records that `add` has taken; `digest`: the person of a single one."""
+    def _flush(self) -> None:
+        """Add up the records that `add` has taken."""
         count = self._recorder.size
         if count == 0:
             return
+        digests = bytes(self._waiting[: _DIGEST * count])
         columns, codes = self._recorder.flush()
-        self._part.add(self.round, columns, codes, digest, count)
+        self._part.add(self.round, columns, codes, digests, count)
 
     def _sibling(self, claim: _core.Claim) -> Monitor:
         """Return an unstarted monitor with the same plan and guarantee, not computed again."""
@@ -748,6 +769,11 @@ class Monitor(Stateful):
             raise
         except Exception as error:
             raise StateError(f"state is corrupt ({type(error).__name__})") from None
+
+
+def _take_none(record: Mapping[str, object]) -> bool:
+    """Leave a record to `Monitor._add_checked`."""
+    return False
 
 
 def _checked_views(views: Sequence[View], releases: int | None) -> tuple[View, ...]:
