@@ -258,7 +258,7 @@ def live_calls(seconds: float) -> Iterator[str]:
 
 
 def beside(repetitions: int = 9) -> Iterator[str]:
-    """Ours and theirs in turns, the least of each: others may use the machine meanwhile."""
+    """Time ours and theirs in turns, and take the least: others may use the machine meanwhile."""
     import peers  # which needs Numba
 
     found = peers.peers()
@@ -422,7 +422,7 @@ def main() -> int:
         "machine": iter([f"{machine_line(facts)} Load averages before: {load}."]),
         "memory": in_memory(),
         "live": live_calls(options.seconds),
-        "beside": beside(),
+        "peers": beside(),
         "starts": starts(),
         "rounds": per_round(options.seconds),
         "threads": in_threads(options.seconds),

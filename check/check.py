@@ -4,12 +4,12 @@
 
 A file holds one guarantee as JSON, or a list of them. For each, norms of columns, sensitivities,
 tails and the privacy loss are derived from the description of what was enforced and drawn, and so
-are unit, arithmetic and promises; what is stated beside it must be what follows; and the curve is
+are unit, arithmetic and promises; all other fields must agree with them; and the curve is
 evaluated by another route than the library's, in intervals that contain the exact value. "proved"
 is an inequality of such intervals. A statement that is stronger is "not proved", with the least
 delta that could be; one that no formula here is about is "not covered". "only if" is proved, but
 rests on a promise that nothing enforces; "not protected" is void as configured: seeded noise, or
-an infinite epsilon. Words that are not derived are not printed: they are the issuer's.
+an infinite epsilon. Words of the issuer, which are not derived, are not printed.
 
 Exit status: 0 everything proved and enforced, 1 something not proved or not covered, 2 not a
 certificate, 5 something only if a promise is kept, 6 something not protected.
@@ -235,7 +235,7 @@ def tilted(record: Record) -> Known:
         if not person:
             return coin_moment(a, p, 1 - (1 - p) * w)
         rest, most = c * (record["block"] - 1) / record["block"], arb(0)
-        for q in range(1, record["together"] + 1):  # rounds of hers in one block
+        for q in range(1, record["together"] + 1):  # the person's rounds in a block
             coin = coin_moment(a, p, 1 - (1 - p) * w**q * (-rest).exp())
             most = most.max(coin * record["rounds"] / q)
         return most
@@ -531,7 +531,7 @@ class Near(NamedTuple):
         return 2 if self.change == "replace" else 1
 
     def among(self, length: int) -> int:
-        """Return how many of `length` rounds can be hers."""
+        """Return how many of `length` rounds one person can have."""
         return min(self.rounds, -(-length // self.separation))
 
 
@@ -1026,7 +1026,7 @@ def coupled_loss(own: Any, near: Near) -> Loss | None:
     found = group(Loss(one, tails), k)
     if k > 1 and (forced < 1 or b > 0):
         hers = {"rounds": k, "together": near.among(block), "block": block}
-        covered(near.among(block) <= FOLLOWED, f"more than {FOLLOWED} of her rounds in a block")
+        covered(near.among(block) <= FOLLOWED, f"over {FOLLOWED} rounds of a person in a block")
         person = record(k, floor, "renyi_of_person", **hers)
         found = least_loss([person, *found.record.get("parts", [found.record])], tails)
     return found
@@ -1111,7 +1111,7 @@ def report_ratio(law: Any) -> Fraction:
 
 
 def reports_loss(own: Any, near: Near) -> Loss:
-    """Return the loss of reports of one user, whoever sees them (local_randomizers.md)."""
+    """Return the loss of one user's reports, for any observer (local_randomizers.md)."""
     covered(own.laws or own.reports == 1, "several reports without laws")
     for law in own.laws:
         ratio = report_ratio(law)

@@ -265,7 +265,7 @@ def coordinate_gibbs(
 
 
 class GibbsLaw:
-    """A law with density proportional to exp(-beta (F(x) + lam |x - c|^2 / 2)) on a domain.
+    """A law with density proportional to exp(-beta (F(x) + lam ||x - c||^2 / 2)) on a domain.
 
     F is a sum of convex losses, one per record, and c the domain's centre.
 

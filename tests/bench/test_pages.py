@@ -36,7 +36,7 @@ def test_a_page_without_the_one_place_is_refused(replaced, page):
 
 
 @pytest.mark.parametrize(
-    "key", ["machine", "memory", "rounds", "live", "beside", "starts", "threads", "journal"]
+    "key", ["machine", "memory", "rounds", "live", "peers", "starts", "threads", "journal"]
 )
 def test_the_page_of_costs_has_its_tables(replaced, key):
     page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")

@@ -307,7 +307,7 @@ def verify(stated: Terms) -> None:
         # Another machine's last digits may differ on either side of the comparison.
         follows = loss.delta(stated.epsilon * _UP) <= stated.delta * _UP
     if not follows or contradicts_itself(stated):
-        raise StateError("epsilon does not follow from what is stated beside it")
+        raise StateError("epsilon does not follow from the other fields")
 
 
 def contradicts_itself(stated: Terms) -> bool:

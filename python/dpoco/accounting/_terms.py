@@ -477,7 +477,7 @@ class Terms:
             Largest number of rounds of one person, at least 1; None: as many as `separation`
             allows.
         separation : int
-            Smallest distance between two of her rounds, at least 1; 1 allows neighbouring rounds.
+            Smallest distance between a person's rounds, at least 1; 1 allows neighbouring rounds.
             Rounds are counted in order of arrival, not by releases.
         once : bool, default False
             State it also for a person with one round: with a limiter all that such a person brings
@@ -612,7 +612,7 @@ class Terms:
 
     @property
     def column_norm(self) -> float | None:
-        """Largest column norm of the continual sum; of a person, of her rounds together."""
+        """Largest column norm of the continual sum; of a person, that of all rounds together."""
         return self._numbers.column_norm  # type: ignore[no-any-return]
 
     @property
@@ -683,10 +683,10 @@ def _at(loss: Loss, delta: float) -> Fields:
 
 
 def _choose_bounds(ideal: Loss, epsilon: float, delta: float) -> tuple[Loss, ...]:
-    """Return what a guarantee at this point states of an ideal loss: at most one number and more.
+    """Return the bounds that a guarantee at this point states of an ideal loss.
 
-    Of several curves the one that says most there; mu only where it says as much; rho of
-    selections that shrink, and beside a pure loss that is not all.
+    These are the curve with the least delta there and at most one number: mu if it proves as much
+    as the loss, or rho of selections that shrink and of the least of several losses.
     """
     curves = [one for one in ideal.bounds if not isinstance(one, (Gaussian, Zcdp))]
     at = epsilon if math.isfinite(epsilon) else 0.0

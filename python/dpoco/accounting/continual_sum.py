@@ -24,8 +24,8 @@ al. and Chan et al. (tree, 2010); Fichtenberger, Henzinger and Upadhyay (square-
 Toeplitz, 2023); Dvijotham et al. (BLT, 2024).
 
 Parameters of buffered sums come from a table for single rounds, and from a search for people who
-come back. Nothing of that is believed: any parameters are private, and these decide how large the
-noise is. Every norm is computed anew from the numbers that are stored.
+come back. No proof relies on them: any parameters are private, and these decide how large the
+noise is. Every norm is computed from the numbers that are stored.
 
 Error of a sum, at equal privacy, is S(k, b) times the norm of the decoder's last row; the search
 starts from the tabulated parameters of least error and refines their ten numbers by L-BFGS. It
@@ -353,9 +353,9 @@ def planned(method: str, pushes: int, near: Neighbours, batch: int = 1) -> Metho
     """
     if most_rounds(near.rounds, near.separation, pushes * batch) == 1:
         return method
-    # These numbers choose parameters and no more: what a person moves is computed by the
-    # description.
-    crowd = min(near.rounds, -(-batch // near.separation))  # of hers in one push
+    # These numbers only choose parameters: the description computes how far a person moves the
+    # sum.
+    crowd = min(near.rounds, -(-batch // near.separation))  # rounds of a person in one push
     times, apart = -(-near.rounds // crowd), max(1, near.separation // batch)
     if method == "banded":
         return _make_banded(pushes, min(apart, pushes), min(times, -(-pushes // apart)))
@@ -523,7 +523,7 @@ def max_error(method: Method, horizon: int | None, near: Neighbours = ONE, batch
     Parameters
     ----------
     method : {"blt", "blt_normalised", "banded", "tree", "toeplitz"}
-        Factorisation, or one with parameters of its own.
+        Factorisation, or one with its own parameters.
     horizon : int or None
         Number of leaves; None means 10^9.
     near : Neighbours
@@ -613,7 +613,7 @@ def choose_buffers(horizon: int | None, near: Neighbours, batch: int = 1) -> Met
     """Return the sum with buffers of least error: with levels, or plain for an unknown horizon."""
     n = resolve_horizon(horizon)
     plain = planned("blt", n, near, batch)
-    # The norm of one with levels follows her rounds one by one.
+    # The norm of a sum with levels is computed from a person's rounds one by one.
     if horizon is None or most_rounds(near.rounds, near.separation, n * batch) > _FOLLOWED:
         return plain
     level = planned("blt_normalised", n, near, batch)

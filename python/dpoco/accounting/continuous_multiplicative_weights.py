@@ -60,8 +60,8 @@ __all__ = ["CHAINS", "CoupledForecast", "GibbsPlan", "GibbsTuning", "calibrate",
 
 # Exact draws by rejection are preferred to chains where at least this part is surely accepted.
 _FAIR_ACCEPTANCE = 1e-3
-# What planes under kinks may miss, in nats; rejections in a row that never happen; and the work of
-# one draw beyond which exact draws are refused.
+# Largest gap of planes under kinks, in nats; rejections in a row that never happen; and the work
+# of one draw beyond which exact draws are refused.
 _GAP, _PATIENCE_LOG, _MOST_WORK = 0.1, math.log(750.0), 750e9
 _MOST_PLANES, _LARGEST_LOG = 2.0**30, 42.0
 # Smooth losses are accepted far more often than their bound says, which takes all of them at their

@@ -53,7 +53,7 @@ _FAR, _FARTHER = 1e50, LARGEST_SCALE
 
 @dataclass(frozen=True, slots=True)
 class EuclideanProblem:
-    """What the regret and privacy proofs may use.
+    """Bounds that the regret and privacy proofs use.
 
     Attributes
     ----------

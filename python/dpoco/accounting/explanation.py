@@ -55,7 +55,7 @@ ISSUER = "stated by the issuer, not checked"
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a reader may conclude from a guarantee.
+    """Conclusion that a reader may draw from a guarantee.
 
     Attributes
     ----------
@@ -242,8 +242,8 @@ def _flagged_draws(loss: FlaggedDraws) -> str:
     return f"{text}: {count}{coin}"
 
 
-# What the examples of an explanation are about: a coin, a guess and a rare suspicion; the levels at
-# which tests are usual; people with some records.
+# Examples in an explanation: a coin, a guess and a rare suspicion; the usual levels of tests;
+# people with some records.
 _PRIORS = (0.5, 0.1, 0.01)
 _FALSE_ALARMS = (0.05, 0.01, 0.001)
 _GROUPS = (2, 5, 10)

@@ -48,7 +48,7 @@ class Guarantee(Terms):
         Whether the statement is proved for the mechanism as configured, and everything that it
         rests on is enforced. It follows from the description, if there is one. False for
         reproducible noise, without privacy, for promises, and where a paper's claim is stated
-        beside what is proved.
+        next to the proved statement.
     claimed : (float, float) or None
         The (epsilon, delta) that the calibration's own composition argument claims; weaker than
         (epsilon, delta).

@@ -1,12 +1,12 @@
 """Accounting of the high-dimensional bandit (DP-HDB): joint differential privacy.
 
-Claim: let each of K arms have a private Frank-Wolfe learner with noise of its own, on a clock of
-its own that runs by a public schedule, and let every arm that is not chosen get a record whose leaf
+Claim: let each of K arms have a private Frank-Wolfe learner with its own noise and its own clock,
+which runs by a public schedule, and let every arm that is not chosen get a record whose leaf
 is exactly zero. A change of one user's record then changes one leaf of one arm by at most 2 C, or
 one leaf each of two arms, at the same time of their clocks, by at most C. So the estimates of all
 arms together are as private as the decisions of ONE such learner over N = t0 + max(0, T - K t0)
 rounds, and so are all actions shown to users other than the one whose record changed: each is a
-function of what is published and of its own user's context.
+function of the published estimates and that user's context.
 
 Proof: ``docs/privacy/high_dimensional_bandit.md``. Source: Han et al., DP-HDB, Theorem 4.1, with
 local clocks and zero records for all arms.

@@ -61,7 +61,7 @@ _NOTHING = Spent(0.0, 0.0)
 _CLOSE = 1e-9  # roundings, of differences and between machines
 _Opened = TypeVar("_Opened")
 
-# What a currency is called in prices, and how charges add up in it.
+# Name of a currency in prices, and how charges add up in it.
 _AMOUNTS = {"basic": "epsilon", "gaussian": "mu^2", "renyi": "Renyi divergence"}
 _ADDS_UP = {
     "auto": "decided by the first charge",
@@ -639,7 +639,7 @@ class Ledger:
         """Return what the charge takes of the sums and how it is paid, or raise if it is much."""
         rule, total = self._filter(currency), self._total()
         left = Spent((rule.limit.main - total.main) * share, (rule.limit.side - total.side) * share)
-        # What is left is a difference, and rounded; the sums themselves decide.
+        # The rest is a rounded difference, so the sums themselves decide.
         way = rule.choose(entry.cost, Spent(left.main * (1.0 + _CLOSE), left.side * (1.0 + _CLOSE)))
         price = rule.prices(entry.cost)[way]
         fits = _within(self._total(price), rule.limit)
@@ -725,7 +725,7 @@ class Ledger:
         costs = [entry.cost for entry in (*self._entries, *more)]
         return fixed_epsilon(costs, self._budget.delta)
 
-    # -- what is said of them ----------------------------------------------------------------------
+    # -- statements about all charges --------------------------------------------------------------
 
     def _sum_up(self, unit: str) -> Guarantee:
         """Return the guarantee of everything charged: a point, since no mechanism is behind it."""
@@ -743,9 +743,9 @@ class Ledger:
             *dict.fromkeys(f"{label}: {text}" for label, g in guarantees for text in g.conditions),
         ]
         return Guarantee(
-            # What has been spent is no epsilon of an adaptive ledger: charges reacted to releases,
-            # of which the limits alone are proved (docs/privacy/ledger.md, "What the numbers of a
-            # running ledger mean").
+            # The sum spent is no epsilon of an adaptive ledger: if charges react to releases, only
+            # the limits are proved (docs/privacy/ledger.md, "What the numbers of a running ledger
+            # mean").
             epsilon=self._budget.epsilon if self._adaptive else self._fixed_epsilon(),
             delta=self._budget.delta,
             change=self._change,

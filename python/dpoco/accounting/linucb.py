@@ -6,7 +6,7 @@ u = (a Y / X)^2, replacing one user's record (the context and the rewards of all
 it then leads to) moves a summand by at most D = sqrt(2) X^2 (1 + u/2) in Frobenius norm for u <= 2,
 else 2 X^2 sqrt(u); emptying it by at most X^2 sqrt(1 + u). So all released statistics are together
 mu-GDP with mu = D column_norm / sigma, and so are all actions shown to users other than the one
-whose record changed: each is a function of what is released and of its own user's context.
+whose record changed: each is a function of released values and that user's context.
 
 Confidence and regret: let the reward of arm a for context x have mean <x, theta_a>,
 ||theta_a|| <= S, lie in [-Y, Y] and be conditionally R-subgaussian. Let tau be the largest standard
@@ -275,13 +275,13 @@ def make_plan(total: GaussianSum, own: LinUCBTuning) -> LinUCBPlan:
 ROUNDING = 1.0 + 1e-12
 # Candidates for u = (a Y / X)^2; beyond 2 the noise in the rewards falls no further.
 _SHARES = tuple(2.0 ** (1.0 - 0.25 * i) for i in range(40))
-# What a batch may cost: of statistics that are a batch old, (b - 1) X^2 / rho in the square of the
-# bound on regret; at the start, before each arm has been released once, b K / T.
+# Largest cost of a batch: of statistics that are a batch old, (b - 1) X^2 / rho in the square of
+# the bound on regret; at the start, before each arm has been released once, b K / T.
 _STALE, _START = 0.1, 0.01
 _LARGEST_BATCH_BITS = 20
 _LONGEST = 2**20  # releases whose noise is computed one by one
 _FRESH = 16.0  # batches that a half-life has at least
-# What every bandit's guarantee is about.
+# The change that every bandit's guarantee covers.
 NEIGHBOURS = {"replace": "a user's record is replaced", "zero_out": "a record is emptied"}
 
 

@@ -273,7 +273,7 @@ def guarantee(
     )
     try:
         return check_claim(result)
-    except CalibrationError as lie:  # is stated beside what holds
+    except CalibrationError as lie:  # is stated next to what is proved
         return replace(result, conditions=(*result.conditions, str(lie)))
 
 

@@ -2,12 +2,12 @@
 
 A set of decisions lies in its bounding box; losses are extended to the box by projecting, which
 keeps their Lipschitz constant. Sides of length 0 are left out. The simplex in two dimensions is a
-segment and gets a net of its own, along it.
+segment and gets its own net, along it.
 
 White noise z of scale 1 on M l, M the transform, comes back as noise M^+ z on the values; regret
 needs two numbers of this Gaussian field: the radius of the smallest ball around its points (in mean
-square distance), from above, and E max of it. How far one loss moves M l is
-`dpoco.privacy.mechanisms.nets.NetDifferences`'s to say.
+square distance), from above, and E max of it. `dpoco.privacy.mechanisms.nets.NetDifferences`
+computes how far one loss moves M l.
 
 Proofs: ``docs/privacy/lipschitz.md``. Source: Agarwal, Kale, Singh and Thakurta,
 "Differentially Private and Lazy Online Convex Optimization", Lipschitz losses, for the parent

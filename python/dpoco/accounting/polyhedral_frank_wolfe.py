@@ -280,8 +280,8 @@ def guarantee(
 def user_rho(plan: PolyhedralPlan, round: int, relation: str = "replace") -> float:
     """Return the zCDP parameter against a change of one round's data, given the round.
 
-    The data of a round are seen by the updates of its own batch and later: the later the round,
-    the smaller it is. 0 for the rounds of an incomplete last batch.
+    The data of a round enter the updates of that batch and of later ones: the later the round,
+    the smaller the parameter. It is 0 for the rounds of an incomplete last batch.
 
     Parameters
     ----------

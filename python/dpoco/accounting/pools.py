@@ -189,7 +189,7 @@ def _of_hidden_noise(
 
 
 def _of_keys(loss: Loss, c: int, delta: float, noise: str, adaptive: bool) -> Loss:
-    """Return what says most at `delta` of c learners, each with `loss` for her rounds there."""
+    """Return the strongest loss at `delta` of c learners, each with `loss` for one person."""
     proved, known = noise == "fresh" or not adaptive, list[Loss]()
     if proved and c == 1 and loss != UNKNOWN:
         return loss
@@ -206,8 +206,8 @@ def _of_keys(loss: Loss, c: int, delta: float, noise: str, adaptive: bool) -> Lo
     if not known:
         raise ValueError(
             "several records of one person: nothing is proved for this learner, whose guarantee "
-            "has no pure parameter, and no Gaussian or zCDP one that would hold, too, if which "
-            "keys and rounds they come to depended on releases (adaptive=False)"
+            "has no pure parameter, and no Gaussian or zCDP one that would also hold if their keys "
+            "and rounds depended on releases (adaptive=False)"
         )
     return min(known, key=lambda each: each.epsilon(delta))
 

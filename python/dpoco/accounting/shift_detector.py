@@ -12,8 +12,8 @@ of the queries are both 2. Threshold, allowances and windows have no influence o
 Proof: ``docs/privacy/shift_detector.md``. Source: Asi, Raman and Saha, "Tracking the best
 expert privately", algorithm 2 and theorem 3.6, corrected.
 
-A plan carries no claim of its own: `guarantee` recomputes every quantity of privacy and regret from
-the noise scales and the public offsets.
+A plan makes no claim: `guarantee` recomputes every quantity of privacy and regret from the noise
+scales and the public offsets.
 
 Claim: let the losses of all rounds be independent, with a law that changes at most S times, and let
 beta < 1 bound the probability that an instance raises an alarm before it has seen a change. Then

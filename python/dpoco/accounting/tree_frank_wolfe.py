@@ -107,7 +107,7 @@ def calibrate(
     numerics : {"auto", "float", "lattice"}
         Arithmetic of the sum; "lattice" with Gaussian noise only.
     participation : Participation, optional
-        How often one person may come: the budget is for all her rounds.
+        How often one person may come: the budget is for all rounds of a person.
 
     Raises
     ------

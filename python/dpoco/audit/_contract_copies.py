@@ -281,7 +281,7 @@ def runs_keep_other_threads_out(s: Subject) -> None:
         got = s.run(learner, **options)
     kinds = {type(error) for error in raised}
     require(kinds <= {RoundOrderError, HorizonExceeded}, f"another thread got {kinds}")
-    require(RoundOrderError in kinds or learner.round == ROUNDS, "nobody was kept out")
+    require(RoundOrderError in kinds or learner.round == ROUNDS, "every thread came in")
     require(equal(got, s.run(s.fresh())), "another thread changed the run")
 
 

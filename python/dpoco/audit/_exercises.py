@@ -4,7 +4,7 @@ The pair of a case is short, silent and smooth, because that tells most about th
 wrong elsewhere: in long batches, at records that are not finite, past a cap, in the second block of
 a vector. An exercise is a learner in such a setting on a stream of odd records. It is replayed
 against neighbours, entered by every way in (`observe`, `run`, a resumed state), and where its law
-is known its noise is scored. What no exercise of a learner reached is listed, not passed over.
+is known its noise is scored. A report lists the facts that no exercise of a learner reached.
 """
 
 from __future__ import annotations
@@ -317,7 +317,7 @@ def _enter(
 def _facts(family: Family, rows: FloatArray) -> dict[str, bool]:
     """Return what can be reached with such a learner, and whether it was.
 
-    What cannot be reached with such a learner is left out: a vector that is a number has no
+    Facts that such a learner cannot reach are left out: a vector that is a number has no
     dimension.
     """
     learner, options = family.learner, _read_options(family.learner)
@@ -334,7 +334,7 @@ def _facts(family: Family, rows: FloatArray) -> dict[str, bool]:
         facts["batches of several rounds"] = batch > 1
         facts["a last batch that is incomplete"] = len(rows) % batch != 0
     if hasattr(learner, "run"):
-        facts |= {"run beside observe": True, "a resumed state": True}
+        facts |= {"run and observe": True, "a resumed state": True}
     if family.several and "participation" in signature(type(learner)).parameters:
         facts["all rounds of a person"] = family.person[0] > 1
     facts |= family.facts()

@@ -1,6 +1,6 @@
 """Families of learners whose records enter sums: of vectors, gradients, losses, statistics, totals.
 
-What a record adds is computed from its definition, or by the engine as a function without state,
+The leaf of a record is computed from its definition, or by the engine as a function without state,
 and the sum that the engine holds must be that of these leaves.
 """
 
@@ -118,7 +118,7 @@ class Sums(Family):
 
     @property
     def grid(self) -> float:
-        """What is added to the sum is rounded to multiples of it; 0 for doubles."""
+        """Leaves of the sum are rounded to multiples of it; 0 for doubles."""
         return float(getattr(self.mechanism, "grid", 0.0))
 
     def start(self, learner: Learner, play: Play) -> None:

@@ -377,8 +377,8 @@ def learner_runs(make_learner: Make) -> LearnerRuns:
 
     Notes
     -----
-    The learner is made once for all runs, and calibrated once; every run has an engine with a key
-    of its own, built by the learner's own method, or restored to its round 0 under the next key
+    The learner is made once for all runs, and calibrated once; every run has an engine with its
+    own key, built by the learner's own method, or restored to its round 0 under the next key
     where that is checked to be the same. The interpreter lock is released, and interrupts are
     served between runs. A class derived from ours with other methods, a learner on custom
     losses and one with ``on_violation="raise"`` are played round by round in Python.

@@ -129,7 +129,7 @@ def parameters_may_be_restated(s: Subject) -> None:
         default = constructor_parameters(s.kind)[name].default  # which says nothing
         for other in (each for each in others if each != default):
             expect_error(
-                f"{name}={other!r} beside parameters with {value!r}", ValueError,
+                f"{name}={other!r} next to parameters with {value!r}", ValueError,
                 _build, s, **{"plan": p, name: other},
             )  # fmt: skip
 
@@ -165,12 +165,12 @@ def budgets_are_kept(s: Subject) -> None:
     # Not by the public constructor, which warns of a large delta.
     half = Budget._derived(0.5 * spent.epsilon_at(delta), delta)
     expect_error(
-        "parameters that exceed the budget beside them", BudgetExceeded,
+        "parameters that exceed the given budget", BudgetExceeded,
         _build, s, plan=s.first.plan, budget=half,
     )  # fmt: skip
     silent = _build(s, budget=None, plan=None, **_drop_limits(s)).plan
     expect_error(
-        "parameters without noise beside a budget", BudgetExceeded,
+        "parameters without noise and a budget", BudgetExceeded,
         _build, s, plan=silent, budget=half, **_drop_limits(s),
     )  # fmt: skip
     if not hasattr(s.kind, "_build"):

@@ -305,7 +305,7 @@ def _reuse(play: Play) -> Iterator[str]:
     """Yield where a release drew no noise."""
     for t, wanted in enumerate(play.fresh):
         if sum(play.variates[t + 1]) - sum(play.variates[t]) < wanted:
-            yield f"round {t}: a release drew no noise of its own"
+            yield f"round {t}: a release drew no noise"
             return
 
 

@@ -3,10 +3,10 @@
 A case is a learner, a stream and a neighbour of it that differ in one record by as much as the
 guarantee allows, where it hurts most: in the first round, whose record enters every later release,
 with both records at the bound and opposite, and all other records silent, so that nothing hides
-them. What is not seen on these streams is not thereby shown to be safe: see ``docs/audit.md``.
+them. Silence on these streams does not prove a learner safe: see ``docs/audit.md``.
 
-Of learners of experts and Lipschitz losses, the first record is the only one that prefers anybody,
-so that every later decision is about this record and noise alone.
+For learners of experts and Lipschitz losses, only the first record prefers any decision, so that
+every later decision depends on this record and noise alone.
 """
 
 from __future__ import annotations
@@ -482,7 +482,7 @@ def _above_threshold(asked: Asked) -> Problem:
     """Return a problem of queries near the threshold, where noise decides."""
     make = asked.maker(sensitivity=1.0)
     # One record may move all queries, and the last the other way: silence says that the threshold
-    # is high, and an alarm after it that the noise of its own query is.
+    # is high, and an alarm after it that the noise of the last query is.
     plan = make(Source.seeded(0)).plan
     margin, scale = plan.tuning.margin, plan.mechanism.query_scale
     stream = np.full(asked.horizon, margin + scale)

@@ -37,7 +37,7 @@ class LinUCB(BanditLearner):
 
     The rewards of arm a are modelled as <x, theta_a>. Every `batch` rounds the noisy sums of x x'
     and r x of all arms are released. In between, a user with context x gets the arm with the
-    largest upper confidence bound. What all other users see together, and the estimates of all
+    largest upper confidence bound. The views of all other users together, and the estimates of all
     arms, are (epsilon, delta)-private for replacing one user's record.
 
     Parameters
@@ -245,9 +245,9 @@ class HighDimensionalBandit(BanditLearner):
     It is for contexts with many bounded entries and coefficients of bounded l1 norm. Each arm in
     turn is pulled `forced_rounds` times. After that, a user with context x gets the arm with the
     largest <x, theta_a>. Each arm has its own private Frank-Wolfe learner for its theta_a. That
-    learner gets the records of its arm and, for every other round, a record that adds nothing. What
-    all other users see together, and the estimates of all arms, are (epsilon, delta)-private for
-    replacing one user's record.
+    learner gets the records of its arm and, for every other round, a record that adds nothing. The
+    views of all other users together, and the estimates of all arms, are (epsilon, delta)-private
+    for replacing one user's record.
 
     Parameters
     ----------

@@ -81,7 +81,7 @@ def init(asked: Asked, values: Fields) -> None:
 
 
 def complete(asked: Asked, table: Table, prompt: Callable[..., str]) -> Asked:
-    """Ask for what a table needs and nobody said; "-" leaves a column out."""
+    """Ask for the options that a table needs and that are missing; "-" leaves a column out."""
     kinds = table.kinds()
     shell.say("Columns: " + ", ".join(f"{name} ({kind})" for name, kind in kinds.items()))
     given = dict(asked.given)

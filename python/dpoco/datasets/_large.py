@@ -94,7 +94,7 @@ def _parts(source: Path, header: bool | None, form: FileFormat, rows: int) -> It
     with _tables.open_text(source, form.encoding) as file:
         for _ in range(skipped):
             next(file, None)
-        # Each part is a file of its own for the reader, with the names of the columns on top.
+        # Each part is a separate file for the reader, with the names of the columns on top.
         head, start = next(file, "") if header is not False else "", 0
         while lines := list(islice(file, rows)):
             text = io.StringIO(head + "".join(lines))

@@ -1,8 +1,8 @@
 """The files next to a journal: its secret keys, for digests of records and rows, and its mark.
 
-Digests of inputs that can be guessed reveal them to a holder of the key. Kept in the database,
-the key would be in every copy and backup of it; kept beside, a copy of the database alone tests no
-guess.
+Digests of inputs that can be guessed reveal them to a holder of the key. A key in the database
+would be in every copy and backup of it. With the key in another file, no guess can be tested on a
+copy of the database alone.
 
 Claim: under a secret key, two different records of one round have the same digest with probability
 at most 2^-128 for each attempt (as BLAKE2b is a pseudorandom function), digests reveal nothing

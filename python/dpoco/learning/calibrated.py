@@ -208,7 +208,7 @@ class Calibrated:
 class Certified(Calibrated, Stateful):
     """Base of objects that release through an engine, with a plan and one guarantee."""
 
-    # What plans of this class have besides a mechanism.
+    # Further parts of this class's plans, besides a mechanism.
     _tuning: ClassVar[type[Description] | None] = None
     _forecast: ClassVar[type[Description] | None] = None
     _accountant: ClassVar[ModuleType]  # makes and certifies plans, unless the class does

@@ -43,8 +43,7 @@ _ARRIVAL = (
     "refused because of another's."
 )
 _ENDS = {
-    "clock": "Intervals end by a public clock; the operator releases empty ones and missed ones, "
-    "too.",
+    "clock": "Intervals end by a public clock; the operator also releases empty and missed ones.",
     "caller": "The operator decides when an interval ends without looking at the data.",
     "records": "An interval ends after a fixed number of records: a protected record is emptied in "
     "place, and counts towards this number.",

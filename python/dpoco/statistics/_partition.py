@@ -122,7 +122,7 @@ def _check_length(name: str, found: FloatArray, records: int) -> None:
 def count_records(table: Any, *beside: object) -> int:
     """Return how many records a table, a mapping of columns or a list of mappings holds.
 
-    Of a mapping without columns: the length of the first of `beside` that is a sequence.
+    A mapping without columns has as many as the first sequence among the other arguments.
     """
     if isinstance(table, Mapping):
         # A text names a column, and has no length of records.

@@ -131,7 +131,7 @@ class Maximal(_Coin):
 
 @dataclass(frozen=True)
 class TiltedMinimum(Description):
-    """The minimiser of the losses, |x - c|^2 / (2 step) and a random linear term.
+    """The minimiser of the losses, ||x - c||^2 / (2 step) and a random linear term.
 
     Attributes
     ----------
@@ -165,7 +165,7 @@ class TiltedMinimum(Description):
 
 @dataclass(frozen=True)
 class GibbsDraw(Description):
-    """A draw of density exp(-inverse_temperature (losses + regularization |x - c|^2 / 2)).
+    """A draw of density exp(-inverse_temperature (losses + regularization ||x - c||^2 / 2)).
 
     Attributes
     ----------
