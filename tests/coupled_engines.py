@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tests.descriptions import unchecked
 
 from dpoco import _core
 from dpoco.privacy.mechanisms import coupled_draws as kinds
+
+Claim = Mapping[str, Any]
 
 _LOSSES = kinds.SmoothLosses(1, 1.0, 1.0, 1)
 _DRAWS = kinds.CoupledDraws(_LOSSES, kinds.TiltedMinimum(1.0, 1.0), kinds.Always(), 1, 1, None)
@@ -18,6 +20,10 @@ _GIBBS_TUNING = {
     "anchors": 0, "clip_error": 0.0, "chain": "automatic", "most_planes": 2000,
     "most_proposals": 2**64 - 1,
 }  # fmt: skip
+
+
+def _claim(own: Mapping[str, Any]) -> Claim:
+    return {"key": own["key"], "stream": own["stream"]}
 
 
 def _keep(own: Mapping[str, Any]) -> Any:
@@ -43,7 +49,7 @@ def _parts(
     draw: Any,
     tuning: dict[str, Any],
 ) -> tuple[Any, ...]:
-    """Return all that an engine takes, of settings that have no others."""
+    """Return all that an engine takes but its claim, of settings that have no others."""
     flat = isinstance(domain, _core.Simplex) and not losses["unbounded"]
     bounds = unchecked(
         _LOSSES, dimension=domain.dimension - flat,
@@ -54,25 +60,40 @@ def _parts(
         block=own["block"], cap=own["max_switches"],
     )  # fmt: skip
     tuning = {name: own.get(name, default) for name, default in tuning.items()}
-    return domain, losses, mechanism, tuning, {"key": own["key"], "stream": own["stream"]}
+    return domain, losses, mechanism, tuning
 
 
-def leader(domain: Any, losses: Any, own: Mapping[str, Any]) -> _core.CoupledRegularizedLeader:
-    """Return a leader; noise grows where the step is infinite."""
+def leaders(
+    domain: Any, losses: Any, own: Mapping[str, Any]
+) -> Callable[[Claim], _core.CoupledRegularizedLeader]:
+    """Return what makes leaders on any key and stream; noise grows where the step is infinite."""
     assert own.get("noise_growth", False) == math.isinf(own["step_size"])
     law = kinds.TiltedMinimum(1.0, 1.0)
     draw = unchecked(law, noise=own["noise_scale"], step=own["step_size"])
-    return _core.CoupledRegularizedLeader(*_parts(domain, losses, own, draw, _TUNING))
+    parts = _parts(domain, losses, own, draw, _TUNING)
+    return lambda claim: _core.CoupledRegularizedLeader(*parts, claim)
 
 
-def weights(
+def leader(domain: Any, losses: Any, own: Mapping[str, Any]) -> _core.CoupledRegularizedLeader:
+    """Return a leader on the stream of its settings."""
+    return leaders(domain, losses, own)(_claim(own))
+
+
+def all_weights(
     domain: Any, losses: Any, own: Mapping[str, Any]
-) -> _core.ContinuousMultiplicativeWeights:
-    """Return continuous multiplicative weights."""
+) -> Callable[[Claim], _core.ContinuousMultiplicativeWeights]:
+    """Return what makes continuous multiplicative weights on any key and stream."""
     exact = own.get("exact_only", True)
     draw = unchecked(
         kinds.GibbsDraw(1.0, 1.0, 1.0, 0.0), tolerance=0.0 if exact else own["sampler_tolerance"],
         inverse_temperature=own["inverse_temperature"], regularization=own["regularization"],
     )  # fmt: skip
     parts = _parts(domain, losses, own, draw, _GIBBS_TUNING)
-    return _core.ContinuousMultiplicativeWeights(*parts)
+    return lambda claim: _core.ContinuousMultiplicativeWeights(*parts, claim)
+
+
+def weights(
+    domain: Any, losses: Any, own: Mapping[str, Any]
+) -> _core.ContinuousMultiplicativeWeights:
+    """Return continuous multiplicative weights on the stream of their settings."""
+    return all_weights(domain, losses, own)(_claim(own))

@@ -5,6 +5,7 @@ All three give the law of whole transcripts by enumeration, without sampling.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from dataclasses import dataclass, replace
@@ -48,7 +49,7 @@ class Setting:
         sizes = {"experts": self.experts, "rounds": self.rounds, "low": 0.0, "high": 1.0}
         return _core.ObliviousTracker(self.description, sizes, self.switches, claim)
 
-    @property
+    @functools.cached_property
     def description(self):
         share = self.share_rate or 0.0 if self.prior == "share" else None
         return TrackerDraws(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from tests.coupled_engines import weights
+from tests.coupled_engines import all_weights
 
 from dpoco import _core
 
@@ -82,12 +82,20 @@ def anchored(rounds: int, **settings: object) -> dict[str, object]:
     return {**own, **settings}
 
 
+def engines(
+    domain: _core.Domain, losses: dict[str, object], **settings: object
+) -> Callable[[int], _core.ContinuousMultiplicativeWeights]:
+    """Return what makes the engine of a stream."""
+    own = {**DEFAULTS, **settings}
+    assert set(own) == set(DEFAULTS), settings
+    make = all_weights(domain, losses, own)
+    return lambda stream: make({"key": own["key"], "stream": stream})
+
+
 def engine(
     domain: _core.Domain, losses: dict[str, object], **settings: object
 ) -> _core.ContinuousMultiplicativeWeights:
-    unknown = set(settings) - set(DEFAULTS)
-    assert not unknown, unknown
-    return weights(domain, losses, {**DEFAULTS, **settings})
+    return engines(domain, losses, **settings)(settings.get("stream", 0))
 
 
 @dataclass

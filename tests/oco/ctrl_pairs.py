@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from tests.coupled_engines import leader
+from tests.coupled_engines import leaders
 from tests.oco import ctrl_reference as ref
 
 from dpoco import _core
@@ -87,9 +87,8 @@ def pair(kind, where, *, rounds=20, d=3, seed=1, **changes):
         **({"horizon": rounds, "barrier_weight": 0.3 if needs_barrier else 0.0} | changes)
     )
     stream = Stream(kind, d, rounds, seed)
-    engine = leader(
-        domain, stream.sum(d, unbounded), ref.engine_settings(settings, ref.claim(seed))
-    )
+    make = leaders(domain, stream.sum(d, unbounded), ref.engine_settings(settings))
+    engine = make(ref.claim(seed))
     if settings.noise_growth:
         settings.clip_high = settings.clip_low = engine.clip_width
     mirror = ref.Reference(region, settings, ref.claim(seed), linear=kind == "linear")

@@ -159,8 +159,8 @@ class Settings:
     clip_low: float | Callable[[int], float] = 0.1
 
 
-def engine_settings(own: Settings, claim: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """Return what the compiled engine's constructor takes."""
+def engine_settings(own: Settings) -> dict[str, Any]:
+    """Return the compiled engine's settings without its claim."""
     clips = {
         name: value if isinstance(value, float) else 0.0
         for name, value in (("clip_high", own.clip_high), ("clip_low", own.clip_low))
@@ -181,7 +181,7 @@ def engine_settings(own: Settings, claim: dict[str, Any], **more: Any) -> dict[s
         "smoothness": 10.0 if own.noise_growth else 200.0,
         "strong_convexity": 1.0,
     }
-    return settings | clips | dict(claim) | more
+    return settings | clips
 
 
 def claim(seed: int) -> dict[str, Any]:

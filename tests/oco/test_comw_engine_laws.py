@@ -10,7 +10,6 @@ import functools
 import numpy as np
 import pytest
 from scipy import special
-from tests.coupled_engines import weights
 from tests.oco import comw_reference as reference
 from tests.oco.comw_reference import glm, interval, linear
 from tests.samples import bound
@@ -47,14 +46,12 @@ def samples(name):
 
 
 def many(coupling, losses, x, y, runs, settings):
-    rounds, domain = len(x), interval()
-    own = {**reference.DEFAULTS, "coupling": coupling, "rounds": rounds, **settings}
+    rounds = len(x)
+    make = reference.engines(interval(), losses, coupling=coupling, rounds=rounds, **settings)
     changed = np.empty((runs, rounds), dtype=np.uint8)
     loss, decisions = np.empty(rounds), np.empty((runs, rounds, 1))
     for i in range(runs):
-        own["stream"] = i
-        learner = weights(domain, losses, own)
-        learner.run(x, y, loss, decisions[i], changed[i])
+        make(i).run(x, y, loss, decisions[i], changed[i])
     return decisions[:, list(ROUNDS), 0], changed
 
 

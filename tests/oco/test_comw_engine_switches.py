@@ -18,11 +18,12 @@ def test_first_decision_of_two_oracles():
     """p = .05, loss x: hazard .13090314 of the dartboard; switch probability at .4 of the ratio."""
     runs, hazards, switched = 20_000, np.empty(20_000), 0
     x = np.ones((1, 1))
+    make = reference.engines(
+        interval(), linear(), rounds=2, inverse_temperature=BETA, regularization=LAM,
+        factor_range=2.0,
+    )  # fmt: skip
     for i in range(runs):
-        learner = engine(
-            interval(), linear(), rounds=2, stream=i, inverse_temperature=BETA, regularization=LAM,
-            factor_range=2.0,
-        )  # fmt: skip
+        learner = make(i)
         reference.play(learner, x)
         hazards[i] = 1.0 - 0.95 * np.exp(learner.nonprivate_log_factor())
         switched += learner.switches
@@ -49,8 +50,9 @@ def test_the_cap_holds_and_freezes(coupling):
         factor_range=2.0, max_switches=3,
     )  # fmt: skip
     capped = 0
+    make = reference.engines(interval(), linear(), **settings)
     for i in range(200):
-        learner = engine(interval(), linear(), stream=i, **settings)
+        learner = make(i)
         out = reference.play(learner, np.resize([1.0, 0.8, -0.5, 0.9], (100, 1)))
         switches = np.flatnonzero(out.changed)
         assert learner.switches == len(switches) <= 3
@@ -78,11 +80,12 @@ def test_scheduled_draws_are_the_gaussian_mechanism():
     x[0] = 1.0
     means = -np.cumsum(x[:-1, 0]) / lam
     log_ratio = np.empty(runs)
+    make = reference.engines(
+        interval(), linear(unbounded=True), coupling="scheduled", rounds=switches + 1,
+        forced_switch=1.0, inverse_temperature=beta, regularization=lam,
+    )  # fmt: skip
     for i in range(runs):
-        learner = engine(
-            interval(), linear(unbounded=True), coupling="scheduled", rounds=switches + 1,
-            stream=i, forced_switch=1.0, inverse_temperature=beta, regularization=lam,
-        )  # fmt: skip
+        learner = make(i)
         draws = reference.play(learner, x).decisions[1:, 0]
         assert learner.switches == switches
         noise = draws - means

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
-from tests.coupled_engines import leader
+from tests.coupled_engines import leaders
 from tests.oco.ctrl_pairs import ref
 
 from dpoco import _core
@@ -17,9 +17,14 @@ WEIGHT = 2.0 / math.log(1000**2 / 1999)
 FALSE_ALARM = 1e-6
 
 
-def engine(domain, losses, *, key=1, **changes):
+def engines(domain, losses, **changes):
     settings = ref.Settings(**({"horizon": 1000, "forced_switch": 1e-9} | changes))
-    return leader(domain, losses, ref.engine_settings(settings, ref.claim(key)))
+    make = leaders(domain, losses, ref.engine_settings(settings))
+    return lambda key: make(ref.claim(key))
+
+
+def engine(domain, losses, **changes):
+    return engines(domain, losses, **changes)(1)
 
 
 def logistic(d, *, unbounded=False):
@@ -111,8 +116,9 @@ def last_points(losses, play, *, runs, n, **changes):
     """The point at the end of many short streams with independent keys."""
     points = np.empty((runs, n))
     kept = 0
+    make = engines(_core.LpBall(n, 2.0, 1.0), losses, **changes)
     for key in range(runs):
-        learner = engine(_core.LpBall(n, 2.0, 1.0), losses, key=key, **changes)
+        learner = make(key)
         play(learner)
         points[key] = learner.nonprivate_point()
         kept += learner.switches
@@ -214,11 +220,12 @@ def test_mean_hazard_of_the_density_ratio():
     losses = {
         "kind": "linear", "unbounded": True, "clipper": _core.RecordClipper(1, 0.1, 2.0, np.inf)
     }  # fmt: skip
+    make = engines(
+        _core.LpBall(1, 2.0, 1.0), losses, horizon=rounds + 1, noise_scale=2.0, forced_switch=p,
+        clip_high=a, clip_low=a,
+    )  # fmt: skip
     for key in range(25):
-        learner = engine(
-            _core.LpBall(1, 2.0, 1.0), losses, key=key, horizon=rounds + 1, noise_scale=2.0,
-            forced_switch=p, clip_high=a, clip_low=a,
-        )  # fmt: skip
+        learner = make(key)
         g = np.tile([[0.1], [-0.1]], (rounds // 2, 1))
         learner.run(g, None, np.empty(rounds), None, np.empty(rounds, dtype=np.uint8))
         switches += learner.switches
