@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 from tests.published import built
@@ -31,6 +33,14 @@ def bound(n: int, alarm: float = ALARM) -> float:
     every law, so it is an exact statement, not an approximation.
     """
     return math.sqrt(math.log(2.0 / alarm) / (2 * n))
+
+
+def replays(learner: Any, runs: int) -> Iterator[Any]:
+    """Yield a learner in round 0 under the seeds 0, 1, ...: it is planned and certified once."""
+    assert learner.round == 0
+    for seed in range(runs):
+        learner._engine = learner._build_engine(Source.seeded(seed)._claim())
+        yield learner
 
 
 def mean_suboptimality(cls, rounds, d, p, seeds=10, **options) -> float:

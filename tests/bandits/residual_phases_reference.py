@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -28,17 +29,24 @@ def strategy(pushes):
     return matrix / np.linalg.norm(matrix, axis=0)
 
 
+@functools.cache
+def triangle(d):
+    """Return rows and columns of an upper triangle, and sqrt(2) off the diagonal."""
+    rows, columns = np.triu_indices(d)
+    return rows, columns, np.where(rows == columns, 1.0, math.sqrt(2.0))
+
+
 def pack(x):
     """Return the upper triangle of x x', off the diagonal times sqrt(2)."""
-    rows, columns = np.triu_indices(len(x))
-    return np.outer(x, x)[rows, columns] * np.where(rows == columns, 1.0, math.sqrt(2.0))
+    rows, columns, weights = triangle(len(x))
+    return x[rows] * x[columns] * weights
 
 
 def unpack(packed, d):
     """Return the matrix of a triangle."""
-    rows, columns = np.triu_indices(d)
+    rows, columns, weights = triangle(d)
     matrix = np.zeros((d, d))
-    matrix[rows, columns] = packed * np.where(rows == columns, 1.0, math.sqrt(0.5))
+    matrix[rows, columns] = packed / weights
     return matrix + matrix.T - np.diag(matrix.diagonal())
 
 

@@ -11,6 +11,7 @@ import pytest
 from scipy.stats import chisquare, norm
 from tests.plans import arms as arms_of
 from tests.plans import changed
+from tests.samples import replays
 
 import dpoco
 from dpoco.bandits import HighDimensionalBandit
@@ -161,20 +162,10 @@ def first_vertices(scale, repetitions):
     p = base.plan
     parts = p.mechanism.parts
     p = changed(p, parts=tuple(dataclasses.replace(one, scale=scale * one.scale) for one in parts))
-    source, counts = Source.seeded(5), np.zeros((2, 4))
+    counts = np.zeros((2, 4))
     x = np.array([[1.0, 0.3]])
     points = 0.5 * vertices_of(LpBall(2, 1.0))
-    for _ in range(repetitions):
-        learner = HighDimensionalBandit(
-            2,
-            LpBall(2, 1.0),
-            horizon=2,
-            budget=None,
-            plan=p,
-            source=source,
-            context_bound=1.0,
-            reward_bound=1.0,
-        )
+    for learner in replays(make(2, LpBall(2, 1.0), 2, plan=p), repetitions):
         learner.run(x, np.array([[0.9, 0.0]]))
         for arm in range(2):
             counts[arm, np.argmin(np.abs(points - learner.coefficients[arm]).sum(axis=1))] += 1
@@ -195,20 +186,10 @@ def test_the_law_of_a_selection_through_an_arm():
 
 def test_the_law_of_a_noisy_sum_through_an_arm():
     p = make(2, LpBall(1, 1.0), 2, dpoco.Budget(3.0, 1e-3), forced_rounds=0, arm_learner="tree")
-    p, n, source = p.plan, 800, Source.seeded(6)
+    p, n = p.plan, 800
     scale = p.mechanism.parts[0].scale
     up = np.zeros(2)
-    for _ in range(n):
-        learner = HighDimensionalBandit(
-            2,
-            LpBall(1, 1.0),
-            horizon=2,
-            budget=None,
-            plan=p,
-            source=source,
-            context_bound=1.0,
-            reward_bound=1.0,
-        )
+    for learner in replays(make(2, LpBall(1, 1.0), 2, plan=p), n):
         learner.run([[1.0]], [[1.0, 0.0]])
         up += learner.coefficients[:, 0] > 0
     # The leaf is -1, so that arm 0 moves up unless noise exceeds 1; arm 1 has noise alone.

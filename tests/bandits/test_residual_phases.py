@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from scipy.stats import chi2
+from tests.samples import replays
 
 import dpoco
 from dpoco import _core
@@ -397,18 +398,16 @@ def test_epsilon_is_that_of_what_moves_by_brute_force(law, mean):
 def test_releases_have_the_law_that_is_stated(law):
     """Increments over 60 seeds, whitened; a scale that is 5 % smaller is refused."""
     pushes = []
-    learner = None
-    for seed in range(60):
-        learner = ResidualPhases(
-            2, 3, horizon=600, budget=BUDGET, source=Source.seeded(seed), context_law=law,
-            plan=None if learner is None else learner.plan, **BOUNDED,
-        )  # fmt: skip
+    new = ResidualPhases(
+        2, 3, horizon=600, budget=BUDGET, source=Source.seeded(0), context_law=law, **BOUNDED
+    )
+    for learner in replays(new, 60):
         ends, rows = program.ends(learner.plan.mechanism.batch, 600)[:-1], [0.0]
         for length in np.diff([0, *ends]):
             learner.run(np.full((length, 3), np.nan), np.zeros((length, 2)))
             rows.append(np.array(learner._engine.released()))
         pushes.append(np.diff(np.array([rows[0] + np.zeros_like(rows[1]), *rows[1:]]), axis=0))
-    total = learner.plan.mechanism
+    total = new.plan.mechanism
     white = np.einsum("st,ntd->nsd", program.strategy(total.pushes), np.array(pushes))
     square = float((white**2).sum()) / (total.scale / total.factorisation.column(total.pushes)) ** 2
     low, high = chi2(white.size).ppf([5e-7, 1 - 5e-7])

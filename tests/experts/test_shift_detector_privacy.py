@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from tests.descriptions import unchecked
+from tests.samples import replays
 
 import dpoco
 from dpoco.accounting import shift_detector as accountant
@@ -105,10 +106,8 @@ def test_a_selection_with_half_the_noise_is_caught():
 
 def transcripts(p, losses, runs):
     seen = Counter()
-    for seed in range(runs):
-        learner = ShiftDetector(
-            2, horizon=p.tuning.horizon, budget=None, plan=p, source=Source.seeded(seed)
-        )
+    new = ShiftDetector(2, horizon=p.tuning.horizon, budget=None, plan=p, source=Source.seeded(0))
+    for learner in replays(new, runs):
         played = learner.run(losses).decisions
         seen[tuple(played.tolist()), tuple(learner.alarms.tolist())] += 1
     return seen
@@ -151,14 +150,12 @@ def test_the_compiled_selectors_have_the_law_of_noisy_argmins(noise, window):
     losses = np.array([[1.0, 0.0], [0.0, 0.7], [0.2, 1.0], [0.5, 0.5], [0.0, 0.0]])
     options = {"horizon": 5, "budget": dpoco.Budget(2.0, 0.0), "selection": noise, "first": 1}
     kind = EpochSelector if window is None else functools.partial(WindowSelector, window=window)
-    options["plan"] = kind(2, **options).plan
     if window is None:
         pieces, plays = [(0, 1), (1, 3)], (2, 2)
     else:
         pieces, plays = [(t, t + 1) for t in range(4)], (1, 1, 1, 1)
     seen = Counter()
-    for seed in range(6_000):
-        learner = kind(2, **options, source=Source.seeded(seed))
+    for learner in replays(kind(2, **options, source=Source.seeded(0)), 6_000):
         seen[tuple(learner.run(losses).decisions.tolist())] += 1
 
     def pvalue(scale):

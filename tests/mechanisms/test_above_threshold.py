@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from tests.descriptions import changed
+from tests.samples import replays
 
 import dpoco
 from dpoco.accounting import above_threshold as accountant
@@ -135,25 +136,14 @@ def test_several_alarms_share_one_threshold_noise():
     assert 0.7 < worst <= 1.0 + 1e-4
 
 
-def answers(parameters, queries, seed):
-    watch = AboveThreshold(
-        horizon=None,
-        budget=None,
-        plan=parameters,
-        source=Source.seeded(seed),
-        sensitivity=1.0,
-    )
-    for i, query in enumerate(queries):
-        if watch.test(query):
-            return i
-    return len(queries)
-
-
 def test_answers_follow_the_law():
     p = accountant.calibrate(horizon=10, budget=PURE, false_alarm=0.5)
     p = changed(p, threshold_scale=3.0, query_scale=2.0, margin=1.0)
     queries = [0.5, 3.0, -2.0, 4.0]
-    counts = np.bincount([answers(p, queries, seed) for seed in range(12_000)], minlength=5)
+    watches = replays(AboveThreshold(horizon=None, budget=None, plan=p, sensitivity=1.0), 12_000)
+    counts = np.zeros(5)
+    for watch in watches:
+        counts[next((i for i, query in enumerate(queries) if watch.test(query)), 4)] += 1
     want = alarm_time_law(np.array(queries) - 1.0, 3.0, 2.0)
     assert stats.chisquare(counts, counts.sum() * want).pvalue > 1e-6
     for wrong in ((2.6, 2.0), (3.0, 1.8)):

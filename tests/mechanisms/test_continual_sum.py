@@ -10,6 +10,7 @@ import threading
 import numpy as np
 import pytest
 from scipy import stats
+from tests.samples import replays
 
 import dpoco
 from dpoco.mechanisms import ContinualSum, _mechanisms
@@ -50,12 +51,11 @@ def test_variance_is_exactly_the_stated_one(method, horizon):
 def test_generalized_gaussian_variance(method):
     d, copies, horizon = 4, 4000, 6
     samples = np.empty((copies, horizon, d))
-    for i in range(copies):
-        total = make(
-            method, seed=i, d=d, horizon=horizon, norm=4.0, noise="generalized_gaussian",
-            norm_order=3.0,
-        )  # fmt: skip
-        samples[i] = total.run(np.zeros((horizon, d)))
+    total = make(
+        method, d=d, horizon=horizon, norm=4.0, noise="generalized_gaussian", norm_order=3.0
+    )
+    for i, each in enumerate(replays(total, copies)):
+        samples[i] = each.run(np.zeros((horizon, d)))
     for t in range(1, horizon + 1):
         values = samples[:, t - 1].ravel()
         slack = 7 * np.std(values**2) / np.sqrt(values.size)
