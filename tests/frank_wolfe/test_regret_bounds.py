@@ -149,13 +149,14 @@ def dense(run, noise, rounding):
     largest, sampling = run.range, run.sampling  # which take long to compute
     bias = run.offset * run.loss.lipschitz(run.domain) * run.diameter
     h, total = largest, 0.0
+    every = np.arange(1.0, run.updates + 2.0)
+    rounded = rounding(every, every)
     for k in range(1, run.updates + 2):
         rounds = m if k <= run.updates else run.horizon - m * run.updates
         total += rounds * min(largest, h)
-        at = np.array([float(k)])
         weight = k + run.offset
         error = sampling * math.sqrt(k / m) / weight + bias / weight
-        error += noise(k) + float(rounding(at, at)[0]) + s * curvature / (k + s)
+        error += noise(k) + rounded[k - 1] + s * curvature / (k + s)
         h = k / (k + s) * h + s / (k + s) * error
     return total
 

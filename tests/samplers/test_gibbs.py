@@ -29,7 +29,7 @@ def test_one_dimension_is_one_exact_draw(kind, scale):
     assert report["proposals"] < 2 * n
 
     def error(temper: float) -> float:
-        x = np.linspace(-0.5, 1.0, 400_001)[:, None]
+        x = np.linspace(-0.5, 1.0, 20_001)[:, None]
         log = -scale * temper * reference.energy(kind, rows, labels, 0.3, domain.center, x)
         density = np.exp(log - log.max())
         cdf = np.concatenate([[0], np.cumsum((density[1:] + density[:-1]) / 2)])
@@ -47,7 +47,7 @@ def test_more_dimensions_against_importance_sampling(body, kind):
     beta, lam, count = 0.5, 1.0, 40
     rows, labels = problem(kind, d, count, 0.3)
     rng = np.random.default_rng(5)
-    n = 100_000
+    n = 40_000
     if body == "box":
         domain = Box(np.full(d, -0.7), np.full(d, 0.5))
         # Independent truncated normals of roughly the right curvature.

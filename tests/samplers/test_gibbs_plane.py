@@ -50,6 +50,9 @@ def test_plane_bodies_against_quadrature(body, kind):
     masses = reference.cell_masses(log_density, low, high, 8, 40)
     wrong = reference.cell_masses(lambda x: log_density(x, 1.15), low, high, 8, 40)
     for options, n in (({}, 40_000), (CHAIN, 1_000)):
+        # Walls and losses meet in no line of a chain: each body once, and each loss.
+        if options and kind != "logistic" and body != "ball":
+            continue
         gibbs = sampler(domain, kind, rows, labels, beta, lam, **options)
         draws = draw(gibbs, 11, n, d)
         method = gibbs.nonprivate_report()["method"]
