@@ -188,8 +188,7 @@ def view_noise(
         In O(m) where all of `kept` are equal, in O(m^2) otherwise.
     """
     m = len(kept)
-    rates, pulls = _decoder(factor)
-    inverse = np.concatenate([[1.0], -(pulls @ rates[:, None] ** np.arange(m))])  # c^-1_0..c^-1_m
+    inverse = _inverse_coefficients(factor, m)
     # Equal shares make a Toeplitz sum: one filter takes the place of a row for every push.
     if (kept == kept[0]).all():
         coefficients = _damp_values(inverse[:m], float(kept[0]))
@@ -205,6 +204,15 @@ def view_noise(
         deviations[t] = math.sqrt(row[: t + 1] @ row[: t + 1])
         covariances[t] = row[: t + 1] @ inverse[t + 1 : 0 : -1]
     return deviations, covariances
+
+
+@lru_cache(maxsize=1)  # all views of a factorisation are asked for one after the other
+def _inverse_coefficients(factor: Buffered, m: int) -> FloatArray:
+    """Return c^-1_0, ..., c^-1_m, read-only; powers of a million steps take a quarter second."""
+    rates, pulls = _decoder(factor)
+    inverse = np.concatenate([[1.0], -(pulls @ rates[:, None] ** np.arange(m))])
+    inverse.setflags(write=False)
+    return inverse
 
 
 def _damp_values(values: FloatArray, kept: float) -> FloatArray:

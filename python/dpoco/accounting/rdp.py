@@ -177,7 +177,8 @@ def rdp_epsilon(orders: ArrayLike, divergences: ArrayLike, delta: float) -> floa
     # The bound on delta, solved for epsilon at each order. `raised` pays for its rounding.
     t = a - 1.0
     epsilon = divergence - np.log1p(1.0 / t) - (math.log(delta) + np.log(a)) / t
-    return raised(max(0.0, float(epsilon.min())), lambda e: rdp_delta(a, divergence, e) <= delta)
+    # The function of the kernel: `rdp_delta` would check the arrays again for every trial.
+    return raised(max(0.0, float(epsilon.min())), lambda e: renyi_delta(divergence, e, a) <= delta)
 
 
 def _check(orders: ArrayLike, divergences: ArrayLike) -> tuple[FloatArray, FloatArray]:
