@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 
@@ -72,23 +73,30 @@ def test_a_huge_pure_epsilon_does_not_fit_a_large_gaussian_budget():
             ledger.charge(dpa.LaplaceDpEvent(multiplier), "epsilon over the budget's")
 
 
+KINDS = ({}, {"currency": "basic"}, {"adaptive": False})
+EPSILONS = (5e-324, 1e-300, 1e-4, 1.0, 700.0, 2.0**63, 1e300)
+DELTAS = (0.0, 5e-324, 1e-300, 1e-6, 0.5, 1.0 - 2.0**-53)
+# Every pair of an epsilon, a delta and a kind of ledger.
+HUGE_AND_TINY = [
+    (epsilon, delta, KINDS[(i + j) % 3])
+    for (i, epsilon), (j, delta) in itertools.product(enumerate(EPSILONS), enumerate(DELTAS))
+]
+
+
 @pytest.mark.filterwarnings("ignore::dpoco.LargeDeltaWarning")
-@pytest.mark.parametrize("delta", [0.0, 5e-324, 1e-300, 1e-6, 0.5, 1.0 - 2.0**-53])
-@pytest.mark.parametrize("epsilon", [5e-324, 1e-300, 1e-4, 1.0, 700.0, 2.0**63, 1e300])
-def test_budgets_of_any_size_work_as_far_as_a_currency_has_a_limit(epsilon, delta):
-    budget = Budget(epsilon, delta)
-    for options in ({}, {"currency": "basic"}, {"adaptive": False}):
-        ledger = Ledger(budget, **options)
-        ledger.charge(dpa.NoOpDpEvent(), "nothing")
-        ledger.charge(dpa.LaplaceDpEvent(4.0 / min(epsilon, 1e300)), "at most half")
-        with pytest.raises(BudgetExceeded):
-            ledger.charge(dpa.GaussianDpEvent(0.0), "everything")
-        assert 0.0 <= ledger.spent <= 1.0
-        assert ledger.remaining is None or ledger.remaining.epsilon <= epsilon
-        assert str(ledger)
-        assert repr(ledger)
-        assert ledger.guarantee.epsilon <= epsilon
-        assert Ledger.from_json(ledger.to_json()).to_dict() == ledger.to_dict()
+@pytest.mark.parametrize(("epsilon", "delta", "options"), HUGE_AND_TINY)
+def test_budgets_of_any_size_work_as_far_as_a_currency_has_a_limit(epsilon, delta, options):
+    ledger = Ledger(Budget(epsilon, delta), **options)
+    ledger.charge(dpa.NoOpDpEvent(), "nothing")
+    ledger.charge(dpa.LaplaceDpEvent(4.0 / min(epsilon, 1e300)), "at most half")
+    with pytest.raises(BudgetExceeded):
+        ledger.charge(dpa.GaussianDpEvent(0.0), "everything")
+    assert 0.0 <= ledger.spent <= 1.0
+    assert ledger.remaining is None or ledger.remaining.epsilon <= epsilon
+    assert str(ledger)
+    assert repr(ledger)
+    assert ledger.guarantee.epsilon <= epsilon
+    assert Ledger.from_json(ledger.to_json()).to_dict() == ledger.to_dict()
 
 
 def test_a_currency_without_a_limit_is_refused_when_it_is_chosen():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 
@@ -53,16 +54,24 @@ TABLE = {
 }
 
 
+# Each row is played by one of the learners, so that each plays all pairs of T with d and epsilon.
+ROWS = [(*BOTH[(n + n // 2) % 2].values, row) for n, row in enumerate(TABLE)]
+# Either formula for every other row, the other learner's the other way round.
+PAPER_FIRST, PAPER_SECOND = (
+    [(row, ("paper", "corrected")[(n + m) % 2]) for n, row in enumerate(TABLE)] for m in range(2)
+)
+
+
 def ball(d):
     return LpBall(d, 2.0, 0.5)
 
 
+@functools.cache
 def plan(horizon, d, epsilon, delta=DELTA, *, module=comw, loss=LinearLoss(1.0), **options):  # noqa: B008
     return planned(module, ball(d), loss, horizon=horizon, budget=Budget(epsilon, delta), **options)
 
 
-@pytest.mark.parametrize("row", TABLE)
-@pytest.mark.parametrize(("module", "loss", "column", "hotter"), BOTH)
+@pytest.mark.parametrize(("module", "loss", "column", "hotter", "row"), ROWS)
 def test_tight_bounds_of_the_table(module, loss, column, hotter, row):
     horizon, d, epsilon = row
     found = plan(horizon, d, epsilon, module=module, loss=loss)
@@ -88,33 +97,33 @@ def printed_regret(plan):
     return 0.5 * lam + p.horizon / lam + entropy + 1.0
 
 
-@pytest.mark.parametrize("row", TABLE)
-def test_published_columns_of_the_table(row):
-    """Paper: determined by the printed parameters. Corrected: g by the repaired theorem, lam best.
-
-    The listed CTRL values of "corrected" come from a coarser search over the step size.
-    """
+@pytest.mark.parametrize(("row", "calibration"), PAPER_FIRST)
+def test_published_columns_of_weights(row, calibration):
+    """Paper: the printed parameters. Corrected: g by the repaired theorem, and the best lam."""
     horizon, d, epsilon = row
-    paper, vacuous, corrected, _, paper_leader, vacuous_leader, corrected_leader, _ = TABLE[row]
-    for calibration, listed, flag in (("paper", paper, vacuous), ("corrected", corrected, None)):
-        p = plan(horizon, d, epsilon, calibration=calibration)
-        bound = printed_regret(p)
-        assert bound / horizon == pytest.approx(listed, rel=6e-3)
-        assert p.forecast.regret_bound <= bound
-        guarantee = comw.guarantee(ball(d), LinearLoss(1.0), p, budget=DELTA)
-        check_published(guarantee, flag, epsilon)
-    loss = CustomLoss(1.0, 1.0)
-    for calibration, listed, flag in (
-        ("paper", paper_leader, vacuous_leader),
-        ("corrected", corrected_leader, None),
-    ):
-        own = {"module": ctrl, "loss": loss, "calibration": calibration}
-        found = plan(horizon, d, epsilon, **own)
-        q = coupled(found)
-        bound = 0.5 / q.step_size + 2.0 * q.step_size * horizon + q.noise_scale * math.sqrt(d) + 2.0
-        low = 0.994 if calibration == "paper" else 0.98
-        assert low * listed <= bound / horizon <= 1.006 * listed
-        check_published(ctrl.guarantee(ball(d), loss, found, budget=DELTA), flag, epsilon)
+    paper, vacuous, corrected, *_ = TABLE[row]
+    printed = calibration == "paper"
+    p = plan(horizon, d, epsilon, calibration=calibration)
+    bound = printed_regret(p)
+    assert bound / horizon == pytest.approx(paper if printed else corrected, rel=6e-3)
+    assert p.forecast.regret_bound <= bound
+    guarantee = comw.guarantee(ball(d), LinearLoss(1.0), p, budget=DELTA)
+    check_published(guarantee, vacuous if printed else None, epsilon)
+
+
+@pytest.mark.parametrize(("row", "calibration"), PAPER_SECOND)
+def test_published_columns_of_the_leader(row, calibration):
+    """The listed values of "corrected" come from a coarser search over the step size."""
+    horizon, d, epsilon = row
+    *_, paper, vacuous, corrected, _ = TABLE[row]
+    printed = calibration == "paper"
+    found = plan(horizon, d, epsilon, module=ctrl, loss=GENERAL, calibration=calibration)
+    q = coupled(found)
+    bound = 0.5 / q.step_size + 2.0 * q.step_size * horizon + q.noise_scale * math.sqrt(d) + 2.0
+    low, listed = (0.994, paper) if printed else (0.98, corrected)
+    assert low * listed <= bound / horizon <= 1.006 * listed
+    guarantee = ctrl.guarantee(ball(d), GENERAL, found, budget=DELTA)
+    check_published(guarantee, vacuous if printed else None, epsilon)
 
 
 def check_published(guarantee, flag, epsilon):
@@ -153,10 +162,8 @@ def test_smallest_horizons():
 
 def test_smaller_deltas():
     for case, module, loss, listed in (
-        ((10**4, 2, 1.0, 1e-8), comw, LinearLoss(1.0), 0.0531),
-        ((10**6, 2, 1.0, 1e-12), comw, LinearLoss(1.0), 0.0046),
         ((10**4, 2, 1.0, 1e-8), ctrl, GENERAL, 0.0239),
-        ((10**6, 2, 1.0, 1e-12), ctrl, GENERAL, 0.0016),
+        ((10**6, 2, 1.0, 1e-12), comw, LinearLoss(1.0), 0.0046),
         ((100, 2, 1.0), ctrl, GENERAL, 0.28),
         ((100, 10, 1.0), ctrl, GENERAL, 0.43),
     ):
@@ -168,14 +175,14 @@ def test_smaller_deltas():
 @pytest.mark.parametrize(("module", "loss", "_column", "_hotter"), BOTH)
 def test_bounds_improve_with_the_budget_and_are_deterministic(module, loss, _column, _hotter):
     own = {"module": module, "loss": loss}
-    bounds = [plan(10**4, 5, e, **own).forecast.regret_bound for e in (0.05, 0.5, 1.0, 8.0)]
+    bounds = [plan(10**4, 5, e, **own).forecast.regret_bound for e in (0.05, 1.0, 8.0)]
     assert all(a > b for a, b in itertools.pairwise(bounds))
     # A budget beyond what is of use is not spent, but does no harm.
     huge = plan(10**4, 5, 30.0, **own)
     assert huge.forecast.regret_bound <= bounds[-1]
     assert module.guarantee(ball(5), loss, huge, budget=DELTA).epsilon <= 30.0
-    assert plan(10**4, 5, 1.0, relation="zero_out", **own).forecast.regret_bound < bounds[2]
-    assert plan(10**4, 5, 1.0, **own) == plan(10**4, 5, 1.0, **own)
+    assert plan(10**4, 5, 1.0, relation="zero_out", **own).forecast.regret_bound < bounds[1]
+    assert plan(10**4, 5, 1.0, **own) == plan.__wrapped__(10**4, 5, 1.0, **own)
 
 
 def test_the_constant_decision():
@@ -230,29 +237,27 @@ def test_rank_one_losses_cost_less_and_linear_ones_least():
     assert not any("ASSUMED" in text for text in report.conditions)
 
 
-@pytest.mark.parametrize("relation", ["replace", "zero_out"])
+PROBLEMS = [
+    (Box([0.0] * 3, [1.0, 2.0, 3.0]), LogisticLoss(1.0)), (Simplex(4), HuberLoss(1.0, 1.0)),
+    (LpBall(3, 4.0, 2.0), SquaredLoss(0.5, 1.0)),
+    (Box([0.0] * 3, [1.0, 2.0, 3.0]), QuadraticLoss(2.0, 1.0)),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize("coupling", ["density_ratio", "scheduled"])
-def test_domains_and_losses(coupling, relation):
-    budget = Budget(1.0, DELTA)
-    domains = (Box([0.0] * 3, [1.0, 2.0, 3.0]), Simplex(4), LpBall(3, 4.0, 2.0))
-    losses = (
-        LogisticLoss(1.0),
-        HuberLoss(1.0, 1.0),
-        SquaredLoss(0.5, 1.0),
-        QuadraticLoss(2.0, 1.0),
+@pytest.mark.parametrize("place", range(len(PROBLEMS)))
+def test_domains_and_losses(place, coupling):
+    """All pairs of a problem, a coupling and a relation."""
+    (domain, loss), budget = PROBLEMS[place], Budget(1.0, DELTA)
+    relation, sides = [("replace", 2.0), ("zero_out", 1.0)][(place + (coupling == "scheduled")) % 2]
+    p = ctrl.calibrate(
+        domain, loss, horizon=10**6, budget=budget, coupling=coupling, relation=relation
     )
-    for domain, loss in zip((*domains, domains[0]), losses, strict=True):
-        p = ctrl.calibrate(
-            domain, loss, horizon=10**6, budget=budget, coupling=coupling, relation=relation
-        )
-        assert p.mechanism.keep.kind == coupling
-        assert p.tuning.barrier_weight > 0.0
-        guarantee = ctrl.guarantee(domain, loss, p, relation=relation, budget=budget)
-        guarantee.require(budget)
-        assert (
-            guarantee.sensitivity
-            == (2.0 if relation == "replace" else 1.0) * p.mechanism.losses.lipschitz
-        )
+    assert p.mechanism.keep.kind == coupling
+    assert p.tuning.barrier_weight > 0.0
+    guarantee = ctrl.guarantee(domain, loss, p, relation=relation, budget=budget)
+    guarantee.require(budget)
+    assert guarantee.sensitivity == sides * p.mechanism.losses.lipschitz
 
 
 def test_barrier_weights():

@@ -27,7 +27,7 @@ from dpoco.privacy.mechanisms.factorisations import Tree
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 
 SIZES = [1, 2, 3, 7, 8, 9, 15, 16, 17, 100, 255, 256, 257]
-LARGE = [1023, 1024, 1025]
+LARGE = [1025]  # beyond the first table of the buffered sums
 
 
 def toeplitz_matrix(coefficients):
@@ -128,12 +128,12 @@ def test_worst_and_root_mean_square_errors(n, tree, buffered):
 
 
 def test_worst_rounds_of_the_trees_exhaustively():
-    squares = np.asarray(row_norm("tree", np.arange(1, 3001), 3000)) ** 2
-    for n in range(1, 3001):
+    squares = np.asarray(row_norm("tree", np.arange(1, 1101), 1100)) ** 2
+    for n in range(1, 1101):
         assert worst_row_norm("tree", n) ** 2 == pytest.approx(squares[:n].max(), rel=1e-12)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(n=st.integers(1, 10**12), seed=st.integers(0, 2**32))
 def test_no_round_beats_the_worst_one(n, seed):
     rounds = np.random.default_rng(seed).integers(1, n, size=64, endpoint=True)
@@ -149,7 +149,7 @@ def test_blt_coefficients_are_inverse_and_closed_forms_sum_them(key):
     n = 1000
     product = np.convolve(p.encoder(n), p.decoder(n))[:n]
     np.testing.assert_allclose(product, 1.0, atol=1e-8)
-    m = min(key, 10**6)
+    m = min(key, 10**5)
     columns, rows = p.encoder(m) ** 2, p.decoder(m) ** 2
     column = SHIPPED[key].column
     assert column(m) ** 2 == pytest.approx(math.fsum(columns), rel=1e-11)

@@ -100,7 +100,7 @@ def test_records_of_nobody_are_refused_and_play_no_round():
 
 def test_a_learner_with_another_rule_is_not_bound():
     with pytest.raises(ValueError, match="another participation"):
-        in_river(participation=dpoco.Participation(3, 5)).bind(in_river().learner_)
+        in_river(participation=dpoco.Participation(1)).bind(in_river().learner_)
 
 
 def test_of_several_classes_every_learner_keeps_to_the_rule():

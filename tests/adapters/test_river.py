@@ -23,10 +23,11 @@ from river import compose, preprocessing  # noqa: E402
 
 from dpoco.adapters.river import PrivateClassifier, PrivateRegressor, PublicScaler  # noqa: E402
 
+# The others differ in the learner or loss, which river's checks do not see.
 CASES = [
-    (kind, params) for kind in (PrivateClassifier, PrivateRegressor, PublicScaler)
-    for params in kind._unit_test_params()
-]  # fmt: skip
+    (kind, next(kind._unit_test_params()))
+    for kind in (PrivateClassifier, PrivateRegressor, PublicScaler)
+]
 
 
 def classifier(**arguments):
@@ -110,7 +111,10 @@ def test_it_learns():
     regressor = PrivateRegressor(NAMES, horizon=20_000, budget=BUDGET, radius=2.0, **BOUNDS)
     target = rows @ [1.0, -1.0, 0.5] + 0.3
     regressor.learn_many(pandas.DataFrame(rows, columns=NAMES), pandas.Series(target))
-    errors = [regressor.predict_one(x) - y for x, y in zip(dictionaries(rows), target, strict=True)]
+    errors = [
+        regressor.predict_one(x) - y
+        for x, y in zip(dictionaries(rows[:2000]), target[:2000], strict=True)
+    ]
     assert np.mean(np.square(errors)) < 0.3 * np.var(target)
 
 

@@ -32,16 +32,12 @@ from dpoco.adapters.sklearn import (
 )
 
 OF_DATA = {"budget": BUDGET, "classes": "data", "feature_bound": 1.0, "radius": 1.0}
+# Each option and learner in one of them: `LinearProblem.make` alone knows which learner there is.
 ESTIMATORS = [
     PrivateOnlineClassifier(**OF_DATA),
-    PrivateOnlineClassifier(**OF_DATA, random_state=1, horizon=1000),
-    PrivateOnlineClassifier(**OF_DATA, learner="noisy_ftrl"),
-    PrivateOnlineClassifier(**OF_DATA, learner="polyhedral_frank_wolfe", horizon=1000),
-    PrivateOnlineRegressor(budget=BUDGET, **BOUNDS, radius=1.0),
+    PrivateOnlineClassifier(**OF_DATA, learner="noisy_ftrl", random_state=1, horizon=1000),
     PrivateOnlineRegressor(budget=BUDGET, **BOUNDS, radius=1.0, loss="huber", horizon=1000),
-    PrivateOnlineRegressor(
-        budget=None, **BOUNDS, learner="noisy_ftrl", horizon=1000, fit_intercept=False
-    ),
+    PrivateOnlineRegressor(budget=None, **BOUNDS, learner="noisy_ftrl", fit_intercept=False),
 ]
 
 

@@ -84,7 +84,7 @@ def test_errors_come_at_once_or_name_the_part(tmp_path):
 
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
 def test_memory_is_that_of_a_part(tmp_path, name):
-    path = write(tmp_path / name, 20_000)
+    path = write(tmp_path / name, 8000)
 
     def most(read):
         tracemalloc.start()
@@ -92,8 +92,8 @@ def test_memory_is_that_of_a_part(tmp_path, name):
         return tracemalloc.get_traced_memory()[1], tracemalloc.stop()
 
     def in_parts():
-        parts = chunks(path, label="y", features=["a", "b"], rows=500)
-        assert sum(len(part) for part in parts) == 20_000
+        parts = chunks(path, label="y", features=["a", "b"], rows=200)
+        assert sum(len(part) for part in parts) == 8000
 
     whole, _ = most(lambda: load_file(path, label="y", features=["a", "b"]))
     assert most(in_parts)[0] < whole / 3.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 
 import numpy as np
@@ -21,11 +22,12 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def play(epsilon=1.0, **changes):
+@functools.cache
+def play(epsilon=1.0, repeats=SEEDS, **changes):
     asked = Settings(data="shuttle", **changes)
     (game,) = make_games([learner_named("tree-frank-wolfe")], asked)
     budget = dpoco.Budget._over(epsilon, None, game.horizon)
-    return compare_private(game, budget, repeats=SEEDS, seed=2024)
+    return compare_private(game, budget, repeats=repeats, seed=2024)
 
 
 def test_private_beats_the_best_constant_for_every_seed():
@@ -41,12 +43,12 @@ def test_private_beats_the_best_constant_for_every_seed():
 
 @pytest.mark.parametrize("p", [1.0, 1.5, 3.0, np.inf])
 def test_other_geometries_learn_too(p):
-    report = play(p=p)
+    report = play(p=p, repeats=5)
     assert max(report.private.average_losses) < 0.17
     assert report.nonprivate.average_loss < 0.04
 
 
 def test_more_privacy_costs_more_and_too_much_teaches_nothing():
-    losses = [play(epsilon=e).private.average_loss for e in (10.0, 1.0, 0.1, 0.01)]
+    losses = [play(epsilon=e, repeats=5).private.average_loss for e in (10.0, 1.0, 0.1, 0.01)]
     assert losses == sorted(losses)
     assert losses[-1] > 0.3

@@ -47,16 +47,10 @@ def expected_risk(matrix, truth, rounds, **build):
 
 BITS = {"channel": "bit"}
 EXACT = [
-    (FA, 0, 10, {"epsilon": 1.0, "public_seed": 2024, "learning_rate": 0.5, **BITS},
-     1.0182719589459197),
     (FA, 0, 10, {"epsilon": 1.0, "public_seed": 2024, "learning_rate": 0.75, **BITS},
      1.0024487971672311),
-    (FA, 0, 10, {"epsilon": 1.0, "public_seed": 2024, "learning_rate": 1.0, **BITS},
-     0.9910153102499192),
     (FC, 2, 10, {"epsilon": 2.0, "public_seed": 5, "learning_rate": 0.5, **BITS},
      3.423099164536747),
-    (FC, 2, 10, {"epsilon": 2.0, "public_seed": 5, "learning_rate": 0.75, **BITS},
-     3.047176840741079),
     (FC, 2, 10, {"epsilon": 2.0, "public_seed": 5, "learning_rate": 1.0, **BITS},
      2.7837962683159896),
     (FA, 1, 6, {"epsilon": 1.0, "channel": "subset", "subset_size": 1}, 0.6201525478606505),

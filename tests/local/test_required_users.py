@@ -62,8 +62,10 @@ def test_hypotheses_that_are_nearly_equal_take_more_users_than_any_sequence_has(
     assert found[2] / found[1] == pytest.approx(1e6, rel=1e-2)
 
 
-@pytest.mark.parametrize("channel", [BITS, RESPONSE, SUBSETS])
-@pytest.mark.parametrize("truth", range(4))
+@pytest.mark.parametrize(
+    ("channel", "truth"),
+    [(BITS, 0), (BITS, 2), (RESPONSE, 1), (RESPONSE, 3), (SUBSETS, 0), (SUBSETS, 3)],
+)
 def test_the_error_at_that_number_is_at_most_beta(channel, truth):
     alpha, beta, runs = 0.3, 0.05, 300
     users = required_users(FC, epsilon=1.0, alpha=alpha, beta=beta, **channel)

@@ -14,6 +14,7 @@ from dpoco.random import Source
 
 TABLE = np.stack([FC, FC[[1, 0, 3, 2]], FC[::-1]])
 
+ROUNDS = 90
 COMPILED = {
     "bisection": {"channel": "bit"},
     "scheffe": {"channel": "bit", "query": "scheffe", "bits": 3},
@@ -36,7 +37,7 @@ COMPILED = {
 }
 
 
-def both(build, hypotheses, contexts, monkeypatch, rounds=150):
+def both(build, hypotheses, contexts, monkeypatch, rounds=ROUNDS):
     rng = np.random.default_rng(7)
     labels = rng.integers(-1, 8, size=rounds)
     found = []
@@ -49,7 +50,7 @@ def both(build, hypotheses, contexts, monkeypatch, rounds=150):
                 patch.setattr(module._Run, "compiled_settings", lambda self: None)
             trace = simulate_local(
                 learner, labels, contexts, truth=2, source=Source.seeded(5),
-                checkpoints=(1, 64, rounds),
+                checkpoints=(1, 40, rounds),
             )  # fmt: skip
         found.append((learner, trace))
     return found
@@ -58,7 +59,7 @@ def both(build, hypotheses, contexts, monkeypatch, rounds=150):
 @pytest.mark.parametrize("kind", COMPILED)
 @pytest.mark.parametrize("contexts", [False, True])
 def test_compiled_loop_is_the_protocol(kind, contexts, monkeypatch):
-    places = np.random.default_rng(1).integers(0, 3, size=150) if contexts else None
+    places = np.random.default_rng(1).integers(0, 3, size=ROUNDS) if contexts else None
     (one, fast), (two, slow) = both(COMPILED[kind], TABLE if contexts else FC, places, monkeypatch)
     np.testing.assert_array_equal(one.weights, two.weights)
     first, second = one._rule.state(), two._rule.state()
@@ -69,7 +70,7 @@ def test_compiled_loop_is_the_protocol(kind, contexts, monkeypatch):
     assert (fast.misses, fast.first_miss, fast.subsets) == (
         slow.misses, slow.first_miss, slow.subsets,
     )  # fmt: skip
-    assert (one.round, one.reports) == (two.round, two.reports) == (150, 150)
+    assert (one.round, one.reports) == (two.round, two.reports) == (ROUNDS, ROUNDS)
     assert not one.guarantee.certified
     if one.get_params()["learner"] == "hedge":
         assert one.risk_certificate() == pytest.approx(two.risk_certificate(), rel=1e-9)
@@ -148,7 +149,7 @@ def test_contexts_on_which_all_agree(extra, monkeypatch):
     """Compiled code skips reports about them, too: the weights stay where they are."""
     table = np.stack([np.tile(FC[:1], (4, 1)), FC])
     build = {"learner": "hedge", "mixing": 0.1, **extra}
-    contexts = np.repeat([0, 1], 75)
+    contexts = np.repeat([0, 1], ROUNDS // 2)
     (one, trace), (other, again) = both(build, table, contexts, monkeypatch)
     np.testing.assert_array_equal(one.weights, other.weights)
     np.testing.assert_array_equal(trace.weights, again.weights)

@@ -74,7 +74,7 @@ def test_shares_are_covered(share):
 EDGES = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0)
 
 
-@pytest.mark.parametrize("q", [0.02, 0.3, 0.5, 0.9, 0.99])
+@pytest.mark.parametrize("q", [0.02, 0.5, 0.99])
 def test_quantiles_are_covered_also_in_the_outer_bins(q):
     cells = np.array([4000.0, 9000.0, 7000.0, 5000.0, 3000.0])
     sums = np.concatenate([[0.0], np.cumsum(cells)])
@@ -92,14 +92,12 @@ def test_quantiles_of_few_records_say_little():
 
 def brute_set(q, edges, counts, deviation, z):
     """Ends of the set by looking at every x."""
-    bins, ends = len(counts), []
-    for k in range(bins):
-        for f in np.linspace(0.0, 1.0, 2001):
-            weights = np.where(np.arange(bins) < k, 1.0 - q, -q)
-            weights[k] = f - q
-            if abs(weights @ counts) <= z * deviation * math.sqrt(weights @ weights):
-                ends.append(edges[k] + f * (edges[k + 1] - edges[k]))
-    return (min(ends), max(ends)) if ends else (edges[0], edges[-1])
+    places, f = np.arange(len(counts)), np.linspace(0.0, 1.0, 2001)
+    at = places + f[:, None]  # x in bins, f of the way through one
+    weights = np.clip(at[..., None] - places, 0.0, 1.0) - q
+    inside = np.abs(weights @ counts) <= z * deviation * np.linalg.norm(weights, axis=-1)
+    x = np.interp(at, np.arange(len(edges)), edges)[inside]
+    return (x.min(), x.max()) if x.size else (edges[0], edges[-1])
 
 
 def test_sets_of_quantiles_are_those_of_tests_at_every_point():
