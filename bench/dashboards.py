@@ -84,7 +84,9 @@ def differences_of_totals(intervals, person):
     """Return the noise if one running total is released, with the noise that is best for it."""
     rounds, apart = person or (1, 1)
     near = Neighbours("zero_out", rounds=rounds, separation=apart)
-    factor = continual_sum.factorisation(continual_sum.planned("blt", intervals, near), intervals)
+    factor = continual_sum.factorisation(
+        continual_sum.plan_method("blt", intervals, near), intervals
+    )
     mu = charged_gaussian_mu(BUDGET, 0.0)
     scale = factor.column(intervals, near) / mu
     return [scale * float(row_norms(factor, view, intervals)[-1]) for view in VIEWS]

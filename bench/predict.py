@@ -159,7 +159,7 @@ def fit(rows):
     base = np.exp(x[:, :-1] @ a)
 
     def miss(w):
-        missed = np.log(base + _choice.saturated(x @ w[:-1], math.exp(w[-1]))) - y
+        missed = np.log(base + _choice.saturate(x @ w[:-1], math.exp(w[-1]))) - y
         return np.r_[missed, 1e-3 * w]  # a number that never varies has no weight
 
     start = np.r_[np.zeros(x.shape[1]), 0.0]

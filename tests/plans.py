@@ -9,7 +9,7 @@ from typing import Any
 
 from dpoco import bandits
 from dpoco.accounting import linucb, lipschitz
-from dpoco.accounting.continual_sum import name_of
+from dpoco.accounting.continual_sum import method_name
 from dpoco.accounting.high_dimensional_bandit import arm_batch
 from dpoco.accounting.leaf_bounds import LeafBounds
 from dpoco.privacy.mechanisms.bounds import ClippedVector, GlmGradient
@@ -67,7 +67,7 @@ def net(domain: Any, plan: Any) -> SimpleNamespace:
         resolution=total.summand.counts,
         transform=total.summand.transform,
         lipschitz=total.summand.lipschitz,
-        sum_method=name_of(total.factorisation),
+        sum_method=method_name(total.factorisation),
         noise_scale=total.scale,
         learning_rate=rate,
         regret_terms=run.regret(rate).terms,

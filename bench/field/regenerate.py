@@ -107,7 +107,7 @@ def least_for_people(rounds: int, times: int, share: float, singular: int) -> fl
 
 def our_noise(method: str, rounds: int, times: int) -> dict[str, float]:
     near = Neighbours(rounds=times, separation=rounds // times if times > 1 else 1)
-    chosen = continual_sum.planned(method, rounds, near)
+    chosen = continual_sum.plan_method(method, rounds, near)
     column = continual_sum.factorisation(chosen, rounds).column(rounds, near, 1)
     return {
         "max": continual_sum.max_error(chosen, rounds, near),

@@ -22,7 +22,7 @@ import numpy as np
 from bench.reproduce.table import Columns, Progress, markdown_table
 from numpy.typing import NDArray
 
-from dpoco._validation import FloatArray, imported, positive_float, whole_number
+from dpoco._validation import FloatArray, import_package, positive_float, whole_number
 from dpoco.accounting import Budget
 from dpoco.bandits import HighDimensionalBandit, LinUCB
 from dpoco.domains import LpBall
@@ -132,7 +132,7 @@ class Figure51(Report):
 
     def to_frame(self) -> Any:
         """Return a pandas DataFrame, one row per curve and shown round (needs pandas)."""
-        pd = imported("pandas", "to_frame", "files")
+        pd = import_package("pandas", "to_frame", "files")
 
         return pd.DataFrame(
             [

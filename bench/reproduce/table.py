@@ -23,7 +23,7 @@ from bench.reproduce.cell import (
 )
 from bench.reproduce.verdict import DirectionLaw, Verdict, judge
 
-from dpoco._validation import choice, imported, positive_float, positive_int, whole_number
+from dpoco._validation import choice, import_package, positive_float, positive_int, whole_number
 from dpoco.datasets import TARGETS
 from dpoco.evaluation.playing import released_deviations
 from dpoco.evaluation.reports import Report
@@ -103,7 +103,7 @@ class Table51(Report):
         Algorithms are the variants of the tree learner, the baselines, "printed OFW" and so on,
         and "as printed, simulated", which is not private.
         """
-        pd = imported("pandas", "to_frame", "files")
+        pd = import_package("pandas", "to_frame", "files")
 
         lines: list[dict[str, Any]] = []
 

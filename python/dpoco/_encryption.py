@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
-from dpoco._validation import imported
+from dpoco._validation import import_package
 from dpoco.errors import StateError
 
 KEY_BYTES = 32
@@ -91,7 +91,7 @@ class EncryptionKey:
     __slots__ = ("_keys",)
 
     def __init__(self, *keys: bytes) -> None:
-        imported("cryptography", "an EncryptionKey", "encryption")
+        import_package("cryptography", "an EncryptionKey", "encryption")
         if not keys:
             raise ValueError(f"no key was given: an EncryptionKey needs {KEY_BYTES} random bytes")
         self._keys = tuple(checked_key(key) for key in keys)
@@ -212,7 +212,7 @@ def is_encrypted(data: bytes) -> bool:
     return data.startswith(_SIGNATURE)
 
 
-def opened(data: bytes, context: bytes, key: EncryptionKey | None, what: str, how: str) -> bytes:
+def decrypt(data: bytes, context: bytes, key: EncryptionKey | None, what: str, how: str) -> bytes:
     """Return what is stored, encrypted exactly if a key is given; `StateError` otherwise.
 
     A plain file where a key is given may have been put there by someone without the key. `what` it

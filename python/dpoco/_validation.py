@@ -159,7 +159,7 @@ def unknown(what: str, given: str, known: Collection[str]) -> str:
     return f"no {what} {given!r}; {hint}"
 
 
-def named(what: str, given: str, known: Collection[str]) -> str:
+def choose_name(what: str, given: str, known: Collection[str]) -> str:
     """Return `given` if it is known; otherwise raise, naming what was probably meant."""
     if given not in known:
         raise ValueError(unknown(what, given, known))
@@ -272,7 +272,7 @@ class MalformedError(ValueError):
     """A file is not what it should be, in words that quote nothing of it."""
 
 
-def imported(package: str, use: str, extra: str) -> Any:
+def import_package(package: str, use: str, extra: str) -> Any:
     """Return an optional package; `ImportError` names the extra that installs it."""
     try:
         return importlib.import_module(package)

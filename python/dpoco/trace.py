@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpoco._clipping import Flags
 from dpoco._html import as_html
-from dpoco._validation import FloatArray, float_array, imported
+from dpoco._validation import FloatArray, float_array, import_package
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -241,7 +241,7 @@ class Trace(ReadRecords):
 
     def to_frame(self) -> DataFrame:
         """Return a pandas DataFrame with one row per round (needs pandas)."""
-        pd = imported("pandas", "to_frame", "files")
+        pd = import_package("pandas", "to_frame", "files")
 
         # One row a round, from 1 on, as people count.
         changed = np.zeros(len(self), dtype=bool)

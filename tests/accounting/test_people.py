@@ -64,7 +64,7 @@ def test_noise_for_people(n, rounds, separation):
         Neighbours(rounds=rounds, separation=separation),
         NOISE[n, rounds, separation],
     )
-    found = continual_sum.planned("blt", n, near)
+    found = continual_sum.plan_method("blt", n, near)
     assert continual_sum.max_error(found, n, near) <= 1.01 * plain
     assert continual_sum.max_error("blt", n, near) > 1.07 * plain
     assert all(float(f"{x:.8e}") == x for x in found.decay + found.weights)
@@ -106,12 +106,13 @@ def test_noise_for_people(n, rounds, separation):
 )
 def test_plans_for_people_fit_on_a_lattice(n, k, b, batch):
     near = Neighbours(rounds=k, separation=b)
-    found = continual_sum.planned("blt", n, near, batch)
+    found = continual_sum.plan_method("blt", n, near, batch)
     assert found.fits(n)
     most = continual_sum.max_error("blt", n, near, batch)
     assert continual_sum.max_error(found, n, near, batch) <= most * (1 + 1e-9)
     assert (
-        continual_sum.planned("blt", n, Neighbours(rounds=k, separation=n * batch), batch) == "blt"
+        continual_sum.plan_method("blt", n, Neighbours(rounds=k, separation=n * batch), batch)
+        == "blt"
     )
 
 

@@ -397,7 +397,7 @@ class Clock:
         self.now, self.looks, self.path = pd.Timestamp(begin, tz="UTC"), list(looks), path
         zone = pd.Timestamp  # whose `now` the command asks for
         monkeypatch.setattr(growing.clocks, "sleep", self.sleep)
-        monkeypatch.setattr(monitoring, "imported", lambda *_: self)
+        monkeypatch.setattr(monitoring, "import_package", lambda *_: self)
         self.Timestamp = type("Timestamp", (), {"now": lambda tz: zone(self.now).tz_convert(tz)})
 
     def sleep(self, seconds):

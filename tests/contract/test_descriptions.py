@@ -8,7 +8,7 @@ import pytest
 from tests.descriptions import unchecked
 
 from dpoco import _core
-from dpoco.audit._contract import _listed
+from dpoco.audit._contract import _standard_subject
 from dpoco.audit._family import quiet
 from dpoco.learners import LEARNERS
 from dpoco.privacy.records import Description
@@ -59,7 +59,7 @@ def with_field(value):
 @pytest.mark.parametrize("name", READS)
 def test_engines_read_every_field_or_refuse(name):
     with quiet():
-        learner = _listed(name).first
+        learner = _standard_subject(name).first
     whole, claim = learner._mechanism, {"key": bytes(32), "stream": 1}
     found = list(descriptions(whole))
     assert found

@@ -13,7 +13,7 @@ from dpoco.audit._contract import (
     ROUNDS,
     RUNNING,
     STEPPED,
-    _listed,
+    _standard_subject,
     expect_error,
     expect_no_change,
     quiet,
@@ -28,7 +28,7 @@ SLOW = {"comw": 400, "ctrl": 2000}  # rounds, where one costs much
 @pytest.mark.parametrize("name", NAMES)
 def test_two_threads_never_interleave(name):
     """Whole compiled calls only; up to 2 s, for a call must be long enough to be met."""
-    rounds, subject = SLOW.get(name, 8000), _listed(name)
+    rounds, subject = SLOW.get(name, 8000), _standard_subject(name)
     parts = tuple(np.resize(part, (rounds, *part.shape[1:])) for part in subject.stream)
     with quiet():
         learner = subject.make(horizon=2 * rounds, budget=None, source=Source.seeded(1))
@@ -54,7 +54,7 @@ def test_two_threads_never_interleave(name):
 
 @pytest.mark.parametrize("name", [each.name for each in LEARNERS if each.plays in STEPPED])
 def test_compiled_learners_know_their_horizon_themselves(name):
-    subject = _listed(name)
+    subject = _standard_subject(name)
     learner = subject.fresh()
     subject.play(learner)
     learner._horizon = 2 * ROUNDS

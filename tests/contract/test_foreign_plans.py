@@ -9,7 +9,7 @@ import pytest
 
 import dpoco
 from dpoco.accounting.plan import Plan
-from dpoco.audit._contract import RUNNING, _listed, quiet
+from dpoco.audit._contract import RUNNING, _standard_subject, quiet
 from dpoco.learners import LEARNERS
 
 NAMES = [each.name for each in LEARNERS if each.plays in RUNNING]
@@ -18,7 +18,7 @@ NAMES = [each.name for each in LEARNERS if each.plays in RUNNING]
 @cache
 def first(name):
     with quiet():
-        return _listed(name).first
+        return _standard_subject(name).first
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -25,11 +25,11 @@ from tests.pins import files
 
 from dpoco import _core
 from dpoco.audit import contract_checks
-from dpoco.audit._contract import _listed, _subject
+from dpoco.audit._contract import _standard_subject, _subject
 from dpoco.errors import StateError
 from dpoco.learners import LEARNERS
 from dpoco.learning.state import unpack
-from dpoco.privacy.records import Description, written
+from dpoco.privacy.records import Description, to_record
 from dpoco.random import Source
 
 LISTED = {each.name: each for each in LEARNERS if contract_checks(each.plays)}
@@ -69,7 +69,7 @@ def restored(subject, state: bytes) -> list[bytes]:
 
 def released(name: str) -> list[str]:
     """Return hashes of what is released and of states, round by round and in one call."""
-    subject = _listed(name) if name in LISTED else _subject(*VARIANTS[name])
+    subject = _standard_subject(name) if name in LISTED else _subject(*VARIANTS[name])
     learner = subject.fresh()
     found = [np.asarray(each) for each in subject.release_all(learner)]
     states = []
@@ -107,7 +107,7 @@ def shown(engine: Any, record: tuple[Any, ...] = ()) -> list[Any]:
 
 def continued(name: str) -> list[str]:
     """Return hashes of states of several rounds, what follows them, and what of them is refused."""
-    subject = _listed(name) if name in LISTED else _subject(*VARIANTS[name])
+    subject = _standard_subject(name) if name in LISTED else _subject(*VARIANTS[name])
     learner, taker = subject.fresh(), subject.fresh()
     play = subject.run if subject.runs else subject.play
     states, ends, taken = [b""], [], []
@@ -140,7 +140,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain(each) for each in value]
     if isinstance(value, Description):
-        return plain(written(value))
+        return plain(to_record(value))
     if isinstance(value, np.ndarray | np.generic):
         return value.shape, value.tobytes()
     return value if isinstance(value, str | int | float | bytes | None) else type(value).__name__
@@ -201,7 +201,7 @@ def moved(value: Any) -> Iterator[Any]:
 
 def built(name: str) -> list[str]:
     """Return hashes of what engines refuse of settings near their own, and of what fits hold."""
-    subject = _listed(name) if name in LISTED else _subject(*VARIANTS[name])
+    subject = _standard_subject(name) if name in LISTED else _subject(*VARIANTS[name])
     refused: list[Any] = []
     with telling([], refused, moved):
         learner = subject.fresh()
@@ -255,7 +255,7 @@ def answer(call: Callable[..., Any], *given: Any, **named: Any) -> Any:
 
 def described(name: str) -> list[str]:
     """Return hashes of settings, of what learners say and refuse, and of traces."""
-    subject = _listed(name) if name in LISTED else _subject(*VARIANTS[name])
+    subject = _standard_subject(name) if name in LISTED else _subject(*VARIANTS[name])
     settings: list[Any] = []
     refused: list[Any] = []
     with telling(settings, refused):

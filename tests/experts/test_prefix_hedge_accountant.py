@@ -193,7 +193,7 @@ def test_bad_arguments():
 
 def test_auto_changes_the_sum_only_for_a_clear_gain():
     plans = [calibrate(10, horizon=t, budget=BUDGET) for t in (2, 5, 100, 10**4, 10**6)]
-    chosen = [continual_sum.name_of(plan.mechanism.factorisation) for plan in plans]
+    chosen = [continual_sum.method_name(plan.mechanism.factorisation) for plan in plans]
     assert set(chosen[2:]) == {"blt_normalised"}
     assert calibrate(10, horizon=100, budget=BUDGET, sum_method="auto") == calibrate(
         10, horizon=100, budget=BUDGET

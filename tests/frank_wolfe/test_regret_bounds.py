@@ -174,7 +174,7 @@ def test_groups_of_updates_are_at_most_two_percent_above_the_recursion(
         leaf=LeafBounds(None, 3.0, math.inf), step_scale=step_scale, offset=offset, batch=batch,
         horizon=updates * batch + batch - 1,
     )  # fmt: skip
-    planned = continual_sum.planned(method, updates, dpoco.privacy.neighbours.ONE)
+    planned = continual_sum.plan_method(method, updates, dpoco.privacy.neighbours.ONE)
     rows = continual_sum.row_norm(planned, np.arange(1, updates + 1), updates)
     width = frank_wolfe_regret.gaussian_width(run.domain)
 
@@ -339,7 +339,7 @@ def test_gaussian_noise_reaches_no_farther_than_the_width(domain):
 @pytest.mark.parametrize("method", ["blt", "blt_normalised", "tree"])
 def test_groups_know_their_noisiest_row(method):
     pushes = 100_000
-    planned = continual_sum.planned(method, pushes, dpoco.privacy.neighbours.ONE)
+    planned = continual_sum.plan_method(method, pushes, dpoco.privacy.neighbours.ONE)
     rows = continual_sum.row_norm(planned, np.arange(1, pushes + 1), pushes)
     starts = frank_wolfe_regret.groups(pushes) - 1
     found = frank_wolfe_regret.largest_rows(planned, pushes)

@@ -80,7 +80,7 @@ def test_known_levels():
 def test_people_need_less_noise():
     """Root mean squares over what no factorisation beats; other packages have 1.15 and 1.14."""
     for n, b, bound, most in ((1000, 100, 10.05, 1.14), (10_000, 1000, 12.13, 1.145)):
-        factor, near = continual_sum.planned("banded", n, person(10, b)), person(10, b)
+        factor, near = continual_sum.plan_method("banded", n, person(10, b)), person(10, b)
         assert factor == Banded(n, b, 10, 0.05)
         assert mean_error(factor, n, near) < most * bound
 
@@ -270,7 +270,7 @@ def test_auto_follows_what_is_used():
         participation=dpoco.Participation(6, 50, enforced=False),
     )  # fmt: skip
     factor = leader.plan.mechanism.factorisation
-    assert continual_sum.name_of(factor) == "banded"
+    assert continual_sum.method_name(factor) == "banded"
     assert isinstance(factor, Banded)
     assert factor.tilt > 0.0
 

@@ -75,11 +75,11 @@ def test_consecutive_releases_are_never_free_of_fresh_noise(method):
 
 
 def test_auto_takes_the_smallest_error_and_says_so():
-    from dpoco.accounting.continual_sum import max_error, name_of
+    from dpoco.accounting.continual_sum import max_error, method_name
 
     for horizon in (1, 2, 10, 1000, 10**6):
         total = make(horizon=horizon)
-        chosen = name_of(total.plan.mechanism.factorisation)
+        chosen = method_name(total.plan.mechanism.factorisation)
         assert chosen in repr(total)
         for other in METHODS:
             if other == "banded" or (other == "toeplitz" and horizon > 4096):

@@ -13,7 +13,7 @@ from tests.descriptions import told, unchecked
 
 from dpoco import Budget, _core, bandits, learners, oco
 from dpoco.audit import contract_checks
-from dpoco.audit._contract import _listed
+from dpoco.audit._contract import _standard_subject
 from dpoco.domains import LpBall
 from dpoco.losses import CustomLoss, LinearLoss, QuadraticLoss, SquaredLoss
 from dpoco.privacy.mechanisms.selections import PromisedScores, Selections
@@ -38,7 +38,7 @@ def made(name: str) -> Any:
     """Return a learner; a fit, whose engine is built last, is played."""
     if name in LEADERS:
         return LEADERS[name](source=Source.seeded(1))
-    subject = _listed(name)
+    subject = _standard_subject(name)
     learner = subject.fresh()
     if subject.plays == "batch":
         subject.release_all(learner)

@@ -12,7 +12,7 @@ from tests.contract.variants import VARIANTS
 
 import dpoco
 from dpoco import evaluation
-from dpoco.audit._contract import ROUNDS, _listed, _subject, equal, expect_no_change
+from dpoco.audit._contract import ROUNDS, _standard_subject, _subject, equal, expect_no_change
 from dpoco.environments import play_delayed
 from dpoco.errors import CalibrationError, HorizonExceeded, RoundOrderError, StateError
 from dpoco.learners import LEARNERS, find_learner
@@ -32,7 +32,7 @@ PEOPLE = np.random.default_rng(8).integers(0, 4, ROUNDS)
 def subject(request):
     if request.param not in NAMES:  # an option that plays in its own way
         return _subject(*VARIANTS[request.param])
-    subject = _listed(request.param)
+    subject = _standard_subject(request.param)
     if subject.plays == "experts":  # whose losses are not in units of their range
         return replace(subject, make=partial(subject.make, loss_range=(-0.25, 1.5)))
     return subject

@@ -22,7 +22,7 @@ import dpoco
 from dpoco import Participation
 from dpoco.accounting import _certificate
 from dpoco.accounting.continual_sum import SHIPPED
-from dpoco.audit._contract import ROUNDS, _listed
+from dpoco.audit._contract import ROUNDS, _standard_subject
 from dpoco.bandits import HighDimensionalBandit, LinUCB
 from dpoco.domains import LpBall
 from dpoco.errors import StateError
@@ -383,7 +383,7 @@ def admitted(name, rule, monkeypatch):
         return found
 
     monkeypatch.setattr(Limiter, "admit", noted)
-    subject = _listed(name)
+    subject = _standard_subject(name)
     learner = subject.fresh(participation=rule, plan=subject.first.plan, budget=None)
     learner.run(*subject.part(0, ROUNDS), persons=np.zeros(ROUNDS, int))
     return seen, learner.guarantee
@@ -404,7 +404,7 @@ def test_nobody_gets_more_rounds_than_are_stated(name, rule, monkeypatch):
 @cache
 def certificate(name):
     """Return what a learner states of people, and the rounds that its description is about."""
-    learner = _listed(name).fresh(participation=Participation(3, 5), budget=BUDGET)
+    learner = _standard_subject(name).fresh(participation=Participation(3, 5), budget=BUDGET)
     stated = learner.guarantee
     return json.loads(json.dumps(stated.to_dict())), stated.description.longest
 
@@ -513,7 +513,7 @@ def test_the_most_rounds_of_a_person_rounded_down_are_seen(plant, monkeypatch):
 
 
 def test_rounds_of_a_person_in_a_batch_rounded_down_are_seen(plant):
-    plant(participation, "_placed", "-(-batch // separation)", "max(1, batch // separation)")
+    plant(participation, "_bound_batches", "-(-batch // separation)", "max(1, batch // separation)")
     plant(participation, "tree_column", "-(-(batch << level) // separation)",
           "max(1, (batch << level) // separation)")  # fmt: skip
     assert undercharged("tree")
@@ -544,7 +544,7 @@ def test_certificates_that_outlast_their_description_are_seen(monkeypatch):
 
 def test_a_pattern_that_is_charged_too_much_is_seen(plant):
     """The other direction: a separation that is not made use of."""
-    plant(participation, "_placed", "max(1, separation // batch)", "1")
+    plant(participation, "_bound_batches", "max(1, separation // batch)", "1")
     cases = [shape for shape in SHAPES if shape[1] is None and shape[0] == 1]
     found = [ratio for shape in cases for _, ratio in excess("square root", *shape)]
     assert max(found) > 1.1

@@ -25,7 +25,7 @@ from dpoco.privacy.mechanisms.coupled_draws import (
     Window,
 )
 from dpoco.privacy.neighbours import Neighbours
-from dpoco.privacy.records import written
+from dpoco.privacy.records import to_record
 
 NEAR = Neighbours()
 LINEAR, CURVED = SmoothLosses(3, 1.0, 0.0, 0), SmoothLosses(3, 1.0, 0.5, 1)
@@ -54,7 +54,7 @@ def changed(mechanism, path, value):
 
 @pytest.mark.parametrize("mechanism", ALL, ids=lambda m: m.keep.kind)
 def test_json_restores_the_mechanism(mechanism):
-    text = json.dumps(written(mechanism), allow_nan=False)
+    text = json.dumps(to_record(mechanism), allow_nan=False)
     assert read_mechanism(json.loads(text)) == mechanism
     assert epsilon(read_mechanism(json.loads(text))) == epsilon(mechanism)
 

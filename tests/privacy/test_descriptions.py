@@ -15,7 +15,7 @@ from dpoco import Budget, Guarantee, StateError
 from dpoco.privacy.mechanisms import read_mechanism
 from dpoco.privacy.mechanisms.base import Declared, Nothing, Open, Parts
 from dpoco.privacy.neighbours import Neighbours
-from dpoco.privacy.records import Description, limits, read, written
+from dpoco.privacy.records import Description, limits, read, to_record
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,10 @@ GOOD = {
 
 def test_json_restores_every_bit():
     value = Outer(**GOOD)
-    text = json.dumps(written(value), allow_nan=False)
+    text = json.dumps(to_record(value), allow_nan=False)
     assert read(json.loads(text), (Inner, Outer)) == value
     near = Neighbours("zero_out", "others", rounds=3, separation=7)
-    assert read(json.loads(json.dumps(written(near))), (Neighbours,)) == near
+    assert read(json.loads(json.dumps(to_record(near))), (Neighbours,)) == near
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_values_of_another_type_are_refused(name, wrong):
 
 
 def changed(**edits):
-    record = {**written(Outer(**GOOD)), **edits}
+    record = {**to_record(Outer(**GOOD)), **edits}
     return {name: value for name, value in record.items() if value is not ...}
 
 
@@ -140,7 +140,7 @@ def test_neighbours_of_no_known_kind_are_refused(wrong):
 def test_parts_are_read_part_by_part():
     near, page = Neighbours(view="others"), "high_dimensional_bandit"
     parts = Parts("together", (Nothing("no round"), Parts("one_of", (Open("no noise"),), page)))
-    assert read_mechanism(json.loads(json.dumps(written(parts)))) == parts
+    assert read_mechanism(json.loads(json.dumps(to_record(parts)))) == parts
     assert parts.loss(near) is None
     assert Parts("together", (Nothing("a"), Nothing("b"))).loss(near).epsilon(0.0) == 0.0
     for how, lemma in (("one_of", ""), ("one_of", "page"), ("instances", page), ("together", page)):
@@ -154,7 +154,7 @@ def test_parts_are_read_part_by_part():
         Parts("together", ())
     for wrong in ({"parts": "xy"}, {"more": 1}, {"parts": [{"kind": "none"}]}):
         with pytest.raises((TypeError, ValueError)):
-            read_mechanism({**written(parts), **wrong})
+            read_mechanism({**to_record(parts), **wrong})
 
 
 # -- mechanisms of other programs ------------------------------------------------------------------

@@ -31,7 +31,7 @@ from dpoco.privacy.mechanisms.factorisations import Buffered, Normalised, Square
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum, batch_starts
 from dpoco.privacy.mechanisms.nets import NetDifferences
 from dpoco.privacy.neighbours import Neighbours
-from dpoco.privacy.records import written
+from dpoco.privacy.records import to_record
 from dpoco.random import Source
 
 NEAR, OTHERS = Neighbours(), Neighbours(view="others")
@@ -73,7 +73,7 @@ KINDS = [
 
 @pytest.mark.parametrize("mechanism", KINDS)
 def test_json_restores_every_bit(mechanism):
-    text = json.dumps(written(mechanism), allow_nan=False)
+    text = json.dumps(to_record(mechanism), allow_nan=False)
     again = read_mechanism(json.loads(text))
     assert again == mechanism
     assert again.loss(OTHERS) == mechanism.loss(OTHERS)
@@ -196,11 +196,11 @@ def test_what_no_proof_is_about_is_refused(make):
 
 
 def test_growing_batches_are_named_in_records_and_constant_ones_are_not():
-    assert "growth" not in written(total())
-    record = written(total(growth="root"))
+    assert "growth" not in to_record(total())
+    record = to_record(total(growth="root"))
     assert record["growth"] == "root"
     with pytest.raises(ValueError, match="has the fields"):
-        read_mechanism({**written(total()), "grows": "root"})
+        read_mechanism({**to_record(total()), "grows": "root"})
     with pytest.raises(TypeError, match="growth"):
         read_mechanism({**record, "growth": 4})
 
@@ -268,7 +268,7 @@ LEARNERS = [
 def test_guarantees_are_what_descriptions_say(make):
     learner = make(horizon=200, budget=BUDGET, source=Source.seeded(1))
     mechanism, stated = learner._mechanism, learner.guarantee
-    loss = read_mechanism(json.loads(json.dumps(written(mechanism)))).loss(
+    loss = read_mechanism(json.loads(json.dumps(to_record(mechanism)))).loss(
         Neighbours(stated.change, stated.view)
     )
     assert stated.mu == loss.ideal.mu

@@ -41,13 +41,13 @@ BETA, LAM, HORIZON = 0.002, 500.0, 100_000
 def test_epsilon_oracles(keep, cap, block, value):
     losses = SmoothLosses(3, 1.0, 0.0, 0)
     draw = GibbsDraw(BETA, LAM, math.inf, 0.0)
-    assert draw.moved(losses, Neighbours()) == pytest.approx(0.004, rel=1e-12)
+    assert draw.distance(losses, Neighbours()) == pytest.approx(0.004, rel=1e-12)
     mechanism = CoupledDraws(losses, draw, keep, HORIZON, block, cap)
     assert mechanism.loss(Neighbours()).epsilon(1e-6) == pytest.approx(value, rel=1e-6)
 
 
 def moved_by(sensitivity, beta, lam):
-    return GibbsDraw(beta, lam, math.inf, 0.0).moved(
+    return GibbsDraw(beta, lam, math.inf, 0.0).distance(
         SmoothLosses(1, sensitivity, 0.0, 0), Neighbours("zero_out")
     )
 

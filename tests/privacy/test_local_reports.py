@@ -19,7 +19,7 @@ from dpoco.privacy.losses.responses import Responses
 from dpoco.privacy.mechanisms import read_mechanism
 from dpoco.privacy.mechanisms.local_report import Bits, LocalReport, Subset
 from dpoco.privacy.neighbours import Neighbours
-from dpoco.privacy.records import written
+from dpoco.privacy.records import to_record
 
 
 def brute_force(epsilon, each, reports):
@@ -225,7 +225,7 @@ def test_every_field_moves_the_loss_or_is_checked():
     assert one.loss(Neighbours(view="server", rounds=3)) == Responses(1.0, 6)
     assert LocalReport(2.0, 2, one.laws).loss(near) == Responses(2.0, 2)
     assert LocalReport(1.0, 5, one.laws).loss(near) == Responses(1.0, 5)
-    assert read_mechanism(json.loads(json.dumps(written(one)))) == one
+    assert read_mechanism(json.loads(json.dumps(to_record(one)))) == one
 
 
 @pytest.mark.parametrize(

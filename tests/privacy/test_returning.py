@@ -23,7 +23,7 @@ from dpoco.privacy.mechanisms.factorisations import Buffered, SquareRoot, Tree
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.mechanisms.selections import Selections, VertexScores
 from dpoco.privacy.neighbours import Neighbours
-from dpoco.privacy.records import written
+from dpoco.privacy.records import to_record
 
 PAGE = "high_dimensional_bandit"
 ORDERS = np.array([1.1, 2.0, 5.0, 40.0])
@@ -338,7 +338,7 @@ def test_arms_that_nothing_is_proved_of():
     assert arms_of(one, 2, 3).reacting
     assert not Parts("one_of", (one, one), PAGE).reacting
     for parts in (arms_of(one, 2, 0), Parts("one_of", (one, one), PAGE)):
-        record = json.loads(json.dumps(written(parts)))
+        record = json.loads(json.dumps(to_record(parts)))
         assert ("forced" in record) == (parts.forced is not None)
         assert read_mechanism(record) == parts
 

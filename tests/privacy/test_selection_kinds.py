@@ -28,7 +28,7 @@ from dpoco.privacy.mechanisms.selections import (
 )
 from dpoco.privacy.mechanisms.tracker_draws import TrackerDraws
 from dpoco.privacy.neighbours import Neighbours
-from dpoco.privacy.records import written
+from dpoco.privacy.records import to_record
 
 NEAR = Neighbours()
 VERTICES = VertexScores(
@@ -108,13 +108,13 @@ def test_without_noise_nothing_is_promised(value, change):
     assert value.loss(NEAR) is not None
     quiet = replace(value, **change)
     assert quiet.loss(NEAR) is None
-    assert read_mechanism(written(quiet)) == quiet
+    assert read_mechanism(to_record(quiet)) == quiet
     assert Parts("together", (value, quiet)).loss(NEAR) is None
 
 
 @pytest.mark.parametrize("value", KINDS)
 def test_json_restores_every_bit(value):
-    text = json.dumps(written(value), allow_nan=False)
+    text = json.dumps(to_record(value), allow_nan=False)
     assert read_mechanism(json.loads(text)) == value
     assert found(read_mechanism(json.loads(text))) == found(value)
 

@@ -11,7 +11,7 @@ import pytest
 
 from dpoco.accounting.oblivious_tracker import unforced_moments
 from dpoco.accounting.rdp import rdp_epsilon
-from dpoco.privacy.losses.bounded_range import RangeSeries, flagged
+from dpoco.privacy.losses.bounded_range import RangeSeries, flag_draws
 from dpoco.privacy.losses.bounded_range import moment as range_moment
 from dpoco.privacy.losses.flagged_draws import FlaggedDraws
 from dpoco.privacy.losses.loss import ORDERS
@@ -203,7 +203,7 @@ def test_series_never_below_term_by_term_sums():
         for q in (0.01, 0.3, 1.0):
             for order in (1.1, 20.0, 500.0):
                 a = np.array([order])
-                exact = float(flagged(q, range_moment(series.at(k), np.asarray(order))).sum())
+                exact = float(flag_draws(q, range_moment(series.at(k), np.asarray(order))).sum())
                 value = float(series.flagged_moments(1, float(stop), q, a, 0.9)[0])
                 # The moments themselves are rounded up, by a relative 1e-7 for tiny orders.
                 assert value >= exact * (1 - 3e-7)

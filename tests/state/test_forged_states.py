@@ -10,7 +10,7 @@ from tests.contract.variants import VARIANTS
 from tests.forged import Forged
 
 from dpoco.audit import contract_checks
-from dpoco.audit._contract import ROUNDS, STARTED, _listed, _subject
+from dpoco.audit._contract import ROUNDS, STARTED, _standard_subject, _subject
 from dpoco.learners import LEARNERS
 from dpoco.learning import state as _state
 
@@ -33,7 +33,7 @@ SILENT = ("tree, free", "polyhedral, free", "ftrl, squares, free", "newton, free
 
 
 def forged(name):
-    subject = _listed(name) if name in NAMES else _subject(*VARIANTS[name])
+    subject = _standard_subject(name) if name in NAMES else _subject(*VARIANTS[name])
     learner = subject.fresh()
     subject.play(learner, 0, ROUNDS - 4)
     return learner, Forged(learner)

@@ -19,7 +19,7 @@ from dpoco.privacy.mechanisms.bounds import IntervalTotals
 from dpoco.privacy.mechanisms.factorisations import Buffered
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import Neighbours
-from dpoco.privacy.records import read, written
+from dpoco.privacy.records import read, to_record
 from dpoco.statistics import (
     Categories,
     Count,
@@ -155,7 +155,7 @@ def test_groups_cost_nothing():
 def test_a_description_is_read_back_and_refuses_what_it_is_not_about():
     summand = IntervalTotals((2, 3), (0.6, 0.8), 4)
     total = GaussianSum(summand, FACTOR, pushes=9, scale=2.0)
-    assert read(json.loads(json.dumps(written(total))), (GaussianSum,)) == total
+    assert read(json.loads(json.dumps(to_record(total))), (GaussianSum,)) == total
     for wrong in [((), (), 1), ((1,), (0.5, 0.5), 1), ((1,), (0.0,), 1), ((1,), (0.5,), 0)]:
         with pytest.raises(ValueError, match="interval_totals"):
             IntervalTotals(*wrong)

@@ -26,7 +26,7 @@ from dpoco.privacy.losses.tilted_draws import ReturningDraws, TiltedDraws
 from dpoco.privacy.mechanisms import read_mechanism
 from dpoco.privacy.mechanisms.base import Declared, Mechanism, Nothing
 from dpoco.privacy.records import Description
-from dpoco.privacy.records import written as description_record
+from dpoco.privacy.records import to_record as description_record
 
 __all__ = ["combine_numbers", "contradicts_itself", "read", "read_loss", "to_record", "verify"]
 

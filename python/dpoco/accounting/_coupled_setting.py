@@ -233,7 +233,7 @@ class Setting(ABC, Generic[R]):
         """Return a fresh draw every block, with noise that costs next to nothing."""
         return self.finish(self.bare(block, self.law(1.0, block, self.quiet_noise(block))))
 
-    def spent(self, plan: CoupledPlan, budget: Budget) -> float:
+    def delta_spent(self, plan: CoupledPlan, budget: Budget) -> float:
         """Return a bound on delta at the budget's epsilon, inexact draws charged; 1 if none is."""
         loss = plan.mechanism.loss(Neighbours(self.relation))
         if loss is None:
@@ -280,7 +280,7 @@ def guarantee(
     near = Neighbours(choice("relation", relation, CHANGES))
     delta = stated_delta(budget, drawn.rounds)
     check_delta(delta)
-    said, conditions = describe(run, drawn.draw.moved(drawn.losses, near))
+    said, conditions = describe(run, drawn.draw.distance(drawn.losses, near))
     if not run.private:
         none = Guarantee.none(drawn.rounds, run.released)
         said |= {"reference": run.reference}
@@ -540,7 +540,7 @@ def _solve(
 
     def excess(log_g: float) -> tuple[float, CoupledPlan]:
         built = setting.build(start.coupling, start.variant, start.block, forced, math.exp(log_g))
-        value = setting.spent(built, budget)
+        value = setting.delta_spent(built, budget)
         return (math.log(value) if value > 0.0 else -800.0) - target, built
 
     x, step = math.log(noise), 0.02

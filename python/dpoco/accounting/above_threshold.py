@@ -23,7 +23,7 @@ from dpoco._validation import (
 )
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.noisy_max import raised_until, scale_for
+from dpoco.accounting.noisy_max import raise_scale, scale_for
 from dpoco.accounting.plan import Plan
 from dpoco.privacy.losses.loss import sum_up
 from dpoco.privacy.mechanisms.selections import ThresholdTests
@@ -129,7 +129,7 @@ def split_scales(
     query_scale = scale_for(alarms * spread, epsilon - first)
     threshold = (1, sensitivity, threshold_scale)
     # Both quotients are rounded: the query noise pays for what the sum of both is above epsilon.
-    query_scale = raised_until(
+    query_scale = raise_scale(
         query_scale, lambda b: sum_up(threshold, (alarms, spread, b)) <= epsilon
     )
     return threshold_scale, query_scale

@@ -51,7 +51,7 @@ from dpoco.accounting.budget import Budget
 from dpoco.accounting.conditions import CLIPPED_LOSSES
 from dpoco.accounting.gaussian import charged_gaussian_mu, least, truncation_mass
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.noisy_max import raised_until
+from dpoco.accounting.noisy_max import raise_scale
 from dpoco.accounting.plan import Forecast, Plan
 from dpoco.accounting.release import DEFAULT_NUMERICS, LATTICE_NOISES, NUMERICS, batch_grid
 from dpoco.accounting.statement import expert_guarantee
@@ -753,7 +753,7 @@ def noise_scale(experts: int, noise: str, budget: Budget) -> float:
     factor = movement(noise, experts)
     epsilon = min(budget.epsilon, _LARGEST_RESPONSE) if noise == "coordinate_rr" else budget.epsilon
     # The quotient may round to a scale whose epsilon is above the budget's.
-    return raised_until(factor / epsilon, lambda scale: sum_up((1, factor, scale)) <= epsilon)
+    return raise_scale(factor / epsilon, lambda scale: sum_up((1, factor, scale)) <= epsilon)
 
 
 def regret(plan: SharePlan, rounds: int) -> ShareRegret | None:

@@ -72,7 +72,7 @@ from dpoco.privacy.neighbours import ONE, Neighbours
 __all__ = ["METHODS", "NOISES", "SHIPPED", "TOEPLITZ_LIMIT", "UNBOUNDED_HORIZON", "BLTParameters",
            "Method", "bands", "blt_parameters", "choose", "choose_buffers", "choose_method",
            "column_norm", "factorisation", "find_shipped", "known_horizon", "lower_bound",
-           "max_error", "mean_error", "name_of", "noise_sigma", "planned", "release_grid",
+           "max_error", "mean_error", "method_name", "noise_sigma", "plan_method", "release_grid",
            "resolve_horizon", "rises", "root_mean_square_row", "row_norm", "search_rates",
            "with_rates", "worst_round", "worst_row_norm"]  # fmt: skip
 
@@ -302,7 +302,7 @@ def factorisation(method: Method, pushes: int) -> AnyFactorisation:
     return SquareRoot() if method == "toeplitz" else Tree()
 
 
-def name_of(method: Method) -> str:
+def method_name(method: Method) -> str:
     """Return the name that options have for a method."""
     if isinstance(method, Tree):
         return "tree"
@@ -332,7 +332,7 @@ def with_rates(method: str, rates: Rates | None, pushes: int) -> Method:
     return Buffered(decay, weights) if method == "blt" else Normalised(decay, weights, pushes)
 
 
-def planned(method: str, pushes: int, near: Neighbours, batch: int = 1) -> Method:
+def plan_method(method: str, pushes: int, near: Neighbours, batch: int = 1) -> Method:
     """Return a method with parameters for people who come in several rounds, `batch` to a push.
 
     Parameters
@@ -604,7 +604,7 @@ def bands(pushes: int, near: Neighbours, batch: int = 1) -> tuple[Banded, ...]:
         return ()
     if pushes > LONGEST_BANDED or not batch < near.separation <= batch * WIDEST_BAND:
         return ()
-    plain = planned("banded", pushes, near, batch)
+    plain = plan_method("banded", pushes, near, batch)
     assert isinstance(plain, Banded)
     return tuple(replace(plain, tilt=tilt) for tilt in _TILTS)
 
@@ -612,11 +612,11 @@ def bands(pushes: int, near: Neighbours, batch: int = 1) -> tuple[Banded, ...]:
 def choose_buffers(horizon: int | None, near: Neighbours, batch: int = 1) -> Method:
     """Return the sum with buffers of least error: with levels, or plain for an unknown horizon."""
     n = resolve_horizon(horizon)
-    plain = planned("blt", n, near, batch)
+    plain = plan_method("blt", n, near, batch)
     # The norm of a sum with levels is computed from a person's rounds one by one.
     if horizon is None or most_rounds(near.rounds, near.separation, n * batch) > _FOLLOWED:
         return plain
-    level = planned("blt_normalised", n, near, batch)
+    level = plan_method("blt_normalised", n, near, batch)
     return min((level, plain), key=lambda method: max_error(method, n, near, batch))
 
 
@@ -650,7 +650,7 @@ def noise_sigma(method: Method, horizon: int | None, sensitivity: float, mu: flo
 
 def _check(method: Method, horizon: int | None) -> int:
     """Return the number of pushes, or raise if the method is not for so many."""
-    choice("method", name_of(method), METHODS)
+    choice("method", method_name(method), METHODS)
     n = resolve_horizon(horizon)
     # Levels and cut-off columns belong to one number of pushes; plain buffers are valid for any.
     if isinstance(method, (Normalised, Banded)) and method.pushes != n:

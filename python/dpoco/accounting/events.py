@@ -25,7 +25,7 @@ from fractions import Fraction
 from types import ModuleType
 from typing import Any
 
-from dpoco._validation import imported, positive_float, positive_int, real_float
+from dpoco._validation import import_package, positive_float, positive_int, real_float
 from dpoco.accounting._ledger_sums import Repeated, with_gaussian
 from dpoco.accounting._terms import Terms
 from dpoco.privacy.losses.bounded_range import BoundedRange
@@ -48,7 +48,7 @@ Event = Any  # of dp_accounting, which need not be installed
 
 def _dp_accounting() -> ModuleType:
     """Return the package, or raise and name the extra that installs it."""
-    found: ModuleType = imported("dp_accounting", "an event", "events")
+    found: ModuleType = import_package("dp_accounting", "an event", "events")
     return found
 
 

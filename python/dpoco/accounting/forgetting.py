@@ -18,7 +18,7 @@ from itertools import accumulate, islice
 import numpy as np
 
 from dpoco._validation import FloatArray, choice, positive_float
-from dpoco.accounting.continual_sum import UNBOUNDED_HORIZON, factorisation, planned
+from dpoco.accounting.continual_sum import UNBOUNDED_HORIZON, factorisation, plan_method
 from dpoco.privacy.mechanisms.factorisations import Buffered, decoder_rate
 from dpoco.privacy.mechanisms.gaussian_sum import batch_starts
 from dpoco.privacy.neighbours import Neighbours
@@ -124,7 +124,7 @@ def damped_sum(
     half_life, rounds : float
         Rounds after which a record counts half, and rounds between two pushes.
     """
-    factor = factorisation(planned("blt", pushes, near, batch), pushes)
+    factor = factorisation(plan_method("blt", pushes, near, batch), pushes)
     assert isinstance(factor, Buffered)
     return damp(factor, float(kept_share(half_life, np.asarray(rounds))))
 

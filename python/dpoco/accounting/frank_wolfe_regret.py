@@ -366,7 +366,7 @@ def largest_rows(method: Method, pushes: int) -> FloatArray:
     ends = np.asarray(continual_sum.row_norm(method, np.concatenate([low, high]), pushes))
     rows: FloatArray = np.maximum(ends[: len(low)], ends[len(low) :])
     own = continual_sum.factorisation(method, pushes)
-    if continual_sum.name_of(method) == "tree":
+    if continual_sum.method_name(method) == "tree":
         # A row has at most one node of each level up to that of the last update.
         longest = (1 << pushes.bit_length()) - 1
         every = np.asarray(continual_sum.row_norm(method, _all_ones(high), longest))

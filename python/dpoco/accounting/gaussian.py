@@ -282,7 +282,7 @@ def charged_delta(curve: Callable[[float], float], epsilon: float, mass: float) 
 
     The minimum of curve(e) + (1 + e^e) mass over some e <= epsilon; every such e is valid.
     """
-    return curve(epsilon) if mass == 0.0 else _Curve(curve).charged(epsilon, mass)
+    return curve(epsilon) if mass == 0.0 else _Curve(curve).delta_with_tails(epsilon, mass)
 
 
 def charged_epsilon(
@@ -355,7 +355,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     if excess(epsilon) < 0.0 < excess(0.0):
         # Only the relative tolerance counts: epsilon may be tiny.
         epsilon = find_root(excess, 0.0, epsilon, xtol=1e-300, rtol=1e-15, maxiter=_ROUNDS)
-    return raised(epsilon, lambda epsilon: gaussian_delta(epsilon, mu) <= delta)
+    return raise_epsilon(epsilon, lambda epsilon: gaussian_delta(epsilon, mu) <= delta)
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
@@ -435,7 +435,9 @@ def compose_gdp(mus: Iterable[float]) -> float:
     return mu
 
 
-def raised(epsilon: float, holds: Callable[[float], bool], highest: float = math.inf) -> float:
+def raise_epsilon(
+    epsilon: float, holds: Callable[[float], bool], highest: float = math.inf
+) -> float:
     """Return `epsilon`, or the next of ever larger ones up to `highest`, that `holds`.
 
     `highest` is returned if none before it holds. It makes of a root that is known to some digits a

@@ -436,7 +436,7 @@ def guarantee(
         raise ValueError("the sums of arms must be in doubles")
     loss, delta = loss_in(plan), stated_delta(budget, n)
     kind = (
-        f"{continual_sum.name_of(part.factorisation)!r} sums"
+        f"{continual_sum.method_name(part.factorisation)!r} sums"
         if tree
         else (f"{part.law!r} selections")
     )

@@ -517,7 +517,7 @@ def guarantee(
     total, own = plan.mechanism, plan.tuning
     bounds = read_moments(total)
     _check_sizes(bounds, total, own, arms, dimension)
-    method = continual_sum.name_of(total.factorisation)
+    method = continual_sum.method_name(total.factorisation)
     what = (
         f"to every user the action of LinUCB ({arms} arms, dimension {dimension}, "
         f"{method!r} sum), to everybody the estimates of all arms"

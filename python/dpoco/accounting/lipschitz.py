@@ -101,7 +101,7 @@ class _Setting:
                 eta = run.best_learning_rate(True)
         regret = run.regret(eta)
         # About other sums little is proved at all.
-        growing = continual_sum.name_of(total.factorisation) in continual_sum.GROWING
+        growing = continual_sum.method_name(total.factorisation) in continual_sum.GROWING
         futile = total.scale > 0.0 and growing and "trivial" in regret.terms
         forecast = RegretForecast(regret.scope, futile, regret.total, run.loss_range, None)
         rate = positive_float("learning_rate", eta)
@@ -236,7 +236,7 @@ def guarantee(
     size = " x ".join(map(str, counts)) or "1"
     what = (
         f"the decisions of Hedge on a net of {size} points ({net.transform!r} of the losses, "
-        f"{continual_sum.name_of(total.factorisation)!r} sum)"
+        f"{continual_sum.method_name(total.factorisation)!r} sum)"
     )
     details: dict[str, float | str | None] = {
         "regret bound holds for": REGRET_SCOPES[regret.scope],

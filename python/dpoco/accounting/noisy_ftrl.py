@@ -294,7 +294,7 @@ def guarantee(
     total, n, statistics = plan.mechanism, plan.tuning.horizon, read_statistics(plan)
     _check_statistics(loss, statistics)
     _check_plan(domain, loss, plan)
-    method = continual_sum.name_of(total.factorisation)
+    method = continual_sum.method_name(total.factorisation)
     what = (
         f"the decisions of the leader on noisy sums (dimension {domain.dimension}, "
         f"p = {domain.p:g}; {statistics} statistics, {method!r} sum, Gaussian noise)"

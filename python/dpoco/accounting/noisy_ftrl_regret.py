@@ -24,7 +24,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from dpoco._validation import Fields
 from dpoco.accounting import continual_sum
-from dpoco.accounting.continual_sum import FALLING, GROWING, Method, name_of
+from dpoco.accounting.continual_sum import FALLING, GROWING, Method, method_name
 from dpoco.accounting.leaf_bounds import record_length
 from dpoco.accounting.plan import Plan
 from dpoco.accounting.regret_bounds import (
@@ -173,7 +173,7 @@ class Run:
         if last == 0 or self.noise_scale == 0.0:
             return 0.0, 0.0
         row = float(continual_sum.row_norm(self.method, last, pushes))
-        if name_of(self.method) in FALLING:  # the last sum is not the noisiest
+        if method_name(self.method) in FALLING:  # the last sum is not the noisiest
             # Bound (a) asks for the largest deviation that is reached, (b) for the mean square.
             row = continual_sum.worst_row_norm(self.method, pushes)
         # Over the sums behind decisions; the method's mean square is over all of them.
@@ -183,12 +183,12 @@ class Run:
     @cached_property
     def rises(self) -> list[tuple[float, float]]:
         """Deviations between which the noise grows, in order."""
-        if name_of(self.method) not in FALLING or self.deviations[0] == 0.0:
+        if method_name(self.method) not in FALLING or self.deviations[0] == 0.0:
             return [(0.0, self.deviations[0])]
         rows = continual_sum.rises(self.method, self.horizon // self.batch)
         return [(self.noise_scale * low, self.noise_scale * high) for low, high in rows]
 
-    def _grown(self, eta: float, s: float) -> float:
+    def _growth_cost(self, eta: float, s: float) -> float:
         """Return the noise term of (a) for noise that has grown from 0 to s."""
         return growing_cost(eta, self.dimension, self.width, s)
 
@@ -221,7 +221,7 @@ class Run:
     @property
     def growing(self) -> bool:
         """Whether bound (a) holds, of linear losses and noise that never falls."""
-        return self.linear and name_of(self.method) in GROWING
+        return self.linear and method_name(self.method) in GROWING
 
     def regret(self, eta: float) -> RegretBound:
         """Return the least proved bound for a step size eta > 0."""
@@ -235,7 +235,8 @@ class Run:
         if self.growing:
             # Falls of the noise only gain, so that rises alone are counted
             # (docs/privacy/noisy_ftrl.md, (a)).
-            noise = math.fsum(self._grown(eta, b) - self._grown(eta, a) for a, b in self.rises)
+            cost = partial(self._growth_cost, eta)
+            noise = math.fsum(cost(high) - cost(low) for low, high in self.rises)
             bounds.append((common | {"noise": noise} | rounding, "oblivious"))
         # (c): no two decisions differ by more, on any stream.
         bounds.append(({"trivial": self.lipschitz * self.diameter * self.horizon}, "adaptive"))

@@ -104,12 +104,12 @@ def scale_for(reach: float, epsilon: float) -> float:
             f"this budget needs a noise scale above {LARGEST_NOISE:g}; the smallest epsilon (of "
             f"this part of it) that does not is {reach / LARGEST_NOISE:.6g}"
         )
-    return raised_until(
+    return raise_scale(
         max(reach / epsilon, 1.0 / LARGEST_NOISE), lambda b: sum_up((1, reach, b)) <= epsilon
     )
 
 
-def raised_until(scale: float, holds: Callable[[float], bool]) -> float:
+def raise_scale(scale: float, holds: Callable[[float], bool]) -> float:
     """Return the smallest double from `scale` on that holds; further away, one not far above."""
     step = 2.0**-58
     while not holds(scale):
@@ -202,12 +202,12 @@ def calibrate(
         # up.
         if each == budget.epsilon / selections:  # epsilons add up: their sum keeps to the budget
 
-            def spent(scale: float) -> float:
+            def epsilon_at(scale: float) -> float:
                 if law == "gumbel":
                     return BoundedRange(sum_up((1, reach, scale)), selections).pure
                 return sum_up((selections, reach, scale))
 
-            scale = raised_until(scale, lambda b: spent(b) <= budget.epsilon)
+            scale = raise_scale(scale, lambda b: epsilon_at(b) <= budget.epsilon)
     if n == 1:
         return Plan(Nothing("there is one candidate"), tuning, None)
     drawn = Selections(law=law, scores=scores, scale=scale, rounds=selections, exponent=0.0)

@@ -233,7 +233,7 @@ def guarantee(
         Neighbours(relation),
         released=(
             f"the decisions of private Newton steps (dimension {domain.dimension}, p = "
-            f"{domain.p:g}; {continual_sum.name_of(total.factorisation)!r} sum, Gaussian noise)"
+            f"{domain.p:g}; {continual_sum.method_name(total.factorisation)!r} sum, Gaussian noise)"
         ),
         horizon=n,
         calibration=plan.calibration,

@@ -51,7 +51,7 @@ from dpoco._validation import (
 from dpoco.accounting.batch_share import best_share_rate, log_class_size, share_log_prior
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.conditions import CLIPPED_LOSSES
-from dpoco.accounting.gaussian import raised
+from dpoco.accounting.gaussian import raise_epsilon
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.plan import Forecast, Plan
 from dpoco.accounting.rdp import rdp_epsilon
@@ -385,10 +385,11 @@ class Search:
         epsilon = rdp_epsilon(orders, moments() / (orders - 1.0), delta)
         if pure == math.inf:
             return epsilon
-        # The inverse of the pure curve (docs/privacy/pure.md); `raised` pays for its rounding.
+        # The inverse of the pure curve (docs/privacy/pure.md). `raise_epsilon` pays for
+        # its rounding.
         gap = delta * (1.0 + math.exp(-pure))
         start = max(0.0, pure + math.log1p(-gap)) if gap < 1.0 else 0.0
-        return min(epsilon, raised(start, lambda e: pure_delta(e, pure) <= delta, pure))
+        return min(epsilon, raise_epsilon(start, lambda e: pure_delta(e, pure) <= delta, pure))
 
 
 def last_below(

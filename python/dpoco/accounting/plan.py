@@ -15,7 +15,7 @@ from dpoco._validation import Fields, Named, choice
 from dpoco.errors import StateError
 from dpoco.privacy.mechanisms import read_mechanism
 from dpoco.privacy.mechanisms.base import Mechanism
-from dpoco.privacy.records import Description, limits, read, written
+from dpoco.privacy.records import Description, limits, read, to_record
 
 __all__ = ["Forecast", "Plan"]
 
@@ -76,7 +76,7 @@ class Plan(Generic[M, T, F]):
 
     def to_dict(self) -> Fields:
         """Return a JSON-able dictionary that `from_dict` restores exactly."""
-        parts = {name: written(getattr(self, name)) for name in _PARTS}
+        parts = {name: to_record(getattr(self, name)) for name in _PARTS}
         # Plans from before the field existed stay as they are, and are read as "tight".
         if self.calibration != "tight":
             parts["calibration"] = self.calibration

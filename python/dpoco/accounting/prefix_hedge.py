@@ -37,7 +37,7 @@ from functools import lru_cache
 from dpoco._validation import positive_float, positive_int
 from dpoco.accounting import continual_sum, release
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.continual_sum import GROWING, Method, name_of
+from dpoco.accounting.continual_sum import GROWING, Method, method_name
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.nets import NoiseField
 from dpoco.accounting.plan import Forecast, Plan
@@ -137,7 +137,7 @@ class HedgeRun:
         bounds = [self._regret_bound(learning_rate, noise, rounding, "adaptive")]
         # The proof of (a) needs noise that never falls, or falls that only gain; trees have
         # neither.
-        if self.noisy and name_of(self.method) in GROWING:
+        if self.noisy and method_name(self.method) in GROWING:
             bounds.append(self.growing_regret(learning_rate))
         bounds.append(RegretBound.of({"trivial": self.horizon * self.loss_range}, "adaptive"))
         return min(bounds, key=lambda bound: bound.total)
@@ -146,14 +146,14 @@ class HedgeRun:
         """Return bound (a), proved for growing noise only; to compare nets by for any."""
         eta, w, square = learning_rate, self.maximum, self.square
 
-        def grown(s: float) -> float:
+        def cost(s: float) -> float:
             return growing_cost(eta, square, w, s)
 
         rises = continual_sum.rises(self.method, self.pushes) if self.noisy else ()
         scale = self.noise_scale
         # Where the noise falls the potential only gains: rises alone are counted
         # (docs/privacy/prefix_hedge.md, (a)).
-        noise = math.fsum(grown(scale * high) - grown(scale * low) for low, high in rises)
+        noise = math.fsum(cost(scale * high) - cost(scale * low) for low, high in rises)
         if self.field is None:
             rounding = self._rounding(eta)
         else:
@@ -177,7 +177,7 @@ class HedgeRun:
             fine = self._rounding(1.0)
         noise = 0.5 * self.loss_range * w * self.sum_of_scales
         calm = math.sqrt(entropy / (flat + noise + fine))
-        if not self.noisy or not (as_if_growing or name_of(self.method) in GROWING):
+        if not self.noisy or not (as_if_growing or method_name(self.method) in GROWING):
             return calm
         # The noise term changes its form here: each form has a minimum, kept to its side of `turn`.
         turn = w / (self.square * s)
@@ -268,7 +268,7 @@ def guarantee(
 ) -> Guarantee:
     """Return what any plan guarantees, computed from its mechanism; see `expert_guarantee`."""
     total, experts, bound = plan.mechanism, find_experts(plan), regret(plan)
-    sums = f"{experts} experts, {name_of(total.factorisation)!r} sum"
+    sums = f"{experts} experts, {method_name(total.factorisation)!r} sum"
     return expert_guarantee(
         total,
         experts,

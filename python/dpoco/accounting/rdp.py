@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpoco._validation import FloatArray, float_array, real_float
-from dpoco.accounting.gaussian import check_delta, check_sums, largest, raised
+from dpoco.accounting.gaussian import check_delta, check_sums, largest, raise_epsilon
 from dpoco.privacy.losses import loss as kernel
 from dpoco.privacy.losses.loss import ORDERS, renyi_delta, sum_up
 
@@ -174,11 +174,12 @@ def rdp_epsilon(orders: ArrayLike, divergences: ArrayLike, delta: float) -> floa
     """
     a, divergence = _check(orders, divergences)
     check_delta(delta)
-    # The bound on delta, solved for epsilon at each order. `raised` pays for its rounding.
+    # The bound on delta, solved for epsilon at each order. `raise_epsilon` pays for its rounding.
     t = a - 1.0
     epsilon = divergence - np.log1p(1.0 / t) - (math.log(delta) + np.log(a)) / t
     # The function of the kernel: `rdp_delta` would check the arrays again for every trial.
-    return raised(max(0.0, float(epsilon.min())), lambda e: renyi_delta(divergence, e, a) <= delta)
+    least = max(0.0, float(epsilon.min()))
+    return raise_epsilon(least, lambda e: renyi_delta(divergence, e, a) <= delta)
 
 
 def _check(orders: ArrayLike, divergences: ArrayLike) -> tuple[FloatArray, FloatArray]:

@@ -254,7 +254,7 @@ def candidate_methods(
     n = continual_sum.resolve_horizon(pushes)
     if sum_method not in (None, "auto"):
         name = choice("sum_method", sum_method, continual_sum.METHODS)
-        return (continual_sum.planned(name, n, near, batch),)
+        return (continual_sum.plan_method(name, n, near, batch),)
     if budget is None:
         return ("blt",)
     # Levels gain nothing where the horizon is unknown: draws would hardly shrink before 10^9

@@ -50,7 +50,7 @@ from dpoco.accounting.epoch_selector import (
     regret_terms,
 )
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.noisy_max import raised_until, scale_for
+from dpoco.accounting.noisy_max import raise_scale, scale_for
 from dpoco.accounting.plan import Forecast, Plan
 from dpoco.accounting.regret_bounds import endless_regret
 from dpoco.accounting.statement import expert_guarantee
@@ -59,8 +59,8 @@ from dpoco.privacy.mechanisms.base import Nothing, Parts
 from dpoco.privacy.mechanisms.selections import ThresholdTests
 from dpoco.privacy.records import Description, limits
 
-__all__ = ["DetectorPlan", "DetectorTuning", "calibrate", "guarantee", "make_plan", "regret_bound",
-           "spent", "with_regret", "with_thresholds"]  # fmt: skip
+__all__ = ["DetectorPlan", "DetectorTuning", "calibrate", "epsilon_spent", "guarantee", "make_plan",
+           "regret_bound", "with_regret", "with_thresholds"]  # fmt: skip
 
 WINDOWS = ("tangent", "dyadic", "naive")
 # The naive windows keep all rounds: O(N T) memory, O(N T) time a round. For tests.
@@ -194,7 +194,7 @@ def bias(plan: DetectorPlan, m: int) -> float:
     return min(1.0, math.sqrt(2.0 * level / m) + bias_noise(plan) * level / m)
 
 
-def spent(
+def epsilon_spent(
     selection_scale: float, b1: float, b2: float, sensitivity: float = QUERY_SENSITIVITY
 ) -> float:
     """Return epsilon, its parts rounded up as the kernel rounds them."""
@@ -424,7 +424,7 @@ def calibrate(
             )
             # Each scale was rounded for its own share; the sum is rounded up once more, as the
             # kernel does.
-            b2 = raised_until(b2, lambda b: spent(scale, b1, b) <= budget.epsilon)
+            b2 = raise_scale(b2, lambda b: epsilon_spent(scale, b1, b) <= budget.epsilon)
     return with_thresholds(make_plan(tuning, "exponential", scale, (b1, b2) if detects else None))
 
 
@@ -490,12 +490,13 @@ def guarantee(
         said["calibration"] = "paper" if own.log_selection is None else "corrected"
     if said["calibration"] == "paper" and 0.0 not in (scale, *scales):
         # As if one round moved a statistic by at most 1.
-        printed = spent(scale, *scales, sensitivity=1.0)
+        printed = epsilon_spent(scale, *scales, sensitivity=1.0)
+        needed = epsilon_spent(scale, *scales)
         said["claimed"] = (printed, 0.0)
         said["conditions"] = (
             CLIPPED_LOSSES,
             "The claim in print is false, since a round moves the test statistics by up to 2, "
-            f"not 1: as printed the budget is spent {spent(scale, *scales) / printed:.4g} times.",
+            f"not 1: as printed the budget is spent {needed / printed:.4g} times.",
         )
     return expert_guarantee(
         plan.mechanism,

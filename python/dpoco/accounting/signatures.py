@@ -25,7 +25,7 @@ from types import ModuleType
 from dpoco import _core
 from dpoco._encryption import refuse_readable
 from dpoco._json import of_json, read_record
-from dpoco._validation import Fields, Named, imported
+from dpoco._validation import Fields, Named, import_package
 from dpoco.errors import StateError
 
 __all__ = ["PublicKey", "SignatureError", "SignedCertificate", "SigningKey", "is_signed"]
@@ -46,7 +46,7 @@ class SignatureError(StateError):
 
 def _ed25519() -> ModuleType:
     """Return the module of `cryptography`, or raise and name the extra that installs it."""
-    imported("cryptography", "a signature", "encryption")
+    import_package("cryptography", "a signature", "encryption")
     from cryptography.hazmat.primitives.asymmetric import ed25519
 
     return ed25519

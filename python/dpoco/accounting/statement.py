@@ -1,9 +1,10 @@
 """From a mechanism's loss to the guarantee that states it, for all learners in one place.
 
-Claim of `delayed`: if which feedback arrives, when and in which order is the same on neighbouring
-streams, given equal releases so far, then everything released is as private as without delay, for
-replacing one record where it arrives. Source: post-processing, and every learner's own proof, which
-covers records that react to all releases before them. Proof: ``docs/privacy/delayed_feedback.md``.
+Claim of `state_delayed`: if which feedback arrives, when and in which order is the same on
+neighbouring streams, given equal releases so far, then everything released is as private as without
+delay, for replacing one record where it arrives. Source: post-processing, and every learner's own
+proof, which covers records that react to all releases before them. Proof:
+``docs/privacy/delayed_feedback.md``.
 
 Locally private reports, one or many of one user: ``docs/privacy/local_randomizers.md``.
 """
@@ -23,8 +24,14 @@ from dpoco.privacy.mechanisms.base import Mechanism
 from dpoco.privacy.mechanisms.local_report import LocalReport
 from dpoco.privacy.neighbours import Neighbours
 
-__all__ = ["check_claim", "client_guarantee", "delayed", "expert_guarantee", "local_guarantee",
-           "stated_delta"]  # fmt: skip
+__all__ = [
+    "check_claim",
+    "client_guarantee",
+    "expert_guarantee",
+    "local_guarantee",
+    "state_delayed",
+    "stated_delta",
+]  # fmt: skip
 
 _LATE = "no bound is proved, because the proofs are for feedback that comes at once"
 
@@ -107,7 +114,7 @@ def expert_guarantee(
     )
 
 
-def delayed(immediate: Guarantee, seen: str = "released decisions") -> Guarantee:
+def state_delayed(immediate: Guarantee, seen: str = "released decisions") -> Guarantee:
     """Return what holds once decisions wait for their feedback.
 
     Parameters

@@ -122,7 +122,7 @@ def guarantee(
     """
     total, vector = plan.mechanism, plan.mechanism.summand
     law = noise_in_words(total.order)
-    method = continual_sum.name_of(total.factorisation)
+    method = continual_sum.method_name(total.factorisation)
     assert isinstance(vector, ClippedVector)
     return Guarantee.about(
         total,

@@ -133,7 +133,7 @@ def calibrate(
         method = continual_sum.choose_method(known, near, batch)
     else:
         name = choice("sum_method", sum_method, continual_sum.METHODS)
-        method = continual_sum.planned(name, pushes, near, batch)
+        method = continual_sum.plan_method(name, pushes, near, batch)
     # Weights k + 1 are the paper's; k is unbiased, and has smaller leaves.
     offset = WEIGHTS.index(choice("weights", "unbiased" if weights is None else weights, WEIGHTS))
     summand = leaf_bounds.lossless_leaf_bounds(domain, loss, WEIGHTS[offset], step_scale)
@@ -211,7 +211,7 @@ def guarantee(
     leaf = leaf_bounds.enforced_leaf_bounds(domain, loss, total.summand)
     if total.pushes != n // total.batch or total.growth is not None:
         raise ValueError("the plan's sums are not those of so many rounds")
-    method = continual_sum.name_of(total.factorisation)
+    method = continual_sum.method_name(total.factorisation)
     what = (
         f"the decisions of tree Frank-Wolfe (dimension {d}, p = {domain.p:g}; "
         f"{method!r} sum, {noise_in_words(total.order)})"

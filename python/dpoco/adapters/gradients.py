@@ -45,7 +45,7 @@ from dpoco.privacy.mechanisms.bounds import ClippedVector, ClippedVectors
 from dpoco.privacy.mechanisms.factorisations import Buffered, Normalised
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import CHANGES, Neighbours
-from dpoco.privacy.records import written
+from dpoco.privacy.records import to_record
 from dpoco.random import Source, checked_source
 
 __all__ = ["NoisyGradients"]
@@ -227,7 +227,7 @@ def _candidates(steps: int, near: Neighbours, half_life: float) -> Iterator[Buff
     """Yield sums with buffers, of which any is as private: they differ in the view's noise."""
     yield INDEPENDENT
     best = continual_sum.choose_buffers(steps, near)
-    methods = {best, continual_sum.planned("blt", steps, near)}
+    methods = {best, continual_sum.plan_method("blt", steps, near)}
     if near.rounds > 1:
         methods.add(search_rates(steps, near.rounds, near.separation, mean=True))
     for method in methods:
@@ -477,7 +477,7 @@ class NoisyGradients:
 
     def _header(self) -> dict[str, object]:
         """Return what a state must agree with: the sum, and whether its noise is secret."""
-        return {"kind": type(self).__name__, "mechanism": written(self.mechanism),
+        return {"kind": type(self).__name__, "mechanism": to_record(self.mechanism),
                 "seeded": self._seeded}  # fmt: skip
 
     def to_bytes(self) -> bytes:

@@ -337,7 +337,7 @@ def constructor_parameters(kind: type) -> Mapping[str, Parameter]:
 
 # All checks of a learner, and all tests of it, share the one search for its parameters.
 @functools.cache
-def _listed(name: str) -> Subject:
+def _standard_subject(name: str) -> Subject:
     """Return the subject of a learner of the library: calibrated once, never played."""
     return _subject(name, None)
 

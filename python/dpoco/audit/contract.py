@@ -18,7 +18,7 @@ from unittest.mock import patch
 import numpy as np
 
 from dpoco import _core
-from dpoco._validation import choice, named
+from dpoco._validation import choice, choose_name
 from dpoco.accounting import Budget
 from dpoco.accounting.plan import Plan
 from dpoco.audit import _contract_copies, _contract_rounds
@@ -31,7 +31,7 @@ from dpoco.audit._contract import (
     Check,
     InapplicableError,
     Subject,
-    _listed,
+    _standard_subject,
     _subject,
     check,
     constructor_parameters,
@@ -46,7 +46,7 @@ from dpoco.domains import LpBall
 from dpoco.errors import BudgetExceeded, DpocoError
 from dpoco.learners import LEARNERS, MONITORS, find_learner, learner_named
 from dpoco.losses import MarginLoss
-from dpoco.privacy.records import Description, written
+from dpoco.privacy.records import Description, to_record
 from dpoco.random import Source
 
 __all__ = ["check_learner", "contract_checks"]
@@ -317,7 +317,7 @@ class _StandIn:
         self.name, self.given = name, given
 
     def __call__(self, *given: object, **named: object) -> _StandIn:
-        return _StandIn(self.name, *given, named)
+        return _StandIn(self.name, *given, choose_name)
 
     def __getattr__(self, name: str) -> _StandIn:
         # Python looks for special methods by name, and must find none here.
@@ -337,7 +337,7 @@ def _note(value: object) -> object:
     if isinstance(value, np.ndarray):
         return value.tobytes()
     if isinstance(value, Description):
-        return written(value)
+        return to_record(value)
     plain = isinstance(value, (bool, int, float, str, bytes, np.generic))
     return repr(value) if plain else type(value).__name__
 
@@ -511,9 +511,9 @@ def check_learner(
     known = contract_checks()
     chosen = known if checks is None else tuple(checks)
     for name in chosen:
-        named("check", name, known)
+        choose_name("check", name, known)
     if isinstance(learner, str) and stream is None:
-        subject = _listed(learner_named(learner, (*EVERY, "intervals")).name)
+        subject = _standard_subject(learner_named(learner, (*EVERY, "intervals")).name)
     else:
         subject = _subject(learner, stream)
     passed = []

@@ -12,7 +12,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpoco import _core
 from dpoco._clipping import Flags, context_flags
-from dpoco._validation import Fields, FloatArray, IntArray, Named, float_array, imported, number
+from dpoco._validation import (
+    Fields,
+    FloatArray,
+    IntArray,
+    Named,
+    float_array,
+    import_package,
+    number,
+)
 from dpoco.errors import HorizonExceeded, RoundOrderError
 from dpoco.learning.calibrated import AnyPlan
 from dpoco.learning.learner import Admit, OnlineLearner, Progress, empty_rows
@@ -182,7 +190,7 @@ class BanditTrace(ReadRecords):
 
     def to_frame(self) -> Any:
         """Return a pandas DataFrame with one row per round (needs pandas)."""
-        pd = imported("pandas", "to_frame", "files")
+        pd = import_package("pandas", "to_frame", "files")
 
         first = self.first_round + 1
         return pd.DataFrame(
@@ -342,7 +350,7 @@ class BanditLearner(OnlineLearner):
                 raise RoundOrderError("a decision waits for its reward: observe() or skip() first")
             # Forced pulls that wait for their rewards count, or one arm would be forced again and
             # again.
-            arm = due = int(self._engine.due(book.promised(self._arms)))
+            arm = due = int(self._engine.due(book.count_promised(self._arms)))
             if due < 0:
                 chosen = np.empty(1, dtype=np.int64)
                 # Nothing of the round changes: other users' tickets are issued in the same round.

@@ -15,7 +15,7 @@ from dpoco import _core, domains
 from dpoco import _literals as literals
 from dpoco._validation import Fields, Named, positive_int, whole_if_float
 from dpoco.accounting import Budget, high_dimensional_bandit, linucb
-from dpoco.accounting.continual_sum import name_of
+from dpoco.accounting.continual_sum import method_name
 from dpoco.accounting.forgetting import advise_half_lives
 from dpoco.accounting.high_dimensional_bandit import ArmsForecast, ArmsTuning, BanditPlan
 from dpoco.accounting.linucb import EXPLORATION, LinUCBForecast, LinUCBPlan, LinUCBTuning
@@ -391,7 +391,7 @@ class HighDimensionalBandit(BanditLearner):
             "selector": None if tree else part.law,
             "batch": high_dimensional_bandit.arm_batch(part),
             "forced_rounds": whole.forced,
-            "sum_method": name_of(part.factorisation) if tree else None,
+            "sum_method": method_name(part.factorisation) if tree else None,
         }
 
     @classmethod

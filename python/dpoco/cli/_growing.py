@@ -16,7 +16,7 @@ import typer
 from rich.live import Live
 from rich.table import Table
 
-from dpoco._validation import Fields, imported, reading
+from dpoco._validation import Fields, import_package, reading
 from dpoco.cli import _shell as shell
 from dpoco.statistics import Monitor, Release
 
@@ -46,7 +46,7 @@ def check_columns(files: Collection[str], needed: Collection[str]) -> None:
     """
     for name in files:
         if _is_parquet(name):
-            arrow = imported("pyarrow.parquet", "Parquet files", "files")
+            arrow = import_package("pyarrow.parquet", "Parquet files", "files")
             found = arrow.read_schema(name).names
         elif name != "-":
             with Path(name).open("rb") as source:
@@ -66,7 +66,7 @@ def check_columns(files: Collection[str], needed: Collection[str]) -> None:
 
 def _parse(name: str, data: bytes, **options: Any) -> DataFrame:
     """Return the lines of a CSV file; the message about others quotes nothing of them."""
-    pandas = imported("pandas", "CSV files", "files")
+    pandas = import_package("pandas", "CSV files", "files")
     with reading(name, "a CSV file in UTF-8, separated by commas"):
         table: DataFrame = pandas.read_csv(io.BytesIO(data), **options)
     return table
@@ -111,8 +111,8 @@ def _is_parquet(name: str) -> bool:
 
 
 def _parquet(name: str, start: int, names: Collection[str]) -> Iterator[Part]:
-    arrow = imported("pyarrow", "Parquet files", "files")
-    parquet = imported("pyarrow.parquet", "Parquet files", "files")
+    arrow = import_package("pyarrow", "Parquet files", "files")
+    parquet = import_package("pyarrow.parquet", "Parquet files", "files")
     position = 0
     file = parquet.ParquetFile(name)
     # Rows that were read twice would count twice.

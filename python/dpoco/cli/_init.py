@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from dpoco import datasets
-from dpoco._validation import LARGEST_HORIZON, Fields, named
+from dpoco._validation import LARGEST_HORIZON, Fields, choose_name
 from dpoco.cli import _shell as shell
 from dpoco.cli._settings import (
     COLUMN_TABLES,
@@ -239,7 +239,7 @@ def datasets_command(
             else:
                 _print_list(records)
             return
-        facts = _facts(BUNDLED[named("stream", name, tuple(BUNDLED))])
+        facts = _facts(BUNDLED[choose_name("stream", name, tuple(BUNDLED))])
         # Names of columns and the scaling are known once it is loaded, which needs the package.
         if not cite and facts["installed"]:
             if facts["kind"] == "experts":

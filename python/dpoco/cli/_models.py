@@ -10,7 +10,7 @@ from pathlib import Path
 import typer
 
 import dpoco
-from dpoco._validation import named
+from dpoco._validation import choose_name
 from dpoco.cli import _shell as shell
 from dpoco.cli._key import state_key
 from dpoco.cli._settings import OPTIONS, Asked, read_file, read_list
@@ -107,7 +107,7 @@ def predict_command(
         asked = Asked.of(own, pairs or (), {"data": data}).settings
         # Options of learners mean nothing here: a name that is no setting is a slip.
         for name in asked.option:
-            named("setting", name, tuple(OPTIONS))
+            choose_name("setting", name, tuple(OPTIONS))
         if to is not None and not force:
             shell.check_new(to)
         found = dpoco.Model.load(model)

@@ -9,7 +9,7 @@ import numpy as np
 import typer
 
 import dpoco
-from dpoco._validation import imported
+from dpoco._validation import import_package
 from dpoco.accounting import Budget
 from dpoco.cli import _shell as shell
 from dpoco.cli._growing import Sink, check_columns, read_parts
@@ -251,7 +251,7 @@ def _monitor(asked: Asked) -> None:
 
 def _advance(monitor: Monitor) -> list[Release]:
     """End intervals by this machine's clock, once the first has begun."""
-    pandas = imported("pandas", "intervals by the clock", "files")
+    pandas = import_package("pandas", "intervals by the clock", "files")
     clock = monitor._clock
     if clock is None or not clock.started:
         return []

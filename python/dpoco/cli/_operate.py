@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from dpoco._validation import LARGEST_HORIZON, Fields, imported
+from dpoco._validation import LARGEST_HORIZON, Fields, import_package
 from dpoco.cli import _shell as shell
 from dpoco.cli._settings import parse_file
 from dpoco.cli._verify import copy_journal, is_journal, opened_copy, verify_command
@@ -42,7 +42,7 @@ def serve_command(
     with shell.errors_in_one_line():
         # Before the import of the room, whose error would name a module and no extra.
         for package in _NEEDED:
-            imported(package, "dpoco serve", "serve")
+            import_package(package, "dpoco serve", "serve")
         from dpoco import serve
 
         if not path.is_file():

@@ -27,7 +27,7 @@ from dpoco._validation import (
     Fields,
     FloatArray,
     choice,
-    named,
+    choose_name,
     positive_float,
     positive_int,
 )
@@ -176,7 +176,7 @@ def make_games(
         and re.fullmatch(r"\w+", asked.data)
         and not Path(asked.data).exists()
     ):
-        named("file, nor bundled stream,", asked.data, tuple(datasets.BUNDLED))
+        choose_name("file, nor bundled stream,", asked.data, tuple(datasets.BUNDLED))
     if not of_file and any(getattr(asked, name) != getattr(_USUAL, name) for name in _OF_A_FILE):
         raise ValueError("settings that describe a file need a FILE")
     family, people = families.pop(), None
@@ -553,7 +553,7 @@ def _functions(entries: Sequence[Learner], task: Task) -> list[games.Game]:
         losses_, facts = datasets.load_losses(asked.data or "pollsters")
         names = list(facts["feature_names"])
         wanted = wanted or names[:1]
-        values = losses_[:, [names.index(named("column", each, names)) for each in wanted]]
+        values = losses_[:, [names.index(choose_name("column", each, names)) for each in wanted]]
         facts["feature_names"] = wanted
     else:
         if wanted is None or between is None:

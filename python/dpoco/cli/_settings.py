@@ -21,7 +21,7 @@ from typing import Annotated, Any
 from typer.core import TyperCommand, TyperGroup
 
 from dpoco._options import SENTENCES, Option, constructor_options
-from dpoco._validation import LARGEST_HORIZON, Fields, named, unknown
+from dpoco._validation import LARGEST_HORIZON, Fields, choose_name, unknown
 from dpoco.cli import _shell as shell
 from dpoco.learners import Learner
 from dpoco.learning.calibrated import Calibrated
@@ -440,7 +440,7 @@ def refuse_useless(entry: Learner, asked: Settings) -> None:
     if entry.name == "auto" and asked.option.keys() - {"switches"}:
         own = min(asked.option)
         # A misspelt setting gets a suggestion before it is taken for an option.
-        named("setting", own, (*OPTIONS, *SENTENCES))
+        choose_name("setting", own, (*OPTIONS, *SENTENCES))
         raise ValueError(f"{own} is an option of some learners: name one with --learner")
     for name, (family, whose) in _ONLY.items():
         if name in typed and entry.plays != family:
@@ -534,7 +534,7 @@ def read_options(entry: Learner, asked: Settings) -> Fields:
     options: Fields = {}
     for name, value in asked.option.items():
         if name in OPTIONS or name not in known:
-            named(f"setting, nor option of {entry.name},", name, tuple(known))
+            choose_name(f"setting, nor option of {entry.name},", name, tuple(known))
         options[name] = known[name].read(value)
     rule = read_participation(asked)
     if rule is not None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dpoco._validation import Fields, imported, named, positive_int
+from dpoco._validation import Fields, choose_name, import_package, positive_int
 from dpoco.datasets import _files, _tables
 from dpoco.datasets._coding import Coding
 from dpoco.datasets._stream import PublicScaling, Stream, linear_regression_stream, river_dataset
@@ -79,7 +79,7 @@ def _parts(source: Path, header: bool | None, form: FileFormat, rows: int) -> It
     """Yield the table of each part."""
     table = _tables.open_one(source, header, form)
     if _tables.find_format(source, form) == "parquet":
-        parquet = imported("pyarrow.parquet", "a Parquet file", "files").ParquetFile
+        parquet = import_package("pyarrow.parquet", "a Parquet file", "files").ParquetFile
         with parquet(source, pre_buffer=False) as file:  # else it would keep the whole file
             for batch in file.iter_batches(batch_size=rows):
                 yield replace(
@@ -183,7 +183,7 @@ def recipe(name: str) -> Fields:
     dict
         Label, feature columns, public scalings, task, and whether the file names its columns.
     """
-    label, ranges, labels = _RECIPES[named("data set", name, tuple(_RECIPES))]
+    label, ranges, labels = _RECIPES[choose_name("data set", name, tuple(_RECIPES))]
     low, high = zip(*ranges.values(), strict=True)
     return {
         "label": label, "features": list(ranges), "scaling": PublicScaling(low, high),

@@ -16,9 +16,9 @@ from dpoco._validation import (
     Fields,
     FloatArray,
     choice,
+    choose_name,
     exponent,
     float_array,
-    named,
     positive_int,
     real_in,
     whole_number,
@@ -657,7 +657,7 @@ def load(name: str) -> Stream:
     ImportError
         If the package that bundles the stream is missing.
     """
-    return _STREAMS[named("stream", name, available())]()
+    return _STREAMS[choose_name("stream", name, available())]()
 
 
 def load_losses(name: str) -> tuple[FloatArray, Fields]:
@@ -680,7 +680,7 @@ def load_losses(name: str) -> tuple[FloatArray, Fields]:
     ImportError
         If the package that bundles them is missing.
     """
-    read, experts = _LOSSES[named("stream of experts", name, tuple(_LOSSES))]
+    read, experts = _LOSSES[choose_name("stream of experts", name, tuple(_LOSSES))]
     return read(), {
         "name": name,
         "description": BUNDLED[name].about,

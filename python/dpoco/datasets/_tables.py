@@ -22,7 +22,14 @@ from typing import IO, Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._validation import FloatArray, MalformedError, choice, imported, reading, whole_number
+from dpoco._validation import (
+    FloatArray,
+    MalformedError,
+    choice,
+    import_package,
+    reading,
+    whole_number,
+)
 
 Opened = io.StringIO | io.BytesIO
 Source = str | os.PathLike[str] | Opened
@@ -576,7 +583,7 @@ def _parse_numbers(entries: Iterable[object], title: str, name: str) -> FloatArr
 
 def _read_parquet(path: Path, title: str) -> Table:
     """Return a Parquet file as a table, of which only the columns that are asked for are read."""
-    pq = imported("pyarrow.parquet", "a Parquet file", "files")
+    pq = import_package("pyarrow.parquet", "a Parquet file", "files")
     names = list(pq.read_schema(path).names)
 
     def head() -> list[list[object]]:
@@ -607,7 +614,7 @@ _TEXT_TYPES = ("string", "large_string", "string_view")  # the last one is of po
 
 def _arrow_column(column: Any, title: str, name: str) -> FloatArray:
     """Return a column of pyarrow as doubles, shape (T,); `MalformedError` if it holds others."""
-    pa = imported("pyarrow", "a Parquet file", "files")
+    pa = import_package("pyarrow", "a Parquet file", "files")
     types = pa.types
     if types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)

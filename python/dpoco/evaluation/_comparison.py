@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpoco._html import as_html
-from dpoco._validation import Fields, Named, choice, imported, positive_int, whole_number
+from dpoco._validation import Fields, Named, choice, import_package, positive_int, whole_number
 from dpoco.accounting import Budget, Guarantee
 from dpoco.errors import CalibrationError
 from dpoco.evaluation import _comparators as hindsight
@@ -155,7 +155,7 @@ class Comparison(Report):
 
     def to_frame(self) -> Any:
         """Return `records` as a pandas DataFrame (needs pandas)."""
-        pd = imported("pandas", "to_frame", "files")
+        pd = import_package("pandas", "to_frame", "files")
 
         return pd.DataFrame(self.records())
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from dpoco import _core
 from dpoco._validation import LARGEST_HORIZON, Fields, whole_number
 from dpoco.errors import StateError
-from dpoco.learning.families import Releases, continued, learner_family, stored_header
+from dpoco.learning.families import Releases, continue_learner, learner_family, stored_header
 from dpoco.learning.state import FRAME_SIGNATURE, REPLACED_CLAIM, Stateful, find_class, pack, unpack
 
 DIGEST_BYTES = 16
@@ -184,7 +184,7 @@ def restore_learner(header: str, payload: bytes, people: bytes, siblings: Fields
     framed = payload.startswith(FRAME_SIGNATURE)
     known = None if framed else siblings.get(header)
     if known is not None:
-        return continued(known, payload + people)
+        return continue_learner(known, payload + people)
     record = json.loads(header)
     if framed:
         front, payload = unpack(payload)
@@ -204,7 +204,7 @@ def alike(learner: Stateful, header: str) -> bool:
     ours, theirs = json.loads(stored_header(learner)), json.loads(header)
     if ours["kind"] != theirs["kind"] or ours["object"]["seeded"] != theirs["object"]["seeded"]:
         return False
-    own, stored = (learner._completed(each["object"]["arguments"]) for each in (ours, theirs))
+    own, stored = (learner._complete(each["object"]["arguments"]) for each in (ours, theirs))
     # When a monitor's first interval begins; streams of the time before do not say it here.
     start = ours["object"].get("start")
     return bool(own == stored and theirs["object"].get("start", start) == start)

@@ -22,7 +22,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from dpoco._encryption import EncryptionKey, opened
+from dpoco._encryption import EncryptionKey, decrypt
 from dpoco.errors import JournalFenced, StateError
 from dpoco.journal._keys import KeyRing, RowSeals, key_fingerprint
 from dpoco.journal._releases import (
@@ -226,7 +226,7 @@ class Rows:
         """Return the head of a row whose seal is not checked yet."""
         body = row.body if type(row.body) is bytes else b""
         how = "Journal.encrypt"
-        return Head.from_bytes(opened(body, _HEAD_CONTEXT, self._cipher, "journal", how))
+        return Head.from_bytes(decrypt(body, _HEAD_CONTEXT, self._cipher, "journal", how))
 
     def _raise_damage(self) -> NoReturn:
         """Raise `StateError`, or `JournalFenced` if another writer explains what was found."""

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from dpoco import _literals as literals
 from dpoco._encryption import refuse_readable
-from dpoco._validation import choice, imported, positive_float, real_in
+from dpoco._validation import choice, import_package, positive_float, real_in
 from dpoco.errors import JournalFenced, StateError
 from dpoco.learning.state import synchronise
 
@@ -441,7 +441,7 @@ class PostgresStore(SqlStore):
         self.table = f"{prefix}sealed"
         self._old = f"{prefix}texts"  # of the format before
         self._dsn, self._timeout = dsn, positive_float("timeout", timeout)
-        self._psycopg = imported("psycopg", "PostgresStore", "postgres")
+        self._psycopg = import_package("psycopg", "PostgresStore", "postgres")
         self._connect()
 
     def _connect(self) -> None:

@@ -20,7 +20,7 @@ from dpoco._validation import (
     require_memory,
 )
 from dpoco.accounting import Budget, Guarantee
-from dpoco.accounting.continual_sum import name_of
+from dpoco.accounting.continual_sum import method_name
 from dpoco.accounting.gaussian import unspent_note
 from dpoco.accounting.plan import Plan
 from dpoco.accounting.release import read_numerics
@@ -274,7 +274,7 @@ class Certified(Calibrated, Stateful):
             raise TypeError(f"plan must be a plan for a {cls.__name__}")
         found = {**vars(total), **({} if own is None else vars(own))}
         if isinstance(total, GaussianSum):
-            found["sum_method"] = name_of(total.factorisation)
+            found["sum_method"] = method_name(total.factorisation)
             if total.scale > 0.0:
                 # Without noise there is no arithmetic that an argument could contradict.
                 found["numerics"] = read_numerics(total)

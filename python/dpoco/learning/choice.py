@@ -265,12 +265,12 @@ def shares(law: Named, numbers: tuple[float, ...], log_noise: float | None) -> t
     idle = min(1.0, math.exp(float(np.dot(law["idle"], numbers))))
     if log_noise is None:
         return idle, 0.0
-    noise = float(saturated(np.dot(law["noise"], (*numbers, log_noise)), law["cap"]))
+    noise = float(saturate(np.dot(law["noise"], (*numbers, log_noise)), law["cap"]))
     # The laws were fitted apart; together they may not exceed the largest regret.
     return idle, min(noise, 1.0 - idle)
 
 
-def saturated(exponent: Any, cap: float) -> Any:
+def saturate(exponent: Any, cap: float) -> Any:
     """Return cap u / (1 + u) for u = exp(exponent): what noise costs is bounded."""
     # The exponential overflows beyond 709.
     return cap / (1.0 + np.exp(-np.clip(exponent, -700.0, 700.0)))

@@ -298,7 +298,7 @@ def stored_header(learner: Stateful) -> str:
     return json.dumps(header, sort_keys=True)
 
 
-def continued(prototype: Any, payload: bytes) -> Any:
+def continue_learner(prototype: Any, payload: bytes) -> Any:
     """Return a learner like the prototype, continued from the state of a compiled learner.
 
     Nothing is calibrated or certified again.

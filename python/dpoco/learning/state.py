@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, overload
 import numpy as np
 
 from dpoco import _core
-from dpoco._encryption import EncryptionKey, given_key, is_encrypted, opened, refuse_readable
+from dpoco._encryption import EncryptionKey, decrypt, given_key, is_encrypted, refuse_readable
 from dpoco._validation import Fields, Named
 from dpoco.errors import RoundOrderError, StateError
 from dpoco.learners import LEARNERS, MONITORS, own_class
@@ -143,7 +143,7 @@ def read_state(path: str | os.PathLike[str], key: EncryptionKey | None) -> bytes
         If it cannot be read.
     """
     data, checked = Path(path).read_bytes(), given_key("key", key)
-    return opened(data, _CONTEXT, checked, "state", "dpoco.encrypt_file")
+    return decrypt(data, _CONTEXT, checked, "state", "dpoco.encrypt_file")
 
 
 def write_atomically(
@@ -322,7 +322,7 @@ class Stateful(_core.Live):
         from dpoco.accounting import Budget
         from dpoco.learning.participation import Participation
 
-        arguments: Fields = {**cls._completed(header["arguments"]), "source": None}
+        arguments: Fields = {**cls._complete(header["arguments"]), "source": None}
         if arguments.pop("calibration", None) is not None:  # of an older state: published constants
             arguments["plan"] = header["plan"]
         decoders: dict[str, Callable[[Any], Any]] = {
@@ -354,7 +354,7 @@ class Stateful(_core.Live):
         raise NotImplementedError
 
     @classmethod
-    def _completed(cls, arguments: Named) -> Fields:
+    def _complete(cls, arguments: Named) -> Fields:
         """Return saved arguments with those that older states lack, and what they stood for.
 
         Older states also have the calibration, which is now the only one unless it is named here.

@@ -19,7 +19,7 @@ import numpy as np
 
 from dpoco._validation import Fields, FloatArray, Named
 from dpoco.accounting import Guarantee
-from dpoco.accounting.statement import delayed
+from dpoco.accounting.statement import state_delayed
 from dpoco.errors import HorizonExceeded, RoundOrderError, StateError
 from dpoco.learning.participation import Persons
 from dpoco.learning.state import Stateful
@@ -165,7 +165,7 @@ class TicketBook:
         with self.lock:
             return tuple(self._outstanding)
 
-    def promised(self, arms: int) -> FloatArray:
+    def count_promised(self, arms: int) -> FloatArray:
         """Return how many tickets outstanding are for pulls of each arm that were due."""
         counts = np.zeros(arms)
         for arm, count in self._promised.items():
@@ -365,7 +365,7 @@ class Delayed(Stateful):
                 self._check_room(0)
                 # The privacy is the same under one more condition; the bound on regret is for
                 # immediate feedback.
-                self._guarantee = delayed(self._guarantee, self._seen)
+                self._guarantee = state_delayed(self._guarantee, self._seen)
                 self._book = TicketBook()
             return self._book
 
@@ -447,7 +447,7 @@ class Delayed(Stateful):
         self = super()._assemble(header)
         if "tickets" in header:
             self._book = TicketBook.from_record(header["tickets"], getattr(self, "_arms", 0))
-            self._guarantee = delayed(self._guarantee, self._seen)
+            self._guarantee = state_delayed(self._guarantee, self._seen)
         return self
 
     def resume(self) -> None:

@@ -23,7 +23,7 @@ from dpoco._validation import (
 )
 from dpoco.accounting import Budget, above_threshold, noisy_max, sum_release
 from dpoco.accounting.above_threshold import ThresholdPlan, ThresholdTuning
-from dpoco.accounting.continual_sum import NOISES, name_of
+from dpoco.accounting.continual_sum import NOISES, method_name
 from dpoco.accounting.noisy_max import NoisyMaxPlan, NoisyMaxTuning
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.accounting.sum_release import SumPlan
@@ -174,7 +174,7 @@ class ContinualSum(Mechanism):
         total, vector = plan.mechanism, plan.mechanism.summand
         if not isinstance(vector, ClippedVector):
             raise TypeError("plan must be a plan for a sum of clipped vectors")
-        method = name_of(total.factorisation)
+        method = method_name(total.factorisation)
         return {
             **vars(vector),
             "horizon": total.pushes,

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._validation import Fields, FloatArray, IntArray, imported
+from dpoco._validation import Fields, FloatArray, IntArray, import_package
 from dpoco.bandits import BanditTrace
 from dpoco.evaluation import Comparison, RunReport
 from dpoco.evaluation.reports import sample_rounds
@@ -462,7 +462,7 @@ def new_figure(size: tuple[float, float]) -> Figure:
     ImportError
         Without matplotlib: ``pip install "dpoco[plot]"``.
     """
-    made = imported("matplotlib.figure", "a figure", "plot").Figure
+    made = import_package("matplotlib.figure", "a figure", "plot").Figure
     # Not through pyplot, which would keep the figure alive and pick a window system.
     figure: Any = made(figsize=size, layout="constrained", dpi=150)
     figure._repr_png_ = partial(_render_png, figure)

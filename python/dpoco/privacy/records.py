@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeVar, get_type_hints
 
 import numpy as np
 
-__all__ = ["Description", "limits", "read", "written"]
+__all__ = ["Description", "limits", "read", "to_record"]
 
 D = TypeVar("D", bound="Description")
 
@@ -36,7 +36,7 @@ class Description:
 
     def __post_init__(self) -> None:
         """Raise `TypeError` or `ValueError` for what no formula is about."""
-        for name, (hint, may) in _fields_of(type(self)).items():  # type: ignore[arg-type]
+        for name, (hint, may) in _declared_fields(type(self)).items():  # type: ignore[arg-type]
             value = getattr(self, name)
             # The check below asks for exact types, and JSON does not write NumPy's.
             if isinstance(value, (np.integer, np.floating)):  # NumPy's numbers are numbers
@@ -51,16 +51,16 @@ class Description:
             )
 
 
-def written(value: Any) -> Any:
+def to_record(value: Any) -> Any:
     """Return what JSON can carry of a description, and `read` restores exactly."""
     if isinstance(value, Description):
-        own = {n: written(getattr(value, n)) for n in _fields_of(type(value))}  # type: ignore[arg-type]
+        own = {n: to_record(getattr(value, n)) for n in _declared_fields(type(value))}  # type: ignore[arg-type]
         # Records that were written before an optional field existed have no such name; so the same
         # description still has the same record, and the same signature.
         said = {n: v for n, v in own.items() if v is not None or n not in value.unsaid}
         return {"kind": value.kind, **said}
     if isinstance(value, tuple):
-        return [written(each) for each in value]
+        return [to_record(each) for each in value]
     # JSON has no infinity. Strict readers refuse Python's "Infinity"; `_restore` reads this text.
     if isinstance(value, float) and not math.isfinite(value):
         return repr(value)
@@ -68,7 +68,7 @@ def written(value: Any) -> Any:
 
 
 def read(record: Any, kinds: tuple[type[D], ...]) -> D:
-    """Return the description, of one of `kinds`, that `written` wrote.
+    """Return the description, of one of `kinds`, that `to_record` wrote.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def read(record: Any, kinds: tuple[type[D], ...]) -> D:
     found = [cls for cls in kinds if cls.kind == record.get("kind")]
     if not found:
         raise ValueError(f"not a description of kind {sorted(cls.kind for cls in kinds)}")
-    cls, known = found[0], _fields_of(found[0])  # type: ignore[arg-type]
+    cls, known = found[0], _declared_fields(found[0])  # type: ignore[arg-type]
     # A name that no formula reads could still be read, and believed, by a person: it is refused.
     if {*record, *cls.unsaid} != {"kind", *known}:
         raise ValueError(f"a {cls.kind} has the fields {list(known)}, and no others")
@@ -88,7 +88,7 @@ def read(record: Any, kinds: tuple[type[D], ...]) -> D:
 
 
 @lru_cache(maxsize=256)
-def _fields_of(cls: type[Description]) -> dict[str, tuple[Any, Mapping[str, bool]]]:
+def _declared_fields(cls: type[Description]) -> dict[str, tuple[Any, Mapping[str, bool]]]:
     hints = get_type_hints(cls)
     return {f.name: (_members(hints[f.name]), f.metadata) for f in fields(cls) if f.init}
 

@@ -33,7 +33,7 @@ from dpoco.accounting import shift_detector as detector
 from dpoco.accounting.batch_share import Noise, SharePlan, ShareTuning
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.epoch_selector import SelectorPlan
-from dpoco.accounting.noisy_max import raised_until, scale_for
+from dpoco.accounting.noisy_max import raise_scale, scale_for
 from dpoco.accounting.oblivious_tracker import TrackerPlan
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.accounting.shift_detector import DetectorPlan
@@ -117,7 +117,7 @@ def shift_detector(
         b1, b2 = scale_for(4.0 if corrected else 2.0, rest), scale_for(4.0, rest)
         if corrected:
             # Both noises together may miss the budget by a last digit.
-            b2 = raised_until(b2, lambda b: detector.spent(scale, b1, b) <= budget.epsilon)
+            b2 = raise_scale(b2, lambda b: detector.epsilon_spent(scale, b1, b) <= budget.epsilon)
         noises = b1, b2
     found = detector.make_plan(own, "laplace", scale, noises)
     if corrected:

@@ -17,7 +17,7 @@ import numpy as np
 
 from dpoco.errors import ReplayMismatch, RoundOrderError, StateError
 from dpoco.journal import Journal, Stream, Transaction
-from dpoco.learning.families import Family, Parts, Releases, continued, stored_header
+from dpoco.learning.families import Family, Parts, Releases, continue_learner, stored_header
 from dpoco.learning.learner import OnlineLearner
 from dpoco.learning.state import unpack
 from dpoco.scale._keys import (
@@ -58,7 +58,7 @@ def read_pool(data: bytes) -> tuple[Any, Terms, list[Key], list[Any]]:
     # Each goes on with its own noise; arguments and parameters are the prototype's.
     learners, at = [], 0
     for size in sizes:
-        learners.append(continued(prototype, payload[at : at + size]))
+        learners.append(continue_learner(prototype, payload[at : at + size]))
         at += size
     return prototype, terms, keys, learners
 

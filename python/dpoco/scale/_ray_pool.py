@@ -25,7 +25,7 @@ from dpoco._validation import (
     LARGEST_HORIZON,
     Fields,
     Named,
-    imported,
+    import_package,
     positive_float,
     positive_int,
     whole_number,
@@ -332,7 +332,7 @@ class RayPool(Pool):
         patience: float = 60.0,
         actor_options: Named | None = None,
     ) -> None:
-        ray = imported("ray", "RayPool", "ray")
+        ray = import_package("ray", "RayPool", "ray")
         number = positive_int("shards", shards, maximum=10_000)
         seconds, threads = positive_float("patience", patience), positive_int("workers", workers)
         rule = rounds_per_user, keys_per_user, separation_per_key

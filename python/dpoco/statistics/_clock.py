@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._validation import imported
+from dpoco._validation import import_package
 
 Times = NDArray[np.int64]
 _AHEAD = 1024  # boundaries that are computed at once
@@ -42,7 +42,7 @@ class Clock:
     """
 
     def __init__(self, every: object, start: object = None) -> None:
-        self._pandas = pandas = imported("pandas", "intervals by the clock", "files")
+        self._pandas = pandas = import_package("pandas", "intervals by the clock", "files")
         try:
             self.every = pandas.tseries.frequencies.to_offset(every)
         except ValueError:
@@ -285,5 +285,5 @@ class Clock:
 
 def read_start(state: Mapping[str, str | None]) -> Any:
     """Return the begin of the first interval that `Clock.state` wrote, in its time zone."""
-    begin = imported("pandas", "intervals by the clock", "files").Timestamp(state["start"])
+    begin = import_package("pandas", "intervals by the clock", "files").Timestamp(state["start"])
     return begin if state["zone"] is None else begin.tz_convert(state["zone"])

@@ -24,7 +24,7 @@ from dpoco.mechanisms import sum_entries
 from dpoco.privacy.mechanisms.bounds import IntervalTotals
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import CHANGES, Neighbours
-from dpoco.privacy.records import read, written
+from dpoco.privacy.records import read, to_record
 from dpoco.random import Source
 from dpoco.statistics import _plan as planning
 from dpoco.statistics._clock import Clock, read_start
@@ -685,7 +685,7 @@ class Monitor(Stateful):
             "weights": a["weights"] and dict(a["weights"]),
             "relation": a["relation"],
         }
-        mechanism = written(self._mechanism)
+        mechanism = to_record(self._mechanism)
         header = {"arguments": arguments, "mechanism": mechanism, "seeded": self._is_seeded}
         # Next to the arguments: journals compare those with arguments of the time before.
         if self._clock is not None and a["start"] is not None:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco._validation import FloatArray, imported, is_missing, number, whole_number
+from dpoco._validation import FloatArray, import_package, is_missing, number, whole_number
 from dpoco.errors import RoundOrderError
 from dpoco.learning.participation import Digests, Limiter, Participation, Persons
 from dpoco.privacy.mechanisms.bounds import IntervalTotals
@@ -264,7 +264,7 @@ class Tally:
         pyarrow.RecordBatch
             Columns ``interval``, ``cells`` (a list) and ``records``: as secret as the records.
         """
-        arrow = imported("pyarrow", "to_arrow", "files")
+        arrow = import_package("pyarrow", "to_arrow", "files")
         return arrow.RecordBatch.from_pydict({
             "interval": [self.interval],
             "cells": arrow.array([self.cells], arrow.list_(arrow.int64())),

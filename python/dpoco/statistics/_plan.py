@@ -223,7 +223,7 @@ def candidates(views: Sequence[View], near: Neighbours, pushes: int) -> Iterator
         yield _factor(found, pushes)
         return
     yield INDEPENDENT
-    base = _factor(continual_sum.planned("blt", pushes, near), pushes)
+    base = _factor(continual_sum.plan_method("blt", pushes, near), pushes)
     yield base
     for view in views:
         if isinstance(view, (Last, HalfLife)):

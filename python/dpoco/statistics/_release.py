@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpoco._validation import FloatArray, imported, real_in
+from dpoco._validation import FloatArray, import_package, real_in
 from dpoco.statistics._layout import Layout
 from dpoco.statistics._statistics import Estimates
 
@@ -200,7 +200,7 @@ class Release:
 
     def to_frame(self, level: float = 0.95, **options: bool) -> Any:
         """Return a pandas data frame with a row for each number; arguments as of `cells`."""
-        pandas = imported("pandas", "to_frame", "files")
+        pandas = import_package("pandas", "to_frame", "files")
         frame = pandas.DataFrame(self.cells(level, **options), columns=list(Cell._fields))
         for at, name in enumerate(("interval", "begin", "end")):
             frame.insert(at, name, getattr(self, name))

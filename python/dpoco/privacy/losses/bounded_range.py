@@ -27,7 +27,7 @@ import numpy as np
 
 from dpoco.privacy.losses.loss import SMALLEST_DELTA, FloatArray, Loss, sum_up
 
-__all__ = ["BoundedRange", "RangeSeries", "bounded_range_delta", "flagged", "moment"]
+__all__ = ["BoundedRange", "RangeSeries", "bounded_range_delta", "flag_draws", "moment"]
 
 # Below this value of order * range the quadratic bound exceeds the moment by less than 1e-7 of it;
 # shorter ranges leave the stationary point without digits.
@@ -130,7 +130,7 @@ def bounded_range_delta(epsilon: float, r: float) -> float:
     return min(1.0, value * (1.0 + _MARGIN) + SMALLEST_DELTA)
 
 
-def flagged(q: float, m: FloatArray) -> FloatArray:
+def flag_draws(q: float, m: FloatArray) -> FloatArray:
     """Return F(m) = log(1 - q + q e^m), m >= 0: a draw made with probability q, and its flag."""
     if q == 1.0:
         return m
@@ -180,7 +180,7 @@ class RangeSeries(NamedTuple):
         if self.log_ratio == 0.0:
             if stop == math.inf:
                 return np.full_like(orders, math.inf)
-            one = flagged(q, moment(np.asarray(self.first), orders))
+            one = flag_draws(q, moment(np.asarray(self.first), orders))
             return (stop - start + 1.0) * one
         firsts, counts = self._groups(start, stop, group_ratio)
         end = firsts[-1] + counts[-1]
@@ -190,11 +190,11 @@ class RangeSeries(NamedTuple):
         # group.
         high, low = self.at(firsts), self.at(firsts + counts - 1.0)
         at_low = moment(low, a)
-        low_term = flagged(q, at_low)
+        low_term = flag_draws(q, at_low)
         wide = counts > 1.0
         weights = np.where(wide, self._weights(counts), 0.0)
         if bool(wide.any()):
-            high_term = flagged(q, at_low * np.square(high / low))
+            high_term = flag_draws(q, at_low * np.square(high / low))
             result += high_term @ weights
         result += low_term @ (counts - weights)
         # The rest, possibly without end, has a geometric sum of squares: one quadratic bound serves
@@ -203,7 +203,7 @@ class RangeSeries(NamedTuple):
             head = float(self.at(np.asarray(end)))
             bound = 0.125 * orders * (orders - 1.0) * head * head
             squares = RangeSeries(1.0, self.log_ratio).total(0.0, stop - end, 2.0)
-            result += flagged(q, bound) * squares
+            result += flag_draws(q, bound) * squares
         return result
 
     def _groups(self, start: int, stop: float, ratio: float) -> tuple[FloatArray, FloatArray]:

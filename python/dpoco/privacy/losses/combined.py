@@ -115,9 +115,9 @@ class Least(_OneOf):
         """What is known."""
         return self.parts
 
-    def charged(self, epsilon: float, mass: float) -> float:
+    def delta_with_tails(self, epsilon: float, mass: float) -> float:
         """Return the least of the charged deltas."""
-        return float(self._extreme.reduce([p.charged(epsilon, mass) for p in self.parts]))
+        return float(self._extreme.reduce([p.delta_with_tails(epsilon, mass) for p in self.parts]))
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class Tailed(Loss):
     def delta(self, epsilon: float) -> float:
         """Return delta with (1 + e^e) mass on top, at the best e <= epsilon."""
         check_epsilon(epsilon)
-        return self.ideal.charged(epsilon, self.mass)
+        return self.ideal.delta_with_tails(epsilon, self.mass)
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ class Group(Loss):
 
 def together(*parts: Loss) -> Loss:
     """Return what parts cost that see the same record; all must be fixed in advance."""
-    mass = _added(p.mass for p in parts)
+    mass = _add_masses(p.mass for p in parts)
     bare = [p.bare for p in parts if p.bare != NOTHING]
     if not bare:
         return with_tails(NOTHING, mass)
@@ -189,7 +189,7 @@ def either(*parts: Loss) -> Loss:
     others = dict.fromkeys(one for one in apart if not isinstance(one, Gaussian))
     bare = (*others, *([max(bells, key=lambda one: one.mu)] if bells else []))
     ideal = bare[0] if len(bare) == 1 else Either(bare)
-    return with_tails(ideal, _added(p.mass for p in parts))
+    return with_tails(ideal, _add_masses(p.mass for p in parts))
 
 
 def group(loss: Loss, size: int) -> Loss:
@@ -220,10 +220,10 @@ def with_tails(loss: Loss, mass: float) -> Loss:
     """Return the loss of a law within total variation `mass` of the one that has `loss`."""
     if mass == 0.0:
         return loss
-    return Tailed(loss.bare, min(1.0, _added((loss.mass, mass))))
+    return Tailed(loss.bare, min(1.0, _add_masses((loss.mass, mass))))
 
 
-def _added(masses: Iterable[float]) -> float:
+def _add_masses(masses: Iterable[float]) -> float:
     """Return the total variation of all together, rounded up if there are several."""
     found = [mass for mass in masses if mass > 0.0]
     return math.fsum(found) if len(found) < 2 else math.fsum(found) * UP

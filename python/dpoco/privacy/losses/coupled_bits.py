@@ -75,9 +75,9 @@ class Bits(Loss):
         if p < 1.0 and w <= LEAST_FACTOR:
             return np.full(orders.shape, math.inf)
         later = self.later_bits * coin_renyi(orders, p, self.shift)
-        return np.asarray(draws + self.changed(orders) + later)
+        return np.asarray(draws + self.changed_block(orders) + later)
 
-    def changed(self, orders: FloatArray) -> FloatArray:
+    def changed_block(self, orders: FloatArray) -> FloatArray:
         """Return what the bit of the changed block costs."""
         return coin_renyi(orders, self.forced_switch, -math.log(self.factor_floor))
 

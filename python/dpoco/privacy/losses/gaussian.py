@@ -50,7 +50,7 @@ class Gaussian(Loss):
         check_delta(delta)
         return math.inf if self.mu >= 1e8 else super().epsilon(delta)
 
-    def charged(self, epsilon: float, mass: float) -> float:
+    def delta_with_tails(self, epsilon: float, mass: float) -> float:
         """Return the curve of a law within `mass`, at the best e <= epsilon, which is known."""
         # At mu = 0 the curve is 0 everywhere and e = 0 has the least charge; at mu = infinity, and
         # from mass 1/2 on, the answer is 1.

@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = ["ORDERS", "UP", "Loss", "Pure", "Zcdp", "check_delta", "check_epsilon", "crossing",
-           "divergences_of", "log_zcdp_delta", "pure_delta", "pure_renyi", "renyi_delta",
-           "sum_up", "zcdp_delta"]  # fmt: skip
+           "log_zcdp_delta", "pure_delta", "pure_renyi", "renyi_delta", "sum_up",
+           "tabulate_divergences", "zcdp_delta"]  # fmt: skip
 
 FloatArray = NDArray[np.float64]
 
@@ -102,7 +102,7 @@ class Loss:
             return 0.0
         # The exact curve of mu is not among these: `gaussian` imports this module, and losses with
         # a mu override this method. Here mu counts through its divergences.
-        found = [1.0, renyi_delta(divergences_of(self), epsilon, self.orders)]
+        found = [1.0, renyi_delta(tabulate_divergences(self), epsilon, self.orders)]
         if self.rho < math.inf:
             found.append(zcdp_delta(epsilon, self.rho))
         if self.pure < math.inf:
@@ -139,7 +139,7 @@ class Loss:
         # A pure epsilon holds at every delta; the search may stop just above it.
         return min(self.pure, crossing(excess, low, high, 2.0**-49))
 
-    def charged(self, epsilon: float, mass: float) -> float:
+    def delta_with_tails(self, epsilon: float, mass: float) -> float:
         """Return delta at `epsilon` of a law within total variation `mass` of this loss's.
 
         The minimum of delta(e) + (1 + e^e) mass over some e <= epsilon; every such e is valid.
@@ -319,7 +319,7 @@ def crossing(
 
 
 @lru_cache(maxsize=256)
-def divergences_of(loss: Loss) -> FloatArray:
+def tabulate_divergences(loss: Loss) -> FloatArray:
     """Return the bounds of a loss at `ORDERS`, read-only."""
     result = loss.renyi(loss.orders)
     result.flags.writeable = False

@@ -135,7 +135,7 @@ class ReturningDraws(TiltedDraws):
     together: int
     block: int
 
-    def changed(self, orders: FloatArray) -> FloatArray:
+    def changed_block(self, orders: FloatArray) -> FloatArray:
         """Return the cost of the bits of all blocks of a person."""
         # `shift` is that of all rounds of a block, each moved by all changed records.
         own, other = -math.log(self.factor_floor), self.shift / self.block

@@ -150,7 +150,7 @@ class TiltedMinimum(Description):
         """Return b, step times smoothness."""
         return self.step * losses.smoothness if losses.smoothness > 0.0 else 0.0
 
-    def moved(self, losses: SmoothLosses, near: Neighbours) -> float:
+    def distance(self, losses: SmoothLosses, near: Neighbours) -> float:
         """Return how many deviations the linear terms of two neighbours are apart."""
         return near.sides * losses.lipschitz / self.noise
 
@@ -184,7 +184,7 @@ class GibbsDraw(Description):
     half_width: float = limits(zero=True, infinite=True)
     tolerance: float = limits(zero=True)
 
-    def moved(self, losses: SmoothLosses, near: Neighbours) -> float:
+    def distance(self, losses: SmoothLosses, near: Neighbours) -> float:
         """Return the mu of one draw."""
         apart = near.sides * losses.lipschitz
         return apart * math.sqrt(self.inverse_temperature / self.regularization)
@@ -300,7 +300,7 @@ class CoupledDraws(Mechanism):
             later = max(self.decisions - 1, 0)
             each = draw.shift(self.losses, near, keep, self.rounds)
         own, k = keep.log_floor(draw), near.rounds
-        moved = draw.moved(self.losses, near)
+        moved = draw.distance(self.losses, near)
         b = draw.curvature(self.losses) if isinstance(draw, TiltedMinimum) else 0.0
 
         def numbers(changes: int, log_floor: float) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -88,7 +88,7 @@ def blt_column(
     # exact. Else pairs have a sharper bound, at a cost of k.
     if separation % batch and k <= _PAIRED and pushes * batch < _COUNTED:
         return _pair_bound(s, w, pushes, k, separation, batch) * max(_UP, 1.0 + k * _EACH)
-    return float(_placed(partial(spaced_column, s, w, pushes), batch, k, separation)) * _UP
+    return float(_bound_batches(partial(spaced_column, s, w, pushes), batch, k, separation)) * _UP
 
 
 def normalised_column(
@@ -117,7 +117,7 @@ def normalised_column(
         return math.sqrt(total)
 
     k = most_rounds(rounds, separation, n * batch)
-    return float(_placed(pattern_norm, batch, k, separation)) * max(_UP, 1.0 + k * _EACH)
+    return float(_bound_batches(pattern_norm, batch, k, separation)) * max(_UP, 1.0 + k * _EACH)
 
 
 def banded_column(
@@ -136,7 +136,7 @@ def banded_column(
         return ways * float(np.linalg.norm(weights[places]))
 
     k = most_rounds(rounds, separation, pushes * batch)
-    return float(_placed(pattern_norm, batch, k, separation)) * _UP
+    return float(_bound_batches(pattern_norm, batch, k, separation)) * _UP
 
 
 def coefficients_column(
@@ -147,7 +147,9 @@ def coefficients_column(
     k = most_rounds(rounds, separation, n * batch)
     # The same choice as in `blt_column`; pairs cost n k here, hence the lower limit.
     if separation % batch == 0 or k > _ADDED or n * batch >= _COUNTED:
-        return float(_placed(partial(_added, coefficients), batch, k, separation)) * _UP
+        return (
+            float(_bound_batches(partial(_columns_norm, coefficients), batch, k, separation)) * _UP
+        )
     places = np.arange(k, dtype=np.int64) * separation // batch
     total, products, before = 0.0, coefficients, -1
     for lag in range(k):  # of two rounds of a person; the later is at least at its place
@@ -160,7 +162,7 @@ def coefficients_column(
     return math.sqrt(total) * _UP
 
 
-def _placed(spaced: Callable[[int, int], Any], batch: int, k: int, separation: int) -> Any:
+def _bound_batches(spaced: Callable[[int, int], Any], batch: int, k: int, separation: int) -> Any:
     """Return a bound of S from that of pushes: exact where `batch` divides `separation`."""
     # If a batch holds several rounds of a person, every crowd-th of them is in a separate push:
     # norms add up at most.
@@ -168,7 +170,7 @@ def _placed(spaced: Callable[[int, int], Any], batch: int, k: int, separation: i
     return crowd * spaced(-(-k // crowd), max(1, separation // batch))
 
 
-def _added(coefficients: FloatArray, k: int, b: int) -> float:
+def _columns_norm(coefficients: FloatArray, k: int, b: int) -> float:
     """Return the norm of the columns of pushes 0, b, ..., (k - 1) b, added up."""
     n = len(coefficients)
     column = np.zeros(n)
