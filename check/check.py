@@ -98,7 +98,7 @@ def rough(function: Callable[[float], arb]) -> Callable[[float], float]:
     return value
 
 
-def converted(moments: Moments, epsilon: float, largest: float = math.inf) -> arb:
+def convert_moments(moments: Moments, epsilon: float, largest: float = math.inf) -> arb:
     """Return the delta that log moments prove (gaussian.md, Theorem 4), at the best order.
 
     `largest` is the supremum of order - 1.
@@ -119,7 +119,7 @@ def bell(record: Record) -> Known:
     return Known(lambda e: gaussian(arb(e), mu), mu, rho, moments=lambda a: a * (a - 1) * rho)
 
 
-def concentrated(record: Record) -> Known:
+def zcdp_loss(record: Record) -> Known:
     """Return what rho-zCDP says (gaussian.md)."""
     rho = record["rho"]
     return Known(lambda e: ways(e, rho=rho), rho=rho, moments=lambda a: a * (a - 1) * rho)
@@ -141,9 +141,9 @@ def ways(epsilon: float, total: arb = NEVER, rho: arb = NEVER, moments: Any = No
     """Return the least delta that pure privacy, zCDP and moments prove."""
     found = pure(epsilon, total) if total < NEVER else arb(1)
     if rho < NEVER:
-        found = found.min(converted(lambda a: a * (a - 1) * rho, epsilon))
+        found = found.min(convert_moments(lambda a: a * (a - 1) * rho, epsilon))
     if moments is not None and found > 0:
-        found = found.min(converted(moments, epsilon))
+        found = found.min(convert_moments(moments, epsilon))
     return found
 
 
@@ -163,7 +163,7 @@ def coin_moment(order: arb, first: arb, second: arb, behind: Any = 0) -> arb:
     return moment(first, second).max(moment(second, first)).log()
 
 
-def coupled(record: Record) -> Known:
+def coupled_draws(record: Record) -> Known:
     """Return what Gaussian draws with stay-or-switch bits tell (couplings.md, claim, evaluation).
 
     A coin of the changed round, `n` later bits, and draws of parameter `mu`.
@@ -188,12 +188,12 @@ def coupled(record: Record) -> Known:
             bit = 1 + rare * (((z + 1) * step).exp() - 1) * (1 - (-z * step).exp())
             return coin * bit**n * (mu * mu * z * (z + 1) / 2 - z * epsilon).exp()
 
-        return inverted(transform, mu)
+        return invert_transform(transform, mu)
 
     return Known(lambda e: of_pair(e, *pairs[0]).max(of_pair(e, *pairs[1])))
 
 
-def inverted(transform: Callable[[Any], Any], mu: arb) -> arb:
+def invert_transform(transform: Callable[[Any], Any], mu: arb) -> arb:
     """Return 1/(2 pi i) times the integral of transform(z) / (z (z + 1)) over c + iR.
 
     `transform` is E e^(z (L - epsilon)) with a Gaussian part of parameter `mu` in L, so that its
@@ -221,17 +221,17 @@ def inverted(transform: Callable[[Any], Any], mu: arb) -> arb:
 # -- Draws by objective perturbation ---------------------------------------------------------------
 
 
-def tilted(record: Record) -> Known:
+def tilted_draws(record: Record) -> Known:
     """Return what at most `cap` tilted minima with bits tell (objective_perturbation.md)."""
     ratio, b, cap = arb(record["sensitivity_ratio"]), arb(record["b"]), record["cap"]
     below = min(record["rank"], record["dimension"])
     above = (record["relation"] == "replace") * min(below, record["dimension"] - below)
     person = record["kind"] == "renyi_of_person"
     if (b == 0 or below == 0) and not person:
-        return coupled({**record, "mu": ratio * arb(cap).sqrt()})
+        return coupled_draws({**record, "mu": ratio * arb(cap).sqrt()})
     p, w, c = arb(record["forced_switch"]), arb(record["factor_floor"]), arb(record["shift"])
 
-    def changed(a: arb) -> arb:
+    def changed_block(a: arb) -> arb:
         if not person:
             return coin_moment(a, p, 1 - (1 - p) * w)
         rest, most = c * (record["block"] - 1) / record["block"], arb(0)
@@ -246,10 +246,10 @@ def tilted(record: Record) -> Known:
         draw += above * (a * b.log1p() - (a * b).log1p())
         later = record["later_bits"] * (p < 1) * bool(c > 0)
         bits = later * coin_moment(a, p, 1 - (1 - p) * (-c).exp()) if later else arb(0)
-        return cap * draw + bits + (changed(a) if p < 1 else 0)
+        return cap * draw + bits + (changed_block(a) if p < 1 else 0)
 
     largest = math.inf if b == 0 else float((1 / b).lower())
-    return Known(lambda e: converted(moments, e, largest))
+    return Known(lambda e: convert_moments(moments, e, largest))
 
 
 # -- Bounded range ---------------------------------------------------------------------------------
@@ -277,7 +277,7 @@ def pure_moment(a: arb, r: arb) -> arb:
 ADDED = 2**14  # selections whose ranges are added one by one
 
 
-def grown(record: Record, groups: Groups) -> Groups:
+def grow_groups(record: Record, groups: Groups) -> Groups:
     """Return groups times the records of a person that can have entered by their end.
 
     As many as fit into the rounds so far (participation.md, Theorems 4 and 5).
@@ -304,7 +304,7 @@ def decaying_groups(record: Record) -> Groups:
         start = done + 1 if end <= ADDED else end
         f = [arb(j) ** power / (j + offset) for j in range(start, end + 1)]
         if end <= ADDED:
-            sums = [total_of(f), dot(f, f)]
+            sums = [add_up(f), dot(f, f)]
         else:
             sums, fading = [], (arb(end) / (end + offset)) ** power
             low, high = arb(done + offset) + arb(0.5), arb(end + offset) + arb(0.5)
@@ -319,20 +319,20 @@ def decaying_groups(record: Record) -> Groups:
 def decaying(record: Record) -> Known:
     """Return what selections of decaying range tell (polyhedral_frank_wolfe.md)."""
     groups, person = decaying_groups(record), record["kind"] == "selections_of_person"
-    groups = grown(record, groups) if person else groups
+    groups = grow_groups(record, groups) if person else groups
     return of_ranges(groups, record["range"], record["spread"], record["law"] == "bounded_range")
 
 
 def of_ranges(groups: Groups, reach: arb, spread: arb, bounded: bool) -> Known:
     """Return what releases of ranges reach * f tell, or of such pure privacy; in l2, spread * f."""
     moment, cost = (range_moment, arb(1) / 8) if bounded else (pure_moment, arb(1) / 2)
-    total = reach * total_of(each[2] for each in groups)
-    rho = cost * spread**2 * total_of(each[3] for each in groups)
+    total = reach * add_up(each[2] for each in groups)
+    rho = cost * spread**2 * add_up(each[3] for each in groups)
 
     def moments(a: arb) -> arb:
         # m(r) / r^2 does not increase in r: the last and smallest range of a group bounds it.
         rows = ((moment(a, reach * last), last, squares) for _, last, _, squares in groups)
-        found = total_of(m / last**2 * squares for m, last, squares in rows)
+        found = add_up(m / last**2 * squares for m, last, squares in rows)
         return found.min(a * (a - 1) * rho)
 
     # Moments follow ranges, and rho what parts of a move can be: where that is less, it is better.
@@ -340,7 +340,7 @@ def of_ranges(groups: Groups, reach: arb, spread: arb, bounded: bool) -> Known:
     return Known(lambda e: ways(e, total, rho, orders), rho=rho, pure=total, moments=moments)
 
 
-def ranged(record: Record) -> Known:
+def bounded_range(record: Record) -> Known:
     """Return what `count` releases of bounded range tell."""
     r, count = record["range"], record["count"]
     found = of_ranges([(count, arb(1), arb(count), arb(count))], r, r, True)
@@ -369,18 +369,18 @@ def tracker(record: Record) -> Known:
     chance = (1 - kept + grid).min(arb(1))
     reach, decay, later = 2 * eta * tau, tau**batch, batches - 2
     if forced < 1:
-        covered(kept > 4 * grid, "coins that doubles cannot tell from certainty")
+        require_covered(kept > 4 * grid, "coins that doubles cannot tell from certainty")
         lowest = forced - grid
         shift = eta + ((1 + grid / kept) / (1 - grid / kept)).log()
         coin = lowest, 1 - (1 - lowest) * (-shift).exp()
 
-    def flagged(m: arb, q: arb) -> arb:
+    def flag_draw(m: arb, q: arb) -> arb:
         return (1 + q * m.expm1()).log()
 
     def series(a: arb, count: float, q: arb) -> arb:
         """Return a bound on the sum of F_q(m(r_k)), 1 <= k <= count."""
         if not decay < 1:
-            return NEVER if count == math.inf else count * flagged(range_moment(a, reach), q)
+            return NEVER if count == math.inf else count * flag_draw(range_moment(a, reach), q)
         total, first, k = arb(0), reach * decay, 1
         size = max(1, int(2e-4 / float(-decay.max(arb(1e-300)).log().mid())))
         while k <= count and first > reach * arb(1e-4):
@@ -388,37 +388,37 @@ def tracker(record: Record) -> Known:
             low = first * decay ** (n - 1)
             m = range_moment(a, low)
             if n == 1:
-                total += flagged(m, q)
+                total += flag_draw(m, q)
             else:
                 squares = first**2 * (1 - decay ** (2 * n)) / (1 - decay**2)
                 weight = (squares - n * low**2) / (first**2 - low**2)
-                at_high = flagged(m * (first / low) ** 2, q)
-                total += (n - weight) * flagged(m, q) + weight * at_high
+                at_high = flag_draw(m * (first / low) ** 2, q)
+                total += (n - weight) * flag_draw(m, q) + weight * at_high
             first, k = low * decay, k + n
         if k <= count:
-            total += flagged(a * (a - 1) * first**2 / 8, q) / (1 - decay**2)
+            total += flag_draw(a * (a - 1) * first**2 / 8, q) / (1 - decay**2)
         return total
 
-    def changed(a: arb, draw: arb) -> arb:
+    def changed_block(a: arb, draw: arb) -> arb:
         return draw.max(coin_moment(a, *coin, draw)) if forced < 1 else draw
 
     def moments(a: arb) -> arb:
         first = range_moment(a, reach) if reach > 0 else arb(0)
-        found = changed(a, first) + series(a, later, chance)
+        found = changed_block(a, first) + series(a, later, chance)
         if cap is not None and cap < batches - 1:
-            found = found.min(changed(a, arb(0)) + first + series(a, cap - 1, arb(1)))
+            found = found.min(changed_block(a, arb(0)) + first + series(a, cap - 1, arb(1)))
         return found
 
-    def summed(count: float) -> arb:
+    def sum_series(count: float) -> arb:
         endless = count == math.inf
         if not decay < 1:
             return NEVER if endless else count * reach
         return reach * decay * (1 - (0 if endless else decay ** int(count))) / (1 - decay)
 
     most = math.inf if cap is None else cap
-    total = reach + summed(min(later, most - 1))
+    total = reach + sum_series(min(later, most - 1))
     if forced < 1:
-        total = (total + (coin[1] / coin[0]).log()).max(shift + summed(min(later, most)))
+        total = (total + (coin[1] / coin[0]).log()).max(shift + sum_series(min(later, most)))
 
     return Known(lambda e: ways(e, total, moments=moments), pure=total, moments=moments)
 
@@ -445,28 +445,28 @@ def reports(record: Record) -> Known:
 # -- Losses of several -----------------------------------------------------------------------------
 
 
-def grouped(record: Record) -> Known:
+def group_loss(record: Record) -> Known:
     """Return what a chain of single changes tells (composition.md)."""
-    one, size = known(record["one"]), record["size"]
+    one, size = evaluate(record["one"]), record["size"]
 
     def delta(epsilon: float) -> arb:
         share = epsilon / size
-        return one.curve(share) * total_of((arb(share) * i).exp() for i in range(size))
+        return one.curve(share) * add_up((arb(share) * i).exp() for i in range(size))
 
     return Known(delta)
 
 
 def together(record: Record) -> Known:
     """Return what parts tell that see the same record (composition.md, Theorem 1)."""
-    parts = [known(part) for part in record["parts"]]
-    certain = total_of(part.pure for part in parts if part.pure < NEVER)
+    parts = [evaluate(part) for part in record["parts"]]
+    certain = add_up(part.pure for part in parts if part.pure < NEVER)
     rest = [r for r, part in zip(record["parts"], parts, strict=True) if not part.pure < NEVER]
-    others = known({"kind": "together", "parts": rest}) if 0 < len(rest) < len(parts) else None
-    mu = total_of(part.mu**2 for part in parts).sqrt()
-    rho, total = (total_of(part[i] for part in parts) for i in (2, 3))
+    others = evaluate({"kind": "together", "parts": rest}) if 0 < len(rest) < len(parts) else None
+    mu = add_up(part.mu**2 for part in parts).sqrt()
+    rho, total = (add_up(part[i] for part in parts) for i in (2, 3))
 
     def moments(a: arb) -> arb:
-        return total_of(part.moments(a) for part in parts if part.moments)
+        return add_up(part.moments(a) for part in parts if part.moments)
 
     def delta(epsilon: float) -> arb:
         found = ways(epsilon, total, rho, moments if all(p.moments for p in parts) else None)
@@ -479,30 +479,30 @@ def together(record: Record) -> Known:
     return Known(delta, mu, rho, total)
 
 
-def least_of(record: Record) -> Known:
+def combine_parts(record: Record) -> Known:
     """Return all that is known of one mechanism."""
-    parts = [known(part) for part in record["parts"]]
+    parts = [evaluate(part) for part in record["parts"]]
     numbers = [reduce(arb.min, (part[i] for part in parts)) for i in (1, 2, 3)]
     return Known(lambda e: reduce(arb.min, (part.curve(e) for part in parts)), *numbers)
 
 
 def worst(record: Record) -> Known:
     """Return what parts tell of which a record meets one (composition.md, Theorem 2)."""
-    parts = [known(part) for part in record["parts"]]
+    parts = [evaluate(part) for part in record["parts"]]
     numbers = [reduce(arb.max, (part[i] for part in parts)) for i in (1, 2, 3)]
     return Known(lambda e: reduce(arb.max, (part.curve(e) for part in parts)), *numbers)
 
 
 LOSSES: dict[str, Callable[[Record], Known]] = {
-    "either": worst, "gdp": bell, "zcdp": concentrated, "pure": sure, "gaussian": coupled,
-    "renyi": tilted,
-    "renyi_of_person": tilted, "bounded_range": ranged, "selections": decaying,
+    "either": worst, "gdp": bell, "zcdp": zcdp_loss, "pure": sure, "gaussian": coupled_draws,
+    "renyi": tilted_draws,
+    "renyi_of_person": tilted_draws, "bounded_range": bounded_range, "selections": decaying,
     "selections_of_person": decaying, "tracker": tracker,
-    "local_reports": reports, "group": grouped, "together": together, "least": least_of,
+    "local_reports": reports, "group": group_loss, "together": together, "least": combine_parts,
 }  # fmt: skip
 
 
-def known(record: Record) -> Known:
+def evaluate(record: Record) -> Known:
     """Return what is known of a loss."""
     return LOSSES[record["kind"]](record)
 
@@ -540,7 +540,7 @@ VIEWS = ("others", "everyone", "server")
 TAIL, EXACT_TAIL = arb(2) ** -64, arb(2) ** -100  # noise.md; lattice.md
 
 
-def loss_of(kind: str, mass: Any = 0, **numbers: Any) -> Loss:
+def make_loss(kind: str, mass: Any = 0, **numbers: Any) -> Loss:
     """Return the loss of a kind with tails."""
     return Loss({"kind": kind, **numbers}, arb(mass).min(arb(1)))
 
@@ -554,8 +554,8 @@ def group(loss: Loss, size: int) -> Loss:
     """Return the loss of `size` changed records (composition.md)."""
     if size == 1:
         return loss
-    covered(size <= FOLLOWED, f"a chain of more than {FOLLOWED} changes")
-    one, found = known(loss.record), list[Record]()
+    require_covered(size <= FOLLOWED, f"a chain of more than {FOLLOWED} changes")
+    one, found = evaluate(loss.record), list[Record]()
     if one.mu < NEVER:
         found.append({"kind": "gdp", "mu": size * one.mu})
     elif one.rho < NEVER:
@@ -565,7 +565,7 @@ def group(loss: Loss, size: int) -> Loss:
     return least_loss(found or [{"kind": "group", "one": loss.record, "size": size}], loss.mass)
 
 
-def covered(holds: Any, what: str) -> None:
+def require_covered(holds: Any, what: str) -> None:
     """Raise `NotCoveredError` unless a condition of a proof certainly holds."""
     if not holds:
         raise NotCoveredError(what)
@@ -573,7 +573,7 @@ def covered(holds: Any, what: str) -> None:
 
 def seen_by(near: Near, widest: str) -> None:
     """Refuse views of more than the proof is about."""
-    covered(VIEWS.index(near.view) <= VIEWS.index(widest), f"the view {near.view!r}")
+    require_covered(VIEWS.index(near.view) <= VIEWS.index(widest), f"the view {near.view!r}")
 
 
 # -- Sums ------------------------------------------------------------------------------------------
@@ -581,14 +581,14 @@ def seen_by(near: Near, widest: str) -> None:
 FOLLOWED = 10**5  # what is followed one by one: rounds of a person in a sum, reports, batches
 
 
-def total_of(values: Iterable[arb]) -> arb:
+def add_up(values: Iterable[arb]) -> arb:
     """Return the sum of some numbers."""
     return sum(values, arb(0))
 
 
 def dot(one: Iterable[arb], other: Iterable[arb]) -> arb:
     """Return the sum of products."""
-    return total_of(x * y for x, y in zip(one, other, strict=True))
+    return add_up(x * y for x, y in zip(one, other, strict=True))
 
 
 class Buffers:
@@ -601,11 +601,13 @@ class Buffers:
         self.levels = factor.kind == "blt_normalised"
         self.n = factor.pushes if self.levels else pushes
         self.s, self.w = factor.decay, factor.weights
-        covered(len(self.s) == len(self.w) > 0, "rates without weights")
-        self.r, total = [1 - s for s in self.s], total_of(self.w)
+        require_covered(len(self.s) == len(self.w) > 0, "rates without weights")
+        self.r, total = [1 - s for s in self.s], add_up(self.w)
         # Coefficients fall, and their quotients do not: what the worst pattern is known for.
         falls = not self.levels or total**2 <= dot(self.w, self.r)
-        covered(falls and total <= 1 and all(r > 0 for r in self.r), "coefficients that rise")
+        require_covered(
+            falls and total <= 1 and all(r > 0 for r in self.r), "coefficients that rise"
+        )
 
     def behind(self, terms: int) -> list[list[arb]]:
         """Return w_i w_j times the sum of (r_i r_j)^t over t < terms."""
@@ -614,7 +616,7 @@ class Buffers:
 
     def norm(self, pushes: int) -> arb:
         """Return the norm of the first coefficients."""
-        return (1 + total_of(map(total_of, self.behind(pushes - 1)))).sqrt()
+        return (1 + add_up(map(add_up, self.behind(pushes - 1)))).sqrt()
 
     def column(self, rounds: int, separation: int) -> arb:
         """Return the norm that rounds 1, 1 + b, ..., 1 + (k - 1) b have together, in first draws.
@@ -633,13 +635,13 @@ class Buffers:
             past = [f * x for f, x in zip(fading, held, strict=True)]
         return total.sqrt()
 
-    def paired(self, k: int, separation: int, batch: int) -> arb:
+    def pair_bound(self, k: int, separation: int, batch: int) -> arb:
         """Return a bound where batches do not divide the separation: each place is a floor."""
         tails, total = [arb(0)] * len(self.w), arb(0)
         for lag in range(k - 1, -1, -1):  # tails are those of all later rounds
             place = lag * separation // batch
             after = zip(*self.behind(self.n - 1 - place), strict=True)
-            tails = [t + total_of(own) for t, own in zip(tails, after, strict=True)]
+            tails = [t + add_up(own) for t, own in zip(tails, after, strict=True)]
             first = dot(self.w, (r ** (place - 1) for r in self.r)) if place else arb(1)
             pairs = (k - lag) * first + dot(tails, (r**place for r in self.r))
             total += 2 * pairs if lag else pairs
@@ -668,7 +670,7 @@ class Buffers:
         rates = len(self.s) <= 5 and all(a < b for a, b in zip(self.s, self.s[1:], strict=False))
         drift = (1 / (self.s[0] * held)).min(arb(pushes)) <= 2**18
         calm = pushes <= 2**40 and drift and arb(pushes).sqrt() <= 2**12 * held
-        covered(falls and rates and calm and self.swing() <= 5, "buffers could overflow")
+        require_covered(falls and rates and calm and self.swing() <= 5, "buffers could overflow")
 
     def swing(self) -> arb:
         """Return a bound of the norm that draws of scale 1 give any buffer (lattice.md).
@@ -678,7 +680,7 @@ class Buffers:
         modes = []
         for j, rate in enumerate(self.s):
             gaps = [s - rate for s in self.s]
-            low, high = arb(0), [*gaps, total_of(self.w)][j + 1]
+            low, high = arb(0), [*gaps, add_up(self.w)][j + 1]
             for _ in range(200):
                 middle = arb(((low + high) / 2).mid())
                 below = 1 + dot(self.w, (1 / (gap - middle) for gap in gaps)) < 0
@@ -686,11 +688,11 @@ class Buffers:
             shift = low.union(high)
             pull = dot(self.w, (1 / (gap - shift) ** 2 for gap in gaps))
             modes.append((rate + shift, 1 / ((rate - self.s[0] + shift) * pull)))
-        squared = total_of(a * b / (g + h - g * h) for g, a in modes for h, b in modes)
+        squared = add_up(a * b / (g + h - g * h) for g, a in modes for h, b in modes)
         return squared.sqrt() * (2 - self.s[0]) / (2 - self.s[-1])
 
 
-def placed(spaced: Callable[[int, int], arb], batch: int, rounds: int, separation: int) -> arb:
+def batch_norm(spaced: Callable[[int, int], arb], batch: int, rounds: int, separation: int) -> arb:
     """Return the norm of a person's rounds from that of pushes (participation.md)."""
     if separation % batch == 0:
         return spaced(rounds, separation // batch)
@@ -712,14 +714,14 @@ def tree_column(pushes: int, batch: int, rounds: int, separation: int) -> arb:
 
 def root_column(pushes: int, rounds: int, separation: int) -> arb:
     """Return the norm of added columns with the coefficients of (1 - x)^(-1/2)."""
-    covered(pushes <= 4096, "a square root of more than 4096 pushes")
+    require_covered(pushes <= 4096, "a square root of more than 4096 pushes")
     c, column, back = [arb(1)], list[arb](), rounds * separation
     for i in range(1, pushes):
         c.append(c[-1] * (2 * i - 1) / (2 * i))
     for i in range(pushes):
         before = column[i - separation] if i >= separation else 0
         column.append(c[i] + before - (c[i - back] if i >= back else 0))
-    return total_of(x * x for x in column).sqrt()
+    return add_up(x * x for x in column).sqrt()
 
 
 def band_norms(factor: Any) -> tuple[list[arb], list[arb]]:
@@ -729,7 +731,7 @@ def band_norms(factor: Any) -> tuple[list[arb], list[arb]]:
     """
     n, band, windows, c, squares = factor.pushes, factor.band, factor.windows, arb(1), [arb(1)]
     known = band <= min(n, 1000) and windows <= n <= 10**4 and factor.tilt <= 0.25
-    covered(known, "such a band")
+    require_covered(known, "such a band")
     weights = [arb(max(windows - j, 1)) ** factor.tilt for j in range(-(-n // band))]
     for i in range(1, band):
         c *= (i - 1 + arb("0.57")) / i
@@ -748,7 +750,7 @@ def banded_column(factor: Any, batch: int, rounds: int, separation: int) -> arb:
         own = [weights[x * ways * b // factor.band] for x in range(-(-k // ways))]
         return ways * dot(own, own).sqrt()
 
-    return reduce(arb.max, draws) * placed(pattern_norm, batch, rounds, separation)
+    return reduce(arb.max, draws) * batch_norm(pattern_norm, batch, rounds, separation)
 
 
 def column(factor: Any, pushes: int, batch: int, rounds: int, separation: int) -> arb:
@@ -757,19 +759,21 @@ def column(factor: Any, pushes: int, batch: int, rounds: int, separation: int) -
     if factor.kind == "tree":
         return tree_column(pushes, batch, k, separation)
     if factor.kind == "banded":
-        covered(pushes <= factor.pushes, "more pushes than a band is for")
+        require_covered(pushes <= factor.pushes, "more pushes than a band is for")
         return banded_column(factor, batch, k, separation if k > 1 else batch)
     separation = separation if k > 1 else batch
     if factor.kind == "square_root":
-        covered(separation % batch == 0, "batches that do not divide a separation, in such a sum")
+        require_covered(
+            separation % batch == 0, "batches that do not divide a separation, in such a sum"
+        )
         return root_column(pushes, k, separation // batch)
     buffers = Buffers(factor, pushes)
-    covered(pushes <= buffers.n, "more pushes than levels are for")
-    covered(k <= FOLLOWED, f"more than {FOLLOWED} rounds of a person in a sum")
+    require_covered(pushes <= buffers.n, "more pushes than levels are for")
+    require_covered(k <= FOLLOWED, f"more than {FOLLOWED} rounds of a person in a sum")
     if separation % batch and not buffers.levels:
-        return buffers.paired(k, separation, batch)
+        return buffers.pair_bound(k, separation, batch)
     k = k if k == 1 else min(rounds, -(-buffers.n * batch // separation))
-    return placed(buffers.column, batch, k, separation)
+    return batch_norm(buffers.column, batch, k, separation)
 
 
 def extent(own: Any) -> tuple[int, int]:
@@ -778,10 +782,10 @@ def extent(own: Any) -> tuple[int, int]:
     if own.growth is None:
         return first, (own.pushes + 1) * first
     grows = own.growth in ("root", "quarter", "three_tenths")
-    covered(grows and pushes <= FOLLOWED, "such batches that grow")
+    require_covered(grows and pushes <= FOLLOWED, "such batches that grow")
     length = float(first)
     while len(starts) < pushes + 2:
-        covered((e := starts[-1]) < 2**42, "growing batches that are too long")
+        require_covered((e := starts[-1]) < 2**42, "growing batches that are too long")
         grown = e // 4 if own.growth == "quarter" else min(e // 10, math.isqrt(4 * e))
         starts.append(e + (int(length) if own.growth == "three_tenths" else max(first, grown)))
         length *= 1.3
@@ -827,26 +831,26 @@ def movement(summand: Any, near: Near, order: arb) -> arb:
     """
     kind, sides, up = summand.kind, near.sides, 1 + arb(10) ** -12  # of means in doubles
     shaped = kind in ("clipped_vector", "glm_gradient")
-    covered(order == 2 or (shaped and 2 < order <= summand.norm), "noise of such an order")
+    require_covered(order == 2 or (shaped and 2 < order <= summand.norm), "noise of such an order")
     if kind == "centred_losses":
         n = summand.experts
-        covered(n <= 2**32, "more experts than rounding is bounded for")
+        require_covered(n <= 2**32, "more experts than rounding is bounded for")
         return (n - arb(n % 2) / n).sqrt() * (up + max(0, n - 4096) * arb(2) ** -52)
     if kind == "net_differences":
         return sides * summand.lipschitz * net_reach(summand) * up
     if kind == "residual_statistics":
         z, m, w = summand.weight**2, summand.mark**2, (summand.mean or 0) ** 2
-        covered(z <= 2, "such a weight of residuals")
+        require_covered(z <= 2, "such a weight of residuals")
         two = arb(4) if z <= arb(0.5) else 2 + 2 * z + 1 / (2 * z)
         return (1 + z + w + m if sides == 1 else two + 4 * w + 2 * m).sqrt() * up
     if kind == "clipped_vectors":
-        covered(summand.count <= 2**20, "more vectors than rounding is bounded for")
+        require_covered(summand.count <= 2**20, "more vectors than rounding is bounded for")
         return summand.bound * (sides + summand.count**2 * arb(2) ** -51) * up
     if kind == "interval_totals":
-        covered(len(summand.cells) == len(summand.units) > 0, "units without cells")
+        require_covered(len(summand.cells) == len(summand.units) > 0, "units without cells")
         return sides * summand.records * dot(summand.units, summand.units).sqrt() * up
     slope, d, norm = getattr(summand, "slope", 1), arb(summand.dimension), summand.norm
-    covered(norm >= 1, "an exponent of a norm below 1")
+    require_covered(norm >= 1, "an exponent of a norm below 1")
     own = (summand.bound, summand.bound_l2) if kind == "clipped_vector" else None
     length, length_l2 = own or (summand.features, summand.features_l2)
     if order != 2:
@@ -859,7 +863,7 @@ def movement(summand: Any, near: Near, order: arb) -> arb:
         return slope * length * (1 + z if sides == 1 else two).sqrt() * up
     if shaped:
         return sides * length * slope
-    covered(1 <= summand.rounding < 2, "a rounding that takes something off")
+    require_covered(1 <= summand.rounding < 2, "a rounding that takes something off")
     u = (summand.weight * summand.label / length) ** 2
     factor = arb(2).sqrt() * (1 + u / 2) if u <= 2 else 2 * u.sqrt()
     moments = length**2 * summand.rounding * ((1 + u).sqrt() if sides == 1 else factor)
@@ -875,12 +879,12 @@ def net_reach(summand: Any) -> arb:
     fits = len(sides) == len(counts) in axes.get(transform, ()) and min(counts, default=2) > 1
     k = (counts[0] - 1).bit_length() - 1 if fits and counts else 0
     fits = fits and (transform != "parent" or all(n == 2**k + 1 for n in counts))
-    covered(fits, "the transform does not fit the net")
+    require_covered(fits, "the transform does not fit the net")
     h = [side / (count - 1) for side, count in zip(sides, counts, strict=True)]
     if transform == "parent" or not counts:
         half = arb(2) ** -k
         constant = (3 - half) / 2 if len(h) == 1 else (k + 5 - half) / 2
-        return (total_of(side**2 for side in sides) * constant).sqrt()
+        return (add_up(side**2 for side in sides) * constant).sqrt()
     if transform == "increments":
         return h[0] * arb(counts[0] - 1).sqrt()
     down, across = counts
@@ -891,7 +895,9 @@ def require_grid(grid: arb, scale: arb) -> None:
     """Refuse spacings that lattice.md is not about."""
     mantissa, exponent = math.frexp(float(grid))
     bits = math.frexp(float(scale))[1] - exponent
-    covered(mantissa == 0.5 and 16 <= bits <= 28 and exponent > -900, "a lattice of such spacing")
+    require_covered(
+        mantissa == 0.5 and 16 <= bits <= 28 and exponent > -900, "a lattice of such spacing"
+    )
 
 
 def rounding(own: Any) -> arb:
@@ -901,7 +907,7 @@ def rounding(own: Any) -> arb:
         return 8 * own.grid * arb(pushes).sqrt() * (factor.kind == "square_root")
     if factor.kind == "banded":
         draws = band_norms(factor)[1]
-        return 2 * own.grid * reduce(arb.max, draws) * total_of(1 / x**2 for x in draws).sqrt()
+        return 2 * own.grid * reduce(arb.max, draws) * add_up(1 / x**2 for x in draws).sqrt()
     buffers = Buffers(factor, pushes)
     buffers.require_lattice(pushes)
     return buffers.path(pushes, own.grid, own.scale)
@@ -919,18 +925,20 @@ def sum_loss(own: Any, near: Near) -> Loss | None:
     held = sum_column(own, near)
     if grid == 0:
         mass = pushes * (size if own.order == 2 else 8 * (size + 1)) * TAIL
-        return loss_of("gdp", mass, mu=moved * held / scale)
+        return make_loss("gdp", mass, mu=moved * held / scale)
     require_grid(grid, scale)
-    covered(own.order == 2, "noise of such an order on a lattice")
+    require_covered(own.order == 2, "noise of such an order on a lattice")
     # Where it was computed in doubles, a limit is that to its last digits.
     kept = movement(summand, near._replace(change="zero_out"), own.order) * length
-    covered(kept <= own.limit * grid * (1 + arb(DIGITS)), "a limit that does not hold a push")
-    covered(own.limit <= 2**50 and own.limit * pushes <= 2**61, "sums can overflow")
+    require_covered(
+        kept <= own.limit * grid * (1 + arb(DIGITS)), "a limit that does not hold a push"
+    )
+    require_covered(own.limit <= 2**50 and own.limit * pushes <= 2**61, "sums can overflow")
     leaf = getattr(summand, "records", 1) * arb(size).sqrt() * grid
     if length > 1:
         leaf += moved * arb(2) ** -53 * length * (length + 1 if own.growth is None else 5)
     mu = (held * (moved + leaf) + arb(size).sqrt() * rounding(own)) / scale
-    return loss_of("gdp", pushes * size * 6 * EXACT_TAIL, mu=mu)
+    return make_loss("gdp", pushes * size * 6 * EXACT_TAIL, mu=mu)
 
 
 # -- Batches and fits ------------------------------------------------------------------------------
@@ -940,22 +948,24 @@ def batch_loss(own: Any, near: Near) -> Loss:
     """Return the loss of noisy sums of batches of losses (batch_share.md)."""
     n, law, grid, rounds = own.experts, own.law, own.grid, near.rounds
     known = law in ("knorm", "laplace", "gaussian", "response")
-    covered(n >= 2 and known and own.scale > 0, "such a batch")
+    require_covered(n >= 2 and known and own.scale > 0, "such a batch")
     single = own.batch == 1 and own.scale * 700 >= 1
-    covered(law != "response" or single, "a response to a batch")
+    require_covered(law != "response" or single, "a response to a batch")
     if grid > 0:
         require_grid(grid, own.scale)
         centred = grid * 2**16 <= 1 and n * own.batch <= 2**53 * grid
         fits = grid <= 1 and own.batch < 2**51 * grid
-        covered(fits and (law == "laplace" or (law == "gaussian" and centred)), "such a lattice")
+        require_covered(
+            fits and (law == "laplace" or (law == "gaussian" and centred)), "such a lattice"
+        )
     if law != "gaussian":
-        each = loss_of("pure", epsilon=(n if law == "laplace" else 1) / own.scale)
+        each = make_loss("pure", epsilon=(n if law == "laplace" else 1) / own.scale)
         return group(each, rounds)
     # The mean that is taken off is rounded along the common shift.
     moved = (n - arb(n % 2) / n).sqrt() * (1 + arb(10) ** -9)
     full, rest = divmod(rounds, crowd := near.among(own.batch))
     mass = rounds * n * (EXACT_TAIL if grid > 0 else TAIL)
-    return loss_of("gdp", mass, mu=moved * arb(full * crowd**2 + rest**2).sqrt() / own.scale)
+    return make_loss("gdp", mass, mu=moved * arb(full * crowd**2 + rest**2).sqrt() / own.scale)
 
 
 # -- Decisions that are kept or drawn afresh -------------------------------------------------------
@@ -965,7 +975,7 @@ def tilted_numbers(own: Any, near: Near) -> tuple[arb, arb, arb]:
     """Return b, the move of a draw, and that of a later bit (objective_perturbation.md)."""
     losses, draw = own.losses, own.draw
     known_bits = own.keep.kind in ("scheduled", "density_ratio")
-    covered(losses.smoothness < NEVER and known_bits, "such bits of tilted minima")
+    require_covered(losses.smoothness < NEVER and known_bits, "such bits of tilted minima")
     b = draw.step * losses.smoothness if losses.smoothness > 0 else arb(0)
     apart = near.sides * losses.lipschitz
     bent = losses.rank * (b * b / (1 + 2 * b)).log1p()
@@ -979,7 +989,7 @@ def gibbs_numbers(own: Any, near: Near) -> tuple[arb, arb, arb]:
     moved = near.sides * g * (beta / lam).sqrt()
     if keep.kind != "density_ratio":
         return arb(0), moved, arb(0)
-    covered(losses.rank == 0 and draw.half_width > 0, "a window on these Gibbs laws")
+    require_covered(losses.rank == 0 and draw.half_width > 0, "a window on these Gibbs laws")
     far = (g * own.rounds) ** 2 * beta / lam
     units = (arb(n) / 8 + 24) / own.rounds * far + 4 * (keep.high + keep.low)
     if draw.half_width < NEVER:
@@ -1001,7 +1011,9 @@ def coupled_loss(own: Any, near: Near) -> Loss | None:
     losses, draw, keep, block, k = own.losses, own.draw, own.keep, own.block, near.rounds
     ranks = losses.rank <= losses.dimension and (losses.rank == 0) == (losses.smoothness == 0)
     forced = getattr(keep, "forced", arb(1))
-    covered(ranks and block <= own.rounds and forced <= 1, "such ranks, blocks or probabilities")
+    require_covered(
+        ranks and block <= own.rounds and forced <= 1, "such ranks, blocks or probabilities"
+    )
     bits = -(-own.rounds // block) - 1
     drawn = bits if own.cap is None else min(own.cap, bits)
     is_tilted, window = draw.kind == "tilted_minimum", keep.kind == "density_ratio"
@@ -1026,7 +1038,9 @@ def coupled_loss(own: Any, near: Near) -> Loss | None:
     found = group(Loss(one, tails), k)
     if k > 1 and (forced < 1 or b > 0):
         hers = {"rounds": k, "together": near.among(block), "block": block}
-        covered(near.among(block) <= FOLLOWED, f"over {FOLLOWED} rounds of a person in a block")
+        require_covered(
+            near.among(block) <= FOLLOWED, f"over {FOLLOWED} rounds of a person in a block"
+        )
         person = record(k, floor, "renyi_of_person", **hers)
         found = least_loss([person, *found.record.get("parts", [found.record])], tails)
     return found
@@ -1040,15 +1054,17 @@ def selections_loss(own: Any, near: Near, arms: int = 1, forced: int = 0) -> Los
     scores, gumbel = own.scores, own.law == "gumbel"
     if scores.kind == "vertex_scores" and scores.diameter_l1 == 0:
         return NOTHING
-    covered(own.scale > 0, "selections without noise")
+    require_covered(own.scale > 0, "selections without noise")
     if scores.kind == "vertex_scores":
         return vertices_loss(own, near, arms, forced)
-    covered(own.law in ("gumbel", "laplace", "exponential") and own.exponent == 0, "such a law")
+    require_covered(
+        own.law in ("gumbel", "laplace", "exponential") and own.exponent == 0, "such a law"
+    )
     reach = 2 * scores.width if scores.kind == "loss_sums" else scores.sensitivity
     each = reach * (1 if getattr(scores, "one_way", True) else 2) / own.scale
     if gumbel:
-        return group(loss_of("bounded_range", range=each, count=own.rounds), near.rounds)
-    parts = [loss_of("pure", epsilon=own.rounds * each).record]
+        return group(make_loss("bounded_range", range=each, count=own.rounds), near.rounds)
+    parts = [make_loss("pure", epsilon=own.rounds * each).record]
     parts += [{"kind": "zcdp", "rho": own.rounds * each * each / 2}] * (own.rounds > 1)
     return group(least_loss(parts, arb(0)), near.rounds)
 
@@ -1056,15 +1072,15 @@ def selections_loss(own: Any, near: Near, arms: int = 1, forced: int = 0) -> Los
 def vertices_loss(own: Any, near: Near, arms: int, forced: int) -> Loss:
     """Return the loss of selections of vertices, also in arms of a bandit."""
     scores, gumbel = own.scores, own.law == "gumbel"
-    covered(gumbel or own.law == "laplace", "noise of such a law")
-    covered(own.exponent <= arb(0.9) and scores.offset <= 1, "such an exponent or offset")
+    require_covered(gumbel or own.law == "laplace", "noise of such a law")
+    require_covered(own.exponent <= arb(0.9) and scores.offset <= 1, "such an exponent or offset")
     leaf, leaf_l2 = scores.slope * scores.leaf, scores.slope * scores.leaf_l2
 
-    def moved(diameter: arb, diameter_l2: arb) -> arb:
+    def leaf_movement(diameter: arb, diameter_l2: arb) -> arb:
         return near.sides * (diameter * leaf).min(diameter_l2 * leaf_l2) / scores.batch
 
-    reach = moved(scores.diameter_l1, scores.diameter_l2)
-    parts = moved(scores.diameter_l2, scores.diameter_max)
+    reach = leaf_movement(scores.diameter_l1, scores.diameter_l2)
+    parts = leaf_movement(scores.diameter_l2, scores.diameter_max)
     spread = reach.min(parts) if scores.product else reach
     record = {"kind": "selections", "law": "bounded_range" if gumbel else "pure",
               "range": reach / own.scale, "spread": spread / own.scale, "terms": own.rounds,
@@ -1079,32 +1095,36 @@ def vertices_loss(own: Any, near: Near, arms: int, forced: int) -> Loss:
 def tests_loss(own: Any, near: Near) -> Loss:
     """Return the loss of tests against a noisy threshold (shift_detector.md)."""
     d, s = own.sensitivity, own.spread
-    covered(own.law in ("exponential", "laplace") and d <= s <= 2 * d, "such tests")
-    covered(min(own.threshold_scale, own.query_scale) > 0, "tests without noise")
+    require_covered(own.law in ("exponential", "laplace") and d <= s <= 2 * d, "such tests")
+    require_covered(min(own.threshold_scale, own.query_scale) > 0, "tests without noise")
     each = d / own.threshold_scale + own.alarms * s / own.query_scale
-    return group(loss_of("pure", epsilon=each), near.rounds)
+    return group(make_loss("pure", epsilon=each), near.rounds)
 
 
 def tracker_loss(own: Any, near: Near) -> Loss:
     """Return the loss of a path that is redrawn (tracker_accounting.md)."""
     rate, shares = own.share_rate, own.prior == "share"
-    covered(arb(1e-9) <= own.forced <= 1 and (shares or own.prior == "at_most"), "such coins")
-    covered((rate is not None) == shares, "a share rate is for the prior 'share'")
+    require_covered(
+        arb(1e-9) <= own.forced <= 1 and (shares or own.prior == "at_most"), "such coins"
+    )
+    require_covered((rate is not None) == shares, "a share rate is for the prior 'share'")
     most = 1 - arb(1) / own.experts + arb(2) ** -52
-    covered(not shares or rate == 0 or arb(1e-100) <= rate <= most, "such a share rate")
+    require_covered(not shares or rate == 0 or arb(1e-100) <= rate <= most, "such a share rate")
     same = ("learning_rate", "batch", "horizon", "share_rate", "experts", "prior")
     numbers = {name: getattr(own, name) for name in same} | {"max_resamples": own.cap}
-    return group(loss_of("tracker", forced_switch=own.forced, **numbers), near.rounds)
+    return group(make_loss("tracker", forced_switch=own.forced, **numbers), near.rounds)
 
 
 def report_ratio(law: Any) -> Fraction:
     """Return the largest ratio of probabilities of a report: integers over 2^53."""
     units = 2**53
     if law.kind == "bits":
-        covered(law.low <= law.high < units and law.count <= 2**12, "bits without a ratio, or many")
+        require_covered(
+            law.low <= law.high < units and law.count <= 2**12, "bits without a ratio, or many"
+        )
         worst = max(Fraction(law.high, law.low), Fraction(units - law.low, units - law.high))
         return Fraction(worst**law.count)
-    covered(law.size < law.labels and law.inside < units, "subsets of all labels")
+    require_covered(law.size < law.labels and law.inside < units, "subsets of all labels")
     share, own = Fraction(law.size, law.labels), Fraction(law.inside, units)
     chances = (own / share, Fraction(1), (1 - own) / (1 - share))
     return max(chances) / min(chances) if law.inside else Fraction(1)
@@ -1112,21 +1132,23 @@ def report_ratio(law: Any) -> Fraction:
 
 def reports_loss(own: Any, near: Near) -> Loss:
     """Return the loss of one user's reports, for any observer (local_randomizers.md)."""
-    covered(own.laws or own.reports == 1, "several reports without laws")
+    require_covered(own.laws or own.reports == 1, "several reports without laws")
     for law in own.laws:
         ratio = report_ratio(law)
         log_ratio = (arb(ratio.numerator) / ratio.denominator).log()
-        covered(ratio == 1 or log_ratio <= own.epsilon, "a law that exceeds epsilon")
+        require_covered(ratio == 1 or log_ratio <= own.epsilon, "a law that exceeds epsilon")
     many = own.reports * near.rounds
-    covered(many <= FOLLOWED, f"more than {FOLLOWED} reports")
-    return loss_of("local_reports", epsilon=own.epsilon, reports=many, delta=arb(0))
+    require_covered(many <= FOLLOWED, f"more than {FOLLOWED} reports")
+    return make_loss("local_reports", epsilon=own.epsilon, reports=many, delta=arb(0))
 
 
 def declared_loss(own: Any, near: Near) -> Loss:
     """Return the loss of what another program promises (gaussian.md, pure.md)."""
-    covered((near.change, near.view) == (own.change, "everyone"), "another change")
+    require_covered((near.change, near.view) == (own.change, "everyone"), "another change")
     each = own.sensitivity / own.scale
-    return group(loss_of("gdp", mu=each) if own.l2 else loss_of("pure", epsilon=each), near.rounds)
+    return group(
+        make_loss("gdp", mu=each) if own.l2 else make_loss("pure", epsilon=each), near.rounds
+    )
 
 
 # -- Parts -----------------------------------------------------------------------------------------
@@ -1140,14 +1162,14 @@ FRESH = ("gaussian_sum", "batch_release", "selections", "local_report", "nothing
 
 def joint(parts: list[Loss]) -> Loss:
     """Return the loss of all parts together, of which none is nothing (composition.md)."""
-    mass, records = total_of(each.mass for each in parts), [each.record for each in parts]
-    joined = loss_of("together", mass, parts=records) if parts else NOTHING
+    mass, records = add_up(each.mass for each in parts), [each.record for each in parts]
+    joined = make_loss("together", mass, parts=records) if parts else NOTHING
     return parts[0] if len(parts) == 1 else joined
 
 
 def either(parts: list[Loss]) -> Loss:
     """Return the loss of one of the parts, of Gaussian ones the largest (composition.md)."""
-    mass = total_of(each.mass for each in parts)
+    mass = add_up(each.mass for each in parts)
     apart = [
         x
         for each in parts
@@ -1157,7 +1179,7 @@ def either(parts: list[Loss]) -> Loss:
     others = [x for i, x in enumerate(apart) if x["kind"] != "gdp" and x not in apart[:i]]
     if bells:
         others.append({"kind": "gdp", "mu": reduce(arb.max, (x["mu"] for x in bells))})
-    return Loss(others[0], mass) if len(others) == 1 else loss_of("either", mass, parts=others)
+    return Loss(others[0], mass) if len(others) == 1 else make_loss("either", mass, parts=others)
 
 
 def search_loss(own: Any, near: Near) -> Loss | None:
@@ -1166,8 +1188,8 @@ def search_loss(own: Any, near: Near) -> Loss | None:
     fits = vector.kind == "clipped_vector" and bool(arb(vector.norm) == NEVER)
     fits = fits and bool(vector.bound == own.second) and own.medians <= vector.dimension
     fits = fits and (own.first == 0) == (own.medians == 0) and counts.pushes > 0
-    covered(fits and counts.batch == 1 and counts.growth is None, "such counts")
-    covered(counts.order == 2 and counts.grid <= 1, "counts off their grid")
+    require_covered(fits and counts.batch == 1 and counts.growth is None, "such counts")
+    require_covered(counts.order == 2 and counts.grid <= 1, "counts off their grid")
     if counts.scale == 0 or (own.medians and own.scale == 0):
         return None
     # A record is in one bin of every column: the sum moves by less than columns in all of them.
@@ -1177,38 +1199,40 @@ def search_loss(own: Any, near: Near) -> Loss | None:
     reach = column(counts.factorisation, counts.pushes, 1, 1, 1) * moved
     if counts.grid > 0:
         reach += arb(vector.dimension).sqrt() * rounding(counts)
-    widths = loss_of("gdp", mass, mu=reach / counts.scale)
+    widths = make_loss("gdp", mass, mu=reach / counts.scale)
     if own.medians == 0:
         return widths
     each = near.sides * near.among(own.first) / own.scale
     if near.rounds == 1:
-        return either([loss_of("bounded_range", range=each, count=own.medians), widths])
+        return either([make_loss("bounded_range", range=each, count=own.medians), widths])
     mu = arb(own.medians).sqrt() * 2 * arb(2).sqrt() * (each / 4).tanh().erfinv()
     joined = either if near.among(own.first + own.second) == 1 else joint
-    return joined([loss_of("gdp", mu=mu), widths])
+    return joined([make_loss("gdp", mu=mu), widths])
 
 
 def parts_loss(own: Any, near: Near) -> Loss | None:
     """Return the loss of several mechanisms (composition.md, and the page of the lemma)."""
     how, widest = LEMMAS.get(own.lemma, ("", ""))
-    covered(own.parts and own.how == how, "parts without the lemma that is about them")
+    require_covered(own.parts and own.how == how, "parts without the lemma that is about them")
     seen_by(near, widest)
     if how == "together" or own.lemma == "ranges":
-        losses = [derived(part, near) for part in own.parts]
+        losses = [derive_loss(part, near) for part in own.parts]
         told = [each for each in losses if each is not None and each.record != NOTHING.record]
         joined = joint if how == "together" or near.rounds > 1 else either
         return None if None in losses else joined(told)
     part, alone = own.parts[0], near._replace(rounds=1, separation=1)
-    covered(all(each == part for each in own.parts), "several unlike parts")
-    one = derived(part, alone)
+    require_covered(all(each == part for each in own.parts), "several unlike parts")
+    one = derive_loss(part, alone)
     if one is None or one.record == NOTHING.record:
         return one
     if how == "instances":
-        proved = part.kind in FRESH or known(one.record).pure < NEVER
-        covered(len(own.parts) == 1 and one.mass == 0 and proved, "such instances")
+        proved = part.kind in FRESH or evaluate(one.record).pure < NEVER
+        require_covered(len(own.parts) == 1 and one.mass == 0 and proved, "such instances")
         return group(one, near.rounds)
     if near.rounds > 1:
-        covered(own.forced is not None and part.kind == "selections", "rounds in several arms")
+        require_covered(
+            own.forced is not None and part.kind == "selections", "rounds in several arms"
+        )
         one = selections_loss(part, near, len(own.parts), own.forced)
     return one._replace(mass=(len(own.parts) * one.mass).min(arb(1)))
 
@@ -1223,9 +1247,9 @@ MECHANISMS: dict[str, Callable[[Any, Near], Loss | None]] = {
 }  # fmt: skip
 
 
-def derived(own: Any, near: Near) -> Loss | None:
+def derive_loss(own: Any, near: Near) -> Loss | None:
     """Return the loss that follows from a description; None where there is no privacy."""
-    covered(own.kind in MECHANISMS, f"a {own.kind} by itself")
+    require_covered(own.kind in MECHANISMS, f"a {own.kind} by itself")
     whoever = own.kind in ("coupled_draws", "local_report", "open", "parts")
     seen_by(near, "server" if whoever or getattr(own, "law", "") == "response" else "everyone")
     return MECHANISMS[own.kind](own, near)
@@ -1354,7 +1378,7 @@ def singles(own: Any, held: bool = False) -> list[tuple[Any, bool]]:
     return [each for part in own.parts for each in singles(part, held)]
 
 
-def concluded(stated: Any) -> tuple[set[str], str | None, list[str]]:
+def conclude(stated: Any) -> tuple[set[str], str | None, list[str]]:
     """Return the units, the arithmetic and the promises that follow from a description.
 
     A sum that is released once is one of a data set or of a stream.
@@ -1388,7 +1412,7 @@ def concluded(stated: Any) -> tuple[set[str], str | None, list[str]]:
     return found, "lattice" if exact == {True} else "float" if exact else None, rests
 
 
-def sourced(text: str) -> bool:
+def names_source(text: str) -> bool:
     """Return whether a condition says where the noise comes from."""
     return text.startswith(("The operating system", *REPRODUCIBLE))
 
@@ -1401,7 +1425,7 @@ def promise(text: str) -> bool:
 def doubts(stated: Any, loss: Loss) -> list[str]:
     """Return what must be believed, promises and a paper's claim, besides the noise."""
     own = ["the issuer's promises are kept"] * any(map(promise, stated.conditions))
-    found = [] if loss.record == NOTHING.record else concluded(stated)[2] + own
+    found = [] if loss.record == NOTHING.record else conclude(stated)[2] + own
     if stated.claimed is not None:
         (epsilon, delta), kind = stated.claimed, stated.description.kind
         follows = stated.calibration != "paper" or kind != "coupled_draws"
@@ -1437,11 +1461,11 @@ def below(stated: arb | None, value: arb) -> bool:
 
 def stronger(stated: Any, near: Near, loss: Loss) -> str:
     """Return which statement differs from what follows from the description; or nothing."""
-    own, what = stated.description, known(loss.record)
+    own, what = stated.description, evaluate(loss.record)
     bounds = loss.record["parts"] if loss.record["kind"] == "least" else [loss.record]
     up = (what.pure * (1 + arb(x)) for x in (0, DIGITS))  # accounting rounds sums up by as much
     bounds = [*bounds, *({"kind": "pure", "epsilon": x} for x in up)]
-    possible, exact, _ = concluded(stated)
+    possible, exact, _ = conclude(stated)
     failures = {
         "mu": below(stated.mu, what.mu),
         "rho": below(stated.rho, what.rho.min(what.mu**2 / 2)),
@@ -1452,22 +1476,22 @@ def stronger(stated: Any, near: Near, loss: Loss) -> str:
         "certified": stated.certified and stated.seeded is not None and bool(doubts(stated, loss)),
         "numerics": own.kind != "nothing" and stated.numerics not in (None, exact),
         "unit": not possible,
-        "conditions": stated.seeded is not None and not any(map(sourced, stated.conditions)),
+        "conditions": stated.seeded is not None and not any(map(names_source, stated.conditions)),
     }
     return next((name for name, failed in failures.items() if failed), "")
 
 
 def proved_delta(loss: Loss, epsilon: float, target: arb) -> arb:
     """Return an interval around a delta that holds at an epsilon, tails included."""
-    curve, mass = known(loss.record).curve, loss.mass
+    curve, mass = evaluate(loss.record).curve, loss.mass
 
-    def charged(at: float) -> arb:
+    def charge_mass(at: float) -> arb:
         return curve(at) + (1 + arb(at).exp()) * mass if mass > 0 else curve(at)
 
-    found = charged(epsilon)
+    found = charge_mass(epsilon)
     if (1 + arb(epsilon).exp()) * mass > target * arb(1e-9) and not found <= target:
         # A guarantee at a smaller epsilon is one at this.
-        return found.min(charged(least(rough(charged), 0.0, epsilon)))
+        return found.min(charge_mass(least(rough(charge_mass), 0.0, epsilon)))
     return found
 
 
@@ -1486,14 +1510,14 @@ def check(record: Any) -> tuple[str, str]:
     try:
         for bits, more in ((BITS, 0.0), (4 * BITS, 0.0), (BITS, DIGITS)):
             ctx.prec = bits
-            loss = derived(stated.description, near)
+            loss = derive_loss(stated.description, near)
             name = "epsilon" if loss is None else stronger(stated, near, loss)
             if loss is None or name:
                 return "not proved", f"{name} says more than what is described"
             found = proved_delta(loss, float(stated.epsilon) * (1.0 + more), stated.delta)
             if found <= stated.delta:
                 at = f", epsilon larger by {more:g} of it" * bool(more)
-                return judged(stated, loss, f"delta <= {float(found.upper()):.17g}{at}")
+                return judge(stated, loss, f"delta <= {float(found.upper()):.17g}{at}")
     except NotCoveredError as error:
         return "not covered", str(error)
     except (ArithmeticError, ValueError, RecursionError):
@@ -1501,7 +1525,7 @@ def check(record: Any) -> tuple[str, str]:
     return "not proved", f"delta {found.str(20)} against {float(stated.delta):.17g}"
 
 
-def judged(stated: Any, loss: Loss, found: str) -> tuple[str, str]:
+def judge(stated: Any, loss: Loss, found: str) -> tuple[str, str]:
     """Return the verdict on a point that is proved: about protection as configured."""
     whom, point = stated.unit, (float(stated.epsilon), float(stated.delta))
     if stated.person is not None:

@@ -262,7 +262,7 @@ def test_tails_count(checker):
     guarantee = STATED["a sum without levels for people"]()
     assert guarantee["truncation_mass"] > 0.0
     assert checker.check({**guarantee, "truncation_mass": 0.0})[0] == "not proved"
-    loss = checker.loss_of("pure", mass=1e-10, epsilon=checker.arb(1))
+    loss = checker.make_loss("pure", mass=1e-10, epsilon=checker.arb(1))
     room = checker.arb(1e-9)
     assert checker.proved_delta(loss, 1.0, room) <= room
     assert not checker.proved_delta(loss._replace(mass=checker.arb(1e-9)), 1.0, room) <= room
