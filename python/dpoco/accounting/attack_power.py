@@ -49,7 +49,7 @@ def guessing_probability(guarantee: Terms, prior: float = 0.5) -> float:
         Between max(prior, 1 - prior), which needs no releases, and 1: (1 + delta(0)) / 2 at 0.5.
     """
     p = _probability("prior", prior)
-    # Streams may be exchanged: the bound is about the one that is believed in less.
+    # Streams may be exchanged: the bound is about the one that is less likely beforehand.
     p = min(p, 1.0 - p)
     return min(1.0, 1.0 - p + p * guarantee.delta_at(math.log1p(-p) - math.log(p)))
 

@@ -3,11 +3,10 @@
 ``dpoco.accounting.attack_power`` computes every number in the text from the guarantee's own curve.
 ``docs/privacy/explanations.md`` proves what they mean.
 
-The verdict on a guarantee says whether anything is protected as configured, and what must be
-believed. Every output about a guarantee begins with it: ``repr``, ``str``, `explain`, ``dpoco
+The verdict on a guarantee says whether anything is protected as configured, and on which promises
+this relies. Every output about a guarantee begins with it: ``repr``, ``str``, `explain`, ``dpoco
 explain`` and ``dpoco verify``. It rests on the description, the neighbours and the set-up alone.
-Whether the stated numbers follow from the description is checked where a record is read, and by
-`verify`.
+The reader of records and `verify` check that the stated numbers follow from the description.
 """
 
 from __future__ import annotations

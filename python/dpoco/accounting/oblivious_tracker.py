@@ -257,7 +257,7 @@ class Search:
         if self.best is None:
             return self.comparison.best_learning_rate(batch, rate) * _SMALLEST
         # Between the roots of cost / eta + eta squares / 8 = best the bound is smaller: by more
-        # than rounding, or the search might go on for nothing.
+        # than rounding, or the search might never end.
         best = self.bound * (1.0 - 1e-9)
         gap = best * best - 0.5 * cost * squares
         return None if gap <= 0.0 else 2.0 * cost / (best + math.sqrt(gap))

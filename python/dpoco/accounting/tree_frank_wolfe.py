@@ -205,7 +205,7 @@ def guarantee(
     CalibrationError
         If the plan says "paper" and the published claim is false for it.
     """
-    # Nothing of the plan is believed but what the engine enforces: bounds, lengths and noise.
+    # The guarantee relies only on what the engine enforces of the plan: bounds, lengths and noise.
     total, tuning, near = plan.mechanism, plan.tuning, Neighbours(relation)
     d, q, n = domain.dimension, domain.dual_exponent, tuning.horizon
     leaf = leaf_bounds.enforced_leaf_bounds(domain, loss, total.summand)

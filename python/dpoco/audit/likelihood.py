@@ -332,8 +332,8 @@ def above(curve: Iterable[tuple[float, ...]], claim: Claim | Guarantee, word: st
 def _identities(losses: list[FloatArray], error: float) -> Iterator[str]:
     """Yield where E_P min(q/p, c) + E_Q max(0, 1 - c p/q) = 1 fails: no likelihood ratios.
 
-    For true likelihood ratios the two expectations add up to 1, whatever the laws. So a scorer
-    that is wrong about a learner's law is found before its losses are believed.
+    For true likelihood ratios the two expectations add up to 1, whatever the laws. So this finds a
+    scorer that is wrong about a learner's law before its losses are used.
     """
     # Two directions, the cuts, and two means for each of them.
     each = error / (4.0 * len(_CUTS))

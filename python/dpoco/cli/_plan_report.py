@@ -322,7 +322,7 @@ def _smallest_useful(
     Regret per round falls like a power of the horizon, so the search follows the slope between two
     logarithms, and halves the logarithmic interval where that leads out of it.
     """
-    # The plan that was asked for is one look for nothing.
+    # The plan that was asked for is known already.
     values = dict([known])
     for _ in range(_LOOKS):
         low = max((rounds for rounds, found in values.items() if found > target), default=0)

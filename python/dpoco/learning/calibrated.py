@@ -110,7 +110,7 @@ def noise_note(numbers: str) -> str:
 class Calibrated:
     """Base of objects that are built from a plan, calibrated or given, within a budget.
 
-    Nothing here is believed: the guarantee is computed from the plan and compared with the budget.
+    No calibration is trusted: the guarantee is computed from the plan and compared with the budget.
     """
 
     _guarantee: Any

@@ -144,8 +144,8 @@ def for_people(
 ) -> Parameters:
     """Return the parameters with the least noise that keep to a budget for all rounds of a person.
 
-    They are those that `calibrate` makes of some budget for single rounds, which is searched for:
-    no one need believe it, since the result is certified. About ten calibrations.
+    A search over budgets for single rounds calls `calibrate` about ten times. The guarantee does
+    not rely on the search, since the result is certified.
 
     Parameters
     ----------

@@ -615,7 +615,7 @@ def load(
     StateError
         If the file is corrupt, truncated, foreign or from a newer format, its object is of another
         kind, or it is encrypted under no key or another one than given; nothing is loaded. Also if
-        it is plain and others than its owner may read it; the message has the command that mends
+        it is plain and others than its owner may read it; the message has the command that fixes
         this.
     OSError
         If it cannot be read.

@@ -392,7 +392,7 @@ def adaptive(
     matrix : array of shape (K, M)
         The hypotheses in the round's context.
     weights : array of shape (K,)
-        What the server believes: a function of reports, hence public.
+        The server's posterior: a function of reports, hence public.
     """
     count = matrix.shape[0]
     if count == 1:

@@ -81,7 +81,7 @@ def read(record: Any, kinds: tuple[type[D], ...]) -> D:
     if not found:
         raise ValueError(f"not a description of kind {sorted(cls.kind for cls in kinds)}")
     cls, known = found[0], _declared_fields(found[0])  # type: ignore[arg-type]
-    # A name that no formula reads could still be read, and believed, by a person: it is refused.
+    # A field that no formula reads could still mislead a person who reads it: it is refused.
     if {*record, *cls.unsaid} != {"kind", *known}:
         raise ValueError(f"a {cls.kind} has the fields {list(known)}, and no others")
     return cls(**{n: _restore(v, known[n][0]) for n, v in record.items() if n != "kind"})

@@ -1,8 +1,8 @@
 """The published learners of distributions from local reports: what they send, and how they learn.
 
 Algorithms 1 (all losses) and 2 (one loss at random) of Sima, Wu, Milenkovic and Szpankowski,
-"Online distribution learning with local private constraints" (2024), with their constants; what had
-to be mended, and how little they learn, is in ``docs/privacy/local_errata.md``.
+"Online distribution learning with local private constraints" (2024), with their constants.
+``docs/privacy/local_errata.md`` lists the corrections, and how little these learners learn.
 
 Label y owns ``n_y = ceil(M max_j F[j, y])`` of N cells, so that no cell has probability above 1/M;
 ``v_j = log(M pbar_j)`` with ``pbar_j = (1 - 1/T) F[j, y] / n_y + 1 / (T N)`` is then at most 0 and

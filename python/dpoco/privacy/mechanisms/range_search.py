@@ -63,7 +63,7 @@ class RangeSearch(Mechanism):
     scale: float = limits(zero=True, default=0.0)
 
     def __post_init__(self) -> None:
-        """Refuse rounds for nothing, and sums that are not of the counts of bins."""
+        """Refuse rounds that no search uses, and sums that are not of the counts of bins."""
         super().__post_init__()
         own, vector = self.counts, self.counts.summand
         if (self.first == 0) != (self.medians == 0):
