@@ -111,12 +111,12 @@ def test_linear_and_custom_losses_agree_with_squared_ones():
     np.testing.assert_allclose(linear.last_decision, theta, atol=1e-12)
 
 
-@pytest.mark.parametrize("selector", ["gumbel", "laplace"])
 @pytest.mark.parametrize(
-    ("domain", "weights"),
-    [(LpBall(2, 1.0), "unbiased"), (Box([-1.0, 0.0], [0.0, 1.0]), "unbiased"),
-     (Simplex(3), "paper"), (VertexSet([[0.0, 1.0], [1.0, 0.0], [-1.0, -1.0]]), "unbiased")],
-    ids=["ball", "box", "simplex", "list"],
+    ("domain", "weights", "selector"),
+    [(LpBall(2, 1.0), "unbiased", "gumbel"), (LpBall(2, 1.0), "unbiased", "laplace"),
+     (Box([-1.0, 0.0], [0.0, 1.0]), "unbiased", "laplace"), (Simplex(3), "paper", "gumbel"),
+     (VertexSet([[0.0, 1.0], [1.0, 0.0], [-1.0, -1.0]]), "unbiased", "laplace")],
+    ids=["ball, gumbel", "ball, laplace", "box", "simplex", "list"],
 )  # fmt: skip
 def test_frequencies_of_transcripts_are_those_of_the_enumeration(domain, weights, selector):
     """The scale of every update included: a scale 30 % off must fail."""

@@ -11,6 +11,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from tests.samples import replays
 
 import dpoco
 from dpoco.domains import LpBall
@@ -100,12 +101,11 @@ def test_decisions_show_no_grid_either():
     # With p = 2 the second decision is the released sum but for its length: ratios of coordinates.
     right = 0
     rng = np.random.default_rng(5)
-    for trial in range(TRIALS):
+    new = TreeFrankWolfe(
+        LpBall(D, 2.0), SquaredLoss(1.0, 1.0), horizon=1000, budget=BUDGET, source=Source.seeded(0)
+    )
+    for learner in replays(new, TRIALS):
         secret = int(rng.integers(2))
-        learner = TreeFrankWolfe(
-            LpBall(D, 2.0), SquaredLoss(1.0, 1.0), horizon=1000, budget=BUDGET,
-            source=Source.seeded(trial),
-        )  # fmt: skip
         learner.decide()
         learner.observe(record(secret), 1.0)
         theta = learner.decide().reshape(-1, 2, 64)

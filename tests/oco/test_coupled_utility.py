@@ -82,9 +82,17 @@ def best(loss, rows, labels):
     return min(total(np.zeros(D)), float(found.fun))
 
 
-@pytest.mark.parametrize("name", ["noise", "turning", "alternating", "leaning"])
-@pytest.mark.parametrize("loss", [LinearLoss(1.0), LogisticLoss(1.0), HuberLoss(1.0, 1.0)])
-@pytest.mark.parametrize("kind", KINDS)
+# Each two of a learner, a loss and a stream meet.
+PLAYED = [
+    (kind, loss, name)
+    for i, kind in enumerate(KINDS)
+    for j, loss in enumerate((LinearLoss(1.0), LogisticLoss(1.0), HuberLoss(1.0, 1.0)))
+    for k, name in enumerate(("noise", "turning", "alternating", "leaning"))
+    if (i + j + k) % 2 == 0
+]
+
+
+@pytest.mark.parametrize(("kind", "loss", "name"), PLAYED)
 def test_mean_regret_is_below_the_proven_bound(kind, loss, name):
     rows = streams(name)
     labels = None

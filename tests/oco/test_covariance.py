@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import linalg, stats
+from tests.samples import replays
 
 import dpoco
 from dpoco.accounting.forgetting import batch_lengths
@@ -38,12 +39,11 @@ def leader(seed=1, *, loss=None, **options):
 )  # fmt: skip
 def test_a_leader_states_the_exact_law_for_linear_losses(options):
     rows = np.random.default_rng(1).uniform(-0.5, 0.5, (37, D))
-    plan, runs = leader(**options).plan, 300
+    runs = 300
     used = len(rows) // options.get("batch", 1) * options.get("batch", 1)
     exact = -1e-3 * rows[:used].sum(axis=0)
     gaps = np.empty((runs, D))
-    for seed in range(runs):
-        learner = leader(seed, plan=plan, **options)
+    for seed, learner in enumerate(replays(leader(**options), runs)):
         learner.run(rows)
         gaps[seed] = learner.last_decision - exact
     stated = learner.covariance
@@ -117,17 +117,16 @@ def left_by_steps(plan):
 
 @pytest.mark.parametrize("options", [{}, {"half_life": 600.0}, {"shrinkage": 1.0}])
 def test_newton_steps_move_as_is_stated_to_first_order(options):
-    runs, plan = 150, newton(**options).plan
+    runs, new = 150, newton(**options)
     stream = logistic(3000, 1)
     decisions, stated = np.empty((runs, 2)), np.empty((runs, 2, 2))
-    for seed in range(runs):
-        learner = newton(seed, plan=plan, **options)
+    for seed, learner in enumerate(replays(new, runs)):
         learner.run(*stream)
         decisions[seed], stated[seed] = learner.last_decision, learner.covariance
     seen = lengths(decisions, stated)
     # The mean of 300 squares of normals is off by a factor of 1.5 with a chance below 1e-6; a tenth
     # is for terms of second order.
-    least = 1.0 / 3.0 if "half_life" in options else left_by_steps(plan)
+    least = 1.0 / 3.0 if "half_life" in options else left_by_steps(new.plan)
     low, high = least / 1.6, (1.0 if "half_life" in options else least) * 1.6
     assert low < seen < high
     for wrong in (4.0, 0.25):  # deviations twice as large, or half

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from tests.samples import replays
 
 import dpoco
 from dpoco.domains import Box, LpBall
@@ -36,8 +37,7 @@ def test_audit_catches_a_learner_that_does_not_clip():
 def test_decisions_follow_the_published_law():
     """Given the weights w, the next decision J is a draw from them: E w_J = sum w^2."""
     own, expected, spread, uniform = 0.0, 0.0, 0.0, 0.0
-    for seed in range(400):
-        learner = make(LINE, 2, seed=seed, sum_method="tree", learning_rate=0.3)
+    for learner in replays(make(LINE, 2, sum_method="tree", learning_rate=0.3), 400):
         learner.decide()
         learner.observe(np.array([0.0, 0.3, 0.6, 0.9]))
         weights = learner.weights

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from scipy.fft import dctn
+from tests.samples import replays
 
 import dpoco
 from dpoco import _core
@@ -288,11 +289,10 @@ def test_noise_of_a_learner_has_the_declared_law(counts):
     row = continual_sum.row_norm(p.mechanism.factorisation, 1, 1)
     matrix = laplacian(*counts) if len(counts) == 2 else laplacian(counts[0], 1)
     fields = []
-    for seed in range(400):
-        source = Source.seeded(seed)
-        learner = LipschitzLearner(
-            domain, lipschitz=1.0, horizon=2, budget=budget, plan=p, source=source
-        )
+    new = LipschitzLearner(
+        domain, lipschitz=1.0, horizon=2, budget=budget, plan=p, source=Source.seeded(0)
+    )
+    for learner in replays(new, 400):
         learner.run(np.zeros((1, points)))
         noise = -np.log(learner.weights) / p.tuning.learning_rate
         fields.append(noise - noise.mean())

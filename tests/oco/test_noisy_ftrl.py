@@ -57,7 +57,9 @@ def draws(learner, method, pushes, entries):
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("loss_name", LOSSES)
 def test_matches_the_independent_implementation(case, loss_name):
-    for method, batch in itertools.product(continual_sum.METHODS, [1, 3]):
+    # Each method and batch meets each case and each loss, every other one of them both.
+    turn = (list(CASES).index(case) + list(LOSSES).index(loss_name)) % 2
+    for method, batch in [*itertools.product(continual_sum.METHODS, [1, 3])][turn::2]:
         domain, kind, p, size = CASES[case]
         loss, labels = LOSSES[loss_name]
         d = domain.dimension

@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 from tests.oco.test_forgetting import BALL, BUDGET, LOSS, inverse, make, power_series
+from tests.samples import replays
 
 import dpoco
 from dpoco import _core
@@ -81,8 +82,8 @@ def errors(options, reacts, trials=200):
     """Errors of estimates in their own deviations, on short streams."""
     world = DriftingRegression("turning", 60, 3, seed=4)
     found = np.empty(trials)
-    for seed in range(trials):
-        learner = make(horizon=60, seed=seed, running_loss=True, batch=4, **options)
+    new = make(horizon=60, running_loss=True, batch=4, **options)
+    for seed, learner in enumerate(replays(new, trials)):
         losses, seen = [], None
         for features, label in zip(world.features, world.labels, strict=True):
             decision = learner.decide()

@@ -56,11 +56,9 @@ def matrix(method, n):
 
 
 def brute(method, pushes, batch, rounds, separation):
-    table, worst = matrix(method, pushes), 0.0
-    for places in patterns(pushes * batch, rounds, separation):
-        weights = np.bincount([i // batch for i in places], minlength=pushes)
-        worst = max(worst, float(np.linalg.norm(table @ weights)))
-    return worst
+    every = patterns(pushes * batch, rounds, separation)
+    weights = [np.bincount([i // batch for i in places], minlength=pushes) for places in every]
+    return float(np.linalg.norm(np.array(weights) @ matrix(method, pushes).T, axis=1).max())
 
 
 CASES = [(n, k, b) for n in (1, 2, 3, 7, 12) for k in (1, 2, 3, 20) for b in (1, 2, 3, 5, 20)]

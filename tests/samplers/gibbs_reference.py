@@ -44,17 +44,21 @@ def energy(kind, rows, labels, lam, centre, x) -> np.ndarray:
     return loss_sum(kind, rows, labels, x) + lam / 2 * np.sum((x - centre) ** 2, axis=1)
 
 
-def cell_masses(log_density, low, high, cells: int, fine: int) -> np.ndarray:
+def cell_masses(log_density, low, high, cells: int, fine: int, temper: float = 1.0) -> tuple:
     """Probabilities of the cells x cells squares of a rectangle, midpoint rule inside.
 
-    `log_density` is -inf outside the body.
+    `log_density` is -inf outside the body. The second are those of that law at another temperature.
     """
     n = cells * fine
     axes = [a + (np.arange(n) + 0.5) * (b - a) / n for a, b in zip(low, high, strict=True)]
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
     log = np.concatenate([log_density(part) for part in np.array_split(grid, 64)])
-    weights = np.exp(log - log.max()).reshape(cells, fine, cells, fine).sum(axis=(1, 3))
-    return weights / weights.sum()
+    log -= log.max()
+    weights = (
+        np.exp(each).reshape(cells, fine, cells, fine).sum(axis=(1, 3))
+        for each in (log, temper * log)
+    )
+    return tuple(each / each.sum() for each in weights)
 
 
 def fit(draws: np.ndarray, low, high, masses: np.ndarray) -> float:

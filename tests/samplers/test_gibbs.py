@@ -140,5 +140,5 @@ def test_losses_given_as_objects():
     def log_density(x):
         return -1.5 * (3 * np.abs(x - 0.2).sum(1) + 0.35 * np.sum(x**2, 1))
 
-    masses = reference.cell_masses(log_density, [-1, -1], [1, 1], 5, 50)
+    masses, _ = reference.cell_masses(log_density, [-1, -1], [1, 1], 5, 50)
     assert reference.fit(draws, [-1, -1], [1, 1], masses) > ALARM

@@ -81,12 +81,11 @@ def test_kinks_in_the_plane_against_quadrature(kind, shift):
             reach = 0.3 * np.ptp(draws, axis=0)
             low, high = draws.min(axis=0) - reach, draws.max(axis=0) + reach
 
-            def log_density(x, temper=1.0):
-                value = -beta * temper * energy(kind, rows, lam, domain.center, x)
+            def log_density(x):
+                value = -beta * energy(kind, rows, lam, domain.center, x)
                 return np.where(np.sum(x**2, axis=1) <= 0.25, value, -np.inf)
 
-            right = reference.cell_masses(log_density, low, high, 10, 40)
-            wrong = reference.cell_masses(lambda x: log_density(x, 1.2), low, high, 10, 40)
+            right, wrong = reference.cell_masses(log_density, low, high, 10, 40, 1.2)
         assert reference.fit(draws, low, high, right) > ALARM
         if not options:
             assert reference.fit(draws, low, high, wrong) < ALARM
@@ -119,7 +118,7 @@ def test_a_chain_takes_over_within_its_law():
 
 @pytest.mark.parametrize("scale", [1e-8, 1.0, 1e8, 1e14])
 def test_one_kink_of_any_weight_is_a_laplace_law(scale):
-    domain, n = Box([-0.3], [0.5]), 20_000
+    domain, n = Box([-0.3], [0.5]), 20_000 if scale == 1.0 else 4_000
     loss = Kinks("absolute", np.array([[1.0]]))
     made = sampler(domain, loss, scale, 1e-3)
     draws = np.sort(draw(made, 9, n, 1)[:, 0])

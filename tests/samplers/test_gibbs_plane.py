@@ -41,14 +41,13 @@ def test_plane_bodies_against_quadrature(body, kind):
     rows, labels = problem(kind, d, 30, 0.4)
     centre = domain.center
 
-    def log_density(x, temper=1.0):
+    def log_density(x):
         full = np.column_stack([x, 1 - x.sum(1)]) if body == "simplex" else x
-        value = -beta * temper * reference.energy(kind, rows, labels, lam, centre, full)
+        value = -beta * reference.energy(kind, rows, labels, lam, centre, full)
         return np.where(inside(x), value, -np.inf)
 
     # 8 cells a side; on curved walls the midpoint rule is off by about 1/(fine cells)^1.5.
-    masses = reference.cell_masses(log_density, low, high, 8, 40)
-    wrong = reference.cell_masses(lambda x: log_density(x, 1.15), low, high, 8, 40)
+    masses, wrong = reference.cell_masses(log_density, low, high, 8, 40, 1.15)
     for options, n in (({}, 40_000), (CHAIN, 1_000)):
         # Walls and losses meet in no line of a chain: each body once, and each loss.
         if options and kind != "logistic" and body != "ball":
@@ -160,11 +159,10 @@ def test_envelopes_have_the_curvature_that_is_sure(domain, kind, push, lam, path
     assert abs(tries * share - 1.0) < 6.0 * math.sqrt((1.0 - share) / n) + 2e-3
     assert 0.01 < share < 0.95
 
-    def log_density(x, temper=1.0):
-        value = -beta * temper * reference.energy(kind, rows, labels, lam, centre, x)
+    def log_density(x):
+        value = -beta * reference.energy(kind, rows, labels, lam, centre, x)
         return np.where(inside(x), value, -np.inf)
 
-    masses = reference.cell_masses(log_density, *low_high, 10, 20)
+    masses, wrong = reference.cell_masses(log_density, *low_high, 10, 20, 1.3)
     assert reference.fit(draws, *low_high, masses) > ALARM
-    wrong = reference.cell_masses(lambda x: log_density(x, 1.3), *low_high, 10, 20)
     assert reference.fit(draws, *low_high, wrong) < ALARM
