@@ -147,7 +147,7 @@ def curves(play, lengths: list[int]) -> dict[str, list[float]]:
 
 
 def least_price(rounds: int) -> float:
-    """What every 1-private learner loses a round in some world of experts (`Packing`)."""
+    """Return the loss a round of every 1-private learner in some world of experts (`Packing`)."""
     world = dpoco.environments.Packing(EXPERTS, epsilon=1.0, seed=0)
     return world.regret_lower_bound(1.0) / rounds
 

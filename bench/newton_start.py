@@ -28,7 +28,7 @@ NAMES = ("shuttle", "phishing", "logit_10000_10_41", "logit_20000_20_47", "flip_
 
 @dataclass(frozen=True)
 class Change:
-    """What is other than in the learner; momentum grows with how clear the point is of noise."""
+    """Differences from the learner; momentum grows with how clear the point is of noise."""
 
     step: float = 1.0  # of the step without curvature, in its usual size
     metric: float = STEP_SHARE  # share of the curvature in the metric

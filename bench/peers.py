@@ -31,7 +31,7 @@ PURE = dpoco.Budget(epsilon=1.0, delta=0.0)
 
 @dataclass
 class Peer:
-    """What is measured in turns with what; `units` are rounds or variates of a call."""
+    """A pair that is measured in turns; `units` are rounds or variates of a call."""
 
     name: str
     ours: Action

@@ -36,7 +36,7 @@ TOOL = "tool"  # the key of the non-private tool next to the epsilons
 
 
 class Family(NamedTuple):
-    """What is learned, and by whom.
+    """Problem and learner.
 
     `regrets` plays (rounds, seed) and yields "own" or "other", an epsilon or `TOOL`, and the
     regret a round.

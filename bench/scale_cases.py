@@ -42,7 +42,7 @@ def seconds(action: Callable[[], object]) -> float:
 
 
 def loop(pool: KeyedPool, keys: list[Any], arrays: tuple[Any, ...]) -> None:
-    """What a service would write without a pool, round by round."""
+    """The loop that a service would write without a pool, round by round."""
     learners = {key: pool[key] for key in set(keys)}
     for key, *record in zip(keys, *arrays, strict=True):
         learner = learners[key]

@@ -61,7 +61,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Line:
-    """What was measured of a contender: `regrets` are (mean, standard error or None)."""
+    """Measurements of a contender: `regrets` are (mean, standard error or None)."""
 
     name: str
     kind: str

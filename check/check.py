@@ -51,7 +51,7 @@ class NotCoveredError(Exception):
 
 
 class Known(NamedTuple):
-    """What is known of a loss: its curve, and what it costs in each currency."""
+    """A loss as far as it is known: its curve, and its cost in each currency."""
 
     curve: Curve
     mu: arb = NEVER

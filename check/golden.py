@@ -1,4 +1,4 @@
-"""What several hundred configurations certify and release, held against a committed file.
+"""Compare the guarantees and releases of several hundred configurations with a committed file.
 
     python check/golden.py                         # compare with tests/pins/golden.json
     python check/golden.py --exact                 # to the last bit, and also the releases

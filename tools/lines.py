@@ -86,7 +86,7 @@ class Module:
 
     @cached_property
     def taken(self) -> dict[str, tuple[str, str]]:
-        """What names stand for that come from elsewhere in the package: (module, name there)."""
+        """Meaning of names from elsewhere in the package: (module, name there)."""
         return {
             here: (source, name)
             for source, name, here in self.imports
@@ -95,7 +95,7 @@ class Module:
 
     @cached_property
     def definitions(self) -> dict[str, ast.AST]:
-        """What the module defines: functions, classes, their methods, and constants."""
+        """Definitions of the module: functions, classes, their methods, and constants."""
         found: dict[str, ast.AST] = {}
         for node in self.tree.body:
             if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
@@ -113,7 +113,7 @@ class Module:
 
     @cached_property
     def offered(self) -> frozenset[str]:
-        """What others can ask the module for: its definitions, and what it takes to hand on."""
+        """Names that others can import from the module: its definitions, and those passed on."""
         public = self.definitions.get("__all__")
         words = ast.walk(public) if public is not None else ()
         named = {word.value for word in words if isinstance(word, ast.Constant)}

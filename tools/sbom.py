@@ -20,7 +20,7 @@ from typing import Any
 import tomllib
 
 ROOT = Path(__file__).resolve().parents[1]
-# What is linked into a wheel or inlined from headers: package, its name there, licence, source.
+# Packages linked into a wheel or inlined from headers: package, its name there, licence, source.
 COMPILED_IN = (
     ("cmeel-eigen", "Eigen", "MPL-2.0", "https://eigen.tuxfamily.org"),
     ("pybind11", "pybind11", "BSD-3-Clause", "https://github.com/pybind/pybind11"),

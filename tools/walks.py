@@ -131,7 +131,7 @@ class Walk:
 
 @dataclass
 class Report:
-    """What a walk took up to its first useful result."""
+    """Cost of a walk up to its first useful result."""
 
     name: str
     target: float

@@ -21,7 +21,7 @@ LARGEST_WHEEL = 8 * 2**20
 EXPORTED = {"PyInit__core"}
 FORBIDDEN = re.compile(r"(^|/)(tests?|bench|examples|cpp|tools)/|\.(cpp|hpp|inl|c|h|o|a|pyc)$")
 REQUIRED = ("dpoco/__init__.py", "dpoco/py.typed", "dpoco/_core.pyi", "dpoco/accounting/budget.py")
-# What every Linux has, under the names of either C library.
+# Libraries of every Linux, under the names of either C library.
 SYSTEM = re.compile(r"(lib(c|m|dl|pthread|rt)|ld-linux-(x86-64|aarch64))\.so(\.\d+)?")
 OLDEST_GLIBC = (2, 17)
 TESTS = ("tests/state/test_same_bits.py", "tests/contract/test_contract.py")

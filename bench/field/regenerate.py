@@ -64,7 +64,7 @@ def _limit() -> None:
 
 
 def ask(python: Path, *words: str) -> Any:
-    """What a program prints as JSON; None if it takes too much CPU time."""
+    """Return a program's output as JSON; None if it takes too much CPU time."""
     command = [str(python), *words]
     done = subprocess.run(command, capture_output=True, text=True, preexec_fn=_limit)
     if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
@@ -75,7 +75,7 @@ def ask(python: Path, *words: str) -> Any:
 
 
 def least_for_people(rounds: int, times: int, share: float, singular: int) -> float:
-    """What no factorisation beats for a person in `times` rounds, rounds / times apart.
+    """Return a bound that no factorisation beats for a person's rounds, rounds / times apart.
 
     The rounds begin at a random offset; with probability `share` their changes have one sign, else
     independent signs. With S the mean of x x' over these changes x, noise times sensitivity is at

@@ -163,7 +163,7 @@ def speed():
 
 
 def checks():
-    """What the installed versions do, as facts that this program establishes."""
+    """Return facts about the installed versions that this program establishes."""
     import dp_accounting as dp
     from dp_accounting import pld, rdp
     from jax_privacy import noise_addition

@@ -24,7 +24,7 @@ _VARIANTS = (
     ("tight", "tight", 0, 0),
     ("noise_free", "no noise", 2, 3),
 )
-# What a player's name begins with, index of colour, index of style; the first that fits.
+# First letters of a player's name, index of colour, index of style; the first that fits.
 _PLAYERS = (
     ("uniformly random", 3, 0),
     ("LinUCB", 5, 1),

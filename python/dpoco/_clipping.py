@@ -16,7 +16,7 @@ Flags = Mapping[str, NDArray[np.bool_]]  # properties of records, or of their co
 
 
 class Geometry(Protocol):
-    """What of a `dpoco.domains.Domain` decides how records are clipped."""
+    """The part of a `dpoco.domains.Domain` that decides how records are clipped."""
 
     @property
     def dimension(self) -> int:

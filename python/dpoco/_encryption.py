@@ -34,7 +34,7 @@ _FEWEST = 16  # different bytes; random ones have fewer, or are text, with proba
 
 
 class UnreadableError(StateError):
-    """What was stored may be sound, but its key is missing, or open to others."""
+    """The stored data may be sound, but their key is missing, or open to others."""
 
 
 def checked_key(key: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""What notebooks show."""
+"""HTML that notebooks show."""
 
 from __future__ import annotations
 

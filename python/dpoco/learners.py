@@ -20,7 +20,7 @@ __all__ = ["LEARNERS", "MONITORS", "Learner", "find_learner", "learner_named", "
 
 @dataclass(frozen=True)
 class Learner:
-    """What the library knows about a learner or mechanism.
+    """The library's entry of a learner or mechanism.
 
     Attributes
     ----------

@@ -144,7 +144,7 @@ class Source:
         if generation == self._generation:
             return
         if self._is_seeded:
-            # What is seeded protects nothing: it stays reproducible, in children as well.
+            # A seeded source protects nothing: it stays reproducible, in children as well.
             self._engine.adopt()
         else:
             # Parent and child would draw the same noise for different data.

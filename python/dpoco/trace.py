@@ -1,4 +1,4 @@
-"""What happened over many rounds, for evaluation: not a private object."""
+"""Records of many rounds, for evaluation: not a private object."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ _ORDER = ("epsilon", "delta", "change", "unit", "horizon", "mechanism", "mu", "r
 # Numbers that earlier records repeat of what the description says.
 _REPEATED = ("sensitivity", "sensitivity_norm", "noise_scale", "noise_multiplier",
              "column_norm")  # fmt: skip
-# What JSON holds of a type of these fields that is no number.
+# JSON types of these fields that are not numbers.
 _JSON: dict[Any, tuple[type, ...]] = {
     "str": (str,),
     "int": (int,),
@@ -67,7 +67,7 @@ _LOSSES: tuple[type[Loss], ...] = (BoundedRange, CoupledBits, Decaying, Either, 
                                    Together)  # fmt: skip
 _PARTS = (*_LOSSES, Gaussian, Zcdp)  # which records of guarantees hold as mu and rho
 
-# What a record of version 1 means. Its "joint" did not say what changes: the dearer is charged.
+# Meaning of a record of version 1. Its "joint" did not name the change: the dearer is charged.
 _RELATIONS = {
     "replace": {"change": "replace", "view": "everyone"},
     "zero_out": {"change": "zero_out", "view": "everyone"},
@@ -324,7 +324,7 @@ def contradicts_itself(stated: Terms) -> bool:
     loss, mass = stated.loss, stated.loss.mass
     if not stated.private or isinstance(loss.bare, Unknown):
         return False
-    # What says more than mu and rho must say as much as they do.
+    # A curve that is stated besides mu and rho must prove as much as they do.
     most = stated.beyond
     own = loss if most is None else with_tails(most, mass)
     if isinstance(most, Pure) and mu is None:  # rho may: of pure releases one after the other

@@ -1,4 +1,4 @@
-"""What the accountants of the two coupled learners share: a problem's plans and guarantee.
+"""Common code of the accountants of the two coupled learners: a problem's plans and guarantee.
 
 Proofs: ``docs/privacy/couplings.md``, ``docs/privacy/oco_regret.md`` and the learners' own pages.
 

@@ -1,6 +1,6 @@
-"""What charges cost in every currency, and privacy filters: sums that they may fill.
+"""Costs of charges in every currency, and privacy filters: limits on the sums of costs.
 
-Claim: what one mechanism releases n times is sqrt(n) mu-GDP, has n times the Renyi divergences of
+Claim: n releases of one mechanism are sqrt(n) mu-GDP, has n times the Renyi divergences of
 every order, and is pure with n epsilon; an epsilon-private mechanism is mu-GDP with
 mu = 2 Phi^-1(1 / (1 + e^-eps)). Protecting a replaced instead of an emptied round doubles mu and
 epsilon, quadruples rho, and turns (epsilon, delta) into (2 epsilon, (1 + e^epsilon) delta).
@@ -53,7 +53,7 @@ WAYS = ("parts", "point")
 _PRECISION, _SMALLEST, _TRIALS = 1e-3, 2.0**-12, 30
 _ROUNDING = 1e-12  # of limits, downwards
 _LARGEST_GAUSSIAN = 1e6  # epsilon: beyond what mu = 1000 spends
-# What stored costs call the numbers of a part.
+# Names of a part's numbers in stored costs.
 _STORED: dict[str, type[Loss]] = {"mu": Gaussian, "rho": Zcdp, "pure": Pure}
 
 
@@ -116,7 +116,7 @@ class Repeated(Loss):
 
 @dataclass(frozen=True)
 class Cost:
-    """What one charge costs.
+    """Cost of one charge.
 
     Attributes
     ----------

@@ -47,7 +47,7 @@ _RARE, _CANDIDATES, _SUSPICION = 1000, 100, 0.01
 _CERTAIN = 0.999  # which a tenth of a percent rounds up to 100
 # How far apart releases can be, as the largest difference of two probabilities, in words.
 _CLOSE, _SIMILAR = 0.1, 0.5
-# What a condition begins with, and the section that it belongs to.
+# First words of the conditions that belong to the section of the program.
 _PROGRAM = ("The program", "The operating system", "Each user's device", "The device")
 
 

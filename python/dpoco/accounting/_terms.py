@@ -587,7 +587,7 @@ class Terms:
 
     @property
     def _numbers(self) -> Any:
-        """What the description says of the noise; nothing without one."""
+        """Numbers of the noise that follow from the description; none without one."""
         if self.description is None:
             return meaning.Numbers()
         return meaning.numbers(self.description, self.neighbours)

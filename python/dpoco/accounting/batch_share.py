@@ -148,7 +148,7 @@ def log_class_size(experts: int, rounds: int, switches: int) -> float:
 
 @dataclass(frozen=True)
 class Noise:
-    """What is added to each entry of a sum: a law of the batched share, symmetric.
+    """Noise that is added to each entry of a sum: a law of the batched share, symmetric.
 
     Attributes
     ----------
@@ -646,7 +646,7 @@ def calibrate(
     choice("adversary", adversary, ADVERSARIES)
     if noise == "coordinate_rr" and batch not in (None, 1):
         raise ValueError("noise 'coordinate_rr' needs batch 1")
-    # What is free is searched for below.
+    # The search below chooses the free parameters.
     given = ShareTuning(
         experts=n,
         horizon=None if horizon is None else positive_int("horizon", horizon),

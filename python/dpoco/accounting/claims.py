@@ -1,4 +1,4 @@
-"""What published privacy theorems claim of parameters: for comparison with exact accounting.
+"""Claims of published privacy theorems about parameters, to compare with exact accounting.
 
 DP-TOFW: Theorem 3.1 of Han et al. claims (epsilon, delta)-privacy of the tree Frank-Wolfe learner
 for noise scale
@@ -91,7 +91,7 @@ def _sigma_epsilon(pushes: int, kappa: float, leaf_bound: float, delta: float) -
 
 @dataclass(frozen=True, slots=True)
 class PublishedClaim:
-    """What a published privacy theorem says about some parameters.
+    """Claim of a published privacy theorem about some parameters.
 
     Attributes
     ----------

@@ -197,7 +197,7 @@ def noise_conditions(mass: float, seeded: bool, arithmetic: str) -> tuple[str, .
     return source, *tails, ARITHMETIC[arithmetic]
 
 
-# What a change may concern where nothing, or everything, of it is released.
+# Units of a change if nothing of it, or everything, is released.
 UNITS = ("one round", "one record", "one user's record", "one report")
 
 

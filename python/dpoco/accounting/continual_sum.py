@@ -255,7 +255,7 @@ _BUFFERED = ("blt", "blt_normalised")
 GROWING = ("blt", "toeplitz", *FALLING)
 NOISES = ("gaussian", "generalized_gaussian")
 TOEPLITZ_LIMIT = SQUARE_ROOT_LIMIT
-# What `horizon=None` stands for. At earlier rounds the noise is 1.1 to 1.6 times that of a sum
+# The meaning of `horizon=None`. At earlier rounds the noise is 1.1 to 1.6 times that of a sum
 # planned for them; no doubling scheme does better.
 UNBOUNDED_HORIZON = 10**9
 _FOLLOWED = 10**4  # rounds of a person

@@ -1,4 +1,4 @@
-"""What coupled draws cost in regret: clips, caps on switches, aged anchors, growing noise.
+"""Cost of coupled draws in regret: clips, caps on switches, aged anchors, growing noise.
 
 Successive laws have TV <= 2 Phi(g/2) - 1 (P-COMW, g = G sqrt(beta/lam)), or TV <= sqrt(KL/2) with
 KL <= g^2/2 + r (ln(1 + b) - b/(1 + b)) (CTRL, g = G/sigma, b = eta beta_s).

@@ -306,7 +306,7 @@ class GibbsTuning(Description):
 
 @dataclass(frozen=True)
 class TiltedTuning(Description):
-    """What the coupled regularized leader (CTRL) minimises besides the tilted losses.
+    """Terms that the coupled regularized leader (CTRL) minimises besides the tilted losses.
 
     Attributes
     ----------
@@ -326,7 +326,7 @@ class TiltedTuning(Description):
 
 @dataclass(frozen=True)
 class CoupledForecast(Description):
-    """What to expect of coupled decisions.
+    """Forecast of coupled decisions.
 
     Attributes
     ----------
@@ -418,7 +418,7 @@ class CoupledRun(ABC):
 
     @property
     def lazy(self) -> LazyProblem:
-        """What every regret bound takes."""
+        """Arguments of all regret bounds."""
         return self.problem.lazy(self.mechanism.rounds, self.mechanism.block)
 
     @property

@@ -38,7 +38,7 @@ SELECTIONS = ("exponential", "gumbel", "laplace")
 # Of losses in [0, 1], to which learners scale what they clip.
 LOSS_SUMS = LossSums(1.0)
 LARGEST_EXPERTS = 2**32
-# What rounding of losses and sums adds to the difference of two mean losses.
+# Largest error of the difference of two mean losses by rounding of losses and sums.
 ROUNDING = 2.0**-45
 
 

@@ -61,7 +61,7 @@ class ForgettingView:
 
 @dataclass(frozen=True)
 class Forgetting:
-    """What a forgetting leader is tuned by: candidates, and the law of their noise.
+    """Tuning of a forgetting leader: candidates, and the law of their noise.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What a learner promises, as a value that can be printed, stored and checked.
+"""The guarantee of a learner, as a value that can be printed, stored and checked.
 
 The terms, and the numbers that follow from them, are those of `dpoco.accounting._terms`. The
 functions that print, store and check terms are bound here as methods, and only here.

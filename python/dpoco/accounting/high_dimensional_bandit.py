@@ -88,7 +88,7 @@ def arm_horizon(arms: int, horizon: int, forced_rounds: int) -> int:
 
 @dataclass(frozen=True)
 class ArmsTuning(Description):
-    """What is made of the releases of the arms.
+    """Parameters of the post-processing of the arms' releases.
 
     Attributes
     ----------

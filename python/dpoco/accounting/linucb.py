@@ -69,7 +69,7 @@ def check_unit(name: str, value: float) -> float:
 
 @dataclass(frozen=True)
 class LinUCBTuning(Description):
-    """What is made of the noisy statistics.
+    """Parameters of the post-processing of the noisy statistics.
 
     Attributes
     ----------
@@ -110,7 +110,7 @@ class LinUCBTuning(Description):
 
 @dataclass(frozen=True)
 class LinUCBForecast(Description):
-    """What to expect of the arms.
+    """Forecast of the arms.
 
     Attributes
     ----------
@@ -390,7 +390,7 @@ def calibrate(
 
 @dataclass(frozen=True, kw_only=True)
 class _Problem:
-    """What is asked for; rho and weight are None where they are to be found."""
+    """Arguments of a calibration; rho and weight are None where they are to be found."""
 
     summand: SecondMoments
     own: LinUCBTuning

@@ -45,7 +45,7 @@ __all__ = [
 LARGEST_NET = 2**24
 LARGEST_SIDE = 2**12  # of a net in the plane, whose constants take matrices of its size
 
-# What a round may cost when the caller does not say: noise, transform and a draw are linear in the
+# Largest cost of a round by default: noise, transform and a draw are linear in the
 # number of points, up to a logarithm.
 _LARGEST_LINE = 2**16
 _LARGEST_SIDE = 2**8
@@ -161,7 +161,7 @@ def spacings(shape: NetShape, counts: tuple[int, ...]) -> tuple[float, ...]:
 
 @dataclass(frozen=True, slots=True)
 class NoiseField:
-    """What noise of scale 1 on the transform does to the values of a net.
+    """Effect of noise of scale 1 on the transform on the values of a net.
 
     Attributes
     ----------

@@ -61,7 +61,7 @@ _DEPTH, _POINTS = 1e-4, 4001  # steps from this part of the largest candidate, 0
 
 @dataclass(frozen=True)
 class LeaderTuning(Description):
-    """What is made of the sums that the leader on noisy sums releases.
+    """Parameters of the post-processing of the leader's noisy sums.
 
     Attributes
     ----------

@@ -50,7 +50,7 @@ LONG_MEMORY, LONGEST_GROWING = 2.0, 10_000_000
 
 @dataclass(frozen=True)
 class NewtonTuning(Description):
-    """What is made of the sums that private Newton steps release.
+    """Parameters of the post-processing of the sums that private Newton steps release.
 
     Attributes
     ----------

@@ -30,7 +30,7 @@ CALIBRATIONS = ("tight", "corrected", "paper")
 
 @dataclass(frozen=True)
 class Forecast(Description):
-    """What a planner expects of a learner.
+    """Forecast of a learner by its planner.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Forecast(Description):
 
 @dataclass(frozen=True)
 class Plan(Generic[M, T, F]):
-    """What a budget buys: a mechanism, what is made of its releases, and what to expect.
+    """A mechanism within a budget, the parameters of its post-processing, and a forecast.
 
     Attributes
     ----------

@@ -65,7 +65,7 @@ _SUMMED = 2**14
 
 @dataclass(frozen=True)
 class PolyhedralTuning(Description):
-    """What is made of the vertices that polyhedral Frank-Wolfe selects: nothing but steps 1/k.
+    """Post-processing of the vertices that polyhedral Frank-Wolfe selects: only steps 1/k.
 
     Attributes
     ----------

@@ -52,7 +52,7 @@ __all__ = ["HedgePlan", "HedgeTuning", "calibrate", "guarantee", "regret"]
 
 @dataclass(frozen=True)
 class HedgeRun:
-    """What a run looks like, whatever the learning rate.
+    """Sizes of a run that do not depend on the learning rate.
 
     Attributes
     ----------
@@ -235,7 +235,7 @@ def expected_maximum(n: int) -> float:
 
 @dataclass(frozen=True)
 class HedgeTuning(Description):
-    """What is made of the noisy sums.
+    """Parameters of the post-processing of the noisy sums.
 
     Attributes
     ----------

@@ -52,7 +52,7 @@ MEDIAN_SHARE = 0.4  # of them, for medians
 FINDER_SHARE = 0.1  # of mu^2, where people come back: half of it for medians
 _MEDIAN_RANKS = 44.0  # scales of one-directional noise that a median's rank is off, at most
 _SPREADS = 8.0  # deviations of a cumulative count that records for counts must be
-# What is left of a budget for tails and last digits.
+# Share of a budget to plan for: the rest is for tails and last digits.
 _SLACK = 1.0 - 1e-9
 
 

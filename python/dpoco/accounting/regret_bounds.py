@@ -128,7 +128,7 @@ def uniform_is_as_good(experts: int, horizon: int | None, bound: float | None) -
 
 @dataclass(frozen=True, kw_only=True)
 class LazyProblem:
-    """What the bounds of the two coupled learners take of a problem and of its blocks.
+    """Arguments of the two coupled learners' bounds: those of a problem and its blocks.
 
     Attributes
     ----------

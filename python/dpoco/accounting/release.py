@@ -154,7 +154,7 @@ DEFAULT_NUMERICS: Final = "auto"
 
 
 class Returning(Protocol):
-    """What planning asks of a `dpoco.Participation`."""
+    """The part of a `dpoco.Participation` that planning uses."""
 
     @property
     def separation(self) -> int: ...

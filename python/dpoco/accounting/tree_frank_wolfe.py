@@ -49,7 +49,7 @@ __all__ = ["TreePlan", "TreeTuning", "calibrate", "guarantee", "make_plan"]
 
 @dataclass(frozen=True)
 class TreeTuning(Description):
-    """What is made of the sums that tree Frank-Wolfe releases.
+    """Parameters of the post-processing of the sums that tree Frank-Wolfe releases.
 
     Attributes
     ----------
@@ -238,7 +238,7 @@ def guarantee(
         leaf_bound=0.5 * near.sides * published_leaf_bound(domain, loss, tuning.step_scale),
     )
     claimed = (paper_epsilon, delta) if plan.calibration == "paper" else None
-    # What the corrected theorem proves: exact nodes, added up by basic composition.
+    # Claim of the corrected theorem: exact nodes, added up by basic composition.
     if plan.calibration == "corrected":
         summand, order = total.summand, total.order
         node_mu = summand.inflation(order) * summand.movement(near, order) / total.scale

@@ -275,7 +275,7 @@ class _LinearEstimator:
 
     def __getstate__(self) -> Arguments:
         state = dict(vars(self))
-        # What was published needs no ledger. An estimator that has not learned is not pickled
+        # A published model needs no ledger. An estimator that has not learned is not pickled
         # without it.
         if self.round and self.ledger is not None:
             state |= {"ledger": ELSEWHERE, "_made_with": {**self._made_with, "ledger": ELSEWHERE}}

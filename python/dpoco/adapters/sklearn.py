@@ -497,7 +497,7 @@ class _LinearEstimator(BaseEstimator):
 
     def __getstate__(self) -> Arguments:
         state: Arguments = super().__getstate__()
-        # What was published needs no ledger. An unfitted estimator is not pickled without it.
+        # A published model needs no ledger. An unfitted estimator is not pickled without it.
         if self.__sklearn_is_fitted__() and self.ledger is not None:
             state = {**state, "ledger": ELSEWHERE}
         return state

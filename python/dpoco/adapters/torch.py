@@ -39,7 +39,7 @@ from dpoco.random import Source
 __all__ = ["PrivateLoader", "PrivateTraining"]
 
 _MEMORY = 2**26
-# What a guarantee rests on, besides the engine.
+# Conditions of a guarantee, besides those of the engine.
 _IN_PYTHON = (
     "dpoco.adapters.torch clips every example's gradient, in Python, and empties those that are "
     "not finite.",

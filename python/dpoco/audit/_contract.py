@@ -42,7 +42,7 @@ STEPPED = (*ONLINE, *VERBS)
 EVERY = (*STEPPED, "batch")
 STARTED = (*STEPPED, "intervals")  # that have states and noise for many rounds
 
-# What callers use of a learner, by what it plays.
+# Members of a learner that callers use, by the kind of its rounds.
 _ONLINE_MEMBERS = ("decide", "observe", "round", "horizon", "guarantee")
 _MEMBERS = {
     "records": (*_ONLINE_MEMBERS, "domain", "loss"),
@@ -55,7 +55,7 @@ Errors = type[Exception] | tuple[type[Exception], ...]
 
 BAD = (ValueError, TypeError)
 
-# What every constructor is called with.
+# Arguments of every constructor.
 _MADE_WITH = ("budget", "horizon", "records", "releases", "source")
 
 # A number that bad records are made of, and what of it must not be in any message.

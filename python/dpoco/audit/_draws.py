@@ -80,7 +80,7 @@ class Coupled(Family):
 
     def is_empty(self, record: Record) -> bool:
         """Whether a record may count as empty; any loss object may."""
-        # What an empty custom loss is, its object says.
+        # The object of a custom loss says whether it is empty.
         return isinstance(self.learner.loss, CustomLoss) or super().is_empty(record)
 
     def publication(self, learner: Learner, decision: Decision) -> object:

@@ -94,7 +94,7 @@ class Exercise:
 
     @property
     def settings(self) -> Options:
-        """What distinguishes it from the other exercises of its class, in words and numbers."""
+        """Differences from the other exercises of its class, in words and numbers."""
         named = {**self.options, **self.changes}
         kinds = {name: getattr(x, "kind", x) for name, x in named.items()}
         return {name: x for name, x in kinds.items() if isinstance(x, (str, int, float))} or {

@@ -36,7 +36,7 @@ Change = tuple[str, float, float]  # name of a quantity, measured, declared
 
 
 class Learner(Protocol):
-    """What audits read of a learner or mechanism; which of it there is, its kind tells.
+    """The members of a learner or mechanism that audits read; its kind has some of them.
 
     Members that only one kind has are not listed: they are looked up by name.
 
@@ -419,7 +419,7 @@ class Play:
 
 
 class Family(Playing, ABC):
-    """What the audits ask of those who watch a kind of mechanism in a learner.
+    """Methods by which the audits watch a kind of mechanism in a learner.
 
     Attributes
     ----------

@@ -151,7 +151,7 @@ def score_decisions(scores: Scores, runs: list[Run], world: int) -> Scores:
 
 
 class Push(NamedTuple):
-    """What is known when a sum, or an arm's part of it, is released.
+    """Facts about one release of a sum, or of an arm's part of it.
 
     Attributes
     ----------

@@ -462,7 +462,7 @@ class Losses(Sums):
 
     def find_rounds_apart(self, base: Play, other: Play, at: int) -> Iterator[int]:
         """Yield the last round."""
-        # What is added does not depend on decisions: the sums stay as near in all rounds.
+        # Leaves do not depend on decisions: the sums stay as near in all rounds.
         yield len(base.notes["sum"]) - 1
 
 
@@ -641,7 +641,7 @@ class Arms(Statistics):
             yield "the sums of two arms, each", float(sizes.max()), single + rest
         untouched = [k for k in range(len(sizes)) if k not in arms]
         if untouched:
-            # What two batches add up to differs by roundings alone.
+            # The sums of two batches differ by rounding alone.
             most = float(sizes[untouched].max())
             yield "the sums of other arms", most, ROUNDING * moved + rest
         yield from self.spend_mu(float(np.linalg.norm(gap)))

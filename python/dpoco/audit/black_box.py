@@ -45,7 +45,7 @@ Run = Callable[[Stream, int, Source], Any]
 
 _CONFIDENCE = 1.0 - 1e-6
 
-# What a class derived from ours may have changed: then its own methods are played.
+# Methods that a class derived from ours may override: then its own methods are played.
 _METHODS = (
     "decide", "observe", "run", "last_decision", "select", "test", "push", "fit",
     "_decision", "_row", "_check_turn", "add", "release",

@@ -35,7 +35,7 @@ _CONFIDENCE = 1.0 - 1e-6
 _BLACK_BOX = 40_000
 # Where the claimed curve is drawn, in units of the claimed epsilon.
 _LONGEST, _STEPS = 2.0, 80
-# What is wrong with a case and not with an audit's knowledge of learners.
+# Messages of faults of a case, not of an audit's knowledge of learners.
 _BAD_CASES = ("no neighbour", "stream must", "make_learner must", "a replacement")
 
 

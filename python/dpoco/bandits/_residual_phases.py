@@ -62,7 +62,7 @@ _LARGEST_CHOSEN = 300  # dimensions, for `choose`: the end of a phase costs O(K 
 
 @dataclass(frozen=True)
 class PhaseTuning(Description):
-    """What `ResidualPhases` needs besides its sum.
+    """Tuning of `ResidualPhases` besides its sum.
 
     Attributes
     ----------

@@ -113,7 +113,7 @@ def _print_choices(choices: Sequence[dpoco.Choice], as_json: bool) -> None:
 
 _PROBLEM = "Problem"
 _SIZED = "--horizon 100000 --dimension 10"
-# What learners play: their standard problem, and an example.
+# By kind of rounds: the standard problem of learners, and an example.
 _PLANNED: dict[str, tuple[Callable[..., plans.Problem], str]] = {
     "records": (plans.plan_records, _SIZED),
     "surface": (plans.plan_functions, "--horizon 100000"),

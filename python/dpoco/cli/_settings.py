@@ -171,12 +171,12 @@ class Settings:
         return {name: "inf" if value == math.inf else value for name, value in own.items()}
 
 
-# What a report does not tell, nor gives to another run.
+# Options that a report does not contain, nor gives to another run.
 _NOT_TOLD = (
     "checkpoint", "resume", "skip_played", "trust_columns", "decision", "out", "output", "figure",
     "force", "full", "progress", "json", "quiet",
 )  # fmt: skip
-# What a learner goes on without: what is read, and how much of it.
+# Options that a resumed learner may change: the data that it reads, and how much of them.
 _NOT_KEPT = (
     "data", "format", "header", "encoding", "separator", "decimal", "skip_lines", "horizon",
     "repeats", "seed",
@@ -418,7 +418,7 @@ _ONLY = {
     "quantile": ("surface", "lipschitz"),
     "slope_bound": ("records", "learners of records"),
 }
-# What learners from something else than labelled records have no use for, and the reason.
+# Options that learners without labelled records do not use, and the reason.
 _NOT_FOR = {
     "experts": (
         ("label", "range", "positive", "categories", "missing", "p", "intercept"), "takes losses",
@@ -485,7 +485,7 @@ def parse_range(name: str, text: str) -> tuple[float, float]:
     return low, high
 
 
-# What a problem or a budget is made of, and no option.
+# Parts of a problem or a budget that are no options.
 _PROBLEM = {
     "domain", "loss", "lipschitz", "experts", "arms", "dimension", "horizon", "records", "budget",
 }  # fmt: skip

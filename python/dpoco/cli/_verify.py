@@ -38,7 +38,7 @@ _VERIFICATION = "dpoco.verification/1"
 # The worst of several comes first; kinds of verdicts have their own codes.
 _EXIT = {"signature refuted": 7, "refuted": 1, "not covered": 1, "not verified": 1, "not one": 2,
          "unreadable": 2, "not protected": 6, "only if": 5, "verified": 0}  # fmt: skip
-# What else a plan holds than its guarantee; other documents of dpoco are read by themselves.
+# Parts of a plan besides its guarantee; other documents of dpoco are read by themselves.
 _PLAN = {"schema", "learner", "class", "problem", "budget", "regret", "regret_bound_per_round",
          "useful", "noise", "memory", "notes", "parameters", "guarantee"}  # fmt: skip
 _SETUP = (

@@ -33,7 +33,7 @@ _LONGEST_LIST = 64
 
 
 class Geometry(Protocol):
-    """What bounds on losses ask of a set: its size in one norm, and in others."""
+    """Sizes of a set that bounds on losses need: in one norm, and in others."""
 
     @property
     def dimension(self) -> int:

@@ -282,7 +282,7 @@ class SufficientStatistics(Calibrated):
 
     @property
     def _ridge(self) -> float:
-        """What is added to eigenvalues: the spectral norm of noise is about sqrt(2 d) scales."""
+        """Ridge of the eigenvalues: the spectral norm of noise is about sqrt(2 d) scales."""
         d, m = self._domain.dimension, self._mechanism
         # The second number keeps moments without noise invertible.
         return float(max(math.sqrt(2.0 * d) * m.scale, 1e-9 * m.batch * m.summand.features**2 / d))

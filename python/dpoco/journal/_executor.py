@@ -24,7 +24,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _CALLS = ("decide", "observe", "skip", "expire", "process", "release", "releases")
-# What a stream raises about its caller's arguments, while the store is in order.
+# Errors that a stream raises about its caller's arguments, while the store is in order.
 _REFUSALS = (
     ForeignTicket, HorizonExceeded, ReplayMismatch, RoundOrderError, TypeError, ValueError,
 )  # fmt: skip

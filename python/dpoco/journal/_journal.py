@@ -202,7 +202,7 @@ class Journal:
                 sync()
             self._grown = False
         if self._mark is not None:
-            # What is durable counts: a mark that cannot be written is only less watchful.
+            # The commit is durable: a mark that cannot be written only notices less.
             with suppress(OSError):
                 self._mark.advance(self._rows.head)
 

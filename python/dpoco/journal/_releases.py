@@ -264,7 +264,7 @@ class Chunk:
 
 
 _LAYOUT = struct.Struct("<c3xIII")
-# What precedes a bandit's pending decision: number of the key, digest of the context.
+# Header of a bandit's pending decision: number of the key, digest of the context.
 CONTEXT = struct.Struct("<I16s")
 _TYPES = {b"f": np.dtype("<f8"), b"i": np.dtype("<i8")}
 

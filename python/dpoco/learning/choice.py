@@ -506,7 +506,7 @@ def _judge(candidate: Candidate, covered: Named) -> Choice:
     horizon, budget = covered["horizon"], covered["budget"]
     log_noise = candidate.log_noise
     if "participation" in covered and budget is not None:
-        # What single rounds get, of which regret is known.
+        # The candidate for single rounds, whose regret is known.
         single = learner._certify(learner.plan)
         delta = _delta(budget, horizon)
         log_noise = -math.log(gaussian_mu(min(single.epsilon_at(delta), _LARGEST), delta))

@@ -263,7 +263,7 @@ class Stateful(_core.Live):
     _kind: ClassVar[str]
     _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {}
 
-    # What is proved of the noise: "fresh", whatever was released before, truncated tails included;
+    # Proved property of the noise: "fresh", whatever was released before, truncated tails included;
     # "ideal_fresh", so with ideal draws; or "hidden", part of it stays for later rounds.
     # Forks and pools charge by it (docs/privacy/journal.md, "Forks"; docs/privacy/pools.md): a
     # class that says nothing gets the careful answer.

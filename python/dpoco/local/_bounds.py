@@ -25,7 +25,7 @@ T = TypeVar("T", bound=tuple[Any, ...])
 
 SMALLEST_HALF_RANGE = 1e-12  # of a loss that all labels share
 _KEPT_BYTES = 2**27
-# What was made of public arrays: key to array, result and bytes, the one longest unused first.
+# Results computed from public arrays: key to array, result and bytes, longest unused first.
 _store: OrderedDict[Hashable, tuple[Any, Any, int]] = OrderedDict()
 _held = [0]  # bytes
 _lock = threading.Lock()

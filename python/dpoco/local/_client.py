@@ -47,7 +47,7 @@ else:
 
 
 _FIRST_LINE = b"dpoco ledger 1"
-# What the lock file says: of constant length, so that it is overwritten in place.
+# Contents of the lock file: of constant length, so that it is overwritten in place.
 _LOCK_LINE = b"reports at least %020d\n"
 _LOCK_SIZE = len(_LOCK_LINE % 0)
 # Sums of numbers like 0.1 miss the sum of their doubles by less than this, relatively.

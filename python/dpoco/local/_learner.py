@@ -629,7 +629,7 @@ class DistributionLearner(Server):
                 matrix = None
             else:
                 raise ValueError("contexts are private: round_spec() takes none")
-            # What fails has failed here: the round is opened below.
+            # All errors are raised before the last line, which opens the round.
             spec = self._rule.specify(number, matrix)
             context = int(x) if self.hypotheses.kind == "table" and matrix is not None else None
             self._open[number] = OpenRound(spec, matrix, context)

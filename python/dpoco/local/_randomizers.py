@@ -109,7 +109,7 @@ class BitRandomizer:
 
     @property
     def law(self) -> Bits:
-        """What is drawn, as certified by the kernel: what the guarantee of a report rests on."""
+        """Description of the draw, from which the kernel certifies the guarantee of a report."""
         return Bits(self.low, self.high, self.bits)
 
     @property
@@ -223,7 +223,7 @@ class SubsetRandomizer:
 
     @property
     def law(self) -> Subset:
-        """What is drawn, as certified by the kernel."""
+        """Description of the draw, which the kernel certifies."""
         return Subset(self.labels, self.size, self.inside or 0)
 
     @property

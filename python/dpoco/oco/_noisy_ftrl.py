@@ -307,7 +307,7 @@ class NoisyFTRL(RecordLearner):
 
     @cached_property
     def _loss_law(self) -> tuple[FloatArray, FloatArray]:
-        """What past losses count behind every push, and the deviations of their sum."""
+        """Weights of past losses after every push, and the deviations of their sum."""
         return (
             accountant.loss_memory(self._domain, self._loss, self.plan),
             accountant.loss_deviations(self._domain, self._loss, self.plan),

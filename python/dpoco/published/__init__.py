@@ -1,4 +1,4 @@
-"""What papers print: their parameters, as printed and corrected, and the learners they describe.
+"""Published methods: the parameters of papers, as printed and corrected, and their learners.
 
 A module a paper. A function named after a learner returns parameters for its constructor::
 

@@ -1,4 +1,4 @@
-"""What the two papers on lazy learners share: from the law of a draw to a plan."""
+"""Common code of the two papers on lazy learners: from the law of a draw to a plan."""
 
 from __future__ import annotations
 

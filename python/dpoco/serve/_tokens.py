@@ -35,7 +35,7 @@ class Caller(NamedTuple):
 
 @dataclass(frozen=True)
 class _Token:
-    """What is kept of a token.
+    """Stored fields of a token.
 
     Attributes
     ----------

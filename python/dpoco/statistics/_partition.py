@@ -209,7 +209,7 @@ def _encode(values: object, codes: dict[object, int]) -> FloatArray:
     return np.array([_code(codes, value) for value in array.tolist()], dtype=np.float64)
 
 
-# What cells stay within: twice that fits into 64 bits. A sum that wrapped would turn one record
+# Largest size of cells: twice that fits into 64 bits. A sum that wrapped would turn one record
 # into the largest change there is.
 _FULL = 2**61
 
@@ -245,7 +245,7 @@ class Tally:
         ValueError
             For other intervals, or another number of cells.
         """
-        # What a worker sends may be damaged: beyond 2^61 a sum could wrap.
+        # A worker's message may be damaged: beyond 2^61 a sum could wrap.
         cells, records = np.clip(self.cells, -_FULL, _FULL), self.records
         for other in others:
             if other.interval != self.interval or other.cells.shape != cells.shape:

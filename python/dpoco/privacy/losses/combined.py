@@ -112,7 +112,7 @@ class Least(_OneOf):
 
     @property
     def bounds(self) -> tuple[Loss, ...]:
-        """What is known."""
+        """The parts: all bounds that are known."""
         return self.parts
 
     def delta_with_tails(self, epsilon: float, mass: float) -> float:

@@ -45,7 +45,7 @@ class NetDifferences(Summand):
 
     @property
     def limits(self) -> tuple[float, ...]:
-        """What differences along each axis are bounded by; nothing that matters for a promise."""
+        """Bounds of the differences along each axis; a promise does not depend on them."""
         if not self.enforced:
             return (_NO_LIMIT,) * len(self.counts)
         steps = [side / (count - 1) for side, count in zip(self.sides, self.counts, strict=True)]
