@@ -60,18 +60,9 @@ def neighbours(setting, count, seed=0):
 
 
 def pair_of_laws(setting, pair):
-    first, second = (reference.compiled_extended_law(setting, losses) for losses in pair)
-    index = {key(p, f): x for p, f, x in zip(*second, strict=True)}
-    p, q = [], []
-    for path, flags, chance in zip(*first, strict=True):
-        p.append(chance)
-        q.append(index[key(path, flags)])
-    assert len(index) == len(p)
-    return np.array(p), np.array(q)
-
-
-def key(path, flags):
-    return (*path, *flags)
+    (*one, p), (*other, q) = (reference.compiled_extended_law(setting, losses) for losses in pair)
+    assert all(map(np.array_equal, one, other))  # the same paths and flags, in the same order
+    return p, q
 
 
 def log_moments(p, q, orders):

@@ -238,7 +238,7 @@ def rows_behind(p, n, grid, noise):
 
 @pytest.mark.parametrize(("method", "people"), CORRELATED)
 def test_the_engine_computes_that_recursion(method, people):
-    n, d = 80, 3
+    n, d = 40, 3
     total = make(method, d=d, horizon=n, participation=people)
     p, grid = total._mechanism, grid_of(total).grid
     rows = np.empty((n, d))

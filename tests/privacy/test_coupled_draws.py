@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 
@@ -40,6 +41,7 @@ ALWAYS = CoupledDraws(CURVED, TILTED, Always(), 10**5, 100, None)
 ALL = (GIBBS_WINDOW, TILTED_WINDOW, DARTS, ANCHORS, ALWAYS)
 
 
+@functools.cache
 def epsilon(mechanism, near=NEAR):
     return mechanism.loss(near).epsilon(1e-6)
 

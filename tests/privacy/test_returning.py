@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import math
@@ -9,6 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.people.oracle import patterns
+from tests.privacy.test_participation import matrix, person
 
 from dpoco.accounting.continual_sum import SHIPPED
 from dpoco.accounting.explanation import in_words
@@ -22,7 +25,6 @@ from dpoco.privacy.mechanisms.bounds import ClippedVector
 from dpoco.privacy.mechanisms.factorisations import Buffered, SquareRoot, Tree
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.mechanisms.selections import Selections, VertexScores
-from dpoco.privacy.neighbours import Neighbours
 from dpoco.privacy.records import to_record
 
 PAGE = "high_dimensional_bandit"
@@ -33,10 +35,6 @@ SCORES = VertexScores(
 )  # fmt: skip
 
 
-def person(rounds, separation, **more):
-    return Neighbours(rounds=rounds, separation=separation, **more)
-
-
 def selections(batch, updates, law="gumbel", **more):
     scores = replace(SCORES, batch=batch)
     return Selections(law, scores, scale=5.0, rounds=updates, exponent=0.5, **more)
@@ -44,13 +42,6 @@ def selections(batch, updates, law="gumbel", **more):
 
 def arms_of(one, arms, forced):
     return Parts("one_of", (one,) * arms, PAGE, forced)
-
-
-def patterns(length, rounds, separation):
-    for count in range(1, rounds + 1):
-        for places in itertools.combinations(range(length), count):
-            if all(b - a >= separation for a, b in itertools.pairwise(places)):
-                yield places
 
 
 def law_moment(law, r, a):
@@ -219,9 +210,11 @@ def test_worse_coins_are_refuted():
 # -- arms of a bandit ------------------------------------------------------------------------------
 
 
+@functools.cache
 def histories(arms, forced, length, rounds, separation):
     """All that her rounds can do: the parts of a full change by arm and clock, all orders of the
     forced rounds, as with delays; in a round with a choice one arm, or half of it in two."""
+    found = []
     start = arms * forced
     halves = [((i, 1.0),) for i in range(arms)]
     halves += [((i, 0.5), (j, 0.5)) for i, j in itertools.combinations(range(arms), 2)]
@@ -237,7 +230,8 @@ def histories(arms, forced, length, rounds, separation):
                 for t, parts in zip(free, choice, strict=True):
                     for arm, part in parts:
                         moved[arm, forced + t - start] += part
-                yield order, moved
+                found.append(moved)
+    return np.array(found)
 
 
 CASES = [(2, 2, 7, 2, 1), (2, 2, 7, 3, 2), (2, 3, 8, 2, 3), (3, 2, 8, 2, 2), (2, 0, 5, 3, 2)]
@@ -251,13 +245,11 @@ def test_no_history_of_polyhedral_arms_has_more(arms, forced, length, k, b):
         loss = arms_of(selections(batch, updates), arms, forced).loss(person(k, b, view="others"))
         ends = np.arange(1, updates + 1) * batch
         ranges = 0.8 / batch * np.arange(1, updates + 1) ** -0.5
-        worst = np.zeros(3)
-        for _, moved in histories(arms, forced, length, k, b):
-            r = np.cumsum(moved, axis=1)[:, ends - 1] * ranges
-            found = (r.sum(), 0.125 * (r**2).sum(), moment(r, np.float64(3.0)).sum() / 2.0)
-            worst = np.maximum(worst, found)
+        r = np.cumsum(histories(arms, forced, length, k, b), axis=2)[:, :, ends - 1] * ranges
         mine = (loss.pure, loss.rho, float(loss.renyi(np.array([3.0]))[0]))
-        assert np.all(worst * (1 - 1e-12) <= mine)
+        parts = r, 0.125 * r**2, 0.5 * moment(r, np.float64(3.0))
+        for each, most in zip(parts, mine, strict=True):
+            assert each.sum(axis=(1, 2)).max() * (1 - 1e-12) <= most
 
 
 @pytest.mark.parametrize(
@@ -270,30 +262,17 @@ def test_no_history_of_tree_arms_has_more(method, arms, forced, length, k, b):
         pushes = clock // batch
         total = GaussianSum(ClippedVector(5, 2.0, 1.0, math.inf), method, pushes, batch, scale=2.0)
         loss = arms_of(total, arms, forced).loss(person(k, b, view="others"))
-        gram, worst = grams(method, pushes), 0.0
-        for _, moved in histories(arms, forced, length, k, b):
-            leaves = moved[:, : pushes * batch].reshape(arms, pushes, batch).sum(axis=2)
-            worst = max(worst, float(np.einsum("ai,ij,aj", leaves, gram, leaves)))
-        assert math.sqrt(worst) * (1 - 1e-12) <= loss.ideal.mu
+        moved = histories(arms, forced, length, k, b)[:, :, : pushes * batch]
+        leaves = moved.reshape(len(moved), arms, pushes, batch).sum(axis=3)
+        assert longest(method, leaves) * (1 - 1e-12) <= loss.ideal.mu
         assert loss.ideal.mu <= k * total.loss(person(1, 1)).ideal.mu * (1 + 1e-9)
         assert loss.mass == pytest.approx(arms * total.mass, rel=1e-12)
 
 
-def grams(method, n):
-    """|C|' |C| of a factorisation, from its definition."""
-    if isinstance(method, Tree):
-        nodes = [(h, i) for h in range(n.bit_length()) for i in range(n >> h)]
-        table = np.zeros((len(nodes), n))
-        for row, (h, i) in zip(table, nodes, strict=True):
-            row[i << h : (i + 1) << h] = 1.0
-        return table.T @ table
-    if isinstance(method, SquareRoot):
-        c = np.concatenate([[1.0], np.cumprod([(2 * k - 1) / (2 * k) for k in range(1, n)])])
-    else:
-        pairs = list(zip(method.decay, method.weights, strict=True))
-        c = [1.0, *(sum(w * (1 - s) ** i for s, w in pairs) for i in range(n - 1))]
-    table = np.array([[c[i - j] if i >= j else 0.0 for j in range(n)] for i in range(n)])
-    return table.T @ table
+def longest(method, leaves):
+    """The largest norm of what leaves (histories, arms, pushes) move, from the definition of C."""
+    moved = leaves @ matrix(method, leaves.shape[2]).T
+    return math.sqrt((moved**2).sum(axis=(1, 2)).max())
 
 
 def test_wrong_bounds_of_arms_are_refuted():
@@ -302,18 +281,10 @@ def test_wrong_bounds_of_arms_are_refuted():
     one = selections(1, 5)
     apart = one.loss(person(k, b))
     ranges = 0.8 * np.arange(1, 6) ** -0.5
-    worst = max(
-        float((np.cumsum(moved, axis=1) * ranges).sum())
-        for _, moved in histories(arms, forced, length, k, b)
-    )
-    assert worst > 1.05 * apart.pure
-    gram = grams(SHIPPED[10**3], 5)
+    every = histories(arms, forced, length, k, b)
+    assert (np.cumsum(every, axis=2) * ranges).sum(axis=(1, 2)).max() > 1.05 * apart.pure
     wrong = SHIPPED[10**3].column(5, person(k, b))
-    crowd = max(
-        float(np.einsum("ai,ij,aj", moved, gram, moved))
-        for _, moved in histories(arms, forced, length, k, b)
-    )
-    assert math.sqrt(crowd) > 1.01 * wrong
+    assert longest(SHIPPED[10**3], every) > 1.01 * wrong
 
 
 def test_arms_that_nothing_is_proved_of():

@@ -71,7 +71,7 @@ def test_more_dimensions_against_importance_sampling(body, kind):
     target = -beta * reference.energy(kind, rows, labels, lam, domain.center, points)
     mean, error = reference.weighted_means(target, log_proposal, points, reference.moments)
     hot, hot_error = reference.weighted_means(0.6 * target, log_proposal, points, reference.moments)
-    for options, n_draws in (({}, 20_000), (CHAIN, 300)):
+    for options, n_draws in (({}, 8_000), (CHAIN, 300)):
         gibbs = sampler(domain, kind, rows, labels, beta, lam, **options)
         values = reference.moments(draw(gibbs, 13, n_draws, d))
         own = values.std(axis=0) / np.sqrt(n_draws)

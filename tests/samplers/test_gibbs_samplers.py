@@ -62,7 +62,7 @@ def test_chains_reach_the_law_at_the_walls(kind, shape):
 
 
 def test_the_proximal_sampler_is_within_its_proved_distance():
-    """Its proved length is long: some seconds."""
+    """Its proved length is long: a second."""
     own = law(count=10)
     chain = ProximalSampler(own, Source.seeded(2), tolerance=1e-2)
     assert chain.distance == chain.tolerance == 1e-2
