@@ -66,12 +66,12 @@ def rows(pairs: int, shrink: int) -> Iterator[Row]:
         run = learner_runs(make)
         source = Source.seeded(1)
 
-        def played(
+        def play_case(
             run: Any = run, stream: Any = stream, source: Source = source, count: int = count
         ) -> object:
             return run(stream, count, source)
 
         yield rate(
-            title, name, played, units=count, repetitions=min(pairs, 7), target=TARGET,
+            title, name, play_case, units=count, repetitions=min(pairs, 7), target=TARGET,
             unit="runs/s",
         )  # fmt: skip

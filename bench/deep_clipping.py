@@ -21,7 +21,7 @@ from opacus.grad_sample.grad_sample_module_fast_gradient_clipping import (
 )
 from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping
 from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
-from pages import replaced
+from pages import replace_table
 from torch import nn
 
 from dpoco.adapters._clipped_gradients import ClippedGradients
@@ -151,4 +151,4 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     page = Path(__file__).parents[1] / "docs" / "comparison.md"
-    page.write_text(replaced(page.read_text("utf-8"), "deep clipping", table()), "utf-8")
+    page.write_text(replace_table(page.read_text("utf-8"), "deep clipping", table()), "utf-8")

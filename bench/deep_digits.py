@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from pages import replaced
+from pages import replace_table
 from sklearn.datasets import load_digits
 
 import dpoco
@@ -316,7 +316,7 @@ def main(arguments: list[str] | None = None) -> None:
         for key, table in (("deep digits", accuracy_table), ("deep field", noise_table)):
             text = table()
             print(text)
-            PAGE.write_text(replaced(PAGE.read_text("utf-8"), key, text), "utf-8")
+            PAGE.write_text(replace_table(PAGE.read_text("utf-8"), key, text), "utf-8")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from pages import replaced
+from pages import replace_table
 
 import dpoco
 from dpoco.adapters.gradients import NoisyGradients, choose_factorisation, view_error
@@ -98,5 +98,5 @@ if __name__ == "__main__":
     text = page.read_text("utf-8")
     for key, table in (("deep noise", speed_table()), ("deep correlation", noise_table())):
         print(table)
-        text = replaced(text, key, table)
+        text = replace_table(text, key, table)
     page.write_text(text, "utf-8")

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from compare import THREADS
 from numpy.typing import NDArray
-from pages import in_style, replaced
+from pages import in_style, replace_table
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "drift.md"
@@ -294,7 +294,7 @@ def main() -> int:
         text = make(options.seeds)
         print(text, flush=True)
         if options.write:
-            PAGE.write_text(replaced(PAGE.read_text(encoding="utf-8"), key, text), "utf-8")
+            PAGE.write_text(replace_table(PAGE.read_text(encoding="utf-8"), key, text), "utf-8")
     if options.write and options.only is None:
         draw()
     return 0

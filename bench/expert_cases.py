@@ -58,7 +58,7 @@ class TreeHedge:
         return own, played
 
 
-def losses_of(rounds: int, n: int) -> FloatArray:
+def make_losses(rounds: int, n: int) -> FloatArray:
     generator = np.random.default_rng(n)
     return generator.random((rounds, n)) * np.linspace(0.8, 1.0, n)
 
@@ -74,7 +74,7 @@ def hedge_rows(pairs: int, shrink: int) -> Iterator[Row]:
     chosen = [name for name in sets if name == "avx2" or name == sets[0]]
     for n, targets in ((1000, (1.3, 3.0)), (10, (None, None))):
         rounds = (2000 if n == 1000 else 5000) // shrink
-        losses = losses_of(rounds, n)
+        losses = make_losses(rounds, n)
         p = prefix_hedge.calibrate(n, horizon=ROUNDS, budget=BUDGET)
         scale, eta = tree_scale(n), p.tuning.learning_rate
         competitors: list[tuple[str, Any, float | None]] = []
@@ -119,7 +119,7 @@ def long_rows(shrink: int) -> Iterator[Row]:
     ]
     for name, n, options, target in cases:
         learner = getattr(experts, name)(n, horizon=rounds, budget=BUDGET, **options)
-        block = losses_of(min(rounds, 20_000_000 // n // 10), n)
+        block = make_losses(min(rounds, 20_000_000 // n // 10), n)
 
         def whole(learner: Any = learner, block: FloatArray = block, rounds: int = rounds) -> None:
             for first in range(0, rounds, len(block)):
@@ -165,7 +165,7 @@ def rows(pairs: int, shrink: int) -> Iterator[Row]:
 
 def check_competitors() -> None:
     """Raise unless, without noise, the competitors' sums lead to the best expert as ours do."""
-    losses = losses_of(400, 5)
+    losses = make_losses(400, 5)
     losses[:, 3] *= 0.2
     rivals: list[Any] = [TreeHedge(5, scale=0.0, eta=5.0)]
     if numba_hedge is not None:

@@ -101,7 +101,7 @@ def rows(pairs: int, shrink: int) -> Iterator[Row]:
                 with Journal(store, releases=releases) as journal:
                     stream = journal.open("stream", make)
                     kept = partial(ahead, stream, arrays) if many else None
-                    yield from measured(
+                    yield from measure(
                         group,
                         f"{name}, {durability}, {releases}, "
                         f"{'process_many' if many else 'process'}",
@@ -116,7 +116,7 @@ def rows(pairs: int, shrink: int) -> Iterator[Row]:
         yield Row(group, name, best, 1e6 * flush, "us", ours_ns=1e9 * flush)
 
 
-def measured(
+def measure(
     group: str,
     name: str,
     best: str,

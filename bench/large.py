@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from pages import replaced
+from pages import replace_table
 
 import dpoco
 
@@ -69,7 +69,7 @@ def learn(path: str, rows: int) -> dict[str, float]:
     return {"rate": rows / seconds, "peak": peak, "loss": total / rows}
 
 
-def table_of(lengths: list[int]) -> str:
+def make_table(lengths: list[int]) -> str:
     lines = [
         "| rows | file | size, MB | rows/s | peak memory, MB | average loss |",
         "|--:|---|--:|--:|--:|--:|",
@@ -101,9 +101,9 @@ def main() -> None:
         path, rows = options.play
         print(json.dumps(learn(path, int(rows))))
         return
-    table = table_of([int(rows) for rows in options.rows])
+    table = make_table([int(rows) for rows in options.rows])
     if options.write:
-        PAGE.write_text(replaced(PAGE.read_text(), "large", table + "\n"), encoding="utf-8")
+        PAGE.write_text(replace_table(PAGE.read_text(), "large", table + "\n"), encoding="utf-8")
 
 
 if __name__ == "__main__":

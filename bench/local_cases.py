@@ -19,7 +19,7 @@ GROUP = "Local reports (per second of CPU time)"
 UNLIMITED = 10**9
 
 
-def matrix_of(hypotheses: int, labels: int) -> FloatArray:
+def make_matrix(hypotheses: int, labels: int) -> FloatArray:
     generator = np.random.default_rng(labels)
     return generator.dirichlet(np.ones(labels), size=hypotheses)
 
@@ -58,7 +58,9 @@ def rows(pairs: int, shrink: int) -> Iterator[Row]:
 def device_rows(pairs: int, shrink: int) -> Iterator[Row]:
     reports = max(4000 // shrink, 200)
     for hypotheses, labels in ((8, 16), (64, 64)):
-        client = LocalClient(Hypotheses(matrix_of(hypotheses, labels)), 1e6, max_reports=UNLIMITED)
+        client = LocalClient(
+            Hypotheses(make_matrix(hypotheses, labels)), 1e6, max_reports=UNLIMITED
+        )
         spec = bit_round(hypotheses, labels)
 
         def respond(client: LocalClient = client, spec: RoundSpec = spec) -> None:
@@ -79,7 +81,7 @@ def device_rows(pairs: int, shrink: int) -> Iterator[Row]:
 def pool_rows(pairs: int, shrink: int) -> Iterator[Row]:
     users = max(10**6 // shrink, 10_000)
     generator = np.random.default_rng(0)
-    matrix, spec = matrix_of(64, 64), bit_round(64, 64)
+    matrix, spec = make_matrix(64, 64), bit_round(64, 64)
     pool = ClientPool(Hypotheses(matrix), users, 1e9, max_reports=UNLIMITED)
     labels = generator.integers(0, 64, users)
     yield rate(
@@ -104,7 +106,7 @@ def pool_rows(pairs: int, shrink: int) -> Iterator[Row]:
         few = max(20_000 // shrink, 1000)
         asked = subset_round(8, count, size)
         assert asked.subset_size is not None
-        crowd = ClientPool(Hypotheses(matrix_of(8, count)), few, 1e9, max_reports=UNLIMITED)
+        crowd = ClientPool(Hypotheses(make_matrix(8, count)), few, 1e9, max_reports=UNLIMITED)
         own = generator.integers(0, count, few)
         yield compare(
             "Local reports: subset selection (ns per report)",

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pages import in_style, read_rows, replaced
+from pages import in_style, read_rows, replace_table
 
 import dpoco
 
@@ -87,7 +87,7 @@ def regression_regret(rounds: int, seed: int) -> dict[str, float]:
     return {name: value / rounds for name, value in total.items()}
 
 
-def losses_of(rounds: int, seed: int) -> Iterator[np.ndarray]:
+def make_losses(rounds: int, seed: int) -> Iterator[np.ndarray]:
     rng = np.random.default_rng(seed)
     chance = np.where(np.arange(EXPERTS) == seed % EXPERTS, 0.5 - GAP, 0.5)
     for start in range(0, rounds, ROWS):
@@ -99,7 +99,7 @@ def expert_regret(rounds: int, seed: int) -> dict[str, float]:
     """Expected loss of the experts played above that of the best one, per round."""
     learners = experts(rounds)
     wrong = dict.fromkeys(learners, 0)
-    for losses in losses_of(rounds, seed):
+    for losses in make_losses(rounds, seed):
         for name, learner in learners.items():
             wrong[name] += int(np.sum(learner.run(losses).decisions != seed % EXPERTS))
     return {name: GAP * count / rounds for name, count in wrong.items()}
@@ -181,7 +181,7 @@ def read_table(page: str) -> tuple[dict[str, dict[str, list[float]]], list[int]]
     return found, [round(float(cell)) for cell in head[2:]]
 
 
-def table_of(found: dict[str, dict[str, list[float]]], lengths: list[int]) -> str:
+def make_table(found: dict[str, dict[str, list[float]]], lengths: list[int]) -> str:
     lines = [
         "Regret per round at epsilon = 1; to 1e6 rounds the mean of five streams, then one.\n",
         "| stream | learner | " + " | ".join(f"1e{len(str(n)) - 1}" for n in lengths) + " |",
@@ -209,11 +209,11 @@ def main() -> None:
     warnings.simplefilter("ignore", dpoco.NoiseDominatesWarning)  # the figure shows it
     lengths = [10**power for power in range(2, round(np.log10(options.most)) + 1)]
     found = {title: curves(play, lengths) for title, play in FAMILIES.items()}
-    table = table_of(found, lengths)
+    table = make_table(found, lengths)
     print(table)
     if options.write:
         draw(*read_table(f"<!-- begin long -->\n{table}<!-- end long -->"))
-        PAGE.write_text(replaced(PAGE.read_text(), "long", table), encoding="utf-8")
+        PAGE.write_text(replace_table(PAGE.read_text(), "long", table), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ AT_ONCE, ROUNDS, BATCH = 10_000, 400_000, 20_000
 N = 5
 
 
-def pool_of(folder: Path, index: int, stack: ExitStack, hedge: Any = None) -> Any:
+def make_pool(folder: Path, index: int, stack: ExitStack, hedge: Any = None) -> Any:
     journal = stack.enter_context(dpoco.journal.Journal(folder / f"{index}.db"))
     return dpoco.scale.KeyedPool(hedge, journal=journal, max_keys=10**7)
 
@@ -39,7 +39,7 @@ def make(folder: Path, streams: int, journals: int) -> None:
     hedge = dpoco.experts.PrefixHedge(N, horizon=10**6, budget=budget)
     for index in range(journals):
         with ExitStack() as stack:
-            pool = pool_of(folder, index, stack, hedge)
+            pool = make_pool(folder, index, stack, hedge)
             keys = list(range(index, streams, journals))
             for start in range(0, len(keys), AT_ONCE):
                 pool.register(keys[start : start + AT_ONCE])
@@ -48,14 +48,14 @@ def make(folder: Path, streams: int, journals: int) -> None:
 def answer(folder: Path, streams: int, journals: int) -> None:
     key = streams // 3
     with ExitStack() as stack:
-        pool_of(folder, key % journals, stack).decide(key)
+        make_pool(folder, key % journals, stack).decide(key)
         report()
 
 
 def serve(folder: Path, streams: int, journals: int) -> None:
     generator = np.random.default_rng(1)
     with ExitStack() as stack:
-        pools = [pool_of(folder, index, stack) for index in range(journals)]
+        pools = [make_pool(folder, index, stack) for index in range(journals)]
         start = time.process_time()
         for turn in range(ROUNDS // BATCH):
             index = turn % journals

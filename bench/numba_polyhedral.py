@@ -12,7 +12,7 @@ _fast = njit(fastmath=True, error_model="numpy")
 
 
 @_fast
-def _chosen(total, k, scale):
+def _choose(total, k, scale):
     """A vertex by the exponential mechanism, in two passes: +i is i, -i is d + i."""
     d = total.shape[0]
     least, rate = 0.0, 1.0 / (k * scale)
@@ -51,7 +51,7 @@ def _run(t, rows, labels, law, theta, before, total, own):
         leaf = factor * min(max(k * now - (k - 1) * then, -bound), bound)
         for i in range(d):
             total[i] += leaf * rows[r, i]
-        vertex = _chosen(total, k, scale * k ** (-exponent))
+        vertex = _choose(total, k, scale * k ** (-exponent))
         step = 1.0 / (k + 1.0)
         for i in range(d):
             before[i] = theta[i]

@@ -44,7 +44,7 @@ def make(dimension: int, source: Source, half: bool = False) -> NoisyFTRL:
     )  # fmt: skip
 
 
-def audit_of(dimension: int, canaries: int) -> OneRunAudit:
+def make_audit(dimension: int, canaries: int) -> OneRunAudit:
     """Return an audit with new coins; the other records are silent."""
     axes = np.eye(dimension)[np.arange(canaries) % dimension]
     rounds = np.arange(canaries) * (HORIZON - 1) // canaries
@@ -56,7 +56,7 @@ def audit_of(dimension: int, canaries: int) -> OneRunAudit:
 
 def row(dimension: int, canaries: int, runs: int) -> str:
     """Return a row: the power that was stated, and what was found in so many runs each."""
-    audit = audit_of(dimension, canaries)
+    audit = make_audit(dimension, canaries)
     power, found, weak = audit.power, {}, 0
     for half in (False, True):
         found[half] = 0

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 
-def replaced(page: str, key: str, text: str) -> str:
+def replace_table(page: str, key: str, text: str) -> str:
     """Put `text` between the markers of `key`."""
     pattern = re.compile(rf"(<!-- begin {key} -->\n).*?(<!-- end {key} -->)", re.DOTALL)
     if len(pattern.findall(page)) != 1:

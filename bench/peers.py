@@ -76,12 +76,12 @@ def draws() -> Iterator[Peer]:
     )  # fmt: skip
     count = 5000
     yield Peer(
-        "one Gaussian variate a call", partial(repeated, partial(noise.gaussian, source), count),
-        count, "NumPy", partial(repeated, generator.standard_normal, count),
+        "one Gaussian variate a call", partial(repeat, partial(noise.gaussian, source), count),
+        count, "NumPy", partial(repeat, generator.standard_normal, count),
     )  # fmt: skip
 
 
-def repeated(call: Action, count: int) -> None:
+def repeat(call: Action, count: int) -> None:
     for _ in range(count):
         call()
 
@@ -158,7 +158,7 @@ def check_compiled_selection() -> None:
 
 def choices() -> Iterator[Peer]:
     for n in (10, 1000):
-        losses = expert_cases.losses_of(200_000 // n, n)
+        losses = expert_cases.make_losses(200_000 // n, n)
         ours: Any = experts.PrefixHedge(n, horizon=expert_cases.ROUNDS, budget=cases.BUDGET)
         eta = ours.plan.tuning.learning_rate
         ours = experts.PrefixHedge(n, horizon=10**9, budget=cases.BUDGET)
@@ -167,7 +167,7 @@ def choices() -> Iterator[Peer]:
             f"`PrefixHedge.run`, N = {n}", partial(ours.run, losses), len(losses),
             "Numba, binary tree", partial(hedge.run, losses), draws=n,
         )  # fmt: skip
-    losses = expert_cases.losses_of(4096, 100)
+    losses = expert_cases.make_losses(4096, 100)
     for where, given in (("", losses), (", losses in [-1, 2]", 3.0 * losses - 1.0)):
         ours = experts.EpochSelector(100, horizon=10**9, budget=PURE)
         epochs = numba_selection.Epochs(100, scale=2.0)

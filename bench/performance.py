@@ -28,7 +28,7 @@ import measurement
 import numpy as np
 from compare import THREADS
 from numpy.typing import NDArray
-from pages import machine_line, replaced
+from pages import machine_line, replace_table
 
 import dpoco
 
@@ -147,7 +147,7 @@ def live_rounds(d: int) -> dict[str, tuple[Play, Play | None]]:
     def enter(name: str, learner: Any, arrays: tuple[FloatArray, ...], play: Play) -> None:
         found[name] = play, in_batches(learner, arrays, len(features))
 
-    def rounds_of(learner: Any) -> Play:
+    def play_rounds(learner: Any) -> Play:
         def play(rounds: int) -> None:
             for _ in range(rounds):
                 learner.decide()
@@ -155,7 +155,7 @@ def live_rounds(d: int) -> dict[str, tuple[Play, Play | None]]:
 
         return play
 
-    def bandit_of(learner: Any) -> Play:
+    def play_bandit(learner: Any) -> Play:
         def play(rounds: int) -> None:
             for _ in range(rounds):
                 learner.decide(gradient)
@@ -171,9 +171,9 @@ def live_rounds(d: int) -> dict[str, tuple[Play, Play | None]]:
     )
     for learner in (tree(d), leader(d), newton):
         name = f"`{type(learner).__name__}`: `decide`, `observe`"
-        enter(name, learner, (features, labels), rounds_of(learner))
+        enter(name, learner, (features, labels), play_rounds(learner))
     total = dpoco.mechanisms.ContinualSum(d, horizon=HORIZON, budget=BUDGET, bound=1.0)
-    enter("`ContinualSum`: `push`", total, (features,), lambda n: repeated(total.push, n, gradient))
+    enter("`ContinualSum`: `push`", total, (features,), lambda n: repeat(total.push, n, gradient))
     ball = dpoco.domains.LpBall(d, p=1.0)
     for bandit in (
         dpoco.bandits.LinUCB(
@@ -197,20 +197,20 @@ def live_rounds(d: int) -> dict[str, tuple[Play, Play | None]]:
         ),
     ):
         name = f"`{type(bandit).__name__}`, 5 arms: `decide`, `observe`"
-        enter(name, bandit, (features, rewards), bandit_of(bandit))
+        enter(name, bandit, (features, rewards), play_bandit(bandit))
     for keys in (1, 1000, 20_000):
         pool = dpoco.scale.KeyedPool(tree(d), max_keys=keys)
         pool.register(range(keys))
         order = np.random.default_rng(keys).integers(0, keys, 20_000).tolist()
 
-        def keyed(rounds: int, pool: Any = pool, order: list[int] = order) -> None:
+        def time_keyed(rounds: int, pool: Any = pool, order: list[int] = order) -> None:
             for index in range(rounds):
                 key = order[index % len(order)]
                 pool.decide(key)
                 pool.observe(key, gradient, label)
 
         named = "1 key" if keys == 1 else f"{keys:,} keys"
-        found[f"`KeyedPool` of `TreeFrankWolfe`, {named}: `decide`, `observe`"] = keyed, None
+        found[f"`KeyedPool` of `TreeFrankWolfe`, {named}: `decide`, `observe`"] = time_keyed, None
     for size in (1, 16, 1000):
         pool = dpoco.scale.KeyedPool(tree(d), max_keys=1000)
         pool.register(range(1000))
@@ -232,7 +232,7 @@ class _Processed:
         self._pool.process(self._keys[: len(parts[0])], *parts)
 
 
-def repeated(call: Callable[..., Any], rounds: int, *arguments: Any) -> None:
+def repeat(call: Callable[..., Any], rounds: int, *arguments: Any) -> None:
     for _ in range(rounds):
         call(*arguments)
 
@@ -437,7 +437,7 @@ def main() -> int:
         for line in lines:
             print(line, flush=True)
             text.append(line)
-        page = replaced(page, key, "\n".join(text))
+        page = replace_table(page, key, "\n".join(text))
     if options.write:
         PAGE.write_text(page, encoding="utf-8")
     return 0

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from compare import THREADS
 from numpy.typing import NDArray
-from pages import replaced
+from pages import replace_table
 
 FloatArray = NDArray[np.float64]
 
@@ -263,7 +263,7 @@ def main(arguments: list[str]) -> int:
     warnings.simplefilter("ignore")
     text = PAGE.read_text()
     for key, worlds in (("home", HOME), ("away", AWAY)):
-        text = replaced(text, key, table(worlds, options.seeds))
+        text = replace_table(text, key, table(worlds, options.seeds))
     if options.write:
         PAGE.write_text(text)
     return 0

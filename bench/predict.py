@@ -32,11 +32,11 @@ BUDGETS = (0.1, 1.0, 8.0, None)
 LEAST = 1e-6  # smaller shares of the largest regret are fitted as this
 
 
-def budget_of(epsilon, rounds):
+def make_budget(epsilon, rounds):
     return None if epsilon is None else dpoco.Budget(epsilon, 0.1 / rounds)
 
 
-def records_of(loss, rounds, dimension, reach, signal, shape, generator, *, even):
+def make_records(loss, rounds, dimension, reach, signal, shape, generator, *, even):
     """Return domain, loss and a stream; directions and labels are `even` or decay and are noisy."""
     spectrum, noise = np.geomspace(1.0, 1.0 if even else 0.1, dimension), 0.05 if even else 0.2
     if shape == "ball":
@@ -82,7 +82,7 @@ def record_worlds(seeds):
             continue  # regret is in units of the largest
         generator = np.random.default_rng([seed, rounds, dimension])
         world = (loss, rounds, dimension, reach, signal, shape)
-        domain, family, stream = records_of(*world, generator, even=seed % 2 == 1)
+        domain, family, stream = make_records(*world, generator, even=seed % 2 == 1)
         best = best_fixed_decision(domain, family, *stream, tolerance=1e-5).average_loss
 
         def regret(learner, stream=stream, best=best):
@@ -128,7 +128,7 @@ def measure(worlds):
     rows = []
     for number, (problem, rounds, regret, more, cell) in enumerate(worlds):
         for epsilon in BUDGETS:
-            budget = budget_of(epsilon, rounds)
+            budget = make_budget(epsilon, rounds)
             for candidate in _choice.candidates(problem, rounds, budget, **more):
                 if more.get("gap") and not candidate.law.endswith("/gap"):
                     continue  # played where no one knows the gap

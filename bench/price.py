@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from compare import THREADS
 from numpy.typing import NDArray
-from pages import in_style, read_rows, replaced
+from pages import in_style, read_rows, replace_table
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "comparison.md"
@@ -253,7 +253,7 @@ def main() -> int:
     text = markdown(results, options.seeds)
     print(text)
     if options.write:
-        page = replaced(PAGE.read_text(encoding="utf-8"), "price", text)
+        page = replace_table(PAGE.read_text(encoding="utf-8"), "price", text)
         draw(page, FIGURE)
         PAGE.write_text(page, "utf-8")
     return 0

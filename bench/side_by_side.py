@@ -16,7 +16,7 @@ import warnings
 from pathlib import Path
 
 from compare import THREADS
-from pages import machine_line, replaced
+from pages import machine_line, replace_table
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "comparison.md"
@@ -65,11 +65,11 @@ def main(arguments: list[str] | None = None) -> int:
         text = f"**{table.title}**\n\n{side_measure.markdown(table)}\n"
         print(text, flush=True)
         if options.write:
-            page = replaced(page, name, text)
+            page = replace_table(page, name, text)
     facts = measurement.machine_facts()
     print(f"{machine_line(facts)} {time.process_time() - start:.0f} s of CPU time in all.")
     if options.write:
-        page = replaced(page, "machine", machine_line(facts))
+        page = replace_table(page, "machine", machine_line(facts))
         side_figure.draw(tables, FIGURE)
         PAGE.write_text(page, encoding="utf-8")
     if options.json:

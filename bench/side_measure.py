@@ -100,7 +100,7 @@ def summary(values: FloatArray) -> tuple[float, float | None]:
     return float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values)))
 
 
-def played(contender: Contender) -> dict[str, tuple[float, float | None]]:
+def play(contender: Contender) -> dict[str, tuple[float, float | None]]:
     """Utility only: the same numbers on every machine, up to rounding of NumPy's sums."""
     return {name: summary(np.asarray(v)) for name, v in contender.regrets().items()}
 
@@ -153,7 +153,7 @@ def measure(case: Case) -> Table:
     """Play, time and weigh every contender of a case."""
     table = Table(case.key, case.title, case.reference)
     for contender in case.contenders:
-        regrets = played(contender)  # also warms compilers and caches
+        regrets = play(contender)  # also warms compilers and caches
         speed: float | None = None
         memory: float | None = None
         if contender.prepare is not None:

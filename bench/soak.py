@@ -195,14 +195,14 @@ def loops(cycles: int, directory: Path) -> list[tuple[str, Callable[[], object],
         learner.save(path)
         dpoco.load(path)
 
-    def pickled() -> None:
+    def pickle_again() -> None:
         pickle.loads(pickle.dumps(learner))
         pickle.loads(pickle.dumps(experts))
 
     return [
         ("create, decide, destroy", create, cycles),
         ("save and load", save_and_load, max(1, cycles // 5)),
-        ("pickle and unpickle, two learners", pickled, cycles),
+        ("pickle and unpickle, two learners", pickle_again, cycles),
     ]
 
 

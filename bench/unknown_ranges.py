@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from compare import THREADS
 from numpy.typing import NDArray
-from pages import replaced
+from pages import replace_table
 
 Array = NDArray[np.float64]
 
@@ -208,7 +208,7 @@ def main() -> int:
     warnings.simplefilter("ignore", dpoco.NoiseDominatesWarning)
     text, passed = table(options.seeds)
     if options.write:
-        PAGE.write_text(replaced(PAGE.read_text(encoding="utf-8"), "ranges", text), "utf-8")
+        PAGE.write_text(replace_table(PAGE.read_text(encoding="utf-8"), "ranges", text), "utf-8")
     return 0 if passed else 1
 
 

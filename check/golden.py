@@ -181,14 +181,14 @@ def cases() -> Iterator[Case]:
         yield fw.SufficientStatistics, problem, {"budget": BUDGETS[1], "records": records}
 
 
-def name_of(case: Case) -> str:
+def case_name(case: Case) -> str:
     """Return a configuration in one line."""
     kind, problem, options = case
     text = [repr(x) for x in problem] + [f"{name}={value!r}" for name, value in options.items()]
     return f"{kind.__name__}({', '.join(text)})".replace("\n", " ")
 
 
-def certified(learner: Any) -> dict[str, Any]:
+def certify(learner: Any) -> dict[str, Any]:
     """Return what a learner's guarantee says, and a hash of its parameters."""
     g = learner.guarantee
     numbers = {
@@ -206,7 +206,7 @@ def certified(learner: Any) -> dict[str, Any]:
     }
 
 
-def released() -> dict[str, list[str]]:
+def release() -> dict[str, list[str]]:
     """Return hashes of the decisions and of the last state of a learner of every family."""
     hashes = {}
     for name, (make, record) in families.LEARNERS.items():
@@ -226,7 +226,7 @@ def bounds(kind: type) -> dict[str, float]:
     return {name: 1.0 for name in names if name in given}
 
 
-def measured() -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def measure() -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return what `tests/pins/golden.json` holds, and the guarantees."""
     rows: dict[str, Any] = {}
     guarantees = []
@@ -235,19 +235,19 @@ def measured() -> tuple[dict[str, Any], list[dict[str, Any]]]:
         try:
             learner = kind(*problem, source=Source.seeded(5), **bounds(kind), **options)
         except dpoco.errors.CalibrationError:
-            rows[name_of(case)] = {"refused": True}
+            rows[case_name(case)] = {"refused": True}
             continue
-        rows[name_of(case)] = certified(learner)
+        rows[case_name(case)] = certify(learner)
         if dpoco.Guarantee.from_dict(learner.guarantee.to_dict()) != learner.guarantee:
-            raise ValueError(f"{name_of(case)}: its guarantee is not read as it was written")
+            raise ValueError(f"{case_name(case)}: its guarantee is not read as it was written")
         if math.isfinite(learner.guarantee.epsilon):
             own = learner.guarantee  # as with secret noise: these are proved, not released
             secret = dataclasses.replace(own, seeded=False, conditions=own.further)
             guarantees.append(secret.to_dict())
-    return {"certified": rows, "released": released()}, guarantees
+    return {"certified": rows, "released": release()}, guarantees
 
 
-def moved(was: dict[str, Any], now: dict[str, Any], exact: bool) -> list[str]:
+def find_moved(was: dict[str, Any], now: dict[str, Any], exact: bool) -> list[str]:
     """Return the fields of one configuration that differ."""
     names = []
     for name in {*was, *now}:
@@ -274,14 +274,14 @@ def main() -> int:
     parser.add_argument("--guarantees", metavar="FILE", help="write the guarantees as JSON")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")  # of noise that dominates
-    now, guarantees = measured()
+    now, guarantees = measure()
     if arguments.guarantees:
         Path(arguments.guarantees).write_text(json.dumps(guarantees))
     was = files.read("golden")
     differences = []
     for name in sorted({*was["certified"], *now["certified"]}):
         a, b = was["certified"].get(name, {}), now["certified"].get(name, {})
-        found = moved(a, b, arguments.exact)
+        found = find_moved(a, b, arguments.exact)
         differences += [f"{name}: {', '.join(found)}"] * bool(found)
     if arguments.exact:
         names = {*was["released"], *now["released"]}

@@ -50,7 +50,7 @@ def learner(epsilon, hours, source=None):
     )
 
 
-def losses_of(decisions, records, failed):
+def make_losses(decisions, records, failed):
     """Logistic loss of each hour's prediction, made before it."""
     margins = np.sum(decisions * records, axis=1)
     return np.logaddexp(0.0, margins) - failed * margins
@@ -76,7 +76,7 @@ def play(folder, epsilon, keys, records, failed, days):
                 else:
                     decisions.append(sent)
             promise = pool.guarantee
-    return losses_of(np.concatenate(decisions), records, failed), promise
+    return make_losses(np.concatenate(decisions), records, failed), promise
 
 
 @matplotlib.rc_context(STYLE)
@@ -99,7 +99,7 @@ def main(arguments: list[str] | None = None) -> None:
         if epsilon == 1.0:
             stated = promise  # of a seeded run: see its conditions
     whole = learner(1.0, len(keys), dpoco.random.Source.seeded(2)).run(records, failed)
-    found["one model for all, epsilon = 1"] = losses_of(whole.decisions, records, failed)
+    found["one model for all, epsilon = 1"] = make_losses(whole.decisions, records, failed)
     rate = np.clip(failed.mean(), 1e-3, 1.0 - 1e-3)
     found["the rate of failures"] = -np.log(np.where(failed == 1.0, rate, 1.0 - rate))
 

@@ -28,7 +28,7 @@ RULE = dpoco.Participation(20, 500)
 BUDGETS = {"epsilon = 0.5": 0.5, "epsilon = 2": 2.0, "without privacy": None}
 
 
-def shape_of(hours):
+def find_shape(hours):
     """Public features of hours: waves of the day, for working days and for weekends, norm <= 1."""
     day = 2.0 * np.pi * (hours % 24) / 24.0
     waves = [np.ones(len(hours)), *(f(k * day) for k in (1, 2, 3) for f in (np.cos, np.sin))]
@@ -83,7 +83,7 @@ def main(arguments: list[str] | None = None) -> None:
     warnings.simplefilter("ignore", dpoco.NoiseDominatesWarning)  # the figure shows it
 
     hours, drivers, speeds = trips(weeks, seed=0)
-    features = shape_of(hours)
+    features = find_shape(hours)
     truth = (speeds.reshape(-1, TRIPS).mean(axis=1) + 1.0) / 2.0 * FASTEST
     figure = new_figure((8.4, 7.0))
     left, right = figure.subplots(2, 1)

@@ -301,7 +301,7 @@ class Closure:
                 if isinstance(each, ast.Name):
                     self._reach(self._resolve(module, each.id))
                 elif isinstance(each, ast.Attribute):
-                    base = self._module_of(module, each.value)
+                    base = self._find_module(module, each.value)
                     if base is None:
                         seen.add(each.attr)
                     else:
@@ -310,11 +310,11 @@ class Closure:
         self.attributes |= new
         self._meet(self._values, self._classes, new)
 
-    def _module_of(self, module: str, node: ast.AST) -> str | None:
+    def _find_module(self, module: str, node: ast.AST) -> str | None:
         if isinstance(node, ast.Name):
             found = self._resolve(module, node.id)
         elif isinstance(node, ast.Attribute):
-            base = self._module_of(module, node.value)
+            base = self._find_module(module, node.value)
             found = None if base is None else self._resolve(base, node.attr)
         else:
             return None
@@ -380,7 +380,7 @@ def _bare(path: Path) -> list[str]:
     return text.split("\n")
 
 
-def _name_of(text: str) -> tuple[str, str, bool]:
+def _find_name(text: str) -> tuple[str, str, bool]:
     """Return (class, name, whether it is a function) of what a definition defines."""
     text = re.sub(r"^\s*template\s*<(?:[^<>]|<[^<>]*>)*>|\[\[.*?\]\]|<[^<>]*>", " ", text)
     head = re.split(r"[{;]", text, maxsplit=1)[0]
@@ -421,10 +421,10 @@ def units(path: Path) -> tuple[Unit, ...]:
         if open_ == 1 and text.endswith("{"):
             head = re.sub(r"^\s*template\s*<.*?>\s+(?=class|struct)", "", whole)
             if re.match(r"\s*(class|struct)\s", head) and "(" not in whole:
-                classes.append((_name_of(whole)[1], begun, texts))
+                classes.append((_find_name(whole)[1], begun, texts))
                 begun, texts, open_ = [], [], 0
         elif open_ == 0 and text.endswith((";", "}")):
-            owner, name, function = _name_of(whole)
+            owner, name, function = _find_name(whole)
             if classes and not function:
                 classes[-1][1].extend(begun)
                 classes[-1][2].append(whole)
@@ -531,7 +531,7 @@ def _beside(path: Path) -> frozenset[Path]:
     return frozenset(found)
 
 
-def trusted(path: str, *problem: str) -> dict[str, int]:
+def find_trusted(path: str, *problem: str) -> dict[str, int]:
     """Return the files behind a learner's epsilon, with the code lines that must be believed.
 
     Parameters
@@ -549,7 +549,7 @@ def trusted(path: str, *problem: str) -> dict[str, int]:
 def main(arguments: list[str]) -> None:
     """Print the size of the library, or what is behind a learner's epsilon."""
     for path in arguments:
-        files = trusted(path)
+        files = find_trusted(path)
         for name, lines in files.items():
             print(f"{lines:6} {name}")
         python = sum(lines for name, lines in files.items() if name.endswith(".py"))

@@ -29,7 +29,7 @@ COMPILED_IN = (
 )  # fmt: skip
 
 
-def pinned() -> dict[str, str]:
+def read_pins() -> dict[str, str]:
     """Return {package: version} of what releases are made with."""
     text = (ROOT / "tools" / "release_tools.txt").read_text(encoding="utf-8")
     return dict(re.findall(r"^([\w.-]+)==(\S+)$", text, re.MULTILINE))
@@ -39,7 +39,7 @@ def bill(files: list[Path]) -> dict[str, Any]:
     """Return the bill of materials of these files."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     own = f"pkg:pypi/{project['name']}@{project['version']}"
-    versions = pinned()
+    versions = read_pins()
     components: list[dict[str, Any]] = [
         {
             "type": "library",

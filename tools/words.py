@@ -46,7 +46,7 @@ IRREGULAR = frozenset(
         "laid left lost made met paid said seen sent shown sold spent taken told won written",
     )
 )
-NOUNS = {"bed", "embed", "exceed", "feed", "need", "proceed", "seed", "speed"}
+NOUNS = {"bed", "bound", "embed", "exceed", "feed", "need", "proceed", "seed", "speed"}
 PHRASES = {
     phrase: re.compile(pattern)
     for phrase, pattern in {

@@ -30,7 +30,7 @@ from scipy.sparse.linalg import LinearOperator, svds
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
-from pages import replaced  # noqa: E402
+from pages import replace_table  # noqa: E402
 
 import dpoco  # noqa: E402
 from dpoco.accounting import continual_sum  # noqa: E402
@@ -165,7 +165,7 @@ def microseconds(dimension: int) -> dict[str, float]:
     return found
 
 
-def trees_of(python: Path) -> Report:
+def find_trees(python: Path) -> Report:
     """TF-Privacy, with the weights of its draws compared with those of our trees."""
     report = ask(python, str(HERE / "trees.py"))
     for kind, values in report.pop("variances").items():
@@ -195,7 +195,7 @@ def measure(folder: Path, only: str | None) -> Report:
     parts: dict[str, Callable[[], Any]] = {
         "versions": lambda: {"dpoco": dpoco.__version__} | ask(field, script, "versions"),
         "ours": ours,
-        "trees": lambda: trees_of(trees),
+        "trees": lambda: find_trees(trees),
         **{
             name: partial(ask, field, script, name)
             for name in ("epsilon", "calibration", "speed", "checks")
@@ -366,7 +366,7 @@ def main(arguments: list[str] | None = None) -> int:
         save(report)
     page = PAGE.read_text(encoding="utf-8")
     for key, text in blocks(json.loads(RESULT.read_text(encoding="utf-8"))).items():
-        page = replaced(page, key, text)
+        page = replace_table(page, key, text)
     PAGE.write_text(page, encoding="utf-8")
     return 0
 

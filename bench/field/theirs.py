@@ -71,7 +71,7 @@ def epsilon():
 
     emptied = dp.NeighboringRelation.REPLACE_SPECIAL
 
-    def spent(kind, event):
+    def epsilon_spent(kind, event):
         accountant = {"PLD": pld.PLDAccountant, "RDP": rdp.RdpAccountant}[kind]
         return accountant(neighboring_relation=emptied).compose(event).get_epsilon(DELTA)
 
@@ -86,16 +86,16 @@ def epsilon():
     tree = dp.SingleEpochTreeAggregationDpEvent(10.0, 1000)
     return {
         "gaussian": {
-            "dp-accounting PLD": spent("PLD", one),
-            "dp-accounting RDP": spent("RDP", one),
+            "dp-accounting PLD": epsilon_spent("PLD", one),
+            "dp-accounting RDP": epsilon_spent("RDP", one),
             "OpenDP (zCDP)": opendp_gaussian(5.0),
         },
         "gaussians": {
-            "dp-accounting PLD": spent("PLD", many),
-            "dp-accounting RDP": spent("RDP", many),
+            "dp-accounting PLD": epsilon_spent("PLD", many),
+            "dp-accounting RDP": epsilon_spent("RDP", many),
             "OpenDP (zCDP)": opendp_gaussian(100.0 / 1000**0.5),
         },
-        "tree": {"dp-accounting RDP": spent("RDP", tree)},
+        "tree": {"dp-accounting RDP": epsilon_spent("RDP", tree)},
     }
 
 
@@ -171,7 +171,7 @@ def checks():
 
     record = jnp.zeros(3)
 
-    def released(matrix, rounds):
+    def release_sums(matrix, rounds):
         adder = noise_addition.matrix_factorization_privatizer(noising_matrix=matrix, stddev=1.0)
         state, found = adder.init(record), []
         for _ in range(rounds):
@@ -183,8 +183,8 @@ def checks():
     runs = []
     for _ in range(2):
         np.random.seed(7)
-        runs.append(released(matrix, 2))
-    beyond = released(matrix, 7)
+        runs.append(release_sums(matrix, 2))
+    beyond = release_sums(matrix, 7)
     strategy = toeplitz.optimal_max_error_strategy_coefs(16)
     noising = toeplitz.inverse_as_streaming_matrix(strategy, column_normalize_for_n=64)
     norms = np.linalg.norm(np.linalg.inv(np.asarray(noising.materialize(128))), axis=0)
@@ -197,7 +197,7 @@ def checks():
             accountant.compose(event, count)
         return accountant.get_epsilon(DELTA)
 
-    def replaced(accountant):
+    def replace_record(accountant):
         relation = dp.NeighboringRelation.REPLACE_ONE
         made = accountant(neighboring_relation=relation)
         return made.compose(dp.GaussianDpEvent(5.0)).get_epsilon(DELTA)
@@ -208,8 +208,8 @@ def checks():
         "jax_column_beyond": float(norms.max()),
         "response_counted": response(1, 100),
         "response_looped": response(100, 1),
-        "replace_pld": replaced(pld.PLDAccountant),
-        "replace_rdp": replaced(rdp.RdpAccountant),
+        "replace_pld": replace_record(pld.PLDAccountant),
+        "replace_rdp": replace_record(rdp.RdpAccountant),
     }
 
 

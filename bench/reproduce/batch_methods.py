@@ -162,7 +162,7 @@ def mirror_descent(
             dual = ((t + 1.0) * dual - 2.0 * reach * gradient) / (t + 3.0)
             norm = float(np.linalg.norm(dual, q))
             dual *= min(1.0, radius / max((p - 1.0) * norm, 1e-300))
-            theta = anchor + _mirrored(dual, p, q)
+            theta = anchor + _mirror_step(dual, p, q)
             mean += t * theta
         theta = mean / (0.5 * _MIRROR_STEPS * (_MIRROR_STEPS + 1.0))
         theta = theta / max(1.0, float(np.linalg.norm(theta, p)) / ball.radius)
@@ -171,7 +171,7 @@ def mirror_descent(
     return theta
 
 
-def _mirrored(dual: FloatArray, p: float, q: float) -> FloatArray:
+def _mirror_step(dual: FloatArray, p: float, q: float) -> FloatArray:
     """Return the gradient of (p - 1) ||dual||_q^2 / 2."""
     norm = float(np.linalg.norm(dual, q))
     if norm == 0.0:

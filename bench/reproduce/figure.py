@@ -276,7 +276,7 @@ def _players(
             rows.append(np.diff(trace.pseudo_regret(world.means), prepend=0.0))
         return np.array(rows)
 
-    def published(factor: float, shared: bool, leak: bool) -> FloatArray:
+    def published_rows(factor: float, shared: bool, leak: bool) -> FloatArray:
         return not_private_regrets(
             worlds, epsilon=epsilon, factor=factor, shared=shared, leak=leak,
             generator=np.random.default_rng([horizon, arms, first_seed]),
@@ -301,10 +301,10 @@ def _players(
     for shared, suffix in ((False, ""), (True, ", shared gradient")):
         for factor in factors:
             name = f"published, not private, noise x {factor:g}{suffix}"
-            everyone.append((name, False, partial(published, factor, shared, True)))
+            everyone.append((name, False, partial(published_rows, factor, shared, True)))
     worst = max(factors, default=1.0)
     name = f"published without the leak, noise x {worst:g}"
-    return [*everyone, (name, False, partial(published, worst, False, False))]
+    return [*everyone, (name, False, partial(published_rows, worst, False, False))]
 
 
 def not_private_regrets(

@@ -28,9 +28,9 @@ def test_certified_numbers(kind):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # noise may dominate
-                now = golden.certified(
+                now = golden.certify(
                     kind(*problem, source=Source.seeded(5), **golden.bounds(kind), **options)
                 )
         except CalibrationError:
             now = {"refused": True}
-        assert golden.moved(was[golden.name_of(case)], now, exact=False) == [], case
+        assert golden.find_moved(was[golden.case_name(case)], now, exact=False) == [], case

@@ -65,7 +65,7 @@ def test_evaluation_knows_nothing_of_local_learning():
 @pytest.mark.parametrize("path", BEHIND)
 def test_what_must_be_believed_becomes_less(path):
     """Over a second: all that a constructor may call is followed through the package."""
-    files = lines.trusted(path)
+    files = lines.find_trusted(path)
     assert sum(files.values()) <= BEHIND[path]
     # What draws and what certifies is there; plans, tables and other learners are not.
     assert {"cpp/src/random/source.cpp", "cpp/src/noise/samplers.cpp"} <= files.keys()

@@ -23,7 +23,7 @@ from tests.privacy import test_vectors
 from tests.state import test_same_bits
 
 PINS = {
-    "golden": lambda: golden.measured()[0],
+    "golden": lambda: golden.measure()[0],
     "releases": test_releases.measure,
     "same_bits": test_same_bits.measure,
     "vectors": test_vectors.measure,

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from bench import reproduce
-from bench.reproduce.batch_methods import METHODS, _mirrored
+from bench.reproduce.batch_methods import METHODS, _mirror_step
 from bench.reproduce.cell import LABEL_BOUND, Cell
 from bench.reproduce.comparisons import comparisons
 from bench.reproduce.training import PANELS
@@ -75,8 +75,8 @@ def test_the_mirror_map_is_the_gradient_of_half_a_square():
     slopes = [
         (half_square(dual + step) - half_square(dual - step)) / (2.0 * h) for step in h * np.eye(3)
     ]
-    np.testing.assert_allclose(_mirrored(dual, p, 3.0), slopes, rtol=1e-6)
-    assert not _mirrored(np.zeros(3), p, 3.0).any()
+    np.testing.assert_allclose(_mirror_step(dual, p, 3.0), slopes, rtol=1e-6)
+    assert not _mirror_step(np.zeros(3), p, 3.0).any()
 
 
 def test_the_page_has_the_tables_of_rates():

@@ -113,7 +113,7 @@ class ExpertTrace(Trace):
         for array in (losses, decisions):
             array.flags.writeable = False
 
-        def loss_of(sequence: Any) -> FloatArray:
+        def count_loss(sequence: Any) -> FloatArray:
             # Negative indices would wrap around without an error.
             experts = rows.shape[1]
             if np.any(sequence < 0) or np.any(sequence >= experts):
@@ -131,7 +131,7 @@ class ExpertTrace(Trace):
             return {"missing": missing, "out_of_range": outside & ~missing}
 
         return cls(
-            losses, switches, first_round, decisions, loss_of, read_flags, beyond  # type: ignore[arg-type]
+            losses, switches, first_round, decisions, count_loss, read_flags, beyond  # type: ignore[arg-type]
         )  # fmt: skip
 
 
