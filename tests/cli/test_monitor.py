@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -201,10 +202,13 @@ def test_files_that_exist_are_kept(log, tmp_path):
 
 
 class Killer:
-    """Kills the process at its n-th step: around saving, and in the middle of writing."""
+    """Kills a copy of the process at its steps: around saving, and in the middle of writing.
 
-    def __init__(self, steps):
-        self.left = steps
+    The copy is a fork, which keeps the files as they are at that moment, and ends by SIGKILL.
+    """
+
+    def __init__(self, patch, home, points):
+        self.home, self.points, self.steps, self.killed = home, points, 0, []
         save, append = Monitor.save, sinks.Sink._append
 
         def saved(monitor, *args, **options):
@@ -213,65 +217,67 @@ class Killer:
             self.step()
 
         def appended(sink, lines):
-            if self.left == 0 and lines:
-                with sink._output.open("ab") as out:
-                    out.write("".join(lines).encode()[: len(lines[0]) // 2])
-            self.step()
+            self.step("".join(lines).encode()[: len(lines[0]) // 2] if lines else b"")
             append(sink, lines)
             self.step()
 
-        Monitor.save, sinks.Sink._append = saved, appended
+        patch.setattr(Monitor, "save", saved)
+        patch.setattr(sinks.Sink, "_append", appended)
 
-    def step(self):
-        if self.left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        self.left -= 1
-
-
-def killed_at(steps, words):
-    """Run in a child that is killed at a step; whether there was such a step."""
-    child = os.fork()
-    if child == 0:  # pragma: no cover
-        try:
-            Killer(steps)
-            CliRunner().invoke(app, ["monitor", *map(str, words)])
-        finally:
-            os._exit(0)
-    return os.waitpid(child, 0)[1] == signal.SIGKILL
+    def step(self, half=b""):
+        point, self.steps = self.steps, self.steps + 1
+        if point not in self.points:
+            return
+        place = self.home.with_name(f"killed {point}")
+        child = os.fork()
+        if child == 0:  # pragma: no cover
+            try:
+                shutil.copytree(self.home, place)
+                if half:
+                    with (place / "out.jsonl").open("ab") as out:
+                        out.write(half)
+                os.kill(os.getpid(), signal.SIGKILL)
+            finally:
+                os._exit(1)
+        assert os.waitpid(child, 0)[1] == signal.SIGKILL
+        self.killed.append(place)
 
 
 def check_kills(log, tmp_path, monkeypatch, points, block=2**13):
     """Kill a run at each of these points, continue it, and compare it with the truth."""
     path, table = log
-    words = [path, *TIME, "--count", "--epsilon", 100]
-    places = 0
-    for steps in points:
-        out, state = tmp_path / f"{steps}.jsonl", tmp_path / f"{steps}.dpoco"
-        kept = ["--output", out, "--state", state, "--resume"]
-        with monkeypatch.context() as patch:  # small blocks have many points, large ones are fast
-            patch.setattr(growing, "_BLOCK", block)
-            if not killed_at(steps, [*words, *kept]):
-                break
-        places += 1
-        before = out.read_bytes().rpartition(b"\n")[0] if out.exists() else b""
-        run(*words, *kept)
-        assert out.read_bytes().startswith(before)
-        found = read(out)
+    words = [path, *TIME, "--count", "--epsilon", 100, "--resume"]
+
+    def go_on(place):
+        run(*words, "--output", place / "out.jsonl", "--state", place / "state.dpoco")
+        found = read(place / "out.jsonl")
         assert [r["interval"] for r in found] == list(range(HOURS - 1))  # one is running
         assert np.abs(np.array(counts(found)) - truth(table)[:-1]).max() < 2.0
-    return places
+
+    home = tmp_path / "home"
+    home.mkdir()
+    with monkeypatch.context() as patch:  # small blocks have many points, large ones are fast
+        patch.setattr(growing, "_BLOCK", block)
+        killer = Killer(patch, home, points)
+        go_on(home)
+    for place in killer.killed:
+        out = place / "out.jsonl"
+        before = out.read_bytes().rpartition(b"\n")[0] if out.exists() else b""
+        go_on(place)
+        assert out.read_bytes().startswith(before)
+    return len(killer.killed)
 
 
 def test_a_run_that_is_killed_loses_and_doubles_nothing(log, tmp_path, monkeypatch):
-    """Over a second of CPU: fourteen runs in children that are killed."""
-    assert check_kills(log, tmp_path, monkeypatch, [0, 1, 2, 3, 4, 5, 7, 9, 11, 19, 28, 40]) == 12
+    points = {0, 1, 2, 3, 4, 5, 7, 9, 11, 19, 28, 40}
+    assert check_kills(log, tmp_path, monkeypatch, points) == len(points)
 
 
 @pytest.mark.slow
 def test_a_run_that_is_killed_at_a_hundred_points_loses_and_doubles_nothing(
     log, tmp_path, monkeypatch
 ):
-    """A minute: a hundred runs in children that are killed."""
+    """Seconds: a hundred runs that go on after a kill."""
     assert check_kills(log, tmp_path, monkeypatch, range(100), block=6000) == 100
 
 

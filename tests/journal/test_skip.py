@@ -106,8 +106,8 @@ def test_killed_before_and_after_every_statement(tmp_path):
         with Journal(QuickStore(place / "journal.db")) as journal:
             assert journal.open("offers").round == 4
         lost += len(begun) < 4
-    assert len(images) >= 50
-    assert lost >= 10
+    assert images.kills >= 50
+    assert lost >= 4  # a context in each round
 
 
 def test_without_a_decision_there_is_nothing_to_skip(tmp_path):
