@@ -77,15 +77,17 @@ def main(arguments: list[str] | None = None) -> None:
                 budget = None if epsilon is None else dpoco.Budget(epsilon, delta)
                 settings = {"horizon": rounds, "budget": budget, **extra}
 
-                def build(source, kind=kind, experts=experts, settings=settings):
-                    return kind(experts, source=source, **settings)
+                plan = kind(experts, **settings).plan
+
+                def build(source, kind=kind, experts=experts, plan=plan, settings=settings):
+                    return kind(experts, plan=plan, source=source, **settings)
 
                 played = repeat(build, losses, repeats=options.repeats, seed=1)
                 runs[name] = list(played.values())
                 regret = np.median([trace.regret(best)[-1] for trace in runs[name]])
                 switches = np.median([len(trace.switches) for trace in runs[name]])
                 top = max(top, 1.4 * regret)  # the budgets of a stream share a scale
-                bound = build(None).plan.forecast.regret_bound
+                bound = plan.forecast.regret_bound
                 print(f"{name:19}{title:12} {regret:9.0f} {bound:9.0f} {switches:9.0f}")
             if epsilon is None:  # only printed
                 continue

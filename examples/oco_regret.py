@@ -89,7 +89,8 @@ def main(arguments: list[str] | None = None) -> None:
                 printed = PAPERS[kind](domain, loss, horizon=rounds, budget=budget)
                 build = partial(build, plan=printed)
             plan = build().plan
-            bounds[name] = getattr(plan, "forecast", plan).regret_bound / rounds
+            build = partial(build, plan=plan)
+            bounds[name] = plan.forecast.regret_bound / rounds
             seeded = {"repeats": 2 if options.quick else 5, "seed": 1}
             played = repeat(lambda s, b=build: b(source=s), features, labels, **seeded)
             runs[name] = list(played.values())

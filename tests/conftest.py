@@ -96,6 +96,7 @@ def pytest_collection():
         result = yield
     gc.enable()
     gc.freeze()
+    gc.set_threshold(20_000)  # the usual 700 looks through a test's objects thousands of times
     return result
 
 

