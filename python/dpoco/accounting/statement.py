@@ -24,14 +24,8 @@ from dpoco.privacy.mechanisms.base import Mechanism
 from dpoco.privacy.mechanisms.local_report import LocalReport
 from dpoco.privacy.neighbours import Neighbours
 
-__all__ = [
-    "check_claim",
-    "client_guarantee",
-    "expert_guarantee",
-    "local_guarantee",
-    "state_delayed",
-    "stated_delta",
-]  # fmt: skip
+__all__ = ["check_claim", "client_guarantee", "expert_guarantee", "local_guarantee",
+           "state_delayed", "stated_delta"]  # fmt: skip
 
 _LATE = "no bound is proved, because the proofs are for feedback that comes at once"
 
