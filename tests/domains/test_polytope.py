@@ -6,7 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
-from scipy.optimize import linprog, minimize
+from scipy.optimize import linprog
 
 from dpoco.domains import Box, Domain, LpBall, Polytope, from_dict
 
@@ -84,29 +84,6 @@ def test_projection_satisfies_the_optimality_conditions(d, m, shift) -> None:
     for z in walk_inside(domain, rng, 20):
         inner = domain.center + 0.999 * (z - domain.center)
         assert np.array_equal(domain.project(inner), inner)
-
-
-@pytest.mark.parametrize("d", [2, 4, 7])
-def test_projection_agrees_with_a_general_solver(d) -> None:
-    domain = random_polytope(d, 3 * d, 50 + d)
-    rng = np.random.default_rng(d)
-    for _ in range(5):
-        x = domain.center + 2.0 * rng.normal(size=d)
-        found = minimize(
-            lambda y, x=x: 0.5 * ((y - x) ** 2).sum(),
-            domain.center,
-            jac=lambda y, x=x: y - x,
-            constraints={
-                "type": "ineq",
-                "fun": lambda y: domain.bounds - domain.matrix @ y,
-                "jac": lambda y: -domain.matrix,
-            },
-            method="SLSQP",
-            options={"ftol": 1e-15, "maxiter": 500},
-        )
-        y = domain.project(x)
-        assert np.linalg.norm(x - y) <= np.linalg.norm(x - found.x) + 1e-9
-        assert y == pytest.approx(found.x, abs=1e-6)
 
 
 def test_boxes_and_simplices_agree_with_the_sets_of_those_names() -> None:

@@ -1,4 +1,4 @@
-"""Euclidean projection: variational inequality, independent solver, idempotence, extremes."""
+"""Euclidean projection: variational inequality, bisection, idempotence, extremes."""
 
 import math
 
@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import minimize
 
 from dpoco import _core
 from dpoco.domains import Box, LpBall, Simplex
@@ -49,29 +48,6 @@ def test_points_inside_do_not_move(p) -> None:
         x = rng.normal(size=5)
         x *= 2.0 * rng.uniform() * (1 - 1e-12) / _core.norm(x, p)
         assert np.array_equal(ball.project(x), x)
-
-
-@pytest.mark.filterwarnings("ignore:Values in x were outside bounds:RuntimeWarning")
-@pytest.mark.parametrize("p", [1.2, 1.5, 2.0, 3.0, 8.0])
-def test_ball_projection_agrees_with_a_general_solver(p) -> None:
-    rng = np.random.default_rng(13)
-    ball = LpBall(4, p, 1.0)
-    for _ in range(5):
-        x = np.abs(rng.normal(size=4)) + 0.6
-        found = minimize(
-            lambda y, x=x: ((y - x) ** 2).sum(),
-            np.full(4, 0.2),
-            jac=lambda y, x=x: 2 * (y - x),
-            bounds=[(1e-9, None)] * 4,
-            constraints={
-                "type": "ineq",
-                "fun": lambda y: 1 - (y**p).sum(),
-                "jac": lambda y: -p * y ** (p - 1),
-            },
-            method="SLSQP",
-            options={"ftol": 1e-15, "maxiter": 500},
-        )
-        assert ball.project(x) == pytest.approx(found.x, abs=1e-6)
 
 
 def test_l1_and_simplex_against_bisection() -> None:
