@@ -9,20 +9,9 @@ import itertools
 from dataclasses import dataclass, replace
 
 import numpy as np
+from tests.frank_wolfe.polyhedral_reference import vertices_of
 
-from dpoco.domains import Box, LpBall, Simplex
-
-
-def vertices_of(domain) -> np.ndarray:
-    """All vertices, one a row."""
-    if isinstance(domain, LpBall):
-        return domain.radius * np.vstack([np.eye(domain.dimension), -np.eye(domain.dimension)])
-    if isinstance(domain, Simplex):
-        return domain.scale * np.eye(domain.dimension)
-    if isinstance(domain, Box):
-        ends = zip(domain.lower, domain.upper, strict=True)
-        return np.array(list(itertools.product(*ends)))
-    return np.array(domain.vertices)
+from dpoco.domains import Box, LpBall
 
 
 def nearest(domain, direction: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ import math
 import numpy as np
 import pytest
 from scipy.stats import chisquare, norm
+from tests.frank_wolfe.polyhedral_reference import vertices_of
 from tests.plans import arms as arms_of
 from tests.plans import changed
 from tests.samples import replays
@@ -18,7 +19,7 @@ from dpoco.bandits import HighDimensionalBandit
 from dpoco.domains import Box, LpBall, Simplex, VertexSet
 from dpoco.random import Source
 
-from .high_dimensional_reference import Arm, Bandit, law, vertices_of
+from .high_dimensional_reference import Arm, Bandit, law
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 

@@ -7,6 +7,7 @@ import itertools
 
 import numpy as np
 import pytest
+from tests.frank_wolfe.polyhedral_reference import vertices_of
 from tests.plans import arms as arms_of
 from tests.plans import changed as changed_plan
 
@@ -15,7 +16,7 @@ from dpoco.bandits import HighDimensionalBandit
 from dpoco.domains import LpBall
 from dpoco.random import Source
 
-from .high_dimensional_reference import Bandit, law, transcripts, vertices_of
+from .high_dimensional_reference import Bandit, law, transcripts
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.frank_wolfe.polyhedral_reference import vertices_of
 from tests.plans import changed, leaf
 from tests.published import planned
 
@@ -200,16 +201,6 @@ def test_later_users_are_cheaper():
     assert rhos[1000:] == [0.0] * 3  # never used
     with pytest.raises(ValueError, match="round"):
         accountant.user_rho(p, 1003)
-
-
-def vertices_of(domain):
-    if isinstance(domain, Box):
-        return np.array(list(itertools.product(*zip(domain.lower, domain.upper, strict=True))))
-    if isinstance(domain, LpBall):
-        return domain.radius * np.vstack([np.eye(domain.dimension), -np.eye(domain.dimension)])
-    if isinstance(domain, Simplex):
-        return domain.scale * np.eye(domain.dimension)
-    return domain.vertices
 
 
 def widest(points, order):

@@ -1,4 +1,4 @@
-"""The coupled learners: order of calls, bad input, bounds, custom losses, arguments."""
+"""The coupled learners: decisions out of the domain, traces, short streams, clipped records."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ import pytest
 from tests.oco.coupled_problems import FEW
 
 T = 24
-
-
-# -- order of calls -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -70,3 +67,26 @@ def test_nothing_is_decided_over_a_single_block_or_without_a_switch(coupled, nam
         assert learner._engine.variates_drawn() == drawn
         assert (decisions == learner.last_decision).all()
         assert learner.guarantee.epsilon == 0.0  # nothing released depends on data
+
+
+def test_huge_records_are_clipped(coupled, any_problem):
+    """Not only do they do no harm: they act as the record on the bound does."""
+    if any_problem.endswith("custom"):
+        return
+    huge, clipped = coupled.stream(any_problem, T), coupled.stream(any_problem, T)
+    domain, loss = coupled.make(any_problem).domain, coupled.losses[any_problem.split()[3]]
+    if huge.kind == "quadratic":
+        matrices, vectors = clipped.data
+        scaled = matrices * 1e3, vectors * 1e3
+        factors = loss.scales(domain, *scaled)
+        clipped.data = (factors[:, None, None] * scaled[0], factors[:, None] * scaled[1])
+        huge.data = scaled
+    else:
+        norms = np.linalg.norm(huge.data[0], ord=domain.dual_exponent, axis=1)
+        huge.data[0][...] *= (1e200 / norms)[:, None]
+        clipped.data[0][...] /= norms[:, None]
+    got, want = coupled.make(any_problem), coupled.make(any_problem)
+    decisions = huge.play(got, 0, T)
+    assert np.allclose(decisions, clipped.play(want, 0, T), atol=1e-8)
+    assert got.switches == want.switches
+    assert all(domain.contains(each) for each in decisions)

@@ -6,6 +6,7 @@ import copy
 
 import numpy as np
 import pytest
+from tests.oco.test_lipschitz_accountant import sensitivity
 from tests.published import built
 
 import dpoco
@@ -13,8 +14,6 @@ from dpoco.domains import Box, LpBall, Polytope, Simplex
 from dpoco.learning import learner as _learner
 from dpoco.learning.state import pack, unpack
 from dpoco.oco import LipschitzLearner
-from dpoco.privacy.mechanisms.nets import NetDifferences
-from dpoco.privacy.neighbours import Neighbours
 from dpoco.random import Source
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
@@ -35,10 +34,6 @@ CASES = {
     "free": (LINE, {"resolution": 9, "budget": None}),
     "point": (Box([1.0, 2.0], [1.0, 2.0]), {}),
 }
-
-
-def sensitivity(name, shape, counts, lipschitz):
-    return NetDifferences(shape.sides, counts, name, lipschitz).movement(Neighbours())
 
 
 def make(case="line", horizon=20, *, seed=1, **options):

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.oco.test_lipschitz_accountant import sensitivity
 from tests.plans import changed
 
 import dpoco
@@ -13,7 +14,6 @@ from dpoco.accounting import lipschitz as accountant
 from dpoco.accounting.nets import net_shape
 from dpoco.domains import Box
 from dpoco.oco import LipschitzLearner
-from dpoco.privacy.mechanisms.nets import NetDifferences
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.random import Source
 
@@ -22,10 +22,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 BUDGET = dpoco.Budget(1.0, 1e-6)
 LINE = Box([0.0], [1.0])
 SQUARE = Box([0.0, 0.0], [1.0, 1.0])
-
-
-def sensitivity(name, shape, counts, lipschitz):
-    return NetDifferences(shape.sides, counts, name, lipschitz).movement(Neighbours())
 
 
 def of_net(plan, **fields):

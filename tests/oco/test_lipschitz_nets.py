@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from scipy.fft import dctn
+from tests.oco.test_lipschitz_accountant import sensitivity
 from tests.samples import replays
 
 import dpoco
@@ -19,8 +20,6 @@ from dpoco.accounting import continual_sum
 from dpoco.accounting.lipschitz import calibrate
 from dpoco.accounting.nets import NetShape, grid_variances, noise_field, spacings
 from dpoco.oco import LipschitzLearner
-from dpoco.privacy.mechanisms.nets import NetDifferences
-from dpoco.privacy.neighbours import Neighbours
 from dpoco.random import Source
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
@@ -41,10 +40,6 @@ CASES = [
     ("parent", (2, 2), (1.0, 1.0)),
     ("parent", (9, 9), (1.0, 2.0)),
 ]
-
-
-def sensitivity(name, shape, counts, lipschitz):
-    return NetDifferences(shape.sides, counts, name, lipschitz).movement(Neighbours())
 
 
 def build(name, counts, limits):
