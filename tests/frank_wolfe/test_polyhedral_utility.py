@@ -58,7 +58,7 @@ def test_the_published_algorithm_learns_little_and_laplace_less_than_gumbel():
 
 
 def test_dimension_enters_by_its_logarithm():
-    assert mean(8.0, T=20_000, d=1000, seeds=1) < 0.45
+    assert mean(8.0, T=20_000, d=1000, seeds=2) < 0.45
 
 
 def test_lists_of_vertices_are_learnt_too():
