@@ -268,9 +268,10 @@ def played(name, rounds, size, epsilon):
     budget = dpoco.Budget(epsilon, 0.1 / rounds)
     choices = dpoco.choose(problem, horizon=rounds, budget=budget, **shifts)
     return [
-        (np.mean([regret(made(c, source=Source.seeded(k))) for k in range(4)]), c.predicted_regret)
+        (np.mean([regret(made(c, plan=c.plan, source=Source.seeded(k))) for k in range(4)]),
+         c.predicted_regret)
         for c in choices
-    ]
+    ]  # fmt: skip
 
 
 HELD_OUT = [

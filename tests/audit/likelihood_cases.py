@@ -11,6 +11,7 @@ from dpoco import bandits, experts, mechanisms, oco
 from dpoco import frank_wolfe as fw
 from dpoco.audit._family import calibrate_once
 from dpoco.domains import Box, LpBall, Simplex, VertexSet
+from dpoco.learners import find_learner
 from dpoco.losses import LinearLoss, SquaredLoss
 from dpoco.published import asi_tracking
 from dpoco.random import Source
@@ -279,7 +280,7 @@ CASES = {**SUMS, **SELECTIONS, **EXPERTS, **ARMS, **FITS}
 def overclaiming(make, factor):
     """A maker of learners that promise a fraction of the epsilon."""
     honest = make(Source.seeded(0))
-    found, kind = honest.guarantee, type(honest).__mro__[1]
+    found, kind = honest.guarantee, find_learner(type(honest)).load()
     delta = 0.0 if np.isfinite(found.epsilon_at(0.0)) else found.delta
     budget = dpoco.Budget(found.epsilon / factor, delta)
     arguments = {**honest._arguments, "budget": budget, "source": None, "plan": None}

@@ -17,6 +17,7 @@ from dpoco.audit import (
     replay_audit,
     standard_case,
 )
+from dpoco.audit._family import calibrate_once
 from dpoco.audit.report import Claim
 from dpoco.bandits import LinUCB
 from dpoco.domains import LpBall
@@ -66,15 +67,14 @@ def maker(name, enforced=False, lying=False):
     """Return a maker of learners that claim people; lying ones have noise for single rounds."""
     cls, arguments, options, *_ = {**CASES, **GROUPS}[name]
     rule = dpoco.Participation(*RULE, enforced=enforced)
-    honest = cls(*arguments, horizon=T, budget=BUDGET, participation=rule, **options)
-    single = cls(*arguments, horizon=T, budget=BUDGET, **options).plan
+    build = functools.partial(calibrate_once, cls, *arguments, horizon=T, budget=BUDGET, **options)
+    if not lying:
+        return build(participation=rule)
+    quiet = build(participation=rule, plan=build()(Source()).plan)
 
     def make(source):
-        parameters = single if lying else honest.plan
-        kept = {"participation": rule, "plan": parameters, "budget": None}
-        learner = cls(*arguments, horizon=T, source=source, **options, **kept)
-        if lying:
-            learner._guarantee = honest.guarantee
+        learner = quiet(source)
+        learner._guarantee = maker(name)(Source()).guarantee
         return learner
 
     return make

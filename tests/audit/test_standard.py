@@ -248,7 +248,7 @@ def test_learners_that_have_played_or_are_not_made_anew_are_refused(audit):
 
     for make, message in (
         (lambda source: single, "new learner|source it is called with"),
-        (lambda source: case.make_learner(None), "source it is called with"),
+        (lambda source: case.make_learner(Source()), "source it is called with"),
         (played, "not played"),
     ):
         with pytest.raises((TypeError, ValueError), match=message):

@@ -229,12 +229,12 @@ def add_up(monitor: Learner, intervals: FloatArray) -> FloatArray:
     return totals
 
 
-def renew(monitor: Learner, source: Source) -> Learner:
-    """Return an unstarted monitor with the plan and guarantee of another one, on this source.
+def renew(first: Learner, source: Source) -> Learner:
+    """Return an unstarted learner or monitor with plan and guarantee of another, on this source.
 
-    It saves the search for a plan, which a monitor would repeat in every run.
+    It saves the search for a plan and the accounting, which would be repeated in every run.
     """
-    new: Learner = monitor._sibling(source._claim())
+    new: Learner = first._sibling(source._claim())
     new._is_seeded = source.is_seeded
     return new
 
@@ -744,7 +744,9 @@ def calibrate_once(
     All learners share parameters and guarantee, so a new one costs its engine only: an audit makes
     thousands. `changes` are made to the calibrated parameters, and accounted for. `plan` takes
     the place of calibration; a published one may spend more than the budget. A class that takes
-    no plan is made whole every time, but for monitors, whose plan is found again.
+    no plan is made whole every time, but for monitors, whose plan is found again. A class that is
+    not the library's is constructed every time, with the plan: only its constructor knows what it
+    keeps.
 
     Parameters
     ----------
@@ -778,6 +780,8 @@ def calibrate_once(
         if changes:
             plan = _change(first.plan, changes)
             first = cls(*arguments, budget=None, plan=plan, **options)
+    if learners.own_class(cls) is not None and hasattr(cls, "_sibling"):
+        return partial(renew, first)
 
     def promise(*_: object, **__: object) -> Guarantee:
         """Return the one guarantee, in place of accounting for it again."""

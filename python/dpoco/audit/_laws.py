@@ -81,7 +81,7 @@ class Scorer(ABC):
     def __init__(self, family: Family, stream: Stream, neighbour: Stream) -> None:
         self.family, self.learner, self.mechanism = family, family.learner, family.mechanism
         self.streams = family.rounds(stream), family.rounds(neighbour)
-        check_neighbours(family, *self.streams)
+        self.apart = check_neighbours(family, *self.streams)
         rounds = len(self.streams[0])
         if not 1 <= rounds <= getattr(self.learner, "horizon", rounds):
             raise ValueError("stream must have at least one round and at most the horizon's")

@@ -12,6 +12,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -85,9 +86,15 @@ def sum_alone(total: GaussianSum, claim: _core.Claim) -> _core.ContinualSum:
     claim : dict
         Key and stream of a source.
     """
+    return _core.ContinualSum(_without_clip(total), claim)
+
+
+@cache  # the same in every run
+def _without_clip(total: GaussianSum) -> GaussianSum:
+    """Return the description of a sum of vectors that are not clipped, with the same noise."""
     far = total.limit * total.grid if total.grid > 0.0 else 1e12  # no push is longer
     vector = ClippedVector(total.summand.size, 2.0, 1e100, far)
-    return _core.ContinualSum(replace(total, summand=vector, batch=1, growth=None), claim)
+    return replace(total, summand=vector, batch=1, growth=None)
 
 
 def sum_noise(family: Sums, dimension: int, count: int, claim: _core.Claim) -> FloatArray:
@@ -111,7 +118,7 @@ class Run:
     clocks : Counter of int
         Rounds that each arm's clock has counted.
     choices : list of tuple
-        Laws given either sum, and what was chosen.
+        Scores by either sum, in units of their noise, and what was chosen.
     findings : list of str
         Violations that the run shows by itself.
     chances, chosen, exact : lists of ndarray, int and ndarray
@@ -122,9 +129,7 @@ class Run:
 
     gaps: dict[Part, tuple[list[FloatArray], list[FloatArray]]] = field(default_factory=dict)
     clocks: Counter[int] = field(default_factory=Counter)  # of arms
-    choices: list[tuple[Any, ...]] = field(
-        default_factory=list
-    )  # laws given either sum, and what was drawn
+    choices: list[tuple[Any, ...]] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)
     chances: list[FloatArray] = field(default_factory=list)  # laws of decisions that are drawn
     chosen: list[int] = field(default_factory=list)  # and what was drawn
@@ -187,14 +192,16 @@ class Pushes(Scorer):
 
     def __init__(self, family: Sums, stream: Stream, neighbour: Stream) -> None:
         super().__init__(family, stream, neighbour)
+        ends = family.ends(len(self.streams[0]))
+        self._numbers = {end: number for number, end in enumerate(ends, 1)}  # of releases
         self._counts = self._releases()
         if not any(self._counts.values()):
             raise ValueError("stream must be long enough for a release")
 
     def _releases(self) -> dict[Part, int]:
         """Return how many releases the stream has, of every part."""
-        ends, m = self.family.ends(len(self.streams[0])), self.mechanism
-        return {...: min(len(ends), getattr(m, "pushes", len(ends)))}
+        ended = len(self._numbers)
+        return {...: min(ended, getattr(self.mechanism, "pushes", ended))}
 
     def run(self, learner: Learner, world: int, tape: Source) -> Run:
         """Play all rounds up to the last release, and note each release and both exact sums.
@@ -210,8 +217,10 @@ class Pushes(Scorer):
             records = [self.streams[w].record(t) for w in (world, 1 - world)]
             decisions = self._decisions(learner, records, run)
             before = self._show(learner)
-            for w in (0, 1):
-                sums[w] = sums[w] + family.leaf(learner, decisions[w], records[w])
+            leaf = other = family.leaf(learner, decisions[0], records[0])
+            if t in self.apart:  # elsewhere the same record enters at the same decision
+                other = family.leaf(learner, decisions[1], records[1])
+            sums = [sums[0] + leaf, sums[1] + other]
             answer = family.observe(learner, decisions[0], records[0])
             for part, number in self._due(t, decisions[0], run):
                 step = before[part], self._show(learner)[part]
@@ -237,8 +246,7 @@ class Pushes(Scorer):
 
     def _due(self, t: int, decision: Decision, run: Run) -> list[tuple[Part, int]]:
         """Return part and number of what is released at the end of round t."""
-        ends = self.family.ends(t + 1)
-        return [(..., len(ends))] if t + 1 in ends else []
+        return [(..., self._numbers[t + 1])] if t + 1 in self._numbers else []
 
     @abstractmethod
     def _release(self, learner: Learner, run: Run, push: Push, noise: Noise) -> bool:
@@ -375,6 +383,13 @@ class LedByVectors(ReleasedSums):
 class LedByWeights(LedByVectors):
     """Decisions, experts or points of a net, are drawn by weights that follow."""
 
+    def __init__(self, family: Sums, stream: Stream, neighbour: Stream) -> None:
+        super().__init__(family, stream, neighbour)
+        # The transform's inverse is linear: what a grid of the releases becomes, at most.
+        axes = np.eye(family.exact(self.learner).size)
+        units = np.array([self._losses(self.learner, axis) for axis in axes])
+        self._slack = self._grid * float(np.abs(units).sum(axis=0).max())
+
     def _decisions(self, learner: Learner, records: list[Record], run: Run) -> list[Decision]:
         """Return the decision, and note the law that it must be drawn by."""
         decision = self.family.decide(learner, records[0])
@@ -391,14 +406,12 @@ class LedByWeights(LedByVectors):
         """Whether the weights are the exponential ones of the released losses."""
         rate = learner.plan.tuning.learning_rate
         values = self._losses(learner, released)
-        # The transform's inverse is linear: what a grid of the releases becomes, at most.
-        unit = np.array([self._losses(learner, row) for row in np.eye(len(released))])
-        slack = self._grid * np.abs(unit).sum(axis=0).max()
         expected = np.exp(-rate * (values - values.min()))
         expected /= expected.sum()
-        # A value that is off by slack moves a weight by a share rate * slack, and so does their
+        # A value that is off by the slack moves a weight by a share rate * slack, and so does their
         # sum.
-        return bool(np.allclose(learner.weights, expected, rtol=4 * rate * slack + 1e-9))
+        allowed = 1e-8 + (4 * rate * self._slack + 1e-9) * expected
+        return bool((np.abs(learner.weights - expected) <= allowed).all())
 
 
 class FitReleases(Scorer):
@@ -532,7 +545,7 @@ def vertex_choices(domain: Any) -> list[Choice]:
 
 
 def note_vertex(choices: list[Choice], own: Selections, run: Run, push: Push) -> bool:
-    """Note laws given either sum and what an update chose, read off its step.
+    """Note scores by either sum and what an update chose, read off its step.
 
     Returns whether it is a vertex. `own` is the description of the selections.
 
@@ -543,7 +556,7 @@ def note_vertex(choices: list[Choice], own: Selections, run: Run, push: Push) ->
     own : Selections
         Description of the selections, with the scale of the first.
     run : Run
-        Where the laws are noted.
+        Where the scores are noted, in units of their noise.
     push : Push
         Decision before and after, and both exact sums.
     """
@@ -557,16 +570,16 @@ def note_vertex(choices: list[Choice], own: Selections, run: Run, push: Push) ->
         gap = np.abs(table - vertex[entries]).sum(axis=1)
         chosen = int(np.argmin(gap))
         found = found and bool(gap[chosen] <= 1e-6 * (1.0 + np.abs(table).max()))
-        laws = (selection_law(own.law, -(table @ x[entries]) * rate, 1.0) for x in push.sums)
-        run.choices.append((*laws, chosen))
+        run.choices.append((*(-(table @ x[entries]) * rate for x in push.sums), chosen))
     return found
 
 
-def score_choices(runs: list[Run], world: int, astray: str) -> Scores:
-    """Return the scores of the choices noted in runs."""
-    own, other, chosen = (
+def score_choices(law: str, runs: list[Run], world: int, astray: str) -> Scores:
+    """Return the scores of the choices noted in runs, whose noise has this law."""
+    *scores, chosen = (
         np.array([[each[part] for each in run.choices] for run in runs]) for part in range(3)
     )
+    own, other = (selection_law(law, each, 1.0) for each in scores)
     found = score_draws(own, other, chosen, world, astray)
     stray = found.findings or any(run.findings for run in runs)
     return replace(found, findings=(astray,) if stray else ())
@@ -577,13 +590,17 @@ class Vertices(Pushes):
 
     astray = "decisions do not move towards vertices of the declared law"
 
+    def __init__(self, family: Sums, stream: Stream, neighbour: Stream) -> None:
+        super().__init__(family, stream, neighbour)
+        self._choices = vertex_choices(self.learner.domain)
+
     def _release(self, learner: Learner, run: Run, push: Push, noise: Noise) -> bool:
         """Note which vertex the decision moved to; return whether it moved to any."""
-        return note_vertex(vertex_choices(learner.domain), self.mechanism, run, push)
+        return note_vertex(self._choices, self.mechanism, run, push)
 
     def score(self, runs: list[Run], world: int) -> Scores:
         """Return the scores of selections; uniforms have shape (trials, updates, choices)."""
-        found = score_choices(runs, world, self.astray)
+        found = score_choices(self.mechanism.law, runs, world, self.astray)
         # Updates in order; a box has several draws in each.
         shape = (len(runs), self._counts[...], -1)
         return replace(found, uniforms=found.uniforms.reshape(shape))
@@ -655,7 +672,9 @@ class ArmReleases(ReleasedSums):
 
     def score(self, runs: list[Run], world: int) -> Scores:
         """Return the scores of sums, or of choices."""
-        return super().score(runs, world) if self._tree else score_choices(runs, world, self.astray)
+        if self._tree:
+            return super().score(runs, world)
+        return score_choices(self.mechanism.law, runs, world, self.astray)
 
 
 # ---- batches of losses, each in one release ------------------------------------------------------

@@ -77,7 +77,7 @@ class Sums(Family):
 
     def find_complete(self, learner: Learner, t: int, play: Play) -> slice | list[int]:
         """Return the rows of the sum that are complete after round t: all of them, or none."""
-        return slice(None) if t + 1 in self.ends(t + 1) else []
+        return slice(None) if self.is_batch_end(t + 1) else []
 
     def count_fresh(self, learner: Learner, ended: bool) -> int:
         """Return how many variates a round must have drawn."""
@@ -115,6 +115,12 @@ class Sums(Family):
             return range(self.batch, rounds + 1, self.batch)
         ends = islice(batch_starts(self.batch, self.growth), 1, self.mechanism.pushes + 1)
         return tuple(takewhile(lambda end: end <= rounds, ends))
+
+    def is_batch_end(self, rounds: int) -> bool:
+        """Whether no batch is open after so many rounds."""
+        if self.growth is None:
+            return rounds % self.batch == 0
+        return rounds == 0 or rounds in self.ends(rounds)
 
     @property
     def grid(self) -> float:
@@ -362,7 +368,7 @@ class Records(Sums):
     def decide(self, learner: Learner, record: Record) -> Decision:
         """Return the round's decision, and remember those of this batch and the one before."""
         decision, t = learner.decide(), learner.round
-        if t == 0 or t in self.ends(t)[-1:]:  # some leaves are taken at the one before, too
+        if self.is_batch_end(t):  # some leaves are taken at the one before, too
             self._decisions = self._decisions[1] if t > 0 else decision, decision
         return decision
 
@@ -407,10 +413,15 @@ def clip_vector(row: FloatArray, bound: float, norm: float, bound_l2: float | No
     bound_l2 : float or None
         Largest Euclidean length as well, if it is bounded.
     """
-    limit = np.inf if bound_l2 is None else bound_l2
-    clipper = _core.RecordClipper(len(row), bound, norm, limit)
+    clipper = _clipper(len(row), bound, norm, np.inf if bound_l2 is None else bound_l2)
     factor = clipper.multipliers(np.ascontiguousarray(row[None, :]))[0]
     return factor * row if factor > 0 else np.zeros_like(row)
+
+
+@cache
+def _clipper(dimension: int, bound: float, norm: float, bound_l2: float) -> _core.RecordClipper:
+    """Return a compiled clipper; one serves all rounds of all runs."""
+    return _core.RecordClipper(dimension, bound, norm, bound_l2)
 
 
 def quadratic_statistics(row: FloatArray, weight: float) -> FloatArray:

@@ -42,6 +42,7 @@ from dpoco.random import Source
 
 Curve = tuple[FloatArray, FloatArray]  # e^-epsilon and delta of points of a privacy curve
 Score = Callable[[Outcomes], FloatArray]
+Coins = tuple[NDArray[np.bool_], str]  # of all canaries, and the digest that binds them
 
 _POINTS = 200  # of a curve, in each direction
 _SALT, _DIGEST = 32, 32  # bytes
@@ -363,12 +364,15 @@ class OneRunAudit:
         kept = np.arange(len(self._stream))
         self._kept = np.setdiff1d(kept, self._rounds) if family.joint else kept
         self._weights: FloatArray = np.empty(0)
+        path = None if sealed is None else Path(sealed)
+        # Before the rehearsals: coins that are damaged make no audit.
+        known = None if path is None or not path.exists() else self._read_coins(path)
         # One to learn the guesses from, and another to measure them: not the same.
         self.power = self._rehearse(whole_number("rehearsals", rehearsals, 2))
         # Before the coins are written: a file of coins promises an audit that can be made.
         if self.power.probability < 0.5:
             raise NoPowerError(f"an audit without power: {self.power}; take more canaries")
-        self._coins, self.commitment = self._seal_coins(None if sealed is None else Path(sealed))
+        self._coins, self.commitment = self._draw_coins(path) if known is None else known
 
     def _check(self, family: Family) -> None:
         """Raise unless every canary has its own round and two neighbouring records."""
@@ -382,44 +386,42 @@ class OneRunAudit:
         for i in range(m):
             family.check_records(ours.record(i), theirs.record(i))
 
-    def _seal_coins(self, path: Path | None) -> tuple[NDArray[np.bool_], str]:
-        """Return coins and the digest that binds them, and the canaries, without telling them.
+    def _draw_coins(self, path: Path | None) -> Coins:
+        """Return new coins, written to a file; None: they live in this object, and end with it."""
+        # Without a salt the coins of a few canaries could be found from the public digest by trial.
+        secret = os.urandom(self._secret_size())
+        digest, coins = self._bind(secret)
+        if path is not None:
+            # With `O_EXCL` two audits that begin together cannot replace each other's coins.
+            mode = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+            with open(os.open(path, mode, 0o600), "wb") as file:
+                file.write(digest + secret)
+        return coins, digest.hex()
 
-        Parameters
-        ----------
-        path : Path or None
-            None: the coins live in this object only, and end with it.
+    def _read_coins(self, path: Path) -> Coins:
+        """Return the coins of a file; `StateError` if it is damaged, or of other canaries."""
+        data = path.read_bytes()
+        if len(data) == _DIGEST + self._secret_size():
+            digest, coins = self._bind(data[_DIGEST:])
+            if data[:_DIGEST] == digest:
+                return coins, digest.hex()
+        raise StateError(f"the coins in {path} are damaged, or of other canaries")
 
-        Raises
-        ------
-        StateError
-            For a file that is damaged, or that was written for other canaries.
+    def _secret_size(self) -> int:
+        """Return how many bytes salt and coins have, eight coins a byte."""
+        return _SALT + (len(self._rounds) + 7) // 8
+
+    def _bind(self, secret: bytes) -> tuple[bytes, NDArray[np.bool_]]:
+        """Return the digest that binds a secret and the canaries without telling it, and its coins.
+
+        The coins of other records would be other guesses.
         """
-        m = len(self._rounds)
-        size = (m + 7) // 8
-        # The digest binds the canaries as well: coins of other records would be other guesses.
         plan = [self._rounds.tobytes()]
         plan += [
             np.ascontiguousarray(part).tobytes() for each in self._pairs for part in each.parts
         ]
-        if path is None or not path.exists():
-            # Without a salt the coins of a few canaries could be found from the public digest by
-            # trial.
-            secret = os.urandom(_SALT + size)
-            digest = hashlib.sha256(b"".join([secret, *plan])).digest()
-            if path is not None:
-                # With `O_EXCL` two audits that begin together cannot replace each other's coins.
-                mode = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-                with open(os.open(path, mode, 0o600), "wb") as file:
-                    file.write(digest + secret)
-        else:
-            data = path.read_bytes()
-            digest, secret = data[:_DIGEST], data[_DIGEST:]
-            own = hashlib.sha256(b"".join([secret, *plan])).digest()
-            if len(secret) != _SALT + size or own != digest:
-                raise StateError(f"the coins in {path} are damaged, or of other canaries")
-        bits = np.frombuffer(secret[_SALT:], dtype=np.uint8)
-        return np.unpackbits(bits)[:m].astype(bool), digest.hex()
+        bits = np.unpackbits(np.frombuffer(secret[_SALT:], dtype=np.uint8))
+        return hashlib.sha256(b"".join([secret, *plan])).digest(), bits[: len(self._rounds)] > 0
 
     def canary(self, t: int) -> Record | None:
         """Return the record that is fed in round t, or None where round t has no canary.

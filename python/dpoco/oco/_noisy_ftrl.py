@@ -17,7 +17,7 @@ from dpoco.accounting import Budget, noisy_newton, sum_release
 from dpoco.accounting import noisy_ftrl as accountant
 from dpoco.accounting.forgetting import Forgetting, advise_half_lives, batch_lengths
 from dpoco.accounting.leaf_bounds import record_length
-from dpoco.accounting.noisy_ftrl_regret import LeaderPlan, LeaderTuning, RegretForecast
+from dpoco.accounting.noisy_ftrl_regret import LeaderPlan, LeaderTuning, RegretForecast, Ridge
 from dpoco.accounting.noisy_newton import STEP_SHARE, NewtonPlan, NewtonTuning, learned_loss
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.learning.choice import Candidate, RecordProblem
@@ -229,9 +229,8 @@ class NoisyFTRL(RecordLearner):
             return super()._noise_note()
         if self.plan.tuning.forgets:
             return self._forgetting_note()
-        ridge = accountant.read_ridge(self._domain, self._loss, self.plan)
-        why = f"it hides records of all directions for {ridge.hidden_rounds:.3g} rounds"
-        return f"noise dominates: {why}" if ridge.shrinkage > 0.0 else None
+        why = f"it hides records of all directions for {self._ridge.hidden_rounds:.3g} rounds"
+        return f"noise dominates: {why}" if self._ridge.shrinkage > 0.0 else None
 
     def _forgetting_note(self) -> str | None:
         """Return a warning if noise hides the rounds that every candidate remembers."""
@@ -247,6 +246,10 @@ class NoisyFTRL(RecordLearner):
     @cached_property
     def _forgetting(self) -> Forgetting:
         return accountant.read_candidates(self._domain, self._loss, self.plan)
+
+    @cached_property
+    def _ridge(self) -> Ridge:
+        return accountant.read_ridge(self._domain, self._loss, self.plan)
 
     @property
     def choices(self) -> tuple[OptionWeight, ...]:
@@ -348,8 +351,8 @@ class NoisyFTRL(RecordLearner):
             if own.forgets:
                 tuning["forgetting"] = self._forgetting
             else:
-                ridge = accountant.read_ridge(domain, loss, self.plan)
-                tuning |= {"ridges": ridge.ridges.tolist(), "shrinkage": ridge.shrinkage}
+                ridges, shrinkage = self._ridge.ridges.tolist(), self._ridge.shrinkage
+                tuning |= {"ridges": ridges, "shrinkage": shrinkage}
         else:
             tuning["step_size"] = own.step_size
         return _core.NoisyFtrl(domain._engine, loss._glm_engine, self._mechanism, tuning, claim)

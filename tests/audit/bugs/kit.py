@@ -15,6 +15,8 @@ from unittest.mock import patch
 
 from tests.descriptions import changed
 
+from dpoco.audit._family import renew
+
 __all__ = ["Bug", "Check", "Patch", "from_tests", "maker", "noticed", "other", "remade", "silent"]
 
 Check = Callable[[Any], bool]  # of a subject: whether something is wrong with it
@@ -124,12 +126,14 @@ def maker(cls: Any, *problem: Any, **options: Any) -> Any:
         body = {"_certify": lambda *_, **__: promise, **UNGUARDED}
         return type(kind.__name__, (kind,), body)
 
+    @functools.cache
+    def first(kind: Any, changes: tuple[tuple[str, Any], ...]) -> Any:
+        plan = changed(honest().plan, **dict(changes))
+        restated = {k: v for k, v in options.items() if k not in dict(changes)}
+        return built(kind)(*problem, **{**restated, "budget": None, "plan": plan})
+
     def make(source: Any, kind: Any = None, **changes: Any) -> Any:
-        plan = changed(honest().plan, **changes)
-        restated = {k: v for k, v in options.items() if k not in changes}
-        return built(kind or cls)(
-            *problem, **{**restated, "budget": None, "plan": plan, "source": source}
-        )
+        return renew(first(kind or cls, tuple(changes.items())), source)
 
     make.honest = honest  # type: ignore[attr-defined]
     return make
