@@ -32,7 +32,7 @@ from dpoco.audit._contract import (
 from dpoco.audit._family import Options
 from dpoco.errors import BudgetExceeded, HorizonExceeded, RoundOrderError, StateError
 from dpoco.learners import own_class
-from dpoco.learning.families import continued
+from dpoco.learning.families import continue_learner
 from dpoco.learning.state import Stateful, load, pack, unpack
 
 HALF = ROUNDS // 2
@@ -77,7 +77,7 @@ def saved_states_go_on(s: Subject) -> None:
                 learner.save(here / "state")
                 loaded = load(here / "state")
             else:  # no round changes plan or guarantee, which files have certified again
-                loaded = continued(learner, learner._payload())
+                loaded = continue_learner(learner, learner._payload())
             require(type(loaded) is s.kind, "another class was loaded")
             require(loaded.round == t, f"saved in round {t}, loaded in round {loaded.round}")
             require(s.plan(loaded) == s.plan(learner), "other parameters were loaded")
@@ -207,7 +207,7 @@ def damaged_states_are_refused(s: Subject) -> None:
         for at in rng.integers(len(words), size=rng.integers(1, 4)):
             words[at] = rng.integers(256)
         with suppress(StateError):
-            twin = continued(learner, bytes(words))
+            twin = continue_learner(learner, bytes(words))
             if twin.round < ROUNDS:
                 require(np.all(np.isfinite(s.step(twin, twin.round))), "a release is not finite")
 
