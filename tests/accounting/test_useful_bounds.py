@@ -44,8 +44,8 @@ def test_what_is_stated_of_regret():
 )
 def test_the_regret_of_the_center_bounds_that_of_records_and_is_nearly_attained(loss, domain):
     rng = np.random.default_rng(0)
-    corners = rng.normal(size=(4000, 3))
-    points = np.array([domain.project(4.0 * corner) for corner in corners[:400]])
+    corners = rng.normal(size=(1000, 3))
+    points = np.array([domain.project(4.0 * corner) for corner in corners[:200]])
     q, signs = domain.dual_exponent, np.array(np.meshgrid(*[[-1.0, 1.0]] * 3)).reshape(3, -1).T
     records = np.concatenate([corners, signs, np.eye(3), -np.eye(3), points - domain.center])
     records = records[np.linalg.norm(records, axis=1) > 0.0]

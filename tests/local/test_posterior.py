@@ -96,7 +96,7 @@ def divergence_sum(matrix, truth, rounds, **build):
 )
 @pytest.mark.parametrize("truth", [0, 2])
 def test_theorems_on_messages(build, truth):
-    rounds = 7 if build["channel"] == "bit" and build.get("bits", 1) == 1 else 4
+    rounds = 6 if build["channel"] == "bit" and build.get("bits", 1) == 1 else 4
     common = {"epsilon": 4.0, **build}
     half = hellinger_sum(FC, truth, rounds, learning_rate=0.5, **common)
     assert 0.0 < half <= math.log(4)

@@ -243,7 +243,7 @@ def test_pairs_that_no_question_separates_are_found():
 
 @pytest.mark.parametrize("kind", ["hadamard", "response"])
 def test_expected_total_variation(kind):
-    runs, users, found = 12, 200, []
+    runs, users, found = 4, 200, []
     for run in range(runs):
         rng = np.random.default_rng(run)
         selector = build(kind, public_seed=run)
