@@ -1,4 +1,4 @@
-"""Budgets are validated, immutable values."""
+"""Budgets are validated, immutable values, and constructors keep to them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from dataclasses import FrozenInstanceError
 import numpy as np
 import pytest
 
+from dpoco import experts
 from dpoco.accounting import Budget
 from dpoco.domains import LpBall
-from dpoco.errors import CalibrationError, LargeDeltaWarning, StateError
+from dpoco.errors import BudgetExceeded, CalibrationError, LargeDeltaWarning, StateError
 from dpoco.frank_wolfe import SufficientStatistics
 from dpoco.losses import LinearLoss, SquaredLoss
 from dpoco.mechanisms import ContinualSum
 from dpoco.oco import NoisyFTRL
+from dpoco.published import asi_tracking
 
 
 @pytest.mark.filterwarnings("ignore::dpoco.LargeDeltaWarning")
@@ -99,3 +101,28 @@ def test_a_delta_above_one_over_the_horizon_is_doubted():
         make(2000, 1.0 / 2000)
         make(900, 1e-3)
         make(2000, 0.5)  # doubted when the budget was made
+
+
+# -- a constructor certifies what it was given, and requires the budget ---------------------------
+
+PRINTED = Budget(1.0, 1e-5)
+
+
+@pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+def test_printed_noise_states_what_it_spends():
+    printed = asi_tracking.batch_share(5, horizon=1000, budget=PRINTED)
+    learner = experts.BatchShare(5, horizon=1000, budget=None, plan=printed)
+    assert learner.guarantee.epsilon > PRINTED.epsilon
+    with pytest.raises(BudgetExceeded):
+        experts.BatchShare(5, horizon=1000, budget=PRINTED, plan=printed)
+
+
+def test_planners_do_not_say_what_was_asked_for(monkeypatch):
+    """Tight noise was asked for: what calls itself printed is held to the budget, too."""
+
+    def printed(experts, *, horizon, budget, **more):
+        return asi_tracking.batch_share(experts, horizon=horizon, budget=budget)
+
+    monkeypatch.setattr(experts.BatchShare._accountant, "calibrate", printed)
+    with pytest.raises(BudgetExceeded):
+        experts.BatchShare(5, horizon=1000, budget=PRINTED)

@@ -70,7 +70,7 @@ def test_limits_of_the_curve():
     assert gaussian_epsilon(1e9, 0.01) == math.inf
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(epsilon=st.floats(1e-3, 200.0), log_delta=st.floats(math.log(1e-30), math.log(0.5)))
 def test_mu_and_epsilon_are_inverse_and_never_on_the_wrong_side(epsilon, log_delta):
     delta = math.exp(log_delta)
@@ -83,7 +83,7 @@ def test_mu_and_epsilon_are_inverse_and_never_on_the_wrong_side(epsilon, log_del
     assert back == pytest.approx(epsilon, rel=1e-9, abs=2e-10 * (1.0 + mu) ** 2)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(log_mu=st.floats(math.log(1e-9), math.log(1e3)), x=st.floats(0.5, 11.0))
 def test_mu_is_found_over_the_whole_range(log_mu, x):
     mu = math.exp(log_mu)
@@ -95,7 +95,7 @@ def test_mu_is_found_over_the_whole_range(log_mu, x):
     assert float(f"{found:.11e}") == found  # a plan is the same on every machine
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(epsilon=st.floats(0.0, 30.0), mu=st.floats(1e-4, 20.0), factor=st.floats(1.0001, 3.0))
 def test_the_curve_is_monotone(epsilon, mu, factor):
     assert gaussian_delta(epsilon, mu) <= gaussian_delta(epsilon, mu * factor)

@@ -169,8 +169,8 @@ def test_lazy_modes_keep_their_switches(module, loss):
         )
 
 
-def gradients(loss, domain, generator, count=400):
-    for _ in range(count):
+def gradients(loss, domain, generator):
+    for _ in range(150):
         theta = domain.project(generator.normal(size=domain.dimension) * 3.0)
         x = generator.normal(size=domain.dimension)
         norm = np.linalg.norm(x, domain.dual_exponent)

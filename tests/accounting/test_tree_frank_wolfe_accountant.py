@@ -91,7 +91,7 @@ def test_there_and_back(noise, method):
 
 
 @pytest.mark.filterwarnings("ignore::dpoco.LargeDeltaWarning")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     d=st.integers(1, 200),
     p=st.one_of(st.floats(1.0, 6.0), st.just(INF)),

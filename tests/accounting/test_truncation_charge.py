@@ -41,7 +41,7 @@ def test_the_charge_is_the_formula():
     assert charge(1e6, truncation_mass(0.0)) == 0.0
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(seed=st.integers(0, 2**32), epsilon=st.floats(0.0, 3.0), mass=st.floats(0.0, 0.2))
 def test_the_charge_covers_any_change_of_law(seed, epsilon, mass):
     """delta' <= delta + (1 + e^epsilon) tau for arbitrary laws tau apart in total variation."""
@@ -85,7 +85,7 @@ def test_a_truncated_gaussian_obeys_the_charged_curve(mu, cut):
         assert real <= charged_gaussian_delta(epsilon, mu, mass) + 10 * step
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(mu=st.floats(1e-3, 20.0), log_mass=st.floats(-44.0, -5.0), epsilon=st.floats(0.0, 60.0))
 def test_the_charged_curve_is_the_best_over_smaller_epsilon(mu, log_mass, epsilon):
     mass = math.exp(log_mass)
@@ -98,7 +98,7 @@ def test_the_charged_curve_is_the_best_over_smaller_epsilon(mu, log_mass, epsilo
 
 
 @pytest.mark.filterwarnings("ignore::dpoco.LargeDeltaWarning")
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     epsilon=st.floats(0.01, 60.0),
     log_delta=st.floats(math.log(1e-12), math.log(0.3)),

@@ -183,10 +183,10 @@ def test_noise_of_steps_has_the_scale_of_the_plan():
 
 
 def test_several_epochs_cost_more_and_the_guarantee_names_the_rule():
-    once, often = training(), training(epochs=4)
+    once, often = training(), training(epochs=3)
     assert often.noise.mechanism.scale > 1.5 * once.noise.mechanism.scale
     assert once.guarantee.unit == "one record"
-    assert often.guarantee.person == (4, 5)
+    assert often.guarantee.person == (3, 5)
     text = " ".join(often.guarantee.conditions)
     assert "clips every example's gradient, in Python" in text
     assert "compiled engine" in text
@@ -195,8 +195,8 @@ def test_several_epochs_cost_more_and_the_guarantee_names_the_rule():
 
 
 def test_people_with_other_rules():
-    rule = dpoco.Participation(3, 2, enforced=False)
-    assert training(participation=rule).guarantee.person == (3, 2)
+    rule = dpoco.Participation(3, 5, enforced=False)
+    assert training(steps=15, participation=rule).guarantee.person == (3, 5)
     with pytest.raises(ValueError, match="enforced=False"):
         training(participation=dpoco.Participation(3, 2))
 
@@ -258,7 +258,7 @@ def play(own, first, last):
 
 def fresh():
     model = nn.Sequential(nn.Linear(4, 6), nn.Dropout(0.5), nn.Linear(6, 3))
-    own = training(model, epochs=2)
+    own = training(model, epochs=3)
     own.attach(torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
     return own
 
@@ -321,12 +321,12 @@ def test_a_loader_brings_every_example_once_an_epoch_and_always_in_the_same_step
 
 def test_run_plays_what_is_left_and_wants_the_declared_batches():
     data = torch.utils.data.TensorDataset(*examples(40))
-    own = training(epochs=2)
+    own = training(epochs=3)
     own.step(examples(8))
-    own.run(PrivateLoader(data, 8, 2))
-    assert own.round == 10
+    own.run(PrivateLoader(data, 8, 3))
+    assert own.round == 15
     with pytest.raises(ValueError, match="declared"):
-        training(epochs=2).run(PrivateLoader(data, 4, 2))
+        training(epochs=3).run(PrivateLoader(data, 4, 3))
     with pytest.raises(TypeError, match="no length"):
         PrivateLoader(iter([]), 8)
 

@@ -4,156 +4,66 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from dpoco._validation import (
-    FloatArray,
-    IntArray,
-    choice,
-    positive_float,
-    positive_int,
-    real_in,
-    whole_number,
-)
-
-_LARGEST = 2**31 - 1
-
-
-def _generator(seed: int | None) -> np.random.Generator:
-    """Return the random numbers of a seed; None is the operating system's entropy."""
-    return np.random.default_rng(None if seed is None else whole_number("seed", seed))
+from dpoco._validation import FloatArray, IntArray
 
 
 def dirichlet_class(
-    hypotheses: int,
-    labels: int,
-    *,
-    concentration: float = 1.0,
-    contexts: int | None = None,
-    seed: int | None = None,
+    hypotheses: int, labels: int, *, concentration: float = 1.0, seed: int = 0
 ) -> FloatArray:
-    """Return random distributions, shape (K, M), or (C, K, M) with `contexts`.
+    """Return random distributions, shape (K, M): at concentration 1 uniform on the simplex.
 
-    Parameters
-    ----------
-    hypotheses, labels : int
-        K and M.
-    concentration : float, default 1.0
-        1 is uniform on the simplex; 0.1 puts nearly all mass on few labels, as surveys with many
-        rare categories have it.
-    contexts : int, optional
-        C.
-    seed : int, optional
-        None takes one from the operating system.
+    0.1 puts nearly all mass on few labels, as surveys with many rare categories have it.
     """
-    shape: tuple[int, ...] = (positive_int("hypotheses", hypotheses, maximum=_LARGEST),)
-    if contexts is not None:
-        shape = (positive_int("contexts", contexts, maximum=_LARGEST), *shape)
-    width = positive_int("labels", labels, maximum=_LARGEST)
-    rng = _generator(seed)
-    # Gamma variates of tiny shape may all underflow: these rows become a uniform label.
-    draws = rng.gamma(positive_float("concentration", concentration), 1.0, size=(*shape, width))
-    totals = draws.sum(axis=-1, keepdims=True)
-    draws[..., 0] += (totals[..., 0] == 0.0).astype(np.float64)
-    rows: FloatArray = draws / draws.sum(axis=-1, keepdims=True)
+    rng = np.random.default_rng(seed)
+    rows: FloatArray = rng.dirichlet(np.full(labels, concentration), size=hypotheses)
     return rows
 
 
-def softmax_class(
-    hypotheses: int,
-    labels: int,
-    *,
-    contexts: int = 50,
-    dimension: int = 5,
-    scale: float = 1.0,
-    seed: int | None = None,
-) -> FloatArray:
+def softmax_class(hypotheses: int, labels: int, *, seed: int = 0) -> FloatArray:
     """Return softmax distributions of linear scores, shape (C, K, M).
 
-    C contexts of dimension d and K weight matrices of shape (M, d) have standard normal entries;
-    scores are ``scale <weights, context>``.
+    C = 50 contexts of dimension 5 and K weight matrices of shape (M, 5) have standard normal
+    entries; scores are ``<weights, context>``.
     """
-    rng = _generator(seed)
-    count = partial(positive_int, maximum=_LARGEST)
-    points = rng.standard_normal((count("contexts", contexts), count("dimension", dimension)))
-    shape = count("hypotheses", hypotheses), count("labels", labels), dimension
-    scores = np.einsum("cd,kmd->ckm", points, rng.standard_normal(shape))
-    scores *= positive_float("scale", scale)
-    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    rng = np.random.default_rng(seed)
+    points, weights = rng.normal(size=(50, 5)), rng.normal(size=(hypotheses, labels, 5))
+    powers = np.exp(np.einsum("cd,kmd->ckm", points, weights))
     rows: FloatArray = powers / powers.sum(axis=-1, keepdims=True)
     return rows
 
 
-def near_duplicates(
-    hypotheses: int, labels: int, *, spread: float = 0.15, seed: int | None = None
-) -> FloatArray:
+def near_duplicates(hypotheses: int, labels: int, *, seed: int = 0) -> FloatArray:
     """Return K variations of one distribution, shape (K, M), that are hard to tell apart.
 
-    The base is uniform on the simplex; each row is the base times ``exp(spread N(0, 1))``, scaled.
+    The base is uniform on the simplex; each row is the base times ``exp(0.15 N(0, 1))``, scaled.
     """
-    rng = _generator(seed)
-    count = positive_int("hypotheses", hypotheses, maximum=_LARGEST)
-    base = rng.dirichlet(np.ones(positive_int("labels", labels, maximum=_LARGEST)))
-    noise = positive_float("spread", spread) * rng.standard_normal((count, base.size))
-    rows = base * np.exp(noise)
+    rng = np.random.default_rng(seed)
+    rows = rng.dirichlet(np.ones(labels)) * np.exp(0.15 * rng.normal(size=(hypotheses, labels)))
     scaled: FloatArray = rows / rows.sum(axis=1, keepdims=True)
     return scaled
 
 
-def misspecified(
-    truth: Any, *, share: float = 0.3, concentration: float = 1.0, seed: int | None = None
-) -> FloatArray:
-    """Return ``(1 - share) truth + share noise``; noise is a random distribution per row.
-
-    A truth outside the class, near one of its members; `truth` has shape (..., M).
-    """
-    rows = np.asarray(truth, dtype=np.float64)
-    part = real_in("share", share, "[0, 1]")
-    count = rows.size // rows.shape[-1]
-    noise = dirichlet_class(count, rows.shape[-1], concentration=concentration, seed=seed)
-    return (1.0 - part) * rows + part * noise.reshape(rows.shape)
+def misspecified(truth: FloatArray, *, share: float = 0.3, seed: int = 0) -> FloatArray:
+    """Return ``(1 - share) truth + share noise``: a truth outside the class, near a member."""
+    noise: FloatArray = dirichlet_class(1, len(truth), seed=seed)[0]
+    return np.asarray((1.0 - share) * truth + share * noise)
 
 
-def draw_labels(
-    truth: Any, rounds: int | None = None, contexts: Any = None, *, seed: int | None = None
-) -> IntArray:
+def draw_labels(truth: Any, rounds: int, contexts: Any = None, *, seed: int = 0) -> IntArray:
     """Return labels drawn from the truth, shape (T,).
 
-    Parameters
-    ----------
-    truth : array of shape (M,) or (C, M)
-        Distributions.
-    rounds : int, optional
-        T, for one distribution.
-    contexts : integer array of shape (T,), optional
-        The round's row of `truth`.
-    seed : int, optional
-        None takes one from the operating system.
+    The truth is one distribution, or one for each context: then `contexts` has the round's row.
     """
-    rows = np.asarray(truth, dtype=np.float64)
-    if (rows.ndim == 1) == (rounds is None) or (rows.ndim == 2) == (contexts is None):
-        raise ValueError("one distribution needs rounds; several need contexts")
-    rng = _generator(seed)
-    if rows.ndim == 1:
-        edges = np.cumsum(rows)
-        draws = rng.random(positive_int("rounds", rounds)) * edges[-1]
-        found: IntArray = np.searchsorted(edges[:-1], draws, side="right").astype(np.int64)
-        return found
-    places = np.asarray(contexts)
-    if places.ndim != 1 or places.dtype.kind not in "iu":
-        raise TypeError("contexts must be a sequence of ints")
-    labels = np.empty(places.size, dtype=np.int64)
-    draws = rng.random(places.size)
-    for context in np.unique(places):
-        edges, here = np.cumsum(rows[context]), places == context
-        labels[here] = np.searchsorted(edges[:-1], draws[here] * edges[-1], side="right")
-    return labels
-
-
-_LARGEST_PAIRS = 4095
+    rng = np.random.default_rng(seed)
+    rows = truth[None] if contexts is None else truth
+    edges = np.cumsum(rows, axis=1)[np.zeros(rounds, dtype=int) if contexts is None else contexts]
+    draws = rng.random(rounds)[:, None] * edges[:, -1:]
+    found: IntArray = (draws >= edges[:, :-1]).sum(axis=1)
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,16 +113,9 @@ class HadamardClass:
         `docs/privacy/local_learning.md`. It sharpens the constant of Sima, Wu, Milenkovic and
         Szpankowski (2024), Theorem 3.
         """
-        level = self.epsilon if epsilon is None else positive_float("epsilon", epsilon)
-        number = self.horizon if rounds is None else positive_int("rounds", rounds)
+        level, number = epsilon or self.epsilon, rounds or self.horizon
         distance = self.gap * math.sqrt(number * _information(level) / (2.0 * self.pairs))
         return max(0.0, 0.25 * math.log(2.0) * (1.0 - distance) * self.gap * number)
-
-    def __repr__(self) -> str:
-        return (
-            f"HadamardClass(pairs={self.pairs}, labels={self.matrix.shape[1]}, "
-            f"horizon={self.horizon}, epsilon={self.epsilon:g}, gap={self.gap:.4g})"
-        )
 
 
 def hadamard_class(
@@ -238,32 +141,20 @@ def hadamard_class(
     -------
     HadamardClass
         With H the Sylvester-Hadamard matrix, p_i1 is 0 where ``H_i = 1`` and 2 / N elsewhere.
-
-    Raises
-    ------
-    ValueError
-        If the gap would exceed 1: too few rounds.
     """
-    count, rounds = (
-        positive_int("pairs", pairs, maximum=_LARGEST_PAIRS),
-        positive_int("horizon", horizon),
-    )
-    level = positive_float("epsilon", epsilon)
-    if choice("variant", variant, ("corrected", "printed")) == "corrected":
-        squared = 2.0 * count / (9.0 * rounds * _information(level))
+    if variant == "corrected":
+        squared = 2.0 * pairs / (9.0 * horizon * _information(epsilon))
     else:
-        squared = count / (9.0 * rounds * min(math.expm1(level) ** 2, 1.0) * math.exp(level))
-    if squared > 1.0:
-        raise ValueError("the horizon is too short for this epsilon: the gap would exceed 1")
-    labels, gap = 1 << count.bit_length(), math.sqrt(squared)
+        squared = pairs / (9.0 * horizon * min(math.expm1(epsilon) ** 2, 1.0) * math.exp(epsilon))
+    assert squared <= 1.0, "too few rounds: the gap would exceed 1"
+    labels, gap = 1 << pairs.bit_length(), math.sqrt(squared)
     signs = np.ones((1, 1))
     while signs.shape[0] < labels:
         signs = np.block([[signs, signs], [signs, -signs]])
-    signs = signs[1 : count + 1]
+    signs = signs[1 : pairs + 1]
     matrix = np.repeat((1.0 - signs) / labels, 2, axis=0)
     matrix[1::2] += gap * signs / labels
-    matrix.flags.writeable = False
-    return HadamardClass(matrix, count, rounds, level, gap)
+    return HadamardClass(matrix, pairs, horizon, epsilon, gap)
 
 
 def _information(epsilon: float) -> float:

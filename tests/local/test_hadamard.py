@@ -83,7 +83,7 @@ def test_all_worlds_can_be_learnt():
         law = matrix[2] if matrix.ndim == 2 else matrix[:, 2]
         if matrix.ndim == 3:
             contexts = np.random.default_rng(0).integers(0, len(matrix), size=rounds)
-        labels = draw_labels(law, rounds if contexts is None else None, contexts, seed=1)
+        labels = draw_labels(law, rounds, contexts, seed=1)
         server = DistributionLearner(Hypotheses(matrix), epsilon=4.0, horizon=rounds, public_seed=1)
         trace = simulate_local(server, labels, contexts, truth=2, source=Source.seeded(1))
         uniform = matrix.mean(axis=-2)

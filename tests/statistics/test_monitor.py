@@ -156,12 +156,6 @@ def test_no_value_decides_over_an_exception(value):
     assert np.all(np.isfinite(found.vectors["interval"]))
 
 
-def test_missing_values_move_no_mean():
-    monitor = exact({"x": Mean(0.0, 10.0)})
-    monitor.add_many({"x": [9.0] * 50 + [math.nan] * 50})
-    assert monitor.release().value("x") == pytest.approx(9.0)
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
