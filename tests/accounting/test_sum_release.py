@@ -15,7 +15,7 @@ from dpoco.accounting.continual_sum import column_norm, lower_bound, max_error
 from dpoco.accounting.gaussian import gaussian_mu
 from dpoco.accounting.plan import Plan
 from dpoco.accounting.release import noise_order
-from dpoco.errors import CalibrationError, StateError
+from dpoco.errors import CalibrationError
 from dpoco.privacy.mechanisms.bounds import ClippedVector
 from dpoco.privacy.neighbours import Neighbours
 
@@ -91,18 +91,6 @@ def test_orders_follow_the_noise():
         noise_order("generalized_gaussian", math.inf, math.inf, 100)
 
 
-def test_refusals():
-    good = sum_release.calibrate(2, horizon=10, budget=BUDGET)
-    record = good.to_dict()
-    for part, change in (
-        ("mechanism", {"scale": -1.0}), ("mechanism", {"scale": "inf"}),
-        ("mechanism", {"scale": "x"}), ("mechanism", {"order": 3.0}),
-        ("mechanism", {"more": 1}), ("mechanism", {"pushes": 11}), ("tuning", {"kind": "none"}),
-    ):  # fmt: skip
-        wrong = record | {part: {**(record[part] or {}), **change}}
-        with pytest.raises(StateError):
-            Plan.from_dict(wrong)
-    with pytest.raises(StateError):
-        Plan.from_dict(record | {"version": 2})
+def test_more_numbers_than_noise_has_tails_for_are_refused():
     with pytest.raises(CalibrationError):
         sum_release.calibrate(10**9, horizon=10**9, budget=BUDGET)

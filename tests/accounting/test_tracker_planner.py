@@ -8,6 +8,7 @@ import math
 import re
 
 import pytest
+from tests.plans import changed
 
 from dpoco.accounting import Budget, oblivious_tracker
 from dpoco.accounting.oblivious_tracker import Comparison, Search, guarantee, regret
@@ -25,11 +26,6 @@ REACHED = [
 ]  # fmt: skip
 
 
-def with_numbers(plan, **changes):
-    """Return the plan with other numbers of its draws."""
-    return dataclasses.replace(plan, mechanism=dataclasses.replace(plan.mechanism, **changes))
-
-
 @pytest.mark.parametrize(("experts", "horizon", "switches", "epsilon", "bound"), REACHED)
 def test_table_of_bounds(experts, horizon, switches, epsilon, bound):
     budget = Budget(epsilon, DELTA)
@@ -42,7 +38,7 @@ def test_table_of_bounds(experts, horizon, switches, epsilon, bound):
     result.require(budget)
     assert result.regret_bound == p.forecast.regret_bound
     # A learning rate a little larger would not do.
-    more = with_numbers(p, learning_rate=1.01 * p.mechanism.learning_rate)
+    more = changed(p, learning_rate=1.01 * p.mechanism.learning_rate)
     with pytest.raises(BudgetExceeded):
         guarantee(more, budget=budget).require(budget)
 
@@ -128,7 +124,7 @@ def test_endless_streams():
     assert result.horizon == 10**12
     assert result.regret_bound is None
     # A long stream with the same mechanism costs about as much.
-    long = with_numbers(p, horizon=10**7)
+    long = changed(p, horizon=10**7)
     assert guarantee(long, budget=budget).epsilon == pytest.approx(result.epsilon, rel=1e-3)
     baseline = calibrate(10, horizon=None, budget=None, share_rate=0.01)
     assert sum(regret(baseline)[1].values()) < sum(regret(p)[1].values())

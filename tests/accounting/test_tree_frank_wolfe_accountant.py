@@ -293,10 +293,15 @@ def test_stored_plans_are_checked():
     record = good.to_dict()
     for broken in (
         {}, record | {"version": 9}, record | {"tuning": "x"}, record | {"extra": 0},
-        record | {"forecast": None}, record | {"calibration": "loose"},
+        record | {"forecast": None}, record | {"calibration": "loose"}, record | {"kind": "x"},
+        record | {"mechanism": record["mechanism"] | {"scale": -1.0}},
+        {name: value for name, value in record.items() if name != "tuning"},
     ):  # fmt: skip
         with pytest.raises(StateError):
             Plan.from_dict(broken, TreeTuning, ErrorForecast)
+    for kinds in ((None, ErrorForecast), (TreeTuning, None)):
+        with pytest.raises(StateError, match="has no"):
+            Plan.from_dict(record, *kinds)
 
 
 def test_a_budget_below_the_truncated_tails_is_refused():

@@ -152,19 +152,12 @@ def ball_coupled(epsilon, mu, p, w, later, shift):
             value = arb(0)
             for weight, loss in zip(weights, losses, strict=True):
                 at = e - loss
-                part = ball_gaussian_of(abs(at), mu_ball)
+                part = ball_gaussian(abs(at), mu_ball)
                 value += weight * (part if at >= 0 else at.exp() * part + 1 - at.exp())
         else:
             value = contour(e, mu_ball, weights, losses, later, rare, step)
         best = value if value > best else best
     return best
-
-
-def ball_gaussian_of(epsilon, mu):
-    def phi(x):
-        return (-x / arb(2).sqrt()).erfc() / 2
-
-    return phi(mu / 2 - epsilon / mu) - epsilon.exp() * phi(-mu / 2 - epsilon / mu)
 
 
 def ball_later(p, c):
