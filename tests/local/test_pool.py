@@ -14,7 +14,6 @@ from dpoco.local import (
     ClientPool,
     HadamardQuery,
     Hypotheses,
-    LossQuery,
     RoundSpec,
     SubsetRandomizer,
 )
@@ -65,16 +64,6 @@ def test_bits_equal_single_devices(users):
     assert len(set(batch.nonces.tolist())) == users
 
 
-def test_contexts_of_a_table():
-    spec, labels = bit_spec(TABLE[2], epsilon=2.0), np.array([0, 1, 2, 3, -1, 9] * 3)
-    for x in range(3):
-        pool = ClientPool(Hypotheses(TABLE), labels.size, 2.0, simulation_seed=x)
-        found = pool.respond(spec, x, labels)
-        table = Hypotheses(TABLE)
-        expected = expected_bits(spec, lambda i, y, x=x, t=table: t.column(x, int(y)), labels, x)
-        assert found.values.tolist() == expected.tolist()
-
-
 def test_private_contexts_one_a_user():
     spec = coordinate_spec(FA, epsilon=2.0)
     contexts, labels = [0, 2, 1, 1, "none", 0] * 4, [0, 1, None, 3, 2, -1] * 4
@@ -88,27 +77,6 @@ def test_private_contexts_one_a_user():
     assert batch.values.tolist() == expected_bits(spec, column, labels, 3).tolist()
     with pytest.raises(ValueError, match="one context"):
         pool.respond(spec, [0, 1], labels)
-
-
-def test_private_contexts_without_contexts():
-    spec = coordinate_spec(FA, epsilon=2.0)
-    pool = ClientPool(fixed(FA), 4, 2.0, protect="label_and_context", simulation_seed=3)
-    batch = pool.respond(spec, None, [0, 1, None, 3])
-    expected = expected_bits(spec, lambda i, y: fixed(FA).column(None, y), [0, 1, None, 3], 3)
-    assert batch.values.tolist() == expected.tolist()
-
-
-def test_likelihoods():
-    density = Hypotheses(lambda x, y: [x, y, 1.0], hypotheses=3)
-    spec = RoundSpec(1, "coordinate", 2.0, 3, None, queries=(LossQuery(1, 0.0, 2.0, 0.1),))
-    contexts, labels = [1.0, 2.0, 3.0, 4.0], [0.5, None, 7.0, "text"]
-    pool = ClientPool(density, 4, 2.0, protect="label_and_context", simulation_seed=1)
-    batch = pool.respond(spec, contexts, labels)
-
-    def column(i, y):
-        return np.zeros(3) if y in (None, "text") else np.array([contexts[i], y, 1.0])
-
-    assert batch.values.tolist() == expected_bits(spec, column, labels, 1).tolist()
 
 
 def test_subsets_equal_single_devices():
