@@ -47,7 +47,7 @@ def test_plane_bodies_against_quadrature(body, kind):
         return np.where(inside(x), value, -np.inf)
 
     # 8 cells a side; on curved walls the midpoint rule is off by about 1/(fine cells)^1.5.
-    masses, wrong = reference.cell_masses(log_density, low, high, 8, 40, 1.15)
+    masses, wrong = reference.cell_masses(log_density, low, high, 8, 24, 1.15)
     for options, n in (({}, 40_000), (CHAIN, 1_000)):
         # Walls and losses meet in no line of a chain: each body once, and each loss.
         if options and kind != "logistic" and body != "ball":
