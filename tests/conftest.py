@@ -80,7 +80,7 @@ def pytest_configure(config):
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False  # xdist would send those with most tests first
     if hasattr(config, "workerinput"):
-        config.pluginmanager.register(LongestFilesFirst())
+        config.pluginmanager.register(Worker(config.workerinput))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -118,15 +118,42 @@ def read_slow():
     return {row[0]: float(row[1]) for row in rows}
 
 
-class LongestFilesFirst:
-    """Order of files for workers: a long one that comes last would leave other cores idle."""
+class Rooms(pytest.Dir):
+    """The folder of all tests, collected from the middle on by some workers."""
+
+    share = 0.0
+
+    def collect(self):
+        rooms = list(super().collect())
+        first = int(self.share * len(rooms))
+        return rooms[first:] + rooms[:first]
+
+
+class Worker:
+    """Orders of files for workers.
+
+    Each begins to collect elsewhere, and compiles what the others then read: to rewrite the
+    assertions of all files takes as long as to collect them. All run the longest files first,
+    since a long one that comes last would leave other cores idle.
+    """
+
+    def __init__(self, given):
+        self.share = int(given["workerid"].removeprefix("gw")) / given["workercount"] % 1.0
+
+    @pytest.hookimpl
+    def pytest_collect_directory(self, path, parent):
+        if path != SLOW.parent:
+            return None
+        rooms = Rooms.from_parent(parent, path=path)
+        rooms.share = self.share
+        return rooms
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items):
         slow, files = read_slow(), defaultdict(float)
         for item in items:
             files[item.path] += slow.get(item.nodeid.partition("[")[0], 0.01)
-        items.sort(key=lambda item: -files[item.path])
+        items.sort(key=lambda item: (-files[item.path], item.path))
 
 
 class Timings:
