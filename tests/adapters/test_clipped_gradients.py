@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import math
+from functools import cache, partial
 
 import numpy as np
 import pytest
+from tests.late import Late
 
-import dpoco
-
-torch = pytest.importorskip("torch")
-gradients = pytest.importorskip("dpoco.adapters._clipped_gradients")
-PrivateTraining = dpoco.adapters.torch.PrivateTraining
+torch, nn = Late("torch"), Late("torch.nn")
+gradients = Late("dpoco.adapters._clipped_gradients", needs="torch")
 pytestmark = pytest.mark.usefixtures("one_thread")
-nn = torch.nn
 CLIP, EXAMPLES = 0.5, 6
 
 
-class Model(nn.Module):
-    """Layers, and what is computed with them."""
+def Model(compute, **layers):
+    """Return layers, and what is computed with them."""
 
-    def __init__(self, compute, **layers):
-        super().__init__()
-        self.compute = compute
-        for name, layer in layers.items():
-            self.add_module(name, layer)
+    class Layers(nn.Module):
+        def forward(self, x):
+            return compute(self, x).flatten(1)
 
-    def forward(self, x):
-        return self.compute(self, x).flatten(1)
+    model = Layers()
+    for name, layer in layers.items():
+        model.add_module(name, layer)
+    return model
 
 
 def in_place(own, x):
@@ -75,52 +73,52 @@ def frozen():
 # Model, inputs, and which layers are tapped.
 CASES = {
     "vectors": (lambda: Model(lambda o, x: o.two(o.one(x).tanh()), one=nn.Linear(4, 5),
-                              two=nn.Linear(5, 3, bias=False)), numbers(4), "one two"),
-    "one layer alone": (lambda: nn.Linear(4, 3), numbers(4), "-"),
+                              two=nn.Linear(5, 3, bias=False)), partial(numbers, 4), "one two"),
+    "one layer alone": (lambda: nn.Linear(4, 3), partial(numbers, 4), "-"),
     "sequences": (lambda: Model(lambda o, x: o.two(o.one(x).tanh()).mean(1), one=nn.Linear(4, 5),
-                                two=nn.Linear(5, 3)), numbers(6, 4), "one two"),
+                                two=nn.Linear(5, 3)), partial(numbers, 6, 4), "one two"),
     "batch and places flattened": (lambda: Model(lambda o, x: o.one(x.reshape(-1, 4)).reshape(
-        len(x), -1, 3).mean(1), one=nn.Linear(4, 3)), numbers(6, 4), "one"),
+        len(x), -1, 3).mean(1), one=nn.Linear(4, 3)), partial(numbers, 6, 4), "one"),
     "images": (lambda: Model(lambda o, x: o.two(o.one(x).relu()).mean((2, 3)),
                              one=nn.Conv2d(2, 4, 3, stride=2, padding=(1, 2)),
                              two=nn.Conv2d(4, 3, (1, 2), dilation=2, bias=False)),
-               numbers(2, 8, 9), "one two"),
+               partial(numbers, 2, 8, 9), "one two"),
     "one place of an image": (lambda: Model(lambda o, x: o.one(x), one=nn.Conv2d(2, 3, 5)),
-                              numbers(2, 5, 5), "one"),
+                              partial(numbers, 2, 5, 5), "one"),
     "signals": (lambda: Model(lambda o, x: o.one(x).mean(2), one=nn.Conv1d(2, 3, 4, stride=3,
-                              padding=2, dilation=2)), numbers(2, 20), "one"),
+                              padding=2, dilation=2)), partial(numbers, 2, 20), "one"),
     "groups": (lambda: Model(lambda o, x: o.one(x).mean(2), one=nn.Conv1d(2, 4, 4, groups=2)),
-               numbers(2, 20), ""),
+               partial(numbers, 2, 20), ""),
     "reflected": (lambda: Model(lambda o, x: o.one(x).mean(2), one=nn.Conv1d(
-        2, 4, 3, padding=1, padding_mode="reflect")), numbers(2, 20), ""),
+        2, 4, 3, padding=1, padding_mode="reflect")), partial(numbers, 2, 20), ""),
     "texts": (lambda: Model(lambda o, x: o.two(o.one(x).mean(1)), one=nn.Embedding(11, 4),
-                            two=nn.Linear(4, 3)), texts(), "one two"),
+                            two=nn.Linear(4, 3)), texts, "one two"),
     "padded texts": (lambda: Model(lambda o, x: o.one(x).mean(1), one=nn.Embedding(
-        11, 4, padding_idx=3)), texts(), "one"),
+        11, 4, padding_idx=3)), texts, "one"),
     "norms of layers": (lambda: Model(lambda o, x: o.two(o.one(x)), one=nn.LayerNorm(4),
-                                      two=nn.Linear(4, 3)), numbers(4), "two"),
+                                      two=nn.Linear(4, 3)), partial(numbers, 4), "two"),
     "a mean over the batch": (lambda: Model(lambda o, x: o.one(x - x.mean(0) + 1.0),
-                                            one=nn.Linear(4, 3)), numbers(4), "one"),
+                                            one=nn.Linear(4, 3)), partial(numbers, 4), "one"),
     "a layer twice": (lambda: Model(lambda o, x: o.one(o.one(x).tanh()), one=nn.Linear(4, 4)),
-                      numbers(4), ""),
+                      partial(numbers, 4), ""),
     "a layer that nothing calls": (lambda: Model(lambda o, x: o.two(x), one=nn.Linear(4, 4),
-                                                 two=nn.Linear(4, 3)), numbers(4), "two"),
-    "a weight in two layers": (tied, numbers(4), ""),
+                                                 two=nn.Linear(4, 3)), partial(numbers, 4), "two"),
+    "a weight in two layers": (tied, partial(numbers, 4), ""),
     "a weight that is used elsewhere": (lambda: Model(
         lambda o, x: nn.functional.linear(o.two(o.one(x).mean(1)), o.one.weight),
-        one=nn.Embedding(11, 4), two=nn.Linear(4, 4)), texts(), "two"),
-    "a weight that is computed": (normed, numbers(4), ""),
-    "a layer with a hook": (hooked, numbers(4), ""),
-    "frozen parameters": (frozen, numbers(4), "one"),
+        one=nn.Embedding(11, 4), two=nn.Linear(4, 4)), texts, "two"),
+    "a weight that is computed": (normed, partial(numbers, 4), ""),
+    "a layer with a hook": (hooked, partial(numbers, 4), ""),
+    "frozen parameters": (frozen, partial(numbers, 4), "one"),
     "an argument by name": (lambda: Model(lambda o, x: o.one(input=x), one=nn.Linear(4, 3)),
-                            numbers(4), "one"),
+                            partial(numbers, 4), "one"),
 }  # fmt: skip
 
 
 def prepared(case):
     make, inputs, tapped = CASES[case]
     torch.manual_seed(0)
-    return make(), inputs, tapped.replace("-", "").split() if tapped != "-" else [""]
+    return make(), inputs(), tapped.replace("-", "").split() if tapped != "-" else [""]
 
 
 def loss(outputs, targets):
@@ -151,7 +149,9 @@ def summed(own, inputs, targets, memory=2**28, size=EXAMPLES):
     return total.numpy()
 
 
-TARGETS = torch.tensor([0.01, 1.0, -3.0, 0.2, 0.05, 10.0])
+@cache
+def targets():
+    return torch.tensor([0.01, 1.0, -3.0, 0.2, 0.05, 10.0])
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -159,14 +159,14 @@ TARGETS = torch.tensor([0.01, 1.0, -3.0, 0.2, 0.05, 10.0])
 @pytest.mark.parametrize("memory", [1, 2**28])
 def test_clipped_sums_are_those_of_one_backward_pass_an_example(case, double, memory):
     model, inputs, tapped = prepared(case)
-    targets = TARGETS
+    wanted = targets().double() if double else targets()
     if double:
-        model, targets = model.double(), targets.double()
+        model = model.double()
         inputs = inputs.double() if inputs.is_floating_point() else inputs
     own = clipped(model)
-    found = summed(own, inputs, targets, memory)
+    found = summed(own, inputs, wanted, memory)
     slack = 1e-11 if double else 2e-5
-    np.testing.assert_allclose(found, by_hand(model, inputs, targets), rtol=slack, atol=slack / 10)
+    np.testing.assert_allclose(found, by_hand(model, inputs, wanted), rtol=slack, atol=slack / 10)
     assert [name for plan in own._plans.values() for name in plan] == tapped
 
 
@@ -175,7 +175,7 @@ def longest(case, scale=1.0):
     model, inputs, _ = prepared(case)
     own = clipped(model)
     totals = (summed(own, x[None], y[None] * scale, size=1)
-              for x, y in zip(inputs, TARGETS, strict=True))  # fmt: skip
+              for x, y in zip(inputs, targets(), strict=True))  # fmt: skip
     return max(math.sqrt(math.fsum(v * v for v in total.tolist())) for total in totals)
 
 
@@ -188,9 +188,9 @@ def test_no_gradient_is_longer_than_the_bound_not_even_by_rounding(case, scale):
 def test_an_input_that_changes_behind_a_layer_is_refused_as_by_pytorch():
     model = Model(in_place, one=nn.Linear(4, 3), two=nn.Linear(4, 3))
     with pytest.raises(RuntimeError, match="inplace"):
-        by_hand(model, numbers(4), TARGETS)
+        by_hand(model, numbers(4), targets())
     with pytest.raises(RuntimeError, match="inplace"):
-        summed(clipped(model), numbers(4), TARGETS)
+        summed(clipped(model), numbers(4), targets())
 
 
 def forget_the_output(self):
@@ -216,15 +216,15 @@ def test_examples_that_are_not_finite_count_as_empty_in_every_kind_of_layer():
         inputs[2].view(-1)[0] = math.nan
         inputs[4] *= math.inf
         kept = [0, 1, 3, 5]
-        found = summed(clipped(model), inputs, TARGETS)
-        expected = by_hand(model, inputs[kept], TARGETS[kept])
+        found = summed(clipped(model), inputs, targets())
+        expected = by_hand(model, inputs[kept], targets()[kept])
         np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-6)
     model, words, _ = prepared("texts")
-    scaled = TARGETS.clone()
+    scaled = targets().clone()
     scaled[2] = math.nan
     kept = [0, 1, 3, 4, 5]
     np.testing.assert_allclose(summed(clipped(model), words, scaled),
-                               by_hand(model, words[kept], TARGETS[kept]),
+                               by_hand(model, words[kept], targets()[kept]),
                                rtol=2e-5, atol=2e-6)  # fmt: skip
 
 
@@ -234,7 +234,7 @@ def test_gradients_are_finite_where_squares_leave_the_range_of_doubles():
     model, inputs = model.double(), inputs.double() * 1e-170
     own = clipped(model)
     for scale in (1e170, 1e175):
-        total = summed(own, inputs, TARGETS.double() * scale)
+        total = summed(own, inputs, targets().double() * scale)
         assert np.linalg.norm(total) <= CLIP * EXAMPLES
 
 
@@ -242,8 +242,8 @@ def test_an_example_alone_or_among_others_has_the_same_gradient():
     """The noise hides one gradient, and not what it does to the arithmetic of others."""
     model, inputs, _ = prepared("images")
     own = clipped(model)
-    alone = [summed(own, x[None], y[None]) for x, y in zip(inputs, TARGETS, strict=True)]
-    together = summed(own, inputs, TARGETS)
+    alone = [summed(own, x[None], y[None]) for x, y in zip(inputs, targets(), strict=True)]
+    together = summed(own, inputs, targets())
     np.testing.assert_allclose(sum(alone), together, rtol=1e-12, atol=1e-15)
 
 
@@ -252,10 +252,10 @@ def test_looking_for_layers_draws_nothing():
     model = Model(lambda o, x: o.two(o.drop(o.one(x))), one=nn.Linear(4, 5), drop=nn.Dropout(0.5),
                   two=nn.Linear(5, 3))  # fmt: skip
     own = clipped(model)
-    own._taps(numbers(4)[:1], TARGETS[:1])
+    own._taps(numbers(4)[:1], targets()[:1])
     state = torch.get_rng_state()
-    summed(own, numbers(4), TARGETS)
+    summed(own, numbers(4), targets())
     after = torch.get_rng_state()
     torch.set_rng_state(state)
-    summed(clipped(model), numbers(4), TARGETS)
+    summed(clipped(model), numbers(4), targets())
     assert torch.equal(torch.get_rng_state(), after)

@@ -8,18 +8,17 @@ import stat
 import numpy as np
 import pytest
 from tests.adapters.replay import used_mu
+from tests.late import Late
 
 import dpoco
 from dpoco.errors import HorizonExceeded, StateError
 from dpoco.random import Source
 
-torch = pytest.importorskip("torch")
-PrivateLoader = dpoco.adapters.torch.PrivateLoader
-PrivateTraining = dpoco.adapters.torch.PrivateTraining
+torch, nn = Late("torch"), Late("torch.nn")
+adapter = Late("dpoco.adapters.torch", needs="torch")
 
 BUDGET = dpoco.Budget(8.0, 1e-5)
 pytestmark = pytest.mark.usefixtures("one_thread")
-nn, cross_entropy = torch.nn, torch.nn.functional.cross_entropy
 
 
 def network(seed=0):
@@ -30,7 +29,7 @@ def network(seed=0):
 def training(model=None, budget=BUDGET, **options):
     model = network() if model is None else model
     options = {"clip": 0.5, "steps": 5, "batch_size": 8, **options}
-    return PrivateTraining(model, cross_entropy, budget=budget, **options)
+    return adapter.PrivateTraining(model, nn.functional.cross_entropy, budget=budget, **options)
 
 
 def examples(count=8, seed=0, size=4):
@@ -48,7 +47,7 @@ def by_hand(model, batch, clip):
     total = 0.0
     for x, y in zip(*batch, strict=True):
         model.zero_grad()
-        cross_entropy(model(x[None]), y[None]).backward()
+        nn.functional.cross_entropy(model(x[None]), y[None]).backward()
         own = gradient(model).astype(np.float64)
         total = total + own * min(1.0, clip / np.linalg.norm(own))
     return total
@@ -165,14 +164,14 @@ def test_frozen_parameters_and_embeddings():
     noisy = model.embedding.weight.grad.clone()
     assert model.head.bias.grad is None
     model.zero_grad()
-    cross_entropy(model(words), examples()[1]).backward()
+    nn.functional.cross_entropy(model(words), examples()[1]).backward()
     torch.testing.assert_close(noisy, model.embedding.weight.grad, rtol=1e-4, atol=1e-6)
 
 
 def test_noise_of_steps_has_the_scale_of_the_plan():
     """The first increment is one draw: 20,000 of them, five deviations of their deviation."""
     model = nn.Linear(20_000, 1, bias=False)
-    own = PrivateTraining(model, nn.functional.mse_loss, budget=BUDGET, clip=0.5, steps=5,
+    own = adapter.PrivateTraining(model, nn.functional.mse_loss, budget=BUDGET, clip=0.5, steps=5,
                           batch_size=8, source=Source.seeded(1))  # fmt: skip
     own.step((torch.zeros(8, 20_000), torch.zeros(8, 1)))
     scale = own.noise.mechanism.scale
@@ -225,19 +224,20 @@ def test_replayed_releases_show_no_more_than_is_promised():
     assert spent >= 0.5 * mu  # the example is long and comes in every epoch
 
 
-class ClipsTheBatch(PrivateTraining):
-    """A planted bug: the gradient of the batch is clipped, to what its examples may have."""
-
-    def accumulate(self, batch):
-        self._gradients._clip = 1e9
-        super().accumulate(batch)
-        self._total *= min(1.0, 0.5 * self._batch_size / np.linalg.norm(self._total))
-
-
 def test_clipping_the_batch_instead_of_the_example_is_refuted():
+    class ClipsTheBatch(adapter.PrivateTraining):
+        """A planted bug: the gradient of the batch is clipped, to what its examples may have."""
+
+        def accumulate(self, batch):
+            self._gradients._clip = 1e9
+            super().accumulate(batch)
+            self._total *= min(1.0, 0.5 * self._batch_size / np.linalg.norm(self._total))
+
     def make():
-        own = ClipsTheBatch(network(), cross_entropy, budget=BUDGET, clip=0.5, steps=5,
-                            batch_size=8, epochs=3, source=Source.seeded(1))  # fmt: skip
+        own = ClipsTheBatch(
+            network(), nn.functional.cross_entropy, budget=BUDGET, clip=0.5, steps=5,
+            batch_size=8, epochs=3, source=Source.seeded(1),
+        )  # fmt: skip
         own.attach(torch.optim.SGD(own.model.parameters(), lr=0.5, momentum=0.9))
         return own
 
@@ -310,35 +310,36 @@ def test_states_of_other_trainings_are_refused(tmp_path):
 
 def test_a_loader_brings_every_example_once_an_epoch_and_always_in_the_same_step():
     data = torch.utils.data.TensorDataset(torch.arange(23.0)[:, None], torch.arange(23))
-    loader = PrivateLoader(data, 5, epochs=3)
+    loader = adapter.PrivateLoader(data, 5, epochs=3)
     assert (loader.steps, len(loader)) == (5, 15)
     seen = [targets.tolist() for _, targets in loader]
     assert sorted(i for batch in seen[:5] for i in batch) == list(range(23))
     assert seen[:5] == seen[5:10] == seen[10:]
     assert seen[0] != [0, 1, 2, 3, 4]
-    assert PrivateLoader(data, 5, seed=None).batch(0)[1].tolist() == [0, 1, 2, 3, 4]
+    assert adapter.PrivateLoader(data, 5, seed=None).batch(0)[1].tolist() == [0, 1, 2, 3, 4]
 
 
 def test_run_plays_what_is_left_and_wants_the_declared_batches():
     data = torch.utils.data.TensorDataset(*examples(40))
     own = training(epochs=3)
     own.step(examples(8))
-    own.run(PrivateLoader(data, 8, 3))
+    own.run(adapter.PrivateLoader(data, 8, 3))
     assert own.round == 15
     with pytest.raises(ValueError, match="declared"):
-        training(epochs=3).run(PrivateLoader(data, 4, 3))
+        training(epochs=3).run(adapter.PrivateLoader(data, 4, 3))
     with pytest.raises(TypeError, match="no length"):
-        PrivateLoader(iter([]), 8)
+        adapter.PrivateLoader(iter([]), 8)
 
 
 # -- refusals -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "layer",
-    [nn.BatchNorm1d(6), nn.SyncBatchNorm(6), nn.InstanceNorm1d(6, track_running_stats=True)],
+    ("kind", "options"),
+    [("BatchNorm1d", {}), ("SyncBatchNorm", {}), ("InstanceNorm1d", {"track_running_stats": True})],
 )
-def test_layers_that_mix_examples_are_named_with_a_replacement(layer):
+def test_layers_that_mix_examples_are_named_with_a_replacement(kind, options):
+    layer = getattr(nn, kind)(6, **options)
     with pytest.raises(ValueError, match=r"layer '1' is a \w+Norm.*GroupNorm\(1, 6\)"):
         training(nn.Sequential(nn.Linear(4, 6), layer))
 
@@ -350,8 +351,9 @@ def test_refusals_come_before_anything_is_drawn():
         own.step((x, y))
     with pytest.raises(ValueError, match="9 inputs and 3 targets"):
         own.step((x, y[:3]))
-    several = PrivateTraining(network(), lambda out, y: out.sum(dim=0), budget=BUDGET, clip=1.0,
-                              steps=5, batch_size=8)  # fmt: skip
+    several = adapter.PrivateTraining(
+        network(), lambda out, y: out.sum(dim=0), budget=BUDGET, clip=1.0, steps=5, batch_size=8
+    )
     with pytest.raises(ValueError, match="one number"):
         several.step(examples())
     with torch.autocast("cpu"), pytest.raises(RuntimeError, match="mixed precision"):
