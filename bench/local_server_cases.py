@@ -53,7 +53,8 @@ def posterior_run(matrix: FloatArray, questions: FloatArray, bits: IntArray) -> 
     for coefficients, bit in zip(questions, bits[:, None, None], strict=True):
         means = _core.local_threshold_means(matrix, coefficients)[1]
         engine.add_bits(means[None], 0.46, bit)
-    return engine.log_likelihoods()
+    weights = engine.weights(1.0)
+    return np.log(weights / weights.max())
 
 
 def numpy_hedge(losses: FloatArray) -> FloatArray:

@@ -97,7 +97,7 @@ def build_wheel(
 ) -> Path:
     """Build one wheel below `work`."""
     settings = [f"-Ccmake.define.{name}={value}" for name, value in defines.items()]
-    settings += [f"-Cbuild-dir={work / 'cmake'}"]
+    settings += [f"-Cbuild-dir={work / 'cmake'}", "-Ccmake.define.DPOCO_BUILD_PROBES=false"]
     shutil.rmtree(work / "out", ignore_errors=True)
     where = ("--wheel", "--no-isolation", "--outdir", work / "out")
     call(python, "-m", "build", *where, *settings, source, **options)

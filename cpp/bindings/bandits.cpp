@@ -202,11 +202,7 @@ void register_bandits(py::module_& m) {
   linucb.def(py::init(&make_linucb));
   bind_sum(linucb, &LinUcb::released);
   py::class_<ResidualPhases, BanditLearner> phases(m, "ResidualPhases");
-  phases.def(py::init(&make_residual_phases))
-      .def("clip", &ResidualPhases::clip)
-      .def_static("public_draws", [](std::size_t dimension) {
-        return make_array(view(*ResidualPhases::public_draws(dimension)));
-      });
+  phases.def(py::init(&make_residual_phases)).def("clip", &ResidualPhases::clip);
   bind_sum(phases, &ResidualPhases::last_sums);
 }
 

@@ -89,7 +89,6 @@ void register_high_dimensional_bandit(py::module_& m) {
   py::class_<HighDimensionalBandit, BanditLearner>(m, "HighDimensionalBandit")
       .def(py::init(&make_bandit))
       .def("coefficients", array_getter<Bandit>(&table_size, &HighDimensionalBandit::coefficients))
-      .def("frozen", array_getter<Bandit>(&table_size, &HighDimensionalBandit::frozen))
       .def("leaf", &leaf)
       .def("nonprivate_sums", &nonprivate_sums)
       .def("clocks", &clocks);

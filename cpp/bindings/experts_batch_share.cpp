@@ -1,6 +1,5 @@
 #include "dpoco/experts/batch_share.hpp"
 
-#include "dpoco/domains/floored_simplex.hpp"
 #include "dpoco/mechanisms/coordinate_response.hpp"
 #include "mechanism_fields.hpp"
 #include "registrars.hpp"
@@ -66,25 +65,6 @@ void register_batch_share(py::module_& m) {
       .def("released", [](const BatchShare& self) { return make_array(self.released()); })
       .def("nonprivate_input",
            [](const BatchShare& self) { return make_array(self.nonprivate_input()); });
-  // For tests: one projection, and one release.
-  m.def("project_floored_simplex", [](Reals log_v, double floor) {
-    const std::size_t n = log_v.size();
-    if (n < 1 || !(floor >= 0.0) || !(floor * static_cast<double>(n) <= 1.0)) {
-      throw std::invalid_argument("floor must be in [0, 1 / n]");
-    }
-    std::vector<double> scratch(n);
-    return read_only(static_cast<py::ssize_t>(n), [&](RealsOut out) {
-      domains::project_floored_simplex(log_v, floor, scratch, out);
-    });
-  });
-  m.def(
-      "release_vector",
-      [](random::Source& source, const std::string& law, double scale, Reals x, double grid) {
-        Array out(static_cast<py::ssize_t>(x.size()));
-        make_release(law, scale, x.size(), grid)->release(x, source, writable(out));
-        return out;
-      },
-      "source"_a, "law"_a, "scale"_a, "x"_a, "grid"_a = 0.0);
 }
 
 }  // namespace dpoco::bindings

@@ -75,34 +75,11 @@ py::tuple as_pair(const PathState& state) { return py::make_tuple(state.level, s
 }  // namespace
 
 void register_oblivious_tracker(py::module_& m) {
-  // For tests: the paths alone.
-  py::class_<SwitchingPaths>(m, "SwitchingPaths")
-      .def(py::init([](const py::object& mechanism, std::uint64_t rounds, std::uint64_t switches) {
-        return read_draws(mechanism, rounds, switches).paths;
-      }))
-      .def_property_readonly("round", &SwitchingPaths::round)
-      .def("learn",
-           [](SwitchingPaths& self, Reals losses) {
-             expect_size(losses, self.experts(), "losses");
-             self.learn(losses);
-           })
-      .def("skip", &SwitchingPaths::skip)
-      .def("nonprivate_law", &law_of)
-      .def("move_chances", &chances_of)
-      .def("draw",
-           [](SwitchingPaths& self, random::Source& source) { return as_pair(self.draw(source)); })
-      .def("state", &state_of<SwitchingPaths>)
-      .def("restore", &restore<SwitchingPaths>);
-
   py::class_<ObliviousTracker, ExpertLearner>(m, "ObliviousTracker")
       .def(py::init(&make_tracker), "mechanism"_a, "problem"_a, "switches"_a, "claim"_a)
       .def_property_readonly("resamples", &ObliviousTracker::resamples)
       .def("nonprivate_state",
            [](const ObliviousTracker& self) { return as_pair(self.nonprivate_state()); })
-      .def("nonprivate_set_state",
-           [](ObliviousTracker& self, std::uint64_t level, std::uint64_t expert) {
-             self.nonprivate_set_state({.level = level, .expert = expert});
-           })
       .def("nonprivate_kernel", [](const ObliviousTracker& self, Reals losses) {
         expect_size(losses, self.experts(), "losses");
         const auto kernel = self.nonprivate_kernel(losses);

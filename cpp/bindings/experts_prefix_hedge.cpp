@@ -72,7 +72,6 @@ std::unique_ptr<PrefixHedge> make_prefix_hedge(const py::object& mechanism,
 // Transforms are registered after it and derive from LinearTransform.
 void register_prefix_hedge(py::module_& m) {
   py::class_<LinearTransform, std::shared_ptr<LinearTransform>>(m, "LinearTransform")
-      .def_property_readonly("inputs", &LinearTransform::inputs)
       .def_property_readonly("outputs", &LinearTransform::outputs);
   py::class_<PrefixHedge, ExpertLearner>(m, "PrefixHedge")
       .def(py::init(&make_prefix_hedge))

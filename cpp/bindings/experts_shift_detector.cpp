@@ -5,15 +5,14 @@
 
 #include "dpoco/core/statements.hpp"
 #include "dpoco/experts/epoch_selector.hpp"
-#include "dpoco/experts/shift_statistic.hpp"
 #include "mechanism_fields.hpp"
 #include "registrars.hpp"
+#include "shift_statistic_fields.hpp"
 
 namespace dpoco::bindings {
 
 using experts::EpochSelector;
 using experts::ShiftDetector;
-using experts::ShiftStatistic;
 
 namespace {
 
@@ -42,20 +41,6 @@ Instance read_instance(const py::object& mechanism, const experts::ExpertSetting
   own.selection.noise = selections.noise;
   own.selection.scale = selections.scale;
   return own;
-}
-
-experts::ShiftStatisticSettings statistic_of(Fields from) {
-  using experts::Windows;
-  return read_whole(std::move(from), [](Fields& own) {
-    return experts::ShiftStatisticSettings{
-        .experts = own.read<std::uint64_t>("experts"),
-        .windows = own.read_name<Windows>("windows", {{"tangent", Windows::tangent},
-                                                      {"dyadic", Windows::dyadic},
-                                                      {"naive", Windows::naive}}),
-        .offsets = own.read<std::vector<double>>("offsets"),
-        .slopes = own.read<std::vector<double>>("slopes"),
-        .reach = own.read<std::uint64_t>("reach")};
-  });
 }
 
 experts::BiasAllowance bias_of(Fields from) {
@@ -91,7 +76,7 @@ std::unique_ptr<ShiftDetector> make_shift_detector(const py::object& mechanism,
       .detects = drawn.test.has_value(),
       .test = drawn.test.value_or(mechanisms::AboveThresholdSettings{}),
       .threshold = threshold,
-      .statistic = statistic_of({statistic, "a statistic of shifts"})};
+      .statistic = read_shift_statistic({statistic, "a statistic of shifts"})};
   return std::make_unique<ShiftDetector>(shared, own, read_claim(claim));
 }
 
@@ -110,19 +95,6 @@ void register_shift_detector(py::module_& m) {
            [](const ShiftDetector& self) { return make_array(self.nonprivate_sums()); })
       .def("nonprivate_rows",
            [](const ShiftDetector& self) { return make_array(self.nonprivate_rows()); });
-
-  // For tests: the statistic alone.
-  py::class_<ShiftStatistic>(m, "ShiftStatistic")
-      .def(py::init([](const py::object& settings) {
-        return ShiftStatistic(statistic_of({settings, "a statistic of shifts"}));
-      }))
-      .def("update",
-           [](ShiftStatistic& self, std::uint64_t own, Reals losses, double allowance) {
-             expect_size(losses, self.experts(), "losses");
-             if (own >= self.experts()) throw std::invalid_argument("own is not an expert");
-             return self.update(own, losses, allowance);
-           })
-      .def("reset", &ShiftStatistic::reset);
 }
 
 }  // namespace dpoco::bindings

@@ -16,7 +16,6 @@ using frank_wolfe::FrankWolfeSettings;
 using frank_wolfe::SufficientStatistics;
 using frank_wolfe::VertexRule;
 using mechanisms::SelectionNoise;
-using mechanisms::VertexSelection;
 
 namespace {
 
@@ -24,13 +23,6 @@ SelectionNoise vertex_noise(const std::string& name) {
   if (name == "gumbel") return SelectionNoise::gumbel;
   if (name == "laplace") return SelectionNoise::laplace;
   throw std::invalid_argument("unknown selector");
-}
-
-Array select(VertexSelection& self, Reals direction, double rate, random::Source& source) {
-  expect_size(direction, static_cast<std::size_t>(self.dimension()), "direction");
-  Array out(self.dimension());
-  self.select(direction, rate, source, writable(out));
-  return out;
 }
 
 std::shared_ptr<domains::VertexSet> make_vertex_set(const Array& vertices) {
@@ -158,12 +150,6 @@ void register_frank_wolfe(py::module_& m) {
   py::class_<domains::VertexSet, domains::Domain, std::shared_ptr<domains::VertexSet>>(
       m, "VertexSet", py::is_final())
       .def(py::init(&make_vertex_set));
-  // For tests: one choice alone.
-  py::class_<VertexSelection>(m, "VertexSelection")
-      .def(py::init([](std::shared_ptr<const domains::Domain> domain, const std::string& selector) {
-        return mechanisms::make_vertex_selection(std::move(domain), vertex_noise(selector));
-      }))
-      .def("select", &select);
   py::class_<FrankWolfe, oco::RecordLearner>(m, "FrankWolfe")
       .def(py::init([](std::shared_ptr<const domains::Domain> domain, const losses::GlmLoss& loss,
                        const py::object& mechanism, const py::object& tuning,

@@ -148,7 +148,6 @@ void register_posterior(py::module_& m) {
   py::class_<Posterior>(m, "LocalPosterior")
       .def(py::init<std::size_t, double>())
       .def_property_readonly("reports", &Posterior::reports)
-      .def("log_likelihoods", [](const Posterior& self) { return copied(self.log_likelihoods()); })
       .def("weights",
            [](const Posterior& self, double temperature) {
              Array out(static_cast<py::ssize_t>(self.hypotheses()));
@@ -181,7 +180,6 @@ void register_hedge(py::module_& m) {
       .def_property_readonly("start", &Hedge::start)
       .def_property_readonly("spread", &Hedge::spread)
       .def_property_readonly("gaps", &Hedge::gaps)
-      .def_property_readonly("rate", &Hedge::rate)
       .def("losses", [](const Hedge& self) { return copied(self.losses()); })
       .def("weights", [](const Hedge& self) { return copied(self.weights()); })
       .def("raise_start", &Hedge::raise_start)

@@ -81,7 +81,6 @@ void register_losses(py::module_& m) {
       .def_static("from_table", &make_table)
       .def("values", &each<&GlmLoss::value>)
       .def("derivatives", &each<&GlmLoss::derivative>)
-      .def("curvatures", &each<&GlmLoss::curvature>)
       .def("clip_labels", &clip_labels);
   py::class_<RecordClipper>(m, "RecordClipper", py::is_final())
       .def(py::init<Index, double, double, double>())

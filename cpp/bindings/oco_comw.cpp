@@ -61,7 +61,6 @@ void register_continuous_multiplicative_weights(py::module_& m) {
   py::class_<Engine, oco::CoupledLearner>(m, "ContinuousMultiplicativeWeights")
       .def(py::init(&make_engine))
       .def("nonprivate_log_factor", &Engine::nonprivate_log_factor)
-      .def("nonprivate_log_change", &Engine::nonprivate_log_change)
       .def("nonprivate_anchor_mean", array_getter<const Engine>(&Engine::intrinsic_dimension,
                                                                 &Engine::nonprivate_anchor_mean));
 }

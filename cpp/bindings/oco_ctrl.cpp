@@ -46,29 +46,17 @@ std::unique_ptr<Engine> make_engine(std::shared_ptr<const domains::Domain> domai
   return std::make_unique<Engine>(std::move(sum), own, read_claim(claim));
 }
 
-// intrinsic_dimension() entries.
-Reals coordinates(const Engine& self, Reals u) {
-  expect_size(u, static_cast<std::size_t>(self.intrinsic_dimension()), "u");
-  return u;
-}
-
 }  // namespace
 
 void register_coupled_regularized_leader(py::module_& m) {
   py::class_<Engine, oco::CoupledLearner>(m, "CoupledRegularizedLeader")
       .def(py::init(&make_engine))
       .def_property_readonly("grid", &Engine::grid)
-      .def("clip_width", &Engine::clip_width)
       .def("nonprivate_log_ratio", &Engine::nonprivate_log_ratio)
-      .def("nonprivate_residual", &Engine::nonprivate_residual)
-      .def("nonprivate_log_density",
-           [](Engine& self, Reals u) { return self.nonprivate_log_density(coordinates(self, u)); })
-      .def("nonprivate_log_ratio_at",
-           [](Engine& self, Reals u) { return self.nonprivate_log_ratio_at(coordinates(self, u)); })
       .def("nonprivate_solve", [](Engine& self, Reals z) {
-        const Reals noise = coordinates(self, z);
+        expect_size(z, static_cast<std::size_t>(self.intrinsic_dimension()), "u");
         return read_only(self.intrinsic_dimension(),
-                         [&](RealsOut out) { self.nonprivate_solve(noise, out); });
+                         [&](RealsOut out) { self.nonprivate_solve(z, out); });
       });
 }
 

@@ -1,6 +1,5 @@
 #include "dpoco/domains/body.hpp"
 #include "dpoco/samplers/coordinate_gibbs.hpp"
-#include "dpoco/samplers/special.hpp"
 #include "dpoco/samplers/truncated_gaussian.hpp"
 #include "dpoco/samplers/truncated_normal.hpp"
 #include "registrars.hpp"
@@ -63,20 +62,6 @@ void fill_coordinate_gibbs(Source& source, Reals precision, Reals mean, Reals lo
   }
 }
 
-// out_i = function(x_i).
-template <class Function>
-Array map(Reals x, Function function) {
-  Array out(static_cast<py::ssize_t>(x.size()));
-  std::ranges::transform(x, writable(out).begin(), function);
-  return out;
-}
-
-template <class Draw>
-void repeat(RealsOut out, Draw draw) {
-  const py::gil_scoped_release nogil;
-  for (double& each : out) each = draw();
-}
-
 }  // namespace
 
 void register_samplers(py::module_& m) {
@@ -85,23 +70,11 @@ void register_samplers(py::module_& m) {
   m.def("fill_coordinate_gibbs", &fill_coordinate_gibbs);
   m.def("fill_truncated_normal",
         [](Source& source, double mean, double scale, double low, double high, RealsOut out) {
-          repeat(out, [&] { return samplers::truncated_normal(source, mean, scale, low, high); });
+          const py::gil_scoped_release nogil;
+          for (double& each : out) {
+            each = samplers::truncated_normal(source, mean, scale, low, high);
+          }
         });
-  // The rest is for tests.
-  m.def("fill_truncated_gamma", [](Source& source, double shape, double limit, RealsOut out) {
-    repeat(out, [&] { return samplers::truncated_gamma(source, shape, limit); });
-  });
-  m.def("log_normal_cdf", [](Reals x) { return map(x, &samplers::log_normal_cdf); });
-  m.def("log_normal_interval", &samplers::log_normal_interval);
-  m.def("log_gamma", &samplers::log_gamma);
-  m.def("log_gamma_p", [](double a, Reals x) {
-    const samplers::IncompleteGamma gamma(a);
-    return map(x, [&](double each) { return gamma(each).log_p; });
-  });
-  m.def("gamma_elasticity", [](double a, Reals x) {
-    const samplers::IncompleteGamma gamma(a);
-    return map(x, [&](double each) { return gamma(each).elasticity; });
-  });
 }
 
 }  // namespace dpoco::bindings

@@ -1,6 +1,6 @@
 """Types of the compiled core; private, its signatures change without notice.
 
-Arguments are passed by place; attributes cannot be set. What tests alone call is left out.
+Arguments are passed by place; attributes cannot be set.
 """
 
 import threading

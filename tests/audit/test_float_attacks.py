@@ -18,6 +18,7 @@ import math
 import numpy as np
 import pytest
 from scipy.stats import beta
+from tests.probes import probes
 
 import dpoco
 from dpoco import _core
@@ -86,7 +87,7 @@ def integer_gaussian(x, source):
 def rounded_gaussian(x, source):
     out = np.empty(N)
     claim = source._claim()
-    _core.fill_rounded_gaussian(_core.Source(claim["key"], claim["stream"]), SCALE / GRID, out)
+    probes.fill_rounded_gaussian(_core.Source(claim["key"], claim["stream"]), SCALE / GRID, out)
     return (out + round(x / GRID)) * GRID
 
 

@@ -12,6 +12,7 @@ from scipy.stats import chisquare, norm
 from tests.frank_wolfe.polyhedral_reference import vertices_of
 from tests.plans import arms as arms_of
 from tests.plans import changed
+from tests.probes import probes
 from tests.samples import replays
 
 import dpoco
@@ -87,7 +88,7 @@ def test_without_noise_it_is_the_reference(index):
                 assert other == arm or not added[other].any()
     if reference.frozen is not None:
         np.testing.assert_allclose(
-            learner._engine.frozen().reshape(K, D), reference.frozen, atol=1e-9
+            probes.frozen(learner._engine).reshape(K, D), reference.frozen, atol=1e-9
         )
     assert max(clocks[-1]) == learner.plan.tuning.arm.horizon
     for t, shown in enumerate(clocks, start=1):

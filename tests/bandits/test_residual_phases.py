@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from scipy.stats import chi2
+from tests.probes import probes
 from tests.samples import replays
 
 import dpoco
@@ -152,7 +153,7 @@ def compared(kind, arms=3, d=4, rounds=3000, reach=1.0, constant=None, **options
     reference = kind(
         arms, d, horizon=rounds, first=total.batch, noise=noise, coins=None,
         sigma=total.scale / total.factorisation.column(total.pushes),
-        draws=_core.ResidualPhases.public_draws(d).reshape(2000, d),
+        draws=probes.public_draws(d).reshape(2000, d),
         reward_bound=own["reward_bound"], context_bound=reach, intercept=intercept,
         parameter_bound=own.get("parameter_bound", 1.0), reward_noise=own.get("reward_noise"),
         one_hot=options.get("one_hot", 0), any_law=options.get("context_law") == "any",

@@ -105,7 +105,7 @@ def shown(engine: Any, record: tuple[Any, ...] = ()) -> list[Any]:
     names = [each for each in dir(engine) if each[0] != "_" and each not in ("metric", "pushes")]
     row = [np.array(each) for each in record if np.ndim(each) == 1]
     calls = [(each, ()) for each in names]
-    for each in {"leaf", "nonprivate_kernel", "clip_width"} & {*names} if row else ():
+    for each in {"leaf", "nonprivate_kernel"} & {*names} if row else ():
         forms = ((row[0],), (0.1 * row[0], row[0], row[0], 0.4), (1, row[0], 0.4), (3,))
         calls += [(each, form) for form in forms]
     asked = [(getattr(engine, each), form) for each, form in calls]

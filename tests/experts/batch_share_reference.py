@@ -7,6 +7,7 @@ are read from a source at the same key, so that decisions must agree exactly.
 from __future__ import annotations
 
 import numpy as np
+from tests.probes import probes
 from tests.published import built
 
 import dpoco
@@ -106,7 +107,7 @@ class Reference:
         released = x
         if self.noise.law != "none":
             law = "response" if self.noise.law == "coordinate_rr" else self.noise.law
-            released = _core.release_vector(self.source, law, self.noise.scale, x)
+            released = probes.release_vector(self.source, law, self.noise.scale, x)
         v = self.log_w - p.learning_rate * released
         v -= logsumexp(v)
         if p.floor > 0:

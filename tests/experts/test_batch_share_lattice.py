@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
+from tests.probes import probes
 
 import dpoco
 from dpoco import _core
@@ -45,10 +46,10 @@ def test_releases_are_integers_of_the_public_samplers(noise):
     d, scale = 3000, 5.3
     grid = batch_grid(d, noise, scale, B)
     x = np.rint(np.random.default_rng(1).uniform(0, B, d) / grid) * grid
-    out = _core.release_vector(engine(9), noise, scale, x, grid)
+    out = probes.release_vector(engine(9), noise, scale, x, grid)
     if noise == "gaussian":
         drawn = np.empty(d)
-        _core.fill_rounded_gaussian(engine(9), scale / grid, drawn)
+        probes.fill_rounded_gaussian(engine(9), scale / grid, drawn)
     else:
         drawn = np.empty(d, dtype=np.int64)
         _core.fill_discrete(engine(9), noise, scale, grid, False, drawn)
@@ -61,7 +62,7 @@ def test_releases_are_integers_of_the_public_samplers(noise):
 def test_laws(noise):
     count, scale = 200_000, 5.3
     grid = batch_grid(count, noise, scale, B)
-    out = _core.release_vector(engine(4), noise, scale, np.full(count, 3.0), grid) - 3.0
+    out = probes.release_vector(engine(4), noise, scale, np.full(count, 3.0), grid) - 3.0
     law = stats.norm if noise == "gaussian" else stats.laplace
     limit = math.sqrt(math.log(2e6) / (2 * count)) + 2.0**-11
     distances = [stats.kstest(out, law(scale=scale * f).cdf).statistic for f in (1, 0.95, 1.05)]
@@ -73,7 +74,7 @@ def test_digits_of_releases_do_not_tell_inputs_apart(noise):
     count, scale = 200_000, 5.3
     grid = batch_grid(count, noise, scale, B)
     pair = [
-        _core.release_vector(engine(11 + int(x > 0)), noise, scale, np.full(count, x), grid)
+        probes.release_vector(engine(11 + int(x > 0)), noise, scale, np.full(count, x), grid)
         for x in (0.0, 1 / 1024)
     ]
     step = 2.0 ** (math.floor(math.log2(scale)) - 12)

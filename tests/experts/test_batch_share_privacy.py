@@ -11,6 +11,7 @@ import math
 import numpy as np
 import pytest
 from scipy import integrate, special, stats
+from tests.probes import probes
 from tests.samples import ALARM, bound, distance
 
 from dpoco import _core
@@ -72,7 +73,7 @@ def test_randomised_responses_have_their_odds():
     x = np.array([0.0, 0.25, 1.0, 0.5])
     source = Source.seeded(3)._engine
     released = np.array(
-        [_core.release_vector(source, "response", 1 / epsilon, x) for _ in range(draws)]
+        [probes.release_vector(source, "response", 1 / epsilon, x) for _ in range(draws)]
     )
     amplitude = n / (2 * math.tanh(epsilon / 2))
     assert np.all((released == 0).sum(axis=1) == n - 1)
@@ -153,7 +154,7 @@ def lower_bound(event, scale, x, y, noise, draws=100_000):
         source = Source.seeded(21 + world)._engine
         counts.append(
             sum(
-                bool(event(_core.release_vector(source, noise, scale, vector)))
+                bool(event(probes.release_vector(source, noise, scale, vector)))
                 for _ in range(draws)
             )
         )

@@ -7,6 +7,7 @@ import threading
 import numpy as np
 import pytest
 from tests.descriptions import unchecked
+from tests.probes import probes
 
 import dpoco
 from dpoco import _core
@@ -115,7 +116,7 @@ def test_the_engine_refuses_what_it_cannot_do():
     engine = build(good, sizes)
     for state in ((1, 0), (0, N)):
         with pytest.raises(ValueError, match="no such state"):
-            engine.nonprivate_set_state(*state)
+            probes.set_path(engine, *state)
 
 
 @pytest.mark.parametrize("name", ["share", "static", "at most"])
@@ -130,7 +131,7 @@ def test_a_common_shift_changes_the_coin_but_not_the_weights(name):
         assert np.abs(law_one - law_two).max() < 1e-13
         assert np.array_equal(moves_one, moves_two)
         if row is not losses[-1]:
-            second._engine.nonprivate_set_state(*first._engine.nonprivate_state())
+            probes.set_path(second._engine, *first._engine.nonprivate_state())
         for learner, values in ((first, row), (second, other)):
             learner.decide()
             learner.observe(values)

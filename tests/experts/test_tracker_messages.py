@@ -44,7 +44,7 @@ def test_messages_of_longer_streams(setting, kind):
     paths = setting.paths()
     tolerance = 1e-12 * max(setting.rate, 1.0)  # rounding of costs near rate * rounds
     for t in range(setting.rounds):
-        assert np.abs(paths.nonprivate_law() - lazy.laws[t]).max() <= tolerance
+        assert np.abs(paths.law() - lazy.laws[t]).max() <= tolerance
         if t:
             assert paths.move_chances() == pytest.approx(lazy.chances[t], rel=1e-12)
         paths.learn(losses[t])
@@ -78,11 +78,11 @@ def test_a_million_rounds_do_not_wear_the_weights_out():
     for each in tail:
         paths.learn(each)
         late.learn(each)
-    assert np.abs(paths.nonprivate_law() - late.nonprivate_law()).max() < 1e-12
+    assert np.abs(paths.law() - late.law()).max() < 1e-12
     static = Setting(4, 2 * rounds, share_rate=0.0, rate=1e-4)
     sums = static.paths()
     for _ in range(rounds):
         sums.learn(row)
     want = np.exp(-1e-4 * rounds * (row - row.min()))
-    law = sums.nonprivate_law()[0]
+    law = sums.law()[0]
     assert law == pytest.approx(want / want.sum(), rel=1e-9)

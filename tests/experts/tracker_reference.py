@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
+from tests.probes import probes
 
 from dpoco import _core
 from dpoco.privacy.mechanisms.tracker_draws import TrackerDraws
@@ -58,7 +59,10 @@ class Setting:
         )  # fmt: skip
 
     def paths(self):
-        return _core.SwitchingPaths(self.description, self.rounds, self.switches)
+        if self.prior == "share" and self.experts > 1 and self.share_rate:
+            return probes.SwitchingPaths.of_share(self.experts, self.share_rate, self.rate)
+        switches = self.switches if self.prior == "at_most" else 0
+        return probes.SwitchingPaths.of_at_most(self.experts, self.rounds, switches, self.rate)
 
     def but(self, **changes):
         return replace(self, **changes)
@@ -197,7 +201,7 @@ class CompiledLaws:
         engine = setting.engine()
         engine.restore(self._starts[self._key(start, fresh)])
         for s in range(start, t + 1):
-            engine.nonprivate_set_state(0, int(path[s]))
+            probes.set_path(engine, 0, int(path[s]))
             if s == t:
                 return engine.nonprivate_kernel(self._losses[s])[0]
             engine.observe(s, self._losses[s])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.stats import chi2
+from tests.probes import probes
 
 from dpoco import _core
 from dpoco.domains import Box, LpBall, Polytope, Simplex, VertexSet
@@ -27,8 +28,12 @@ def source(seed=1):
     return _core.Source(bytes([seed] * 32), 0)
 
 
+def selector_on(domain, selector="gumbel"):
+    return probes.VertexSelection(domain._engine, selector == "gumbel")
+
+
 def frequencies(domain, selector, direction, rate, draws, seed=1):
-    selection, stream = _core.VertexSelection(domain._engine, selector), source(seed)
+    selection, stream = selector_on(domain, selector), source(seed)
     points = reference.vertices_of(domain)
     index = {point.tobytes(): j for j, point in reversed(list(enumerate(points + 0.0)))}
     counts = np.zeros(len(points))
@@ -82,7 +87,7 @@ def test_selection_with_no_direction_is_uniform():
 def test_strong_directions_find_the_minimum(selector):
     for domain in DOMAINS.values():
         direction = np.random.default_rng(7).normal(size=domain.dimension)
-        selection, stream = _core.VertexSelection(domain._engine, selector), source()
+        selection, stream = selector_on(domain, selector), source()
         want = domain.minimize_linear(direction)
         for rate in (1e8, 1e100):
             vertex = selection.select(direction, rate, stream)
@@ -95,13 +100,16 @@ def test_selected_points_are_vertices_and_draws_do_not_depend_on_scores():
         for selector in ("gumbel", "laplace"):
             after = set()
             for scale in (0.0, 1.0, 1e5, -1e5):
-                selection, stream = _core.VertexSelection(domain._engine, selector), source(3)
+                selection, stream = (
+                    selector_on(domain, selector),
+                    source(3),
+                )
                 direction = scale * np.random.default_rng(1).normal(size=domain.dimension)
                 for _ in range(20):
                     vertex = selection.select(direction, 1.0, stream)
                     assert (vertex + 0.0).tobytes() in points
                 # The next variates of the same source tell how many were drawn.
-                other = _core.VertexSelection(LpBall(2, 1.0)._engine, selector)
+                other = selector_on(LpBall(2, 1.0), selector)
                 line = [other.select(np.zeros(2), 1.0, stream).tobytes() for _ in range(40)]
                 after.add(tuple(line))
             assert len(after) == 1
@@ -110,8 +118,6 @@ def test_selected_points_are_vertices_and_draws_do_not_depend_on_scores():
 def test_other_sets_and_sizes_are_refused():
     for domain in (LpBall(2, 2.0), Polytope([[1.0], [-1.0]], [1.0, 1.0])):
         with pytest.raises(ValueError, match="l_1 ball"):
-            _core.VertexSelection(domain._engine, "gumbel")
-    with pytest.raises(ValueError, match="selector"):
-        _core.VertexSelection(LpBall(2, 1.0)._engine, "exponential")
+            selector_on(domain)
     with pytest.raises(ValueError, match="direction"):
-        _core.VertexSelection(LpBall(2, 1.0)._engine, "gumbel").select(np.zeros(3), 1.0, source())
+        selector_on(LpBall(2, 1.0)).select(np.zeros(3), 1.0, source())

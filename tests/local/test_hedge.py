@@ -185,7 +185,7 @@ def test_start_and_scale_follow_the_range():
     assert engine.start == pytest.approx(3 * inverse * half * math.log(3))
     sums = learner._rule._engine.losses()
     assert sums[spec.query.index] == pytest.approx(3 * inverse * half)
-    assert engine.rate * np.abs(sums).max() <= 1.0
+    assert math.log(3) / engine.spread * np.abs(sums).max() <= 1.0
 
 
 def test_risk_certificate_bounds_the_expected_risk():

@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 from scipy.integrate import quad
+from tests.probes import probes
 
 import dpoco
 from dpoco import losses
@@ -39,7 +40,7 @@ def test_known_digits(z, one, zero, curvature):
     assert slopes(0.5, z, 1.0)[0] == pytest.approx(one, abs=1e-8)
     assert slopes(0.5, z, 0.0)[0] == pytest.approx(zero, abs=1e-8)
     engine = LogisticLoss(1.0, slope_bound=0.5)._glm_engine
-    assert engine.curvatures(np.array([z]), ONE)[0] == pytest.approx(curvature, abs=1e-8)
+    assert probes.curvatures(engine, np.array([z]), ONE)[0] == pytest.approx(curvature, abs=1e-8)
 
 
 @pytest.mark.parametrize("bound", [0.5, 0.6, 0.75, 0.9, 1.0])

@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from tests.descriptions import unchecked
+from tests.probes import probes
 
 import dpoco
 from dpoco import _core
@@ -245,7 +246,7 @@ def test_the_engine_computes_that_recursion(method, people):
     claim = Source.seeded(1)._claim()
     source = _core.Source(claim["key"], claim["stream"])
     for t, level in enumerate(levels_of(total)):
-        _core.fill_rounded_gaussian(source, level * (p.scale / grid), rows[t])
+        probes.fill_rounded_gaussian(source, level * (p.scale / grid), rows[t])
     released = total.run(np.zeros((n, d)))
     # From draws to noise: invert rows_behind round by round.
     noise = np.zeros((n, d))

@@ -237,13 +237,15 @@ def _prepared(
     for number, each in enumerate(chosen):
         sources.setdefault(_SOURCES / each.file, {})[number] = each.change
     build, tests = options.build.absolute(), ROOMS[options.room].programs
-    extension, programs, compiled = built(sources, tests, build, work)
+    extensions, programs, compiled = built(sources, tests, build, work)
     os.environ["DPOCO_MUTATION_PROGRAMS"] = os.pathsep.join(map(str, programs))
-    spec = importlib.util.spec_from_file_location("dpoco._core", extension)
-    assert spec is not None
-    assert spec.loader is not None
-    sys.modules["dpoco._core"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(sys.modules["dpoco._core"])
+    found = {each.name.partition(".")[0]: each for each in extensions}
+    for file, name in (("_core", "dpoco._core"), ("dpoco_probes", "dpoco_probes")):
+        spec = importlib.util.spec_from_file_location(name, found[file])
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
     print(f"{len(compiled)} of {len(chosen)} changes compile", flush=True)
     return [(each, partial(page.turn_on, number), {("", number)})
             for number, each in enumerate(chosen) if number in compiled], page  # fmt: skip

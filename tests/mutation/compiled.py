@@ -152,8 +152,8 @@ def built(
     programs: Sequence[Sequence[str]],
     build: Path,
     work: Path,
-) -> tuple[Path, list[Path], set[int]]:
-    """Return an extension with these numbered changes, programs, and the numbers that compile.
+) -> tuple[list[Path], list[Path], set[int]]:
+    """Return extensions with these numbered changes, programs, and the numbers that compile.
 
     Each program has some of the tests in ``tests/cpp``.
     """
@@ -162,20 +162,26 @@ def built(
     told = subprocess.run(["ninja", "-C", build, "-t", "commands"], text=True, check=True,
                           capture_output=True).stdout.splitlines()  # fmt: skip
     compiling = {words[-1]: words for words in map(shlex.split, told) if "-c" in words}
-    (linking,) = [row for row in told if " -shared " in row and "_core" in row]
+    linking = [row for row in told if " -shared " in row]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         done = pool.map(lambda each: _compiled(*each, compiling, build, work), sources.items())
         objects, kept = zip(*done, strict=True)
+    extensions = [_extension(row, objects, build, work) for row in linking]
+    like = compiling[str(next(iter(sources)))]
+    made = [_program(tests, [*map(str, objects), "libdpoco_core.a"], like, build, work)
+            for tests in programs]  # fmt: skip
+    return extensions, made, set().union(*kept)
+
+
+def _extension(linking: str, objects: Sequence[Path], build: Path, work: Path) -> Path:
+    """Link an extension anew, as this row of Ninja's commands does."""
     words = shlex.split(next(part for part in linking.split("&&") if " -shared " in part))
     library = words.index("libdpoco_core.a")
     words[library:library] = map(str, objects)  # what is found here is not taken from the library
     place = words.index("-o") + 1
     words[place] = str(work / Path(words[place]).name)
     subprocess.run(words, cwd=build, check=True)
-    like = compiling[str(next(iter(sources)))]
-    made = [_program(tests, [*map(str, objects), "libdpoco_core.a"], like, build, work)
-            for tests in programs]  # fmt: skip
-    return Path(words[place]), made, set().union(*kept)
+    return Path(words[place])
 
 
 def _options(command: list[str], *without: str) -> list[str]:

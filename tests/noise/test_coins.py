@@ -7,8 +7,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
-
-from dpoco import _core
+from tests.probes import probes
 
 RNG = np.random.default_rng(12)
 LAST = (1 << 64) - 1
@@ -20,7 +19,7 @@ def words(count):
 
 
 def below(word, further, log_p, exact):
-    return _core.is_below_exp(word, np.array(further, dtype=np.uint64), log_p, exact)
+    return probes.is_below_exp(word, np.array(further, dtype=np.uint64), log_p, exact)
 
 
 def truth(word, further, log_p):

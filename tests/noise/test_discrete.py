@@ -9,6 +9,7 @@ import mpmath
 import numpy as np
 import pytest
 from scipy import stats
+from tests.probes import probes
 
 from dpoco import _core, noise
 from dpoco.random import Source
@@ -56,7 +57,7 @@ def decided(words, law, scale, count=1, *, exact=False):
     out = np.empty(count, dtype=np.int64)
     ratio = Fraction(scale)
     tape = np.array(words, dtype=np.uint64)
-    used = _core.decide_discrete(
+    used = probes.decide_discrete(
         tape, law, float(ratio.numerator), float(ratio.denominator), exact, out
     )
     return (int(out[0]) if count == 1 else out), used

@@ -9,9 +9,10 @@ import mpmath
 import numpy as np
 import pytest
 from scipy import stats
+from tests.probes import probes
 from tests.samples import ALARM, bound, distance
 
-from dpoco import _core, noise
+from dpoco import noise
 from dpoco.random import Source
 
 N = 400_000
@@ -22,7 +23,7 @@ LARGEST = 65 * math.log(2.0)  # of an exponential from 64 bits: -log 2^-65
 
 def exact(law, n, seed=1, scale=1.0):
     out = np.empty(n)
-    _core.fill_exact(Source.seeded(seed)._engine, law, scale, out)
+    probes.fill_exact(Source.seeded(seed)._engine, law, scale, out)
     return out
 
 
@@ -40,7 +41,7 @@ def test_the_cube_law():
     rows = np.empty((vectors, n))
     source = Source.seeded(2)._engine
     for row in rows:
-        _core.fill_exact(source, "cube", 2.0, row)
+        probes.fill_exact(source, "cube", 2.0, row)
     largest = np.abs(rows).max(axis=1)
 
     def law(scale, shape):
@@ -74,7 +75,7 @@ def test_regular_values_are_those_of_the_plain_sampler():
 def mended(x, seed=4, n=200_000):
     """`mend` of the outer value x, many times."""
     out = np.empty(n)
-    _core.fill_mended(Source.seeded(seed)._engine, x, out)
+    probes.fill_mended(Source.seeded(seed)._engine, x, out)
     return out
 
 

@@ -8,8 +8,9 @@ import mpmath
 import numpy as np
 import pytest
 from scipy import stats
+from tests.probes import probes
 
-from dpoco import _core, noise
+from dpoco import noise
 from dpoco.random import Source
 
 WORD, ANGLE = 1 << 64, 1 << 62
@@ -48,7 +49,7 @@ def exact_value(radius, angle, second, scale, further):
 
 def rounded_on(radius, angle, second, scale, further, exact=False):
     tape = np.array(further, dtype=np.uint64)
-    return _core.rounded_gaussian_on(radius, angle, second, scale, tape, exact)
+    return probes.rounded_gaussian_on(radius, angle, second, scale, tape, exact)
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -116,7 +117,7 @@ def test_both_members_of_a_pair_are_one_point_of_the_plane(radius):
     source = Source.seeded(31)._engine
     gaps = []
     for position in range(0, 1280, 64):
-        further = _core.gaussian_digits(source, position)
+        further = probes.gaussian_digits(source, position)
         assert further.size == 128
         pair = [rounded_on(radius, near, second, scale, further)[0] for second in (False, True)]
         for second in (False, True):
@@ -136,14 +137,14 @@ def test_digits_end_somewhere():
 
 def test_further_digits_belong_to_the_pair_and_to_nothing_else():
     source = Source.seeded(31)._engine
-    seen = {_core.gaussian_digits(source, i).tobytes() for i in (0, 1, 63, 128, 129, 4096)}
+    seen = {probes.gaussian_digits(source, i).tobytes() for i in (0, 1, 63, 128, 129, 4096)}
     assert len(seen) == 6
     for i in (0, 63, 128):
-        found = _core.gaussian_digits(source, i)
-        assert np.array_equal(found, _core.gaussian_digits(source, i + 64))
+        found = probes.gaussian_digits(source, i)
+        assert np.array_equal(found, probes.gaussian_digits(source, i + 64))
     assert len(np.unique(np.frombuffer(b"".join(seen), dtype=np.uint64))) == 6 * 128
-    other = _core.gaussian_digits(Source.seeded(32)._engine, 0)
-    assert not np.array_equal(other, _core.gaussian_digits(source, 0))
+    other = probes.gaussian_digits(Source.seeded(32)._engine, 0)
+    assert not np.array_equal(other, probes.gaussian_digits(source, 0))
 
 
 def test_pairs_drawn_in_the_tail_are_points_of_the_plane():
@@ -156,8 +157,8 @@ def test_pairs_drawn_in_the_tail_are_points_of_the_plane():
     for block, lane in zip(blocks[:6], lanes[:6], strict=True):
         position = 128 * int(block) + int(lane)
         source = Source.seeded(seed)._engine
-        words_of = _core.gaussian_words(source, position)
-        further = _core.gaussian_digits(source, position)
+        words_of = probes.gaussian_words(source, position)
+        further = probes.gaussian_digits(source, position)
         for second in (False, True):
             expected = exact_value(*words_of, second, scale, further[:40])
             assert int(out[block, int(second), lane]) == expected
@@ -168,7 +169,7 @@ def drawn(scale, count, seed=1, split=None):
     at = 0
     for step in split or [count]:
         part = np.empty(step)
-        _core.fill_rounded_gaussian(source._engine, scale, part)
+        probes.fill_rounded_gaussian(source._engine, scale, part)
         out[at : at + step] = part
         at += step
     return out
@@ -191,7 +192,7 @@ def test_the_slow_path_is_taken_and_agrees():
     scale, count = 2.0**30, 4_000_000
     source = Source.seeded(9)
     out = np.empty(count)
-    _core.fill_rounded_gaussian(source._engine, scale, out)
+    probes.fill_rounded_gaussian(source._engine, scale, out)
     plain = noise.gaussian(Source.seeded(9), count, scale=1.0)
     v = plain * scale
     near = np.abs(np.abs(v - np.floor(v)) - 0.5) < np.abs(v) * 2.0**-48 * 0.99
@@ -203,7 +204,7 @@ def test_the_slow_path_is_taken_and_agrees():
     checked = 0
     for i in [*np.flatnonzero(near)[:15], *np.flatnonzero(outer)[:15]]:
         at = int(i) % 128
-        pair = _core.gaussian_words(Source.seeded(9)._engine, int(i) - at + at % 64)
+        pair = probes.gaussian_words(Source.seeded(9)._engine, int(i) - at + at % 64)
         ends = {exact_value(*pair, at >= 64, scale, [fill] * 20) for fill in (0, WORD - 1)}
         if len(ends) == 1:  # else the digits of the words leave it open
             assert ends == {int(out[i])}
@@ -232,7 +233,7 @@ def test_the_bounds_that_fast_decisions_rest_on():
     plain = noise.gaussian(Source.seeded(4), 128 * 40, scale=1.0)
     for block in range(40):
         for i in (0, 17, 63):
-            pair = _core.gaussian_words(Source.seeded(4)._engine, 128 * block + i)
+            pair = probes.gaussian_words(Source.seeded(4)._engine, 128 * block + i)
             for second in (0, 1):
                 with mpmath.workprec(200):
                     u = (pair[0] + mpmath.mpf("0.5")) / 2**64
@@ -248,4 +249,4 @@ def test_the_bounds_that_fast_decisions_rest_on():
 @pytest.mark.parametrize("scale", [2.0**9, 2.0**31, 0.0, -1.0, math.nan])
 def test_scales_without_a_proof_are_refused(scale):
     with pytest.raises(ValueError, match="scale"):
-        _core.fill_rounded_gaussian(Source.seeded(1)._engine, scale, np.empty(1))
+        probes.fill_rounded_gaussian(Source.seeded(1)._engine, scale, np.empty(1))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
 from tests.coupled_engines import leaders
 from tests.oco import ctrl_reference as ref
+from tests.probes import probes
 
 from dpoco import _core
 
@@ -90,7 +92,7 @@ def pair(kind, where, *, rounds=20, d=3, seed=1, **changes):
     make = leaders(domain, stream.sum(d, unbounded), ref.engine_settings(settings))
     engine = make(ref.claim(seed))
     if settings.noise_growth:
-        settings.clip_high = settings.clip_low = engine.clip_width
+        settings.clip_high = settings.clip_low = partial(probes.clip_width, engine)
     mirror = ref.Reference(region, settings, ref.claim(seed), linear=kind == "linear")
     return engine, mirror, stream
 

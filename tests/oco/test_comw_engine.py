@@ -7,6 +7,7 @@ import pytest
 from scipy import special, stats
 from tests.oco import comw_reference as reference
 from tests.oco.comw_reference import anchored, ball, engine, glm, interval, linear, quadratic
+from tests.probes import probes
 
 RNG = np.random.default_rng(5)
 
@@ -62,7 +63,7 @@ def test_log_change_of_linear_losses(shape, total, v, want):
     )  # fmt: skip
     learner.observe_gradient(0, np.array(total))
     learner.observe_gradient(1, np.array(v))
-    assert learner.nonprivate_log_change() == pytest.approx(want, rel=1e-6)
+    assert probes.log_change(learner) == pytest.approx(want, rel=1e-6)
 
 
 def test_log_change_of_quadratic_losses():
@@ -74,7 +75,7 @@ def test_log_change_of_quadratic_losses():
     a = np.array([0.6, 0.8])
     learner.observe_quadratic(1, np.outer(a, a), 0.7 * a)
     # The loss of the oracle has the constant 0.245 besides.
-    assert learner.nonprivate_log_change() - 0.5 * 0.245 == pytest.approx(-0.18179513, rel=1e-6)
+    assert probes.log_change(learner) - 0.5 * 0.245 == pytest.approx(-0.18179513, rel=1e-6)
 
 
 @pytest.mark.parametrize("family", ["squared", "matrix"])
@@ -108,7 +109,7 @@ def test_log_change_of_quadratic_losses_over_many_rounds(family):
             learner.observe_quadratic(t, 2.0 * np.outer(a, a), 2.0 * y * a)
             loss = (a @ u) ** 2 - 2.0 * y * (a @ u)
         change = log_z() - before
-        assert learner.nonprivate_log_change() == pytest.approx(change, abs=1e-9)
+        assert probes.log_change(learner) == pytest.approx(change, abs=1e-9)
         want = np.clip(-beta * loss - change - 0.2, -0.3, 0.0)
         assert learner.nonprivate_log_factor() == pytest.approx(want, abs=1e-9)
 
@@ -136,7 +137,7 @@ def test_density_ratio_factors(shape, coupling):
         change = gaussian_log_change(shape, total, v, beta, lam)
         learner.observe_gradient(t, v)
         total += v
-        assert learner.nonprivate_log_change() == pytest.approx(change, abs=1e-9)
+        assert probes.log_change(learner) == pytest.approx(change, abs=1e-9)
         log_ratio = -beta * (v @ u) - change
         want = min(log_ratio, 0.0)
         if coupling == "density_ratio":

@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 from tests.coupled_engines import leaders
 from tests.oco.ctrl_pairs import ref
+from tests.probes import probes
 
 from dpoco import _core
 
@@ -54,16 +55,16 @@ def test_leader_density_and_ratio_on_a_disc():
     learner = on_the_disc()
     x = np.array(learner.nonprivate_solve(np.array([3.0, -4.0])))
     np.testing.assert_allclose(x, [-0.4920623823, -0.8432738456], rtol=1e-9)
-    before = learner.nonprivate_log_density(x)
+    before = probes.log_density(learner, x)
     assert before == pytest.approx(4.1358064, rel=1e-7)
     feed(learner, [((0.28, 0.96), 0.0, 1)])
-    assert learner.nonprivate_log_ratio_at(x) == pytest.approx(-0.034327193, rel=1e-7)
-    after = learner.nonprivate_log_density(x)
+    assert probes.log_ratio_at(learner, x) == pytest.approx(-0.034327193, rel=1e-7)
+    after = probes.log_density(learner, x)
     assert after - before == pytest.approx(-0.034327193, rel=1e-7)
     # ln ratio = a / sigma^2 + the determinant's part: two noise scales separate them.
     calm = on_the_disc(noise_scale=50.0)
     feed(calm, [((0.28, 0.96), 0.0, 1)])
-    ratios = {5.0: learner.nonprivate_log_ratio_at(x), 50.0: calm.nonprivate_log_ratio_at(x)}
+    ratios = {5.0: probes.log_ratio_at(learner, x), 50.0: probes.log_ratio_at(calm, x)}
     part = (ratios[50.0] * 50.0**2 - ratios[5.0] * 5.0**2) / (50.0**2 - 5.0**2)
     assert part == pytest.approx(7.6524786e-4, rel=1e-6)
 
@@ -96,16 +97,16 @@ def test_density_on_an_interval():
         for _ in range(count):
             learner.observe_custom(learner.round, Offset(sign, offset))
     np.testing.assert_allclose(learner.nonprivate_solve(np.array([4.0])), [-0.80215326], rtol=1e-7)
-    assert math.exp(learner.nonprivate_log_density(np.array([0.25]))) == pytest.approx(
+    assert math.exp(probes.log_density(learner, np.array([0.25]))) == pytest.approx(
         0.43771093, rel=1e-7
     )
-    assert math.exp(learner.nonprivate_log_density(np.array([-0.6]))) == pytest.approx(
+    assert math.exp(probes.log_density(learner, np.array([-0.6]))) == pytest.approx(
         0.48164696, rel=1e-7
     )
     # x = tanh(s): the integrand is smooth and vanishes at both ends.
     s = np.linspace(-9.0, 9.0, 1201)
     x = np.tanh(s)
-    density = np.array([math.exp(learner.nonprivate_log_density(np.array([t]))) for t in x])
+    density = np.array([math.exp(probes.log_density(learner, np.array([t]))) for t in x])
     weights = density * (1.0 - x**2) * (s[1] - s[0])
     assert weights.sum() == pytest.approx(1.0, abs=1e-9)
     assert weights @ x == pytest.approx(-0.073801775, rel=1e-7)
@@ -196,7 +197,7 @@ def test_maximal_coupling_keeps_the_marginal_and_switches_least():
         )
         for k in range(t):
             learner.observe(k, np.array([1.0]), 0.0 if k < 3 else 1.0)
-        densities.append([math.exp(learner.nonprivate_log_density(np.array([v]))) for v in s])
+        densities.append([math.exp(probes.log_density(learner, np.array([v]))) for v in s])
     p = np.array(densities)
     middle = 0.5 * (p[:, 1:] + p[:, :-1]) * np.diff(s)
     law = np.concatenate([[0.0], np.cumsum(middle[-1])])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.probes import probes
 
 from dpoco import Budget
 from dpoco.domains import Box, LpBall, Polytope, Simplex
@@ -31,7 +32,7 @@ def worst_residual(run, features, labels, parts=10):
     for at in np.array_split(np.arange(len(labels)), parts):
         if at.size:
             run.run(features[at], labels[at], record_decisions=False)
-            worst = max(worst, run._engine.nonprivate_residual())
+            worst = max(worst, probes.residual(run._engine))
     assert run.domain.contains(run.last_decision)
     return worst
 
@@ -188,7 +189,7 @@ def _play(losses):
     for each in losses:
         run.decide()
         run.observe(each)
-    return run._engine.nonprivate_residual()
+    return probes.residual(run._engine)
 
 
 def test_losses_of_ones_own():

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import dpoco
+from dpoco import _core
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "python" / "dpoco"
@@ -117,6 +118,18 @@ def test_the_package_is_typed(settings):
     assert (PACKAGE / "_core.pyi").is_file()
     assert "Typing :: Typed" in settings["project"]["classifiers"]
     ast.parse((PACKAGE / "_core.pyi").read_text(encoding="utf-8"))
+
+
+def test_the_extension_has_nothing_that_only_tests_call():
+    """Variates, digits and laws without noise must not be published: see tests/probes.py."""
+    code = "\n".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
+    used = set(re.findall(r"""[."']([A-Za-z_]\w*)""", code))
+    kinds = {name: kind for name, kind in vars(_core).items() if isinstance(kind, type)}
+    found = {name for name in vars(_core) if not name.startswith("__")}
+    found |= {name for kind in kinds.values() for name in vars(kind) if name[0] != "_"}
+    assert {"Source", "fill", "decision"} <= found
+    bases = {base.__name__ for kind in kinds.values() for base in kind.__bases__}
+    assert found - used - bases == set()
 
 
 def test_rooms_are_packages():

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+from tests.probes import probes
 from tests.samples import bound, distance
 
 import dpoco
@@ -240,7 +241,7 @@ def test_a_compiled_generator_refuses_to_draw_in_a_child():
     for size in (1, 128):  # one variate, and a whole refill, which needs no buffer
         out = np.empty(size)
         calls += [partial(engine.fill, kind, out) for kind in range(1, 6)]
-        calls.append(partial(_core.fill_rounded_gaussian, engine, 2.0**20, out))
+        calls.append(partial(probes.fill_rounded_gaussian, engine, 2.0**20, out))
     for _ in range(2):  # without and with variates in the buffers
         assert all(in_child(lambda c=c: c() or b"drawn") == b"StateError" for c in calls)
         for kind in range(1, 6):

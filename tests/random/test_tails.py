@@ -11,6 +11,7 @@ import mpmath
 import numpy as np
 import pytest
 from scipy import stats
+from tests.probes import probes
 from tests.samples import bound, distance
 
 from dpoco import _core
@@ -71,9 +72,9 @@ def test_further_digits_continue_a_word(kind):
     for word in ends(kind):
         for further in (words(4), [0, 0, 5, *words(2)], [LAST, LAST, LAST - 9, *words(2)]):
             truth = exact(kind, word, further)
-            assert relative(_core.variate_of(kind, word, further), truth) < 4e-15
+            assert relative(probes.variate_of(kind, word, further), truth) < 4e-15
     # 64 digits alone, which is what a kernel has, are off by more than rounding there.
-    assert relative(_core.variate_of(kind, 1, []), exact(kind, 1, words(4))) > 1e-6
+    assert relative(probes.variate_of(kind, 1, []), exact(kind, 1, words(4))) > 1e-6
 
 
 @pytest.mark.parametrize("bits", [63, 64])
@@ -82,14 +83,14 @@ def test_both_distances_of_a_uniform(bits):
         further = words(3)
         with mpmath.workprec(400):
             truth = exact_uniform(word, bits, further)
-            for value, expected in zip(_core.uniform_of(word, bits, further), truth, strict=True):
+            for value, expected in zip(probes.uniform_of(word, bits, further), truth, strict=True):
                 assert relative(value, expected) < 2.0**-17
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_ordinary_words_need_no_further_digits(kind):
     for word in words(50):
-        assert _core.variate_of(kind, word, words(2)) == _core.variate_of(kind, word, [])
+        assert probes.variate_of(kind, word, words(2)) == probes.variate_of(kind, word, [])
 
 
 @pytest.mark.parametrize("kind", [EXPONENTIAL, GUMBEL, GAUSSIAN])
@@ -98,7 +99,7 @@ def test_values_fall_with_the_digits_across_the_old_cut_off(kind):
     chains = [(0, [0, 7]), (0, [3]), (0, [LAST]), (1, [0]), (1, [LAST]), (2, [0]),
               (FEW - 1, [LAST]), (FEW, []), (1 << 63, []), (LAST - FEW, []), (LAST - FEW + 1, [0]),
               (LAST, [0]), (LAST, [LAST, 9])]  # fmt: skip
-    values = [_core.variate_of(kind, word, further) for word, further in chains]
+    values = [probes.variate_of(kind, word, further) for word, further in chains]
     fall = np.diff(values if kind != GUMBEL else [-v for v in values])
     assert np.all(fall <= 0.0)
     assert np.count_nonzero(fall) >= len(fall) - 2  # but where a cell ends, all others differ
@@ -113,9 +114,9 @@ def test_the_law_goes_on_beyond_the_cut_off():
     """
     n = 100_000
     further = [[w] for w in words(n)]
-    upper = np.array([_core.variate_of(EXPONENTIAL, 0, w) for w in further]) - 64 * math.log(2.0)
-    lower = np.array([_core.variate_of(EXPONENTIAL, LAST, w) for w in further]) * 2.0**64
-    radius = np.array([_core.variate_of(GAUSSIAN, 0, w) for w in further])
+    upper = np.array([probes.variate_of(EXPONENTIAL, 0, w) for w in further]) - 64 * math.log(2.0)
+    lower = np.array([probes.variate_of(EXPONENTIAL, LAST, w) for w in further]) * 2.0**64
+    radius = np.array([probes.variate_of(GAUSSIAN, 0, w) for w in further])
     square = 0.5 * radius**2 - 64 * math.log(2.0)
     for values, cdf in ((upper, stats.expon.cdf), (square, stats.expon.cdf),
                         (lower, stats.uniform.cdf)):  # fmt: skip
@@ -124,7 +125,7 @@ def test_the_law_goes_on_beyond_the_cut_off():
 
 def kernel_values(kind, raw):
     """What a kernel makes of a superblock of words: their variates without further digits."""
-    values = np.array([_core.variate_of(kind, word, []) for word in raw])
+    values = np.array([probes.variate_of(kind, word, []) for word in raw])
     if kind == GAUSSIAN:
         turn = 2 * math.pi * np.array([(w + 0.5) / 2.0**64 for w in raw[HALF:]])
         radius = values[:HALF]
@@ -147,7 +148,7 @@ def test_open_values_are_found_and_mended_in_place(kind, instructions):
                 raw[place] = word
                 values = before = kernel_values(kind, raw)
                 values = before.copy()
-                seen = _core.mend_variates(kind, raw, values, further)
+                seen = probes.mend_variates(kind, raw, values, further)
                 assert seen or (kind == UNIFORM and word > 1 << 63)  # where doubles are 1 anyway
                 changed = [place, place + HALF] if kind == GAUSSIAN else [place]
                 same = np.delete(np.arange(BLOCK), changed)
@@ -171,7 +172,7 @@ def test_inner_words_at_the_edge_are_left_alone(kind):
         raw[3] = word
         values = kernel_values(kind, raw)
         before = values.copy()
-        _core.mend_variates(kind, raw, values, [[7, 7]] * BLOCK)
+        probes.mend_variates(kind, raw, values, [[7, 7]] * BLOCK)
         assert np.array_equal(values, before)
 
 
@@ -181,12 +182,12 @@ def test_uniforms_near_one_do_not_depend_on_their_neighbours():
     raw = [word, 0, *words(BLOCK - 2)]
     values = np.array([w * 2.0**-64 for w in raw])
     assert values[0] == 1.0
-    assert _core.mend_variates(UNIFORM, raw, values, [[1, 1]] * BLOCK)
+    assert probes.mend_variates(UNIFORM, raw, values, [[1, 1]] * BLOCK)
     assert values[0] == 1.0
     raw[0], alone = LAST - 3071, (LAST - 3071) * 2.0**-64
     for further in ([0, 0], [LAST, LAST]):
         values[0], values[1] = alone, 2.0**-65
-        _core.mend_variates(UNIFORM, raw, values, [further] * BLOCK)
+        probes.mend_variates(UNIFORM, raw, values, [further] * BLOCK)
         assert values[0] == alone
 
 
@@ -195,19 +196,21 @@ def test_every_word_has_digits_of_its_own():
     seen = set()
     for kind in KINDS:
         for place in (0, 1, 63, 64, 127, 128, 12_345, 2**40 + 77):
-            word, further = source.digits_at(kind, place)
+            word, further = probes.digits_at(source, kind, place)
             assert len(further) == 64
             seen.update((word, *further))
     assert len(seen) == 5 * 8 * 65
     # Words are those that are drawn; those of a Gaussian pair are the rounded Gaussians' own.
-    assert [int(w) for w in source.words(3)] == [source.digits_at(WORD, i)[0] for i in range(3)]
-    pair = [int(w) for w in _core.gaussian_digits(source, 130)]
-    assert source.digits_at(GAUSSIAN, 130)[1] == pair[0::2]
-    assert source.digits_at(GAUSSIAN, 130 + HALF)[1] == pair[1::2]
-    word, further = source.digits_at(EXPONENTIAL, 200)
+    assert [int(w) for w in source.words(3)] == [
+        probes.digits_at(source, WORD, i)[0] for i in range(3)
+    ]
+    pair = [int(w) for w in probes.gaussian_digits(source, 130)]
+    assert probes.digits_at(source, GAUSSIAN, 130)[1] == pair[0::2]
+    assert probes.digits_at(source, GAUSSIAN, 130 + HALF)[1] == pair[1::2]
+    word, further = probes.digits_at(source, EXPONENTIAL, 200)
     drawn = np.empty(201)
     source.fill(EXPONENTIAL, drawn)
-    assert drawn[200] == pytest.approx(_core.variate_of(EXPONENTIAL, word, further), rel=1e-15)
+    assert drawn[200] == pytest.approx(probes.variate_of(EXPONENTIAL, word, further), rel=1e-15)
 
 
 def test_the_distance_from_one():
@@ -215,7 +218,7 @@ def test_the_distance_from_one():
     one = np.empty(1)
     for _ in range(300):
         source.fill(UNIFORM, one)
-        assert source.complement() == pytest.approx(1.0 - one[0], rel=1e-12)
+        assert probes.complement(source) == pytest.approx(1.0 - one[0], rel=1e-12)
 
 
 def test_positions_have_room_for_their_digits():

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import special, stats
+from tests.probes import probes
 from tests.samplers import gibbs_reference as reference
 from tests.samplers.gibbs_reference import CHAIN, draw, problem, sampler
 from tests.samples import ALARM, bound, distance
@@ -24,7 +25,7 @@ def test_one_dimension_is_one_exact_draw(kind, scale):
     gibbs = sampler(domain, kind, rows, labels, scale, 0.3)
     n = 40_000
     draws = np.sort(draw(gibbs, 12, n, 1)[:, 0])
-    report = gibbs.nonprivate_report()
+    report = probes.gibbs_report(gibbs)
     assert report["method"] == "line"
     assert report["proposals"] < 2 * n
 
@@ -51,7 +52,7 @@ def test_more_dimensions_against_importance_sampling(body, kind):
     if body == "box":
         domain = Box(np.full(d, -0.7), np.full(d, 0.5))
         # Independent truncated normals of roughly the right curvature.
-        mode, _ = sampler(domain, kind, rows, labels, beta, lam).mode()
+        mode, _ = probes.gibbs_mode(sampler(domain, kind, rows, labels, beta, lam))
         slope = reference.gradient(kind, rows, labels, mode) + lam * (mode - domain.center)
         spread = 1 / np.sqrt(beta * (lam + 0.12 * count))
         mean = mode - beta * spread**2 * slope
@@ -96,10 +97,10 @@ def test_quadratic_losses_on_the_space_are_gaussian():
     gibbs = _core.GibbsSampler(LpBall(2, 2.0, 1.0)._engine, losses, beta, lam)
     gibbs.observe_matrix(a, b)
     draws = draw(gibbs, 14, n, 2)
-    assert gibbs.nonprivate_report()["method"] == "gaussian"
+    assert probes.gibbs_report(gibbs)["method"] == "gaussian"
     precision = beta * (a + lam * np.eye(2))
     mean = np.linalg.solve(a + lam * np.eye(2), b)
-    np.testing.assert_allclose(gibbs.mode()[0], mean, rtol=1e-12)
+    np.testing.assert_allclose(probes.gibbs_mode(gibbs)[0], mean, rtol=1e-12)
     white = (draws - mean) @ np.linalg.cholesky(precision)
     assert np.abs(white.mean(axis=0)).max() < 6 / np.sqrt(n)
     assert np.abs(white.T @ white / n - np.eye(2)).max() < 6 * np.sqrt(2 / n)
@@ -133,7 +134,7 @@ def test_losses_given_as_objects():
     losses = {"kind": "custom", "unbounded": False}
     gibbs = _core.GibbsSampler(domain._engine, losses, 1.5, 0.7)
     gibbs.observe_loss(Distance())
-    mode, _ = gibbs.mode()
+    mode, _ = probes.gibbs_mode(gibbs)
     np.testing.assert_allclose(mode, 0.2, atol=1e-6)
     draws = draw(gibbs, 16, 500, 2)
 

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from tests.probes import probes
 from tests.samplers import gibbs_reference as reference
 from tests.samplers.gibbs_reference import draw, sampler
 
@@ -32,7 +33,7 @@ def test_the_mode_leaves_no_gap(dimension, kind):
             # Curvatures over three orders of magnitude, minima mostly outside.
             rows = 3 * rng.normal(size=(60, dimension)) * np.logspace(0, -1.5, dimension)
             labels = (rng.random(60) < 0.3).astype(float)
-            x, residual = sampler(domain, kind, rows, labels, 1.0, lam).mode()
+            x, residual = probes.gibbs_mode(sampler(domain, kind, rows, labels, 1.0, lam))
             assert residual < 1e-8
             assert domain.contains(x, tolerance=1e-12)
             slope = reference.gradient(kind, rows, labels, x)
@@ -62,7 +63,7 @@ def test_langevin_is_corrected():
     gibbs = sampler(domain, "squared", rows, labels, beta, lam, **options)
     n = 120
     white = (draw(gibbs, 21, n, d) - mean) @ factor
-    report = gibbs.nonprivate_report()
+    report = probes.gibbs_report(gibbs)
     assert report["method"] == "langevin"
     rate = report["accepted"] / report["proposals"]
     assert 0.4 < rate < 0.75
@@ -86,16 +87,17 @@ def test_hit_and_run_where_langevin_would_be_slow():
     gibbs = sampler(LpBall(d, np.inf, 30.0), "squared", rows, labels, beta, lam, **options)
     n = 60
     white = (draw(gibbs, 22, n, d) - mean) @ factor
-    report = gibbs.nonprivate_report()
+    report = probes.gibbs_report(gibbs)
     assert report["method"] == "hit_and_run"
-    assert report["proposals"] == n * _core.GibbsSampler.chain_length(d, 0.3)
+    assert report["proposals"] == n * gibbs.chain_steps()
     assert abs(np.mean(white**2) - 1) < 6 * np.sqrt(2 / (n * d))
 
 
 def test_the_length_of_a_chain_is_public():
     for d, tolerance in ((2, 1e-3), (10, 1e-12), (300, 1e-6)):
         expected = math.ceil(2 * d * (math.log(d) + 2 * math.log(1 / tolerance)))
-        assert _core.GibbsSampler.chain_length(d, tolerance) == expected
+        gibbs = sampler(LpBall(d), "logistic", np.eye(d), np.ones(d), 1.0, 1.0, tolerance=tolerance)
+        assert gibbs.chain_steps() == expected
 
 
 def test_thirty_thousand_rows():
@@ -104,10 +106,10 @@ def test_thirty_thousand_rows():
     rows = rng.normal(size=(count, d))
     labels = (rng.random(count) < 1 / (1 + np.exp(-rows @ [0.4, -0.3, 0.2, 0.1]))).astype(float)
     gibbs = sampler(LpBall(d, 2.0, 1.0), "logistic", rows, labels, beta, lam)
-    mode, residual = gibbs.mode()
+    mode, residual = probes.gibbs_mode(gibbs)
     assert residual < 1e-8
     draws = draw(gibbs, 23, 150, d)
-    assert gibbs.nonprivate_report()["method"] == "envelope"
+    assert probes.gibbs_report(gibbs)["method"] == "envelope"
     p = 1 / (1 + np.exp(-rows @ mode))
     precision = beta * ((rows * (p * (1 - p))[:, None]).T @ rows + lam * np.eye(d))
     shift = draws - mode

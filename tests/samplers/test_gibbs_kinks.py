@@ -10,6 +10,7 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
+from tests.probes import probes
 from tests.samplers import gibbs_reference as reference
 from tests.samplers.gibbs_reference import draw
 from tests.samplers.kinks import FlatKinks, Kinks, energy, records, sampler
@@ -100,13 +101,13 @@ def test_a_chain_takes_over_within_its_law():
     beta = lam * (20.0 / 300.0) ** 2
     exact = sampler(domain, Kinks("absolute", rows), beta, lam)
     truth = reference.moments(draw(exact, 6, 1_500, d))
-    assert exact.nonprivate_report()["method"] == "envelope"
+    assert probes.gibbs_report(exact)["method"] == "envelope"
     hot = sampler(domain, Kinks("absolute", rows), 0.5 * beta, lam)
     other = reference.moments(draw(hot, 8, 1_500, d))
     for loss in (Kinks, FlatKinks):
         chain = sampler(domain, loss("absolute", rows), beta, lam, exact_only=False, tolerance=0.05)
         values = reference.moments(draw(chain, 7, 300, d))
-        assert chain.nonprivate_report()["method"] == "hit_and_run"
+        assert probes.gibbs_report(chain)["method"] == "hit_and_run"
 
         def apart(exact, values=values):
             error = np.hypot(exact.std(axis=0) / np.sqrt(1_500), values.std(axis=0) / np.sqrt(300))
@@ -137,7 +138,7 @@ def test_the_mode_of_kinks_needs_no_hessian():
     for d in (1, 2, 6):
         for domain in bodies(d):
             rows = records(d, 60, 0.5)
-            mode, gap = sampler(domain, Kinks("absolute", rows), 1.0, 5.0).mode()
+            mode, gap = probes.gibbs_mode(sampler(domain, Kinks("absolute", rows), 1.0, 5.0))
             assert abs(gap) < 1e-6
             top = energy("absolute", rows, 5.0, domain.center, mode[None])[0]
             rng = np.random.default_rng(2)
@@ -167,7 +168,7 @@ def test_the_public_bound_of_rejections_holds():
             drawn += 1
             made = sampler(LpBall(n, 2.0, 0.5), Kinks("absolute", records(n, 100, 3.0)), beta, lam)
             draw(made, 3, 50, n)
-            report = made.nonprivate_report()
+            report = probes.gibbs_report(made)
             assert report["proposals"] / 50 < proposals / 750.0
     assert drawn == 2
     with pytest.raises(ValueError, match="may take"):

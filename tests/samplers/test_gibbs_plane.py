@@ -9,6 +9,7 @@ import math
 
 import numpy as np
 import pytest
+from tests.probes import probes
 from tests.samplers import gibbs_reference as reference
 from tests.samplers.gibbs_reference import CHAIN, draw, problem, sampler
 
@@ -54,7 +55,7 @@ def test_plane_bodies_against_quadrature(body, kind):
             continue
         gibbs = sampler(domain, kind, rows, labels, beta, lam, **options)
         draws = draw(gibbs, 11, n, d)
-        method = gibbs.nonprivate_report()["method"]
+        method = probes.gibbs_report(gibbs)["method"]
         assert method == ("hit_and_run" if options else "envelope")
         assert all(domain.contains(x, tolerance=1e-12) for x in draws[:100])
         assert reference.fit(draws, low, high, masses) > ALARM
@@ -104,8 +105,8 @@ def test_envelopes_have_the_curvature_that_is_sure(domain, kind, push, lam, path
         labels = np.append(labels, np.full(60, 0.0 if kind == "logistic" else -2.0))
     gibbs = sampler(domain, kind, rows, labels, beta, lam)
     draws = draw(gibbs, 17, n, 2)
-    report, centre = gibbs.nonprivate_report(), domain.center
-    mode, _ = gibbs.mode()
+    report, centre = probes.gibbs_report(gibbs), domain.center
+    mode, _ = probes.gibbs_mode(gibbs)
 
     # The least curvature of every loss, from the ends of its margins over the domain.
     if isinstance(domain, LpBall):
