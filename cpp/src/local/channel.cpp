@@ -31,6 +31,22 @@ double entropy_sum(std::span<const double> x, double a, double b) noexcept {
   return total;
 }
 
+// Calls use(part) for the parts, one behind the other, of the weighted mean of a matrix's rows.
+template <class Use>
+void mix_rows(std::span<const double> weights, std::span<const double> matrix, Use use) noexcept {
+  const simd::Kernels& k = simd::kernels();
+  const std::size_t labels = matrix.size() / weights.size();
+  double mean[kBlock];
+  for (std::size_t first = 0; first < labels; first += kBlock) {
+    const std::size_t count = std::min(kBlock, labels - first);
+    std::fill(mean, mean + count, 0.0);
+    for (std::size_t j = 0; j < weights.size(); ++j) {
+      k.axpy(weights[j], &matrix[j * labels + first], count, mean);
+    }
+    use(std::span<const double>(mean, count));
+  }
+}
+
 double weighted_variance(std::span<const double> weights, std::span<const double> means,
                          std::span<double> centred) noexcept {
   const std::size_t n = weights.size();
@@ -66,20 +82,12 @@ void response_entropies(std::span<const double> matrix, double contraction,
 
 double response_information(std::span<const double> weights, std::span<const double> matrix,
                             std::span<const double> entropies, double contraction) noexcept {
-  const simd::Kernels& k = simd::kernels();
-  const std::size_t hypotheses = weights.size();
-  const std::size_t labels = matrix.size() / hypotheses;
+  const std::size_t labels = matrix.size() / weights.size();
   const double rest = (1.0 - contraction) / static_cast<double>(labels);
-  double mean[kBlock];
   double information = simd::dot(weights, entropies);
-  for (std::size_t first = 0; first < labels; first += kBlock) {
-    const std::size_t count = std::min(kBlock, labels - first);
-    std::fill(mean, mean + count, 0.0);
-    for (std::size_t j = 0; j < hypotheses; ++j) {
-      k.axpy(weights[j], &matrix[j * labels + first], count, mean);
-    }
-    information -= entropy_sum({mean, count}, contraction, rest);
-  }
+  mix_rows(weights, matrix, [&](std::span<const double> mean) {
+    information -= entropy_sum(mean, contraction, rest);
+  });
   return information;
 }
 
@@ -93,19 +101,8 @@ void row_squares(std::span<const double> matrix, std::span<double> squares) noex
 
 double weighted_spread(std::span<const double> weights, std::span<const double> matrix,
                        std::span<const double> squares) noexcept {
-  const simd::Kernels& k = simd::kernels();
-  const std::size_t hypotheses = weights.size();
-  const std::size_t labels = matrix.size() / hypotheses;
-  double mean[kBlock];
   double spread = simd::dot(weights, squares);
-  for (std::size_t first = 0; first < labels; first += kBlock) {
-    const std::size_t count = std::min(kBlock, labels - first);
-    std::fill(mean, mean + count, 0.0);
-    for (std::size_t j = 0; j < hypotheses; ++j) {
-      k.axpy(weights[j], &matrix[j * labels + first], count, mean);
-    }
-    spread -= k.dot(mean, mean, count);
-  }
+  mix_rows(weights, matrix, [&](std::span<const double> mean) { spread -= simd::dot(mean, mean); });
   return spread;
 }
 
