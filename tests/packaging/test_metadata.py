@@ -90,7 +90,7 @@ def test_extras_name_each_other_rightly(settings):
 
 def test_what_is_imported_late_is_in_the_extra_that_its_error_names(settings):
     extras = settings["project"]["optional-dependencies"]
-    calls = re.compile(r'imported\(\s*"(\w+)[\w.]*", [^)]*?"(\w+)"\s*\)')
+    calls = re.compile(r'import_package\(\s*"(\w+)[\w.]*", [^)]*?"(\w+)"\s*\)')
     found = {
         (PROJECTS.get(package, package), extra)
         for path in PACKAGE.rglob("*.py")
