@@ -190,6 +190,8 @@ def test_coins_are_sealed_and_a_journalled_stream_carries_the_canaries(tmp_path)
     assert again.commitment == audit.commitment
     assert again.power == audit.power
     assert (again._coins == audit._coins).all()
+    # As an audit whose file came while it rehearsed.
+    assert audit._draw_coins(seal)[1] == audit.commitment
     assert 600 < audit._coins.sum() < 900  # fair: 7.7 standard deviations
     live = [audit.canary(t) for t in range(2000)]
     assert sum(each is not None for each in live) == 1500

@@ -387,14 +387,17 @@ class OneRunAudit:
             family.check_records(ours.record(i), theirs.record(i))
 
     def _draw_coins(self, path: Path | None) -> Coins:
-        """Return new coins, written to a file; None: they live in this object, and end with it."""
+        """Return new coins, written to a file; None: they live in this object alone."""
         # Without a salt the coins of a few canaries could be found from the public digest by trial.
         secret = os.urandom(self._secret_size())
         digest, coins = self._bind(secret)
         if path is not None:
             # With `O_EXCL` two audits that begin together cannot replace each other's coins.
-            mode = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-            with open(os.open(path, mode, 0o600), "wb") as file:
+            try:
+                handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            except FileExistsError:  # the other one was here while this one rehearsed
+                return self._read_coins(path)
+            with open(handle, "wb") as file:
                 file.write(digest + secret)
         return coins, digest.hex()
 
