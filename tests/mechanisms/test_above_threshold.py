@@ -41,7 +41,8 @@ def alarm_time_law(queries, b1, b2, noise="exponential"):
             else:
                 density = 0.5 * np.exp(-np.abs(rho) / b1) / b1
                 x = (rho[:, None] - q) / b2
-                silent, loud = stats.laplace.cdf(x), stats.laplace.sf(x)
+                tail = 0.5 * np.exp(-np.abs(x))
+                silent, loud = np.where(x > 0.0, (1.0 - tail, tail), (tail, 1.0 - tail))
             before = np.cumprod(np.hstack([np.ones((len(rho), 1)), silent]), axis=1)
             density *= 0.5 * (right - left) * WEIGHTS
             total[:-1] += density @ (before[:, :-1] * loud)
