@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import optimize
 from tests.probes import probes
 
 EXAMPLE = np.log([0.5, 0.3, 0.15, 0.04, 0.01])
@@ -65,23 +64,6 @@ def test_conditions_of_optimality(values, share, shift):
     order = np.random.default_rng(0).permutation(len(values))
     np.testing.assert_allclose(project(log_v[order], floor), w[order], rtol=1e-12)
     np.testing.assert_allclose(project(np.log(w), floor), w, rtol=1e-9)
-
-
-def test_against_a_solver():
-    rng = np.random.default_rng(1)
-    for n in (2, 4, 7):
-        log_v = rng.normal(scale=2.0, size=n)
-        floor = 0.6 / n
-        found = optimize.minimize(
-            lambda w, v=log_v: w @ (np.log(w) - v),
-            np.full(n, 1.0 / n),
-            jac=lambda w, v=log_v: np.log(w) - v + 1.0,
-            bounds=[(floor, 1.0)] * n,
-            constraints={"type": "eq", "fun": lambda w: w.sum() - 1.0},
-            method="SLSQP",
-            options={"ftol": 1e-14, "maxiter": 500},
-        )
-        np.testing.assert_allclose(project(log_v, floor), found.x, atol=1e-6)
 
 
 def test_extreme_weights():
