@@ -8,7 +8,7 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
-from scipy.optimize import linprog, lsq_linear
+from scipy.optimize import linprog
 from scipy.spatial.distance import pdist
 
 from dpoco.domains import LpBall, Simplex, VertexSet, from_dict
@@ -58,19 +58,13 @@ def test_projection_satisfies_the_optimality_conditions(n: int, d: int, shift: f
 
 
 @pytest.mark.parametrize(("n", "d"), [(6, 2), (10, 4), (20, 8)])
-def test_projection_and_membership_agree_with_general_solvers(n: int, d: int) -> None:
+def test_membership_agrees_with_linear_programming(n: int, d: int) -> None:
     vertices = points(n, d)
     domain = VertexSet(vertices)
     rng = np.random.default_rng(3)
     seen = set()
     for _ in range(30):
         x = 0.7 * rng.normal(size=d)
-        heavy = 1e5  # the weights' sum, as a stiff row
-        rows = np.vstack([vertices.T, np.full(n, heavy)])
-        weights = lsq_linear(
-            rows, np.append(x, heavy), bounds=(0.0, np.inf), method="bvls", tol=1e-15
-        ).x
-        np.testing.assert_allclose(domain.project(x), weights @ vertices, atol=1e-6)
         found = linprog(
             np.zeros(n), A_eq=np.vstack([vertices.T, np.ones(n)]), b_eq=np.append(x, 1.0)
         )
