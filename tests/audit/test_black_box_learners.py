@@ -65,6 +65,11 @@ MAKERS = {
 }
 # Noise of twenty times the budget shows in frequencies, but for these.
 HARD = {"oblivious-tracker", "above-threshold"}
+# It is missed in so many runs with a probability below 1e-6: events that are seen five standard
+# deviations too seldom on the stream, and too often on the neighbour, refute the claim as well.
+# This bandit's outcomes tell less.
+RUNS = {"high-dimensional-bandit": 6000}
+ENOUGH = 3000
 
 
 def audit(make, stream, neighbour, claim, trials=6000):
@@ -80,7 +85,8 @@ def test_claims_are_not_refuted_and_too_little_noise_is(name):
     case = standard_case(name)
     fits = hasattr(case.make_learner(Source()), "fit")
     assert (compiled_kind(case.make_learner(Source())) is None) == fits
-    own = case.stream, case.neighbour, case.claim, 600 if fits else 6000
+    runs = 600 if fits else RUNS.get(name, ENOUGH)
+    own = case.stream, case.neighbour, case.claim, runs
     right = audit(case.make_learner, *own)
     assert not right.violated
     assert right.measured <= case.claim.epsilon
