@@ -19,4 +19,6 @@ class Late:
             pytest.skip(f"{package} is not installed", allow_module_level=True)
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith(("_", "pytest")):  # pytest looks for marks of its own
+            raise AttributeError(name)
         return getattr(importlib.import_module(self._name), name)

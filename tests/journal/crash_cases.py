@@ -26,41 +26,30 @@ ROUNDS = 6
 RECORDS = np.random.default_rng(11).uniform(size=(ROUNDS, 3))
 
 
-def sums(seed):
-    budget = dpoco.Budget(1.0, 1e-6)
-    return dpoco.mechanisms.ContinualSum(
-        3, horizon=ROUNDS, budget=budget, method="tree", source=_source(seed), bound=1.0
-    )
-
-
-def selections(seed):
-    return dpoco.mechanisms.NoisyMax(
-        3, horizon=ROUNDS, budget=dpoco.Budget(1.0, 0.0), source=_source(seed), sensitivity=1.0
-    )
-
-
-def epochs(seed):
-    return dpoco.experts.EpochSelector(
-        3, horizon=ROUNDS, budget=dpoco.Budget(1.0, 0.0), source=_source(seed)
-    )
-
-
 RULE = dpoco.Participation(2, 2)
 PEOPLE = [1, 2, 1, 1, 1, 2]  # the fourth comes too early, the fifth too often
+PURE = dpoco.Budget(1.0, 0.0)
+LEARNERS = {
+    "sums": (
+        dpoco.mechanisms.ContinualSum,
+        {"budget": dpoco.Budget(1.0, 1e-6), "method": "tree", "bound": 1.0},
+    ),
+    "selections": (dpoco.mechanisms.NoisyMax, {"budget": PURE, "sensitivity": 1.0}),
+    "epochs": (dpoco.experts.EpochSelector, {"budget": PURE}),
+    "people": (dpoco.experts.EpochSelector, {"budget": PURE, "participation": RULE}),
+}
 
 
-def people(seed):
-    return dpoco.experts.EpochSelector(
-        3, horizon=ROUNDS, budget=dpoco.Budget(1.0, 0.0), participation=RULE,
-        plan=_calibrated(), source=_source(seed),
-    )  # fmt: skip
+def make(name, seed):
+    """Return a new learner of a stream."""
+    kind, options = LEARNERS[name]
+    return kind(3, horizon=ROUNDS, plan=_plan(name), source=_source(seed), **options)
 
 
 @cache
-def _calibrated():
-    return dpoco.experts.EpochSelector(
-        3, horizon=ROUNDS, budget=dpoco.Budget(1.0, 0.0), participation=RULE
-    ).plan
+def _plan(name):
+    kind, options = LEARNERS[name]
+    return kind(3, horizon=ROUNDS, **options).plan
 
 
 def counters(limiter):
@@ -87,8 +76,6 @@ COMMITS = {4: 60, 3: 70}
 SYSTEM_NOISE = 150
 CUTS = 6  # of the log, for each time it grows
 
-MAKERS = {"sums": sums, "selections": selections, "epochs": epochs, "people": people}
-
 
 def _source(seed):
     return None if seed is None else Source.seeded(seed)
@@ -97,7 +84,7 @@ def _source(seed):
 def plan(seed):
     """Batches (stream, first round, stop) of a service: sizes and order by `seed`."""
     rng = np.random.default_rng(seed)
-    at = dict.fromkeys(MAKERS, 0)
+    at = dict.fromkeys(LEARNERS, 0)
     while any(round_ < ROUNDS for round_ in at.values()):
         name = rng.choice([name for name, round_ in at.items() if round_ < ROUNDS])
         stop = min(ROUNDS, at[name] + int(rng.integers(1, 5)))
@@ -111,7 +98,7 @@ def serve(store, seed, deliver, *, noise_seed=1):
     written = patch.object(_stream, "_WRITTEN", 4 if seed % 2 else 128)
     with Journal(store) as journal, written:
         for name, first, stop in plan(seed):
-            stream = journal.open(name, lambda name=name: MAKERS[name](noise_seed))
+            stream = journal.open(name, lambda name=name: make(name, noise_seed))
             named = name == "people"
             if named:
                 check_people(stream, PEOPLE)
@@ -124,13 +111,12 @@ def serve(store, seed, deliver, *, noise_seed=1):
 def reference(seed=1):
     """Releases of learners that were never interrupted, and had no journal."""
     expected = {}
-    totals = sums(seed).run(RECORDS)
-    best = selections(seed)
+    best = make("selections", seed)
     rows = {
-        "sums": totals,
+        "sums": make("sums", seed).run(RECORDS),
         "selections": np.array([best.select(row) for row in RECORDS]),
-        "epochs": epochs(seed).run(RECORDS).decisions,
-        "people": people(seed).run(RECORDS, persons=PEOPLE).decisions,
+        "epochs": make("epochs", seed).run(RECORDS).decisions,
+        "people": make("people", seed).run(RECORDS, persons=PEOPLE).decisions,
     }
     for name, releases in rows.items():
         for turn, release in enumerate(releases):

@@ -65,10 +65,14 @@ def cases():
     pure = {"horizon": ROUNDS, "budget": dpoco.Budget(1.0, 0.0)}
 
     def learner(cls, *problem, **options):
+        @cache
+        def plan():
+            return cls(*problem, **options).plan
+
         def make(seed):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # few rounds are too few to learn from
-                return cls(*problem, source=_source(seed), **options)
+                return cls(*problem, plan=plan(), source=_source(seed), **options)
 
         return make
 

@@ -133,7 +133,9 @@ def test_json_and_frame(small):
             reproduce.Table51.from_dict(broken)
 
 
-def test_baselines():
+def test_baselines(monkeypatch):
+    """A tenth of the steps of noisy descent, with the noise of as many."""
+    monkeypatch.setattr("bench.reproduce.batch_methods.MOST_STEPS", 10**5)
     result = reproduce.table_5_1(
         horizons=[1000], dimensions=[5], seeds=3, verdicts=False, baselines=True,
         baseline_seconds=0.2,
