@@ -94,6 +94,9 @@ def test_renyi_agrees_with_zcdp_on_a_fine_grid():
         assert exact * (1 - 1e-12) <= delta < 1.01 * exact
         back = rdp_epsilon(orders, 0.5 * mu * mu * orders, delta)
         assert back == pytest.approx(epsilon, rel=1e-12)
+        for each in (delta, 1e-3, 1e-9):  # and on the safe side of rounding
+            at = rdp_epsilon(orders, 0.5 * mu * mu * orders, each)
+            assert rdp_delta(orders, 0.5 * mu * mu * orders, at) <= each
 
 
 def test_renyi_agrees_with_dp_accounting():
