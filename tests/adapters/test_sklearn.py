@@ -35,7 +35,7 @@ OF_DATA = {"budget": BUDGET, "classes": "data", "feature_bound": 1.0, "radius": 
 # Each option and learner in one of them: `LinearProblem.make` alone knows which learner there is.
 ESTIMATORS = [
     PrivateOnlineClassifier(**OF_DATA),
-    PrivateOnlineClassifier(**OF_DATA, learner="noisy_ftrl", random_state=1, horizon=1000),
+    PrivateOnlineClassifier(**OF_DATA, learner="tree_frank_wolfe", random_state=1, horizon=1000),
     PrivateOnlineRegressor(budget=BUDGET, **BOUNDS, radius=1.0, loss="huber", horizon=1000),
     PrivateOnlineRegressor(budget=None, **BOUNDS, learner="noisy_ftrl", fit_intercept=False),
 ]
