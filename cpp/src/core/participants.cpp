@@ -166,7 +166,7 @@ void Participants::forget(std::uint64_t round) {
   next_ = round + 1;
 }
 
-// Forgets a person, unless she has passed again since.
+// Forgets a person, unless this person has passed again since.
 void Participants::erase(const Person& person, std::uint64_t last) {
   Table& table = table_of(person);
   auto& entries = table.entries;

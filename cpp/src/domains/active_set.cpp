@@ -54,7 +54,7 @@ void ActiveSet::add(Index row, std::span<const double> rotated) {
     const double length = std::sqrt(kernel.dot(v, v, size_of(rest)));
     along = v[0] > 0.0 ? -length : length;  // the sign that does not cancel below
     v[0] -= along;
-    const double scale = -1.0 / (along * v[0]);  // 2 / |v|^2
+    const double scale = -1.0 / (along * v[0]);  // 2 / ||v||^2
     std::fill(sum_.begin(), sum_.end(), 0.0);
     for (Index i = 0; i < rest; ++i) {
       if (v[i] != 0.0) kernel.axpy(v[i], q(k + i), size_of(n_), sum_.data());

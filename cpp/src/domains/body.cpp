@@ -104,7 +104,7 @@ void Body::reflect(std::span<double> x) const noexcept {
   const double diagonal = 1.0 / std::sqrt(static_cast<double>(d));
   double sum = 0.0;
   for (Index i = 0; i < d; ++i) sum += x[i];
-  // h = diagonal * 1 - e_d, |h|^2 = 2 - 2 diagonal
+  // h = diagonal * 1 - e_d, ||h||^2 = 2 - 2 diagonal
   const double factor = (diagonal * sum - x[d - 1]) / (1.0 - diagonal);
   for (Index i = 0; i < d; ++i) x[i] -= factor * diagonal;
   x[d - 1] += factor;
@@ -242,7 +242,7 @@ void Body::chord(std::span<const double> u, std::span<const double> step, double
       return;
     }
     case Kind::lp_ball: {
-      // t -> |u + t step|_p is convex and at most 1 at 0: bisect where it crosses 1 on each side.
+      // t -> ||u + t step||_p is convex and at most 1 at 0: bisect where it crosses 1 on each side.
       const double size = norm(step, exponent_);
       if (!(size > 0.0)) return;
       Vector point(n);

@@ -16,7 +16,7 @@ void project_floored_simplex(std::span<const double> log_v, double floor, std::s
   for (std::size_t i = 0; i < n; ++i) w[i] = log_v[i] - highest;
   k.exp(w.data(), n, w.data());  // the largest is 1
   // Entries below the floor go to it and leave the rest less mass than they had, which can only
-  // bring more entries below it: what stays above to the end is above in the projection, too.
+  // bring more entries below it: entries above it at the end are also above in the projection.
   double* above = scratch.data();
   std::copy(w.begin(), w.end(), above);
   std::size_t count = n;

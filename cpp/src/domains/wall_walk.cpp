@@ -159,8 +159,8 @@ void WallWalk::walk() {
   refine();
 }
 
-// Puts the point on its walls anew, so that the rounding of the steps does not add up; a second
-// pass takes away what the first one rounds.
+// Puts the point back on its walls, so that the rounding of the steps does not add up; a second
+// pass corrects the rounding of the first.
 void WallWalk::refine() {
   const Index n = rows_->cols();
   const Index k = active_.size();

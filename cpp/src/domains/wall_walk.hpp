@@ -9,7 +9,7 @@
 namespace dpoco::domains {
 
 // Primal active-set method over {u : rows u <= slack}, slack > 0, rows of length 1: minimises
-// <g, u> or |u - v|^2 / 2. From a feasible point it moves along the steepest feasible direction of
+// <g, u> or ||u - v||^2 / 2. From a feasible point it moves in the steepest feasible direction of
 // the current face to the next wall; at a face's minimum it leaves the wall with the most negative
 // multiplier. After many steps of length 0, at a degenerate vertex, the lowest index decides
 // (Bland); a cap on the steps ends what rounding might let cycle. Every iterate is feasible.

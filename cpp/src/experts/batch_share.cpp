@@ -17,7 +17,7 @@ namespace {
 // Below it, shared weights could underflow.
 constexpr double kLeastShare = 1e-100;
 
-// What the weights' sum and the batch's sums may be off by from rounding.
+// Largest error of the weights' sum and of the batch's sums by rounding.
 constexpr double kTolerance = 1e-6;
 
 }  // namespace
@@ -101,7 +101,7 @@ void BatchShare::close_batch() {
   double mean = 0.0;
   if (settings_.centered) {
     mean = simd::kernels().sum(sums_.data(), n) / static_cast<double>(n);
-    mean = (mean + shift_) - shift_;  // on the grid, too: the differences are exact
+    mean = (mean + shift_) - shift_;  // also on the grid: the differences are exact
   }
   for (std::size_t i = 0; i < n; ++i) input_[i] = sums_[i] - mean;
   std::fill(sums_.begin(), sums_.end(), 0.0);
@@ -179,7 +179,7 @@ void BatchShare::read_own(ArchiveReader& archive) {
   for (std::size_t i = 0; i < state_.size(); ++i) {
     if (!(sums_[i] >= 0.0 && sums_[i] <= most)) throw StateError("state holds no sum of losses");
     if (settings_.grid != 0.0 && std::fmod(sums_[i], settings_.grid) != 0.0) {
-      throw StateError("state holds a sum beside its grid");
+      throw StateError("state holds a sum that is not on its grid");
     }
     if (!(state_[i] >= 0.0) || !std::isfinite(state_[i])) {
       throw StateError("state holds no weights");

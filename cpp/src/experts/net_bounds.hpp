@@ -27,7 +27,7 @@ inline std::size_t zero_round(const LinearTransform& transform, std::span<double
   return transform.inputs();
 }
 
-// Infinite differences of finite values end at the limit, too.
+// Infinite differences of finite values also end at the limit.
 inline double bounded(double value, double limit) noexcept {
   const double low = value < -limit ? -limit : value;
   return low > limit ? limit : low;

@@ -104,7 +104,7 @@ class Rows {
   }
 
  private:
-  // An array of n numbers; grows with what is there, whatever is said of its length.
+  // An array of n numbers; grows with the numbers read, whatever length the state claims.
   static std::vector<double> all(ArchiveReader& archive, std::uint64_t n) {
     if (archive.word() != n) throw StateError("state holds an array of another length");
     std::vector<double> values;

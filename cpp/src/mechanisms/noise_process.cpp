@@ -30,7 +30,7 @@ void check_noise(const std::vector<double>& values, double unit) {
   for (double value : values) {
     if (!std::isfinite(value)) throw StateError("state holds noise that is not a number");
     if (unit > 0.0 && !(std::fabs(value) < unit * 0x1p50 && std::fmod(value, unit) == 0.0)) {
-      throw StateError("state holds noise beside the lattice");
+      throw StateError("state holds noise that is not on the lattice");
     }
   }
 }
@@ -182,7 +182,7 @@ class Toeplitz final : public NoiseProcess {
     if (entries != round * d_) {
       throw StateError("state holds an array of another length");
     }
-    std::vector<double> history;  // grows with what is there, whatever is said of its length
+    std::vector<double> history;  // grows with the numbers read, whatever length is claimed
     for (std::uint64_t i = 0; i < entries; ++i) history.push_back(archive.real());
     check_noise(history, draws_.unit());
     history_.assign(history.begin(), history.end());

@@ -236,8 +236,8 @@ class ListSelection final : public VertexSelection {
   BlockRace race_;
 };
 
-// Each coordinate goes to its upper end with a probability of its own. u_j, the excess of the upper
-// end's score times the rate, is cut off at +-kFar: that only shrinks what a record changes.
+// Each coordinate goes to its upper end with its own probability. u_j, the excess of the upper
+// end's score times the rate, is cut off at +-kFar: that only shrinks the effect of a record.
 class BoxSelection final : public VertexSelection {
  public:
   BoxSelection(std::shared_ptr<const Box> box, SelectionNoise noise)

@@ -17,7 +17,7 @@ namespace {
 using domains::Body;
 using losses::LossSum;
 
-// Without a known curvature the spread is bounded from above only; these bits more stand in.
+// Without a known curvature the spread is bounded from above only; these further bits allow for it.
 constexpr int kUnknownCurvatureBits = 8;
 
 // Draws of the excess of one law over another, by rejection. They are wanted with a probability

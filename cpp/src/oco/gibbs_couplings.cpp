@@ -18,7 +18,7 @@ using losses::LossSum;
 
 // The Gibbs law of F = <S, u> is N(-S/lam, I/(beta lam)) on the body, so with m, m' the means
 // before and after a loss <w, u> and P the normal probability of the body
-//   ln(Z'/Z) = -beta <w, m> + beta |w|^2 / (2 lam) + ln P(m') - ln P(m).
+//   ln(Z'/Z) = -beta <w, m> + beta ||w||^2 / (2 lam) + ln P(m') - ln P(m).
 class LinearNormalizer final : public LogNormalizer {
  public:
   LinearNormalizer(LossSum& sum, double beta, double lam)
@@ -68,7 +68,7 @@ class LinearNormalizer final : public LogNormalizer {
   double log_mass_ = 0.0;
 };
 
-// For quadratic F on R^d, with H = Hessian(F) + lam I and m the minimiser of F + lam |u|^2 / 2, a
+// For quadratic F on R^d, with H = Hessian(F) + lam I and m the minimiser of F + lam ||u||^2 / 2, a
 // loss l with gradient p at m gives, H' and m' after it,
 //   ln(Z'/Z) = -beta l(m) + (beta/2) p'H'^-1 p - ln(det H' / det H) / 2,   m' = m - H'^-1 p.
 class QuadraticNormalizer final : public LogNormalizer {

@@ -9,7 +9,7 @@
 
 namespace dpoco::oco {
 
-// ln(Z_{t+1}/Z_t) of successive Gibbs laws, Z_t the integral of exp(-beta (F_{t-1} + lam |u|^2 /
+// ln(Z_{t+1}/Z_t) of successive Gibbs laws, Z_t the integral of exp(-beta (F_{t-1} + lam ||u||^2 /
 // 2)), and with it ln(mu_{t+1}(u)/mu_t(u)). Losses may carry constants: they cancel.
 class LogNormalizer {
  public:

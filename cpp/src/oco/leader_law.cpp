@@ -19,7 +19,7 @@ constexpr double kLogTwoPi = 1.8378770664093454836;
 // |grad J + Z| may be this many noise scales where rounding allows no better.
 constexpr double kResidual = 1e-9;
 
-// A factor that took this many updates is made anew.
+// A factor is computed again after this many updates.
 constexpr std::uint64_t kMostUpdates = 512;
 
 bool finite(const std::vector<double>& x) {
@@ -247,7 +247,7 @@ class RegularizedLeader final : public LeaderLaw {
  private:
   const Regularizer& regularizer() const noexcept { return solver_.regularizer(); }
 
-  // What a residual is measured by: the noise, or the gradients that it must balance without one.
+  // Scale of a residual: the noise, or without noise the gradients that must balance.
   double size(double variance) const {
     if (variance > 0.0) return std::sqrt(variance);
     return std::sqrt(dot(at_.slope, at_.slope)) +
@@ -269,7 +269,7 @@ class RegularizedLeader final : public LeaderLaw {
     updates_ = 0;
   }
 
-  // After a move: all that hangs on the point.
+  // After a move, updates all that depends on the point.
   void settle(bool density) {
     const bool exact = std::exchange(at_.exact, false);
     std::fill(slope_rest_.begin(), slope_rest_.end(), 0.0);
@@ -287,7 +287,7 @@ class RegularizedLeader final : public LeaderLaw {
   LeaderSolver solver_;
   bool rank_one_;
   double residual_ = 0.0;
-  // What rounding has lost of the point's slope and curvature since the last move.
+  // Rounding errors of the point's slope and curvature since the last move.
   std::vector<double> slope_rest_;
   std::vector<double> curvature_rest_;
   std::vector<double> pull_;  // the regularizer's gradient at the point

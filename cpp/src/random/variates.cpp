@@ -89,7 +89,7 @@ void mend(Variate kind, std::span<const std::uint64_t, simd::kSuperblock> raw,
   constexpr std::size_t kHalf = simd::kSuperblock / 2;
   const std::uint64_t few = kind == Variate::laplace ? 2 * kFewest : kFewest;  // a bit is the sign
   const bool pairs = kind == Variate::gaussian;
-  // Near 1 a uniform is a rounded double anyway: what the kernel has, whoever else is mended.
+  // Near 1 a uniform is a rounded double anyway, and the kernel's value stays.
   const bool lower_only = kind == Variate::uniform;
   for (std::size_t i = 0; i < (pairs ? kHalf : simd::kSuperblock); ++i) {
     if (raw[i] >= few && (lower_only || ~raw[i] >= few)) continue;

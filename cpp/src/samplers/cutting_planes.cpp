@@ -29,7 +29,7 @@ CuttingPlanes::CuttingPlanes(domains::Body body, double regularization)
       heights_(kPlanes),
       scratch_(body_.dimension()) {}
 
-// The combination, the minimiser at_ of it plus lam |u|^2 / 2, and the planes' heights there.
+// The combination, the minimiser at_ of it plus lam ||u||^2 / 2, and the planes' heights there.
 void CuttingPlanes::move() {
   slope_.noalias() = slopes_.leftCols(count_) * weights_.head(count_);
   scratch_ = slope_ / -lam_;
@@ -62,7 +62,7 @@ Index CuttingPlanes::free_place() {
 }
 
 // Moves weight from one plane to another, the length that is best without walls: the dual's second
-// derivative is at least -|difference of the slopes|^2 / lam.
+// derivative is at least -||difference of the slopes||^2 / lam.
 void CuttingPlanes::shift(Index from, Index to) {
   scratch_ = slopes_.col(to) - slopes_.col(from);
   const double square = scratch_.squaredNorm();

@@ -10,14 +10,14 @@
 
 namespace dpoco::samplers {
 
-// Minimises J(u) = F(u) + lam |u|^2 / 2 over a body for any convex F, kinks included: cutting
+// Minimises J(u) = F(u) + lam ||u||^2 / 2 over a body for any convex F, kinks included: cutting
 // planes, whose weights maximise the dual by Frank-Wolfe steps with corrections. Values and
 // subgradients suffice.
 class CuttingPlanes {
  public:
   CuttingPlanes(domains::Body body, double regularization);
 
-  // Looks at F until J(at) - min (l + lam |u|^2 / 2) <= enough, at most `most` times: for F with
+  // Looks at F until J(at) - min (l + lam ||u||^2 / 2) <= enough, at most `most` times: for F with
   // Lipschitz constant A that gap is at most 27 A^2 / (lam (most + 2)). Returns the least gap seen,
   // and the minorant with it.
   double solve(losses::LossSum& sum, double enough, std::uint64_t most, Minorant& out);
@@ -52,7 +52,7 @@ class SecantCurvature {
   void measure(losses::LossSum& sum, const Vector& u, Matrix& out);
 
   // About a standard deviation of the law through u along a unit vector; `bend` becomes the
-  // curvature of F + lam |u|^2 / 2 over it. At most 101 pairs of values.
+  // curvature of F + lam ||u||^2 / 2 over it. At most 101 pairs of values.
   double width(losses::LossSum& sum, const Vector& u, const Vector& direction, double& bend);
 
  private:

@@ -26,7 +26,7 @@ namespace {
 
 // Above this residual of the mode the losses have kinks there.
 constexpr double kSmooth = 1e-6;
-// What the best tangent under kinks may miss, in nats of the log density.
+// Largest gap of the best tangent under kinks, in nats of the log density.
 constexpr double kGap = 0.1;
 // Planes for the start of a chain, and for a mode.
 constexpr std::uint64_t kFewPlanes = 200;

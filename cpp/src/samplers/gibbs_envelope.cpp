@@ -128,7 +128,7 @@ void Envelope::build(LossSum& sum, const Vector& at, const Matrix& hessian, bool
   const double target =
       target_.info() == Eigen::Success ? log_determinant(target_) : n * elementary::log(lam_);
 
-  // The gradient of F + lam |u|^2 / 2; the Gaussian's mean is x0 - (lam I + C)^-1 of it.
+  // The gradient of F + lam ||u||^2 / 2; the Gaussian's mean is x0 - (lam I + C)^-1 of it.
   offset_ = slope_ + lam_ * at;
 
   whole_ = false;

@@ -11,7 +11,7 @@
 
 namespace dpoco::samplers {
 
-// Exact draws from N(mean, scale^2 I) on any body: where TruncatedGaussian has no method of its own
+// Exact draws from N(mean, scale^2 I) on any body: where TruncatedGaussian has no special method
 // (l_p balls, general polytopes), from its law on a ball or box around the body, until one falls
 // inside.
 class FlatSampler {

@@ -12,17 +12,17 @@
 namespace dpoco::samplers {
 
 // -log(1 - share (1 - exp(-fall))): an exponential variate cut at `fall` from a uniform share,
-// whose distance from 1 is `rest`. So the far end of a law has its digits, too.
+// whose distance from 1 is `rest`. So the far end of a law also has all digits.
 double cut_exponential(double share, double rest, double fall);
 
 // Which of the pieces of a law the place share * (sum of masses) is in.
 std::size_t piece_at(std::span<const double> masses, double total, double share, double rest);
 
 // Exact draws from a Gibbs law restricted to a line u + t step, low <= t <= high: the log density
-// h(t) = -beta (F(u + t step) + lam |u + t step|^2 / 2) is concave, so it lies below its tangents.
+// h(t) = -beta (F(u + t step) + lam ||u + t step||^2 / 2) is concave, so no tangent is below it.
 // Adaptive rejection sampling (Gilks and Wild, 1992): propose from the piecewise exponential of the
 // tangents, and let every rejected point bring a tangent. Exact wherever the tangents touch. Should
-// they all be used up, they are placed anew around the mode, so that a proposal is accepted with
+// they all be used up, they are placed again around the mode, so that a proposal is accepted with
 // probability .35; after kMostProposals of them, which no concave density brings about, the last
 // one counts.
 class LineSampler {
@@ -60,7 +60,7 @@ class LineSampler {
   double beta_;
   double lam_;
   double cross_ = 0.0;   // <u, step>
-  double square_ = 0.0;  // |step|^2
+  double square_ = 0.0;  // ||step||^2
   double low_ = 0.0;
   double high_ = 0.0;
   std::size_t count_ = 0;

@@ -38,7 +38,7 @@ class QuadraticModel {
 };
 
 // An affine minorant of F on a body, from values and subgradients: a convex combination of tangents
-// l(u) = height + <slope, u - at>, `at` the minimiser of l + lam |u|^2 / 2 over the body.
+// l(u) = height + <slope, u - at>, `at` the minimiser of l + lam ||u||^2 / 2 over the body.
 struct Minorant {
   explicit Minorant(Index dimension) : at(dimension), slope(dimension) {}
 
@@ -47,7 +47,7 @@ struct Minorant {
   double height = 0.0;  // l(at)
 };
 
-// The minimiser of J(u) = F(u) + lam |u|^2 / 2 over a body, by Newton's method with constraints and
+// Minimises J(u) = F(u) + lam ||u||^2 / 2 over a body, by Newton's method with constraints and
 // a line search. F convex with a (generalised) Hessian; Huber losses included. Nothing rests on its
 // accuracy: samplers are exact from any point of the body.
 class ModeSolver {

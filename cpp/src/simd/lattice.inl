@@ -5,8 +5,8 @@
 typedef std::int64_t Longs __attribute__((vector_size(DPOCO_VECTOR_BYTES)));
 typedef std::uint64_t Bits __attribute__((vector_size(DPOCO_VECTOR_BYTES)));
 
-// What double arithmetic may be wrong by, relative to the value, and what digits beyond those of
-// the words may add. Pairs whose squared radius is not between these have too few digits in it.
+// Largest error of double arithmetic, relative to the value, and the most that digits beyond those
+// of the words may add. Pairs whose squared radius is not between these have too few digits in it.
 constexpr double kRelativeMargin = 0x1p-48;
 constexpr double kAbsoluteMargin = 0x1p-21;
 constexpr double kSmallestSquare = 0x1p-27;

@@ -50,7 +50,7 @@ DPOCO_INLINE void exponentials(const std::uint64_t* raw, std::size_t n, double* 
 }
 
 // A uniform point of the circle from 64 bits: the top two are the quadrant, the others an angle in
-// it, measured from the nearer axis. So the small coordinate keeps its relative precision, too:
+// it, measured from the nearer axis. So the small coordinate also keeps its relative precision:
 // an angle on a coarse grid would show in the ratio of two coordinates.
 DPOCO_INLINE double angle_of(std::uint64_t j) {
   const std::uint64_t in_quadrant = j & ((1ULL << 62) - 1);

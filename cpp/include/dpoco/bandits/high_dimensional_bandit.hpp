@@ -53,7 +53,7 @@ class HighDimensionalBandit final : public BanditLearner {
 
  protected:
   std::uint64_t choose(Context context) override;
-  // What the estimates say, in forced rounds, too.
+  // The arm that the estimates prefer, also in forced rounds.
   std::uint64_t advise(Context context) override;
   // The first arm that lacks pulls beyond those promised; if there is none, the one that lacks
   // pulls and has the fewest with those promised, should they never come.

@@ -17,7 +17,7 @@
 namespace dpoco {
 
 // Sums of losses in [0, 1], exact for 2^53 rounds: losses are rounded to multiples of 2^-46, and
-// whole numbers move from the recent part, below 128, to a part of their own.
+// whole numbers move from the recent part, below 128, to a separate part.
 class ExactSums {
  public:
   explicit ExactSums(std::size_t n) : whole_(n, 0.0), recent_(n, 0.0) {}
@@ -74,7 +74,7 @@ class ExactSums {
     k.axpy(1.0, recent_.data(), recent_.size(), out.data());
   }
   // The same of at most `rounds` <= 2^50 losses each, rounded to multiples of a grid that depends
-  // on `rounds` alone: sums that differ by at most 1 do so afterwards, too.
+  // on `rounds` alone: sums that differ by at most 1 also do so afterwards.
   void relative_on_grid(std::uint64_t rounds, std::span<double> out) const {
     assert(out.size() == whole_.size());
     const simd::Kernels& k = simd::kernels();
@@ -103,7 +103,7 @@ class ExactSums {
     }
     offset_ = simd::kernels().smallest(whole_.data(), whole_.size());
   }
-  // For whoever reads a state: throws StateError unless these can be sums of so many losses.
+  // For readers of a state: throws StateError unless these can be sums of so many losses.
   void require(std::uint64_t rounds) const {
     const auto most = static_cast<double>(rounds);
     bool possible = since_carry_ == rounds % 64;

@@ -13,7 +13,7 @@
 
 namespace dpoco {
 
-// What a person is known by: a keyed digest of her name, never the name.
+// Identifies a person: a keyed digest of the name, never the name.
 struct Person {
   std::uint64_t low = 0;
   std::uint64_t high = 0;

@@ -31,7 +31,7 @@ class Body {
   const Vector& half_widths() const noexcept { return half_widths_; }  // box: |u_i| <= these
   const RowMatrix& rows() const noexcept { return rows_; }             // polytope: rows u <= bounds
   const Vector& bounds() const noexcept { return bounds_; }
-  double exponent() const noexcept { return exponent_; }  // lp_ball: |u|_p <= extent()
+  double exponent() const noexcept { return exponent_; }  // lp_ball: ||u||_p <= extent()
   double extent() const noexcept { return extent_; }
 
   void embed(std::span<const double> u, std::span<double> x) const noexcept;  // u -> x

@@ -15,7 +15,7 @@ namespace dpoco::experts {
 // not finite counts as zero. Proofs: docs/privacy/lipschitz.md. No allocation after construction.
 class NetTransform : public LinearTransform {
  public:
-  // What its description is made of: which transform, points and limits of each axis.
+  // Contents of its description: which transform, points and limits of each axis.
   virtual const char* name() const noexcept = 0;
   virtual std::vector<std::size_t> counts() const = 0;
   virtual std::vector<double> limits() const = 0;

@@ -16,7 +16,7 @@ namespace dpoco::experts {
 // softmax(-eta M^+ S_t), S_t the noisy sum of M l_1, ..., M l_t. Without a transform M subtracts
 // the mean, which no choice among experts can see, and M^+ is the identity. Only the sum touches
 // data, so the decisions are post-processing of it: docs/privacy/prefix_hedge.md.
-// A round: one push of the sum, the transform, and O(N); no allocation of its own.
+// A round: one push of the sum, the transform, and O(N); no further allocation.
 class PrefixHedge final : public ExpertLearner {
  public:
   // The sum has the dimension of the transform's outputs (the experts' without one) and a horizon

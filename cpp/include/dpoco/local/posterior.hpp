@@ -41,7 +41,7 @@ class Posterior {
   void add_subsets(std::span<const double> matrix, double excess, std::size_t size,
                    std::span<const std::int64_t> values);
 
-  // Weights at another temperature than its own are post-processing, too.
+  // Weights at another temperature are also post-processing.
   void weights(double temperature, std::span<double> out) const noexcept;
   double temperature() const noexcept { return temperature_; }
 

@@ -36,8 +36,8 @@ std::uint64_t below(std::uint64_t n, Next&& next) {
 }
 
 // The randomness of the questions, which server and devices compute alike: SplitMix64 in counter
-// mode, one stream per (seed, round, slot). Public: never noise. Fixed for ever, as devices in the
-// field depend on it; the same in every language (docs/privacy/local_randomizers.md).
+// mode, one stream per (seed, round, slot). Public: never noise. It must never change, as devices
+// in the field depend on it; the same in every language (docs/privacy/local_randomizers.md).
 class PublicCoins {
  public:
   PublicCoins(std::uint64_t seed, std::uint64_t round, std::uint64_t slot) noexcept

@@ -15,7 +15,7 @@ namespace dpoco::local {
 // Server and devices in one process, one report a round: for experiments. The noise of all devices
 // comes from one source.
 
-// What is played, and what is to be measured. Spans are not owned; those that may be empty say
+// Inputs of a simulation, and its measurements. Spans are not owned; those that may be empty say
 // so.
 struct Play {
   std::span<const double> tables;  // contexts x K x M

@@ -20,7 +20,7 @@ class RecordClipper {
   double bound() const noexcept { return bound_; }
   double order() const noexcept { return order_; }
   double bound_l2() const noexcept { return bound_l2_; }
-  // Bounds of a clipped record x: |x|_2, and |<x, y>| for all y whose norms of order r are at most
+  // Bounds of a clipped record x: ||x||_2, and |<x, y>| for all y with norms of order r at most
   // max_norm(r), by Hoelder's inequality in the declared order and in l_2.
   double largest_l2() const noexcept;
   template <class MaxNorm>

@@ -12,7 +12,7 @@
 namespace dpoco::mechanisms {
 
 // A mechanism that answers questions on its own, outside a learner: at most `horizon` of them, with
-// noise from a source of its own, one thread at a time. Law: NoisyMax or AboveThreshold.
+// noise from its own source, one thread at a time. Law: NoisyMax or AboveThreshold.
 template <class Law>
 class Answers {
  public:

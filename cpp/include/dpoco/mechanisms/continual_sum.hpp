@@ -58,7 +58,7 @@ class ContinualSum {
   std::uint64_t round() const noexcept { return round_; }
   std::uint64_t horizon() const noexcept { return horizon_; }
   double noise_scale() const noexcept { return noise_scale_; }
-  // What its description is made of, read from what is at work.
+  // Contents of its description, read from the objects in use.
   Correlation correlation() const { return process_->correlation(); }
   const std::optional<losses::RecordClipper>& clipper() const noexcept { return clipper_; }
   const Lattice& lattice() const noexcept { return lattice_; }
@@ -102,7 +102,7 @@ class ContinualSum {
   Exclusive exclusive_;
 };
 
-// What a private running sum is made of. scale 0: no noise.
+// Parts of a private running sum. scale 0: no noise.
 struct SumSettings {
   Index dimension = 1;
   std::uint64_t horizon = 1;

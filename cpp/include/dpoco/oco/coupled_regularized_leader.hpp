@@ -41,8 +41,8 @@ struct CoupledRegularizedLeaderSettings {
 // Follows the regularised leader of the losses plus one random linear term, and couples the leaders
 // of successive rounds (Agarwal et al., CTRL, Algorithms 1 and 2, with blocks and the couplings
 // above). With F the losses so far and B a barrier, round t's law mu is that of
-//   u = argmin J(u) + <Z, u>,  J = F + |u|^2 / (2 eta) + B,  Z ~ N(0, sigma^2 I),
-// whose log density is -|grad J|^2 / (2 sigma^2) + ln det Hessian(J) + constant. A switch rule
+//   u = argmin J(u) + <Z, u>,  J = F + ||u||^2 / (2 eta) + B,  Z ~ N(0, sigma^2 I),
+// whose log density is -||grad J||^2 / (2 sigma^2) + ln det Hessian(J) + constant. A switch rule
 // decides at the end of each block whether u is kept or drawn afresh:
 // docs/privacy/coupled_regularized_leader.md. For linear losses the coupling acts on
 // y = sum of gradients + Z instead, of which u = Proj(-eta y) is a function: no barrier, no solver.

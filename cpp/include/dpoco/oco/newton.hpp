@@ -24,7 +24,7 @@ class CholeskyFactor {
   void update(double scale, std::span<const double> v);
 
   double log_determinant() const noexcept;
-  // w = U'^-1 v, so that |w|^2 = v'H^-1 v. w may be v. O(n^2 / 2).
+  // w = U'^-1 v, so that ||w||^2 = v'H^-1 v. w may be v. O(n^2 / 2).
   void whiten(std::span<const double> v, std::span<double> w) const;
   // x = H^-1 b; x may be b. O(n^2).
   void solve(std::span<const double> b, std::span<double> x) const;
@@ -39,7 +39,7 @@ class CholeskyFactor {
   std::vector<double> work_;
 };
 
-// |u|^2 / (2 step size) + weight * barrier: what the leader adds to the losses.
+// ||u||^2 / (2 step size) + weight * barrier, which the leader adds to the losses.
 struct Regularizer {
   Index dimension = 0;
   double inverse_step = 0.0;

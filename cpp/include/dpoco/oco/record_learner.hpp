@@ -75,7 +75,7 @@ class RecordLearner : public Rounds {
   void copy_records(std::span<const double> records);
 
   Index dimension_;
-  std::vector<double> rows_;  // of records to come, too: the caller's memory is read once
+  std::vector<double> rows_;  // also of records to come: the caller's memory is read once
   bool moved_ = false;        // whether the last round changed the decision
 };
 

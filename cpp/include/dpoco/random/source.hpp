@@ -52,17 +52,17 @@ class Source {
   std::size_t words_at_hand(std::span<std::uint64_t, simd::kSuperblock> out);
   void skip_words(std::size_t n) noexcept { lane(Variate::word).position += n; }
 
-  // The next at most `most` Gaussian variates, as many as are at hand, and the other members of
+  // The next at most `most` Gaussian variates, as many as are computed, and the other members of
   // their pairs. Both stay valid until the next draw.
   struct Gaussians {
     std::span<const double> values;
     std::span<const double> partners;
   };
   Gaussians next_gaussians(std::size_t most);
-  // What the Gaussian variate at a position is made of.
+  // The words from which the Gaussian variate at a position is computed.
   PairWords words_behind_gaussian(std::uint64_t position) const;
   // The digits of the word at a place of a kind: for a Gaussian variate at that position, of its
-  // pair's radius or angle, which stand half a superblock apart.
+  // pair's radius or angle, which are half a superblock apart.
   Digits digits_at(Variate kind, std::uint64_t place) const;
   // The further digits of the words at a place and half a superblock from it, in turns.
   static constexpr std::size_t kPairDigits = simd::kSuperblock;

@@ -58,7 +58,7 @@ struct GibbsReport {
   std::uint64_t accepted = 0;
 };
 
-// Draws from the Gibbs law with density proportional to exp(-beta (F(u) + lam |u|^2 / 2)) on a
+// Draws from the Gibbs law with density proportional to exp(-beta (F(u) + lam ||u||^2 / 2)) on a
 // body. Linear F and quadratic F on the space: closed form. One dimension: adaptive rejection.
 // Otherwise rejection from the Gaussian of a tangent plane plus proven curvature, or, unless
 // exact_only, a Markov chain in whitened coordinates where the predicted acceptance is below

@@ -73,7 +73,7 @@ struct Kernels {
   // prefix_i = out_i = base_i + scale z_i; base null counts as zero; out may be z.
   void (*extend)(const double* base, const double* z, double scale, std::size_t n, double* prefix,
                  double* out);
-  // For each of `rounds` rows of length n, with a factor a of its own: as `accumulate`; then out =
+  // For each of `rounds` rows of length n, each with its own factor a: as `accumulate`; then out =
   // sum + noise rounded to the nearest multiple of grid, a power of two or 0 for no rounding.
   void (*release)(std::size_t rounds, const double* a, const double* g, const double* noise,
                   double grid, std::size_t n, double* sum, double* rest, double* out);
