@@ -194,7 +194,7 @@ void HighDimensionalBandit::read_own(ArchiveReader& archive) {
   if (any_order && pulls != round()) throw StateError("state holds an impossible clock");
   next_ = 0;
   find_next();
-  // What the frozen estimates must be while nothing else can be known of them.
+  // `known`: the only frozen estimates that are possible now; null if there are several.
   const std::vector<double> zeros(frozen_.size(), 0.0);
   const std::vector<double>* known = nullptr;
   if (!is_frozen(round())) {

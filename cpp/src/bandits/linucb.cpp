@@ -61,7 +61,7 @@ LinUcb::LinUcb(BanditSettings settings, losses::RecordClipper clipper, LinUcbSet
   estimate();
 }
 
-// What the last round adds decides nothing: it is not pushed.
+// The last round's vector decides nothing: it is not pushed.
 std::uint64_t LinUcb::releases_after(std::uint64_t rounds) const noexcept {
   return std::min(rounds, horizon() - 1) / own_.batch;
 }

@@ -64,7 +64,7 @@ class NearestPoint {
     const std::size_t most = 50 * (count_ + d_) + 100;
     for (std::size_t step = 0; step < most; ++step) {
       const Real square = dot(point_, point_);
-      // What rounding leaves of a length 0, and of a slope 0.
+      // A length or a slope of 0, up to rounding.
       if (square <= rounding * largest_square_) break;
       std::size_t best = 0;
       Real least(std::numeric_limits<double>::infinity());

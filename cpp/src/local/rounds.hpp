@@ -14,7 +14,7 @@
 
 namespace dpoco::local {
 
-// What a simulated round asks for: its questions, and bits or a subset.
+// Requests of a simulated round: its questions, and bits or a subset.
 
 inline constexpr std::uint64_t kAdaptiveSlot = 1000;
 

@@ -36,7 +36,7 @@ struct Quadratic {
   double constant = 0.0;
 };
 
-// What the two kinds of quadratic losses share.
+// Base of the two kinds of quadratic losses.
 class QuadraticSum : public LossSum {
  public:
   bool empty() const noexcept override {
@@ -265,7 +265,7 @@ class MatrixSum final : public QuadraticSum {
     return scale >= std::numeric_limits<double>::min() ? scale : 0.0;
   }
 
-  // What is staged obeys the bounds whatever rounding did on the way: they are read off once more.
+  // Shrinks a staged loss that rounding has brought above the bounds.
   void enforce_bounds() {
     double excess = 0.0;
     if (std::isfinite(radius_)) {

@@ -58,7 +58,7 @@ class Draws {
   }
 
   bool on_lattice() const noexcept { return rounded_.has_value(); }
-  // What all noise is a multiple of; 0 for nothing.
+  // All noise is a multiple of this; 0 without a lattice.
   double unit() const noexcept { return on_lattice() ? 1.0 : 0.0; }
 
   double scale() const noexcept { return gaussian() && !rounded_ ? sampler_.scale() : 1.0; }

@@ -88,7 +88,7 @@ double LeaderSolver::scale(const LeaderPoint& at, Linear z) const {
   return norm(z) + norm(at.slope) + regularizer_.inverse_step * norm(at.u);
 }
 
-// What the rounding of u itself does to the gradient there. Close to the boundary, where strong
+// Effect of the rounding of u itself on the gradient there. Close to the boundary, where strong
 // losses hold u, the barrier is so steep that this passes any fixed tolerance.
 double LeaderSolver::rounding(const std::vector<double>& u, const std::vector<double>& curvature) {
   std::copy(curvature.begin(), curvature.end(), matrix_.begin());

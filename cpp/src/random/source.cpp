@@ -108,7 +108,7 @@ void Source::load(Variate kind, Lane& from) {
   from.loaded = superblock;
 }
 
-// What the kernels make of 64 digits, mended where those do not suffice.
+// Variates that the kernels compute from 64 digits, corrected if these do not suffice.
 void Source::produce(Variate kind, std::uint64_t superblock, std::span<double> out) const {
   constexpr std::size_t kChunk = 8;  // of which a processor's nearest cache holds the values
   const simd::FillDoubles make = filler(kind);

@@ -16,7 +16,7 @@ constexpr unsigned kAvx2Features = bit_AVX2 | bit_BMI2;
 constexpr unsigned kAvx512Features =
     kAvx2Features | bit_AVX512F | bit_AVX512DQ | bit_AVX512BW | bit_AVX512VL;
 
-// What the processor has, if the operating system saves its registers. Asked of the processor:
+// Features of the processor, if the operating system saves its registers. Asked of the processor:
 // __builtin_cpu_supports needs a table that not every tool chain links into a shared library.
 unsigned features() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;

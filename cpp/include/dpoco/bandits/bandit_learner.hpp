@@ -19,7 +19,7 @@ struct BanditSettings {
   double reward_high = 1.0;
 };
 
-// What all contextual bandits share: a round's decision is an arm for the round's context, the
+// Base of all contextual bandits: a round's decision is an arm for the round's context, the
 // round ends with the reward of that arm.
 //
 // A record is a context and a reward. The context is clipped into its bounds; one that is not

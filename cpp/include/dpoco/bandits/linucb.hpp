@@ -52,11 +52,11 @@ class LinUcb final : public BanditLearner {
   // V^-1 u of all arms, arms() rows. A function of what the sum released: it may be published.
   // Throws RoundOrderError while another thread runs the learner.
   void coefficients(std::span<double> out) const;
-  // What the sum last released, sum().dimension() entries, zeros before. It may be published.
+  // The last release of the sum, sum().dimension() entries, zeros before. It may be published.
   void released(std::span<double> out) const;
 
-  // What a record adds to the sum when `arm` was chosen, sum().dimension() entries: what an audit
-  // compares between neighbouring streams. Reads private data; not a release.
+  // The vector that a record adds to the sum if `arm` was chosen, sum().dimension() entries; audits
+  // compare it between neighbouring streams. Reads private data; not a release.
   void leaf(std::uint64_t arm, Context context, double reward, std::span<double> out) const;
 
  protected:

@@ -62,7 +62,7 @@ class ResidualPhases final : public BanditLearner {
   void last_sums(std::span<double> out) const;
   double clip() const;
 
-  // What a record adds to the sum in the current phase when `arm` was chosen: for audits.
+  // The vector that a record adds to the sum in this phase if `arm` was chosen: for audits.
   void leaf(std::uint64_t arm, std::span<const double> context, double reward,
             std::span<double> out) const;
 

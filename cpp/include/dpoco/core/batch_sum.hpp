@@ -54,7 +54,7 @@ struct Batches {
   }
 };
 
-// What the rounds of a batch have added up to, with what rounding has lost of it: without that,
+// The sum of a batch's rounds, with the rounding errors of its additions: without these,
 // neighbouring streams drift apart. Zeros fill it up to simd::padded(entries).
 class BatchSum {
  public:

@@ -7,7 +7,7 @@
 
 namespace dpoco {
 
-// What learners of every kind share: a declared number of rounds, one thread at a time, and no
+// Base of all kinds of learners: a declared number of rounds, one thread at a time, and no
 // round out of turn, past the last one, in a forked child or after one that failed midway. All of
 // that is refused before anything is drawn, with the state unchanged.
 class Rounds {

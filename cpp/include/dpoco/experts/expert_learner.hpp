@@ -24,7 +24,7 @@ struct ExpertSettings {
   LossRange range;
 };
 
-// What all learners of experts share: a decision is an index below experts(), a round ends with
+// Base of all learners of experts: a decision is an index below experts(), a round ends with
 // the losses of all experts.
 //
 // A learner draws its first decision when it is built and every further one at the end of the

@@ -10,7 +10,7 @@
 
 namespace dpoco::experts {
 
-// What happens at the end of the present round, given everything before it: for tests of the law.
+// Law of the step at the end of the present round, given everything before it: for tests.
 struct TrackerKernel {
   double keep = 1.0;                               // probability that the path is kept
   std::unique_ptr<samplers::SwitchingPaths> next;  // of the next round: law of a fresh draw, steps

@@ -40,8 +40,8 @@ class PrefixHedge final : public ExpertLearner {
   // another thread runs the learner.
   void weights(std::span<double> out) const;
 
-  // What a round with these losses adds to the sum, sum().dimension() entries: what an audit
-  // compares between neighbouring streams. Reads private data; not a release.
+  // The vector that a round with these losses adds to the sum, sum().dimension() entries; audits
+  // compare it between neighbouring streams. Reads private data; not a release.
   void leaf(std::span<const double> losses, std::span<double> out);
 
  protected:

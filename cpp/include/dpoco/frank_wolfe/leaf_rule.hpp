@@ -7,7 +7,7 @@
 
 namespace dpoco::frank_wolfe {
 
-// What one round adds to a gradient sum, its leaf w grad(theta) - (w - 1) grad(previous theta),
+// A round's summand in a gradient sum, its leaf w grad(theta) - (w - 1) grad(previous theta),
 // clipped so that no record exceeds the declared bounds.
 class LeafRule {
  public:

@@ -33,7 +33,7 @@ class SufficientStatistics {
   void add(std::span<const double> features, std::span<const double> labels);
   // The one release. Throws RoundOrderError unless all records are in, and the second time.
   void release(std::span<double> out);
-  // What the release adds noise to, for audits. Reads private data; not a release.
+  // The sum without the release's noise, for audits. Reads private data; not a release.
   void nonprivate_sum(std::span<double> out) const;
 
   std::size_t dimension() const noexcept { return row_.size(); }

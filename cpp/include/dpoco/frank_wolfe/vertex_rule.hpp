@@ -42,7 +42,7 @@ class VertexRule {
   virtual void expect(std::uint64_t) noexcept {}  // so many updates, without anything in between
 
   virtual Index dimension() const noexcept = 0;
-  // What draws: a sum, or a selection.
+  // The mechanism that draws: a sum, or a selection.
   virtual const mechanisms::ContinualSum* sum() const noexcept { return nullptr; }
   virtual const SelectionRuleSettings* selection() const noexcept { return nullptr; }
   virtual const random::Source& source() const noexcept = 0;

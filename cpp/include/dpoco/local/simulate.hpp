@@ -33,7 +33,7 @@ struct Play {
       checkpoints;  // ascending round numbers after which weights are kept
 };
 
-// What comes out; the caller's buffers.
+// Results, in the caller's buffers.
 struct Measured {
   std::span<double> kl;          // per round, if there is a truth
   std::span<double> tv;          // total variation, half the l1 distance

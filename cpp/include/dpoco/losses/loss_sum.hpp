@@ -12,8 +12,8 @@
 
 namespace dpoco::losses {
 
-// What is known of every loss of a sum over its body, because the sum enforces it: a bound of its
-// l_2 Lipschitz constant and of its curvature. 0: nothing is known.
+// Bounds of the l_2 Lipschitz constant and the curvature of each loss over the body; a sum enforces
+// them. 0: nothing is known.
 struct LossBounds {
   double lipschitz = 0.0;
   double smoothness = 0.0;

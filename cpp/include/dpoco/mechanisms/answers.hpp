@@ -19,7 +19,7 @@ class Answers {
   Answers(Law law, std::uint64_t horizon, std::unique_ptr<random::Source> source)
       : law_(std::move(law)), horizon_(horizon), source_(std::move(source)) {}
 
-  // What `ask(law, source, first)` returns, `first` saying whether it is the first answer of all.
+  // Returns `ask(law, source, first)`; `first` says whether it is the first answer of all.
   // Throws HorizonExceeded after `horizon` answers and StateError in a forked child, before any
   // draw, state unchanged; RoundOrderError while another thread asks.
   template <class Ask>
@@ -33,7 +33,7 @@ class Answers {
     return result;
   }
 
-  // What `look(law, answers so far)` returns. Throws RoundOrderError while another thread asks.
+  // Returns `look(law, answers so far)`. Throws RoundOrderError while another thread asks.
   template <class Look>
   auto inspect(Look look) const {
     const auto entry = exclusive_.enter();

@@ -10,7 +10,7 @@
 
 namespace dpoco::mechanisms {
 
-// What one fresh draw is: order 2 is N(0, scale^2 I); scale 0 switches the noise off. With a grid,
+// Law of one fresh draw: order 2 is N(0, scale^2 I); scale 0 switches the noise off. With a grid,
 // a power of two, draws of order 2 are rounded to its multiples, exactly, and all noise is given in
 // multiples of it, as integers (docs/privacy/lattice.md).
 struct NoiseLaw {
@@ -41,7 +41,7 @@ struct BandParameters {
 
 enum class Factorisation { tree, toeplitz, blt, blt_normalised, banded };
 
-// What correlates the draws of a process, and their law: on a lattice in multiples of its grid.
+// Factorisation that correlates a process's draws, and their law: on a lattice in its multiples.
 struct Correlation {
   Factorisation factorisation = Factorisation::blt;
   NoiseLaw law;
@@ -61,7 +61,7 @@ class NoiseProcess {
   // `dimension` entries each. Rounds must come in order; the same bits however they are split into
   // calls.
   virtual void advance(std::uint64_t t, random::Source& source, std::span<double> out) = 0;
-  // What the process draws from: read back for its description.
+  // The settings of the process, read back for its description.
   virtual Correlation correlation() const = 0;
   virtual void write(Archive& archive) const = 0;
   // For a process just built; round is the last t that was advanced to.

@@ -15,7 +15,7 @@
 
 namespace dpoco::oco {
 
-// What learners share that add up the records of a batch and release the sum of all batches.
+// Base of learners that add up the records of a batch and release the sum of all batches.
 class BatchLearner : public RecordLearner {
  public:
   const mechanisms::ContinualSum& sum() const noexcept { return sum_; }

@@ -11,7 +11,7 @@
 
 namespace dpoco::oco {
 
-// What both learners that couple the laws of successive rounds share. The sum of losses brings the
+// Base of the two learners that couple the laws of successive rounds. The sum of losses brings the
 // records within their bounds. At the end of each block of rounds a switch rule decides whether the
 // drawn point is kept or drawn afresh. Released is that point on a public grid far finer than its
 // spread (and projected onto the domain if rounding left it), so that the digits say nothing about

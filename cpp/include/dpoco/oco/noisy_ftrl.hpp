@@ -17,7 +17,7 @@
 
 namespace dpoco::oco {
 
-// What a round adds to the private sum: the gradient at its decision, or, for the squared loss,
+// Summand of a round in the private sum: the gradient at its decision, or, for the squared loss,
 // (x x', y x), from which the whole loss follows.
 enum class Statistics { gradient, quadratic };
 
@@ -71,8 +71,8 @@ class NoisyFtrl final : public BatchLearner {
   // Noisy sum of the losses of all rounds released, the past damped; 0 where there is none.
   double released_loss() const noexcept { return released_loss_; }
 
-  // What a record adds to the sum at a given decision, sum().dimension() entries: what an audit
-  // compares between neighbouring streams. Reads private data; not a release.
+  // The vector that a record adds to the sum at a decision, sum().dimension() entries; audits
+  // compare it between neighbouring streams. Reads private data; not a release.
   void leaf(std::span<const double> at, std::span<const double> features, double label,
             std::span<double> out) const;
 

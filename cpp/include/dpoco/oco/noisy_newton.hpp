@@ -24,7 +24,7 @@ struct NoisyNewtonSettings {
   double shrinkage = 1.0;         // of decisions towards the centre, in units of the noise
   // Of every entry of a released sum, for each of them; of one that forgets, of the damped sum.
   std::vector<double> deviations;
-  // What past curvatures count behind every push; empty: all of them, in a metric that never falls.
+  // Weight of past curvatures after every push; empty: all of them, in a metric that never falls.
   // The last entries of both also hold for all later pushes.
   std::vector<double> kept = {};
 };
@@ -46,7 +46,7 @@ class NoisyNewton final : public BatchLearner {
   // The metric of the last step: a function of what was released.
   const Eigen::MatrixXd& metric() const noexcept { return metric_; }
 
-  // What a record adds to the sum at a given decision: see `NoisyFtrl::leaf`.
+  // The vector that a record adds to the sum at a given decision: see `NoisyFtrl::leaf`.
   void leaf(std::span<const double> at, std::span<const double> features, double label,
             std::span<double> out) const;
 

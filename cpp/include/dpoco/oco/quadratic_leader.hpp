@@ -16,7 +16,7 @@ double euclidean_radius(const domains::Domain& domain);
 // given, all positive, and b. Returns the multiplier of the constraint, 0 inside the ball.
 double minimize_on_ball(const Vector& spectrum, const Vector& linear, double radius, Vector& x);
 
-// What Stein's identity asks of the minimiser x of x'M+ x - 2 b'x + ridge ||x - c||^2 over a ball
+// Terms of Stein's identity for the minimiser x of x'M+ x - 2 b'x + ridge ||x - c||^2 over a ball
 // about c: the sum over independent entries of M of the derivatives of x_i x_j, and the divergence
 // in b. See docs/privacy/forgetting.md.
 struct SteinTerms {

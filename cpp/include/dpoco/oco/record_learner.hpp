@@ -12,7 +12,7 @@
 
 namespace dpoco::oco {
 
-// What learners with vectors for decisions share: a round is one record, the features and label of
+// Base of learners whose decisions are vectors: a round is one record, the features and label of
 // a generalised linear loss or the gradient of a linear one. Records that are not finite count as
 // zero. Each is copied before it is looked at: were it to change between the reading of its norm
 // and its use, the clipping would be void.

@@ -44,7 +44,7 @@ enum class GibbsMethod : std::uint8_t {
   proximal,
 };
 
-// What a chain goes on from.
+// State from which a chain continues.
 struct ChainState {
   std::vector<double> position;  // empty before the first step
   double step_size = 1.0;        // of Langevin

@@ -53,7 +53,7 @@ class SwitchingPaths {
   // The chance that it leads to another expert, each of them equally likely.
   virtual double move_chance(std::uint64_t level) const = 0;
 
-  // What an expert loses in the present round, as the weights count it.
+  // Loss of an expert in the present round, as the weights count it.
   virtual double loss(std::span<const double> losses, std::uint64_t expert) const {
     return losses[expert];
   }

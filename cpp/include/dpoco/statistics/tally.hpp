@@ -7,7 +7,7 @@
 
 namespace dpoco::statistics {
 
-// What a record adds to its cell of a block.
+// Amount that a record adds to its cell of a block.
 enum class Entry {
   one,      // the unit
   present,  // the unit, if its column is a finite number
