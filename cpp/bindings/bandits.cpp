@@ -47,7 +47,7 @@ std::unique_ptr<LinUcb> make_linucb(const py::object& mechanism, const py::objec
     return shared.horizon;
   });
   own.exact = own.batch == 1 && total.settings.scale == 0.0 && own.kept == 1.0;
-  // What a round adds is bounded by the learner itself, so the sum needs no clipper of its own.
+  // The learner itself bounds the vector of a round, so the sum needs no clipper.
   return std::make_unique<LinUcb>(shared, clipper, own,
                                   mechanisms::make_sum(total.settings, read_claim(claim)));
 }

@@ -61,7 +61,7 @@ std::unique_ptr<PrefixHedge> make_prefix_hedge(const py::object& mechanism,
     shared.range = {from.read<double>("low"), from.read<double>("high")};
     return from.read<double>("learning_rate");
   });
-  // What a round adds is bounded by the learner itself, so the sum needs no clipper of its own.
+  // The learner itself bounds the vector of a round, so the sum needs no clipper.
   return std::make_unique<PrefixHedge>(shared, rate,
                                        mechanisms::make_sum(sum.settings, read_claim(claim)),
                                        std::move(leaf.transform));

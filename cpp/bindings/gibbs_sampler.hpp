@@ -90,7 +90,7 @@ class GibbsSampler {
   void fill_with(Array& out, Fill fill) {
     expect_columns(out);
     const std::span<double> to = writable(out);
-    std::optional<py::gil_scoped_release> nogil;  // dpoco.random.Source holds a lock of its own
+    std::optional<py::gil_scoped_release> nogil;  // dpoco.random.Source holds its own lock
     if (sum_->kind() != losses::LossSum::Kind::custom) nogil.emplace();
     const auto d = static_cast<std::size_t>(ambient());
     const auto n = static_cast<std::size_t>(sum_->dimension());

@@ -46,7 +46,7 @@ Plain<std::uint64_t> thresholds(const BitLaw& law, Reals phi) {
 void draw_bits(Source& source, std::span<const std::uint64_t> table,
                std::span<const std::int64_t> places, std::span<std::int64_t> out) {
   expect_size(out, places.size(), "out");
-  const py::gil_scoped_release nogil;  // dpoco.random.Source holds a lock of its own
+  const py::gil_scoped_release nogil;  // dpoco.random.Source holds its own lock
   for (const std::int64_t place : places) {
     if (static_cast<std::uint64_t>(place) >= table.size()) {
       throw std::invalid_argument("place too large");
@@ -60,7 +60,7 @@ void draw_bits(Source& source, std::span<const std::uint64_t> table,
 void draw_subsets(const SubsetLaw& law, Source& source, std::span<const std::int64_t> labels,
                   std::span<std::int64_t> out) {
   expect_size(out, labels.size() * law.size(), "out");
-  const py::gil_scoped_release nogil;  // dpoco.random.Source holds a lock of its own
+  const py::gil_scoped_release nogil;  // dpoco.random.Source holds its own lock
   SubsetLaw own(law);                  // with a workspace of this call
   for (std::size_t i = 0; i < labels.size(); ++i) {
     own.draw(labels[i], source, out.subspan(i * law.size(), law.size()));

@@ -20,7 +20,7 @@ Clipper read_clipper(Fields& summand) {
   return read_vector(summand);
 }
 
-// Every vector is a push of its own.
+// Every vector is one push.
 ContinualSum make_sum_of_vectors(const py::object& mechanism, const py::object& claim) {
   auto [sum, clipper] = read_gaussian_sum(mechanism, read_clipper);
   if (sum.batches.first != 1 || sum.batches.growth != Growth::none) {

@@ -40,7 +40,7 @@ void register_random(py::module_& m) {
       .def("fill",
            [](Source& self, unsigned kind, RealsOut out) {
              const Variate variate = variate_from(kind);
-             const py::gil_scoped_release nogil;  // dpoco.random.Source holds a lock of its own
+             const py::gil_scoped_release nogil;  // dpoco.random.Source holds its own lock
              self.fill(variate, out);
            })
       .def("draw",

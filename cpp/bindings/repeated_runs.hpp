@@ -11,11 +11,11 @@
 namespace dpoco::bindings {
 
 // Many independent runs of one engine on one fixed stream, for black-box audits. Every run is one
-// of the engine that `build(key)` returns, the learner's own builder, with a key of its own.
+// of the engine that `build(key)` returns, the learner's own builder, with its own key.
 //
 // An engine that draws nothing when it is built need not be built again: it is restored to its
 // state of round 0 under the next key, which is what a saved learner goes through. That this gives
-// the same outcomes and the same final states as engines built anew is checked on the first runs of
+// the same outcomes and the same final states as new engines is checked on the first runs of
 // every call, and on further ones spread over all of them: run 8, 16, 32, ... and about
 // one in a thousand, picked by its own key. Where it does not, or where the state does not hold the
 // key as it is, every run builds its engine, those before it once more.

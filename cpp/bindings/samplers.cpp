@@ -24,7 +24,7 @@ void fill_truncated_gaussian(Source& source, const std::shared_ptr<Domain>& doma
     throw std::invalid_argument("out has the wrong number of columns");
   }
   const std::span<double> to = writable(out);
-  const py::gil_scoped_release nogil;  // dpoco.random.Source holds a lock of its own
+  const py::gil_scoped_release nogil;  // dpoco.random.Source holds its own lock
   std::vector<double> centre(static_cast<std::size_t>(law.body().dimension()));
   std::vector<double> draw(centre.size());
   law.body().coordinates(mean, centre);
