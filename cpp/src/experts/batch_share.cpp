@@ -179,7 +179,7 @@ void BatchShare::read_own(ArchiveReader& archive) {
   for (std::size_t i = 0; i < state_.size(); ++i) {
     if (!(sums_[i] >= 0.0 && sums_[i] <= most)) throw StateError("state holds no sum of losses");
     if (settings_.grid != 0.0 && std::fmod(sums_[i], settings_.grid) != 0.0) {
-      throw StateError("state holds a sum that is not on its grid");
+      throw StateError("state holds a sum beside its grid");
     }
     if (!(state_[i] >= 0.0) || !std::isfinite(state_[i])) {
       throw StateError("state holds no weights");

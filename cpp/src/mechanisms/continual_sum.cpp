@@ -228,7 +228,7 @@ void ContinualSum::read(ArchiveReader& archive) {
     const double whole = sum[i] / lattice_.grid;
     const double lost = rest[i] / lattice_.grid;
     if (!(std::fabs(whole) <= most) || whole != std::floor(whole) || lost != std::floor(lost)) {
-      throw StateError("state holds a sum that is not on the lattice");
+      throw StateError("state holds a sum beside the lattice");
     }
     exact_[i] = static_cast<std::int64_t>(whole) + static_cast<std::int64_t>(lost);
   }

@@ -30,7 +30,7 @@ void check_noise(const std::vector<double>& values, double unit) {
   for (double value : values) {
     if (!std::isfinite(value)) throw StateError("state holds noise that is not a number");
     if (unit > 0.0 && !(std::fabs(value) < unit * 0x1p50 && std::fmod(value, unit) == 0.0)) {
-      throw StateError("state holds noise that is not on the lattice");
+      throw StateError("state holds noise beside the lattice");
     }
   }
 }
