@@ -70,8 +70,6 @@ void register_domains(py::module_& m) {
              expect_point(self, x, "x");
              return point(self, [&](RealsOut out) { self.project(x, out); });
            })
-      .def("diameter", &Domain::diameter)
-      .def("max_norm", &Domain::max_norm)
       .def("contains",
            [](const Domain& self, Reals x, double tolerance) {
              expect_point(self, x, "x");

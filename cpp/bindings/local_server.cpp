@@ -180,7 +180,6 @@ void register_hedge(py::module_& m) {
       .def_property_readonly("start", &Hedge::start)
       .def_property_readonly("spread", &Hedge::spread)
       .def_property_readonly("gaps", &Hedge::gaps)
-      .def("losses", [](const Hedge& self) { return copied(self.losses()); })
       .def("weights", [](const Hedge& self) { return copied(self.weights()); })
       .def("raise_start", &Hedge::raise_start)
       .def("add",

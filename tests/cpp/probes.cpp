@@ -7,6 +7,7 @@
 #include "dpoco/bandits/residual_phases.hpp"
 #include "dpoco/domains/floored_simplex.hpp"
 #include "dpoco/experts/oblivious_tracker.hpp"
+#include "dpoco/local/hedge.hpp"
 #include "dpoco/mechanisms/additive_noise.hpp"
 #include "dpoco/mechanisms/coordinate_response.hpp"
 #include "dpoco/mechanisms/vertex_selection.hpp"
@@ -256,6 +257,9 @@ void probe_learners(py::module_& m) {
   });
   m.def("log_change", &oco::ContinuousMultiplicativeWeights::nonprivate_log_change);
 
+  m.def("diameter", &domains::Domain::diameter);
+  m.def("max_norm", &domains::Domain::max_norm);
+  m.def("hedge_losses", [](const local::Hedge& hedge) { return make_array(hedge.losses()); });
   m.def("curvatures", [](const losses::GlmLoss& loss, Reals margins, Reals labels) {
     expect_size(labels, margins.size(), "labels");
     std::vector<double> out(margins.size());

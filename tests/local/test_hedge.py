@@ -8,6 +8,7 @@ import local_cases as cases
 import numpy as np
 import pytest
 from local_cases import FA, FC, report
+from tests.probes import probes
 
 from dpoco import _core
 from dpoco.local import DistributionLearner, Hypotheses, SubsetRandomizer
@@ -129,7 +130,7 @@ def test_estimates_are_unbiased(epsilon, range_):
             learner.update(spec, report(spec, bit))
             for y in range(4):
                 chance = float(randomizer.pmf(spec.query.phi(FA[:, y], y, 4))[(bit,)])
-                mean[:, y] += chance / 3 * learner._rule._engine.losses()
+                mean[:, y] += chance / 3 * probes.hedge_losses(learner._rule._engine)
     np.testing.assert_allclose(mean, u, atol=1e-10)
 
 
@@ -145,7 +146,9 @@ def test_estimates_from_subsets_are_unbiased(size):
         spec = learner.round_spec()
         learner.update(spec, report(spec, *values))
         for y in range(4):
-            mean[:, y] += float(law.probability(values, y)) * learner._rule._engine.losses()
+            mean[:, y] += float(law.probability(values, y)) * probes.hedge_losses(
+                learner._rule._engine
+            )
     np.testing.assert_allclose(mean, u, atol=1e-10)
 
 
@@ -183,7 +186,7 @@ def test_start_and_scale_follow_the_range():
     inverse = BitRandomizer(1.0).inverse_contrast
     engine = learner._rule._engine
     assert engine.start == pytest.approx(3 * inverse * half * math.log(3))
-    sums = learner._rule._engine.losses()
+    sums = probes.hedge_losses(learner._rule._engine)
     assert sums[spec.query.index] == pytest.approx(3 * inverse * half)
     assert math.log(3) / engine.spread * np.abs(sums).max() <= 1.0
 
@@ -285,10 +288,10 @@ def test_adaptive_sampling_is_unbiased_and_explores():
         spec = learner.round_spec()
         chance = learner._rule._shares[spec.round]
         assert chance >= 0.1 / 4 * 0.999
-        before = learner._rule._engine.losses()
+        before = probes.hedge_losses(learner._rule._engine)
         query = spec.query
         learner.update(spec, report(spec, int(rng.integers(2))))
-        moved = learner._rule._engine.losses() - before
+        moved = probes.hedge_losses(learner._rule._engine) - before
         scale = BitRandomizer(3.0).inverse_contrast * query.half_range / chance
         assert abs(abs(moved[query.index] - query.midpoint) - scale) < 1e-6
         asked[query.index] += 1
