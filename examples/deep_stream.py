@@ -71,11 +71,11 @@ def linear_loss(stream: dpoco.datasets.Stream, epsilon: float) -> float:
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=49_097)
-    parser.add_argument("--quick", action="store_true", help="8000 rounds")
+    parser.add_argument("--quick", action="store_true", help="4000 rounds")
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore", dpoco.NoiseDominatesWarning)
     torch.set_num_threads(1)
-    stream = dpoco.datasets.load("shuttle").take(8000 if options.quick else options.rounds)
+    stream = dpoco.datasets.load("shuttle").take(4000 if options.quick else options.rounds)
     share = float(stream.labels.mean())
     print(f"never a doubt: {-share * np.log(share) - (1 - share) * np.log(1 - share):.4f}")
     print(f"the network without noise: {network_loss(stream, None, *SETTINGS[8.0]):.4f}")

@@ -49,10 +49,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=100_000)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--output", default="expert_tracking.png")
-    parser.add_argument("--quick", action="store_true", help="60 000 rounds, three repeats")
+    parser.add_argument("--quick", action="store_true", help="30 000 rounds, three repeats")
     options = parser.parse_args(arguments)
     if options.quick:
-        options.rounds, options.repeats = 60_000, 3
+        options.rounds, options.repeats = 30_000, 3
     warnings.simplefilter("ignore", dpoco.NoiseDominatesWarning)  # the figure shows it
 
     world = SwitchingStochastic(10, options.rounds, switches=SWITCHES, gap=0.4, seed=1)

@@ -14,8 +14,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import dpoco
-
 ROOT = Path(__file__).parents[2]
 
 
@@ -27,14 +25,25 @@ def program(name, *options):
     return result.stdout
 
 
-def test_regret_of_the_euclidean_learners(tmp_path):
-    try:
-        dpoco.datasets.load("shuttle")
-    except ImportError:
-        pytest.skip("this version of river does not bundle the shuttle stream")
-    figure = tmp_path / "regret.png"
-    text = program("oco_regret", "--quick", "--epsilon", "4", "--output", str(figure))
+def run_quickly(name, tmp_path, capsys, *options):
+    """Run an example in this process, which has its libraries loaded; return what it printed."""
+    pytest.importorskip("river", reason="the example's stream is bundled with river")
+    pytest.importorskip("matplotlib")
+    main = runpy.run_path(str(ROOT / "examples" / f"{name}.py"))["main"]
+    figure = tmp_path / "figure.png"
+    with warnings.catch_warnings():
+        try:
+            main(["--quick", "--output", str(figure), *options])
+        except ImportError as error:
+            if error.name != "river":
+                raise
+            pytest.skip("this version of river does not bundle the example's stream")
     assert figure.stat().st_size > 10_000
+    return capsys.readouterr().out
+
+
+def test_regret_of_the_euclidean_learners(tmp_path, capsys):
+    text = run_quickly("oco_regret", tmp_path, capsys, "--epsilon", "4")
     assert "Differential privacy: epsilon = 4" in text
     rows = {}
     for block in text.split("\n\n"):
@@ -51,10 +60,8 @@ def test_regret_of_the_euclidean_learners(tmp_path):
             assert ours[0] < regret + 0.05  # what is measured: here both hardly learn
 
 
-def test_tracking_of_experts(tmp_path):
-    figure = tmp_path / "tracking.png"
-    text = program("expert_tracking", "--quick", "--output", str(figure))
-    assert figure.stat().st_size > 10_000
+def test_tracking_of_experts(tmp_path, capsys):
+    text = run_quickly("expert_tracking", tmp_path, capsys)
     polls, world, promise = text.strip().split("\n\n")
     assert promise.startswith("protected: epsilon = 1")
     rows = {}
@@ -74,23 +81,6 @@ def test_tracking_of_experts(tmp_path):
         # Enough rounds, and they beat it by far, the more the larger the budget.
         assert tracked[f"{name} epsilon = 1"] < 0.5 * tracked["best single expert"]
         assert tracked[f"{name} no privacy"] < tracked[f"{name} epsilon = 1"]
-
-
-def run_quickly(name, tmp_path, capsys):
-    """Run an example in this process, which has its libraries loaded; return what it printed."""
-    pytest.importorskip("river", reason="the example's stream is bundled with river")
-    pytest.importorskip("matplotlib")
-    main = runpy.run_path(str(ROOT / "examples" / f"{name}.py"))["main"]
-    figure = tmp_path / "figure.png"
-    with warnings.catch_warnings():
-        try:
-            main(["--quick", "--output", str(figure)])
-        except ImportError as error:
-            if error.name != "river":
-                raise
-            pytest.skip("this version of river does not bundle the example's stream")
-    assert figure.stat().st_size > 10_000
-    return capsys.readouterr().out
 
 
 def table(text, names):
