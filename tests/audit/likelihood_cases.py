@@ -60,11 +60,12 @@ def sums(method, numerics):
 
 def polyhedral(domain, **options):
     d = domain.dimension
+    # With less, losses are so near to 0 that their signs could be reversed unseen.
     make = prepared(
         fw.PolyhedralFrankWolfe, domain, SquaredLoss(1.0, 1.0), horizon=T, batch=1,
-        budget=dpoco.Budget(3.0, 0.0), **options,
+        budget=dpoco.Budget(30.0, 0.0), **options,
     )  # fmt: skip
-    return make, (SIGNS[:, :d], ONES), (SIGNS[:, :d], FLIPPED), 500
+    return make, (SIGNS[:, :d], ONES), (SIGNS[:, :d], FLIPPED), 250
 
 
 def share(noise, batch=2):

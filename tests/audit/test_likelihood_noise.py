@@ -32,7 +32,7 @@ OTHER = [
       for name in ("ContinualSum, lattice", "NoisyFTRL", "BatchShare, gaussian")),
     *((f"NoisyMax, {noise}", {"scale": factor}, 1000)
       for factor in (0.1, 0.2) for noise in ("gumbel", "exponential")),
-    ("PolyhedralFrankWolfe", {"scale": 0.1}, 700),
+    ("PolyhedralFrankWolfe", {"scale": 0.3}, 450),
     ("EpochSelector, exponential", {"scale": 0.3}, 400),
     ("EpochSelector, laplace", {"scale": 8.0}, 400),
     ("AboveThreshold", {"threshold_scale": 6.0}, 400),
