@@ -55,8 +55,6 @@ void register_random(py::module_& m) {
              self.fill_words(writable(out));
              return out;
            })
-      .def("position",
-           [](const Source& self, unsigned kind) { return self.position(variate_from(kind)); })
       .def("adopt", &Source::adopt)
       .def("state", &state_of<Source>)
       .def("restore", &restore<Source>);

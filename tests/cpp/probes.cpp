@@ -80,6 +80,8 @@ void probe_random(py::module_& m) {
     return open;
   });
   m.def("complement", &Source::complement);
+  m.def("position",
+        [](const Source& source, unsigned kind) { return source.position(variate_from(kind)); });
   m.def("digits_at", [](const Source& source, unsigned kind, std::uint64_t place) {
     const random::Digits digits = source.digits_at(variate_from(kind), place);
     return std::make_pair(digits.word, digits.further);

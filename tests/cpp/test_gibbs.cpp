@@ -180,7 +180,8 @@ TEST_CASE("hit-and-run on the disc") {
   auto from = source(2);
   sampler.sample_many(from, *sum, draws);
   CHECK(sampler.nonprivate_report().method == GibbsMethod::hit_and_run);
-  CHECK(sampler.nonprivate_report().proposals == 5000 * GibbsSampler::chain_length(2, 1e-4));
+  CHECK(sampler.nonprivate_report().proposals ==
+        5000 * GibbsSampler::chosen_length(sum->body(), settings));
   CHECK(deviation(draws) < 5.0);
 }
 
@@ -281,8 +282,12 @@ TEST_CASE("public arguments are checked") {
     CHECK_THROWS_AS(GibbsSampler(body, {.regularization = wrong}), std::invalid_argument);
     CHECK_THROWS_AS(GibbsSampler(body, {.tolerance = wrong}), std::invalid_argument);
   }
-  CHECK(GibbsSampler::chain_length(1, 0.1) == 10);  // ceil(4 ln 10)
-  CHECK(GibbsSampler::chain_length(10, 1e-12) == 1152);
+  const auto length = [](Index dimension, double tolerance) {
+    const Body ball = Body::of(std::make_shared<domains::LpBall>(dimension, 2.0, 1.0), false);
+    return GibbsSampler::chosen_length(ball, {.tolerance = tolerance});
+  };
+  CHECK(length(1, 0.1) == 10);  // ceil(4 ln 10)
+  CHECK(length(10, 1e-12) == 1152);
 }
 
 TEST_CASE("a line's far end has its digits") {

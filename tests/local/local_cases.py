@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import mpmath
 import numpy as np
 import pytest
+from tests.probes import probes
 
 from dpoco.local import DistributionLearner, Hypotheses, Report, RoundSpec
 from dpoco.local import _messages as families
@@ -81,7 +82,7 @@ def fixed(matrix):
 
 
 def words_drawn(client):
-    return client._source._engine.position(0)
+    return probes.position(client._source._engine, 0)
 
 
 def refused(client, spec, error, **arguments):

@@ -14,6 +14,7 @@ from functools import partial
 import numpy as np
 import pytest
 from local_cases import FA, bit_spec, fixed
+from tests.probes import probes
 
 import dpoco
 from dpoco.local import LocalClient
@@ -128,7 +129,7 @@ def test_a_failing_disk_makes_no_report(tmp_path, monkeypatch):
     monkeypatch.setattr(ledger_module, "write_atomically", full)
     with pytest.raises(OSError, match="no space"):
         client.respond(bit_spec(FA, epsilon=0.6), None, 1)
-    assert client._source._engine.position(0) == 0
+    assert probes.position(client._source._engine, 0) == 0
     monkeypatch.undo()
     assert client.spent == 0.6  # it may have reached the disk: it counts
     with pytest.raises(dpoco.BudgetExceeded):
@@ -232,7 +233,7 @@ def test_a_lock_that_was_taken_away_spends_nothing(path, replaced):
     with pytest.raises(dpoco.StateError, match="lock was"):
         first.respond(spec, None, 1)
     assert first.spent == 0.0
-    assert first._source._engine.position(0) == 0
+    assert probes.position(first._source._engine, 0) == 0
     assert path.read_bytes() == before
     if replaced:
         second.respond(spec, None, 1)

@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 from local_cases import FA, FC, bit_spec, coordinate_spec, fixed, subset_spec
+from tests.probes import probes
 
 import dpoco
 from dpoco.local import (
@@ -127,11 +128,11 @@ def test_budgets_are_those_of_the_users():
     pool.respond(bit_spec(FA, epsilon=0.6), None, [0], users=np.array([3]))
     fits = pool._ledgers.affordable(None, 0.6, 1.0, 3)
     assert fits.tolist() == [True, True, True, False, True]
-    before, drawn = pool.spent.tolist(), pool._source._engine.position(0)
+    before, drawn = pool.spent.tolist(), probes.position(pool._source._engine, 0)
     with pytest.raises(dpoco.BudgetExceeded, match="1 of 5"):
         pool.respond(bit_spec(FA, epsilon=0.1), None, [0] * 5)
     assert pool.spent.tolist() == before
-    assert pool._source._engine.position(0) == drawn
+    assert probes.position(pool._source._engine, 0) == drawn
     small = ClientPool(fixed(FA), 2, 10.0)
     small.respond(bit_spec(FA), None, [0, 1])
     with pytest.raises(dpoco.BudgetExceeded):
@@ -163,7 +164,7 @@ def test_refusals_change_nothing(arguments, error):
         with pytest.raises(ValueError):  # noqa: PT011
             pool.respond(spec, None, [0, 1, 2])
     assert pool.spent.tolist() == [0.0] * 3
-    assert pool._source._engine.position(0) == 0
+    assert probes.position(pool._source._engine, 0) == 0
 
 
 def test_labels():
@@ -231,5 +232,5 @@ def test_arrays_that_hold_no_labels_are_refused(labels):
     with pytest.raises((TypeError, ValueError), match="labels must"):
         pool.respond(bit_spec(FA, epsilon=1.0), None, labels)
     assert not pool.spent.any()
-    assert pool._source._engine.position(0) == 0
+    assert probes.position(pool._source._engine, 0) == 0
     pool.respond(bit_spec(FA, epsilon=1.0), None, np.array([0, None, "x"], dtype=object))

@@ -9,6 +9,7 @@ import mpmath
 import numpy as np
 import pytest
 from local_cases import FA, LEVELS, UNITS, exceeds
+from tests.probes import probes
 
 from dpoco.audit import exact_audit
 from dpoco.local import SubsetRandomizer
@@ -125,7 +126,7 @@ def test_number_of_words_does_not_depend_on_the_label():
         for seed in range(40):  # includes the label or not
             source = Source.seeded(seed)
             randomizer.respond(label, source)
-            assert source._engine.position(0) == 8
+            assert probes.position(source._engine, 0) == 8
 
 
 def test_likelihoods_are_the_law_up_to_a_factor():

@@ -229,7 +229,7 @@ def test_positions_have_room_for_their_digits():
         state[at:] = position.to_bytes(8, "little")
         if sound:
             source.restore(bytes(state))
-            assert source.position(GUMBEL) == position
+            assert probes.position(source, GUMBEL) == position
         else:
             with pytest.raises(StateError):
                 source.restore(bytes(state))

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy import special, stats
+from tests.probes import probes
 from tests.samples import bound, distance
 
 from dpoco import _core, samplers
@@ -137,10 +138,10 @@ def test_trials_in_a_ball_are_bounded():
                 mean = np.zeros(d)
                 mean[0] = m
                 _core.fill_truncated_gaussian(source, LpBall(d, 2.0, r)._engine, mean, 1.0, out)
-                if source.position(1) > 0:
-                    assert source.position(1) < 2.2 * n, (d, r, m)
-                assert source.position(2) < (4 * d + 5) * n, (d, r, m)
-                assert source.position(3) < 14 * n, (d, r, m)
+                if probes.position(source, 1) > 0:
+                    assert probes.position(source, 1) < 2.2 * n, (d, r, m)
+                assert probes.position(source, 2) < (4 * d + 5) * n, (d, r, m)
+                assert probes.position(source, 3) < 14 * n, (d, r, m)
 
 
 @pytest.mark.parametrize(

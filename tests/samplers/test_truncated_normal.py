@@ -105,7 +105,7 @@ def test_attempts_are_bounded_everywhere():
                     continue
                 source = _core.Source(bytes(32), 1)
                 _core.fill_truncated_normal(source, 0.0, 1.0, low, low + width, out)
-                uniform, gaussian, exponential = (source.position(k) for k in (1, 2, 3))
+                uniform, gaussian, exponential = (probes.position(source, k) for k in (1, 2, 3))
                 # One Gaussian, a uniform with its test, or an exponential with its test.
                 attempts = gaussian + (uniform or exponential / 2)
                 assert attempts < 2.2 * n, (low, width)

@@ -412,8 +412,4 @@ double proximal_steps(Index dimension, double radius, double inverse_temperature
                          tolerance);
 }
 
-std::uint64_t GibbsSampler::chain_length(Index dimension, double tolerance) {
-  return HitAndRun::steps(dimension, tolerance);
-}
-
 }  // namespace dpoco::samplers

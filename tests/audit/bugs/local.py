@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from tests.probes import probes
 
 import dpoco
 from dpoco.audit import exact_audit
@@ -130,11 +131,11 @@ def client_subject(kind: Any) -> Any:
     def drawn_beyond_budget() -> bool:
         client = device(kind)
         client.respond(spec(1), None, 0)
-        before = client._source._engine.position(0)
+        before = probes.position(client._source._engine, 0)
         try:
             client.respond(spec(2), None, 1)
         except dpoco.BudgetExceeded:
-            return bool(client._source._engine.position(0) != before)
+            return bool(probes.position(client._source._engine, 0) != before)
         return True
 
     def words() -> Any:

@@ -99,7 +99,6 @@ class GibbsSampler {
 
   // Steps of one draw by a chain: a function of public numbers only.
   static std::uint64_t chosen_length(const domains::Body& body, const GibbsSettings& settings);
-  static std::uint64_t chain_length(Index dimension, double tolerance);
 
  private:
   struct Work;
