@@ -57,7 +57,7 @@ void register_participants(py::module_& m) {
     const auto count = static_cast<std::size_t>(names.size());
     const auto* from = reinterpret_cast<const char*>(names.data());
     std::vector<Person> people(count);
-    for (std::size_t i = 0; i < count; ++i) people[i] = person_of(words, {from + 8 * i, 8});
+    for (std::size_t i = 0; i < count; ++i) people[i] = hash_person(words, {from + 8 * i, 8});
     return packed(people);
   });
   m.def("digests_of_texts", [](const py::bytes& key, const std::vector<py::bytes>& names) {
@@ -65,7 +65,7 @@ void register_participants(py::module_& m) {
     std::vector<Person> people;
     people.reserve(names.size());
     for (const py::bytes& name : names) {
-      people.push_back(person_of(words, static_cast<std::string_view>(name)));
+      people.push_back(hash_person(words, static_cast<std::string_view>(name)));
     }
     return packed(people);
   });

@@ -60,11 +60,11 @@ void probe_random(py::module_& m) {
   m.def("select_instruction_set", &simd::select);
   // The variate of a word and further ones (of a Gaussian: its radius), and the distances of such a
   // uniform variate from 0 and from 1.
-  m.def("variate_of", [](unsigned kind, std::uint64_t word, const Further& further) {
-    return random::variate_of(variate_from(kind), word, further);
+  m.def("variate", [](unsigned kind, std::uint64_t word, const Further& further) {
+    return random::to_variate(variate_from(kind), word, further);
   });
-  m.def("uniform_of", [](std::uint64_t word, unsigned bits, const Further& further) {
-    const random::Uniform u = random::uniform_of(word, bits, further);
+  m.def("uniform", [](std::uint64_t word, unsigned bits, const Further& further) {
+    const random::Uniform u = random::to_uniform(word, bits, further);
     return std::make_pair(u.value, u.complement);
   });
   // Mends a superblock of values in place; returns whether any looked open.

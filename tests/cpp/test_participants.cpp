@@ -17,7 +17,7 @@ using dpoco::Person;
 namespace {
 
 Person named(std::uint64_t name) {
-  return dpoco::person_of({7, 9}, {reinterpret_cast<const char*>(&name), sizeof name});
+  return dpoco::hash_person({7, 9}, {reinterpret_cast<const char*>(&name), sizeof name});
 }
 
 // The rule, said with a map from names to all rounds that passed.
@@ -45,10 +45,10 @@ std::string state(const Participants& people) {
 TEST_CASE("digests are SipHash-2-4 with 128 bits") {
   // Published vectors of the keyed function: key 00 01 .. 0f, messages 00 01 .. of each length.
   const std::array<std::uint64_t, 2> key{0x0706050403020100, 0x0f0e0d0c0b0a0908};
-  const Person empty = dpoco::person_of(key, "");
+  const Person empty = dpoco::hash_person(key, "");
   CHECK(empty.low == 0xe6a825ba047f81a3);
   CHECK(empty.high == 0x930255c71472f66d);
-  const Person one = dpoco::person_of(key, std::string_view("\0", 1));
+  const Person one = dpoco::hash_person(key, std::string_view("\0", 1));
   CHECK(one.low == 0x44af996bd8c187da);
   CHECK(one.high == 0x45fc229b11597634);
 }

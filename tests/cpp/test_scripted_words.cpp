@@ -150,12 +150,12 @@ TEST_CASE("words near an end are continued wherever they are drawn") {
         const auto digits = first.digits_at(kind, place);
         CHECK(digits.word == word);
         for (std::size_t k = 0; k < further.size(); ++k) CHECK(digits.further[k] == further[k]);
-        const double wanted = dpoco::random::variate_of(kind, word, digits.further);
+        const double wanted = dpoco::random::to_variate(kind, word, digits.further);
         const double found =
             kind == Variate::gaussian ? std::hypot(bulk[place], bulk[place + kHalf]) : bulk[place];
         CHECK(found == doctest::Approx(wanted).epsilon(1e-14).scale(0));
         if (kind != Variate::uniform || word < kLast / 2) {
-          CHECK(wanted != dpoco::random::variate_of(kind, word, {}));  // the test can fail
+          CHECK(wanted != dpoco::random::to_variate(kind, word, {}));  // the test can fail
         }
       }
     }

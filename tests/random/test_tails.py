@@ -72,9 +72,9 @@ def test_further_digits_continue_a_word(kind):
     for word in ends(kind):
         for further in (words(4), [0, 0, 5, *words(2)], [LAST, LAST, LAST - 9, *words(2)]):
             truth = exact(kind, word, further)
-            assert relative(probes.variate_of(kind, word, further), truth) < 4e-15
+            assert relative(probes.variate(kind, word, further), truth) < 4e-15
     # 64 digits alone, which is what a kernel has, are off by more than rounding there.
-    assert relative(probes.variate_of(kind, 1, []), exact(kind, 1, words(4))) > 1e-6
+    assert relative(probes.variate(kind, 1, []), exact(kind, 1, words(4))) > 1e-6
 
 
 @pytest.mark.parametrize("bits", [63, 64])
@@ -83,14 +83,14 @@ def test_both_distances_of_a_uniform(bits):
         further = words(3)
         with mpmath.workprec(400):
             truth = exact_uniform(word, bits, further)
-            for value, expected in zip(probes.uniform_of(word, bits, further), truth, strict=True):
+            for value, expected in zip(probes.uniform(word, bits, further), truth, strict=True):
                 assert relative(value, expected) < 2.0**-17
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_ordinary_words_need_no_further_digits(kind):
     for word in words(50):
-        assert probes.variate_of(kind, word, words(2)) == probes.variate_of(kind, word, [])
+        assert probes.variate(kind, word, words(2)) == probes.variate(kind, word, [])
 
 
 @pytest.mark.parametrize("kind", [EXPONENTIAL, GUMBEL, GAUSSIAN])
@@ -99,7 +99,7 @@ def test_values_fall_with_the_digits_across_the_old_cut_off(kind):
     chains = [(0, [0, 7]), (0, [3]), (0, [LAST]), (1, [0]), (1, [LAST]), (2, [0]),
               (FEW - 1, [LAST]), (FEW, []), (1 << 63, []), (LAST - FEW, []), (LAST - FEW + 1, [0]),
               (LAST, [0]), (LAST, [LAST, 9])]  # fmt: skip
-    values = [probes.variate_of(kind, word, further) for word, further in chains]
+    values = [probes.variate(kind, word, further) for word, further in chains]
     fall = np.diff(values if kind != GUMBEL else [-v for v in values])
     assert np.all(fall <= 0.0)
     assert np.count_nonzero(fall) >= len(fall) - 2  # but where a cell ends, all others differ
@@ -114,9 +114,9 @@ def test_the_law_goes_on_beyond_the_cut_off():
     """
     n = 100_000
     further = [[w] for w in words(n)]
-    upper = np.array([probes.variate_of(EXPONENTIAL, 0, w) for w in further]) - 64 * math.log(2.0)
-    lower = np.array([probes.variate_of(EXPONENTIAL, LAST, w) for w in further]) * 2.0**64
-    radius = np.array([probes.variate_of(GAUSSIAN, 0, w) for w in further])
+    upper = np.array([probes.variate(EXPONENTIAL, 0, w) for w in further]) - 64 * math.log(2.0)
+    lower = np.array([probes.variate(EXPONENTIAL, LAST, w) for w in further]) * 2.0**64
+    radius = np.array([probes.variate(GAUSSIAN, 0, w) for w in further])
     square = 0.5 * radius**2 - 64 * math.log(2.0)
     for values, cdf in ((upper, stats.expon.cdf), (square, stats.expon.cdf),
                         (lower, stats.uniform.cdf)):  # fmt: skip
@@ -125,7 +125,7 @@ def test_the_law_goes_on_beyond_the_cut_off():
 
 def kernel_values(kind, raw):
     """What a kernel makes of a superblock of words: their variates without further digits."""
-    values = np.array([probes.variate_of(kind, word, []) for word in raw])
+    values = np.array([probes.variate(kind, word, []) for word in raw])
     if kind == GAUSSIAN:
         turn = 2 * math.pi * np.array([(w + 0.5) / 2.0**64 for w in raw[HALF:]])
         radius = values[:HALF]
@@ -210,7 +210,7 @@ def test_every_word_has_digits_of_its_own():
     word, further = probes.digits_at(source, EXPONENTIAL, 200)
     drawn = np.empty(201)
     source.fill(EXPONENTIAL, drawn)
-    assert drawn[200] == pytest.approx(probes.variate_of(EXPONENTIAL, word, further), rel=1e-15)
+    assert drawn[200] == pytest.approx(probes.variate(EXPONENTIAL, word, further), rel=1e-15)
 
 
 def test_the_distance_from_one():

@@ -99,8 +99,8 @@ bool HighDimensionalBandit::is_frozen(std::uint64_t rounds) const noexcept {
   return rounds >= arms() * own_.forced;
 }
 
-double HighDimensionalBandit::margin_of(const std::vector<double>& coefficients, std::uint64_t arm,
-                                        Context context) const {
+double HighDimensionalBandit::selection_margin(const std::vector<double>& coefficients,
+                                               std::uint64_t arm, Context context) const {
   const std::size_t d = dimension();
   return simd::dot(std::span(coefficients).subspan(static_cast<std::size_t>(arm) * d, d), context);
 }
@@ -115,7 +115,7 @@ std::uint64_t HighDimensionalBandit::advise(Context context) {
   double top = kLowest;
   if (!all) {
     for (std::uint64_t arm = 0; arm < arms(); ++arm) {
-      const double margin = margin_of(frozen_, arm, context);
+      const double margin = selection_margin(frozen_, arm, context);
       early_[static_cast<std::size_t>(arm)] = own_.logistic ? elementary::sigmoid(margin) : margin;
       top = std::max(top, early_[static_cast<std::size_t>(arm)]);
     }
@@ -127,7 +127,7 @@ std::uint64_t HighDimensionalBandit::advise(Context context) {
     const double early = early_[static_cast<std::size_t>(arm)];
     // The first in the early estimates is in, however small the gap.
     if (!all && early != top && !(early > top - 0.5 * own_.gap)) continue;
-    const double margin = margin_of(coefficients_, arm, context);
+    const double margin = selection_margin(coefficients_, arm, context);
     if (margin > highest) {
       highest = margin;
       best = arm;

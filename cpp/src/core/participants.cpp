@@ -36,13 +36,13 @@ void absorb(Words& v, std::uint64_t word) noexcept {
 }
 
 // Tables are moved before more than seven of eight places are taken, to half as many again.
-constexpr std::size_t room_of(std::size_t places) { return places - places / 8; }
+constexpr std::size_t usable_places(std::size_t places) { return places - places / 8; }
 
 constexpr std::uint64_t kLastBits = 40;
 
 }  // namespace
 
-Person person_of(const std::array<std::uint64_t, 2>& key, std::string_view name) {
+Person hash_person(const std::array<std::uint64_t, 2>& key, std::string_view name) {
   Words v{0x736f6d6570736575 ^ key[0], 0x646f72616e646f6d ^ key[1], 0x6c7967656e657261 ^ key[0],
           0x7465646279746573 ^ key[1]};
   v[1] ^= 0xee;
@@ -84,7 +84,7 @@ void Participants::require_room(std::span<const Person> people) const {
   others.erase(std::unique(others.begin(), others.end()), others.end());
   const auto is_new = [this](const Person& person) {
     const auto& entries = tables_[person.high % kTables].entries;
-    return entries.empty() || entries[place_of(entries, person)].word == 0;
+    return entries.empty() || entries[find_place(entries, person)].word == 0;
   };
   if (static_cast<std::uint64_t>(std::count_if(others.begin(), others.end(), is_new)) >
       rule_.largest - people_) {
@@ -92,7 +92,7 @@ void Participants::require_room(std::span<const Person> people) const {
   }
 }
 
-std::size_t Participants::place_of(const std::vector<Entry>& entries, const Person& person) {
+std::size_t Participants::find_place(const std::vector<Entry>& entries, const Person& person) {
   std::size_t i = home(person, entries.size());
   while (entries[i].word != 0 && !(entries[i].person == person)) {
     i = i + 1 < entries.size() ? i + 1 : 0;
@@ -101,15 +101,15 @@ std::size_t Participants::place_of(const std::vector<Entry>& entries, const Pers
 }
 
 Participants::Entry& Participants::find(const Person& person) {
-  Table& table = table_of(person);
-  if (table.used + 1 > room_of(table.entries.size())) {
+  Table& table = find_table(person);
+  if (table.used + 1 > usable_places(table.entries.size())) {
     std::vector<Entry> larger(std::max<std::size_t>(8, table.entries.size() * 3 / 2));
     for (const Entry& entry : table.entries) {
-      if (entry.word != 0) larger[place_of(larger, entry.person)] = entry;
+      if (entry.word != 0) larger[find_place(larger, entry.person)] = entry;
     }
     table.entries = std::move(larger);
   }
-  return table.entries[place_of(table.entries, person)];
+  return table.entries[find_place(table.entries, person)];
 }
 
 bool Participants::admit(std::uint64_t round, const Person& person) {
@@ -127,7 +127,7 @@ bool Participants::admit(std::uint64_t round, const Person& person) {
   const bool passes = apart & left;
   if (fresh) {
     entry.person = person;
-    table_of(person).used += 1;
+    find_table(person).used += 1;
     people_ += 1;
   }
   const std::uint64_t counted = rule_.rounds == 0 ? 1 : count + (passes ? 1 : 0);
@@ -145,7 +145,7 @@ void Participants::admit(std::uint64_t round, std::span<const Person> people,
   constexpr std::size_t ahead = 8;
   for (std::size_t i = 0; i < people.size(); ++i) {
     if (i + ahead < people.size()) {
-      const Table& table = table_of(people[i + ahead]);
+      const Table& table = find_table(people[i + ahead]);
       if (!table.entries.empty()) {
         __builtin_prefetch(&table.entries[home(people[i + ahead], table.entries.size())]);
       }
@@ -168,12 +168,12 @@ void Participants::forget(std::uint64_t round) {
 
 // Forgets a person, unless this person has passed again since.
 void Participants::erase(const Person& person, std::uint64_t last) {
-  Table& table = table_of(person);
+  Table& table = find_table(person);
   auto& entries = table.entries;
   const std::size_t size = entries.size();
   if (size == 0) return;
   const auto after = [size](std::size_t i) { return i + 1 < size ? i + 1 : 0; };
-  std::size_t hole = place_of(entries, person);
+  std::size_t hole = find_place(entries, person);
   if (entries[hole].word == 0 || (entries[hole].word & kLastRound) != last) return;
   for (std::size_t i = after(hole); entries[i].word != 0; i = after(i)) {
     const std::size_t from = home(entries[i].person, size);
@@ -235,7 +235,7 @@ void Participants::read(ArchiveReader& reader) {
       throw StateError("state holds a person twice, or one who came too often");
     }
     entry = next;
-    table_of(next.person).used += 1;
+    find_table(next.person).used += 1;
     people_ += 1;
   }
   next_ = reader.word_below(kLastRound + 1);

@@ -9,25 +9,25 @@
 namespace dpoco::domains {
 namespace {
 
-std::size_t size_of(Index n) noexcept { return static_cast<std::size_t>(n); }
+std::size_t to_size(Index n) noexcept { return static_cast<std::size_t>(n); }
 
 }  // namespace
 
 void ActiveSet::reset(Index n) {
   n_ = n;
-  q_.assign(size_of(n * n), 0.0);
+  q_.assign(to_size(n * n), 0.0);
   for (Index i = 0; i < n; ++i) q(i)[i] = 1.0;
-  r_.resize(size_of(n * n));
-  reflector_.resize(size_of(n));
-  sum_.resize(size_of(n));
-  rows_.reserve(size_of(n));
+  r_.resize(to_size(n * n));
+  reflector_.resize(to_size(n));
+  sum_.resize(to_size(n));
+  rows_.reserve(to_size(n));
   rows_.clear();
 }
 
 void ActiveSet::rotate(std::span<const double> v, std::span<double> out) const noexcept {
   const auto dot = simd::kernels().dot;
   assert(std::ssize(v) == n_ && std::ssize(out) == n_);
-  for (Index i = 0; i < n_; ++i) out[i] = dot(q(i), v.data(), size_of(n_));
+  for (Index i = 0; i < n_; ++i) out[i] = dot(q(i), v.data(), to_size(n_));
 }
 
 void ActiveSet::combine(std::span<const double> coefficients, Index begin, Index end,
@@ -36,7 +36,7 @@ void ActiveSet::combine(std::span<const double> coefficients, Index begin, Index
   assert(std::ssize(coefficients) >= end && std::ssize(out) == n_);
   std::ranges::fill(out, 0.0);
   for (Index i = begin; i < end; ++i) {
-    if (coefficients[i] != 0.0) axpy(coefficients[i], q(i), size_of(n_), out.data());
+    if (coefficients[i] != 0.0) axpy(coefficients[i], q(i), to_size(n_), out.data());
   }
 }
 
@@ -51,16 +51,16 @@ void ActiveSet::add(Index row, std::span<const double> rotated) {
   std::copy(rotated.begin() + k, rotated.end(), v);
   double along = v[0];
   if (rest > 1) {
-    const double length = std::sqrt(kernel.dot(v, v, size_of(rest)));
+    const double length = std::sqrt(kernel.dot(v, v, to_size(rest)));
     along = v[0] > 0.0 ? -length : length;  // the sign that does not cancel below
     v[0] -= along;
     const double scale = -1.0 / (along * v[0]);  // 2 / ||v||^2
     std::fill(sum_.begin(), sum_.end(), 0.0);
     for (Index i = 0; i < rest; ++i) {
-      if (v[i] != 0.0) kernel.axpy(v[i], q(k + i), size_of(n_), sum_.data());
+      if (v[i] != 0.0) kernel.axpy(v[i], q(k + i), to_size(n_), sum_.data());
     }
     for (Index i = 0; i < rest; ++i) {
-      if (v[i] != 0.0) kernel.axpy(-scale * v[i], sum_.data(), size_of(n_), q(k + i));
+      if (v[i] != 0.0) kernel.axpy(-scale * v[i], sum_.data(), to_size(n_), q(k + i));
     }
   }
   column(k)[k] = along;
@@ -104,7 +104,7 @@ void ActiveSet::solve(std::span<double> x) const noexcept {
   assert(std::ssize(x) == size());
   for (Index j = size(); j-- > 0;) {
     x[j] /= column(j)[j];
-    axpy(-x[j], column(j), size_of(j), x.data());
+    axpy(-x[j], column(j), to_size(j), x.data());
   }
 }
 
@@ -112,7 +112,7 @@ void ActiveSet::solve_transposed(std::span<double> x) const noexcept {
   const auto dot = simd::kernels().dot;
   assert(std::ssize(x) == size());
   for (Index j = 0; j < size(); ++j) {
-    x[j] = (x[j] - dot(column(j), x.data(), size_of(j))) / column(j)[j];
+    x[j] = (x[j] - dot(column(j), x.data(), to_size(j))) / column(j)[j];
   }
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 // Eight partials added in a fixed order, as in simd/kernels.hpp.
 template <class Term>
-double sum_of(std::span<const double> x, Term term) noexcept {
+double sum_terms(std::span<const double> x, Term term) noexcept {
   const Index n = std::ssize(x);
   double part[8] = {};
   Index i = 0;
@@ -46,7 +46,7 @@ double rescaled_norm(std::span<const double> x, double order, double max_abs) no
 
 double power_sum(std::span<const double> x, double scale, double order) noexcept {
   if (order == 3.0) {
-    return sum_of(x, [scale](double value) {
+    return sum_terms(x, [scale](double value) {
       const double t = std::fabs(value) * scale;
       return t * t * t;
     });
@@ -68,7 +68,7 @@ double norm(std::span<const double> x, double order) noexcept {
     // Inside this range every square that matters is a normal number; NaN fails the test.
     if (squares >= 1e-200 && squares <= 1e200) return std::sqrt(squares);
   } else if (order == 1.0) {
-    const double sum = sum_of(x, [](double value) { return std::fabs(value); });
+    const double sum = sum_terms(x, [](double value) { return std::fabs(value); });
     if (sum >= 1e-290 && sum <= 1e300) return sum;
   }
   const double max_abs = kernel.max_abs(x.data(), x.size());

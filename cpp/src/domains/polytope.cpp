@@ -23,7 +23,7 @@ double largest(std::span<const double> x) noexcept {
 }
 
 // bounds - rows center, of checked arguments.
-Vector slack_of(const RowMatrix& rows, const Vector& bounds, const Vector& center) {
+Vector find_slack(const RowMatrix& rows, const Vector& bounds, const Vector& center) {
   const Index n = center.size();
   if (n < 1 || rows.rows() < 1 || rows.cols() != n || bounds.size() != rows.rows()) {
     throw std::invalid_argument("rows, bounds and center have incompatible shapes");
@@ -54,7 +54,7 @@ Polytope::Polytope(RowMatrix rows, const Vector& bounds, Vector center, Vector l
                    double radius)
     : Domain(center.size()),
       rows_(std::move(rows)),
-      slack_(slack_of(rows_, bounds, center)),
+      slack_(find_slack(rows_, bounds, center)),
       center_(std::move(center)),
       lower_(std::move(lower)),
       upper_(std::move(upper)),
@@ -81,7 +81,7 @@ Polytope::Polytope(RowMatrix rows, const Vector& bounds, Vector center, Vector l
 
 void Polytope::bounding_box(const RowMatrix& rows, const Vector& bounds, const Vector& center,
                             double reach, Vector& below, Vector& above) {
-  const Vector slack = slack_of(rows, bounds, center);
+  const Vector slack = find_slack(rows, bounds, center);
   const Index n = center.size();
   if (!(reach > 0.0) || !std::isfinite(reach)) {
     throw std::invalid_argument("reach must be positive and finite");

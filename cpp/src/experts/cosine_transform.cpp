@@ -44,7 +44,7 @@ void sum_and_difference(const double* a, const double* b, double* sum, double* d
 
 // Where the transform of real columns is evaluated: sequence 2i from the front, 2i + 1 from the
 // back (Makhoul, "A fast cosine transform in one and two dimensions", 1980).
-std::size_t shuffled(std::size_t row, std::size_t n) noexcept {
+std::size_t shuffle_row(std::size_t row, std::size_t n) noexcept {
   return row % 2 == 0 ? row / 2 : n - 1 - row / 2;
 }
 
@@ -157,7 +157,7 @@ void CosineTransform::forward(std::span<const double> in, std::span<double> out)
   for (std::size_t start = 0; start < columns; start += kWidth) {
     const std::size_t width = std::min(kWidth, columns - start);
     for (std::size_t row = 0; row < n; ++row) {
-      double* to = work_.data() + shuffled(row, n) * kWidth;
+      double* to = work_.data() + shuffle_row(row, n) * kWidth;
       std::copy_n(&in[row * columns + start], width, to);
       std::fill(to + width, to + kWidth, 0.0);
     }
@@ -214,7 +214,7 @@ void CosineTransform::inverse(std::span<const double> in, std::span<double> out)
     }
     transform();
     for (std::size_t row = 0; row < n; ++row) {
-      const double* from = work_.data() + shuffled(row, n) * kWidth;
+      const double* from = work_.data() + shuffle_row(row, n) * kWidth;
       for (std::size_t v = 0; v < width; ++v) {
         out[(start + v) * n + row] = from[(v + kLanes) % kWidth];
       }

@@ -27,14 +27,14 @@ EpochInstance::EpochInstance(mechanisms::NoisyMaxSettings selection, std::uint64
   grown_ = std::bit_ceil(longest) - 1;
 }
 
-std::uint64_t EpochInstance::open_of(std::uint64_t rounds) const noexcept {
+std::uint64_t EpochInstance::count_open(std::uint64_t rounds) const noexcept {
   if (rounds <= grown_) return rounds + 1 - std::bit_floor(rounds + 1);
   return (rounds - grown_) % longest_;
 }
 
 std::uint64_t EpochInstance::open() const noexcept {
   const std::uint64_t window = rounds_ < grown_ ? std::bit_floor(rounds_ + 1) : longest_;
-  return std::min(window - open_of(rounds_) - 1, sums_.until_carry());
+  return std::min(window - count_open(rounds_) - 1, sums_.until_carry());
 }
 
 void EpochInstance::restart() noexcept {
@@ -50,7 +50,7 @@ std::optional<std::uint64_t> EpochInstance::learn(std::span<const double> losses
                                                   random::Source& source) {
   sums_.add_rounding(losses);
   ++rounds_;
-  if (open_of(rounds_) != 0) return std::nullopt;
+  if (count_open(rounds_) != 0) return std::nullopt;
   std::optional<std::uint64_t> selected;
   if (!last) {
     sums_.relative_on_grid(std::min((rounds_ + 1) / 2, longest_), scores_);
@@ -68,7 +68,7 @@ void EpochInstance::write(Archive& archive) const {
 void EpochInstance::read(ArchiveReader& archive) {
   const std::uint64_t rounds = archive.word_below(~0ULL);
   sums_.read(archive);
-  sums_.require(open_of(rounds));
+  sums_.require(count_open(rounds));
   rounds_ = rounds;
 }
 

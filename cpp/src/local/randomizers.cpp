@@ -27,7 +27,7 @@ void check_epsilon(double epsilon) {
 }
 
 // Nearest integer of x in [0, 2^53], half to even: whatever the rounding of library functions is.
-double rounded(double x) {
+double round_half(double x) {
   return x >= kHalf ? x : (x + kHalf) - kHalf;  // doubles from 2^52 on are integers
 }
 
@@ -50,7 +50,7 @@ double BitLaw::contrast() const noexcept {
 std::uint64_t BitLaw::threshold(double phi) const noexcept {
   if (!std::isfinite(phi)) phi = 0.0;
   const double clamped = std::min(std::max(phi, -1.0), 1.0);
-  const double k = rounded(kHalf + clamped * static_cast<double>(high_ - kUnits / 2));
+  const double k = round_half(kHalf + clamped * static_cast<double>(high_ - kUnits / 2));
   return std::min(std::max(static_cast<std::uint64_t>(k), low()), high());
 }
 

@@ -18,13 +18,13 @@ namespace dpoco::local {
 
 inline constexpr std::uint64_t kAdaptiveSlot = 1000;
 
-inline std::size_t context_of(const Play& play, std::size_t i) {
+inline std::size_t find_context(const Play& play, std::size_t i) {
   return play.context.empty() ? 0 : static_cast<std::size_t>(play.context[i]);
 }
 
-inline std::span<const double> matrix_of(const Play& play, std::size_t i) {
+inline std::span<const double> find_matrix(const Play& play, std::size_t i) {
   const std::size_t entries = play.hypotheses * play.labels;
-  return play.tables.subspan(context_of(play, i) * entries, entries);
+  return play.tables.subspan(find_context(play, i) * entries, entries);
 }
 
 // The queries of one round, their values at the user's label and their means.
@@ -44,7 +44,7 @@ class Questions {
     for (std::size_t slot = 0; slot < plan_.bits; ++slot) {
       const std::span<double> means =
           std::span(means_).subspan(slot * play_.hypotheses, play_.hypotheses);
-      const std::span<const double> matrix = matrix_of(play_, i);
+      const std::span<const double> matrix = find_matrix(play_, i);
       const std::int64_t label = play_.label[i];
       const bool inside = label >= 0 && static_cast<std::uint64_t>(label) < play_.labels;
       if (plan_.family == Family::hadamard && play_.labels > 1) {
@@ -121,9 +121,9 @@ class Choice {
     for (std::size_t slot = 0; slot < plan_.bits; ++slot) {
       best += bit_information(used, means.subspan(slot * used.size(), used.size()), contrast);
     }
-    const std::size_t at = context_of(play_, i);
+    const std::size_t at = find_context(play_, i);
     Statistics& kept = statistics_[at];
-    refresh(kept, matrix_of(play_, i), used);
+    refresh(kept, find_matrix(play_, i), used);
     std::size_t chosen = 0;
     if (kept.response > best) {
       best = kept.response;

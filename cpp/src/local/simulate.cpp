@@ -42,8 +42,8 @@ class Meter {
     for (std::size_t j = 0; j < play_.hypotheses; ++j) {
       coefficients_[j] = (1.0 - mixing) * weights[j] + share;
     }
-    mixture(matrix_of(play_, i), coefficients_, prediction_);
-    const std::size_t at = context_of(play_, i);
+    mixture(find_matrix(play_, i), coefficients_, prediction_);
+    const std::size_t at = find_context(play_, i);
     const std::span<const double> truth = play_.truth.subspan(at * play_.labels, play_.labels);
     double divergence = 0.0;
     double distance = 0.0;
@@ -127,7 +127,7 @@ void simulate(const Play& play, const PosteriorPlan& plan, Posterior& learner,
       const std::span<std::int64_t> drawn = std::span(report).first(size);
       (size == 1 ? *response : *subset).draw(play.label[i], source, drawn);
       const double gain = size == 1 ? plan.response_gain : plan.subset_gain;
-      learner.add_subsets(matrix_of(play, i), gain, size, drawn);
+      learner.add_subsets(find_matrix(play, i), gain, size, drawn);
       ++out.subsets;
     }
     learner.weights(learner.temperature(), weights);
@@ -165,7 +165,7 @@ void simulate(const Play& play, const HedgePlan& plan, Hedge& learner, random::S
   Meter meter(play, out);
   for (std::size_t i = 0; i < play.label.size(); ++i) {
     meter.before(i, learner.weights());
-    const std::size_t at = context_of(play, i);
+    const std::size_t at = find_context(play, i);
     const std::span<const double> own_middle = std::span(middle).subspan(at * n, n);
     const std::span<const double> own_half = std::span(half).subspan(at * n, n);
     const auto index = static_cast<std::size_t>(PublicCoins(plan.seed, play.first + i, 0).below(n));
@@ -173,7 +173,7 @@ void simulate(const Play& play, const HedgePlan& plan, Hedge& learner, random::S
     const std::int64_t label = play.label[i];
     if (play.labels > 1 && label >= 0 && static_cast<std::uint64_t>(label) < play.labels) {
       const LossScale scale{index, own_middle[index], own_half[index], plan.mixing};
-      const auto own = matrix_of(play, i).subspan(static_cast<std::size_t>(label));
+      const auto own = find_matrix(play, i).subspan(static_cast<std::size_t>(label));
       loss_values(scale, n, own, play.labels, {&phi, 1});
     }
     const std::int64_t bit = BitLaw::draw(law.threshold(phi), source) ? 1 : 0;

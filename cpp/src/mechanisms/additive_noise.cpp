@@ -24,7 +24,7 @@ using random::Variate;
 // cells' probabilities do not depend on where the noise's doubles lie.
 constexpr int kGridBits = 12;
 
-const char* name_of(AdditiveLaw law) noexcept {
+const char* law_name(AdditiveLaw law) noexcept {
   switch (law) {
     case AdditiveLaw::cube_exponential:
       return "knorm";
@@ -72,7 +72,7 @@ class AdditiveNoise final : public VectorRelease {
   }
 
   double strength() const noexcept override { return scale_; }
-  const char* law() const noexcept override { return name_of(law_); }
+  const char* law() const noexcept override { return law_name(law_); }
 
  private:
   void draw(Source& source) {
@@ -146,7 +146,7 @@ class LatticeNoise final : public VectorRelease {
     return gaussian_ ? gaussian_->scale() * grid_ : scale_;
   }
   const char* law() const noexcept override {
-    return name_of(gaussian_ ? AdditiveLaw::gaussian : AdditiveLaw::laplace);
+    return law_name(gaussian_ ? AdditiveLaw::gaussian : AdditiveLaw::laplace);
   }
   double grid() const noexcept override { return grid_; }
 

@@ -15,7 +15,7 @@ using random::Source;
 using random::Variate;
 
 // tanh(x) for x > 0: a series where the exponentials cancel.
-double tanh_of(double x) {
+double stable_tanh(double x) {
   if (x < 1e-3) return x * (1.0 - x * x * (1.0 / 3.0 - x * x * (2.0 / 15.0)));
   const double e = elementary::exp(-2.0 * x);
   return (1.0 - e) / (1.0 + e);
@@ -32,7 +32,7 @@ class CoordinateResponse final : public VectorRelease {
     if (!(epsilon > 0.0 && epsilon <= 700.0)) {
       throw std::invalid_argument("epsilon must be in (0, 700]");
     }
-    amplitude_ = static_cast<double>(dimension_) / (2.0 * tanh_of(0.5 * epsilon));
+    amplitude_ = static_cast<double>(dimension_) / (2.0 * stable_tanh(0.5 * epsilon));
     if (!std::isfinite(amplitude_)) throw std::invalid_argument("epsilon is too small");
   }
 

@@ -19,7 +19,7 @@ namespace {
 
 using random::Source;
 
-std::size_t checked(Index dimension, std::uint64_t horizon) {
+std::size_t require_size(Index dimension, std::uint64_t horizon) {
   if (dimension < 1) throw std::invalid_argument("dimension must be at least 1");
   if (horizon < 1) throw std::invalid_argument("horizon must be at least 1");
   return static_cast<std::size_t>(dimension);
@@ -124,7 +124,7 @@ void extend_prefix(Levels& prefix, std::uint64_t t, double scale, std::span<doub
 class Tree final : public NoiseProcess {
  public:
   Tree(Index dimension, std::uint64_t horizon, NoiseLaw law)
-      : d_(checked(dimension, horizon)), draws_(dimension, law), prefix_(d_, horizon) {}
+      : d_(require_size(dimension, horizon)), draws_(dimension, law), prefix_(d_, horizon) {}
 
   void advance(std::uint64_t t, Source& source, std::span<double> out) override {
     draws_.next(source, out);
@@ -150,7 +150,7 @@ class Tree final : public NoiseProcess {
 class Toeplitz final : public NoiseProcess {
  public:
   Toeplitz(Index dimension, std::uint64_t horizon, NoiseLaw law)
-      : d_(checked(dimension, horizon)), draws_(dimension, law), coefficients_(horizon) {
+      : d_(require_size(dimension, horizon)), draws_(dimension, law), coefficients_(horizon) {
     coefficients_[0] = 1.0;
     for (std::size_t k = 1; k < coefficients_.size(); ++k) {
       coefficients_[k] = coefficients_[k - 1] * (1.0 - 1.0 / (2.0 * static_cast<double>(k)));
@@ -210,7 +210,7 @@ bool operator==(const BandParameters& one, const BandParameters& other) {
 // Processes of one description, as the learners of a pool have, hold it once: the blocks of a long
 // horizon are some hundred.
 template <class Parameters>
-std::shared_ptr<const Parameters> shared(Parameters own) {
+std::shared_ptr<const Parameters> share_parameters(Parameters own) {
   static std::mutex guard;
   static std::weak_ptr<const Parameters> last;
   const std::lock_guard lock(guard);
@@ -228,9 +228,9 @@ std::shared_ptr<const Parameters> shared(Parameters own) {
 class BufferedToeplitz final : public NoiseProcess {
  public:
   BufferedToeplitz(Index dimension, NoiseLaw law, BltParameters parameters)
-      : d_(checked(dimension, 1)),
+      : d_(require_size(dimension, 1)),
         draws_(dimension, law),
-        held_(shared(std::move(parameters))),
+        held_(share_parameters(std::move(parameters))),
         parameters_(*held_),
         buffers_(d_ * parameters_.decay.size(), 0.0),
         total_(d_, 0.0) {
@@ -323,9 +323,9 @@ class BufferedToeplitz final : public NoiseProcess {
 class Banded final : public NoiseProcess {
  public:
   Banded(Index dimension, NoiseLaw law, BandParameters parameters)
-      : d_(checked(dimension, 1)),
+      : d_(require_size(dimension, 1)),
         draws_(dimension, law),
-        held_(shared(std::move(parameters))),
+        held_(share_parameters(std::move(parameters))),
         parameters_(*held_),
         kept_(d_ * parameters_.coefficients.size(), 0.0),
         past_(d_, 0.0),
@@ -391,7 +391,7 @@ class Banded final : public NoiseProcess {
 
 class Silence final : public NoiseProcess {
  public:
-  explicit Silence(Index dimension) { checked(dimension, 1); }
+  explicit Silence(Index dimension) { require_size(dimension, 1); }
 
   void advance(std::uint64_t, Source&, std::span<double> out) override {
     std::ranges::fill(out, 0.0);

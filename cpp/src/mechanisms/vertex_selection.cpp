@@ -33,7 +33,7 @@ double with_floors(double sum, std::size_t count) {
   return sum + static_cast<double>(count) * kFloor;
 }
 
-std::size_t blocks_of(std::size_t n) { return (n + kBlock - 1) / kBlock; }
+std::size_t count_blocks(std::size_t n) { return (n + kBlock - 1) / kBlock; }
 
 // Draws i < n with probability proportional to weight_i + kFloor in two races, first among blocks,
 // then in the block: every probability keeps its relative precision, however small, and the
@@ -130,7 +130,7 @@ class AxisSelection final : public VertexSelection {
       : VertexSelection(static_cast<Index>(d), noise, draws(d, noise)),
         d_(d),
         length_(length),
-        race_(noise == SelectionNoise::gumbel ? kSigns * blocks_of(d) : 0) {}
+        race_(noise == SelectionNoise::gumbel ? kSigns * count_blocks(d) : 0) {}
 
   void select(std::span<const double> direction, double rate, Source& source,
               std::span<double> vertex) override {
@@ -147,7 +147,7 @@ class AxisSelection final : public VertexSelection {
   static std::uint64_t draws(std::size_t d, SelectionNoise noise) {
     const std::size_t vertices = kSigns * d;
     if (vertices == 1) return 0;
-    return noise == SelectionNoise::gumbel ? BlockRace::draws(kSigns * blocks_of(d)) : vertices;
+    return noise == SelectionNoise::gumbel ? BlockRace::draws(kSigns * count_blocks(d)) : vertices;
   }
 
   std::pair<std::size_t, bool> draw(std::span<const double> direction, double rate,
@@ -156,7 +156,7 @@ class AxisSelection final : public VertexSelection {
     const simd::Kernels& k = simd::kernels();
     const double base =
         kSigns == 2 ? -k.max_abs(direction.data(), d_) : k.smallest(direction.data(), d_);
-    const std::size_t half = blocks_of(d_);
+    const std::size_t half = count_blocks(d_);
     const auto [block,
                 place] = race_.draw<kSigns>(source, [&](std::size_t b, std::span<double> out) {
       const bool mirrored = b >= half;
@@ -193,7 +193,7 @@ class ListSelection final : public VertexSelection {
                         draws(static_cast<std::size_t>(set->count()), noise)),
         set_(std::move(set)),
         scores_(static_cast<std::size_t>(set_->count())),
-        race_(noise == SelectionNoise::gumbel ? blocks_of(scores_.size()) : 0) {}
+        race_(noise == SelectionNoise::gumbel ? count_blocks(scores_.size()) : 0) {}
 
   void select(std::span<const double> direction, double rate, Source& source,
               std::span<double> vertex) override {
@@ -207,7 +207,7 @@ class ListSelection final : public VertexSelection {
  private:
   static std::uint64_t draws(std::size_t n, SelectionNoise noise) {
     if (n == 1) return 0;
-    return noise == SelectionNoise::gumbel ? BlockRace::draws(blocks_of(n)) : n;
+    return noise == SelectionNoise::gumbel ? BlockRace::draws(count_blocks(n)) : n;
   }
 
   std::size_t draw(double rate, Source& source) {

@@ -28,7 +28,7 @@ struct Fraction {
   Natural denominator;
 };
 
-Fraction fraction_of(Ratio ratio) {
+Fraction to_fraction(Ratio ratio) {
   int up = 0;
   int down = 0;
   const double top = std::frexp(ratio.numerator, &up);
@@ -88,7 +88,7 @@ struct Expansion {
   }
 };
 
-double checked(Ratio scale) {
+double require_scale(Ratio scale) {
   const double value = scale.value();
   const bool normal = scale.numerator >= 0x1p-1022 && scale.denominator >= 0x1p-1022;
   if (!(normal && value >= kSmallestScale && value <= kLargestScale)) {
@@ -108,7 +108,7 @@ double above_twice_square(double s) {
 
 // 1 if log U > log_p for the uniform that a kernel returns as u, -1 if it is less, 0 if doubles do
 // not tell: u is within 2^-65 + 2^-53 U of U, and its logarithm within a relative 2^-51.
-int compared(double u, double log_p) {
+int compare(double u, double log_p) {
   if (!(log_p > -700.0)) return 1;  // no kernel goes as far
   const double difference = elementary::log(u) - log_p;
   const double margin = 0x1p-50 * (1.0 - log_p) + 0x1p-64 / u;
@@ -120,7 +120,7 @@ int compared(double u, double log_p) {
 
 bool is_below_exp(const random::Digits& uniform, double log_p, Decisions decisions) {
   if (decisions == Decisions::fast) {
-    const int sign = compared(random::uniform_of(uniform.word, 64, uniform.further).value, log_p);
+    const int sign = compare(random::to_uniform(uniform.word, 64, uniform.further).value, log_p);
     if (sign != 0) return sign < 0;
   }
   struct {
@@ -128,13 +128,13 @@ bool is_below_exp(const random::Digits& uniform, double log_p, Decisions decisio
     std::size_t used = 0;
     std::uint64_t word() { return used < words.size() ? words[used++] : 0; }
   } further{uniform.further};
-  const Fraction power = fraction_of({-log_p, 1.0});
+  const Fraction power = to_fraction({-log_p, 1.0});
   return Expansion{Natural(uniform.word), 64}.is_below_exp(further, power.numerator,
                                                            power.denominator);
 }
 
 bool bernoulli_exp(Source& source, double log_p) {
-  const int sign = compared(source.uniform(), log_p);
+  const int sign = compare(source.uniform(), log_p);
   if (sign != 0) return sign < 0;
   const std::uint64_t place = source.position(random::Variate::uniform) - 1;
   return is_below_exp(source.digits_at(random::Variate::uniform, place), log_p, Decisions::exact);
@@ -147,7 +147,7 @@ std::uint64_t WordTape::word() {
 
 DiscreteLaplace::DiscreteLaplace(Ratio scale, Decisions decisions)
     : scale_(scale), exact_(decisions == Decisions::exact) {
-  const double s = checked(scale);
+  const double s = require_scale(scale);
   const int exponent = std::ilogb(s);
   block_bits_ = exponent < kFirstBlocked ? 0 : static_cast<unsigned>(exponent - kBlocks);
   blocks_ = s / static_cast<double>(1ULL << block_bits_);
@@ -183,7 +183,7 @@ std::int64_t DiscreteLaplace::whole_blocks_exactly(Words& words, std::uint64_t d
   const double first = x - (margin_ + x * 0x1p-44) - (exact_ ? 2.0 : 0.0);
   const double last = static_cast<double>(kFarthest >> block_bits_);
   if (first >= last) return kFarthest >> block_bits_;
-  Fraction scale = fraction_of(scale_);
+  Fraction scale = to_fraction(scale_);
   std::uint64_t k = first > 0.0 ? static_cast<std::uint64_t>(first) : 0;
   if (block_bits_ == 0) {
     while (uniform.is_below_tail(words, k + 1, scale)) ++k;
@@ -210,7 +210,7 @@ bool DiscreteLaplace::keeps(Words& words, std::uint64_t offset, std::uint64_t di
   const int kept = exact_ ? 0 : plainly_keeps(offset, digits);
   if (kept != 0) return kept > 0;
   Expansion uniform{Natural(digits), 64 - block_bits_};
-  const Fraction scale = fraction_of(scale_);
+  const Fraction scale = to_fraction(scale_);
   return uniform.is_below_exp(words, Natural(offset) * scale.denominator, scale.numerator);
 }
 
@@ -274,7 +274,7 @@ void DiscreteLaplace::draw_many(Source& source, std::span<std::int64_t> out) con
 
 DiscreteGaussian::DiscreteGaussian(Ratio scale, Decisions decisions)
     : scale_(scale),
-      small_(checked(scale) < kLargestSmall),
+      small_(require_scale(scale) < kLargestSmall),
       proposal_(small_ ? Ratio{above_twice_square(scale.value())} : scale, decisions),
       exact_(decisions == Decisions::exact),
       inverse_(1.0 / scale.value()),
@@ -302,11 +302,11 @@ bool DiscreteGaussian::keeps_exactly(Words& words, std::uint64_t magnitude,
   // s = m / d, t = a / b: (n / s - 1)^2 / 2 = (n d - m)^2 / (2 m^2), and
   // n^2 / (2 s^2) - n / t = n (n d^2 a - 2 m^2 b) / (2 m^2 a), which is not negative for n >= 1.
   Expansion uniform{Natural(word), 64};
-  const Fraction scale = fraction_of(scale_);
+  const Fraction scale = to_fraction(scale_);
   const Natural n(magnitude);
   const Natural twice_square = (scale.numerator * scale.numerator) << 1;
   if (small_) {
-    const Fraction t = fraction_of(proposal_.scale());
+    const Fraction t = to_fraction(proposal_.scale());
     const Natural gap =
         n * scale.denominator * scale.denominator * t.numerator - twice_square * t.denominator;
     return n.is_zero() || uniform.is_below_exp(words, n * gap, twice_square * t.numerator);

@@ -82,7 +82,7 @@ Enclosure enclose_versine(const Natural& v, std::size_t places, std::size_t bits
 }
 
 // A double from 2^10 to 2^30 as numerator / 2^63.
-Natural numerator_of(double scale) {
+Natural to_numerator(double scale) {
   int exponent = 0;
   const double mantissa = std::frexp(scale, &exponent);
   return Natural(static_cast<std::uint64_t>(mantissa * 0x1p53))
@@ -114,7 +114,7 @@ struct Magnitude {
   bool reaches(std::uint64_t k) {
     if (k == 0) return true;
     const Natural odd(2 * k - 1);
-    const Natural root = numerator_of(scale);
+    const Natural root = to_numerator(scale);
     const Natural square = (root * root) << 2;
     for (;;) {
       const bool upper = v.in_upper_half();

@@ -13,7 +13,7 @@ using losses::LossSum;
 
 namespace {
 
-const LossSum& required(const std::unique_ptr<LossSum>& sum) {
+const LossSum& require_sum(const std::unique_ptr<LossSum>& sum) {
   if (!sum) throw std::invalid_argument("a loss sum is required");
   return *sum;
 }
@@ -22,7 +22,7 @@ const LossSum& required(const std::unique_ptr<LossSum>& sum) {
 
 CoupledLearner::CoupledLearner(std::unique_ptr<LossSum> sum, const mechanisms::SwitchSettings& rule,
                                std::unique_ptr<random::Source> source)
-    : RecordLearner(required(sum).body().ambient(), rule.horizon),
+    : RecordLearner(require_sum(sum).body().ambient(), rule.horizon),
       sum_(std::move(sum)),
       source_(std::move(source)),
       rule_(rule),

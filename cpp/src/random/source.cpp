@@ -202,7 +202,7 @@ Digits Source::digits_at(Variate kind, std::uint64_t place) const {
 
 double Source::complement() const {
   const Digits digits = digits_at(Variate::uniform, position(Variate::uniform) - 1);
-  return uniform_of(digits.word, 64, digits.further).complement;
+  return to_uniform(digits.word, 64, digits.further).complement;
 }
 
 void Source::fill_words(std::span<std::uint64_t> out) {

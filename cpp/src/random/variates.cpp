@@ -22,7 +22,7 @@ struct Inner {
   bool absolute;
 };
 
-Inner inner_of(Variate kind) noexcept {
+Inner inner_law(Variate kind) noexcept {
   constexpr double kLn2 = elementary::kLn2Hi + elementary::kLn2Lo;
   switch (kind) {
     case Variate::uniform:
@@ -40,7 +40,7 @@ Inner inner_of(Variate kind) noexcept {
 
 }  // namespace
 
-Uniform uniform_of(std::uint64_t word, unsigned bits, std::span<const std::uint64_t> further) {
+Uniform to_uniform(std::uint64_t word, unsigned bits, std::span<const std::uint64_t> further) {
   const std::uint64_t last = bits == 64 ? ~0ULL : (1ULL << bits) - 1;
   const bool upper = word > last / 2;
   std::uint64_t near = upper ? last - word : word;
@@ -59,9 +59,9 @@ Uniform uniform_of(std::uint64_t word, unsigned bits, std::span<const std::uint6
   return upper ? Uniform{1.0 - distance, distance} : Uniform{distance, 1.0 - distance};
 }
 
-double variate_of(Variate kind, std::uint64_t word, std::span<const std::uint64_t> further) {
+double to_variate(Variate kind, std::uint64_t word, std::span<const std::uint64_t> further) {
   const bool signless = kind != Variate::laplace;
-  const Uniform u = signless ? uniform_of(word, 64, further) : uniform_of(word >> 1, 63, further);
+  const Uniform u = signless ? to_uniform(word, 64, further) : to_uniform(word >> 1, 63, further);
   if (kind == Variate::uniform) return u.value;
   const double exponential =
       u.value < u.complement ? -elementary::log(u.value) : -elementary::log1p(-u.complement);
@@ -78,7 +78,7 @@ double variate_of(Variate kind, std::uint64_t word, std::span<const std::uint64_
 }
 
 bool may_be_open(Variate kind, std::span<const double> values) {
-  const Inner inner = inner_of(kind);
+  const Inner inner = inner_law(kind);
   return simd::kernels().any_outside(values.data(), values.size(), inner.low, inner.high,
                                      inner.absolute);
 }
@@ -94,9 +94,9 @@ void mend(Variate kind, std::span<const std::uint64_t, simd::kSuperblock> raw,
   for (std::size_t i = 0; i < (pairs ? kHalf : simd::kSuperblock); ++i) {
     if (raw[i] >= few && (lower_only || ~raw[i] >= few)) continue;
     const Digits known = digits(i);
-    const double value = variate_of(kind, known.word, known.further);
+    const double value = to_variate(kind, known.word, known.further);
     if (pairs) {
-      const double longer = value / variate_of(kind, known.word, {});
+      const double longer = value / to_variate(kind, known.word, {});
       values[i] *= longer;
       values[i + kHalf] *= longer;
     } else {

@@ -34,7 +34,7 @@ constexpr std::uint64_t kMostPlanes = 2000;
 // Proposals after which a chain takes over; a user's losses are slow to ask.
 constexpr std::uint64_t kMostProposals = 100000;
 
-GibbsSettings checked(GibbsSettings settings) {
+GibbsSettings require_settings(GibbsSettings settings) {
   const auto positive = [](double x) { return x > 0.0 && std::isfinite(x); };
   if (!positive(settings.inverse_temperature) || !positive(settings.regularization)) {
     throw std::invalid_argument("inverse temperature and regularization must be positive");
@@ -53,7 +53,7 @@ GibbsSettings checked(GibbsSettings settings) {
 struct GibbsSampler::Work {
   Work(Body body_in, GibbsSettings settings_in)
       : body(std::move(body_in)),
-        settings(checked(settings_in)),
+        settings(require_settings(settings_in)),
         beta(settings.inverse_temperature),
         lam(settings.regularization),
         flat(body),
@@ -394,7 +394,7 @@ void GibbsSampler::walk(Source& source, LossSum& sum, std::uint64_t steps, Chain
 }
 
 std::uint64_t GibbsSampler::chosen_length(const Body& body, const GibbsSettings& settings) {
-  const GibbsSettings own = checked(settings);
+  const GibbsSettings own = require_settings(settings);
   if (own.chain != GibbsChain::proximal) return HitAndRun::steps(body.dimension(), own.tolerance);
   if (body.kind() == Body::Kind::space || !(own.lipschitz > 0.0)) {
     throw std::invalid_argument("the proximal sampler needs a bounded set and Lipschitz losses");

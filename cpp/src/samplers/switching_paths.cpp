@@ -14,7 +14,7 @@ namespace dpoco::samplers {
 namespace {
 
 // The place of u in (0, 1] among n equal parts.
-std::uint64_t part_of(double u, std::uint64_t n) {
+std::uint64_t find_part(double u, std::uint64_t n) {
   return std::min(static_cast<std::uint64_t>(u * static_cast<double>(n)), n - 1);
 }
 
@@ -94,14 +94,14 @@ SwitchingPaths::SwitchingPaths(std::uint64_t experts, double rate)
 
 PathState SwitchingPaths::start(random::Source& source) const {
   if (experts_ == 1) return {};
-  return {.level = 0, .expert = part_of(source.uniform(), experts_)};
+  return {.level = 0, .expert = find_part(source.uniform(), experts_)};
 }
 
 PathState SwitchingPaths::follow(PathState state, random::Source& source) const {
   if (!moves()) return state;
   // One variate whatever the level, which is not public; a second one where the expert changes.
   if (source.uniform() > move_chance(state.level)) return state;
-  const std::uint64_t other = part_of(source.uniform(), experts_ - 1);
+  const std::uint64_t other = find_part(source.uniform(), experts_ - 1);
   return {.level = levels() > 1 ? state.level + 1 : 0,
           .expert = other < state.expert ? other : other + 1};
 }

@@ -43,7 +43,7 @@ struct Sum {
 };
 
 // Of standard normals beyond walls at -(means_i + shift).
-Sum sum_of(std::span<const double> means, double shift) {
+Sum sum_means(std::span<const double> means, double shift) {
   Sum sum{0.0, 0.0};
   for (const double each : means) {
     const Tail tail = tail_moments(-(each + shift));
@@ -64,7 +64,7 @@ double balance(std::span<const double> means, double total) {
   const bool large = total > 1.0;
   double shift = large ? high : low;
   for (int i = 0; i < 100; ++i) {
-    const Sum sum = sum_of(means, shift);
+    const Sum sum = sum_means(means, shift);
     const double excess = sum.mean - total;
     if (excess * excess <= 0.01 * sum.variance) break;
     (excess < 0.0 ? low : high) = shift;

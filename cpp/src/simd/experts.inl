@@ -4,7 +4,7 @@ constexpr double kLargest = 0x1.fffffffffffffp1023;
 
 // V = Doubles or double, whose comparisons select entry by entry alike. kUnit: the range is [0, 1].
 template <bool kUnit, class V>
-DPOCO_INLINE V admitted(V x, V low, V high, double inverse, V& count) {
+DPOCO_INLINE V admit(V x, V low, V high, double inverse, V& count) {
   const V one = V{} + 1.0;
   // In [0, 1] minus zero becomes zero, which adds the same and is a little faster.
   const V above = kUnit ? (x > low ? x : low) : (x < low ? low : x);
@@ -23,10 +23,10 @@ std::uint64_t admit_losses(const double* x, std::size_t n, double low, double hi
   Doubles counts = {};
   std::size_t i = 0;
   for (; i + kWidth <= n; i += kWidth) {
-    store(out + i, admitted<false>(load(x + i), lows, highs, inverse, counts));
+    store(out + i, admit<false>(load(x + i), lows, highs, inverse, counts));
   }
   double rest = 0.0;
-  for (; i < n; ++i) out[i] = admitted<false>(x[i], low, high, inverse, rest);
+  for (; i < n; ++i) out[i] = admit<false>(x[i], low, high, inverse, rest);
   double partial[kWidth];
   store(partial, counts);
   for (std::size_t lane = 0; lane < kWidth; ++lane) rest += partial[lane];
@@ -66,10 +66,10 @@ DPOCO_INLINE std::uint64_t admit_rows(std::size_t rounds, const double* x, std::
         outside |= bits | (kOne - bits);  // negative unless in [0, 1]; for minus zero, too
         plain += (loss + magic) - magic;
       }
-      if (!any_of((Longs)outside < 0)) return plain;
+      if (!any_lane((Longs)outside < 0)) return plain;
     }
     for (std::size_t r = 0; r < rows; ++r) {
-      const V loss = admitted<kUnit>(get<V>(from + r * n), lows, highs, inverse, changes);
+      const V loss = admit<kUnit>(get<V>(from + r * n), lows, highs, inverse, changes);
       sums += (loss + magic) - magic;
     }
     return sums;

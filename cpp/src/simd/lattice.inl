@@ -17,7 +17,7 @@ DPOCO_INLINE V rounded_to_integer(V x) {
   return (x + el::kRoundMagic) - el::kRoundMagic;
 }
 
-DPOCO_INLINE bool any_of(Longs mask) {
+DPOCO_INLINE bool any_lane(Longs mask) {
 #if defined(__AVX512F__)
   return _mm512_test_epi64_mask((__m512i)mask, (__m512i)mask) != 0;
 #else
@@ -46,7 +46,7 @@ bool round_gaussians(double scale, const double* z, const double* partner, std::
     undecided |= bad;
     store(out + i, bad ? open + Doubles{} : nearest);
   }
-  bool any = any_of(undecided);
+  bool any = any_lane(undecided);
   for (; i < n; ++i) {
     const double v = scale * z[i];
     const double nearest = rounded_to_integer(v);

@@ -52,7 +52,7 @@ DPOCO_INLINE void exponentials(const std::uint64_t* raw, std::size_t n, double* 
 // A uniform point of the circle from 64 bits: the top two are the quadrant, the others an angle in
 // it, measured from the nearer axis. So the small coordinate also keeps its relative precision:
 // an angle on a coarse grid would show in the ratio of two coordinates.
-DPOCO_INLINE double angle_of(std::uint64_t j) {
+DPOCO_INLINE double to_angle(std::uint64_t j) {
   const std::uint64_t in_quadrant = j & ((1ULL << 62) - 1);
   const double u = Grid<62>::uniform(in_quadrant);
   const double complement = Grid<62>::complement(in_quadrant);
@@ -84,7 +84,7 @@ void gaussian(Position at, std::size_t superblocks, double* out) {
     exponentials(raw, kPairs, radius);
     for (std::size_t i = 0; i < kPairs; ++i) radius[i] = __builtin_sqrt(2.0 * radius[i]);
     alignas(64) double angle[kPairs];
-    for (std::size_t i = 0; i < kPairs; ++i) angle[i] = angle_of(raw[kPairs + i]);
+    for (std::size_t i = 0; i < kPairs; ++i) angle[i] = to_angle(raw[kPairs + i]);
     for (std::size_t i = 0; i < kPairs; ++i) {
       const std::uint64_t j = raw[kPairs + i];
       const std::uint64_t q = j >> 62;

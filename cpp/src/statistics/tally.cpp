@@ -18,7 +18,7 @@ void saturate(std::int64_t& cell, std::int64_t more) {
 }
 
 // The number of edges that are not above x.
-std::size_t bin_of(const std::vector<double>& edges, double x) {
+std::size_t find_bin(const std::vector<double>& edges, double x) {
   if (edges.size() > kFewEdges) {
     const auto above = std::upper_bound(edges.begin(), edges.end(), x);
     return static_cast<std::size_t>(above - edges.begin());
@@ -90,7 +90,7 @@ void Tally::add(const Columns& records, std::span<std::int64_t> cells) const {
         break;
       case Entry::bin:
         each([&](std::size_t i) {
-          return Found{std::isfinite(x[i]) ? bin_of(block.edges, x[i]) : kNone, unit};
+          return Found{std::isfinite(x[i]) ? find_bin(block.edges, x[i]) : kNone, unit};
         });
         break;
       case Entry::code:

@@ -68,8 +68,8 @@ class HighDimensionalBandit final : public BanditLearner {
   bool lacks_pulls(std::uint64_t arm) const;
   void find_next();
   bool is_frozen(std::uint64_t rounds) const noexcept;
-  double margin_of(const std::vector<double>& coefficients, std::uint64_t arm,
-                   Context context) const;
+  double selection_margin(const std::vector<double>& coefficients, std::uint64_t arm,
+                          Context context) const;
 
   HighDimensionalBanditSettings own_;
   std::shared_ptr<const domains::Domain> domain_;

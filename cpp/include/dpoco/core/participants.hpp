@@ -23,7 +23,7 @@ struct Person {
 };
 
 // SipHash-2-4 with 128 bits of output (Aumasson and Bernstein, 2012).
-Person person_of(const std::array<std::uint64_t, 2>& key, std::string_view name);
+Person hash_person(const std::array<std::uint64_t, 2>& key, std::string_view name);
 
 // Lets through at most `rounds` records of a person, any two of them at least `separation` rounds
 // apart, and says of every other that it is to be played as an empty one.
@@ -76,9 +76,9 @@ class Participants {
   static std::size_t home(const Person& person, std::size_t size) noexcept {
     return static_cast<std::size_t>(((person.low >> 32) * size) >> 32);  // size below 2^32
   }
-  Table& table_of(const Person& person) noexcept { return tables_[person.high % kTables]; }
+  Table& find_table(const Person& person) noexcept { return tables_[person.high % kTables]; }
 
-  static std::size_t place_of(const std::vector<Entry>& entries, const Person& person);
+  static std::size_t find_place(const std::vector<Entry>& entries, const Person& person);
   Entry& find(const Person& person);  // makes an empty entry if there is none
   void forget(std::uint64_t round);
   void erase(const Person& person, std::uint64_t last);

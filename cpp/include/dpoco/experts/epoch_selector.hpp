@@ -62,7 +62,7 @@ class EpochInstance {
 
  private:
   // Of so many rounds, those of the window that is not complete.
-  std::uint64_t open_of(std::uint64_t rounds) const noexcept;
+  std::uint64_t count_open(std::uint64_t rounds) const noexcept;
 
   mechanisms::NoisyMax selector_;
   std::uint64_t longest_;

@@ -35,11 +35,11 @@ struct Uniform {
   double complement;
 };
 // Its first `bits` binary digits are those of `word` < 2^bits.
-Uniform uniform_of(std::uint64_t word, unsigned bits, std::span<const std::uint64_t> further);
+Uniform to_uniform(std::uint64_t word, unsigned bits, std::span<const std::uint64_t> further);
 
 // The variate of a word and its further digits; of a Gaussian, the radius of its pair. As the
 // kernels have it but for roundings, and but for the ends of a law that 64 digits cannot tell.
-double variate_of(Variate kind, std::uint64_t word, std::span<const std::uint64_t> further);
+double to_variate(Variate kind, std::uint64_t word, std::span<const std::uint64_t> further);
 
 // Whether a kernel may have made one of the values from a word too close to an end of its law.
 bool may_be_open(Variate kind, std::span<const double> values);
