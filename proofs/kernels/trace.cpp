@@ -141,5 +141,5 @@ int main() {
   trace::begin("uniform");
   dpoco::Grid<64>::uniform(1ULL << 40);
   trace::begin("angle");
-  dpoco::angle_of(1ULL << 40);
+  dpoco::to_angle(1ULL << 40);
 }

@@ -66,7 +66,7 @@ def test_a_row_is_what_the_command_computes(bench, module, key, name):
     case = case_of(bench, module, key)
     (contender,) = [line for line in case.contenders if line.name == name]
     cells = dict(zip(bench["side_measure"].BUDGETS, lines_of(key)[name][1:], strict=False))
-    found = bench["side_measure"].played(contender)
+    found = bench["side_measure"].play(contender)
     assert found
     for column, cell in cells.items():
         if column not in found:
@@ -131,7 +131,7 @@ def test_the_reading_agrees_with_the_tables():
 
 
 def test_markers_are_replaced_once(bench):
-    replaced = bench["side_by_side"].replaced
+    replaced = bench["side_by_side"].replace_table
     page = "a\n<!-- begin x -->\nold\n<!-- end x -->\nb"
     assert replaced(page, "x", "new") == "a\n<!-- begin x -->\nnew\n<!-- end x -->\nb"
     with pytest.raises(ValueError, match="markers"):

@@ -44,7 +44,8 @@ def transferred(name: str, index: int | None) -> None:
 @functools.cache
 def caches() -> list[functools._lru_cache_wrapper[object]]:
     """Return all caches there are; before a fork, for the search touches every object."""
-    return [each for each in gc.get_objects() if isinstance(each, functools._lru_cache_wrapper)]
+    # By type: asking objects of other libraries for their `__class__` may warn.
+    return [each for each in gc.get_objects() if type(each) is functools._lru_cache_wrapper]
 
 
 def _closed(value: object) -> int:
