@@ -24,6 +24,7 @@ from dpoco.privacy.mechanisms.bounds import (
     ClippedVectors,
     GlmGradient,
     GradientAndCurvature,
+    IntervalTotals,
     MomentsAndLoss,
     SecondMoments,
 )
@@ -242,6 +243,26 @@ def test_mu_is_column_times_movement_over_scale():
     rounder = total(ClippedVector(9, math.inf, 2.0, math.inf), Tree(), pushes=1, order=3.0)
     kappa = 2.0 * 9.0 ** (2.0 / 3.0)
     assert rounder.loss(NEAR).ideal.mu == pytest.approx(4.0 * math.sqrt(kappa) / 20.0, rel=1e-13)
+
+
+def test_every_record_of_a_person_is_rounded():
+    """An interval's records are rounded one by one, by half a grid an entry on either side."""
+    cells, unit, grid = 4, 1.0, 2.0**-14
+    own = {"grid": grid, "limit": 2**20, "scale": 2.0, "pushes": 8}
+    one, three = (
+        total(IntervalTotals((cells,), (unit,), records=records), Tree(), **own).reach(NEAR)
+        for records in (1, 3)
+    )
+    column = total(IntervalTotals((cells,), (unit,)), Tree(), pushes=8, scale=2.0).reach(NEAR)
+    moved = NEAR.sides * unit + math.sqrt(cells) * grid
+    # What the path of rounded noise adds does not depend on the records.
+    assert three - one == pytest.approx(2.0 * column * moved / NEAR.sides, rel=1e-9)
+
+
+def test_two_records_added_in_doubles_cost_a_rounding():
+    """A batch of one is exact; sums of two cost 2^-53 of the movement at least."""
+    alone, pair = (on_grid(batch=batch, pushes=8).reach(NEAR) for batch in (1, 2))
+    assert pair > alone
 
 
 def ball(d=5, p=2.0):
