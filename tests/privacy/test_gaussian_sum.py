@@ -247,7 +247,7 @@ def test_mu_is_column_times_movement_over_scale():
 
 def test_every_record_of_a_person_is_rounded():
     """An interval's records are rounded one by one, by half a grid an entry on either side."""
-    cells, unit, grid = 4, 1.0, 2.0**-14
+    cells, unit, grid = 4, 1.0, 2.0**-15
     own = {"grid": grid, "limit": 2**20, "scale": 2.0, "pushes": 8}
     one, three = (
         total(IntervalTotals((cells,), (unit,), records=records), Tree(), **own).reach(NEAR)
