@@ -10,6 +10,7 @@ from tests.descriptions import unchecked
 from dpoco import _core
 from dpoco.audit._contract import _standard_subject
 from dpoco.audit._family import quiet
+from dpoco.audit.contract import _note, _StandIn
 from dpoco.learners import LEARNERS
 from dpoco.privacy.records import Description
 
@@ -76,3 +77,8 @@ def test_engines_read_every_field_or_refuse(name):
     for more in ({"hint": 1}, {"key": "0" * 32}, {"stream": -1}):
         with pytest.raises((TypeError, OverflowError)):
             build(learner, claim | more)
+
+
+def test_an_engine_that_gets_another_named_setting_is_another():
+    engine = _StandIn("Engine")
+    assert _note(engine(1, own=2)) == _note(engine(1, own=2)) != _note(engine(1, own=3))

@@ -170,7 +170,7 @@ def budgets_are_kept(s: Subject) -> None:
     )  # fmt: skip
     silent = _build(s, budget=None, plan=None, **_drop_limits(s)).plan
     expect_error(
-        "parameters without noise and a budget", BudgetExceeded,
+        "parameters without noise next to a budget", BudgetExceeded,
         _build, s, plan=silent, budget=half, **_drop_limits(s),
     )  # fmt: skip
     if not hasattr(s.kind, "_build"):
@@ -317,7 +317,7 @@ class _StandIn:
         self.name, self.given = name, given
 
     def __call__(self, *given: object, **named: object) -> _StandIn:
-        return _StandIn(self.name, *given, choose_name)
+        return _StandIn(self.name, *given, named)
 
     def __getattr__(self, name: str) -> _StandIn:
         # Python looks for special methods by name, and must find none here.
