@@ -241,9 +241,8 @@ class Monitor(Stateful):
         # Where each record may end the interval, or be refused, none is taken without a look.
         quick = self._every is None and self._part.limiter is None
         self._take = self._recorder.take if quick else _take_none
-        self._waiting = (
-            bytearray()
-        )  # whose records those of the recorder are, if people are limited
+        # Who brought the recorder's records, if people are limited.
+        self._waiting = bytearray()
         self._untimed = self._clock is None
         self._stamps: tuple[type, ...] = ()  # types of times that `_ending` is compared with
         self._ending: Any = None
