@@ -72,9 +72,9 @@ def check_people(stream, names):
 
 # Kills of each test by statement or commit, at least: each test asserts its own, one their sum.
 STATEMENTS = {0: 150, 1: 150, 2: 150, 5: 150, 6: 150}  # by seed of the plan
-COMMITS = {4: 60, 3: 70}
+COMMITS = {4: 120, 3: 140}
 SYSTEM_NOISE = 150
-CUTS = 6  # of the log, for each time it grows
+CUTS = 11  # of the log, for each time it grows
 
 
 def _source(seed):
@@ -170,18 +170,21 @@ def recovered(place: Path, seed, *, noise_seed=1):
 
 
 class Images(list):
-    """Copies of the files at every statement, each with what was known; `kills` counts statements.
+    """Copies of the files at every statement, each with what was known, and its number of kills.
 
     Most statements change nothing outside of the process. Kills that leave the same files, and the
     same known, have one copy: what starts again from it cannot tell them apart.
     """
 
     def __init__(self, home: Path, known):
-        self.home, self.known, self.kills, self.last = home, known, 0, None
+        self.home, self.known, self.counts, self.last = home, known, [], None
         (home / "live").mkdir()
 
+    @property
+    def kills(self):
+        return sum(self.counts)
+
     def step(self):
-        self.kills += 1
         live = self.home / "live"
         files = [(live / name).read_bytes() for name in FILES if (live / name).exists()]
         moment = files, len(self.known)
@@ -190,6 +193,8 @@ class Images(list):
             place = self.home / f"image {len(self)}"
             image(live, place)
             self.append((place, dict(self.known)))
+            self.counts.append(0)
+        self.counts[-1] += 1
 
 
 def recorded(home: Path, known):

@@ -99,15 +99,15 @@ def test_killed_before_and_after_every_statement(tmp_path):
     store, images = recorded(tmp_path, {})
     serve(store, contexts)
     lost = 0
-    for place, _ in images:
+    for (place, _), kills in zip(images, images.counts, strict=True):
         begun, released = serve(QuickStore(place / "journal.db"), -contexts)
         assert len(released) == 4
         assert all(released[turn] == arm for turn, arm in begun)
         with Journal(QuickStore(place / "journal.db")) as journal:
             assert journal.open("offers").round == 4
-        lost += len(begun) < 4
+        lost += kills * (len(begun) < 4)
     assert images.kills >= 50
-    assert lost >= 4  # a context in each round
+    assert lost >= 10
 
 
 def test_without_a_decision_there_is_nothing_to_skip(tmp_path):
