@@ -147,9 +147,8 @@ def coefficients_column(
     k = most_rounds(rounds, separation, n * batch)
     # The same choice as in `blt_column`; pairs cost n k here, hence the lower limit.
     if separation % batch == 0 or k > _ADDED or n * batch >= _COUNTED:
-        return (
-            float(_bound_batches(partial(_columns_norm, coefficients), batch, k, separation)) * _UP
-        )
+        norm = partial(_columns_norm, coefficients)
+        return float(_bound_batches(norm, batch, k, separation)) * _UP
     places = np.arange(k, dtype=np.int64) * separation // batch
     total, products, before = 0.0, coefficients, -1
     for lag in range(k):  # of two rounds of a person; the later is at least at its place
