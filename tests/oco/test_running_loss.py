@@ -14,6 +14,7 @@ import dpoco
 from dpoco import _core
 from dpoco.accounting import forgetting
 from dpoco.cli._render import describe_loss
+from dpoco.domains import LpBall
 from dpoco.environments import DriftingRegression
 from dpoco.learning.model import Model
 from dpoco.oco import NoisyFTRL
@@ -131,6 +132,26 @@ def test_noise_grows_by_three_percent_and_the_guarantee_says_what_is_published(o
     assert "and their running loss" in str(own.guarantee)
     assert any("losses to [0, 6.25]" in each for each in own.guarantee.conditions)
     own.guarantee.verify()
+
+
+def test_huge_features_whose_margin_overflows_move_it_by_no_more_than_the_largest_loss():
+    learner = NoisyFTRL(
+        LpBall(2, 2.0, 1e3), LOSS, horizon=50, statistics="quadratic", running_loss=True,
+        budget=BUDGET, source=Source.seeded(0),
+    )  # fmt: skip
+    most = learner.plan.mechanism.summand.loss_weight * learner.plan.mechanism.summand.largest_loss
+    zero, seen = np.zeros(2), set()
+    for at in ([-12.0, 8.0], [8.0, -12.0], [-700.0, -700.0], [700.0, 700.0], [1.0, -1.0]):
+        with np.errstate(over="ignore", invalid="ignore"):
+            seen.add(str(np.multiply(at, 3e307).sum()))
+        leaf = learner._engine.leaf(np.array(at), zero, np.full(2, 3e307), 0.5)
+        assert 0.0 <= leaf[-1] <= most
+        assert np.linalg.norm(leaf) <= learner.guarantee.sensitivity
+    assert "nan" in seen  # the products of raw entries have no sum
+    # A record like this one is counted as one of the largest loss, whatever is released.
+    learner.run(np.full((49, 2), 3e307), np.ones(49))
+    assert np.isfinite(learner._engine.nonprivate_sum()).all()
+    assert learner._engine.nonprivate_sum()[-1] <= 49 * most * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("options", OPTIONS)

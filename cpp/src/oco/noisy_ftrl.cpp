@@ -107,7 +107,8 @@ double NoisyFtrl::add_leaf(std::span<const double> at, std::span<const double> f
     const double loss = loss_.value(margin, y);
     if (publishes_loss()) {
       const RunningLoss& own = settings_.running_loss;
-      add(own.weight * std::clamp(loss, 0.0, own.largest));
+      // The products of raw features may overflow and cancel: a NaN counts as the largest loss.
+      add(own.weight * (loss < own.largest ? std::max(loss, 0.0) : own.largest));
     }
     return loss;
   }
