@@ -12,6 +12,8 @@ from tests.late import Late
 
 import dpoco
 from dpoco.errors import HorizonExceeded, StateError
+from dpoco.learning.participation import Participation
+from dpoco.privacy.neighbours import Neighbours
 from dpoco.random import Source
 
 torch, nn = Late("torch"), Late("torch.nn")
@@ -329,6 +331,23 @@ def test_run_plays_what_is_left_and_wants_the_declared_batches():
         training(epochs=3).run(adapter.PrivateLoader(data, 4, 3))
     with pytest.raises(TypeError, match="no length"):
         adapter.PrivateLoader(iter([]), 8)
+
+
+def test_a_loader_may_not_bring_examples_more_often_than_the_guarantee_is_for():
+    data = torch.utils.data.TensorDataset(*examples(40))
+    often = adapter.PrivateLoader(data, 8, 4)  # every example in four steps, five apart
+    for steps, epochs in ((20, 1), (10, 2)):
+        own = training(steps=steps, epochs=epochs)
+        real = own.noise.mechanism.loss(Neighbours("zero_out", rounds=4, separation=5))
+        assert real.epsilon(1e-6) > 2.0 * own.guarantee.epsilon
+        with pytest.raises(ValueError, match="4 times, 5 steps apart"):
+            own.run(often)
+        assert own.round == 0
+    for rule in (Participation(4, 5, enforced=False), Participation(6, 3, enforced=False)):
+        training(steps=20, epochs=1, participation=rule).run(often)
+    for rule in (Participation(3, 5, enforced=False), Participation(4, 6, enforced=False)):
+        with pytest.raises(ValueError, match="more often"):
+            training(steps=20, epochs=1, participation=rule).run(often)
 
 
 # -- refusals -------------------------------------------------------------------------------------

@@ -371,6 +371,19 @@ class NoisyGradients:
         """Steps of the whole training."""
         return self.mechanism.pushes
 
+    def covers(self, rounds: int, separation: int) -> bool:
+        """Return whether the guarantee is of an example in so many steps, so far apart.
+
+        Parameters
+        ----------
+        rounds : int
+            Steps that have the example, at least 1.
+        separation : int
+            Steps from one of them to the next, at least 1.
+        """
+        people = self._people
+        return rounds <= people.rounds and (rounds == 1 or separation >= people.separation)
+
     @property
     def noise_in_view(self) -> float:
         """Root mean square, over all steps, of the noise in the view of the workload, exactly."""

@@ -308,12 +308,18 @@ class PrivateTraining:
         ValueError
             If the loader has other steps, epochs or batches than were declared.
         """
-        # The guarantee is of the declared rule: more epochs would bring examples more often.
+        # The guarantee is of the declared rule: more epochs, or shorter ones, would bring examples
+        # more often, even where the number of all steps is the declared one.
         declared = (self.noise.horizon, self._batch_size)
         if (len(loader), loader.batch_size) != declared:
             raise ValueError(
                 f"the loader has {len(loader)} steps of {loader.batch_size} examples; declared "
                 "were {} of {}".format(*declared)
+            )
+        if not self.noise.covers(loader.epochs, loader.steps):
+            raise ValueError(
+                f"the loader brings every example {loader.epochs} times, {loader.steps} steps "
+                "apart: more often than steps and epochs, or the participation, declare"
             )
         # By the round: after a crash, batches of steps that were skipped are skipped as well.
         while self.round < self.noise.horizon:
