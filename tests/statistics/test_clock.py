@@ -197,3 +197,70 @@ def test_no_interval_ends_before_one_has_begun(every):
     assert monitor.round == 0
     monitor.add({}, time="2026-03-01 08:30")
     assert monitor.release().begin.startswith("2026-03-01T0")
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["2026-01-01T10:00:00.5", "2026-01-01T10:00:01"],  # as isoformat writes whole seconds
+        ["2026-01-01 10:00", "2026-01-01T10:00:01"],
+        ["2026-01-01T10:30:00.5+01:00", "2026-01-03T10:30+02:00"],
+    ],
+)
+def test_a_text_does_not_decide_how_the_next_ones_are_written(texts):
+    batch, single = counter("1D"), counter("1D")
+    ended = [batch.add_many({}, time=texts), [r for t in texts for r in single.add({}, time=t)]]
+    for monitor, releases in zip((batch, single), ended, strict=True):
+        releases.append(monitor.release())
+    first, second = ([(r.begin, r.end, r.value("n")) for r in releases] for releases in ended)
+    assert first == second
+    assert sum(count for *_, count in first) == len(texts)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        # A day above 12 would turn day and month of the texts behind it.
+        ["13/02/2026 10:00", "03/02/2026 10:00"],
+        ["03/02/2026 10:00"],
+        ["10:30"],
+        ["13/02/2026 10:00+01:00", "2026-01-01T00:00+02:00"],
+    ],
+)
+def test_texts_are_those_of_iso_8601_alone(texts):
+    with pytest.raises(ValueError, match="ISO 8601"):
+        counter("1h").add_many({}, time=texts)
+    with pytest.raises(ValueError, match="ISO 8601"):
+        counter("1h").add({}, time=texts[0])
+    with pytest.raises(ValueError, match="ISO 8601"):
+        counter("1h", start=texts[0])
+
+
+@pytest.mark.parametrize("number", [1767225600, 1767225600.5, True, np.int64(1767225600)])
+def test_numbers_are_no_times_because_nobody_says_their_unit(number):
+    for call in (
+        lambda: counter("1h").add({}, time=number),
+        lambda: counter("1h").add_many({}, time=[number]),
+        lambda: counter("1h", start=number),
+    ):
+        with pytest.raises(ValueError, match="unit"):
+            call()
+    with pytest.raises(ValueError, match="must not be missing"):
+        counter("1h").add_many({}, time=[np.nan])
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", None])
+@pytest.mark.parametrize("library", ["polars", "arrow"])
+def test_columns_of_every_library_keep_their_time_zone(library, zone):
+    times = pd.to_datetime(["2026-01-01T23:30", "2026-01-02T00:30"]).tz_localize(zone)
+    frame = pd.DataFrame({"at": times})
+    if library == "polars":
+        table = pytest.importorskip("polars").from_pandas(frame)
+    else:
+        table = pytest.importorskip("pyarrow").Table.from_pandas(frame)
+    begins = []
+    for records in (frame, table):
+        monitor = counter("1D")
+        begins.append([r.begin for r in [*monitor.add_many(records, time="at"), monitor.release()]])
+    assert begins[0] == begins[1]
+    assert len(begins[0]) == 2

@@ -16,6 +16,14 @@ Times = NDArray[np.int64]
 _AHEAD = 1024  # boundaries that are computed at once
 _LAST = 2**63 - 1  # nanoseconds since 1970: pandas' calendar ends in April 2262
 _TOO_LATE = "time is behind the end of pandas' calendar, in the year 2262"
+_NUMBERS = (
+    "time must be dates and times, and numbers do not say their unit: convert them first, for "
+    "example with pandas.to_datetime(numbers, unit='s')"
+)
+_UNREADABLE = (
+    "time must be datetimes or texts in ISO 8601 such as 2026-01-31T10:00, all with a time zone or "
+    "all without"
+)
 
 
 class Clock:
@@ -73,7 +81,7 @@ class Clock:
         self._bounds = np.empty(0, dtype=np.int64)  # of intervals without a fixed length
         self._next: Any = None  # what clocks show at the last of them; None: the calendar ends
         if start is not None:
-            time = self._named_zone(pandas.Timestamp(start))
+            time = self._named_zone(self._read([start])[0])
             self._set_start(time, time.tz_localize(None))
 
     @property
@@ -173,18 +181,7 @@ class Clock:
             For what is no time, for times with a zone among times without, or vice versa, and for
             another shape; nothing has begun then.
         """
-        pandas = self._pandas
-        try:
-            try:
-                index = pandas.DatetimeIndex(pandas.to_datetime(values))
-            except (ValueError, TypeError):
-                # Texts with several differences from UTC, as of a summer and a winter.
-                index = self._one_by_one(values)
-            index = index.as_unit("ns")
-        except (ValueError, TypeError, OverflowError):
-            raise ValueError(
-                "time must be times that pandas reads, all with a time zone or all without"
-            ) from None
+        index = self._read(values)
         if index.hasnans:
             raise ValueError("time must not be missing")
         if index.shape != (count,):
@@ -196,8 +193,33 @@ class Clock:
             raise ValueError(f"time must have {have}, as the first time or start has")
         return np.asarray(index.asi8)
 
+    def _read(self, values: Any) -> Any:
+        """Return times as an index of pandas in nanoseconds, or raise `ValueError`.
+
+        Each is read by itself: no text decides how those next to it are meant.
+        """
+        pandas = self._pandas
+        try:
+            zone = _zone_of_column(values)
+            given = (
+                values if hasattr(getattr(values, "dtype", None), "kind") else np.asarray(values)
+            )
+            if given.dtype.kind in "iufb" and not pandas.isna(given).all():
+                raise ValueError(_NUMBERS)
+            try:
+                index = pandas.DatetimeIndex(pandas.to_datetime(given, format="ISO8601"))
+            except (ValueError, TypeError):
+                # Texts with several differences from UTC, as of a summer and a winter.
+                index = self._one_by_one(given)
+            if zone is not None:
+                index = index.tz_localize("UTC").tz_convert(zone)
+            return index.as_unit("ns")
+        except (ValueError, TypeError, OverflowError) as error:
+            raise ValueError(_NUMBERS if error.args == (_NUMBERS,) else _UNREADABLE) from None
+
     def _one_by_one(self, values: Iterable[Any]) -> Any:
         """Return times, each with its own difference from UTC, in the zone of the first."""
+        self._pandas.to_datetime(values, format="ISO8601", utc=True)  # else texts are no times
         stamps = [self._pandas.Timestamp(value) for value in values]
         if any(stamp.tz is None for stamp in stamps):
             raise ValueError("a time without a zone")
@@ -287,3 +309,10 @@ def read_start(state: Mapping[str, str | None]) -> Any:
     """Return the begin of the first interval that `Clock.state` wrote, in its time zone."""
     begin = import_package("pandas", "intervals by the clock", "files").Timestamp(state["start"])
     return begin if state["zone"] is None else begin.tz_convert(state["zone"])
+
+
+def _zone_of_column(values: Any) -> str | None:
+    """Return the time zone of a column of polars or Arrow, which NumPy drops; None without one."""
+    zone = getattr(getattr(values, "dtype", None), "time_zone", None)
+    zone = getattr(getattr(values, "type", None), "tz", None) if zone is None else zone
+    return zone if isinstance(zone, str) else None

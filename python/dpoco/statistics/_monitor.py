@@ -272,7 +272,7 @@ class Monitor(Stateful):
             Values by column. Missing and non-finite numbers add nothing to their statistic; numbers
             out of range are clipped.
         time : time-like
-            For intervals by the clock: a datetime, a timestamp, or text in ISO 8601. A time that
+            For intervals by the clock: a datetime or text in ISO 8601, not a number. A time that
             goes back counts in the running interval. Keyword-only.
         person : int, str or bytes
             Whose record it is, if people are limited. Keyword-only.
