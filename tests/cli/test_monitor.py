@@ -472,3 +472,115 @@ def test_values_are_listed_as_in_other_commands():
     ((_, categories),) = asked.monitor().statistics
     assert categories.values == ("a, b", "c")
     assert asked.monitor().get_params()["by"] == {"country": ("DE", "FR")}
+
+
+def minutes(begin, count, cells=""):
+    """Return lines of a log, a record a minute."""
+    times = pd.date_range(f"2026-01-01 {begin}", periods=count, freq="min")
+    return "".join(f"{time.isoformat()}{cells}\n" for time in times)
+
+
+def test_a_file_counts_once_whatever_it_is_called(tmp_path, monkeypatch):
+    home = tmp_path / "home"
+    (home / "logs").mkdir(parents=True)
+    (home / "logs" / "log.csv").write_text("at\n" + minutes("00:00", 40))
+    (home / "today.csv").symlink_to(home / "logs" / "log.csv")
+    monkeypatch.chdir(home)
+    names = ["logs/log.csv", "./logs/../logs/log.csv", home / "logs" / "log.csv", "today.csv"]
+    kept = ["--output", "out.jsonl", "--state", "s.dpoco", "--resume"]
+    words = [*TIME, "--count", "--epsilon", 100]
+    run(*names, *words, *kept)
+    for name in names:
+        run(name, *words, *kept)
+    monkeypatch.chdir(home / "logs")  # another folder, where the same file has another name
+    run("log.csv", *words, "--output", "../out.jsonl", "--state", "../s.dpoco", "--resume")
+    monkeypatch.chdir(tmp_path)
+    home.rename(tmp_path / "moved")  # with its state
+    monkeypatch.chdir(tmp_path / "moved")
+    with (tmp_path / "moved" / "logs" / "log.csv").open("a") as out:
+        out.write(minutes("01:00", 1))
+    run("logs/log.csv", *words, *kept)
+    assert counts(read(tmp_path / "moved" / "out.jsonl")) == pytest.approx([40], abs=2.0)
+
+
+def test_an_output_without_its_state_is_not_continued(log, tmp_path):
+    path, _ = log
+    out, state = tmp_path / "out.jsonl", tmp_path / "s.dpoco"
+    words = [path, *TIME, "--count", "--output", out, "--state", state, "--resume"]
+    run(*words)
+    before = out.read_bytes()
+    state.unlink()  # the records would be released once more, with other noise
+    assert "exists, but not its state" in run(*words, code=2)
+    assert out.read_bytes() == before
+
+
+def test_a_line_that_is_being_written_waits_for_the_next_run(tmp_path):
+    path, out = tmp_path / "log.csv", tmp_path / "out.jsonl"
+    whole = "at,x\n" + minutes("00:00", 8, ",55") + minutes("01:00", 2, ",55")
+    words = [path, *TIME, "--histogram", "x=10,90", "--epsilon", 100, "--output", out]
+    kept = ["--state", tmp_path / "s.dpoco", "--resume"]
+    for end in range(10, len(whole) + 1, 5):
+        path.write_text(whole[:end])
+        text = run(*words, *kept)
+        assert ("waits for the next run" in text) == (whole[end - 1] != "\n")
+    path.write_text(whole)
+    run(*words, *kept)
+    (release,) = read(out)
+    assert [c["value"] for c in release["cells"]] == pytest.approx([0, 8, 0], abs=2.0)
+    # Without a state no later run gets the rest: the last line counts.
+    path.write_text(whole[:-1])
+    out.unlink()
+    run(*words)
+    found = [r["cells"][1]["value"] for r in read(out)]
+    assert found == pytest.approx([8, 2], abs=1.9)
+
+
+def test_a_file_that_was_replaced_is_refused(tmp_path):
+    path = tmp_path / "log.csv"
+    kept = ["--output", tmp_path / "out.jsonl", "--state", tmp_path / "s.dpoco", "--resume"]
+    path.write_text("at,x\n" + minutes("00:00", 3, ",1"))
+    run(path, *TIME, "--count", *kept)
+    path.write_text("at,x\n" + minutes("00:00", 9, ",123"))
+    assert "was replaced" in run(path, *TIME, "--count", *kept, code=2)
+
+
+def test_names_that_stand_for_nothing_elsewhere_are_names(tmp_path):
+    countries = ["NA"] * 30 + ["None"] * 20 + ["null"] * 10 + [""] * 5
+    table = pd.DataFrame({
+        "at": pd.date_range("2026-01-01", periods=65, freq="s"), "country": countries,
+        "x": ["NA", "1"] * 32 + [""],
+    })  # fmt: skip
+    table.to_csv(tmp_path / "log.csv", index=False)
+    table["x"] = pd.to_numeric(table["x"], errors="coerce")
+    table["country"] = table["country"].replace("", None)
+    table.to_parquet(tmp_path / "log.parquet")
+    for kind in ("csv", "parquet"):
+        out = tmp_path / f"{kind}.jsonl"
+        run(tmp_path / f"log.{kind}", *TIME, "--categories", "country=NA,None,null", "--sum",
+            "x=0:1", "--epsilon", 10**6, "--output", out)  # fmt: skip
+        (release,) = read(out)
+        found = {c["label"] or "x": c["value"] for c in release["cells"]}
+        expected = {"NA": 30, "None": 20, "null": 10, "other": 0, "x": 32}
+        assert found == pytest.approx(expected, abs=2.0)
+
+
+def test_rows_with_more_cells_than_names_move_no_column(tmp_path):
+    path, out = tmp_path / "log.csv", tmp_path / "out.jsonl"
+    words = [path, *TIME, "--sum", "x=0:9", "--sum", "y=0:9", "--epsilon", 10**6]
+    # Some programs end rows, but not the header, in a comma.
+    path.write_text("x,y,at\n" + "1,2,2026-01-01 00:00,\n" * 100)
+    run(*words, "--output", out)
+    (release,) = read(out)
+    assert [c["value"] for c in release["cells"]] == pytest.approx([100, 200], abs=15.0)
+    for rows in ("1,2,2026-01-01,3\n" * 4, "1,2,2026-01-01,3\n1,2,2026-01-01\n"):
+        path.write_text("x,y,at\n" + rows)
+        assert "is not a CSV file" in run(*words, code=2)
+
+
+@pytest.mark.parametrize("data", [b"\x1f\x8b\x08" + bytes(40), b"at,x\r2026-01-01,5\r"])
+def test_a_file_of_one_line_does_not_pass_for_one_without_records(tmp_path, data):
+    path = tmp_path / "log.csv"
+    path.write_bytes(data)
+    text = run(path, *TIME, "--count", code=2)
+    assert text.startswith("error: ")
+    assert "2026" not in text

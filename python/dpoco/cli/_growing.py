@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import time as clocks
+import warnings
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,22 +40,27 @@ class Part(NamedTuple):
     position: int
 
 
-def check_columns(files: Collection[str], needed: Collection[str]) -> None:
+def check_columns(files: Collection[str], needed: Collection[str], follow: bool) -> None:
     """Raise `ValueError` for the first file that lacks a column, before any record is read.
 
-    Standard input, and a file whose first line is not complete yet, are looked at later.
+    Standard input, an empty file, and the last one if it is followed and its first line is not
+    complete yet, are looked at later.
     """
-    for name in files:
+    for at, name in enumerate(files):
         if _is_parquet(name):
             arrow = import_package("pyarrow.parquet", "Parquet files", "files")
             found = arrow.read_schema(name).names
         elif name != "-":
             with Path(name).open("rb") as source:
                 header = source.readline()
-            if not header.endswith(b"\n"):
+            waits = follow and at == len(files) - 1 and not header.endswith(b"\n")
+            if not header or waits:
                 continue
             # As a row: of two columns of one name pandas would rename the second.
             found = _parse(name, header, header=None, dtype=str).iloc[0].tolist()
+            # Else the whole file would be a header, and would pass for one without records.
+            if b"\r" in header.rstrip(b"\r\n"):
+                raise ValueError(f"{name}: lines must end in a line feed, not in a return alone")
         else:
             continue
         for column in needed:
@@ -67,17 +73,55 @@ def check_columns(files: Collection[str], needed: Collection[str]) -> None:
 def _parse(name: str, data: bytes, **options: Any) -> DataFrame:
     """Return the lines of a CSV file; the message about others quotes nothing of them."""
     pandas = import_package("pandas", "CSV files", "files")
-    with reading(name, "a CSV file in UTF-8, separated by commas"):
-        table: DataFrame = pandas.read_csv(io.BytesIO(data), **options)
+    with reading(name, "a CSV file in UTF-8, separated by commas"), warnings.catch_warnings():
+        # Of rows with more cells than names. Without `index_col` their first cells would become
+        # an index, and all others would move by one column.
+        warnings.simplefilter("error", pandas.errors.ParserWarning)
+        table: DataFrame = pandas.read_csv(io.BytesIO(data), index_col=False, **options)
     return table
+
+
+class Places:
+    """How far files have been read, by which file it is and not by how it is called.
+
+    A file that is read again under another name, such as ./log.csv, would count twice. Files are
+    known by their path from the folder of the state, with which they may be moved.
+
+    Parameters
+    ----------
+    folder : Path
+        Of the state.
+    known : dict of str to int
+        What `known` was when the state was saved.
+    """
+
+    def __init__(self, folder: Path, known: dict[str, int]) -> None:
+        self._folder, self.known = os.path.realpath(folder), dict(known)
+
+    def __getitem__(self, name: str) -> int:
+        """Return how many bytes, or rows of a Parquet file, have been read."""
+        return self.known.get(self._place(name), 0)
+
+    def __setitem__(self, name: str, position: int) -> None:
+        self.known[self._place(name)] = position
+
+    def _place(self, name: str) -> str:
+        if name == "-":
+            return name
+        path = os.path.realpath(name)
+        try:
+            return Path(os.path.relpath(path, self._folder)).as_posix()
+        except ValueError:  # on another drive of Windows
+            return path
 
 
 def read_parts(
     files: Collection[str],
-    positions: dict[str, int],
+    positions: Places,
     names: Collection[str],
     person: str | None,
     follow: bool,
+    go_on: bool,
 ) -> Iterator[Part]:
     """Yield the records of files behind their positions.
 
@@ -85,7 +129,7 @@ def read_parts(
     ----------
     files : collection of str
         CSV or Parquet files; "-" is standard input.
-    positions : dict of str to int
+    positions : Places
         Bytes, or rows of Parquet files, that have been read.
     names : collection of str
         Columns that are read as texts.
@@ -93,13 +137,15 @@ def read_parts(
         One of them, of whom missing values are all one person, without a name.
     follow : bool
         Whether to wait for further lines of the last file.
+    go_on : bool
+        Whether a later run reads on: it then also gets a last line that is not complete yet.
     """
     for at, name in enumerate(files):
-        start = positions.get(name, 0)
+        start = positions[name]
         if _is_parquet(name):
             parts = _parquet(name, start, names)
         else:
-            parts = _csv(name, start, names, follow and at == len(files) - 1)
+            parts = _csv(name, start, names, follow and at == len(files) - 1, go_on)
         for part in parts:
             if person is not None and part.table is not None:
                 part.table[person] = part.table[person].fillna("")
@@ -131,7 +177,9 @@ def _parquet(name: str, start: int, names: Collection[str]) -> Iterator[Part]:
             yield Part(table.to_pandas(ignore_metadata=True), name, position)
 
 
-def _csv(name: str, start: int, names: Collection[str], follow: bool) -> Iterator[Part]:
+def _csv(
+    name: str, start: int, names: Collection[str], follow: bool, go_on: bool
+) -> Iterator[Part]:
     """Yield complete lines, read again from a growing file; positions are bytes."""
     with sys.stdin.buffer if name == "-" else Path(name).open("rb") as source:
         header = source.readline()
@@ -148,18 +196,28 @@ def _csv(name: str, start: int, names: Collection[str], follow: bool) -> Iterato
         while True:
             block = source.read(_BLOCK)
             rest += block
-            # The last line of a file that does not grow may lack its line end.
-            cut = len(rest) if not block and not follow else _complete(rest)
+            # The last line of a file that does not grow may lack its line end. If another run
+            # reads on, it would take the rest of a line that is just being written for a record.
+            cut = _complete(rest) if block or follow or go_on else len(rest)
             if cut:
                 # A line that is not complete waits for its rest.
                 lines, rest = rest[:cut], rest[cut:]
                 position += cut
-                # Without dtypes, names such as 007 would become numbers.
-                table = _parse(name, header + lines, dtype=dict.fromkeys(names, "object"))
+                table = _parse(name, header + lines)
+                if names:  # as they are: 007 is no number, and NA is Namibia
+                    table[list(names)] = _parse(
+                        name, header + lines, usecols=list(names), dtype="object",
+                        keep_default_na=False, na_values=[""],
+                    )[list(names)]  # fmt: skip
                 if len(table):
                     yield Part(table, name, position)
             if not block:
                 if not follow:
+                    if rest:
+                        warnings.warn(
+                            f"{name}: the last line has no line end, and waits for the next run",
+                            shell.Note, stacklevel=1,
+                        )  # fmt: skip
                     return
                 if name != "-" and os.stat(name).st_size < position:
                     raise ValueError(f"{name} became shorter than the part that was already read")
@@ -171,15 +229,18 @@ def _skip(source: BinaryIO, name: str, size: int) -> None:
     """Skip bytes that have been read before, or raise if they are not there."""
     if name == "-":
         # A pipe cannot be set back: what was read before is read again and dropped.
-        found = len(source.read(size))
+        skipped = source.read(size)
+        found, last = len(skipped), skipped[-1:]
     else:
         left = os.fstat(source.fileno()).st_size - source.tell()
-        source.seek(size, os.SEEK_CUR)
-        found = min(left, size)
+        source.seek(size - 1, os.SEEK_CUR)
+        found, last = min(left, size), source.read(1)
     if found < size:
         raise ValueError(
             f"{name} is shorter than the part that was already read: it was shortened or replaced"
         )
+    if last != b"\n":
+        raise ValueError(f"{name} has no line end where reading stopped: it was replaced")
 
 
 def _complete(text: bytes) -> int:

@@ -12,7 +12,7 @@ import dpoco
 from dpoco._validation import import_package
 from dpoco.accounting import Budget
 from dpoco.cli import _shell as shell
-from dpoco.cli._growing import Sink, check_columns, read_parts
+from dpoco.cli._growing import Places, Sink, check_columns, read_parts
 from dpoco.cli._key import state_key
 from dpoco.cli._settings import column_pairs, parse_range, read_list
 from dpoco.learning.participation import Participation
@@ -50,7 +50,7 @@ class Statistics:
     count: bool = shell.option(False, "Count records.", "--count", panel=_STATISTICS, shown=False)
     sum: Words = _several("Sum of a column with a public range.", _RANGE)
     mean: Words = _several("Mean of a column with a public range.", _RANGE)
-    share: Words = _several("Share of yes or 1 in a column.", "COLUMN")
+    share: Words = _several("Share of true or 1 in a column.", "COLUMN")
     histogram: Words = _several("Counts of a column by public bins.", "COLUMN=EDGE,EDGE,...")
     categories: Words = _several("Counts of a column by public values.", _VALUES)
     quantiles: Words = _several(
@@ -202,11 +202,14 @@ class Asked(Statistics):
                 "--page with --state needs --output FILE.jsonl, because the page shows this file"
             )
         # Files that are there are continued, and checked against the state.
-        if self.resume:
+        if self.resume and self.state is not None and self.state.exists():
             return
+        # Without its state an output is not continued: its records would be released once more,
+        # with other noise.
         for name, path in (("--output", self.output), ("--page", self.page)):
             if path is not None and path.exists():
-                raise ValueError(f"{name}: {path} exists")
+                lost = f", but not its state {self.state}" if self.resume else ""
+                raise ValueError(f"{name}: {path} exists{lost}")
         if self.state is not None and self.state.exists():
             raise ValueError(f"{self.state} exists: add --resume to continue it, or remove it")
 
@@ -217,12 +220,14 @@ def _monitor(asked: Asked) -> None:
     person = asked.person.partition("=")[0] or None
     needed = (*(c.name for c in made._layout.columns), *asked.names, asked.time)
     # Of all files, before the first is read: the tenth would be refused after hours.
-    check_columns(asked.files, tuple(dict.fromkeys(needed)))
+    check_columns(asked.files, tuple(dict.fromkeys(needed)), asked.follow)
     sink = Sink(asked.output, asked.page)
     monitor = _resume(made, asked.state, sink)
-    positions: dict[str, int] = dict((monitor.position or {}).get("files", {}))
+    go_on = asked.state is not None
+    folder = Path() if asked.state is None else asked.state.parent
+    positions = Places(folder, (monitor.position or {}).get("files", {}))
     with sink.show():
-        for part in read_parts(asked.files, positions, asked.names, person, asked.follow):
+        for part in read_parts(asked.files, positions, asked.names, person, asked.follow, go_on):
             if part.table is not None:
                 try:
                     ended = monitor.add_many(part.table, time=asked.time, person=person)
@@ -275,7 +280,7 @@ def _resume(made: Monitor, state: Path | None, sink: Sink) -> Monitor:
 def _keep(
     monitor: Monitor,
     state: Path | None,
-    positions: dict[str, int],
+    positions: Places,
     sink: Sink,
     ended: list[Release],
 ) -> None:
@@ -283,7 +288,7 @@ def _keep(
     if state is None:
         return
     pending = [sink.line(release) for release in ended]
-    monitor.position = {"files": positions, "written": sink.written, "pending": pending}
+    monitor.position = {"files": positions.known, "written": sink.written, "pending": pending}
     monitor.save(state, key=state_key())
 
 
