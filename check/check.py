@@ -330,14 +330,13 @@ def of_ranges(groups: Groups, reach: arb, spread: arb, bounded: bool) -> Known:
     rho = cost * spread**2 * add_up(each[3] for each in groups)
 
     def moments(a: arb) -> arb:
-        # m(r) / r^2 does not increase in r: the last and smallest range of a group bounds it.
-        rows = ((moment(a, reach * last), last, squares) for _, last, _, squares in groups)
-        found = add_up(m / last**2 * squares for m, last, squares in rows)
-        return found.min(a * (a - 1) * rho)
+        # m(r) / r^2 does not increase in r: the last and smallest range of a group bounds it. Where
+        # a move has parts, each selection costs what is less, that or its share of rho.
+        most = a * (a - 1) * cost * spread**2
+        rows = ((moment(a, reach * last) / last**2, squares) for _, last, _, squares in groups)
+        return add_up(m.min(most) * squares for m, squares in rows)
 
-    # Moments follow ranges, and rho what parts of a move can be: where that is less, it is better.
-    orders = None if spread < reach else moments
-    return Known(lambda e: ways(e, total, rho, orders), rho=rho, pure=total, moments=moments)
+    return Known(lambda e: ways(e, total, rho, moments), rho=rho, pure=total, moments=moments)
 
 
 def bounded_range(record: Record) -> Known:

@@ -19,7 +19,7 @@ from dpoco.privacy.mechanisms.local_report import LocalReport
 
 SOURCE = Path(__file__).parents[2] / "check" / "check.py"
 VERTICES, BALL, BOX = LpBall(3, 1.0), LpBall(3, 2.0), Box([-1.0] * 3, [1.0, 2.0, 3.0])
-LONG = {"horizon": 10**6}
+SQUARE, LONG = Box([-1.0] * 2, [1.0] * 2), {"horizon": 10**6}
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +96,17 @@ STATED = {
     "selections": lambda: record(PolyhedralFrankWolfe, BOX, LogisticLoss(1.0)),
     "selections by Laplace noise": lambda: record(
         PolyhedralFrankWolfe, LpBall(3, 1.0), LogisticLoss(1.0), selector="laplace"
+    ),
+    # Here what ranges say of all coordinates together is less than what rho says of each.
+    "few selections in a square": lambda: record(
+        PolyhedralFrankWolfe, SQUARE, LogisticLoss(1.0), horizon=50, budget=dpoco.Budget(50.0, 1e-6)
+    ),
+    "selections in a square by Laplace noise": lambda: record(
+        PolyhedralFrankWolfe,
+        SQUARE,
+        LogisticLoss(1.0),
+        selector="laplace",
+        budget=dpoco.Budget(8.0, 1e-6),
     ),
     "selections of a person": lambda: of_person(7, 20),
     "selections of a person who is always there": lambda: of_person(None, 2, selector="laplace"),
@@ -201,6 +212,9 @@ ROOM = {  # calibrated to less than is stated, or rounded up to whole blocks: mo
     "draws and a bit": ("delta", "rounds"),
     "draws and many bits": ("delta",),
     "selections by Laplace noise": ("epsilon", "delta"),
+    # Orders of divergences are searched more finely here than they were computed at.
+    "few selections in a square": ("epsilon", "delta"),
+    "selections in a square by Laplace noise": ("epsilon", "delta"),
     "selections of a person": ("epsilon", "delta"),
     "selections of a person who is always there": ("delta",),
     "coins of a chain": ("delta", "rounds", "rank"),
