@@ -584,3 +584,14 @@ def test_a_file_of_one_line_does_not_pass_for_one_without_records(tmp_path, data
     text = run(path, *TIME, "--count", code=2)
     assert text.startswith("error: ")
     assert "2026" not in text
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_two_ways_to_write_a_number_are_one_person(tmp_path, kind):
+    out, path = tmp_path / "out.jsonl", tmp_path / f"log.{kind}"
+    users = ["7", "7.0", " 7", "7."] * 50 + ["007"] * 50
+    table = pd.DataFrame({"at": pd.date_range("2026-01-01", periods=250, freq="s"), "user": users})
+    table.to_csv(path, index=False) if kind == "csv" else table.to_parquet(path)
+    run(path, *TIME, "--count", "--person", "user=1,1,50", "--epsilon", 10**6, "--releases", 9,
+        "--output", out)  # fmt: skip
+    assert counts(read(out)) == pytest.approx([100], abs=45.0)

@@ -19,6 +19,7 @@ from rich.table import Table
 
 from dpoco._validation import Fields, import_package, reading
 from dpoco.cli import _shell as shell
+from dpoco.datasets._files import person_name
 from dpoco.statistics import Monitor, Release
 
 if TYPE_CHECKING:
@@ -148,7 +149,9 @@ def read_parts(
             parts = _csv(name, start, names, follow and at == len(files) - 1, go_on)
         for part in parts:
             if person is not None and part.table is not None:
-                part.table[person] = part.table[person].fillna("")
+                # Two names of one person, as 7 and 7.0, would count apart.
+                named = part.table[person].fillna("").tolist()
+                part.table[person] = list(map(person_name, named))
             yield part
 
 

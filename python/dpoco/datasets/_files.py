@@ -188,12 +188,12 @@ def read_people(
         )
     # A name of chance is no one else's, in this file or another one.
     return [
-        secrets.token_hex(16) if unnamed else _person_name(each)
+        secrets.token_hex(16) if unnamed else person_name(each)
         for each, unnamed in zip(named, missing, strict=True)
     ]
 
 
-def _person_name(entry: object) -> str:
+def person_name(entry: object) -> str:
     """Return a name as it is told to learners, which count a person's records by it."""
     if is_whole(entry):
         return category_text(entry)
