@@ -202,6 +202,22 @@ def test_a_separator_at_the_end_of_rows_or_an_empty_column(run, loss, usual, pla
     assert load_file("ends.csv", label="alarm").feature_names == ("temp", "load")
 
 
+@pytest.mark.parametrize("kept", ["--decision", "--checkpoint"])
+def test_no_record_decides_which_columns_a_model_names(run, place, kept):
+    # Neighbours: in one of them a single record has a value. Both are asked the same.
+    names = ["temp", "load", "rare", "alarm"]
+    without, alone = [""] * ROWS, [5.0, *[""] * (ROWS - 1)]
+    words = ("--label", "alarm", *RANGES, "--range", "0:10", "--epsilon", 9)
+    (place / "without.csv").write_text(text((TEMP, LOAD, without, ALARM), names))
+    said = run("run", "without.csv", *words, kept, "kept", code=2).err
+    assert "rare" in said
+    assert "--features" in said
+    assert not (place / "kept").exists()
+    for name, column in (("without", without), ("alone", alone)):
+        (place / f"{name}.csv").write_text(text((TEMP, LOAD, column, ALARM), names))
+        run("run", f"{name}.csv", *words, "--features", "temp,load", kept, f"{name}.kept")
+
+
 def test_an_empty_column_that_is_named_is_asked_about(run, place):
     (place / "empty.csv").write_text(text((TEMP, [""] * ROWS, ALARM)))
     common = ("run", "empty.csv", "--label", "alarm", *RANGES)

@@ -48,6 +48,7 @@ class Declaration:
     label_range: tuple[float, float] | None = None
     categories: dict[str, tuple[str, ...]] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)  # "" for all columns of numbers
+    released: bool = False  # whether a model comes of it, which names its columns
 
     @classmethod
     def of(cls, asked: Settings) -> Declaration:
@@ -70,6 +71,7 @@ class Declaration:
             {column: tuple(read_list(rest))
              for column, rest in column_pairs("categories", asked.categories)},
             dict(column_pairs("missing", asked.missing, bare=True)),
+            asked.decision is not None or asked.checkpoint is not None,
         )  # fmt: skip
 
     def with_saved(self, saved: Schema) -> Declaration:
@@ -170,7 +172,8 @@ def feature_columns(table: Table, declared: Declaration, kinds: Mapping[str, str
     Raises
     ------
     ValueError
-        If a column that was named is not there, or holds nothing and no constant stands for it.
+        If a column that was named is not there, or holds nothing and no constant stands for it, or
+        if columns of a model were to be left out by their records.
     """
     listed = {*declared.categories} - {declared.label}  # its list is of classes
     named = {*declared.ranges, *declared.missing, *listed} - {""}
@@ -180,6 +183,12 @@ def feature_columns(table: Table, declared: Declaration, kinds: Mapping[str, str
         others = [name for name in table.names if name not in (declared.label, declared.person)]
         left = [name for name in others if kinds[name] == "nothing" and name not in named]
         given = [name for name in others if name not in left]
+        if left and given and declared.released:
+            # A model without a column would show that nobody has a value there.
+            raise ValueError(
+                f"nothing in the first thousand rows of {', '.join(left)}: name the columns of a "
+                "model yourself (--features A,B,...), for a choice by the records would show in it"
+            )
         if left and given:
             warnings.warn(
                 f"left out, for its first thousand rows hold nothing: {', '.join(left)}",
