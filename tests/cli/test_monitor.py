@@ -595,3 +595,53 @@ def test_two_ways_to_write_a_number_are_one_person(tmp_path, kind):
     run(path, *TIME, "--count", "--person", "user=1,1,50", "--epsilon", 10**6, "--releases", 9,
         "--output", out)  # fmt: skip
     assert counts(read(out)) == pytest.approx([100], abs=45.0)
+
+
+@pytest.mark.parametrize("block", [600, 2**22])
+def test_the_last_interval_is_released_although_records_come_behind_it(
+    tmp_path, monkeypatch, block
+):
+    path, out = tmp_path / "log.csv", tmp_path / "out.jsonl"
+    path.write_text("at\n" + minutes("00:00", 20))
+    words = [path, *TIME, "--count", "--epsilon", 100, "--releases", 3, "--output", out]
+    words += ["--state", tmp_path / "s.dpoco", "--resume"]
+    run(*words)
+    monkeypatch.setattr(growing, "_BLOCK", block)
+    with path.open("a") as log:
+        log.write(minutes("00:30", 30) + minutes("02:00", 40) + minutes("03:00", 10))
+    for _ in range(2):  # nothing is released twice
+        text = run(*words, code=2)
+        assert text.startswith("error: all 3 intervals are used up")
+        assert counts(read(out)) == pytest.approx([50, 0, 40], abs=2.0)
+        with path.open("a") as log:
+            log.write(minutes("05:00", 2))
+
+
+def test_intervals_that_are_left_end_although_the_clock_has_passed_them(tmp_path, monkeypatch):
+    path, out = tmp_path / "log.csv", tmp_path / "out.jsonl"
+    path.write_text("at\n" + "2026-01-01 00:10:00+00:00\n" * 30)
+    Clock(monkeypatch, "2026-01-01 00:20", path, [(9, "")])
+    text = run(path, *TIME, "--count", "--epsilon", 100, "--releases", 3, "--output", out,
+               "--follow", "--clock", code=2)  # fmt: skip
+    assert text.startswith("error: all 3 intervals are used up")
+    assert counts(read(out)) == pytest.approx([30, 0, 0], abs=2.0)
+
+
+def test_places_that_are_not_there_are_noticed_before_anything_is_released(log, tmp_path):
+    path, _ = log
+    for option in ("--output", "--page"):
+        text = run(path, *TIME, "--count", option, tmp_path / "no" / "out.jsonl", code=2)
+        assert text.startswith("error: no such directory")
+        assert text.count("\n") == 1
+
+
+def test_a_log_without_records_can_be_resumed(tmp_path):
+    path, page = tmp_path / "log.csv", tmp_path / "out.html"
+    words = [path, *TIME, "--count", "--page", page, "--output", tmp_path / "out.jsonl"]
+    words += ["--state", tmp_path / "s.dpoco", "--resume"]
+    path.write_text("at\n")
+    for rows in (0, 20, 70):
+        path.write_text("at\n" + minutes("00:00", rows))
+        run(*words)
+        assert page.exists()
+    assert len(read(tmp_path / "out.jsonl")) == 1

@@ -15,6 +15,7 @@ from dpoco.cli import _shell as shell
 from dpoco.cli._growing import Places, Sink, check_columns, read_parts
 from dpoco.cli._key import state_key
 from dpoco.cli._settings import column_pairs, parse_range, read_list
+from dpoco.errors import HorizonExceeded
 from dpoco.learning.participation import Participation
 from dpoco.statistics import (
     Categories,
@@ -201,15 +202,19 @@ class Asked(Statistics):
             raise ValueError(
                 "--page with --state needs --output FILE.jsonl, because the page shows this file"
             )
+        # Releases that find no place are lost, and a second run would draw other noise.
+        for path in (self.output, self.page, self.state):
+            if path is not None and not path.absolute().parent.is_dir():
+                raise ValueError(f"no such directory: {path.parent}")
         # Files that are there are continued, and checked against the state.
-        if self.resume and self.state is not None and self.state.exists():
+        if self.resume:
+            # Without its state an output is not continued: its records would be released once more.
+            if self.output is not None and self.output.exists() and not self.state.exists():  # type: ignore[union-attr]
+                raise ValueError(f"{self.output} exists, but not its state {self.state}")
             return
-        # Without its state an output is not continued: its records would be released once more,
-        # with other noise.
         for name, path in (("--output", self.output), ("--page", self.page)):
             if path is not None and path.exists():
-                lost = f", but not its state {self.state}" if self.resume else ""
-                raise ValueError(f"{name}: {path} exists{lost}")
+                raise ValueError(f"{name}: {path} exists")
         if self.state is not None and self.state.exists():
             raise ValueError(f"{self.state} exists: add --resume to continue it, or remove it")
 
@@ -228,21 +233,31 @@ def _monitor(asked: Asked) -> None:
     positions = Places(folder, (monitor.position or {}).get("files", {}))
     with sink.show():
         for part in read_parts(asked.files, positions, asked.names, person, asked.follow, go_on):
-            if part.table is not None:
-                try:
+            used_up: HorizonExceeded | None = None
+            try:
+                if part.table is not None:
                     ended = monitor.add_many(part.table, time=asked.time, person=person)
-                except TypeError as error:  # a text among numbers
-                    raise ValueError(f"{part.file}: {error}") from None
+                else:
+                    ended = _advance(monitor) if asked.clock else []
+            except TypeError as error:  # a text among numbers
+                raise ValueError(f"{part.file}: {error}") from None
+            except HorizonExceeded as error:
+                # A run that has not begun can still be given more releases.
+                if not monitor._is_started():
+                    raise
+                ended, used_up = _finish(monitor, part.table, asked.time, person), error
+            if part.table is not None:
                 positions[part.file] = part.position
-            else:
-                ended = _advance(monitor) if asked.clock else []
-                if not ended:
-                    sink.draw(monitor)
-                    continue
+            elif not ended and used_up is None:
+                sink.draw(monitor)
+                continue
             # The state first: it holds these lines as pending, and `restore` writes them again if
             # the program is killed before the next line.
             _keep(monitor, asked.state, positions, sink, ended)
             sink.write(ended)
+            if used_up is not None:
+                sink.draw(monitor)
+                raise used_up
         # With a state, the interval goes on in the next run.
         if asked.state is None and not asked.follow:
             # The first record begins the first interval.
@@ -252,6 +267,20 @@ def _monitor(asked: Asked) -> None:
             elif monitor.round < monitor.horizon:
                 sink.write([monitor.release()])
     sink.draw(monitor)
+
+
+def _finish(monitor: Monitor, table: Any, time: str, person: str | None) -> list[Release]:
+    """Count the records of the intervals that are left, and end these; later records are left out.
+
+    `table` has a record behind the last interval; None if the clock has passed it.
+    """
+    ended: list[Release] = []
+    if table is not None and monitor._clock is not None:
+        intervals = monitor._clock.intervals(monitor._clock.times(table[time], len(table)))
+        inside = int(np.searchsorted(np.maximum.accumulate(intervals), monitor.horizon))
+        if monitor.round < monitor.horizon:
+            ended = monitor.add_many(table[:inside], time=time, person=person)
+    return [*ended, *(monitor.release() for _ in range(monitor.horizon - monitor.round))]
 
 
 def _advance(monitor: Monitor) -> list[Release]:
