@@ -294,6 +294,66 @@ def test_a_torn_write_leaves_the_count_before_and_other_damage_is_refused(tmp_pa
         third.reserve(file)
 
 
+def test_the_first_write_of_a_continued_training_spares_the_largest_count(tmp_path):
+    file = tmp_path / "rounds"
+    own = noisy()
+    own.reserve(file, ahead=1)
+    own.release(np.zeros(3))
+    own.save(tmp_path / "noise")
+    for released in range(2, 6):
+        own.release(np.zeros(3))
+        own.close()
+        before = file.read_bytes()
+        own = noisy()
+        own.load(tmp_path / "noise")
+        own.reserve(file, ahead=1)
+        assert own.round == released
+        own._reservation.reserve(released + 1)
+        after = file.read_bytes().ljust(48)
+        own.close()
+        # A write that is torn leaves the other slot, whose rounds have been released.
+        changed = [i for i in (0, 24) if after[i : i + 24] != before.ljust(48)[i : i + 24]]
+        assert len(changed) == 1
+        torn = bytearray(after)
+        torn[changed[0] + 9] ^= 1
+        file.write_bytes(bytes(torn))
+        own = noisy()
+        own.load(tmp_path / "noise")
+        own.reserve(file, ahead=1)
+        assert own.round == released
+
+
+def test_a_checkpoint_of_round_0_continues_with_its_file_and_with_no_other(tmp_path):
+    own, file = noisy(), tmp_path / "rounds"
+    own.reserve(file, ahead=4)
+    own.save(tmp_path / "noise")
+    seen = [tuple(own.release(np.zeros(3))) for _ in range(3)]
+    own.close()
+    again = noisy()
+    again.load(tmp_path / "noise")
+    with pytest.raises(StateError, match="missing"):
+        again.reserve(tmp_path / "other")  # where round 1 would have the same noise
+    again.reserve(file)
+    assert 3 <= again.round <= 6
+    rest = [tuple(again.release(np.zeros(3))) for _ in range(again.horizon - again.round)]
+    assert not {*rest} & {*seen}
+
+
+def test_nothing_is_released_once_another_process_may_continue(tmp_path):
+    own = noisy()
+    own.close()  # without a file it means nothing
+    own.release(np.zeros(3))
+    own = noisy()
+    own.reserve(tmp_path / "rounds")
+    own.release(np.zeros(3))
+    own.close()
+    with pytest.raises(StateError, match="another process"):
+        own.release(np.zeros(3))
+    with pytest.raises(StateError, match="another process"):
+        own.reserve(tmp_path / "other")
+    assert own.round == 1
+
+
 def test_skipped_rounds_shift_the_lattice_by_a_fresh_amount():
     """What a crash has lost of the data shifts it, and must not be seen in what sums round to."""
     first = noisy(1000, source=Source.seeded(1))

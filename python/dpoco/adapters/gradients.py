@@ -131,14 +131,17 @@ class Reservation:
         """Return the rounds that are reserved; `StateError` if the file does not tell."""
         data = os.pread(self._handle, _SLOTS * _SLOT.size, 0)
         slots = (data[i * _SLOT.size : (i + 1) * _SLOT.size] for i in range(_SLOTS))
-        stated: Iterator[tuple[int, bytes]] = (
-            _SLOT.unpack(slot) for slot in slots if len(slot) == _SLOT.size
+        stated: Iterator[tuple[int, int, bytes]] = (
+            (i, *_SLOT.unpack(slot)) for i, slot in enumerate(slots) if len(slot) == _SLOT.size
         )
-        known = [n for n, mark in stated if hmac.compare_digest(mark, self._digest(n))]
+        known = [(n, i) for i, n, mark in stated if hmac.compare_digest(mark, self._digest(n))]
         if not known:
             raise StateError(f"{Path(path).name} is not the reservation file of this training")
-        # The smaller count is the one of the write before.
-        return max(known)
+        # The smaller count is the one of the write before. The next write goes into its slot: a
+        # torn one in place of the larger count would leave a count of rounds that are released.
+        rounds, slot = max(known)
+        self._slot = (slot + 1) % _SLOTS
+        return rounds
 
     def _write(self, rounds: int) -> int:
         """Reserve rounds up to this one, and return it once it is on the disk."""
@@ -173,7 +176,12 @@ class Reservation:
             os.close(self._handle)
             self._handle = -1
 
-    __del__ = close
+    def __del__(self) -> None:
+        """Close the file. A write holds the last reference: its own thread may end up here."""
+        if self._writer is not None:
+            self._writer.shutdown(wait=False)
+            self._writer = None
+        self.close()
 
 
 Correlated = Buffered | Banded
@@ -359,6 +367,7 @@ class NoisyGradients:
         self._published = np.zeros(dimension)
         self._secret = secrets.token_bytes(_SECRET)
         self._reservation: Reservation | None = None
+        self._restored = self._closed = False
         self._key: EncryptionKey | None = None
 
     @property
@@ -412,6 +421,8 @@ class NoisyGradients:
         ------
         HorizonExceeded
             Behind the last step; nothing is drawn and nothing changes.
+        StateError
+            After `close`.
         """
         total = float_array("gradient_sum", gradient_sum, (self.mechanism.summand.size,))
         self._require(1)
@@ -432,7 +443,9 @@ class NoisyGradients:
         return noisy
 
     def _require(self, rounds: int) -> None:
-        """Raise `HorizonExceeded` if fewer steps are left."""
+        """Raise `HorizonExceeded` if fewer steps are left, and `StateError` after `close`."""
+        if self._closed:
+            raise StateError("closed: another process may continue this training")
         if self.round + rounds > self.horizon:
             raise HorizonExceeded(f"all {self.horizon} steps of the training are used up")
 
@@ -442,7 +455,8 @@ class NoisyGradients:
         Parameters
         ----------
         path : path-like
-            A file that no other training has. It stays locked until this object is closed.
+            A file that no other training has; of a restored object the one that the training had
+            before. It stays locked until this object is closed.
         ahead : int, default 16
             Steps that are reserved and not released, at most: so many are skipped after a crash.
             They are reserved meanwhile; with 1 every step waits for the disk.
@@ -459,7 +473,11 @@ class NoisyGradients:
         """
         if self._reservation is not None:
             raise StateError("this training already has a reservation file")
-        kept = Reservation(path, self._secret, positive_int("ahead", ahead), self.round == 0)
+        if self._closed:
+            raise StateError("closed: another process may continue this training")
+        # A checkpoint of round 0 does not tell whether rounds were released after it was written.
+        new = self.round == 0 and not self._restored
+        kept = Reservation(path, self._secret, positive_int("ahead", ahead), new)
         self._skip(min(kept.rounds, self.horizon) - self.round)
         self._reservation = kept
 
@@ -481,10 +499,13 @@ class NoisyGradients:
         self._push(shift.astype(np.float64) * grid)
 
     def close(self) -> None:
-        """Give up the file of reservations, which another process may then continue."""
+        """Give up the file of reservations, which another process may then continue.
+
+        This object releases nothing any more; without such a file nothing changes.
+        """
         if self._reservation is not None:
             self._reservation.close()
-            self._reservation = None
+            self._reservation, self._closed = None, True
 
     # -- states -----------------------------------------------------------------------------------
 
@@ -515,7 +536,7 @@ class NoisyGradients:
             raise StateError("the state belongs to a training with other parameters")
         released = _SECRET + self._published.nbytes
         self._engine.restore(payload[released:])
-        self._secret = payload[:_SECRET]
+        self._secret, self._restored = payload[:_SECRET], True
         self._published = np.frombuffer(payload[_SECRET:released]).copy()
 
     def save(self, path: str | os.PathLike[str], *, key: EncryptionKey | None = None) -> None:
