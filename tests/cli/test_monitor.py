@@ -645,3 +645,21 @@ def test_a_log_without_records_can_be_resumed(tmp_path):
         run(*words)
         assert page.exists()
     assert len(read(tmp_path / "out.jsonl")) == 1
+
+
+def test_damaged_parquet_files_and_columns_of_lists_are_one_line(tmp_path):
+    path = tmp_path / "log.parquet"
+    table = pd.DataFrame({"at": pd.date_range("2026-01-01", periods=4), "v": [["secret"]] * 4})
+    for option in ("--categories", "--by", "--person"):
+        table.to_parquet(path)
+        text = run(path, *TIME, "--count", option, "v=1", code=2)
+        assert "log.parquet, column 'v', is not a column of names" in text
+        assert text.count("\n") == 1
+        assert "secret" not in text
+    whole = path.read_bytes()
+    for data in (b"PAR1 secret", whole[:-12] + b"secret" + whole[-12:]):
+        path.write_bytes(data)
+        text = run(path, *TIME, "--count", code=2)
+        assert "log.parquet is not a Parquet file" in text
+        assert text.count("\n") == 1
+    assert "No such file" in run(tmp_path / "none.parquet", *TIME, "--count", code=2)

@@ -50,7 +50,8 @@ def check_columns(files: Collection[str], needed: Collection[str], follow: bool)
     for at, name in enumerate(files):
         if _is_parquet(name):
             arrow = import_package("pyarrow.parquet", "Parquet files", "files")
-            found = arrow.read_schema(name).names
+            with Path(name).open("rb") as source, reading(name, "a Parquet file"):
+                found = arrow.read_schema(source).names
         elif name != "-":
             with Path(name).open("rb") as source:
                 header = source.readline()
@@ -163,18 +164,25 @@ def _parquet(name: str, start: int, names: Collection[str]) -> Iterator[Part]:
     arrow = import_package("pyarrow", "Parquet files", "files")
     parquet = import_package("pyarrow.parquet", "Parquet files", "files")
     position = 0
-    file = parquet.ParquetFile(name)
+    with reading(name, "a Parquet file"):
+        file = parquet.ParquetFile(name)
     # Rows that were read twice would count twice.
     if start > file.metadata.num_rows:
         raise ValueError(
             f"{name} has fewer rows than were already read: it was shortened or replaced"
         )
-    for batch in file.iter_batches(batch_size=_ROWS):
+    batches = file.iter_batches(batch_size=_ROWS)
+    while True:
+        with reading(name, "a Parquet file"):
+            batch = next(batches, None)
+        if batch is None:
+            return
         begin, position = position, position + batch.num_rows
         if position > start:
             table = arrow.Table.from_batches([batch.slice(max(0, start - begin))])
             for each in names:
-                own = table.column(each).cast(arrow.string())
+                with reading(f"{name}, column {each!r},", "a column of names"):
+                    own = table.column(each).cast(arrow.string())
                 table = table.set_column(table.column_names.index(each), each, own)
             # With pandas' metadata a column could come back as the index, out of sight.
             yield Part(table.to_pandas(ignore_metadata=True), name, position)
