@@ -590,6 +590,11 @@ def dot(one: Iterable[arb], other: Iterable[arb]) -> arb:
     return add_up(x * y for x, y in zip(one, other, strict=True))
 
 
+def level(least: arb) -> arb:
+    """Return the scale of a draw in units of the largest: at least this, up to 32 bits."""
+    return (arb((least * 2**32).lower()).ceil() / 2**32).min(arb(1))
+
+
 class Buffers:
     """C of a sum with buffers: c_0 = 1, c_i = sum_j w_j r_j^(i - 1), r = 1 - s (continual_sum.md).
 
@@ -657,7 +662,7 @@ class Buffers:
         while left < self.n:  # 32 blocks in every octave of the rounds that are left
             step = min(self.n - left, 1 << max(0, max(left, 32).bit_length() - 6))
             left, blocks = left + step, blocks + 1
-            spread += step * (first / self.norm(left)) ** 2
+            spread += step / level(self.norm(left) / first) ** 2
         share = arb(pushes) / self.n
         changes, spread = first * (blocks * share).sqrt() * 3 / 2, (spread * share).sqrt()
         return count * grid * spread + memory * (spread * 5 / 4 + changes)
@@ -906,7 +911,8 @@ def rounding(own: Any) -> arb:
         return 8 * own.grid * arb(pushes).sqrt() * (factor.kind == "square_root")
     if factor.kind == "banded":
         draws = band_norms(factor)[1]
-        return 2 * own.grid * reduce(arb.max, draws) * add_up(1 / x**2 for x in draws).sqrt()
+        largest = reduce(arb.max, draws)
+        return 2 * own.grid * add_up(1 / level(x / largest) ** 2 for x in draws).sqrt()
     buffers = Buffers(factor, pushes)
     buffers.require_lattice(pushes)
     return buffers.path(pushes, own.grid, own.scale)

@@ -272,6 +272,24 @@ def test_every_number_of_every_kind_is_refused_if_it_says_a_billionth_more(check
     assert proved == []
 
 
+@pytest.mark.parametrize("rule", [None, Participation(4, 20, enforced=False)])
+def test_levels_are_rounded_up_as_those_of_draws_are(checker, rule):
+    """Of a million entries rounding is a share of mu that shows whether they were."""
+    budget = dpoco.Budget(1.0, 1e-6)
+    if rule is None:
+        plan = accounting.prefix_hedge.calibrate(10**6, horizon=10**5, budget=budget)
+        guarantee = accounting.prefix_hedge.guarantee(plan, budget=budget)
+    else:
+        guarantee = mechanisms.ContinualSum(
+            10**6, horizon=100, bound=1.0, budget=budget, participation=rule
+        ).guarantee
+        assert guarantee.description.factorisation.kind == "banded"
+    stated = json.loads(guarantee.to_json())
+    assert checker.check(stated)[0] == ("proved" if rule is None else "only if")
+    less = {**stated, "mu": stated["mu"] * (1 - 5e-12), "rho": stated["rho"] * (1 - 1e-11)}
+    assert checker.check(less)[0] == "not proved"
+
+
 def test_tails_count(checker):
     guarantee = STATED["a sum without levels for people"]()
     assert guarantee["truncation_mass"] > 0.0
