@@ -715,3 +715,39 @@ def test_a_release_that_an_interrupt_lost_is_not_skipped_silently(tmp_path):
     again = dpoco.load(tmp_path / "state", Monitor)
     again.add_many([{}] * 5)
     assert again.release().interval == 2
+
+
+@pytest.mark.parametrize("weight", [1e-9, 1e-90])
+@pytest.mark.parametrize("budget", [None, dpoco.Budget(1.0, 1e-6)])
+def test_a_weight_below_the_grid_is_refused_before_noise_is_drawn(weight, budget):
+    # Its cells would always be 0, and its release would divide by that.
+    given = {"n": Count(), "x": Mean(0.0, 1.0)}
+    with pytest.raises(ValueError, match="weights are too far apart"):
+        Monitor(given, every=None, releases=10, budget=budget, weights={"n": weight})
+    light = Monitor(given, every=None, releases=10, budget=budget, weights={"n": 1e-4})
+    light.add_many({"x": [0.5] * 10})
+    assert light.release().value("n") is not None
+
+
+@pytest.mark.parametrize("kind", [Sum, Mean])
+def test_ranges_whose_error_bars_would_overflow_or_vanish_are_refused(kind):
+    for low, high in ((-1e308, 1e307), (1e300, 2e300), (0.0, 5e-324), (0.0, 1e-200)):
+        with pytest.raises(ValueError, match="low"):
+            kind(low, high)
+    for low, high in ((-1e100, 1e100), (0.0, 1e-100)):
+        monitor = Monitor(
+            {"x": kind(low, high)}, every=None, releases=2, budget=dpoco.Budget(1.0, 1e-6)
+        )
+        monitor.add_many({"x": [low, high] * 500})
+        (cell,) = monitor.release().cells()
+        assert cell.deviation > 0.0
+        assert np.isfinite([cell.low, cell.high]).all()
+
+
+def test_a_lattice_that_is_too_coarse_names_what_a_monitor_has():
+    with pytest.raises(dpoco.CalibrationError, match="fewer records of a person") as caught:
+        Monitor(
+            {"n": Count()}, every=None, releases=10, budget=dpoco.Budget(1.0, 1e-6),
+            participation=dpoco.Participation(5), records_per_interval=10**9,
+        )  # fmt: skip
+    assert "numerics" not in str(caught.value)

@@ -165,6 +165,11 @@ class Monitor(Stateful):
             # it is planned for must be those of these statistics.
             if total.summand != summand or total.pushes != self._horizon:
                 raise StateError("state is corrupt: it describes another sum")
+        if min(summand.units) < (total.grid or self._layout.grid):
+            raise ValueError(
+                "weights are too far apart: what a record adds to the lightest statistic is below "
+                "the grid that records are rounded to"
+            )
         self._mechanism = total
         self._guarantee = self._state_guarantee(budget, seeded)
         if budget is not None:

@@ -316,8 +316,18 @@ def plan_sum(
         # More room needs a coarser grid, whose rounding costs noise.
         if found.scale <= (1.0 + _LARGEST_COST) * least:
             return found
+    if found is not None:
+        return found
     # If no room is cheap enough, the smallest that fits is taken.
-    return noisy_on_lattice(plain, near, mu) if found is None else found
+    try:
+        return noisy_on_lattice(plain, near, mu)
+    except CalibrationError as error:
+        # Other sums may be in doubles, which that message says: these are in integers alone.
+        why, _, _ = str(error).partition("; ")
+        raise CalibrationError(
+            f"{why}: take fewer records of a person in an interval, fewer cells (bins, categories, "
+            "groups) or intervals, or a larger budget"
+        ) from None
 
 
 def describe(

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from dpoco._validation import FloatArray, real_float
+from dpoco._validation import LARGEST_SCALE, SMALLEST_SCALE, FloatArray, real_float
 
 # A count is clearly above 0 if it is so many deviations above: the normal quantile .975. Below,
 # Fieller's set of level .95 is no interval (docs/privacy/statistics.md, "Error bars").
@@ -309,9 +309,17 @@ class _Ranged(Statistic):
         """Refuse ranges that are missing, reversed or infinite."""
         for name in ("low", "high"):
             object.__setattr__(self, name, real_float(name, getattr(self, name)))
-        if not (math.isfinite(self.high - self.low) and self.low < self.high):
+        largest = max(abs(self.low), abs(self.high))
+        # Squares of widths are divided by counts: within these sizes nothing overflows.
+        if not (self.low < self.high and largest <= LARGEST_SCALE):
             raise ValueError(
-                f"low must be below high, both finite; got {self.low!r}, {self.high!r}"
+                f"low must be below high, both within {LARGEST_SCALE:g}; "
+                f"got {self.low!r}, {self.high!r}"
+            )
+        if self.high - self.low < SMALLEST_SCALE:
+            raise ValueError(
+                f"high must be at least {SMALLEST_SCALE:g} above low; got {self.low!r}, "
+                f"{self.high!r}"
             )
 
 
