@@ -663,3 +663,25 @@ def test_damaged_parquet_files_and_columns_of_lists_are_one_line(tmp_path):
         assert "log.parquet is not a Parquet file" in text
         assert text.count("\n") == 1
     assert "No such file" in run(tmp_path / "none.parquet", *TIME, "--count", code=2)
+
+
+def test_two_runs_never_go_on_from_one_state(log, tmp_path, monkeypatch):
+    """Both would draw the same noise, and with late lines for different records."""
+    path, table = log
+    out, state = tmp_path / "out.jsonl", tmp_path / "s.dpoco"
+    words = [path, *TIME, "--count", "--epsilon", 100, "--output", out, "--state", state]
+    keep, said = monitoring._keep, []
+
+    def meanwhile(*arguments):
+        said.append(run(*words, "--resume", code=2))
+        keep(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(growing, "_BLOCK", 2**16)
+        patch.setattr(monitoring, "_keep", meanwhile)
+        run(*words)
+    assert said
+    assert all("s.dpoco is in use by another process" in text for text in said)
+    run(*words, "--resume")
+    assert np.abs(np.array(counts(read(out))) - truth(table)[:-1]).max() < 2.0
+    assert not list(tmp_path.glob("*.lock"))

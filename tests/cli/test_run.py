@@ -220,6 +220,40 @@ def test_checkpoint_interrupt_and_resume(table, invoke, monkeypatch, refused, re
         )
 
 
+def test_two_runs_never_go_on_from_one_state(table, invoke, monkeypatch, tmp_path):
+    """Of two files at once: their decisions would have the same noise and different records."""
+    from dpoco.cli import _run as running
+
+    table_rows = (tmp_path / "events.csv").read_text().splitlines()
+    (tmp_path / "other.csv").write_text("\n".join([table_rows[0], *table_rows[:200:-1]]) + "\n")
+    (tmp_path / "link").symlink_to(tmp_path / "state")
+    common = ("--set", "figure=false", "--set", "quiet=true", "--force", "--checkpoint")
+    rest = ("--label", "alarm", "--range", "0:10", "--horizon", "2000")
+    play, inside = running._play, []
+
+    def meanwhile(*arguments):
+        inside.append(dpoco.load("state").round if (tmp_path / "state").exists() else 0)
+        if len(inside) % 2:  # while the first one plays
+            for state in ("state", "./state", "link"):
+                for more in ((), ("--resume",)):
+                    said = invoke("run", "other.csv", *rest, *common, state, *more, code=2).stderr
+                    assert "is in use by another process" in said or "exists: add" in said
+            invoke("run", "other.csv", *rest, *common, "another")
+        return play(*arguments)
+
+    monkeypatch.setattr(running, "_play", meanwhile)
+    invoke("run", "events.csv", *rest, *common, "state")
+    (tmp_path / "another").unlink()
+    invoke("run", "events.csv", *common, "state", "--resume")
+    assert dpoco.load("state").round == 800
+    assert not list(tmp_path.glob("*.lock"))
+    # What a killed run leaves behind keeps no one out.
+    (tmp_path / "state.lock").touch(0o600)
+    (tmp_path / "another").unlink()
+    invoke("run", "events.csv", *common, "state", "--resume")
+    assert dpoco.load("state").round == 1200
+
+
 def test_a_stream_without_an_end(table, invoke):
     common = ("run", *FILE, "--set", "figure=false", "--checkpoint", "state")
     invoke(*common, "--horizon", "unknown", "--set", "seed=1")

@@ -1,6 +1,7 @@
 """Statistics of a stream by interval: ``dpoco monitor``, and ``dpoco plan statistics``."""
 
 import warnings
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from dpoco.cli._key import state_key
 from dpoco.cli._settings import column_pairs, parse_range, read_list
 from dpoco.errors import HorizonExceeded
 from dpoco.learning.participation import Participation
+from dpoco.learning.state import sole_user
 from dpoco.statistics import (
     Categories,
     Count,
@@ -220,7 +222,7 @@ class Asked(Statistics):
 
 
 def _monitor(asked: Asked) -> None:
-    asked.check()
+    asked.check()  # again: another run may have ended meanwhile
     made = asked.monitor()
     person = asked.person.partition("=")[0] or None
     needed = (*(c.name for c in made._layout.columns), *asked.names, asked.time)
@@ -333,7 +335,10 @@ def _act(asked: Asked) -> None:
     dpoco monitor log.csv --time at --mean latency=0:1000 --person user=10,24,3 --page site.html
     """
     with shell.errors_in_one_line(), shell.notes(False):
-        _monitor(asked)
+        asked.check()
+        # Two runs that went on from one state would draw the same noise for different records.
+        with nullcontext() if asked.state is None else sole_user(asked.state):
+            _monitor(asked)
 
 
 @dataclass(kw_only=True)

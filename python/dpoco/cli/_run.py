@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,6 +31,7 @@ from dpoco.cli._render import (
 from dpoco.cli._settings import LEARNER, Asked, Settings, read_participation, settings_command
 from dpoco.cli._tables import read_saved
 from dpoco.evaluation import Comparison, Game, RunReport, compare_private
+from dpoco.learning.state import sole_user
 from dpoco.trace import ReadRecords
 
 if TYPE_CHECKING:
@@ -105,48 +107,56 @@ def run(asked: Asked, _: Fields) -> None:
         # A run may take hours: all that can be refused is refused before it.
         out = Path(settings.out)
         check_writable(out, settings.output, settings.decision, settings.checkpoint)
-        if settings.skip_played and not settings.resume:
-            raise ValueError("skip-played needs --resume")
-        # Who knows the seed can take the noise off again.
-        if settings.decision is not None and settings.seed is not None:
-            raise ValueError("--decision needs fresh noise: leave out the seed")
-        resumed = load_learner(settings)
-        saved = None if resumed is None else read_saved(resumed, settings.trust_columns)
-        if saved is not None:
-            settings = asked.going_on(saved.command).settings
-        if settings.synthetic is not None and "loss" not in asked.given:
-            # The simulated stream is a regression.
-            settings = replace(settings, loss="squared")
-        (entry,) = find_learners([settings.learner], FAMILIES, settings)
-        if entry.plays == "batch" and checkpoint is not None:
-            raise ValueError(f"{entry.name} makes one fit: there is nothing to --resume")
-        # The guarantee was stated for the horizon with which it began.
-        if settings.horizon is None and resumed is not None:
-            settings = replace(settings, horizon=resumed.horizon)
-        (game,) = make_games([entry], settings, resumed, saved, searches=True)
-        if not (settings.force or settings.resume):
-            shell.check_new(out / "report.json", settings.output, settings.decision)
-        report, models = _play(game, settings, checkpoint, resumed)
-        # Before anything is written: a run that taught nothing leaves no report behind.
-        check_learned(report)
-        _note_stream(settings, report)
-        report = replace(report, settings={**report.settings, "command": settings.to_report()})
-        files = _write(report, settings)
-        if settings.decision is not None:
-            models[0].save(settings.decision)
-            files.append(f"{settings.decision}, which may be published")
-        if settings.json:
-            typer.echo(report.to_json())
-        elif not settings.quiet:
-            print_report(report, files, full=settings.full)
-        left = report.rows["beyond_horizon"]
-        if checkpoint is not None and left:
-            typer.echo(
-                f"error: {left:,} rows were not played: the horizon of "
-                f"{report.settings['horizon']:,} rounds is used up",
-                err=True,
-            )
-            raise typer.Exit(_ROWS_LEFT)
+        # Two runs that went on from one state would draw the same noise for different records.
+        with nullcontext() if checkpoint is None else sole_user(checkpoint):
+            _run(asked, out, checkpoint)
+
+
+def _run(asked: Asked, out: Path, checkpoint: Path | None) -> None:
+    """Play, report and keep what is to be kept; no other run has the checkpoint."""
+    settings = asked.settings
+    if settings.skip_played and not settings.resume:
+        raise ValueError("skip-played needs --resume")
+    # Who knows the seed can take the noise off again.
+    if settings.decision is not None and settings.seed is not None:
+        raise ValueError("--decision needs fresh noise: leave out the seed")
+    resumed = load_learner(settings)
+    saved = None if resumed is None else read_saved(resumed, settings.trust_columns)
+    if saved is not None:
+        settings = asked.going_on(saved.command).settings
+    if settings.synthetic is not None and "loss" not in asked.given:
+        # The simulated stream is a regression.
+        settings = replace(settings, loss="squared")
+    (entry,) = find_learners([settings.learner], FAMILIES, settings)
+    if entry.plays == "batch" and checkpoint is not None:
+        raise ValueError(f"{entry.name} makes one fit: there is nothing to --resume")
+    # The guarantee was stated for the horizon with which it began.
+    if settings.horizon is None and resumed is not None:
+        settings = replace(settings, horizon=resumed.horizon)
+    (game,) = make_games([entry], settings, resumed, saved, searches=True)
+    if not (settings.force or settings.resume):
+        shell.check_new(out / "report.json", settings.output, settings.decision)
+    report, models = _play(game, settings, checkpoint, resumed)
+    # Before anything is written: a run that taught nothing leaves no report behind.
+    check_learned(report)
+    _note_stream(settings, report)
+    report = replace(report, settings={**report.settings, "command": settings.to_report()})
+    files = _write(report, settings)
+    if settings.decision is not None:
+        models[0].save(settings.decision)
+        files.append(f"{settings.decision}, which may be published")
+    if settings.json:
+        typer.echo(report.to_json())
+    elif not settings.quiet:
+        print_report(report, files, full=settings.full)
+    left = report.rows["beyond_horizon"]
+    if checkpoint is not None and left:
+        typer.echo(
+            f"error: {left:,} rows were not played: the horizon of "
+            f"{report.settings['horizon']:,} rounds is used up",
+            err=True,
+        )
+        raise typer.Exit(_ROWS_LEFT)
 
 
 def _play(

@@ -16,8 +16,8 @@ import struct
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import cache
 from inspect import signature
 from pathlib import Path
@@ -174,6 +174,53 @@ def write_atomically(
         unfinished.unlink(missing_ok=True)
         raise
     synchronise(target.parent)  # the rename itself must survive a power cut
+
+
+@contextmanager
+def sole_user(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Keep other processes that call this from a state, which they would continue with its noise.
+
+    A locked file ``<path>.lock`` lies next to the state meanwhile. Where files have no locks,
+    nothing keeps others out.
+
+    Raises
+    ------
+    StateError
+        If another process has the state.
+    OSError
+        If the folder cannot be written to.
+    """
+    if not _POSIX:
+        yield
+        return
+    lock = os.path.realpath(path) + ".lock"
+    while (handle := _hold(lock)) is None:
+        pass
+    if handle < 0:
+        raise StateError(f"{path} is in use by another process: wait for its end")
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            os.unlink(lock)
+        os.close(handle)
+
+
+def _hold(lock: str) -> int | None:
+    """Return the descriptor of a locked file; -1 if another process has it, None to try again."""
+    handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    found: int | None = None
+    try:
+        if not _lock_file(handle):
+            found = -1
+        else:
+            # The process before may have removed the file between our opening and our locking it.
+            with suppress(FileNotFoundError):
+                found = handle if os.path.samestat(os.fstat(handle), os.stat(lock)) else None
+    finally:
+        if found != handle:
+            os.close(handle)
+    return found
 
 
 _MARK = ".unfinished"
