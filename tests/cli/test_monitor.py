@@ -617,14 +617,30 @@ def test_the_last_interval_is_released_although_records_come_behind_it(
             log.write(minutes("05:00", 2))
 
 
-def test_intervals_that_are_left_end_although_the_clock_has_passed_them(tmp_path, monkeypatch):
+def test_the_last_interval_ends_although_the_clock_has_passed_it(tmp_path, monkeypatch):
     path, out = tmp_path / "log.csv", tmp_path / "out.jsonl"
     path.write_text("at\n" + "2026-01-01 00:10:00+00:00\n" * 30)
-    Clock(monkeypatch, "2026-01-01 00:20", path, [(9, "")])
+    Clock(monkeypatch, "2026-01-01 00:20", path, [(1, ""), (1, ""), (9, "")])
     text = run(path, *TIME, "--count", "--epsilon", 100, "--releases", 3, "--output", out,
                "--follow", "--clock", code=2)  # fmt: skip
     assert text.startswith("error: all 3 intervals are used up")
     assert counts(read(out)) == pytest.approx([30, 0, 0], abs=2.0)
+
+
+def test_a_time_far_ahead_does_not_end_all_intervals_that_are_left(tmp_path):
+    path, out = tmp_path / "log.csv", tmp_path / "out.jsonl"
+    words = [path, *TIME, "--count", "--epsilon", 100, "--releases", 9, "--output", out]
+    words += ["--state", tmp_path / "s.dpoco", "--resume"]
+    rows = "at\n" + minutes("00:00", 70)
+    path.write_text(rows)
+    run(*words)
+    before = out.read_bytes()
+    path.write_text(rows + "2099-01-01T00:00:00\n")
+    assert "all 9 intervals are used up" in run(*words, code=2)
+    assert out.read_bytes() == before
+    path.write_text(rows + minutes("01:20", 50))  # the row was taken out
+    run(*words)
+    assert counts(read(out)) == pytest.approx([60, 50], abs=2.0)
 
 
 def test_places_that_are_not_there_are_noticed_before_anything_is_released(log, tmp_path):

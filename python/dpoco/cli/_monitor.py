@@ -244,10 +244,10 @@ def _monitor(asked: Asked) -> None:
             except TypeError as error:  # a text among numbers
                 raise ValueError(f"{part.file}: {error}") from None
             except HorizonExceeded as error:
-                # A run that has not begun can still be given more releases.
-                if not monitor._is_started():
+                last = _finish(monitor, part.table, asked.time, person)
+                if last is None:
                     raise
-                ended, used_up = _finish(monitor, part.table, asked.time, person), error
+                ended, used_up = last, error
             if part.table is not None:
                 positions[part.file] = part.position
             elif not ended and used_up is None:
@@ -271,18 +271,23 @@ def _monitor(asked: Asked) -> None:
     sink.draw(monitor)
 
 
-def _finish(monitor: Monitor, table: Any, time: str, person: str | None) -> list[Release]:
-    """Count the records of the intervals that are left, and end these; later records are left out.
+def _finish(monitor: Monitor, table: Any, time: str, person: str | None) -> list[Release] | None:
+    """End the last interval, with its records, because others come behind it; these are left out.
 
-    `table` has a record behind the last interval; None if the clock has passed it.
+    `table` has a record behind the last interval; None if the clock has passed it. None is returned
+    unless the last interval is running: a run that has not begun can be given more releases, and a
+    wrong time far ahead must not end all intervals that are left.
     """
-    ended: list[Release] = []
+    inside, last = 0, monitor.round
     if table is not None and monitor._clock is not None:
         intervals = monitor._clock.intervals(monitor._clock.times(table[time], len(table)))
-        inside = int(np.searchsorted(np.maximum.accumulate(intervals), monitor.horizon))
-        if monitor.round < monitor.horizon:
-            ended = monitor.add_many(table[:inside], time=time, person=person)
-    return [*ended, *(monitor.release() for _ in range(monitor.horizon - monitor.round))]
+        running = np.maximum.accumulate(np.maximum(intervals, monitor.round))
+        inside = int(np.searchsorted(running, monitor.horizon))
+        last = int(running[inside - 1]) if inside else last
+    if not monitor._is_started() or last != monitor.horizon - 1:
+        return None
+    ended = monitor.add_many(table[:inside], time=time, person=person) if inside else []
+    return [*ended, monitor.release()]
 
 
 def _advance(monitor: Monitor) -> list[Release]:
