@@ -19,7 +19,7 @@ from rich.table import Table
 
 from dpoco._validation import Fields, import_package, reading
 from dpoco.cli import _shell as shell
-from dpoco.datasets._files import person_name
+from dpoco.datasets import person_name
 from dpoco.statistics import Monitor, Release
 
 if TYPE_CHECKING:

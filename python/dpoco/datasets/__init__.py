@@ -7,7 +7,7 @@ public constants declared in advance; nothing is ever estimated from the records
 from __future__ import annotations
 
 from dpoco.datasets._coding import Coding, Schema
-from dpoco.datasets._files import load_file, read_people
+from dpoco.datasets._files import load_file, person_name, read_people
 from dpoco.datasets._large import chunks, from_river, linear_regression_chunks, recipe
 from dpoco.datasets._stream import (
     BUNDLED,
@@ -31,5 +31,5 @@ from dpoco.datasets._tables import FileFormat, Table, open_table
 __all__ = ["BUNDLED", "POLLSTERS", "STOCKS", "TARGETS", "Bundled", "Coding", "FileFormat",
            "PublicScaling", "Schema", "Stream", "Table", "available", "chunks", "from_river",
            "linear_regression_chunks", "linear_regression_stream", "load", "load_file",
-           "load_losses", "load_phishing", "load_shuttle", "open_table", "pollster_losses",
-           "read_people", "recipe", "stock_losses"]  # fmt: skip
+           "load_losses", "load_phishing", "load_shuttle", "open_table", "person_name",
+           "pollster_losses", "read_people", "recipe", "stock_losses"]  # fmt: skip

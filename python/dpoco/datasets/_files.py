@@ -194,7 +194,18 @@ def read_people(
 
 
 def person_name(entry: object) -> str:
-    """Return a name as it is told to learners, which count a person's records by it."""
+    """Return a name as it is told to learners, which count a person's records by it.
+
+    Parameters
+    ----------
+    entry : str or number
+        As a table has it.
+
+    Returns
+    -------
+    str
+        Without spaces around it; 7.0 is 7, in texts as well. 007 and 7 stay two names.
+    """
     if is_whole(entry):
         return category_text(entry)
     # Two names of one person would count apart, and the guarantee would be of half of the records.
