@@ -16,6 +16,13 @@ Times = NDArray[np.int64]
 _AHEAD = 1024  # boundaries that are computed at once
 _LAST = 2**63 - 1  # nanoseconds since 1970: pandas' calendar ends in April 2262
 _TOO_LATE = "time is behind the end of pandas' calendar, in the year 2262"
+_DATETIMES = (
+    "datetime",
+    "datetime64",
+    "date",
+    "empty",
+    "floating",
+)  # kinds of pandas without texts
 _NUMBERS = (
     "time must be dates and times, and numbers do not say their unit: convert them first, for "
     "example with pandas.to_datetime(numbers, unit='s')"
@@ -206,20 +213,24 @@ class Clock:
             )
             if given.dtype.kind in "iufb" and not pandas.isna(given).all():
                 raise ValueError(_NUMBERS)
+            # Without a format pandas takes that of the first text. Datetimes need none.
+            plain = pandas.api.types.infer_dtype(given, skipna=True) in _DATETIMES
+            form = {} if plain else {"format": "ISO8601"}
             try:
-                index = pandas.DatetimeIndex(pandas.to_datetime(given, format="ISO8601"))
+                index = pandas.DatetimeIndex(pandas.to_datetime(given, **form))
             except (ValueError, TypeError):
-                # Texts with several differences from UTC, as of a summer and a winter.
-                index = self._one_by_one(given)
+                # Several differences from UTC, as of a summer and a winter.
+                index = self._one_by_one(given, form)
             if zone is not None:
                 index = index.tz_localize("UTC").tz_convert(zone)
             return index.as_unit("ns")
         except (ValueError, TypeError, OverflowError) as error:
             raise ValueError(_NUMBERS if error.args == (_NUMBERS,) else _UNREADABLE) from None
 
-    def _one_by_one(self, values: Iterable[Any]) -> Any:
+    def _one_by_one(self, values: Iterable[Any], form: Mapping[str, str]) -> Any:
         """Return times, each with its own difference from UTC, in the zone of the first."""
-        self._pandas.to_datetime(values, format="ISO8601", utc=True)  # else texts are no times
+        if form:
+            self._pandas.to_datetime(values, utc=True, **form)  # raises for texts in other forms
         stamps = [self._pandas.Timestamp(value) for value in values]
         if any(stamp.tz is None for stamp in stamps):
             raise ValueError("a time without a zone")
