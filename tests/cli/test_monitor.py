@@ -701,3 +701,22 @@ def test_two_runs_never_go_on_from_one_state(log, tmp_path, monkeypatch):
     run(*words, "--resume")
     assert np.abs(np.array(counts(read(out))) - truth(table)[:-1]).max() < 2.0
     assert not list(tmp_path.glob("*.lock"))
+
+
+@pytest.mark.parametrize("rows", [20, 200])
+def test_a_file_that_is_not_the_output_of_the_state_is_left_as_it_is(tmp_path, rows):
+    # With 20 rows no interval is over, and the state knows of no output yet.
+    path, out, state = tmp_path / "log.csv", tmp_path / "out.csv", tmp_path / "s.dpoco"
+    path.write_text("at\n" + minutes("00:00", rows))
+    words = [path, *TIME, "--count", "--state", state]
+    run(*words, "--output", out)
+    other = tmp_path / "other.csv"
+    other.write_text("mine\n" * 1000)
+    for name in (other, path):  # the log itself, say
+        before = name.read_bytes()
+        if len(before) > 1000 or rows == 20:
+            assert "is not what the last run wrote" in run(
+                *words, "--resume", "--output", name, code=2
+            )
+        assert name.read_bytes() == before
+    run(*words, "--resume", "--output", out)

@@ -312,14 +312,19 @@ class Sink:
         self.written = written
         if self._output is None:
             return
-        # The state was saved before its releases were written: the file may end anywhere behind.
-        if self._kept and written > 0:
-            with self._output.open("r+b") as out:
+        if self._kept:
+            with self._output.open("r+b" if written or self._output.exists() else "x+b") as out:
                 if out.seek(0, os.SEEK_END) < written:
                     raise ValueError(f"{self._output} is shorter than what was written to it")
+                out.seek(written)
+                # The state was saved before its releases were written: the file may end anywhere
+                # within these. Else it is another file, which would be cut off.
+                if not "".join(pending).encode().startswith(out.read()):
+                    raise ValueError(
+                        f"{self._output} is not what the last run wrote: name the output of "
+                        "that run, or take out what was added to it"
+                    )
                 out.truncate(written)
-        elif self._kept:
-            self._output.write_bytes(b"")
         self._append(pending)
 
     def write(self, releases: list[Release]) -> None:
