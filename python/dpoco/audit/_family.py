@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from inspect import signature
 from typing import Any, ClassVar, Protocol
 
@@ -435,9 +435,9 @@ class Family(Playing, ABC):
         Whether a replay compares all rounds of a person at once: see `spent_by`. Elsewhere these
         rounds are a group, and what each of them moves is compared.
     person_rounds : tuple of int
-        Rounds that a replay changes.
-    before : Rounds or None
-        The stream that a replay changed, while it plays the changed one for a person.
+        Rounds in which two streams differ.
+    other : Rounds or None
+        The neighbouring stream, where what its records would do is noted in the play of a stream.
     relation : str
         Which streams are neighbours: "replace" or "zero_out".
     person : (int, int)
@@ -460,7 +460,7 @@ class Family(Playing, ABC):
     def __init__(self, learner: Learner) -> None:
         super().__init__(learner)
         self.person_rounds: tuple[int, ...] = ()
-        self.before: Rounds | None = None
+        self.other: Rounds | None = None
         self.relation = str(learner.guarantee.change)
         self.person: tuple[int, int] = getattr(learner.guarantee, "person", None) or (1, 1)
 
@@ -471,6 +471,11 @@ class Family(Playing, ABC):
         return self.learner.guarantee.description if own is None else own
 
     @property
+    def tuning(self) -> Any:
+        """The parameters of post-processing."""
+        return self.learner.plan.tuning
+
+    @cached_property
     def sensitivity(self) -> float:
         """How far one record may move what the noise hides, in the norm of the noise."""
         raise NotImplementedError
@@ -611,7 +616,7 @@ class Family(Playing, ABC):
     def spent_by(self, other: Play) -> Iterator[Change]:
         """Yield what all rounds of a person moved, and by how much they may at most.
 
-        Only families with `several` have it; `other` holds what the old records would have added.
+        Only families with `several` have it; `other` notes what the old records would have added.
         """
         raise NotImplementedError
 

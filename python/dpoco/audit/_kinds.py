@@ -215,11 +215,11 @@ Auditors = tuple[type[Family], type[Scorer] | None]
 # By kind, of parts that of the first one, and by what a learner plays.
 _AUDITORS: dict[tuple[type[Mechanism], str], Auditors] = {
     (GaussianSum, "sums"): (_sums.Vectors, _sum_noise.ReleasedSums),
-    (GaussianSum, "records"): (_sums.Records, _sum_noise.LedByVectors),
-    (GaussianSum, "experts"): (_sums.Losses, _sum_noise.LedByWeights),
-    (GaussianSum, "surface"): (_sums.Losses, _sum_noise.LedByWeights),
-    (GaussianSum, "arms"): (_sums.Statistics, _sum_noise.ReleasedStatistics),
-    (GaussianSum, "batch"): (_sums.Fits, _sum_noise.FitReleases),
+    (GaussianSum, "records"): (_sums.Records, _sum_noise.HiddenSums),
+    (GaussianSum, "experts"): (_sums.Losses, _sum_noise.HiddenLosses),
+    (GaussianSum, "surface"): (_sums.Losses, _sum_noise.HiddenLosses),
+    (GaussianSum, "arms"): (_sums.Statistics, _sum_noise.StatisticSums),
+    (GaussianSum, "batch"): (_sums.Fits, _sum_noise.FitSums),
     (GaussianSum, "intervals"): (_sums.Intervals, _sum_noise.ReleasedSums),
     (Selections, "scores"): (_selections.Selected, _selections.DrawnSelections),
     (Selections, "records"): (_sums.Records, _sum_noise.Vertices),
@@ -249,7 +249,8 @@ def _auditors(learner: Learner) -> Auditors:
         raise TypeError(f"no audit of a {kind}: its guarantee is not that of {names} together")
     if isinstance(mechanism, Parts):
         if plays == "arms" and mechanism.how == "one_of":
-            return _sums.Arms, _sum_noise.ArmReleases
+            noisy = isinstance(mechanism.parts[0], GaussianSum)
+            return _sums.Arms, _sum_noise.HiddenSums if noisy else _sum_noise.Vertices
         if plays == "experts" and hasattr(learner, "alarms"):
             return _selections.EpochsWithAlarms, _selections.EpochTranscripts
         mechanism = mechanism.parts[0]

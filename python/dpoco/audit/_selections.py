@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,7 +68,7 @@ class _Answers(Family):
     schedule = "published"
     everywhere = True
 
-    @property
+    @cached_property
     def sensitivity(self) -> float:
         """How far the caller promises a query to move."""
         return float(getattr(self.mechanism, "scores", self.mechanism).sensitivity)

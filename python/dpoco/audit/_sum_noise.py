@@ -7,46 +7,30 @@ must be those that follow from what is released.
 from __future__ import annotations
 
 import hashlib
-import math
-from abc import abstractmethod
-from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpoco import _core
 from dpoco._validation import FloatArray
 from dpoco.accounting.continual_sum import release_grid
 from dpoco.accounting.linucb import find_confidence
-from dpoco.audit._family import (
-    Change,
-    Decision,
-    Family,
-    Learner,
-    Play,
-    Record,
-    Stream,
-    admit,
-    ratio,
-)
+from dpoco.audit._family import Change, Decision, Family, Learner, Play, Stream, admit, ratio
 from dpoco.audit._laws import Scorer, Scores, place_draws, score_draws, selection_law, softmax
-from dpoco.audit._sums import Arms, Sums, triangle, whitening_matrix
+from dpoco.audit._sums import Arms, Fits, Part, Sums, triangle, whitening_matrix
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.privacy.mechanisms.batch_release import movement
 from dpoco.privacy.mechanisms.bounds import ClippedVector, GradientAndCurvature, SecondMoments
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.mechanisms.residuals import ResidualStatistics
-from dpoco.privacy.mechanisms.selections import Selections, VertexScores
 from dpoco.random import Source
 
-Part = Any  # index into sums: all of them, or an arm
-Noise = Any  # of releases, drawn again: of all, or of each arm
 Choice = tuple[slice | list[int], FloatArray]  # entries, and their values
-
-_Fit = tuple[FloatArray, FloatArray, bool]  # above either sum; whether it follows from its noise
+Times = NDArray[np.intp]  # rounds in whose end something is released
 
 SILENT = "a release has no noise at all"
 # Of cube noise all entries may move; a response on one coordinate sees one entry.
@@ -58,18 +42,21 @@ _GRID = 1e-12  # losses of a batch are rounded to a grid of 2^-52 rounds
 def whiten(
     matrix: FloatArray, own: FloatArray, other: FloatArray, scale: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Return privacy losses, shape (trials,), of what releases have above the sums of two streams.
-
-    And that of the own stream as independent standard normal variates; shapes (trials, pushes, d).
+    """Return privacy losses of releases of a sum, and the residuals as standard normal variates.
 
     Parameters
     ----------
     matrix : ndarray, shape (pushes, pushes)
         From `whitening_matrix`.
     own, other : ndarray, shape (trials, pushes, d)
-        What releases have above the exact sums of the own and of the other stream.
+        Residuals: releases less the exact sums of the stream that was played, and of the other.
     scale : float
         Standard deviation of one draw.
+
+    Returns
+    -------
+    (ndarray of shape (trials,), ndarray of shape (trials, pushes, d))
+        Losses, and the whitened residuals of the stream that was played.
     """
     ours, theirs = (np.einsum("st,ntd->nsd", matrix, each) / scale for each in (own, other))
     losses: FloatArray = 0.5 * ((theirs - ours) * (theirs + ours)).sum(axis=(1, 2))
@@ -97,170 +84,81 @@ def _without_clip(total: GaussianSum) -> GaussianSum:
     return replace(total, summand=vector, batch=1, growth=None)
 
 
-def sum_noise(family: Sums, dimension: int, count: int, claim: _core.Claim) -> FloatArray:
-    """Return the noise of the first sums, drawn once more by a sum alone, shape (count, d).
-
-    `claim` is a copy of what the learner's own sum was given of the tape.
-    """
-    out = np.empty((count, dimension))
-    sum_alone(family.mechanism, claim).run(np.zeros((count, dimension)), out)
-    return out
+def stack(plays: Sequence[Play], name: str) -> FloatArray:
+    """Return the notes of a name of all plays, shape (trials, rounds, ...)."""
+    return np.array([play.notes[name] for play in plays])
 
 
-@dataclass
-class Run:
-    """One run: what releases have above the sums of the own and the other stream, and decisions.
+def collect_findings(plays: Sequence[Play], *own: str) -> tuple[str, ...]:
+    """Return what plays and their scorer found, each text once."""
+    return tuple(dict.fromkeys([*(text for play in plays for text in play.findings), *own]))
 
-    Attributes
+
+def score_decisions(plays: Sequence[Play], exact: FloatArray, world: int) -> dict[str, FloatArray]:
+    """Return uniforms of decisions that were drawn by the weights published with them.
+
+    Parameters
     ----------
-    gaps : dict of part to pair of lists of ndarray
-        What each release has above the sums of the own and of the other stream.
-    clocks : Counter of int
-        Rounds that each arm's clock has counted.
-    choices : list of tuple
-        Scores by either sum, in units of their noise, and what was chosen.
-    findings : list of str
-        Violations that the run shows by itself.
-    chances, chosen, exact : lists of ndarray, int and ndarray
-        Laws of drawn decisions, the decisions, and scores without noise; one a round.
-    released : list of ndarray
-        Releases of batches.
+    plays : sequence of Play
+        Which published pairs of a decision and the bytes of its weights.
+    exact : ndarray, shape (trials, decisions, N) or (decisions, N)
+        Sums without noise, as for `place_draws`; the first decisions are scored.
+    world : int
+        Of the runs.
+    """
+    count = exact.shape[-2]
+    chosen = np.array([[decision for decision, _ in play.published[:count]] for play in plays])
+    return place_draws(published_weights(plays)[:, :count], chosen, exact, world)
+
+
+def published_weights(plays: Sequence[Play]) -> FloatArray:
+    """Return the weights that were published with all decisions, (trials, decisions, N)."""
+    return np.array([[np.frombuffer(law) for _, law in play.published] for play in plays])
+
+
+# ---- sums of either stream -----------------------------------------------------------------------
+
+
+class SumScorer(Scorer):
+    """Base of scorers of what is released of sums, given the exact sums of either stream.
+
+    Both are added up during one run: records of the other stream enter at the decisions of this
+    run, since the likelihood is that of the same releases under the other stream.
     """
 
-    gaps: dict[Part, tuple[list[FloatArray], list[FloatArray]]] = field(default_factory=dict)
-    clocks: Counter[int] = field(default_factory=Counter)  # of arms
-    choices: list[tuple[Any, ...]] = field(default_factory=list)
-    findings: list[str] = field(default_factory=list)
-    chances: list[FloatArray] = field(default_factory=list)  # laws of decisions that are drawn
-    chosen: list[int] = field(default_factory=list)  # and what was drawn
-    exact: list[FloatArray] = field(default_factory=list)  # what would be known without noise
-    released: list[FloatArray] = field(default_factory=list)  # of batches, each by itself
+    family: Sums | Fits
+    stray: ClassVar[str] = ""
 
-    def decide(self, chances: FloatArray, chosen: int, exact: FloatArray) -> None:
-        """Note a decision that is drawn by weights."""
-        self.chances.append(np.array(chances))
-        self.chosen.append(chosen)
-        self.exact.append(exact)
-
-
-def score_decisions(scores: Scores, runs: list[Run], world: int) -> Scores:
-    """Return scores with the findings of the runs, and decisions that were drawn by weights."""
-    own = (text for run in runs for text in run.findings)
-    findings = (*scores.findings, *dict.fromkeys(own))
-    if not runs[0].chosen:
-        return replace(scores, findings=findings)
-    # Decisions that are functions of the releases tell nothing more, and are not scored.
-    names = ("chances", "chosen", "exact")
-    chances, chosen, exact = (np.array([getattr(run, name) for run in runs]) for name in names)
-    return replace(scores, findings=findings, draws=place_draws(chances, chosen, exact, world))
-
-
-class Push(NamedTuple):
-    """Facts about one release of a sum, or of an arm's part of it.
-
-    Attributes
-    ----------
-    part : int or Ellipsis
-        An arm, or the whole sum.
-    number : int
-        How many releases of the part this makes.
-    step : pair of ndarray
-        What the learner shows before and after: a decision, or an arm's estimate.
-    sums : list of two ndarray
-        Exact sums of the part on the own and on the other stream.
-    answer : object
-        What a mechanism answered.
-    """
-
-    part: Part  # index into sums and into what is shown
-    number: int  # of its releases, from 1
-    step: tuple[FloatArray, FloatArray]  # what the learner shows, before and after
-    sums: list[FloatArray]  # of the own and the other stream
-    answer: Decision
-
-
-class Pushes(Scorer):
-    """Base of scorers of what is released of sums, given the sums of either stream.
-
-    Both streams are added up during one run: leaves of the other stream are taken at the
-    decisions of this run, since the likelihood is that of the same releases under the other
-    stream.
-    """
-
-    family: Sums
-    astray = ""
-
-    def __init__(self, family: Sums, stream: Stream, neighbour: Stream) -> None:
+    def __init__(self, family: Sums | Fits, stream: Stream, neighbour: Stream) -> None:
         super().__init__(family, stream, neighbour)
-        ends = family.ends(len(self.streams[0]))
-        self._numbers = {end: number for number, end in enumerate(ends, 1)}  # of releases
-        self._counts = self._releases()
-        if not any(self._counts.values()):
+        times = family.releases(len(self.streams[0])).items()
+        self._times = {part: rounds for part, rounds in times if len(rounds)}
+        if not self._times:
             raise ValueError("stream must be long enough for a release")
 
-    def _releases(self) -> dict[Part, int]:
-        """Return how many releases the stream has, of every part."""
-        ended = len(self._numbers)
-        return {...: min(ended, getattr(self.mechanism, "pushes", ended))}
+    def run(self, learner: Learner, world: int, tape: Source) -> Play:
+        """Play a stream, and note what the records of the other one would have added."""
+        self.family.person_rounds, self.family.other = self.apart, self.streams[1 - world]
+        play = self.family.play(learner, self.streams[world])
+        if self.family.plays == "records":
+            pairs = zip(play.published, play.notes["shown"], strict=False)
+            if any(decision != shown.tobytes() for decision, shown in pairs):
+                play.findings.append("a round decides otherwise than the last update did")
+        return play
 
-    def run(self, learner: Learner, world: int, tape: Source) -> Run:
-        """Play all rounds up to the last release, and note each release and both exact sums.
+    def _exact(self, plays: list[Play]) -> Iterator[tuple[Part, Times, list[FloatArray]]]:
+        """Yield each part, the rounds that end with its releases, and its sums on either stream.
 
-        `tape` gives the noise a second time, where releases do not show it.
+        The sums are those of the stream that was played and of the other one, each of shape
+        (trials, releases, d).
         """
-        run, family, noise = Run(), self.family, self._noise(learner, tape)
-        sums = [np.zeros_like(family.exact(learner)) for _ in (0, 1)]
-        rounds = len(self.streams[0])
-        if ... in self._counts:
-            rounds = family.ends(rounds)[self._counts[...] - 1]
-        for t in range(rounds):
-            records = [self.streams[w].record(t) for w in (world, 1 - world)]
-            decisions = self._decisions(learner, records, run)
-            before = self._show(learner)
-            leaf = other = family.leaf(learner, decisions[0], records[0])
-            if t in self.apart:  # elsewhere the same record enters at the same decision
-                other = family.leaf(learner, decisions[1], records[1])
-            sums = [sums[0] + leaf, sums[1] + other]
-            answer = family.observe(learner, decisions[0], records[0])
-            for part, number in self._due(t, decisions[0], run):
-                step = before[part], self._show(learner)[part]
-                push = Push(part, number, step, [each[part] for each in sums], answer)
-                if not self._release(learner, run, push, noise):
-                    run.findings.append(self.astray)
-        self._finish(learner, run)
-        return run
-
-    def _noise(self, learner: Learner, tape: Source) -> Noise:
-        """Return the noise of all releases, drawn again, where they do not show it themselves."""
-
-    def _decisions(self, learner: Learner, records: list[Record], run: Run) -> list[Decision]:
-        """Return the round's decision, and that for the other stream's record.
-
-        Both are the same unless a part of a record is seen before the decision: a context.
-        """
-        return [self.family.decide(learner, records[0])] * 2
-
-    def _show(self, learner: Learner) -> FloatArray:
-        """Return what follows from the releases and is seen."""
-        return np.array(getattr(learner, "last_decision", 0.0))
-
-    def _due(self, t: int, decision: Decision, run: Run) -> list[tuple[Part, int]]:
-        """Return part and number of what is released at the end of round t."""
-        return [(..., self._numbers[t + 1])] if t + 1 in self._numbers else []
-
-    @abstractmethod
-    def _release(self, learner: Learner, run: Run, push: Push, noise: Noise) -> bool:
-        """Note a release; return whether what the learner shows follows from it."""
-
-    def _finish(self, learner: Learner, run: Run) -> None:
-        """Look at the decision after the last release."""
+        paths = [np.cumsum(stack(plays, name), axis=1) for name in ("leaf", "other")]
+        for part, at in self._times.items():
+            yield part, at, [path[:, at][:, :, part] for path in paths]
 
 
-# ---- sums with noise -----------------------------------------------------------------------------
-
-
-class ReleasedSums(Pushes):
-    """Sums that are released with Gaussian noise.
+class ReleasedSums(SumScorer):
+    """Sums that are released with Gaussian noise, and shown.
 
     After whitening the noise is standard normal: its distribution function gives the uniforms
     that are tested, and its squares the privacy losses.
@@ -271,215 +169,161 @@ class ReleasedSums(Pushes):
         For generalized Gaussian noise, whose density after a tree is not known.
     """
 
-    def __init__(self, family: Sums, stream: Stream, neighbour: Stream) -> None:
+    def __init__(self, family: Sums | Fits, stream: Stream, neighbour: Stream) -> None:
         super().__init__(family, stream, neighbour)
         m = family.mechanism
         if m.order != 2.0:
             raise ValueError("no density is known of sums with generalized Gaussian noise")
         self._scale, self._grid = m.scale, release_grid(m.scale) if m.scale > 0.0 else 0.0
-        self._maps = {
-            part: whitening_matrix(m.factorisation, count)
-            for part, count in self._counts.items()
-            if count
-        }
 
-    def _release(self, learner: Learner, run: Run, push: Push, noise: Noise) -> bool:
-        """Note what the release has above both sums; return whether decisions follow from it."""
-        released = self._read_release(learner, push, noise)
-        for path, total in zip(run.gaps.setdefault(push.part, ([], [])), push.sums, strict=True):
-            path.append(released - total)
-        return self._follows(learner, push, released)
+    def _read(self, plays: list[Play], part: Part, at: Times) -> FloatArray:
+        """Return the releases of a part, shape (trials, releases, d)."""
+        return stack(plays, "released")[:, at]
 
-    def _read_release(self, learner: Learner, push: Push, noise: Noise) -> FloatArray:
-        """Return what was released."""
-        return np.array(push.answer)
-
-    def _follows(self, learner: Learner, push: Push, released: FloatArray) -> bool:
-        """Whether what the learner shows follows from what was released."""
+    def _follows(self, play: Play, part: Part, at: Times, released: FloatArray) -> bool:
+        """Whether what the learner shows follows from the releases of a part, (releases, d)."""
         return True
 
-    def _moves_to_best(self, push: Push, step_scale: float, released: FloatArray) -> bool:
-        """Whether a decision moved to a vertex that the released sum prefers, up to its grid.
-
-        Parameters
-        ----------
-        push : Push
-            With the decision before and after.
-        step_scale : float
-            s of the steps s / (k + s).
-        released : ndarray, shape (d,)
-            The sum with its noise.
-        """
-        # An update moves by a share eta towards a vertex: undone, it shows which one.
-        (before, after), eta = push.step, step_scale / (push.number + step_scale)
-        vertex = before + (after - before) / eta
-        best = self.learner.domain.minimize_linear(np.ascontiguousarray(released))
-        slack = 4 * self._grid + 1e-9 * float(np.abs(released).max())
-        return bool(released @ (vertex - best) <= slack * (np.abs(vertex - best).sum() + 1e-9))
-
-    def score(self, runs: list[Run], world: int) -> Scores:
+    def score(self, plays: list[Play], world: int) -> Scores:
         """Return losses and uniforms of all parts' noise; parts are independent of one another."""
         from scipy.special import ndtr
 
+        losses, residuals, stray = np.zeros(len(plays)), [], False
         if self._scale == 0.0:
-            return Scores(np.zeros(len(runs)), np.empty((len(runs), 0)), (SILENT,))
-        losses, residuals = np.zeros(len(runs)), []
-        for part, matrix in self._maps.items():
-            ours, theirs = (np.array([run.gaps[part][w] for run in runs]) for w in (0, 1))
-            change, own = whiten(matrix, ours, theirs, self._scale)
+            return Scores(losses, np.empty((len(plays), 0)), (SILENT,))
+        for part, at, sums in self._exact(plays):
+            released = self._read(plays, part, at)
+            pairs = zip(plays, released, strict=True)
+            stray = stray or not all(self._follows(play, part, at, rows) for play, rows in pairs)
+            matrix = whitening_matrix(self.mechanism.factorisation, len(at))
+            ours, theirs = (released - each for each in sums)
+            change, white = whiten(matrix, ours, theirs, self._scale)
             losses += change
-            residuals.append(own)
-        # Parts are independent of one another, as each arm has its own stream of noise.
+            residuals.append(white)
         uniforms = ndtr(np.concatenate(residuals, axis=1))
-        return score_decisions(Scores(losses, uniforms), runs, world)
+        return Scores(losses, uniforms, collect_findings(plays, *[self.stray] * stray))
 
 
-class LedByVectors(ReleasedSums):
-    """Decisions are functions of released sums: steps, vertices, solutions.
+class HiddenSums(ReleasedSums):
+    """Sums whose releases only decisions show: steps, vertices, solutions.
 
     The noise is drawn again from a copy of the tape by a sum alone, and the learner's decisions
     must be those that follow from its own sum with that noise.
     """
 
-    astray = "decisions do not follow from sums with the declared noise"
+    family: Sums
+    stray = "decisions do not follow from sums with the declared noise"
 
-    def _noise(self, learner: Learner, tape: Source) -> FloatArray:
-        """Return the noise of all sums, from the claim that the learner's own sum was given."""
-        size = self.family.exact(learner).size
-        return sum_noise(self.family, size, self._counts[...], tape._claim())
+    def run(self, learner: Learner, world: int, tape: Source) -> Play:
+        """Play a stream, and draw the noise of all releases once more."""
+        play = super().run(learner, world, tape)
+        total, claims = self.mechanism, self._claims(tape._claim())
+        play.memory["noise"] = {}
+        for part, at in self._times.items():
+            drawn = np.empty((len(at), total.summand.size))
+            sum_alone(total, claims[part]).run(np.zeros_like(drawn), drawn)
+            play.memory["noise"][part] = drawn
+        return play
 
-    def _read_release(self, learner: Learner, push: Push, noise: FloatArray) -> FloatArray:
-        """Return the learner's own sum with the noise that was drawn again."""
-        released: FloatArray = self.family.exact(learner) + noise[push.number - 1]
+    def _claims(self, claim: _core.Claim) -> dict[Part, _core.Claim]:
+        """Return key and stream of each part's noise: of arms, as `dpoco.bandits` derives them."""
+        if not isinstance(self.family, Arms):
+            return {...: claim}
+        message = b"dpoco arms of a bandit" + claim["key"] + claim["stream"].to_bytes(8, "little")
+        key = hashlib.sha256(message).digest()
+        return {arm: {"key": key, "stream": arm} for arm in range(self.learner.arms)}
+
+    def _read(self, plays: list[Play], part: Part, at: Times) -> FloatArray:
+        """Return the learner's own sums with the noise that was drawn again."""
+        noise = np.array([play.memory["noise"][part] for play in plays])
+        released: FloatArray = stack(plays, "sum")[:, at][:, :, part] + noise
         return released
 
-    def _decisions(self, learner: Learner, records: list[Record], run: Run) -> list[Decision]:
-        """Return the decision; it must be the one that the last update made."""
-        decisions = super()._decisions(learner, records, run)
-        if not np.array_equal(decisions[0], learner.last_decision):
-            run.findings.append("a round decides otherwise than the last update did")
-        return decisions
-
-    def _finish(self, learner: Learner, run: Run) -> None:
-        """Ask for the decision after the last update, if there is a round for it."""
-        if learner.round < learner.horizon:
-            self._decisions(learner, [()], run)
-
-    def _follows(self, learner: Learner, push: Push, released: FloatArray) -> bool:
-        """Whether the decision is a projected step, or a move towards the preferred vertex.
+    def _follows(self, play: Play, part: Part, at: Times, released: FloatArray) -> bool:
+        """Whether decisions are projected steps, or moves towards the preferred vertices.
 
         Of learners that solve equations for their decision nothing is compared.
         """
-        own, domain = learner.plan.tuning, learner.domain
-        solved = isinstance(learner._mechanism.summand, SecondMoments | GradientAndCurvature)
-        if learner.round >= learner.horizon or solved:
+        tuning, learner = self.family.tuning, self.learner
+        if isinstance(self.mechanism.summand, SecondMoments | GradientAndCurvature):
             return True
-        if not hasattr(own, "step_size"):
-            return self._moves_to_best(push, own.step_scale, released)
-        expected = domain.project(domain.center - own.step_size * released)
-        return bool(np.abs(push.step[1] - expected).max() <= 4 * own.step_size * self._grid + 1e-9)
+        for number, (t, row) in enumerate(zip(at, released, strict=True), 1):
+            before, after = (play.notes["shown"][t + k][part] for k in (0, 1))
+            if part is ... and t + 1 >= learner.horizon:
+                break  # a last record decides nothing
+            if hasattr(tuning, "step_size"):
+                expected = learner.domain.project(learner.domain.center - tuning.step_size * row)
+                found = np.abs(after - expected).max() <= 4 * tuning.step_size * self._grid + 1e-9
+            else:
+                share = tuning.step_scale / (number + tuning.step_scale)
+                found = self._is_best(before + (after - before) / share, row)
+            if not found:
+                return False
+        return True
+
+    def _is_best(self, vertex: FloatArray, released: FloatArray) -> bool:
+        """Whether a vertex that a decision moved to is preferred by the sum, up to its grid."""
+        best = self.learner.domain.minimize_linear(np.ascontiguousarray(released))
+        slack = 4 * self._grid + 1e-9 * float(np.abs(released).max())
+        return bool(released @ (vertex - best) <= slack * (np.abs(vertex - best).sum() + 1e-9))
 
 
-class LedByWeights(LedByVectors):
-    """Decisions, experts or points of a net, are drawn by weights that follow."""
+class HiddenLosses(HiddenSums):
+    """Decisions, experts or points of a net, are drawn by weights that follow from the sums."""
 
     def __init__(self, family: Sums, stream: Stream, neighbour: Stream) -> None:
         super().__init__(family, stream, neighbour)
         # The transform's inverse is linear: what a grid of the releases becomes, at most.
-        axes = np.eye(family.exact(self.learner).size)
-        units = np.array([self._losses(self.learner, axis) for axis in axes])
+        units = self._losses(np.eye(self.mechanism.summand.size))
         self._slack = self._grid * float(np.abs(units).sum(axis=0).max())
 
-    def _decisions(self, learner: Learner, records: list[Record], run: Run) -> list[Decision]:
-        """Return the decision, and note the law that it must be drawn by."""
-        decision = self.family.decide(learner, records[0])
-        run.decide(learner.weights, decision, self._losses(learner, self.family.exact(learner)))
-        return [decision] * 2
+    def _losses(self, sums: FloatArray) -> FloatArray:
+        """Return losses from rows of sums: of a net's points, those of transformed losses."""
+        checker = getattr(self.learner, "_checker", None)
+        return sums if checker is None else np.array([checker.invert(row.copy()) for row in sums])
 
-    @staticmethod
-    def _losses(learner: Learner, sums: FloatArray) -> FloatArray:
-        """Return losses from sums: of a net's points, those of transformed losses."""
-        checker = getattr(learner, "_checker", None)
-        return sums if checker is None else np.array(checker.invert(np.ascontiguousarray(sums)))
-
-    def _follows(self, learner: Learner, push: Push, released: FloatArray) -> bool:
+    def _follows(self, play: Play, part: Part, at: Times, released: FloatArray) -> bool:
         """Whether the weights are the exponential ones of the released losses."""
-        rate = learner.plan.tuning.learning_rate
-        values = self._losses(learner, released)
-        expected = np.exp(-rate * (values - values.min()))
-        expected /= expected.sum()
+        rate = self.family.tuning.learning_rate
+        expected = softmax(-rate * self._losses(released))
         # A value that is off by the slack moves a weight by a share rate * slack, and so does their
         # sum.
         allowed = 1e-8 + (4 * rate * self._slack + 1e-9) * expected
-        return bool((np.abs(learner.weights - expected) <= allowed).all())
+        return bool((np.abs(np.array(play.notes["shown"])[at + 1] - expected) <= allowed).all())
+
+    def score(self, plays: list[Play], world: int) -> Scores:
+        """Return the scores of the sums, and of the decisions that were drawn by weights."""
+        totals = stack(plays, "sum")
+        # What is known without noise before each decision: nothing before the first.
+        before = np.concatenate([np.zeros_like(totals[:, :1]), totals], axis=1)
+        count = len(plays[0].published)
+        exact = np.array([self._losses(rows) for rows in before[:, :count]])
+        return replace(super().score(plays, world), draws=score_decisions(plays, exact, world))
 
 
-class FitReleases(Scorer):
-    """The one release of a fit, which shows its model only.
+class FitSums(ReleasedSums):
+    """The one release of a fit: its noise is drawn again, and the sum must be what follows."""
 
-    Its noise is drawn once more from a copy of the tape, and the engine's sum must be the one that
-    follows.
-    """
+    family: Fits
+    stray = "the sum does not follow from the declared noise"
 
-    def run(self, learner: Learner, world: int, tape: Source) -> _Fit:
-        """Add both streams to engines of one fit, release one, and draw its noise again."""
-        engines = learner._engine(), self.learner._engine()
-        # The second engine only adds up the other stream, and releases nothing.
-        for w, engine in zip((world, 1 - world), engines, strict=True):
-            engine.add(*self.streams[w].parts)
-        exact = [np.array(engine.nonprivate_sum()) for engine in engines]
-        released, claim = np.array(engines[0].release()), tape._claim()
-        noise, scale = np.empty(len(released)), self.mechanism.scale
-        _core.Source(claim["key"], claim["stream"]).fill(_GAUSSIAN, noise)
+    def run(self, learner: Learner, world: int, tape: Source) -> Play:
+        """Fit a stream, and draw the noise of its release once more."""
+        play, claim = super().run(learner, world, tape), tape._claim()
+        play.memory["noise"] = np.empty(self.mechanism.summand.size)
+        _core.Source(claim["key"], claim["stream"]).fill(_GAUSSIAN, play.memory["noise"])
+        return play
+
+    def _follows(self, play: Play, part: Part, at: Times, released: FloatArray) -> bool:
+        """Whether the release is the sum with the noise that was drawn again, on its grid."""
         # The grid of the release, a power of two in proportion to the noise.
-        step = 2.0 ** (np.frexp(scale)[1] - _GRID_BITS)
-        expected = step * np.rint((exact[0] + scale * noise) / step)
-        size = 1.0 + float(np.abs(released).max())
-        follows = bool(np.abs(released - expected).max() <= 1e-7 * size)
-        return (released - exact[0])[None], (released - exact[1])[None], follows
-
-    def score(self, runs: list[_Fit], world: int) -> Scores:
-        """Return the scores of Gaussian noise, whose coordinates are independent as they are."""
-        from scipy.special import ndtr
-
-        ours, theirs = (np.array([run[w] for run in runs]) for w in (0, 1))
-        losses, own = whiten(np.eye(1), ours, theirs, self.mechanism.scale)
-        stray = not all(follows for _, _, follows in runs)
-        findings = ("the sum does not follow from the declared noise",) if stray else ()
-        return Scores(losses, ndtr(own[:, 0]), findings)
+        step = 2.0 ** (np.frexp(self._scale)[1] - _GRID_BITS)
+        exact = play.notes["leaf"][0] + self._scale * play.memory["noise"]
+        far = np.abs(released[0] - step * np.rint(exact / step)).max()
+        return bool(far <= 1e-7 * (1.0 + np.abs(released).max()))
 
 
-# ---- bandits -------------------------------------------------------------------------------------
-
-
-def pick_actions(
-    learner: Learner, records: list[Record], run: Run, forced_rounds: int
-) -> list[Decision]:
-    """Return the actions for contexts, given all that was released; begins the round of the first.
-
-    Unless the schedule decides, as in the first rounds, whatever the context, the round's action
-    must be the one that the estimates recommend.
-
-    Parameters
-    ----------
-    learner : Learner
-        A bandit at the beginning of a round.
-    records : list of records
-        Of the own and of the other stream; of one alone, only its action is returned.
-    run : Run
-        Where a finding is noted.
-    forced_rounds : int
-        First rounds, in which the schedule decides.
-    """
-    contexts, forced = [context for context, _ in records], learner.round < forced_rounds
-    advised = [int(arm) for arm in learner.recommend(np.array(contexts))]
-    arm = int(learner.decide(contexts[0]))
-    if not forced and arm != advised[0]:
-        run.findings.append("an action is not the one that is recommended")
-    return [arm, *(arm if forced else other for other in advised[1:])]
-
-
-class ReleasedStatistics(ReleasedSums):
+class StatisticSums(ReleasedSums):
     """Noisy statistics of all arms, and estimates that follow from them.
 
     Privacy is joint: all actions but the own one follow from what is released, so that is what is
@@ -487,42 +331,29 @@ class ReleasedStatistics(ReleasedSums):
     both actions are known.
     """
 
-    astray = "estimates do not follow from the released statistics"
+    stray = "estimates do not follow from the released statistics"
 
-    def __init__(self, family: Sums, stream: Stream, neighbour: Stream) -> None:
-        super().__init__(family, stream, neighbour)
-        self._of_residuals = isinstance(self.mechanism.summand, ResidualStatistics)
-        self._forced = self.mechanism.batch if self._of_residuals else 0
-
-    def _decisions(self, learner: Learner, records: list[Record], run: Run) -> list[Decision]:
-        """Return the actions for both contexts, in whose rows the records enter."""
-        return pick_actions(learner, records, run, self._forced)
-
-    def _read_release(self, learner: Learner, push: Push, noise: Noise) -> FloatArray:
-        """Return the noisy statistics of all arms, which the engine shows."""
-        return np.array(learner._engine.released())
-
-    def _follows(self, learner: Learner, push: Push, released: FloatArray) -> bool:
+    def _follows(self, play: Play, part: Part, at: Times, released: FloatArray) -> bool:
         """Whether every arm's estimate solves its released equations, where it has some."""
+        learner, tuning, summand = self.learner, self.family.tuning, self.mechanism.summand
         # Damped sums depend on all releases: tests compare them with an independent program.
-        if self._of_residuals or learner.plan.tuning.half_life is not None:
+        if isinstance(summand, ResidualStatistics) or tuning.half_life is not None:
             return True
-        d, arms, tuning = learner.dimension, learner.arms, learner.plan.tuning
-        own = released.reshape(arms, -1)
+        d = learner.dimension
         first, second, factors = triangle(d)
-        matrices, count = np.zeros((arms, d, d)), len(factors)
-        matrices[:, first, second] = matrices[:, second, first] = own[:, :count] / factors
+        count, own = len(factors), released.reshape(len(at), learner.arms, -1)
+        matrices = np.zeros((*own.shape[:2], d, d))
+        matrices[..., first, second] = matrices[..., second, first] = own[..., :count] / factors
         margin = find_confidence(self.mechanism, tuning).margin
-        shifts = np.full(arms, tuning.regularization + margin)
-        least = np.linalg.eigvalsh(matrices)[:, 0]
+        shifts = np.full(own.shape[:2], tuning.regularization + margin)
+        least = np.linalg.eigvalsh(matrices)[..., 0]
         while np.any(least + shifts <= 1e-12 * shifts):  # doubled until it can be solved
             shifts = np.where(least + shifts <= 1e-12 * shifts, 2.0 * shifts, shifts)
         solved = np.linalg.solve(
-            matrices + shifts[:, None, None] * np.eye(d),
-            own[:, count:, None] / self.mechanism.summand.weight,
-        )[:, :, 0]
-        size = 1.0 + np.abs(solved).max()
-        return bool(np.abs(learner.coefficients - solved).max() <= 1e-6 * size)
+            matrices + shifts[..., None, None] * np.eye(d), own[..., count:, None] / summand.weight
+        )[..., 0]
+        far = np.abs(np.array(play.notes["shown"])[at + 1] - solved).max(axis=(1, 2))
+        return bool(np.all(far <= 1e-6 * (1.0 + np.abs(solved).max(axis=(1, 2)))))
 
 
 # ---- vertices that are chosen --------------------------------------------------------------------
@@ -544,137 +375,39 @@ def vertex_choices(domain: Any) -> list[Choice]:
     return [(slice(None), domain.scale * np.eye(d) if simplex else np.array(domain.vertices))]
 
 
-def note_vertex(choices: list[Choice], own: Selections, run: Run, push: Push) -> bool:
-    """Note scores by either sum and what an update chose, read off its step.
+class Vertices(SumScorer):
+    """The vertex of every update, read off the step that a decision or an estimate takes."""
 
-    Returns whether it is a vertex. `own` is the description of the selections.
+    family: Sums
+    stray = "steps do not lead towards vertices of the declared law"
 
-    Parameters
-    ----------
-    choices : list of (entries, table)
-        From `vertex_choices`.
-    own : Selections
-        Description of the selections, with the scale of the first.
-    run : Run
-        Where the scores are noted, in units of their noise.
-    push : Push
-        Decision before and after, and both exact sums.
-    """
-    k, (before, after) = push.number, push.step
-    vertex, scores = before + (after - before) * (k + 1), own.scores
-    assert isinstance(scores, VertexScores)
-    # The noise shrinks with the updates, for so does the weight of a record in the mean.
-    noise_scale = own.scale * math.pow(k, -own.exponent)
-    rate, found = 1.0 / (scores.batch * (k + scores.offset) * noise_scale), True
-    for entries, table in choices:
-        gap = np.abs(table - vertex[entries]).sum(axis=1)
-        chosen = int(np.argmin(gap))
-        found = found and bool(gap[chosen] <= 1e-6 * (1.0 + np.abs(table).max()))
-        run.choices.append((*(-(table @ x[entries]) * rate for x in push.sums), chosen))
-    return found
-
-
-def score_choices(law: str, runs: list[Run], world: int, astray: str) -> Scores:
-    """Return the scores of the choices noted in runs, whose noise has this law."""
-    *scores, chosen = (
-        np.array([[each[part] for each in run.choices] for run in runs]) for part in range(3)
-    )
-    own, other = (selection_law(law, each, 1.0) for each in scores)
-    found = score_draws(own, other, chosen, world, astray)
-    stray = found.findings or any(run.findings for run in runs)
-    return replace(found, findings=(astray,) if stray else ())
-
-
-class Vertices(Pushes):
-    """The vertex of every update, read off the decisions."""
-
-    astray = "decisions do not move towards vertices of the declared law"
-
-    def __init__(self, family: Sums, stream: Stream, neighbour: Stream) -> None:
-        super().__init__(family, stream, neighbour)
-        self._choices = vertex_choices(self.learner.domain)
-
-    def _release(self, learner: Learner, run: Run, push: Push, noise: Noise) -> bool:
-        """Note which vertex the decision moved to; return whether it moved to any."""
-        return note_vertex(self._choices, self.mechanism, run, push)
-
-    def score(self, runs: list[Run], world: int) -> Scores:
+    def score(self, plays: list[Play], world: int) -> Scores:
         """Return the scores of selections; uniforms have shape (trials, updates, choices)."""
-        found = score_choices(self.mechanism.law, runs, world, self.astray)
-        # Updates in order; a box has several draws in each.
-        shape = (len(runs), self._counts[...], -1)
-        return replace(found, uniforms=found.uniforms.reshape(shape))
-
-
-class ArmReleases(ReleasedSums):
-    """The vertices that polyhedral arms select, or the sums of tree arms."""
-
-    family: Arms
-    astray = "estimates do not follow from releases of the declared law"
-
-    def __init__(self, family: Arms, stream: Stream, neighbour: Stream) -> None:
-        learner: Learner = family.learner
-        self._tree = isinstance(family.mechanism, GaussianSum)
-        self._forced = min(learner.arms * learner._mechanism.forced, learner.horizon)
-        (ReleasedSums if self._tree else Pushes).__init__(self, family, stream, neighbour)
-
-    def _releases(self) -> dict[Part, int]:
-        """Return the updates of every arm, by its share of forced rounds and all later ones."""
-        each, rounds = self.learner._mechanism.forced, len(self.streams[0])
-        own = (min(max(rounds - k * each, 0), each) for k in range(self.learner.arms))
-        later = max(rounds - self._forced, 0)  # in which all clocks count
-        return {arm: (forced + later) // self.family.batch for arm, forced in enumerate(own)}
-
-    def _decisions(self, learner: Learner, records: list[Record], run: Run) -> list[Decision]:
-        """Return the actions for both contexts."""
-        return pick_actions(learner, records, run, self._forced)
-
-    def _show(self, learner: Learner) -> FloatArray:
-        """Return the estimates of all arms, shape (K, d)."""
-        return np.array(learner.coefficients)
-
-    def _due(self, t: int, decision: Decision, run: Run) -> list[tuple[Part, int]]:
-        """Count the round on its clocks; return the arms whose batch is full."""
-        due, batch = [], self.family.batch
-        for arm in [decision] if t < self._forced else range(self.learner.arms):
-            run.clocks[arm] += 1
-            if run.clocks[arm] % batch == 0:
-                due.append((arm, run.clocks[arm] // batch))
-        return due
-
-    def _noise(self, learner: Learner, tape: Source) -> list[FloatArray] | None:
-        """Return the noise of every tree arm, by the keys that `dpoco.bandits` derives."""
-        if not self._tree:
-            return None
-        claim = tape._claim()
-        message = b"dpoco arms of a bandit" + claim["key"] + claim["stream"].to_bytes(8, "little")
-        # Learners of arms have this key and one stream an arm: see `dpoco.bandits`.
-        key, d = hashlib.sha256(message).digest(), learner.dimension
-        return [
-            sum_noise(self.family, d, n, {"key": key, "stream": arm})
-            for arm, n in self._counts.items()
-        ]
-
-    def _release(self, learner: Learner, run: Run, push: Push, noise: Noise) -> bool:
-        """Note a sum of a tree arm, or the vertex of a polyhedral one."""
-        if self._tree:
-            return super()._release(learner, run, push, noise)
-        return note_vertex(vertex_choices(learner.domain), self.mechanism, run, push)
-
-    def _read_release(self, learner: Learner, push: Push, noise: list[FloatArray]) -> FloatArray:
-        """Return an arm's own sum with the noise that was drawn again."""
-        drawn: FloatArray = noise[push.part][push.number - 1]
-        return self.family.exact(learner)[push.part] + drawn
-
-    def _follows(self, learner: Learner, push: Push, released: FloatArray) -> bool:
-        """Whether the arm's estimate moved to the vertex that its released sum prefers."""
-        return self._moves_to_best(push, learner.plan.tuning.arm.step_scale, released)
-
-    def score(self, runs: list[Run], world: int) -> Scores:
-        """Return the scores of sums, or of choices."""
-        if self._tree:
-            return super().score(runs, world)
-        return score_choices(self.mechanism.law, runs, world, self.astray)
+        choices, m, found = vertex_choices(self.learner.domain), self.mechanism, True
+        shown, parts = stack(plays, "shown"), list[list[FloatArray]]()
+        for part, at, sums in self._exact(plays):
+            k = np.arange(1.0, len(at) + 1.0)[:, None]
+            before, after = (shown[:, times][:, :, part] for times in (at, at + 1))
+            vertices = before + (after - before) * (k + 1.0)
+            # The noise shrinks with the updates, for so does the weight of a record in the mean.
+            rate = 1.0 / (m.scores.batch * (k + m.scores.offset) * m.scale * k**-m.exponent)
+            columns = list[list[FloatArray]]()
+            for entries, table in choices:
+                gaps = np.abs(table - vertices[:, :, None, entries]).sum(axis=3)
+                found &= bool(np.all(gaps.min(axis=2) <= 1e-6 * (1.0 + np.abs(table).max())))
+                scores = (-(each[:, :, entries] @ table.T) * rate for each in sums)
+                columns.append(
+                    [gaps.argmin(axis=2), *(selection_law(m.law, each, 1.0) for each in scores)]
+                )
+            parts.append([np.stack(each, axis=2) for each in zip(*columns, strict=True)])
+        # Updates of every part in order; a box has several draws in each.
+        chosen, own, other = (np.concatenate(each, axis=1) for each in zip(*parts, strict=True))
+        count, values = len(plays), own.shape[-1]
+        own, other = (law.reshape(count, -1, values) for law in (own, other))
+        scored = score_draws(own, other, chosen.reshape(count, -1).astype(np.int64), world)
+        stray = () if found and not scored.findings else (self.stray,)
+        uniforms = scored.uniforms.reshape(count, -1, len(choices))
+        return replace(scored, uniforms=uniforms, findings=collect_findings(plays, *stray))
 
 
 # ---- batches of losses, each in one release ------------------------------------------------------
@@ -697,6 +430,7 @@ class Batches(Family):
         if left or (p.releases is not None and release > p.releases):
             return 0
         play.note(input=np.array(learner._engine.nonprivate_input()))
+        play.note(released=np.array(learner._engine.released()))
         # The next decision's variate is no noise.
         noisy = learner.guarantee.private and learner.experts > 1
         return 1 + (learner.round < learner.horizon) if noisy else 0
@@ -774,44 +508,44 @@ class ReleasedBatches(Scorer):
         centred = m.law == "gaussian"
         self._inputs = [x - x.mean(axis=1, keepdims=True) if centred else x for x in sums]
 
-    def run(self, learner: Learner, world: int, tape: Source) -> Run:
-        """Play to the round after the last release; weights must be those of the printed rule."""
-        batch, rows, experts = self.mechanism.batch, self.streams[world].parts[0], learner.experts
-        # The rule: logarithms of weights, up to a constant.
-        run, state, exact = Run(), np.zeros(experts), np.zeros(experts)
-        expected = np.full(experts, 1.0 / experts)
-        for t in range(self._releases * batch + 1):
-            if learner.round == learner.horizon:
-                break
-            run.decide(learner.weights, self.family.decide(learner, ()), exact)
-            if not (np.abs(run.chances[-1] - expected) <= 1e-12 + 1e-6 * expected).all():
-                run.findings.append("weights do not follow from what is released")
-            if t == self._releases * batch:
-                break
-            learner.observe(rows[t])
-            exact = exact + self._admitted[world][t]
-            if (t + 1) % batch == 0:
-                run.released.append(np.array(learner._engine.released()))
-                state = self._update(state, run.released[-1])
-                expected = softmax(state)
-        return run
+    def run(self, learner: Learner, world: int, tape: Source) -> Play:
+        """Play the stream."""
+        return self.family.play(learner, self.streams[world])
+
+    def score(self, plays: list[Play], world: int) -> Scores:
+        """Return the scores of releases, and of the decisions drawn by their weights.
+
+        Weights must be those of the printed rule.
+        """
+        released, findings = stack(plays, "released"), list[str]()
+        laws = published_weights(plays)[:, : self._releases * self.mechanism.batch + 1]
+        state = np.zeros_like(laws[:, 0])  # logarithms of weights, up to a constant
+        for t in range(laws.shape[1]):
+            if t and t % self.mechanism.batch == 0:
+                state = self._update(state, released[:, t // self.mechanism.batch - 1])
+            expected = softmax(state)
+            if not (np.abs(laws[:, t] - expected) <= 1e-12 + 1e-6 * expected).all():
+                findings.append("weights do not follow from what is released")
+        before = np.cumsum(np.vstack([0.0 * laws[0, 0], self._admitted[world]]), axis=0)
+        draws = score_decisions(plays, before[: laws.shape[1]], world)
+        scores = self._score_releases(released, world)
+        found = (*scores.findings, *collect_findings(plays, *findings))
+        return replace(scores, findings=found, draws=draws)
 
     def _update(self, state: FloatArray, released: FloatArray) -> FloatArray:
-        """Return log-weights after a release: exponential weights, then shares or a floor."""
+        """Return log-weights after a release: exponential weights, then shares or a floor.
+
+        All have shape (trials, N).
+        """
         p, n = self.learner.plan.tuning, self.learner.experts
         # Weights depend on differences only; without the least, sums of many releases stay small.
-        state = state - p.learning_rate * (released - released.min())
+        state = state - p.learning_rate * (released - released.min(axis=1, keepdims=True))
         if p.share_rate > 0.0:
             shared = (1.0 - p.share_rate - p.share_rate / (n - 1)) * softmax(state)
             state = np.log(shared + p.share_rate / (n - 1))
         elif p.floor > 0.0:
-            state = np.log(_raise_floor(softmax(state), p.floor))
+            state = np.log([_raise_floor(weights, p.floor) for weights in softmax(state)])
         return np.asarray(state, dtype=np.float64)
-
-    def score(self, runs: list[Run], world: int) -> Scores:
-        """Return the scores of releases, and of the decisions drawn by their weights."""
-        released = np.array([run.released for run in runs])  # (trials, releases, N)
-        return score_decisions(self._score_releases(released, world), runs, world)
 
     def _score_releases(self, released: FloatArray, world: int) -> Scores:
         """Return the scores of the noise of batches, by its law.

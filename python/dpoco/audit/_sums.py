@@ -7,9 +7,10 @@ and the sum that the engine holds must be that of these leaves.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, cached_property
 from itertools import islice, pairwise, takewhile
 from typing import Any, ClassVar
 
@@ -39,6 +40,8 @@ from dpoco.privacy.mechanisms.residuals import ResidualStatistics
 from dpoco.privacy.mechanisms.selections import Selections, VertexScores
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.statistics import Block, Layout
+
+Part = Any  # index into sums: all of them, or an arm
 
 # Rounding of a leaf's own arithmetic, relative to the bound.
 ROUNDING = 1e-9
@@ -86,10 +89,14 @@ class Sums(Family):
     def slack(self, found: FloatArray) -> float:
         """Return how far a sum may be from the one before and the leaves since."""
         # Leaves may end on the other side of half a grid; a batch's are added in another order.
-        scale = max(float(np.abs(found).max()), self.sensitivity)
-        return float(ROUNDING * scale + 2.0 * self.grid)
+        return max(self._least_slack, ROUNDING * float(np.abs(found).max()) + 2.0 * self.grid)
 
-    @property
+    @cached_property
+    def _least_slack(self) -> float:
+        """How far any sum may be."""
+        return ROUNDING * self.sensitivity + 2.0 * self.grid
+
+    @cached_property
     def sensitivity(self) -> float:
         """How far one record moves the sum, in the norm that its noise is measured against."""
         m, near = self.mechanism, Neighbours(self.relation)
@@ -99,12 +106,12 @@ class Sums(Family):
             return near.sides * m.scores.slope * m.scores.leaf
         return float(self.learner.plan.sensitivity)
 
-    @property
+    @cached_property
     def batch(self) -> int:
         """Records of a push, or of the first one."""
         return int(getattr(self.mechanism, "scores", self.mechanism).batch)
 
-    @property
+    @cached_property
     def growth(self) -> str | None:
         """How batches grow, if they do."""
         return getattr(self.mechanism, "growth", None)
@@ -116,28 +123,44 @@ class Sums(Family):
         ends = islice(batch_starts(self.batch, self.growth), 1, self.mechanism.pushes + 1)
         return tuple(takewhile(lambda end: end <= rounds, ends))
 
+    def releases(self, rounds: int) -> dict[Part, NDArray[np.intp]]:
+        """Return the rounds that end with a release of a part, of so many rounds."""
+        ends = self.ends(rounds)
+        most = getattr(self.mechanism, "pushes", len(ends))
+        return {...: np.array(ends[:most], dtype=np.intp) - 1}
+
     def is_batch_end(self, rounds: int) -> bool:
         """Whether no batch is open after so many rounds."""
         if self.growth is None:
             return rounds % self.batch == 0
         return rounds == 0 or rounds in self.ends(rounds)
 
-    @property
+    @cached_property
     def grid(self) -> float:
         """Leaves of the sum are rounded to multiples of it; 0 for doubles."""
         return float(getattr(self.mechanism, "grid", 0.0))
+
+    def show(self, learner: Learner) -> FloatArray:
+        """Return what the learner shows of its releases: a decision, weights or estimates."""
+        return np.array(getattr(learner, "last_decision", 0.0))
 
     def start(self, learner: Learner, play: Play) -> None:
         """Remember the first sum, and that no leaf waits for the end of its batch."""
         total = self.exact(learner)
         play.memory |= {"total": total, "pending": 0.0 * total}
+        play.note(shown=self.show(learner))
 
     def ask(self, learner: Learner, decision: Decision, record: Record, play: Play) -> None:
-        """Note the leaf of the round, and that of the record which a person's replaced."""
-        play.note(leaf=self.leaf(learner, decision, record))
-        if self.before is not None:
-            old = self.before.record(len(play.notes["leaf"]) - 1)
-            play.note(old=self.leaf(learner, decision, old))
+        """Note the leaf of the round, and that of the other stream's record."""
+        leaf = other = self.leaf(learner, decision, record)
+        t = len(play.published) - 1
+        if self.other is not None and t in self.person_rounds:
+            other = self.leaf(learner, self.decide_other(decision), self.other.record(t))
+        play.note(leaf=leaf, other=other)
+
+    def decide_other(self, decision: Decision) -> Decision:
+        """Return the decision that the other stream's record would have had."""
+        return decision
 
     def look(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
         """Compare the engine's sum with the leaves so far; note a finding if it holds more."""
@@ -146,11 +169,12 @@ class Sums(Family):
         total[ended] += pending[ended]
         pending[ended] = 0.0
         found = self.exact(learner)
-        # Written with `not`, so that a sum that is NaN is a finding.
-        if not np.all(np.abs(total - found) <= self.slack(found)):
+        far = np.abs(total - found).max()
+        # Written with `not`, so that a sum that is NaN is a finding. The first is seldom exceeded.
+        if not far <= self._least_slack and not far <= self.slack(found):
             play.findings.append(self.astray)
         total[...] = found  # roundings of earlier rounds are no later round's
-        play.note(sum=found)
+        play.note(sum=found, shown=self.show(learner))
         return self.count_fresh(learner, ended != [])
 
     def size(self, change: FloatArray) -> float:
@@ -203,7 +227,7 @@ class Sums(Family):
         """
         # At equal releases, as the proof has it: what each record adds is compared with what the
         # old one would have added.
-        moved = np.array(other.notes["leaf"]) - np.array(other.notes["old"])
+        moved = np.array(other.notes["leaf"]) - np.array(other.notes["other"])
         m, guarantee = self.mechanism, self.learner.guarantee
         yield "the sum", max(self.size(row) for row in moved), self.sensitivity
         if guarantee.mu is None or not self._has_mu:
@@ -275,7 +299,7 @@ class Intervals(Vectors):
 
     astray = "what is released is not the sum of what records add by definition"
 
-    @property
+    @cached_property
     def sensitivity(self) -> float:
         """How far one person moves an interval's total: every entry of a record is rounded."""
         most, m = super().sensitivity, self.mechanism
@@ -453,6 +477,10 @@ class Losses(Sums):
         """Return the decision and the law that it was drawn by, which is public as well."""
         return decision, learner.weights.tobytes()
 
+    def show(self, learner: Learner) -> FloatArray:
+        """Return the weights of the next decision."""
+        return np.array(learner.weights)
+
     def leaf(self, learner: Learner, decision: Decision, record: Record) -> FloatArray:
         """Return the losses as they are added, whatever was decided; zero in the last round."""
         leaf: FloatArray = np.array(learner._engine.leaf(record[0]))
@@ -480,19 +508,42 @@ class Losses(Sums):
 # ---- bandits -------------------------------------------------------------------------------------
 
 
-class Statistics(Sums):
-    """Statistics of all arms in one sum; joint privacy: what others see is the released sums.
+class Actions(Sums):
+    """Base of bandits: joint privacy, since the own action is seen by its user alone.
 
-    A record adds to the rows of the arm that was played. Given equal releases all later actions
-    are equal, and the record's own action is seen by its user alone.
+    Given equal releases all later actions are equal, whatever the record was.
     """
 
     joint = True
-    astray = "what enters the sum is not a function of record and action alone"
+    _advised: Sequence[int] = ()  # actions for the contexts of this and of the other stream
 
-    def publication(self, learner: Learner, decision: Decision) -> object:
-        """Return the action and the noisy sums: what others see is the second."""
-        return decision, learner._engine.released().tobytes()
+    @cached_property
+    @abstractmethod
+    def forced(self) -> int:
+        """First rounds, in which the schedule decides whatever the context."""
+
+    def decide(self, learner: Learner, record: Record) -> Decision:
+        """Return the action; next to another stream, after noting what contexts recommend."""
+        if self.other is not None:
+            contexts = [record[0], self.other.record(learner.round)[0]]
+            self._advised = learner.recommend(np.array(contexts)).tolist()
+        return super().decide(learner, record)
+
+    def decide_other(self, decision: Decision) -> Decision:
+        """Return the action for the other context, given all that was released."""
+        return self._advised[1]
+
+    def ask(self, learner: Learner, decision: Decision, record: Record, play: Play) -> None:
+        """Note the leaves; the action must be recommended for its context, or scheduled."""
+        if learner.round < self.forced:
+            self._advised = (decision, decision)
+        if self.other is not None and decision != self._advised[0]:
+            play.findings.append("an action is not the one that is recommended")
+        super().ask(learner, decision, record, play)
+
+    def show(self, learner: Learner) -> FloatArray:
+        """Return the estimates of all arms, shape (K, d)."""
+        return np.array(learner.coefficients)
 
     def admit(
         self, learner: Learner, decision: int, record: Record, norm: float
@@ -504,6 +555,30 @@ class Statistics(Sums):
         low, high = learner._reward_range()
         own = clip_vector(context, learner._context_bound(), norm, None)
         return own, min(max(float(reward), low), high)
+
+
+class Statistics(Actions):
+    """Statistics of all arms in one sum, whose noisy value others see.
+
+    A record adds to the rows of the arm that was played.
+    """
+
+    astray = "what enters the sum is not a function of record and action alone"
+
+    @cached_property
+    def forced(self) -> int:
+        """The first batch of sums of residuals; no rounds of others."""
+        m = self.mechanism
+        return m.batch if isinstance(m.summand, ResidualStatistics) else 0
+
+    def publication(self, learner: Learner, decision: Decision) -> object:
+        """Return the action and the noisy sums: what others see is the second."""
+        return decision, learner._engine.released().tobytes()
+
+    def look(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
+        """Note the noisy statistics as well."""
+        play.note(released=np.array(learner._engine.released()))
+        return super().look(learner, t, answer, play)
 
     def leaf(self, learner: Learner, decision: Decision, record: Record) -> FloatArray:
         """Return moments of the context and the reward, in the rows of the played arm."""
@@ -573,7 +648,7 @@ def residual_statistics(
     return np.concatenate([vectors.ravel(), own.ravel(), summand.mean * units, bins])
 
 
-class Arms(Statistics):
+class Arms(Actions):
     """A learner and a clock of every arm; joint privacy: what others see are all estimates.
 
     An arm's learner is updated when its clock has counted a batch of rounds. Clocks are public:
@@ -588,6 +663,25 @@ class Arms(Statistics):
     def mechanism(self) -> Any:
         """The description of one arm's learner; all have the same."""
         return super().mechanism.parts[0]
+
+    @property
+    def tuning(self) -> Any:
+        """The tuning of one arm's learner."""
+        return super().tuning.arm
+
+    @cached_property
+    def forced(self) -> int:
+        """First rounds, in which arms are pulled in turn, each as often as the description says."""
+        learner: Learner = self.learner
+        return min(learner.arms * int(learner._mechanism.forced), learner.horizon)
+
+    def releases(self, rounds: int) -> dict[Part, NDArray[np.intp]]:
+        """Return the rounds that end with an update of each arm: its clock has counted a batch."""
+        arms, each = np.arange(self.learner.arms), self.learner._mechanism.forced
+        done = np.arange(rounds + 1)[:, None]
+        clocks = np.clip(done - arms * each, 0, each) + np.maximum(done - self.forced, 0)
+        due = (np.diff(clocks, axis=0) > 0) & (clocks[1:] % self.batch == 0)
+        return {int(arm): np.flatnonzero(due[:, arm]) for arm in arms}
 
     def publication(self, learner: Learner, decision: Decision) -> object:
         """Return the action and the estimates of all arms."""
@@ -701,13 +795,19 @@ class Fits(Family):
             raise ValueError(f"stream must have {self.learner.plan.mechanism.batch} records")
         return rounds
 
+    def releases(self, rounds: int) -> dict[Part, NDArray[np.intp]]:
+        """Return the one release, as if the data were a single round."""
+        return {...: np.zeros(1, dtype=np.intp)}
+
     def play(self, learner: Learner, rounds: Rounds) -> Play:
         """Add all records to an engine and release once; the model is a function of the release."""
         settle(learner, len(rounds))
-        engine = learner._engine()
-        engine.add(*rounds.parts)
+        # The other stream is only added up, and nothing of it is released.
+        (engine, leaf), (_, other) = (
+            _add_records(learner, each) for each in (rounds, self.other or rounds)
+        )
         play = Play(published=[None], variates=[tuple(engine.variates_drawn())])
-        play.note(sums=np.array(engine.nonprivate_sum()), released=np.array(engine.release()))
+        play.note(leaf=leaf, other=other, released=np.array(engine.release()))
         play.variates.append(tuple(engine.variates_drawn()))
         # How many a fit draws depends on its dimension; none at all would be no noise.
         if learner.guarantee.private and sum(play.variates[-1]) == 0:
@@ -717,10 +817,17 @@ class Fits(Family):
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
         """Yield the movement of the moments in l2, and what of mu it spends."""
         m, mu = self.mechanism, self.learner.guarantee.mu
-        moved = float(np.linalg.norm(base.notes["sums"][0] - other.notes["sums"][0]))
+        moved = float(np.linalg.norm(base.notes["leaf"][0] - other.notes["leaf"][0]))
         yield "the sum", moved, m.reach(Neighbours())
         if mu is not None:
             yield "mu of the release", moved / m.scale, mu
+
+
+def _add_records(learner: Learner, rounds: Rounds) -> tuple[Any, FloatArray]:
+    """Return a new engine of a fit with all records, and its sum."""
+    engine = learner._engine()
+    engine.add(*rounds.parts)
+    return engine, np.array(engine.nonprivate_sum())
 
 
 def settle(learner: Learner, records: int) -> None:

@@ -224,7 +224,7 @@ def replay_audit(
     changes: dict[str, tuple[float, float]] = {}
     for person_rounds, other_rounds in neighbours:
         at, together = person_rounds[0], family.several and family.person[0] > 1
-        family.person_rounds, family.before = person_rounds, rounds if together else None
+        family.person_rounds, family.other = person_rounds, rounds if together else None
         other = family.play(fresh(learner), other_rounds)
         findings += [*other.findings, *_reuse(other), *_control_flow(family, base, other, at)]
         findings += (f"round {at}: {text}" for text in family.compare(base, other, at))
