@@ -580,15 +580,6 @@ class TrackedPaths(FiniteScorer):
         chances: FloatArray = (self.learner.experts - 1) * np.append(ways[1:], 0.0) / before
         return chances
 
-    def run(self, learner: Learner, world: int, tape: Source) -> Transcript:
-        """Return the experts of all rounds, and the fresh draws before each."""
-        experts, drawn = [], []
-        for row in self.streams[world].parts[0]:
-            experts.append(int(learner.decide()))
-            drawn.append(int(learner.resamples))
-            learner.observe(row)
-        return tuple(experts), tuple(drawn)
-
     def cells(self, transcript: Transcript, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
         """Return the laws of (fresh or kept, expert) in each round, given the path so far.
 
@@ -596,7 +587,7 @@ class TrackedPaths(FiniteScorer):
         of another expert but by the flag.
         """
         # Of every round's expert and flag; cells without a fresh draw come first.
-        experts, drawn = transcript
+        experts, drawn = zip(*transcript, strict=True)
         fresh = np.diff(drawn) > 0
         m, n, rows = self.mechanism, self.learner.experts, self._losses[world]
         cells = np.zeros((m.horizon, 2 * n))

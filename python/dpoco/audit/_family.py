@@ -554,6 +554,18 @@ class Family(Playing, ABC):
         self.finish(learner, play)
         return play
 
+    def transcript(self, learner: Learner, rounds: Rounds) -> tuple[Any, ...]:
+        """Return what a run publishes or answers, round by round and in the end; notes nothing."""
+        play = Play()
+        for t in range(len(rounds)):
+            record = rounds.record(t)
+            decision = self.decide(learner, record)
+            seen = self.publication(learner, decision)
+            answer = self.observe(learner, decision, record)
+            play.published.append(answer if decision is None else seen)
+        self.finish(learner, play)
+        return tuple(play.published)
+
     def start(self, learner: Learner, play: Play) -> None:
         """Note what is known before the first round.
 

@@ -28,7 +28,7 @@ IMPOSSIBLE = "a transcript is impossible under the declared law"
 _REACH, _UNDERFLOW = 45.0, 800.0
 _PANEL = 4.0
 
-Transcript = Any  # what draws published: hashable, nested tuples
+Transcript = tuple[Any, ...]  # what a run published: hashable
 Function = Callable[[FloatArray], FloatArray]
 
 
@@ -160,6 +160,10 @@ class FiniteScorer(Scorer):
     def __init__(self, family: Family, stream: Stream, neighbour: Stream) -> None:
         super().__init__(family, stream, neighbour)
         self._known: dict[Transcript, tuple[FloatArray, NDArray[np.int64]]] = {}
+
+    def run(self, learner: Learner, world: int, tape: Source) -> Transcript:
+        """Return what the run publishes."""
+        return self.family.transcript(learner, self.streams[world])
 
     @abstractmethod
     def cells(self, transcript: Transcript, world: int) -> tuple[FloatArray, NDArray[np.int64]]:

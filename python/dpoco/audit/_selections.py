@@ -172,11 +172,6 @@ class Tested(_Answers):
 class DrawnSelections(FiniteScorer):
     """Independent draws, one a row of scores."""
 
-    def run(self, learner: Learner, world: int, tape: Source) -> Transcript:
-        """Return the index that each row selected, or the answer to each query."""
-        rows = self.streams[world]
-        return tuple(self.family.step(learner, rows.record(t)) for t in range(len(rows)))
-
     def cells(self, transcript: Transcript, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
         """Return the law of every row's selection, whatever was selected before."""
         m, scores = self.mechanism, finite(self.streams[world].parts[0])
@@ -250,6 +245,10 @@ class Epochs(Family):
     its losses.
     """
 
+    def publication(self, learner: Learner, decision: Decision) -> object:
+        """Return the decision and all alarms so far."""
+        return decision, tuple(int(t) for t in getattr(learner, "alarms", ()))
+
     def look(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
         """Note the memory and the sums of the epoch; a selection draws where an epoch ends."""
         engine = learner._engine
@@ -292,10 +291,6 @@ class EpochsWithAlarms(Epochs):
     """Selections and alarms: a record is seen by one test, and forgotten at the next alarm."""
 
     schedule = "published"
-
-    def publication(self, learner: Learner, decision: Decision) -> object:
-        """Return the decision and all alarms so far."""
-        return decision, tuple(int(t) for t in learner.alarms)
 
     def look(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
         """Note alarms and the rows of the test statistic; every round with a test draws."""
@@ -401,14 +396,6 @@ class EpochTranscripts(FiniteScorer):
         # Rounds that are followed by another one: in the last nothing is selected or tested.
         self._rounds = min(len(self.streams[0]), learner.horizon - 1)
 
-    def run(self, learner: Learner, world: int, tape: Source) -> Transcript:
-        """Return all decisions, with the one after the last round if there is one, and alarms."""
-        rows = self.streams[world]
-        decisions = [self.family.step(learner, rows.record(t)) for t in range(len(rows))]
-        if learner.round < learner.horizon:
-            decisions.append(int(learner.decide()))
-        return tuple(decisions), tuple(int(t) for t in getattr(learner, "alarms", ()))
-
     def cells(self, transcript: Transcript, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
         """Return the laws of all selections, and then those of all tests; (2 * rounds, N).
 
@@ -416,7 +403,8 @@ class EpochTranscripts(FiniteScorer):
         together, when the instance ends.
         """
         # The next round's expert, and the answer of the test, of every round.
-        (decisions, alarms), losses, p = transcript, self._losses[world], self.learner.plan.tuning
+        decisions, (*_, alarms) = zip(*transcript, strict=True)
+        losses, p = self._losses[world], self.learner.plan.tuning
         cells = np.zeros((2, self._rounds, losses.shape[1]))
         cells[1, :, 0] = 1.0
         chosen = np.zeros(cells.shape[:2], dtype=np.int64)
