@@ -281,18 +281,7 @@ def read_loss(record: Named, known: tuple[type[Loss], ...] = _LOSSES) -> Loss:
 
 
 def verify(stated: Terms) -> None:
-    """Raise `StateError` unless the stated point follows from a new computation.
-
-    The computation uses the description of what was enforced and drawn, if there is one, or
-    otherwise the guarantee's own curve, which proves nothing about a mechanism. It allows for
-    different last digits on other machines: 1e-12. Whether anything is protected is another
-    question: `dpoco.accounting.explanation.verdict`.
-
-    Raises
-    ------
-    StateError
-        If the stated epsilon is smaller than what follows at its delta.
-    """
+    """Raise `StateError` unless the stated point follows from a new computation."""
     loss: Loss | None = stated.loss
     if stated.description is not None:
         loss = stated.description.loss(stated.neighbours)

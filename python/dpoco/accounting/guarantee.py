@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dpoco._html import as_html
 from dpoco._json import of_json
-from dpoco._validation import Named
+from dpoco._validation import Fields, Named
 from dpoco.accounting import _certificate, events, explanation
 from dpoco.accounting._terms import Terms
 
@@ -84,10 +84,27 @@ class Guarantee(Terms):
     """
 
     # These functions know terms only, so that their modules need not import this one.
-    verify = _certificate.verify
-    to_dict = _certificate.to_record
     __repr__ = explanation.one_line
     __str__ = explanation.statement
+
+    def verify(self) -> None:
+        """Raise `StateError` unless the stated point follows from a new computation.
+
+        The computation uses the description of what was enforced and drawn, if there is one, or
+        otherwise the guarantee's own curve, which proves nothing about a mechanism. It allows for
+        different last digits on other machines: 1e-12. Whether anything is protected is another
+        question: `dpoco.accounting.explanation.verdict`.
+
+        Raises
+        ------
+        StateError
+            If the stated epsilon is smaller than what follows at its delta.
+        """
+        _certificate.verify(self)
+
+    def to_dict(self) -> Fields:
+        """Return a JSON-able dictionary that `from_dict` restores exactly."""
+        return _certificate.to_record(self)
 
     @property
     def event(self) -> events.Event:
