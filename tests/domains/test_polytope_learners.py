@@ -1,6 +1,7 @@
 """Polytopes in the learners and in the accounting."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -76,5 +77,5 @@ def test_accounting_knows_the_shape() -> None:
     noise = rng.normal(size=(4000, 3))
     gains = [xi @ (domain.minimize_linear(-xi) - domain.center) for xi in noise]
     schedule = {"horizon": 1, "batch": 1, "method": "blt", "noise_scale": 0.0}
-    run = make_run(domain, LinearLoss(gradient_bound=1.0), 1.0, **schedule)
+    run = replace(make_run(domain, LinearLoss(gradient_bound=1.0), **schedule), lipschitz=1.0)
     assert np.mean(gains) <= run.width

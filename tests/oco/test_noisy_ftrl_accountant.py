@@ -34,7 +34,7 @@ def quadratic_sensitivity(length, label, scale, relation):
 def run(domain, *, horizon=10, method="blt", noise_scale=0.0):
     """Return a run of linear losses of slope 1."""
     of = {"horizon": horizon, "batch": 1, "method": method, "noise_scale": noise_scale}
-    return make_run(domain, LinearLoss(1.0), 1.0, **of)
+    return dataclasses.replace(make_run(domain, LinearLoss(1.0), **of), lipschitz=1.0)
 
 
 def test_linear_losses_in_the_ball_cost_half_a_thousandth_of_the_range():
@@ -273,9 +273,10 @@ def test_bound_b_sums_the_noise_of_every_decision():
     for method in continual_sum.METHODS:
         for horizon, batch in ((50, 1), (50, 7), (49, 7), (8, 8), (9, 8)):
             found = make_run(
-                LpBall(3), SquaredLoss(1.0, 1.0), 2.0,
+                LpBall(3), SquaredLoss(1.0, 1.0),
                 horizon=horizon, batch=batch, method=method, noise_scale=5.0,
             )  # fmt: skip
+            found = dataclasses.replace(found, lipschitz=2.0)
             pushes = horizon // batch
             blocks = [min(batch, horizon - k * batch) for k in range(-(-horizon // batch))]
             rows = continual_sum.row_norm(method, np.arange(1, pushes + 1), pushes)

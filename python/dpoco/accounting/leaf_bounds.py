@@ -33,8 +33,8 @@ from dpoco.privacy.mechanisms.selections import VertexScores
 from dpoco.privacy.neighbours import Neighbours
 
 __all__ = ["WEIGHTS", "L1Geometry", "LeafBounds", "View", "clip_bounds",
-           "enforced_leaf_bounds", "lossless_leaf_bounds", "moments_and_loss",
-           "published_leaf_bound", "record_length", "second_moments"]  # fmt: skip
+           "enforced_leaf_bounds", "leader_summand", "lossless_leaf_bounds", "moments_and_loss",
+           "published_leaf_bound", "record_length", "second_moments", "steepest_slope"]  # fmt: skip
 
 WEIGHTS: tuple[str, ...] = ("unbiased", "paper")  # by the offset of their number
 AnyBounds = Summand | VertexScores
@@ -232,6 +232,42 @@ def record_length(domain: Geometry, loss: Loss) -> float:
     # With slope 1 an emptied record moves the sum by the length of its features.
     leaf = clip_bounds(loss, 1.0 if loss.glm else None)
     return leaf.summand(domain).movement(Neighbours("zero_out"))
+
+
+def leader_summand(
+    domain: Domain, loss: Loss, vector_scale: float | None = None
+) -> SecondMoments | GlmGradient | ClippedVector:
+    """Return what a round adds to a leader's sums: a gradient, or a squared loss's statistics.
+
+    Parameters
+    ----------
+    domain, loss
+        The problem; a generalised linear, linear or custom loss.
+    vector_scale : float or None
+        Factor on the labels in the statistics; None is for gradients.
+
+    Raises
+    ------
+    TypeError
+        For other losses.
+    """
+    if vector_scale is not None:
+        assert isinstance(loss, SquaredLoss)
+        return second_moments(domain, loss, vector_scale)
+    if isinstance(loss, MarginLoss):
+        slope = float(loss.derivative_bound(loss.margin_bound(domain)))
+        return clip_bounds(loss, slope).summand(domain)
+    if isinstance(loss, LinearLoss):
+        return clip_bounds(loss).summand(domain)
+    if isinstance(loss, CustomLoss):
+        dual = min(loss.lipschitz_bound, loss.leaf_bound or math.inf)
+        return clip_bounds(loss, None, dual, loss.leaf_bound_l2).summand(domain)
+    raise TypeError(f"loss must be generalised linear, linear or custom; got {type(loss).__name__}")
+
+
+def steepest_slope(domain: Domain, loss: Loss) -> float:
+    """Return the largest l2 norm of a gradient that a leader sums."""
+    return leader_summand(domain, loss).movement(Neighbours("zero_out"))
 
 
 def published_leaf_bound(domain: Geometry, loss: Loss, step_scale: float) -> float:

@@ -17,14 +17,10 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-import numpy as np
-
-from dpoco._validation import FloatArray, choice, positive_float, positive_int
-from dpoco.accounting import continual_sum
+from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.continual_sum import Method
+from dpoco.accounting.continual_sum import UNBOUNDED_HORIZON, Method, method_name, resolve_horizon
 from dpoco.accounting.forgetting import (
-    Forgetting,
     batch_lengths,
     check_damped,
     check_options,
@@ -32,26 +28,26 @@ from dpoco.accounting.forgetting import (
     growth_of_batches,
     memory_rounds,
     plan_batch,
-    plan_candidates,
-    view_noise,
 )
 from dpoco.accounting.gaussian import gaussian_mu
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.leaf_bounds import (
-    clip_bounds,
+    leader_summand,
     moments_and_loss,
     record_length,
-    second_moments,
+    steepest_slope,
 )
 from dpoco.accounting.noisy_ftrl_regret import (
     STATISTICS,
     LeaderPlan,
     LeaderTuning,
-    Ridge,
     bound_regret,
     forecast,
+    loss_deviations,
+    loss_memory,
     make_run,
-    read_run,
+    read_candidates,
+    read_ridge,
     state_regret,
     updates,
 )
@@ -66,20 +62,13 @@ from dpoco.accounting.release import (
 )
 from dpoco.accounting.statement import stated_delta
 from dpoco.domains import Domain
-from dpoco.losses import CustomLoss, LinearLoss, Loss, MarginLoss, SquaredLoss
-from dpoco.privacy.mechanisms.bounds import (
-    ClippedVector,
-    GlmGradient,
-    MomentsAndLoss,
-    SecondMoments,
-    Summand,
-)
-from dpoco.privacy.mechanisms.factorisations import Buffered
+from dpoco.losses import Loss, SquaredLoss
+from dpoco.privacy.mechanisms.bounds import MomentsAndLoss, SecondMoments, Summand
 from dpoco.privacy.mechanisms.gaussian_sum import AnySummand
 from dpoco.privacy.neighbours import CHANGES, Neighbours
 
 __all__ = ["LeaderPlan", "best_vector_scale", "calibrate", "guarantee", "loss_deviations",
-           "loss_memory", "read_ridge", "read_statistics"]  # fmt: skip
+           "loss_memory", "read_candidates", "read_ridge", "read_statistics"]  # fmt: skip
 
 STEPS = ("predicted",)
 LOSS_SHARE = 0.25  # the range of a published loss in the sum, in largest distances of statistics
@@ -143,7 +132,7 @@ def calibrate(
     if isinstance(budget, Budget):
         budget.require_delta()
     choice("relation", relation, CHANGES)
-    n = continual_sum.resolve_horizon(horizon)
+    n = resolve_horizon(horizon)
     scale: float | None = None
     if _check_statistics(loss, statistics) == "quadratic":
         assert isinstance(loss, SquaredLoss)
@@ -153,7 +142,7 @@ def calibrate(
     if isinstance(step_size, str):
         choice("step_size", step_size, STEPS)
     near, best = planned_neighbours(relation, participation, n, budget), None
-    summand = _summand(domain, loss, scale)
+    summand = leader_summand(domain, loss, scale)
     if not isinstance(running_loss, bool):
         raise TypeError(f"running_loss must be True or False; got {type(running_loss).__name__}")
     if running_loss:
@@ -187,7 +176,7 @@ def calibrate(
         plain = plain_sum(summand, method, pushes, batch=batch, growth=growth)
         total = with_noise(plain, near, budget=budget, numerics=numerics)
         run = make_run(
-            domain, loss, _slope(domain, loss), method=method, horizon=n, batch=batch,
+            domain, loss, method=method, horizon=n, batch=batch,
             noise_scale=total.scale,
         )  # fmt: skip
         eta = None
@@ -218,23 +207,6 @@ def _hidden_rounds(
     return float(math.sqrt(2.0 * d) * noise * d / length**2)
 
 
-def read_candidates(domain: Domain, loss: Loss, plan: LeaderPlan) -> Forgetting:
-    """Return the candidates of a plan with a half-life, and the law of their noise."""
-    total, tuning = plan.mechanism, plan.tuning
-    assert isinstance(total.factorisation, Buffered)
-    endless = tuning.horizon == continual_sum.UNBOUNDED_HORIZON
-    return plan_candidates(
-        total.factorisation,
-        total.scale,
-        half_life=tuning.half_life,
-        ridge=tuning.ridge,
-        lengths=batch_lengths(total.batch, total.growth, total.pushes),
-        horizon=None if endless else tuning.horizon,
-        dimension=domain.dimension,
-        length=record_length(domain, loss),
-    )
-
-
 def _first_batch(
     domain: Domain,
     loss: Loss,
@@ -250,16 +222,8 @@ def _first_batch(
     # (docs/privacy/noisy_ftrl.md).
     length = gaussian_mu(budget.epsilon, budget.delta) * record_length(domain, loss) ** 2
     rounds = round(0.4 * math.sqrt(domain.dimension) * summand.movement(near) / length)
-    most = continual_sum.UNBOUNDED_HORIZON if horizon is None else horizon // 50
+    most = UNBOUNDED_HORIZON if horizon is None else horizon // 50
     return int(max(1, min(rounds, most)))
-
-
-def read_ridge(domain: Domain, loss: Loss, plan: LeaderPlan) -> Ridge:
-    """Return what is added to quadratic statistics."""
-    summand, run = plan.mechanism.summand, read_run(domain, loss, plan, _slope(domain, loss))
-    assert isinstance(summand, SecondMoments)
-    assert isinstance(loss, SquaredLoss)
-    return Ridge(run, domain, loss, summand.weight)
 
 
 def guarantee(
@@ -294,7 +258,7 @@ def guarantee(
     total, n, statistics = plan.mechanism, plan.tuning.horizon, read_statistics(plan)
     _check_statistics(loss, statistics)
     _check_plan(domain, loss, plan)
-    method = continual_sum.method_name(total.factorisation)
+    method = method_name(total.factorisation)
     what = (
         f"the decisions of the leader on noisy sums (dimension {domain.dimension}, "
         f"p = {domain.p:g}; {statistics} statistics, {method!r} sum, Gaussian noise)"
@@ -311,7 +275,7 @@ def guarantee(
         reference="adaptive Gaussian composition; docs/privacy/noisy_ftrl.md",
         conditions=_clipping_conditions(domain, loss, total.summand),
         seeded=seeded,
-        **state_regret(domain, loss, plan, _slope(domain, loss)),
+        **state_regret(domain, loss, plan),
     )
 
 
@@ -327,27 +291,6 @@ def _with_loss(domain: Domain, loss: Loss, summand: AnySummand, near: Neighbours
     return replace(plain, loss_weight=share)
 
 
-def loss_memory(domain: Domain, loss: Loss, plan: LeaderPlan) -> FloatArray:
-    """Return what past losses count behind every push, as `ForgettingView.kept`."""
-    if not plan.tuning.forgets:  # all past losses count alike
-        return np.ones(1)
-    return np.asarray(read_candidates(domain, loss, plan).memory)
-
-
-def loss_deviations(domain: Domain, loss: Loss, plan: LeaderPlan) -> FloatArray:
-    """Return standard deviations of the noise in the sum of losses, behind every push."""
-    total, memory = plan.mechanism, loss_memory(domain, loss, plan)
-    assert isinstance(total.summand, MomentsAndLoss)
-    if total.scale == 0.0:
-        return np.zeros(1)
-    if plan.tuning.forgets:
-        assert isinstance(total.factorisation, Buffered)
-        noise = total.scale * view_noise(total.factorisation, memory)[0]
-    else:  # ridges are spectral edges of that noise
-        noise = read_ridge(domain, loss, plan).ridges / math.sqrt(2.0 * domain.dimension)
-    return np.asarray(noise / total.summand.loss_weight)
-
-
 def read_statistics(plan: LeaderPlan) -> str:
     """Return what is summed: "gradient", or "quadratic" statistics."""
     return "quadratic" if isinstance(plan.mechanism.summand, SecondMoments) else "gradient"
@@ -358,7 +301,7 @@ def _check_plan(domain: Domain, loss: Loss, plan: LeaderPlan) -> None:
     total, tuning = plan.mechanism, plan.tuning
     own = total.summand
     weight = own.weight if isinstance(own, SecondMoments) else None
-    known: Summand = _summand(domain, loss, weight)
+    known: Summand = leader_summand(domain, loss, weight)
     if isinstance(own, MomentsAndLoss):
         assert isinstance(loss, SquaredLoss)
         known = moments_and_loss(domain, loss, own.weight, own.loss_weight)
@@ -377,24 +320,6 @@ def _check_plan(domain: Domain, loss: Loss, plan: LeaderPlan) -> None:
         raise ValueError("step_size belongs to the gradient statistics, and to them only")
     if (total.growth, total.pushes) != (growth, updates(growth, total.batch, tuning.horizon)):
         raise ValueError("the plan's sums are not those of so many rounds")
-
-
-def _summand(
-    domain: Domain, loss: Loss, vector_scale: float | None
-) -> SecondMoments | GlmGradient | ClippedVector:
-    """Return what a round adds: a gradient, or the statistics of a squared loss."""
-    if vector_scale is not None:
-        assert isinstance(loss, SquaredLoss)
-        return second_moments(domain, loss, vector_scale)
-    if isinstance(loss, MarginLoss):
-        slope = float(loss.derivative_bound(loss.margin_bound(domain)))
-        return clip_bounds(loss, slope).summand(domain)
-    if isinstance(loss, LinearLoss):
-        return clip_bounds(loss).summand(domain)
-    if isinstance(loss, CustomLoss):
-        dual = min(loss.lipschitz_bound, loss.leaf_bound or math.inf)
-        return clip_bounds(loss, None, dual, loss.leaf_bound_l2).summand(domain)
-    raise TypeError(f"loss must be generalised linear, linear or custom; got {type(loss).__name__}")
 
 
 def best_vector_scale(domain: Domain, loss: SquaredLoss, relation: str) -> float:
@@ -421,11 +346,6 @@ def _check_statistics(loss: Loss, statistics: str) -> str:
     return statistics
 
 
-def _slope(domain: Domain, loss: Loss) -> float:
-    """Return the largest l2 norm of a gradient."""
-    return _summand(domain, loss, None).movement(Neighbours("zero_out"))
-
-
 def _clipping_conditions(domain: Domain, loss: Loss, summand: AnySummand) -> tuple[str, ...]:
     if isinstance(loss, SquaredLoss) and isinstance(summand, SecondMoments):
         said = (
@@ -436,5 +356,5 @@ def _clipping_conditions(domain: Domain, loss: Loss, summand: AnySummand) -> tup
             return said
         return *said, f"The program clips published losses to [0, {summand.largest_loss:g}]."
     records = ", and features and labels to their declared bounds" if loss.glm else ""
-    slope = _slope(domain, loss)
+    slope = steepest_slope(domain, loss)
     return (f"The program clips each round's gradient to l_2 norm {slope:g}{records}.",)

@@ -1,4 +1,4 @@
-"""Plans of leaders on noisy sums: their regret, and the best step size.
+"""Plans of leaders on noisy sums: their regret, the best step, what is made of the sums.
 
 Claim, with A = G^2 times the sum of the squared block lengths, s_k the standard deviation of the
 noise after block k, K blocks, and w the Gaussian width of the centred domain:
@@ -30,10 +30,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._validation import Fields
+from dpoco._validation import Fields, FloatArray
 from dpoco.accounting import continual_sum
-from dpoco.accounting.continual_sum import FALLING, GROWING, Method, method_name
-from dpoco.accounting.leaf_bounds import record_length
+from dpoco.accounting.continual_sum import (
+    FALLING,
+    GROWING,
+    UNBOUNDED_HORIZON,
+    Method,
+    method_name,
+)
+from dpoco.accounting.forgetting import Forgetting, batch_lengths, plan_candidates, view_noise
+from dpoco.accounting.leaf_bounds import record_length, steepest_slope
 from dpoco.accounting.plan import Plan
 from dpoco.accounting.regret_bounds import (
     RegretBound,
@@ -43,7 +50,8 @@ from dpoco.accounting.regret_bounds import (
 )
 from dpoco.domains import Domain
 from dpoco.losses import Loss, MarginLoss, SquaredLoss
-from dpoco.privacy.mechanisms.bounds import SecondMoments
+from dpoco.privacy.mechanisms.bounds import MomentsAndLoss, SecondMoments
+from dpoco.privacy.mechanisms.factorisations import Buffered
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum, batch_starts
 from dpoco.privacy.records import Description, limits
 
@@ -295,13 +303,13 @@ class Run:
         return float(eta[int(np.argmin(predicted))])
 
 
-def make_run(domain: Domain, loss: Loss, lipschitz: float, **schedule: Any) -> Run:
-    """Return a run on a domain, of losses with this l2 Lipschitz bound, of a schedule of noise."""
+def make_run(domain: Domain, loss: Loss, **schedule: Any) -> Run:
+    """Return a run on a domain, of a schedule of noise."""
     n, radius = domain.intrinsic_dimension, float(domain.radius_from_center())
     return Run(
         coordinates=domain.dimension,
         dimension=n,
-        lipschitz=lipschitz,
+        lipschitz=steepest_slope(domain, loss),
         radius=radius,
         diameter=float(domain.diameter(2.0)),
         # Both are bounds: of a body with few vertices the first is much smaller.
@@ -400,11 +408,11 @@ class Ridge:
         return min(trivial, stochastic, key=lambda found: found.total)
 
 
-def read_run(domain: Domain, loss: Loss, plan: LeaderPlan, lipschitz: float) -> Run:
-    """Return the run of a plan, for losses with this l2 Lipschitz bound."""
+def read_run(domain: Domain, loss: Loss, plan: LeaderPlan) -> Run:
+    """Return the run of a plan."""
     total = plan.mechanism
     return make_run(
-        domain, loss, lipschitz, method=total.factorisation, horizon=plan.tuning.horizon,
+        domain, loss, method=total.factorisation, horizon=plan.tuning.horizon,
         batch=total.batch, noise_scale=total.scale,
     )  # fmt: skip
 
@@ -446,13 +454,9 @@ def bound_regret(
     return Ridge(run, domain, loss, scale).regret()
 
 
-def state_regret(domain: Domain, loss: Loss, plan: LeaderPlan, lipschitz: float) -> Fields:
+def state_regret(domain: Domain, loss: Loss, plan: LeaderPlan) -> Fields:
     """Return what a guarantee says of the regret of any plan: two of its fields."""
-    run, tuning, summand = (
-        read_run(domain, loss, plan, lipschitz),
-        plan.tuning,
-        plan.mechanism.summand,
-    )
+    run, tuning, summand = read_run(domain, loss, plan), plan.tuning, plan.mechanism.summand
     weight = summand.weight if isinstance(summand, SecondMoments) else None
     regret = bound_regret(domain, loss, run, weight, tuning.step_size, tuning.forgets)
     still, learned = run.lipschitz * run.radius, ""
@@ -469,3 +473,52 @@ def state_regret(domain: Domain, loss: Loss, plan: LeaderPlan, lipschitz: float)
         **{f"regret: {name}": value for name, value in regret.terms.items()},
     }
     return stated
+
+
+# -- post-processing of released sums ------------------------------------------------------------
+
+
+def read_ridge(domain: Domain, loss: Loss, plan: LeaderPlan) -> Ridge:
+    """Return what is added to quadratic statistics."""
+    summand, run = plan.mechanism.summand, read_run(domain, loss, plan)
+    assert isinstance(summand, SecondMoments)
+    assert isinstance(loss, SquaredLoss)
+    return Ridge(run, domain, loss, summand.weight)
+
+
+def read_candidates(domain: Domain, loss: Loss, plan: LeaderPlan) -> Forgetting:
+    """Return the candidates of a plan with a half-life, and the law of their noise."""
+    total, tuning = plan.mechanism, plan.tuning
+    assert isinstance(total.factorisation, Buffered)
+    endless = tuning.horizon == UNBOUNDED_HORIZON
+    return plan_candidates(
+        total.factorisation,
+        total.scale,
+        half_life=tuning.half_life,
+        ridge=tuning.ridge,
+        lengths=batch_lengths(total.batch, total.growth, total.pushes),
+        horizon=None if endless else tuning.horizon,
+        dimension=domain.dimension,
+        length=record_length(domain, loss),
+    )
+
+
+def loss_memory(domain: Domain, loss: Loss, plan: LeaderPlan) -> FloatArray:
+    """Return what past losses count behind every push, as `ForgettingView.kept`."""
+    if not plan.tuning.forgets:  # all past losses count alike
+        return np.ones(1)
+    return np.asarray(read_candidates(domain, loss, plan).memory)
+
+
+def loss_deviations(domain: Domain, loss: Loss, plan: LeaderPlan) -> FloatArray:
+    """Return standard deviations of the noise in the sum of losses, behind every push."""
+    total, memory = plan.mechanism, loss_memory(domain, loss, plan)
+    assert isinstance(total.summand, MomentsAndLoss)
+    if total.scale == 0.0:
+        return np.zeros(1)
+    if plan.tuning.forgets:
+        assert isinstance(total.factorisation, Buffered)
+        noise = total.scale * view_noise(total.factorisation, memory)[0]
+    else:  # ridges are spectral edges of that noise
+        noise = read_ridge(domain, loss, plan).ridges / math.sqrt(2.0 * domain.dimension)
+    return np.asarray(noise / total.summand.loss_weight)
