@@ -35,16 +35,13 @@ from dpoco.accounting.coupled_runs import (
     EuclideanProblem,
     GibbsRun,
     TiltedRun,
-    open_plan,
     require_global_bounds,
 )
 from dpoco.accounting.gaussian import check_delta
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.plan import Plan
 from dpoco.accounting.statement import stated_delta
-from dpoco.domains import Domain
 from dpoco.errors import CalibrationError
-from dpoco.losses import Loss
 from dpoco.privacy.losses.coupled_bits import Bits
 from dpoco.privacy.mechanisms import coupled_draws as kinds
 from dpoco.privacy.mechanisms.coupled_draws import Always
@@ -221,7 +218,7 @@ class Setting(ABC, Generic[R]):
             return 0.5 / t, min(0.5, 1.0 / t)
         # On all of R^n losses have no range; second moments take its place, and with them a square
         # (docs/privacy/oco_regret.md, "In R^n").
-        closeness = min(0.5 / t, (self.problem.diameter / (4.0 * t**1.5 * run.spread)) ** 2)
+        closeness = min(0.5 / t, (self.problem.diameter / (4.0 * t**1.5 * run.mean_distance)) ** 2)
         return max(closeness, 1e-250), max(min(0.5, 4.0 * closeness), 1e-250)
 
     def constant(self) -> CoupledPlan:
@@ -246,36 +243,15 @@ class Setting(ABC, Generic[R]):
         return loss.bare.delta(epsilon) + (1.0 + math.exp(epsilon)) * loss.mass
 
 
-def guarantee(
-    domain: Domain,
-    loss: Loss,
-    plan: CoupledPlan,
+def state(
+    run: GibbsRun | TiltedRun,
+    calibration: str,
     *,
-    relation: str = "replace",
-    budget: Budget | float | None = None,
-    seeded: bool = False,
+    relation: str,
+    budget: Budget | float | None,
+    seeded: bool,
 ) -> Guarantee:
-    """Return what any plan guarantees, computed from its mechanism.
-
-    Parameters
-    ----------
-    domain, loss
-        The domain and loss the learner runs with.
-    plan : Plan
-        Calibrated or the user's own; its forecast is not trusted.
-    relation : {"replace", "zero_out"}
-        Neighbouring streams.
-    budget : Budget, float or None
-        The delta to state epsilon at (a budget's delta); None means 1 / (10 horizon).
-    seeded : bool
-        Whether the noise is reproducible, which voids the guarantee.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If the plan contradicts the domain or the loss, or its coupling does not fit them.
-    """
-    run = open_plan(domain, loss, plan)
+    """Return what a run guarantees; `calibration` says how its plan was found."""
     q, drawn = run.problem, run.mechanism
     near = Neighbours(choice("relation", relation, CHANGES))
     delta = stated_delta(budget, drawn.rounds)
@@ -293,8 +269,8 @@ def guarantee(
     # The printed theorems are about replaced records only.
     if relation == "replace" and drawn.decisions > 0:
         paper = run.claim(delta, False)
-        if plan.calibration != "tight":
-            claim = paper if plan.calibration == "paper" else run.claim(delta, True)
+        if calibration != "tight":
+            claim = paper if calibration == "paper" else run.claim(delta, True)
     constant = not isinstance(bits, Bits)
     own = []
     if isinstance(bits, Bits):
@@ -305,7 +281,7 @@ def guarantee(
         own.append("The learner never switches: nothing released depends on data.")
         if drawn.block == drawn.rounds > 1:
             own.append("At this budget and horizon no noise beats the constant decision.")
-    if plan.calibration == "paper":
+    if calibration == "paper":
         own.append("The claim of calibration 'paper' is as printed, and is not certified.")
         if claim is not None and not claim.delta < min(1.0, _VACUOUS_FACTOR * delta):
             own.append(f"The printed claim is vacuous: its total delta is {claim.delta:.3g}.")
@@ -322,7 +298,7 @@ def guarantee(
         delta=delta,
         reference=run.reference,
         seeded=seeded,
-        calibration=plan.calibration,
+        calibration=calibration,
         conditions=(*own, *conditions),
         claimed=None if claim is None else (claim.epsilon, claim.delta),
         paper_epsilon=None if constant or paper is None else paper.epsilon,

@@ -30,8 +30,8 @@ from dpoco.accounting._coupled_setting import (
     Keep,
     Law,
     Setting,
-    guarantee,
     search_plan,
+    state,
 )
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.continual_sum import known_horizon
@@ -48,8 +48,10 @@ from dpoco.accounting.coupled_runs import (
     GibbsTuning,
     euclidean_problem,
     has_normalizer,
+    open_gibbs,
 )
 from dpoco.accounting.gaussian import largest_fitting
+from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.regret_bounds import best_inverse_temperature, entropy_term, gibbs_regret
 from dpoco.domains import Domain
 from dpoco.losses import Loss
@@ -304,3 +306,36 @@ def calibrate(
                 "or less budget, a shorter horizon or fewer dimensions"
             )
     return plan
+
+
+def guarantee(
+    domain: Domain,
+    loss: Loss,
+    plan: GibbsPlan,
+    *,
+    relation: str = "replace",
+    budget: Budget | float | None = None,
+    seeded: bool = False,
+) -> Guarantee:
+    """Return what any plan guarantees, computed from its mechanism.
+
+    Parameters
+    ----------
+    domain, loss
+        The domain and loss the learner runs with.
+    plan : Plan
+        Calibrated or the user's own; its forecast is not trusted.
+    relation : {"replace", "zero_out"}
+        Neighbouring streams.
+    budget : Budget, float or None
+        The delta to state epsilon at (a budget's delta); None means 1 / (10 horizon).
+    seeded : bool
+        Whether the noise is reproducible, which voids the guarantee.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If the plan contradicts the domain or the loss, or its coupling does not fit them.
+    """
+    run = open_gibbs(domain, loss, plan)
+    return state(run, plan.calibration, relation=relation, budget=budget, seeded=seeded)

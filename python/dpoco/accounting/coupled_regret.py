@@ -40,7 +40,7 @@ def assess(run: CoupledRun) -> tuple[RegretBound, float]:
     if m.cap == 0:
         terms = {
             "constant": q.lipschitz * q.radius * m.rounds,
-            "spread": q.lipschitz * run.still_spread * m.rounds,
+            "spread": q.lipschitz * run.still_distance * m.rounds,
         }
         return RegretBound(math.fsum(terms.values()), terms), 0.0
     if isinstance(run, TiltedRun) and run.grows:
@@ -96,13 +96,13 @@ def describe(run: CoupledRun, moved: float) -> tuple[Fields, list[str]]:
         "clip_low": low,
         "lipschitz": m.losses.lipschitz,
         "expected_switches": switches,
-        **run.details(moved),
+        **run.draw_details(moved),
         **{f"regret_{name}": value for name, value in regret.terms.items()},
     }
     over = ", against the best point of the domain, of decisions in R^d" if q.unbounded else ""
     conditions = [
         f"The regret bound is for streams fixed in advance (oblivious), in expectation{over}.",
-        *run.conditions(),
+        *run.draw_conditions(),
     ]
     return said, conditions
 
@@ -166,7 +166,7 @@ def _penalty(run: CoupledRun, variation: float) -> float:
         return q.lipschitz * q.diameter * rounds * variation
     # Over R^n losses have no range: Cauchy-Schwarz with second moments (docs/privacy/oco_regret.md,
     # "In R^n").
-    return 2.0 * q.lipschitz * run.spread * math.pow(rounds, 1.5) * math.sqrt(variation)
+    return 2.0 * q.lipschitz * run.mean_distance * math.pow(rounds, 1.5) * math.sqrt(variation)
 
 
 def law_distance(g: float, b: float = 0.0, rank: int = 0) -> float:

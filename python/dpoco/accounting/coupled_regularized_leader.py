@@ -26,8 +26,8 @@ from dpoco.accounting._coupled_setting import (
     Grid,
     Law,
     Setting,
-    guarantee,
     search_plan,
+    state,
 )
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.continual_sum import known_horizon
@@ -39,8 +39,10 @@ from dpoco.accounting.coupled_runs import (
     TiltedRun,
     TiltedTuning,
     euclidean_problem,
+    open_tilted,
 )
 from dpoco.accounting.gaussian import find_root, largest_fitting, rounded_down
+from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.regret_bounds import best_step_size, leader_regret
 from dpoco.domains import Domain
 from dpoco.losses import Loss
@@ -214,3 +216,36 @@ def calibrate(
     )  # fmt: skip
     found = search_plan(setting, LEADER_COUPLINGS, coupling, block, max_switches)
     return cast(TiltedPlan, found)
+
+
+def guarantee(
+    domain: Domain,
+    loss: Loss,
+    plan: TiltedPlan,
+    *,
+    relation: str = "replace",
+    budget: Budget | float | None = None,
+    seeded: bool = False,
+) -> Guarantee:
+    """Return what any plan guarantees, computed from its mechanism.
+
+    Parameters
+    ----------
+    domain, loss
+        The domain and loss the learner runs with.
+    plan : Plan
+        Calibrated or the user's own; its forecast is not trusted.
+    relation : {"replace", "zero_out"}
+        Neighbouring streams.
+    budget : Budget, float or None
+        The delta to state epsilon at (a budget's delta); None means 1 / (10 horizon).
+    seeded : bool
+        Whether the noise is reproducible, which voids the guarantee.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If the plan contradicts the domain or the loss, or its coupling does not fit them.
+    """
+    run = open_tilted(domain, loss, plan)
+    return state(run, plan.calibration, relation=relation, budget=budget, seeded=seeded)

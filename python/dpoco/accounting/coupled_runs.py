@@ -45,7 +45,7 @@ from dpoco.privacy.mechanisms.coupled_draws import (
 from dpoco.privacy.records import Description, limits
 
 __all__ = ["CoupledPlan", "CoupledRun", "EuclideanProblem", "GibbsRun", "TiltedRun",
-           "euclidean_problem", "open_plan"]  # fmt: skip
+           "euclidean_problem", "open_gibbs", "open_plan", "open_tilted"]  # fmt: skip
 
 # A derivative bound that still grows between these margins is unbounded over the reals.
 _FAR, _FARTHER = 1e50, LARGEST_SCALE
@@ -277,6 +277,7 @@ COUPLINGS = ("density_ratio", "dartboard", "anchored", "scheduled", "maximal")
 LEADER_COUPLINGS = ("density_ratio", "scheduled", "maximal")
 # b = eta beta_s beyond which the conditions warn.
 _LARGE_CURVATURE = 0.1
+_OTHER_PLAN = "plan must be a plan for coupled decisions"
 # Chains that are always used; "mcmc" is one that is used where exact draws would be slow.
 CHAINS = ("hit_and_run", "langevin", "proximal")
 NO_SAMPLER = "no exact sampler on a polytope, or on an l_p ball with p other than 2"
@@ -448,12 +449,12 @@ class CoupledRun(ABC):
 
     @property
     @abstractmethod
-    def spread(self) -> float:
+    def mean_distance(self) -> float:
         """A bound on any draw's root mean square distance from the centre, over R^n."""
 
     @property
     @abstractmethod
-    def still_spread(self) -> float:
+    def still_distance(self) -> float:
         """The same of a draw without data."""
 
     @abstractmethod
@@ -465,11 +466,11 @@ class CoupledRun(ABC):
         """Return what the published privacy theorem says, repaired or as printed."""
 
     @abstractmethod
-    def conditions(self) -> list[str]:
+    def draw_conditions(self) -> list[str]:
         """Return what a guarantee says of draws and regret."""
 
     @abstractmethod
-    def details(self, moved: float) -> Fields:
+    def draw_details(self, moved: float) -> Fields:
         """Return what a guarantee says of draws; `moved` is how far neighbours' are apart."""
 
 
@@ -541,13 +542,13 @@ class GibbsRun(CoupledRun):
         return self.problem.lipschitz * math.sqrt(beta / lam), 0.0, 0
 
     @property
-    def spread(self) -> float:
+    def mean_distance(self) -> float:
         """A bound on any draw's root mean square distance from the centre, over R^n."""
         pull = self.problem.lipschitz * self.mechanism.rounds / self.draw.regularization
-        return pull + self.still_spread
+        return pull + self.still_distance
 
     @property
-    def still_spread(self) -> float:
+    def still_distance(self) -> float:
         """The same of a draw without data."""
         beta, lam = self.draw.inverse_temperature, self.draw.regularization
         return math.sqrt(self.problem.dimension / (beta * lam))
@@ -563,7 +564,7 @@ class GibbsRun(CoupledRun):
         """Return what the published privacy theorem says, repaired or as printed."""
         return gibbs_claim(self.mechanism.rounds, self.ratios[0], delta, corrected)
 
-    def conditions(self) -> list[str]:
+    def draw_conditions(self) -> list[str]:
         """Return what a guarantee says of draws and regret."""
         said = ["Draws are exact (rejection samplers), and their running time depends on the data."]
         if self.tuning.sampler == "proximal":
@@ -582,7 +583,7 @@ class GibbsRun(CoupledRun):
             said.append("The regret bound assumes decisions where the losses are G-Lipschitz.")
         return said
 
-    def details(self, moved: float) -> Fields:
+    def draw_details(self, moved: float) -> Fields:
         """Return what a guarantee says of draws; `moved` is how far neighbours' are apart."""
         return {
             "draw_mu": moved,
@@ -645,13 +646,13 @@ class TiltedRun(CoupledRun):
         return q.lipschitz / self.draw.noise, b, q.rank
 
     @property
-    def spread(self) -> float:
+    def mean_distance(self) -> float:
         """A bound on any draw's root mean square distance from the centre, over R^n."""
         noise = self.draw.noise * math.sqrt(self.problem.dimension)
         return self.draw.step * (self.problem.lipschitz * self.mechanism.rounds + noise)
 
     @property
-    def still_spread(self) -> float:
+    def still_distance(self) -> float:
         """The same of a draw without data."""
         return self.draw.step * self.draw.noise * math.sqrt(self.problem.dimension)
 
@@ -673,7 +674,7 @@ class TiltedRun(CoupledRun):
         size = 1 if rank <= 1 and not corrected else self.problem.dimension
         return leader_claim(self.mechanism.rounds, g, b, size, delta, corrected)
 
-    def conditions(self) -> list[str]:
+    def draw_conditions(self) -> list[str]:
         """Return what a guarantee says of draws and regret."""
         said, b = [], self.ratios[1]
         if self.problem.family != "linear":
@@ -689,7 +690,7 @@ class TiltedRun(CoupledRun):
             )
         return said
 
-    def details(self, moved: float) -> Fields:
+    def draw_details(self, moved: float) -> Fields:
         """Return what a guarantee says of draws; `moved` is how far neighbours' are apart."""
         return {
             "draw_sensitivity_ratio": moved,
@@ -702,6 +703,27 @@ class TiltedRun(CoupledRun):
         }
 
 
+def open_gibbs(domain: Domain, loss: Loss, plan: CoupledPlan) -> GibbsRun:
+    """Return the run of a plan of P-COMW; errors as of `open_plan`."""
+    draw, tuning = getattr(plan.mechanism, "draw", None), plan.tuning
+    if not isinstance(draw, GibbsDraw) or not isinstance(tuning, GibbsTuning):
+        raise TypeError(_OTHER_PLAN)
+    problem = euclidean_problem(domain, loss, draw.half_width == math.inf)
+    run = GibbsRun(problem, plan.mechanism, tuning)
+    run.check()
+    return run
+
+
+def open_tilted(domain: Domain, loss: Loss, plan: CoupledPlan) -> TiltedRun:
+    """Return the run of a plan of CTRL; errors as of `open_plan`."""
+    draw, tuning = getattr(plan.mechanism, "draw", None), plan.tuning
+    if not isinstance(draw, TiltedMinimum) or not isinstance(tuning, TiltedTuning):
+        raise TypeError(_OTHER_PLAN)
+    run = TiltedRun(euclidean_problem(domain, loss, tuning.unbounded), plan.mechanism, tuning)
+    run.check()
+    return run
+
+
 def open_plan(domain: Domain, loss: Loss, plan: CoupledPlan) -> GibbsRun | TiltedRun:
     """Return the run of a plan on a domain and a loss.
 
@@ -712,15 +734,5 @@ def open_plan(domain: Domain, loss: Loss, plan: CoupledPlan) -> GibbsRun | Tilte
     ValueError
         If it contradicts the domain or the loss, or its coupling does not fit them.
     """
-    draw, tuning = getattr(plan.mechanism, "draw", None), plan.tuning
-    run: GibbsRun | TiltedRun
-    if isinstance(draw, GibbsDraw) and isinstance(tuning, GibbsTuning):
-        problem = euclidean_problem(domain, loss, draw.half_width == math.inf)
-        run = GibbsRun(problem, plan.mechanism, tuning)
-    elif isinstance(draw, TiltedMinimum) and isinstance(tuning, TiltedTuning):
-        problem = euclidean_problem(domain, loss, tuning.unbounded)
-        run = TiltedRun(problem, plan.mechanism, tuning)
-    else:
-        raise TypeError("plan must be a plan for coupled decisions")
-    run.check()
-    return run
+    found = open_gibbs if isinstance(plan.tuning, GibbsTuning) else open_tilted
+    return found(domain, loss, plan)
