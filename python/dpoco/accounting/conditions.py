@@ -38,14 +38,14 @@ UNPROVED = "regret"  # the detail that says why no bound on regret is proved
 # How every condition begins that a verdict counts as a promise: `Terms.doubts` looks for it.
 PROMISED = "PROMISED, not enforced: "
 
-# -- promises, as clauses --------------------------------------------------------------------------
+# -- promises, as clauses; their numbers are fields of the description ----------------------------
 
 DECLARED_BOUND = (
     "no record moves a release by more than is stated, whatever the others are and whatever was "
     "released before"
 )
 DECLARED_NOISE = "every release has noise of the stated law and scale, drawn afresh"
-SCORES = "one record changes each score by at most {sensitivity:g}{way}"
+SCORES = "one record changes each score by at most {sensitivity:g}"
 ONE_WAY = ", all of them the same way"
 QUERIES = (
     "one record changes each query by at most {sensitivity:g}, the largest rise and the largest "
@@ -330,12 +330,11 @@ def _own_promises(one: Mechanism, enforced: bool) -> tuple[str, ...]:
     if isinstance(one, Declared):
         return DECLARED_BOUND, DECLARED_NOISE
     if isinstance(one, Selections) and isinstance(one.scores, PromisedScores):
-        way = ONE_WAY if one.scores.one_way else ""
-        return (SCORES.format(sensitivity=one.scores.sensitivity, way=way),)
+        return (SCORES.format_map(vars(one.scores)) + (ONE_WAY if one.scores.one_way else ""),)
     if isinstance(one, ThresholdTests) and not enforced:
-        return (QUERIES.format(sensitivity=one.sensitivity, spread=one.spread),)
+        return (QUERIES.format_map(vars(one)),)
     if isinstance(one, GaussianSum) and isinstance(one.summand, ClippedVectors):
-        return (VECTORS.format(count=one.summand.count, bound=one.summand.bound),)
+        return (VECTORS.format_map(vars(one.summand)),)
     if isinstance(one, GaussianSum) and not one.summand.enforced:
         # Besides those above, nets are the only sums whose bound need not be enforced.
         slope = one.summand.lipschitz if isinstance(one.summand, NetDifferences) else math.nan
@@ -347,12 +346,11 @@ def _draw_promises(one: CoupledDraws) -> tuple[str, ...]:
     """Return what coupled draws rest on: bounds on the losses, and chains that end in time."""
     losses, draw, found = one.losses, one.draw, list[str]()
     if not losses.enforced:
-        smoothness = losses.smoothness
-        smooth = SMOOTH.format(smoothness=smoothness) if smoothness > 0.0 else ""
+        smooth = SMOOTH.format_map(vars(losses)) if losses.smoothness > 0.0 else ""
         found.append(CONVEX.format(lipschitz=losses.lipschitz, smooth=smooth))
     # Exact draws have tolerance 0; how far a chain is from its law nothing can check.
     if isinstance(draw, GibbsDraw) and draw.tolerance > 0.0:
-        found.append(CHAIN.format(tolerance=draw.tolerance))
+        found.append(CHAIN.format_map(vars(draw)))
     return tuple(found)
 
 

@@ -45,7 +45,6 @@ class CoupledLearner(RecordLearner):
     """Base of the learners that keep a decision for many rounds through a private coupling."""
 
     _mechanism: CoupledDraws
-    _accountant: ClassVar = coupled_regularized_leader
     _forecast = CoupledForecast
     # Couplings are proved for ideal draws: a pool pays the tails of all its keys
     # (docs/privacy/pools.md).
@@ -322,6 +321,7 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
     """
 
     plan: GibbsPlan
+    _accountant: ClassVar = continuous_multiplicative_weights
     _tuning = GibbsTuning
 
     def __init__(
@@ -456,6 +456,7 @@ class CoupledRegularizedLeader(CoupledLearner):
     """
 
     plan: TiltedPlan
+    _accountant: ClassVar = coupled_regularized_leader
     _tuning = TiltedTuning
     _methods: ClassVar[tuple[str, ...]] = ("value", "gradient", "hessian")
 
