@@ -150,17 +150,20 @@ def ways(epsilon: float, total: arb = NEVER, rho: arb = NEVER, moments: Any = No
 # -- Coins -----------------------------------------------------------------------------------------
 
 
-def coin_moment(order: arb, first: arb, second: arb, behind: Any = 0) -> arb:
+def coin_moment(order: arb, forced: arb, factor: arb, behind: Any = 0) -> arb:
     """Return the log moment of two coins, the larger of both directions.
 
-    `behind` is the log moment of what is told where the coin of the first probability falls.
+    One stays with probability 1 - `forced`, the other with `factor` of that. `behind` is the log
+    moment of what is told where a coin does not stay.
     """
+    # Written so that no small probability is what is left of 1, in few bits neither.
+    one, other = (forced, 1 - forced), (forced + (1 - forced) * (1 - factor), (1 - forced) * factor)
 
-    def moment(x: arb, y: arb) -> arb:
-        told = x**order * y ** (1 - order) * arb(behind).exp()
-        return told + (1 - x) ** order * (1 - y) ** (1 - order)
+    def moment(x: tuple[arb, arb], y: tuple[arb, arb]) -> arb:
+        told, kept = (a**order * b ** (1 - order) for a, b in zip(x, y, strict=True))
+        return told * arb(behind).exp() + kept
 
-    return moment(first, second).max(moment(second, first)).log()
+    return moment(one, other).max(moment(other, one)).log()
 
 
 def coupled_draws(record: Record) -> Known:
@@ -233,10 +236,10 @@ def tilted_draws(record: Record) -> Known:
 
     def changed_block(a: arb) -> arb:
         if not person:
-            return coin_moment(a, p, 1 - (1 - p) * w)
+            return coin_moment(a, p, w)
         rest, most = c * (record["block"] - 1) / record["block"], arb(0)
         for q in range(1, record["together"] + 1):  # the person's rounds in a block
-            coin = coin_moment(a, p, 1 - (1 - p) * w**q * (-rest).exp())
+            coin = coin_moment(a, p, w**q * (-rest).exp())
             most = most.max(coin * record["rounds"] / q)
         return most
 
@@ -245,7 +248,7 @@ def tilted_draws(record: Record) -> Known:
         draw += below * ((1 - a) * b.log1p() - (-(a - 1) * b).log1p())
         draw += above * (a * b.log1p() - (a * b).log1p())
         later = record["later_bits"] * (p < 1) * bool(c > 0)
-        bits = later * coin_moment(a, p, 1 - (1 - p) * (-c).exp()) if later else arb(0)
+        bits = later * coin_moment(a, p, (-c).exp()) if later else arb(0)
         return cap * draw + bits + (changed_block(a) if p < 1 else 0)
 
     largest = math.inf if b == 0 else float((1 / b).lower())
@@ -399,7 +402,7 @@ def tracker(record: Record) -> Known:
         return total
 
     def changed_block(a: arb, draw: arb) -> arb:
-        return draw.max(coin_moment(a, *coin, draw)) if forced < 1 else draw
+        return draw.max(coin_moment(a, lowest, (-shift).exp(), draw)) if forced < 1 else draw
 
     def moments(a: arb) -> arb:
         first = range_moment(a, reach) if reach > 0 else arb(0)

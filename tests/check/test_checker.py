@@ -272,6 +272,22 @@ def test_every_number_of_every_kind_is_refused_if_it_says_a_billionth_more(check
     assert proved == []
 
 
+@pytest.mark.parametrize("factor", [1e-7, 1e-18, 1e-35, 1e-80])
+def test_coins_that_hardly_ever_stay_are_proved(checker, factor):
+    """Searches of orders take few bits, in which such a chance must not be what is left of 1."""
+    from dpoco.privacy.losses.tilted_draws import ReturningDraws
+
+    loss = ReturningDraws(
+        forced_switch=0.92, factor_floor=factor, shift=0.0, cap=24, sensitivity_ratio=0.5, b=0.0,
+        dimension=3, rank=1, change="replace", rounds=2, together=1, block=1,
+    )  # fmt: skip
+    stated = {n: checker.arb(v) if type(v) is float else v for n, v in loss.to_dict().items()}
+    for epsilon in (10.0, 100.0, 700.0):
+        found = min(1.0, float(checker.evaluate(stated).curve(epsilon).mid()))
+        kernel = loss.delta(epsilon)  # rounded up
+        assert 0.999 * kernel <= found <= kernel
+
+
 @pytest.mark.parametrize("rule", [None, Participation(4, 20, enforced=False)])
 def test_levels_are_rounded_up_as_those_of_draws_are(checker, rule):
     """Of a million entries rounding is a share of mu that shows whether they were."""
