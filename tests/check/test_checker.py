@@ -285,7 +285,7 @@ def test_coins_that_hardly_ever_stay_are_proved(checker, factor):
     for epsilon in (10.0, 100.0, 700.0):
         found = min(1.0, float(checker.evaluate(stated).curve(epsilon).mid()))
         kernel = loss.delta(epsilon)  # rounded up
-        assert 0.999 * kernel <= found <= kernel
+        assert 0.999 * kernel <= found <= kernel or found < kernel < 1e-300
 
 
 @pytest.mark.parametrize("rule", [None, Participation(4, 20, enforced=False)])
