@@ -364,3 +364,27 @@ def test_a_monitor_of_another_start_is_another_one(tmp_path):
                          start=start),
                 )  # fmt: skip
         assert journal.open_monitor("visits", make_plain).round == 0
+
+
+def test_a_position_that_the_caller_goes_on_changing_is_stored_as_it_was(tmp_path):
+    data, place = table()[:90], {"0": 0}
+    with Journal(tmp_path / "j.db") as journal:
+        site = journal.open_monitor("site", make_plain)
+        place["0"] = 60
+        site.add_many(data[:60], time="at", position=place)
+        place["0"] = 90  # polled, and not counted yet
+        site.advance(START)
+        site.position["0"] = 95
+        site.advance(START)
+        assert site.position == {"0": 60}
+    with Journal(tmp_path / "j.db") as journal:  # the machine stopped
+        assert journal.open_monitor("site").position == {"0": 60}
+
+
+def test_a_position_that_is_no_json_is_refused_before_anything_is_counted(tmp_path):
+    with Journal(tmp_path / "j.db") as journal:
+        site = journal.open_monitor("site", make_plain)
+        with pytest.raises(TypeError):
+            site.add_many(table()[:60], time="at", position={1, 2})
+        site.add_many(table()[:60], time="at", position=(1, 2))
+        assert site.position == [1, 2]

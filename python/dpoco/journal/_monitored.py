@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -132,7 +134,7 @@ class MonitorStream:
     def position(self) -> Any:
         """Where in the input to read on: what was stored with the last records that count."""
         with self._locked_monitor() as monitor:
-            return monitor.position
+            return copy.deepcopy(monitor.position)
 
     @property
     def round(self) -> int:
@@ -177,13 +179,16 @@ class MonitorStream:
     def _commit(self, count: Callable[[Monitor], list[Release]], position: object) -> list[Release]:
         """Count records, and return the releases once they and all the rest are stored."""
         stream = self._stream
+        # A copy: what the caller changes later belongs to records that are still to come, and the
+        # next commit without a position would store it.
+        place = json.loads(json.dumps(position))
         with self._journal.transaction() as transaction:
             stream._ready()
             monitor: Monitor = stream._learner
             transaction._touch(stream)  # from here on the sums may have moved
             ended = count(monitor)
-            if position is not None:
-                monitor.position = position
+            if place is not None:
+                monitor.position = place
             if ended:
                 rows = np.array([monitor._write_row(release) for release in ended])
                 # Nothing is compared: an interval's records come in any number of calls.
