@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from tests.serve.conftest import configuration
 
 from dpoco import StateError, cli, serve
+from dpoco.serve import _config as config
 
 HERE = Path("/nowhere/bandit.toml")
 
@@ -92,3 +94,30 @@ def test_the_command_makes_tokens_and_says_what_is_wrong(tmp_path, capsys):
     assert command("--new-token", "root", "--operator")[0] == 0
     assert command("--revoke", "ann") == (0, "tokens ended: 1\n", "")
     assert command("--operator")[0] == 2
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_two_first_processes_have_one_key(tmp_path, monkeypatch, links):
+    settings = serve.Settings.read(configuration(), tmp_path / "bandit.toml")
+    if not links:
+        monkeypatch.setattr(os, "link", refuse)
+    make, found = config._make_key, []
+
+    def meanwhile(path):  # another process came as far before this one wrote its key
+        if not found:
+            found.append(None)
+            found.append(config.folder_and_key(settings.store))
+        make(path)
+
+    monkeypatch.setattr(config, "_make_key", meanwhile)
+    key = config.folder_and_key(settings.store)
+    sealed = b"".join(key.seal(b"place", b"row"))
+    if links:
+        assert found[1].open(b"place", sealed) == b"row"
+    names = {path.name for path in settings.store.key.parent.iterdir()}
+    assert not any(name.startswith(".bandit.key.") for name in names)
+    assert stat.S_IMODE(settings.store.key.stat().st_mode) == 0o600
+
+
+def refuse(*_):
+    raise PermissionError("no links here")

@@ -225,4 +225,13 @@ def _make_key(path: Path) -> None:
         file.write(secrets.token_hex(KEY_BYTES) + "\n")
         file.flush()
         os.fsync(file.fileno())
-    draft.rename(path)
+    try:
+        # Of two first processes one key stays, and both read it: a rename would replace the first,
+        # under which rows may be sealed already.
+        os.link(draft, path)
+    except FileExistsError:
+        pass
+    except OSError:  # a file system without links
+        draft.rename(path)
+        return
+    draft.unlink()
