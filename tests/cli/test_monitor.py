@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import os
@@ -720,3 +721,44 @@ def test_a_file_that_is_not_the_output_of_the_state_is_left_as_it_is(tmp_path, r
             )
         assert name.read_bytes() == before
     run(*words, "--resume", "--output", out)
+
+
+@pytest.mark.parametrize("stray", ['5" pipe', 'a "b" c', 'x""', '"5"" pipe"', '"a"b"'])
+def test_a_quote_within_a_cell_holds_up_no_other_record(tmp_path, stray):
+    path, out = tmp_path / "log.csv", tmp_path / "out.jsonl"
+    first = f"2026-01-01T00:00:00,{stray}\n"
+    path.write_text("at,text\n" + first + minutes("00:01", 50, ",a") + minutes("01:00", 1, ",a"))
+    run(path, *TIME, "--count", "--epsilon", 100, "--output", out, "--state", tmp_path / "s.dpoco")
+    assert counts(read(out)) == pytest.approx([51], abs=2.0)
+
+
+def test_lines_end_where_the_parser_ends_them():
+    rng = np.random.default_rng(5)
+    for _ in range(3000):
+        text = "".join(rng.choice(list('a",\n'), rng.integers(1, 30)))
+        end = growing._complete(text.encode())
+        assert text[:end] == "" or text[end - 1] == "\n"
+        for at in [k + 1 for k, letter in enumerate(text) if letter == "\n"]:
+            # A line is complete if what follows it does not change its rows.
+            rows = list(csv.reader(io.StringIO(text[:at], newline=""), strict=False))
+            more = list(csv.reader(io.StringIO(text[:at] + "z\n", newline=""), strict=False))
+            complete = more == [*rows, ["z"]]
+            assert not complete or at <= end
+        if end:
+            head = list(csv.reader(io.StringIO(text[:end], newline="")))
+            more = list(csv.reader(io.StringIO(text[:end] + "z\n", newline="")))
+            assert more == [*head, ["z"]]
+
+
+def test_a_quote_that_is_never_closed_is_an_error_and_takes_no_hours(tmp_path, monkeypatch):
+    monkeypatch.setattr(growing, "_BLOCK", 2**14)
+    path = tmp_path / "log.csv"
+    path.write_text("at,text\n" + minutes("00:00", 9, ",a") + minutes("00:09", 1, ',"secret')
+                    + minutes("00:10", 3000, ",b"))  # fmt: skip
+    text = run(path, *TIME, "--count", code=2)
+    assert "is a quote not closed?" in text
+    assert "secret" not in text
+    lines = '"' + "a\n" * 2**20
+    started = time.perf_counter()
+    assert growing._complete(lines.encode()) == 0
+    assert time.perf_counter() - started < 5.0  # line by line it would take an hour

@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import sys
 import time as clocks
 import warnings
+from collections import deque
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -210,6 +212,10 @@ def _csv(
             # The last line of a file that does not grow may lack its line end. If another run
             # reads on, it would take the rest of a line that is just being written for a record.
             cut = _complete(rest) if block or follow or go_on else len(rest)
+            if not cut and len(rest) > 2 * _BLOCK:
+                raise ValueError(
+                    f"{name}: a cell is longer than {_BLOCK:,} bytes: is a quote not closed?"
+                )
             if cut:
                 # A line that is not complete waits for its rest.
                 lines, rest = rest[:cut], rest[cut:]
@@ -254,13 +260,25 @@ def _skip(source: BinaryIO, name: str, size: int) -> None:
         raise ValueError(f"{name} has no line end where reading stopped: it was replaced")
 
 
+# A quote opens a cell only where one begins: 5" is a cell as any other. In it, two are one.
+_QUOTED = re.compile(rb'(?:(?<=[,\r\n])|\A)"[^"]*(?:""[^"]*)*(?:"|\Z)')
+
+
 def _complete(text: bytes) -> int:
     """Return where the last line ends whose quotes are closed; 0 if there is none."""
-    end = text.rfind(b"\n") + 1
-    # An odd number of quotes: the line end is inside of a cell.
-    while end and text.count(b'"', 0, end) % 2:
-        end = text.rfind(b"\n", 0, end - 1) + 1
-    return end
+    end = text.rfind(b"\n")
+    if b'"' in text:
+        most: int | None
+        for most in (64, None):  # mostly the last cells tell, and few are kept in memory
+            cells = deque(_QUOTED.finditer(text), maxlen=most)
+            for cell in reversed(cells):
+                if cell.end() <= end:
+                    return end + 1
+                if cell.start() < end:  # the line end is inside of this cell
+                    end = text.rfind(b"\n", 0, cell.start())
+            if most is None or len(cells) < most:
+                break
+    return end + 1
 
 
 def make_table(release: Release) -> Table:
