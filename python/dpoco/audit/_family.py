@@ -525,7 +525,7 @@ class Family(Playing, ABC):
 
     def count_variates(self, learner: Learner) -> tuple[int, ...]:
         """Return how many variates of each kind a learner has drawn."""
-        return tuple(int(n) for n in learner._engine.variates_drawn())
+        return tuple(learner._engine.variates_drawn())
 
     def facts(self) -> dict[str, bool]:
         """Return what only this family can reach, and whether the learner has reached it.

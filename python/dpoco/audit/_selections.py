@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -521,6 +522,26 @@ def _whiten(own: RangeSearch, cells: FloatArray) -> FloatArray:
 _Search = tuple[float, FloatArray, FloatArray]
 
 
+class _MedianLaw(NamedTuple):
+    """Law of a median: candidates between two values have one score, and equal chances.
+
+    Attributes
+    ----------
+    first : ndarray of int64, shape (n,)
+        First candidate of each run of equal chances.
+    chances, below : ndarray of float64, shape (n,)
+        Of each candidate of a run, and of all candidates before the run.
+    """
+
+    first: NDArray[np.int64]
+    chances: FloatArray
+    below: FloatArray
+
+    def find(self, place: int) -> int:
+        """Return the run of a candidate."""
+        return int(np.searchsorted(self.first, place, side="right")) - 1
+
+
 class DrawnRanges(Scorer):
     """A search's medians, and its noisy counts: what is left of cells without the counts."""
 
@@ -530,37 +551,33 @@ class DrawnRanges(Scorer):
         super().__init__(family, stream, neighbour)
         if len(self.streams[0]) != self.mechanism.longest:
             raise ValueError("stream must have all records of the search")
+        self._searched = np.array([each is None for each in self.learner._known])
+        rows = (each.parts[0][: self.mechanism.first, self._searched] for each in self.streams)
+        self._laws = [[self._law(places(column)) for column in each.T] for each in rows]
 
     def run(self, learner: Learner, world: int, tape: Source) -> _Search:
         """Return the privacy loss of a search, uniforms of its medians, and draws of its counts."""
-        own = self.mechanism
-        searched = np.array([each is None for each in learner._known])
-        for record in self.streams[world].parts[0]:
-            learner.observe(record)
-        loss, uniforms = 0.0, []
-        if own.first:
-            drawn = places(learner._centre[searched])
-            tables = [each.parts[0][: own.first, searched] for each in self.streams]
-            for column, place in enumerate(drawn.tolist()):
-                laws = [self._law(places(each[:, column]), place) for each in tables]
-                loss += laws[world][0] - laws[1 - world][0]
-                uniforms.append(laws[world][1])
-        draws = [self._draws(learner, each.parts[0][own.first :]) for each in self.streams]
+        learner.run(self.streams[world].parts[0])
+        loss, uniforms, first = 0.0, [], self.mechanism.first
+        if first:
+            laws = (self._laws[w] for w in (world, 1 - world))
+            drawn = places(learner._centre[self._searched])
+            for place, own, other in zip(drawn, *laws, strict=True):
+                at = own.find(place)
+                loss += float(np.log(own.chances[at] / other.chances[other.find(place)]))
+                uniforms.append(own.below[at] + own.chances[at] * (place - own.first[at] + 0.5))
+        draws = [self._draws(learner, each.parts[0][first:]) for each in self.streams]
         loss += float(np.square(draws[1 - world]).sum() - np.square(draws[world]).sum()) / 2.0
         return loss, np.array(uniforms), draws[world]
 
-    def _law(self, values: NDArray[np.int64], place: int) -> tuple[float, float]:
-        """Return the log-probability of a candidate, and the probability of all up to it."""
+    def _law(self, values: NDArray[np.int64]) -> _MedianLaw:
+        """Return the law of a median of values at these places."""
         runs = group_candidates(np.where(values >= ABSENT, ABSENT, values))
         held = runs.sizes > 0
-        first, sizes = runs.first[held], runs.sizes[held].astype(float)
-        scores = runs.scores[held] / self.mechanism.scale
+        sizes, scores = runs.sizes[held].astype(float), runs.scores[held] / self.mechanism.scale
         weights = np.exp(scores - scores.max())
-        total = float(sizes @ weights)
-        # Candidates between two values have one score, so that a law is a run of equal weights.
-        at = int(np.searchsorted(first, place, side="right")) - 1
-        before = float((sizes * weights)[:at].sum()) + weights[at] * (place - first[at] + 0.5)
-        return float(np.log(weights[at] / total)), before / total
+        masses = sizes * weights / (sizes @ weights)
+        return _MedianLaw(runs.first[held], masses / sizes, np.cumsum(masses) - masses)
 
     def _draws(self, learner: Learner, rows: FloatArray) -> FloatArray:
         """Return the standard normal draws behind the counts, were these the records."""
