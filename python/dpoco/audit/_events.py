@@ -30,6 +30,25 @@ _FEW_VALUES = 100  # in the first runs: outcomes that repeat, even if they are n
 _FIRST_RUNS = 1000
 
 
+def bisect_last(
+    holds: Callable[[float], bool], low: float, high: float, *, steps: int = 60
+) -> float:
+    """Return where a condition holds for the last time, by halvings; `low` if nowhere above it.
+
+    Parameters
+    ----------
+    holds : callable
+        Holds up to some point and nowhere beyond; asked strictly between `low` and `high`.
+    low, high : float
+    steps : int
+        Halvings, by default as many as doubles can tell apart.
+    """
+    for _ in range(steps):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
 def find_members(event: Event, outcomes: Outcomes) -> Members:
     """Return whether the event occurred, one bool a row of outcomes, checked.
 

@@ -22,7 +22,15 @@ import numpy as np
 
 from dpoco import _core
 from dpoco._validation import positive_float, positive_int, real_in
-from dpoco.audit._events import Counts, Event, EventReport, Outcomes, best_event, find_members
+from dpoco.audit._events import (
+    Counts,
+    Event,
+    EventReport,
+    Outcomes,
+    best_event,
+    bisect_last,
+    find_members,
+)
 from dpoco.audit._family import (
     Decision,
     Learner,
@@ -590,7 +598,12 @@ def _refutes(share: float, bound: float, needed: float) -> bool:
 
 def _largest_refuting(bound: float, needed: float) -> float:
     """Return the largest share of the largest regret that refutes a bound; -1 if none does."""
-    return _last(lambda share: _refutes(share, bound, needed), 0.0, bound, -1.0)
+
+    def refutes(share: float) -> bool:
+        """Whether a mean regret of this share refutes the bound."""
+        return _refutes(share, bound, needed)
+
+    return bisect_last(refutes, 0.0, bound) if refutes(0.0) else -1.0
 
 
 def _largest_refuted(environment: Packing, delta: float, share: float, needed: float) -> float:
@@ -601,17 +614,4 @@ def _largest_refuted(environment: Packing, delta: float, share: float, needed: f
         """Whether the share refutes this epsilon, at the audit's delta."""
         return _refutes(share, environment.regret_lower_bound(epsilon, delta) / largest, needed)
 
-    return _last(refutes, 1e-9, 1e4, 0.0)
-
-
-def _last(holds: Callable[[float], bool], low: float, high: float, none: float) -> float:
-    """Return where a condition holds for the last time; `none` if it does not at `low`.
-
-    By 60 halvings; the condition must hold up to some point and nowhere beyond.
-    """
-    if not holds(low):
-        return none
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if holds(middle) else (low, middle)
-    return low
+    return bisect_last(refutes, 1e-9, 1e4) if refutes(1e-9) else 0.0

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpoco._validation import FloatArray, positive_int, real_in, whole_number
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.audit._events import Outcomes
+from dpoco.audit._events import Outcomes, bisect_last
 from dpoco.audit._family import (
     Family,
     Learner,
@@ -103,11 +103,11 @@ def _possible(
     tail, above = chances.copy(), np.zeros_like(chances)
     for j in range(correct, 0, -1):
         right = (j * tail + above) / canaries
-        wrong = np.maximum(0.0, np.max(ratios * (right - deltas), axis=0))
+        wrong = (ratios * (right - deltas)).max(axis=0, initial=0.0)
         above += tail
         tail = np.maximum(tail, (above + canaries * wrong) / (guesses - j + 1))
         tail = np.minimum(tail, 2.0)  # once above 1, it stays there
-        if np.all(tail > 1.0):
+        if tail.min() > 1.0:
             break
     return np.asarray(tail <= 1.0)
 
@@ -179,18 +179,6 @@ def _fewest_right(curve: Curve, canaries: int, guesses: int, error: float) -> in
         return _refutes(curve, canaries, guesses, correct, error)
 
     return bisect_left(range(guesses + 1), True, lo=1, key=refutes)
-
-
-def _largest(refuted: Callable[[float], bool]) -> float:
-    """Return the largest number, up to a limit, that is refuted; 0 if none is.
-
-    By 20 halvings of [0, 50], to about 5e-5.
-    """
-    low, high = 0.0, _LARGEST_EPSILON
-    for _ in range(20):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if refuted(middle) else (low, middle)
-    return low
 
 
 # ---- power and outcome ---------------------------------------------------------------------------
@@ -603,8 +591,12 @@ class OneRunAudit:
         return OneRunReport(
             power=plan, correct=correct,
             false_refutation=false_refutation(self._guarantee, *counts),
-            epsilon=_largest(lambda e: _refutes(_state_curve((e, delta)), *counts, self._error)),
-            delta=delta, mu=_largest(lambda mu: mu > 0.0 and gaussian(mu)),
+            # To about 5e-5.
+            epsilon=bisect_last(
+                lambda e: _refutes(_state_curve((e, delta)), *counts, self._error),
+                0.0, _LARGEST_EPSILON, steps=20,
+            ),
+            delta=delta, mu=bisect_last(gaussian, 0.0, _LARGEST_EPSILON, steps=20),
             confidence=1.0 - self._error,
         )  # fmt: skip
 
