@@ -10,7 +10,7 @@ import pytest
 from tests.statistics.test_monitor import columns, noisy
 
 from dpoco import HorizonExceeded, Participation, RoundOrderError
-from dpoco.statistics import Count, Tally
+from dpoco.statistics import Count, Monitor, Tally
 
 BY = {"country": ["DE", "FR"]}
 
@@ -125,3 +125,14 @@ def test_tallies_that_are_too_large_do_not_wrap():
     monitor.add_many([{}] * 3)
     monitor.merge(Tally(0, largest[:1], 1))
     assert monitor.release().value("n") > 1e9
+
+
+def test_texts_of_tallies_and_partitions_show_no_sum():
+    monitor = Monitor({"n": Count()}, every=None, releases=2, budget=None)
+    partition = monitor.partition()
+    partition.add_many({"x": [1.0] * 54321})
+    tally = partition.tally()
+    monitor.merge(tally)
+    for each in (tally, [tally], {"sums": tally}, partition, monitor, partition.reader):
+        assert "54321" not in f"{each!r} {each}"
+        assert str(int(tally.cells[0])) not in f"{each!r} {each}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Mapping, Sequence, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -229,8 +229,9 @@ class Tally:
     """
 
     interval: int
-    cells: NDArray[np.int64]
-    records: int
+    # Not in texts, which end up in logs.
+    cells: NDArray[np.int64] = field(repr=False)
+    records: int = field(repr=False)
 
     def merge(self, *others: Tally) -> Tally:
         """Return the tally of several parts of the same interval together, in any order.
