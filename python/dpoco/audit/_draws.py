@@ -88,11 +88,11 @@ class Coupled(Family):
         # Bytes are compared by `==` as a whole; arrays would be compared entry by entry.
         return decision.tobytes(), int(learner.switches)
 
-    def ask(self, learner: Learner, decision: Decision, record: Record, play: Play) -> None:
+    def before(self, learner: Learner, decision: Decision, record: Record, play: Play) -> None:
         """Note the point that the round's factor is computed at."""
         play.note(point=learner._engine.nonprivate_point().tobytes())
 
-    def look(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
+    def after(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
         """Note the round's factor and whether a point was drawn; count the variates it took."""
         engine = learner._engine
         factor = getattr(engine, "nonprivate_log_factor", None) or engine.nonprivate_log_ratio
@@ -446,14 +446,14 @@ class Tracker(Family):
         """Return the expert and the number of fresh draws."""
         return decision, int(learner.resamples)
 
-    def ask(self, learner: Learner, decision: Decision, record: Record, play: Play) -> None:
+    def before(self, learner: Learner, decision: Decision, record: Record, play: Play) -> None:
         """Note the chance to stay, the law of a fresh draw, and the loss of the played expert."""
         losses, engine = admit(learner, record[0]), learner._engine
         keep, law, _ = engine.nonprivate_kernel(losses)
         play.note(keep=float(keep), law=np.array(law), state=engine.nonprivate_state())
         play.note(lost=float(losses[decision]))
 
-    def look(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
+    def after(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
         """Return 1, for the coin, at the end of a batch that more rounds and draws may follow."""
         m, (_, drawn) = self.mechanism, play.published[-1]
         ends = (t + 1) % m.batch == 0
@@ -495,7 +495,7 @@ class Tracker(Family):
     def _stays(self, play: Play) -> float:
         """Return the largest chance to stay if nothing were lost."""
         m, most = self.mechanism, 0.0
-        for t, due in enumerate(play.fresh):
+        for t, due in enumerate(play.due):
             if due:
                 lost = sum(play.notes["lost"][t + 1 - m.batch : t + 1])
                 most = max(most, play.notes["keep"][t] * float(np.exp(m.learning_rate * lost)))

@@ -152,7 +152,7 @@ class Exercise:
         """
         # The record after it is followed by no decision, and may enter nothing.
         last = self.rounds - 2
-        if family.everywhere:
+        if family.moves_all_rounds:
             # Queries about the same data: a record moves each of them by its sensitivity at most.
             (rows,) = stream.parts
             pull = _signs(rows.shape[1:])
@@ -335,7 +335,7 @@ def _facts(family: Family, rows: FloatArray) -> dict[str, bool]:
         facts["a last batch that is incomplete"] = len(rows) % batch != 0
     if hasattr(learner, "run"):
         facts |= {"run and observe": True, "a resumed state": True}
-    if family.several and "participation" in signature(type(learner)).parameters:
+    if family.joins_rounds and "participation" in signature(type(learner)).parameters:
         facts["all rounds of a person"] = family.person[0] > 1
     facts |= family.facts()
     listed = find_learner(type(learner))

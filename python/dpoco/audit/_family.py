@@ -395,7 +395,7 @@ class Play:
         its record is seen.
     variates : list of tuple of int
         Variates drawn of every kind: before the first round, then after each.
-    fresh : list of int
+    due : list of int
         How many variates each round had to draw at least: a round that drew fewer used noise again.
     notes : dict
         What the family needs to compare two plays, round by round.
@@ -407,7 +407,7 @@ class Play:
 
     published: list[Any] = field(default_factory=list)
     variates: list[tuple[int, ...]] = field(default_factory=list)
-    fresh: list[int] = field(default_factory=list)
+    due: list[int] = field(default_factory=list)
     notes: dict[str, list[Any]] = field(default_factory=dict)
     memory: Options = field(default_factory=dict)
     findings: list[str] = field(default_factory=list)
@@ -427,13 +427,13 @@ class Family(Playing, ABC):
         Methods of the learner's engine that the audit calls.
     schedule : {"fixed", "published"}
         Whether the number of variates is a function of the round alone, or of what was published.
-    everywhere : bool
+    moves_all_rounds : bool
         Whether neighbours may differ in all rounds: one record, many queries.
     joint : bool
         Whether privacy is joint: only the own user sees what a round publishes.
-    several : bool
-        Whether a replay compares all rounds of a person at once: see `spent_by`. Elsewhere these
-        rounds are a group, and what each of them moves is compared.
+    joins_rounds : bool
+        Whether a replay compares all rounds of a person at once: see `person_changes`. Elsewhere
+        these rounds are a group, and what each of them moves is compared.
     person_rounds : tuple of int
         Rounds in which two streams differ.
     other : Rounds or None
@@ -446,16 +446,16 @@ class Family(Playing, ABC):
     Notes
     -----
     A replay plays the stream twice and every neighbour once on the same random tape, and hands
-    pairs of plays to `changes`, or to `spent_by` for all rounds of a person. Everything that
+    pairs of plays to `changes`, or to `person_changes` for all rounds of a person. Everything that
     these yield is an inequality of the proof in ``docs/privacy``: one that fails on a single
     tape refutes it.
     """
 
     needs: ClassVar[tuple[str, ...]] = ("variates_drawn",)
     schedule: ClassVar[str] = "fixed"
-    everywhere: ClassVar[bool] = False
+    moves_all_rounds: ClassVar[bool] = False
     joint: ClassVar[bool] = False
-    several: ClassVar[bool] = False
+    joins_rounds: ClassVar[bool] = False
 
     def __init__(self, learner: Learner) -> None:
         super().__init__(learner)
@@ -538,8 +538,8 @@ class Family(Playing, ABC):
     def play(self, learner: Learner, rounds: Rounds) -> Play:
         """Play a fresh learner on the stream, round by round.
 
-        Calls `start`, then in each round `publication`, `ask` before the record and `look`
-        after it, and `finish` in the end: families override these, and seldom the loop.
+        Calls `start`, then in each round `publication`, `before` and `after`, and
+        `finish` in the end: families override these, and seldom the loop.
         """
         play = Play(variates=[self.count_variates(learner)])
         self.start(learner, play)
@@ -547,10 +547,10 @@ class Family(Playing, ABC):
             record = rounds.record(t)
             decision = self.decide(learner, record)
             play.published.append(self.publication(learner, decision))
-            self.ask(learner, decision, record, play)
+            self.before(learner, decision, record, play)
             answer = self.observe(learner, decision, record)
             play.variates.append(self.count_variates(learner))
-            play.fresh.append(self.look(learner, t, answer, play))
+            play.due.append(self.after(learner, t, answer, play))
         self.finish(learner, play)
         return play
 
@@ -573,14 +573,14 @@ class Family(Playing, ABC):
         """
         return
 
-    def ask(self, learner: Learner, decision: Decision, record: Record, play: Play) -> None:
+    def before(self, learner: Learner, decision: Decision, record: Record, play: Play) -> None:
         """Note what a learner would do with a record that it is about to observe.
 
         Engines compute such values as functions without state, for example the leaf of a sum.
         """
         return
 
-    def look(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
+    def after(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
         """Note what a learner holds after round t; return how many variates it had to draw.
 
         Parameters
@@ -625,10 +625,11 @@ class Family(Playing, ABC):
             Name of a quantity, how far it moved, and the declared bound, in the same unit.
         """
 
-    def spent_by(self, other: Play) -> Iterator[Change]:
+    def person_changes(self, other: Play) -> Iterator[Change]:
         """Yield what all rounds of a person moved, and by how much they may at most.
 
-        Only families with `several` have it; `other` notes what the old records would have added.
+        Only families with `joins_rounds` have it; `other` notes what the old records would have
+        added.
         """
         raise NotImplementedError
 
@@ -685,7 +686,7 @@ def check_neighbours(family: Family | None, ours: Rounds, theirs: Rounds) -> tup
     # An audit of equal streams would find nothing, and look as if it might have.
     if not differ:
         raise ValueError("no neighbours: the streams are equal, so nothing could be found")
-    if len(differ) > 1 and not (family is not None and family.everywhere):
+    if len(differ) > 1 and not (family is not None and family.moves_all_rounds):
         most, apart = (1, 1) if family is None else family.person
         if most == 1:
             raise ValueError(

@@ -142,7 +142,7 @@ class Held(Family):
         self._scripts = self._scripts or {name: each.answers for name, each in recorders.items()}
         return play
 
-    def look(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
+    def after(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
         """Tell the recorders the next round; how much to draw, the mechanisms' own audits know."""
         for name in self._mechanisms:
             getattr(learner, name).turn = t + 1

@@ -67,7 +67,7 @@ class _Answers(Family):
     """
 
     schedule = "published"
-    everywhere = True
+    moves_all_rounds = True
 
     @cached_property
     def sensitivity(self) -> float:
@@ -94,7 +94,7 @@ class _Answers(Family):
             play.published.append(answer)
             play.note(state=learner._engine.state(), query=finite(record[0]))
             play.variates.append(self.count_variates(learner))
-            play.fresh.append(self.learner.guarantee.private)
+            play.due.append(self.learner.guarantee.private)
         return play
 
     def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
@@ -250,7 +250,7 @@ class Epochs(Family):
         """Return the decision and all alarms so far."""
         return decision, tuple(int(t) for t in getattr(learner, "alarms", ()))
 
-    def look(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
+    def after(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
         """Note the memory and the sums of the epoch; a selection draws where an epoch ends."""
         engine = learner._engine
         memory = engine.nonprivate_memory(), engine.variates_drawn()
@@ -293,10 +293,10 @@ class EpochsWithAlarms(Epochs):
 
     schedule = "published"
 
-    def look(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
+    def after(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
         """Note alarms and the rows of the test statistic; every round with a test draws."""
         detects, engine = learner.experts > 1 and learner.horizon > 3, learner._engine
-        super().look(learner, t, answer, play)
+        super().after(learner, t, answer, play)
         play.note(decision=engine.decision(), alarms=tuple(learner.alarms))
         play.note(rows=engine.nonprivate_rows() if detects else np.zeros(1))
         return int(detects and learner.round < learner.horizon and learner.guarantee.private)
@@ -470,7 +470,7 @@ class Searches(Family):
         """Whether no column has a finite value; 0 is a value here."""
         return not np.any(np.isfinite(record[0]))
 
-    def look(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
+    def after(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
         """Note the places of the first values before medians are drawn, and publish medians."""
         if t == self.mechanism.first - 2:  # the last place is taken in the round that draws
             play.memory["places"] = learner._values.copy()

@@ -127,7 +127,7 @@ class SumScorer(Scorer):
     """
 
     family: Sums | Fits
-    stray: ClassVar[str] = ""
+    mismatch: ClassVar[str] = ""
 
     def __init__(self, family: Sums | Fits, stream: Stream, neighbour: Stream) -> None:
         super().__init__(family, stream, neighbour)
@@ -201,7 +201,7 @@ class ReleasedSums(SumScorer):
             losses += change
             residuals.append(white)
         uniforms = ndtr(np.concatenate(residuals, axis=1))
-        return Scores(losses, uniforms, collect_findings(plays, *[self.stray] * stray))
+        return Scores(losses, uniforms, collect_findings(plays, *[self.mismatch] * stray))
 
 
 class HiddenSums(ReleasedSums):
@@ -212,7 +212,7 @@ class HiddenSums(ReleasedSums):
     """
 
     family: Sums
-    stray = "decisions do not follow from sums with the declared noise"
+    mismatch = "decisions do not follow from sums with the declared noise"
 
     def run(self, learner: Learner, world: int, tape: Source) -> Play:
         """Play a stream, and draw the noise of all releases once more."""
@@ -305,7 +305,7 @@ class FitSums(ReleasedSums):
     """The one release of a fit: its noise is drawn again, and the sum must be what follows."""
 
     family: Fits
-    stray = "the sum does not follow from the declared noise"
+    mismatch = "the sum does not follow from the declared noise"
 
     def run(self, learner: Learner, world: int, tape: Source) -> Play:
         """Fit a stream, and draw the noise of its release once more."""
@@ -331,7 +331,7 @@ class StatisticSums(ReleasedSums):
     both actions are known.
     """
 
-    stray = "estimates do not follow from the released statistics"
+    mismatch = "estimates do not follow from the released statistics"
 
     def _follows(self, play: Play, part: Part, at: Times, released: FloatArray) -> bool:
         """Whether every arm's estimate solves its released equations, where it has some."""
@@ -379,7 +379,7 @@ class Vertices(SumScorer):
     """The vertex of every update, read off the step that a decision or an estimate takes."""
 
     family: Sums
-    stray = "steps do not lead towards vertices of the declared law"
+    mismatch = "steps do not lead towards vertices of the declared law"
 
     def score(self, plays: list[Play], world: int) -> Scores:
         """Return the scores of selections; uniforms have shape (trials, updates, choices)."""
@@ -405,7 +405,7 @@ class Vertices(SumScorer):
         count, values = len(plays), own.shape[-1]
         own, other = (law.reshape(count, -1, values) for law in (own, other))
         scored = score_draws(own, other, chosen.reshape(count, -1).astype(np.int64), world)
-        stray = () if found and not scored.findings else (self.stray,)
+        stray = () if found and not scored.findings else (self.mismatch,)
         uniforms = scored.uniforms.reshape(count, -1, len(choices))
         return replace(scored, uniforms=uniforms, findings=collect_findings(plays, *stray))
 
@@ -424,7 +424,7 @@ class Batches(Family):
         """Return the decision and the weights that it was drawn by."""
         return decision, learner.weights.tobytes()
 
-    def look(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
+    def after(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
         """Note what entered the release of a batch that ends; return how much it must draw."""
         p, (release, left) = learner.plan.tuning, divmod(t + 1, self.mechanism.batch)
         if left or (p.releases is not None and release > p.releases):

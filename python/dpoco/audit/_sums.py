@@ -56,9 +56,11 @@ class Sums(Family):
     `sensitivity` in the replaced round, and by nothing elsewhere.
     """
 
-    astray: ClassVar[str] = "what enters the sum is not a function of record and decisions alone"
+    unexplained: ClassVar[str] = (
+        "what enters the sum is not a function of record and decisions alone"
+    )
     needs: ClassVar[tuple[str, ...]] = ("leaf", "nonprivate_sum", "variates_drawn")
-    several = True
+    joins_rounds = True
 
     def leaf(self, learner: Learner, decision: Decision, record: Record) -> FloatArray:
         """Return what a record adds in the learner's current round, before it is observed.
@@ -150,7 +152,7 @@ class Sums(Family):
         play.memory |= {"total": total, "pending": 0.0 * total}
         play.note(shown=self.show(learner))
 
-    def ask(self, learner: Learner, decision: Decision, record: Record, play: Play) -> None:
+    def before(self, learner: Learner, decision: Decision, record: Record, play: Play) -> None:
         """Note the leaf of the round, and that of the other stream's record."""
         leaf = other = self.leaf(learner, decision, record)
         t = len(play.published) - 1
@@ -162,7 +164,7 @@ class Sums(Family):
         """Return the decision that the other stream's record would have had."""
         return decision
 
-    def look(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
+    def after(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
         """Compare the engine's sum with the leaves so far; note a finding if it holds more."""
         ended, (total, pending) = self.find_complete(learner, t, play), play.memory.values()
         pending += play.notes["leaf"][t]
@@ -172,7 +174,7 @@ class Sums(Family):
         far = np.abs(total - found).max()
         # Written with `not`, so that a sum that is NaN is a finding. The first is seldom exceeded.
         if not far <= self._least_slack and not far <= self.slack(found):
-            play.findings.append(self.astray)
+            play.findings.append(self.unexplained)
         total[...] = found  # roundings of earlier rounds are no later round's
         play.note(sum=found, shown=self.show(learner))
         return self.count_fresh(learner, ended != [])
@@ -219,7 +221,7 @@ class Sums(Family):
             spent = moved * m.factorisation.column(m.pushes) / m.scale
             yield "mu of the releases", spent, mu
 
-    def spent_by(self, other: Play) -> Iterator[Change]:
+    def person_changes(self, other: Play) -> Iterator[Change]:
         """Yield what all rounds of a person move together, after the sum's factorisation.
 
         The noise of prefix sums is white after `whitening_matrix`; the length of the movement there
@@ -267,7 +269,7 @@ class Vectors(Sums):
         """Return zeros: the engine shows releases, and no sum without noise."""
         return np.zeros(self.mechanism.summand.size)
 
-    def look(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
+    def after(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
         """Note what was released; every release draws noise where there is any."""
         play.note(released=answer)
         return int(self.mechanism.scale > 0.0)
@@ -288,7 +290,7 @@ class Vectors(Sums):
         stray = np.flatnonzero(~(np.abs(apart).max(axis=1) <= slack))
         if len(stray):
             late = stray[0] >= at
-            yield self.astray if late else "an earlier sum depends on a later record"
+            yield self.unexplained if late else "an earlier sum depends on a later record"
 
 
 class Intervals(Vectors):
@@ -297,7 +299,7 @@ class Intervals(Vectors):
     A round is an interval; its record is a matrix with a row for each record of one person.
     """
 
-    astray = "what is released is not the sum of what records add by definition"
+    unexplained = "what is released is not the sum of what records add by definition"
 
     @cached_property
     def sensitivity(self) -> float:
@@ -471,7 +473,7 @@ class Losses(Sums):
     post-processing, so that only the sums are compared.
     """
 
-    astray = "what enters the sum is not a function of the losses alone"
+    unexplained = "what enters the sum is not a function of the losses alone"
 
     def publication(self, learner: Learner, decision: Decision) -> object:
         """Return the decision and the law that it was drawn by, which is public as well."""
@@ -533,13 +535,13 @@ class Actions(Sums):
         """Return the action for the other context, given all that was released."""
         return self._advised[1]
 
-    def ask(self, learner: Learner, decision: Decision, record: Record, play: Play) -> None:
+    def before(self, learner: Learner, decision: Decision, record: Record, play: Play) -> None:
         """Note the leaves; the action must be recommended for its context, or scheduled."""
         if learner.round < self.forced:
             self._advised = (decision, decision)
         if self.other is not None and decision != self._advised[0]:
             play.findings.append("an action is not the one that is recommended")
-        super().ask(learner, decision, record, play)
+        super().before(learner, decision, record, play)
 
     def show(self, learner: Learner) -> FloatArray:
         """Return the estimates of all arms, shape (K, d)."""
@@ -563,7 +565,7 @@ class Statistics(Actions):
     A record adds to the rows of the arm that was played.
     """
 
-    astray = "what enters the sum is not a function of record and action alone"
+    unexplained = "what enters the sum is not a function of record and action alone"
 
     @cached_property
     def forced(self) -> int:
@@ -575,10 +577,10 @@ class Statistics(Actions):
         """Return the action and the noisy sums: what others see is the second."""
         return decision, learner._engine.released().tobytes()
 
-    def look(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
+    def after(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
         """Note the noisy statistics as well."""
         play.note(released=np.array(learner._engine.released()))
-        return super().look(learner, t, answer, play)
+        return super().after(learner, t, answer, play)
 
     def leaf(self, learner: Learner, decision: Decision, record: Record) -> FloatArray:
         """Return moments of the context and the reward, in the rows of the played arm."""
@@ -656,8 +658,8 @@ class Arms(Actions):
     """
 
     needs = ("clocks", "leaf", "nonprivate_sums", "variates_drawn")
-    several = False
-    astray = "what enters an arm's sum is not a function of its records and estimates alone"
+    joins_rounds = False
+    unexplained = "what enters an arm's sum is not a function of its records and estimates alone"
 
     @property
     def mechanism(self) -> Any:

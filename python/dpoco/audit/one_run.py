@@ -338,7 +338,7 @@ class OneRunAudit:
         if hasattr(learner, "fit"):
             raise ValueError("a one-run audit is of learners that play rounds, not of batch fits")
         family = find_family(learner)
-        if family.everywhere:
+        if family.moves_all_rounds:
             raise ValueError("a record moves all queries of this mechanism: it has no canaries")
         self._stream = family.rounds(stream)
         self._pairs = family.rounds(first), family.rounds(second)

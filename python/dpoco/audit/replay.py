@@ -223,12 +223,12 @@ def replay_audit(
     findings = [*base.findings, *_reuse(base)]
     changes: dict[str, tuple[float, float]] = {}
     for person_rounds, other_rounds in neighbours:
-        at, together = person_rounds[0], family.several and family.person[0] > 1
+        at, together = person_rounds[0], family.joins_rounds and family.person[0] > 1
         family.person_rounds, family.other = person_rounds, rounds if together else None
         other = family.play(fresh(learner), other_rounds)
         findings += [*other.findings, *_reuse(other), *_control_flow(family, base, other, at)]
         findings += (f"round {at}: {text}" for text in family.compare(base, other, at))
-        moved = family.spent_by(other) if together else family.changes(base, other, at)
+        moved = family.person_changes(other) if together else family.changes(base, other, at)
         for name, measured, declared in moved:
             if not measured <= declared * (1.0 + ROUNDING):
                 findings.append(f"round {at}: a replaced record moved {name} by {measured:.6g}")
@@ -293,7 +293,7 @@ def _neighbour(
         raise ValueError("a replacement leaves the stream as it is: that is no neighbour")
     family.check_records(old, record)
     person_rounds, other, (most, apart) = [at], rounds.with_record(at, record), family.person
-    for t in range(at + apart, len(rounds)) if family.several else ():
+    for t in range(at + apart, len(rounds)) if family.joins_rounds else ():
         free = len(person_rounds) < most and t >= person_rounds[-1] + apart
         if free and family.replaces(rounds.record(t), record):
             person_rounds.append(t)
@@ -303,7 +303,7 @@ def _neighbour(
 
 def _reuse(play: Play) -> Iterator[str]:
     """Yield where a release drew no noise."""
-    for t, wanted in enumerate(play.fresh):
+    for t, wanted in enumerate(play.due):
         if sum(play.variates[t + 1]) - sum(play.variates[t]) < wanted:
             yield f"round {t}: a release drew no noise"
             return
