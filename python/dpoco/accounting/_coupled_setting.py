@@ -26,6 +26,7 @@ from dpoco.accounting.coupled_regret import (
     bernstein_cap,
     clip_widths,
     describe,
+    describe_claim,
     forecast,
     hazard,
     switch_cap,
@@ -58,8 +59,6 @@ CONSTANT_SPREAD = 1e-9
 ANCHORS = 16
 # Share of delta that inexact draws may cost before a smaller epsilon is aimed at.
 _MASS_SHARE = 0.2
-# A published delta this many times the theorem's own says nothing; nor does one of 1.
-_VACUOUS_FACTOR = 10.0
 
 
 @dataclass(frozen=True)
@@ -265,13 +264,7 @@ def state(
     cost = drawn.loss(near)
     assert cost is not None  # it is private
     bits = cost.bare
-    claim = paper = None
-    # The printed theorems are about replaced records only.
-    if relation == "replace" and drawn.decisions > 0:
-        paper = run.claim(delta, False)
-        if calibration != "tight":
-            claim = paper if calibration == "paper" else run.claim(delta, True)
-    constant = not isinstance(bits, Bits)
+    claimed, printed = describe_claim(run, calibration, near, delta)
     own = []
     if isinstance(bits, Bits):
         details["factor_floor"] = bits.factor_floor
@@ -281,10 +274,7 @@ def state(
         own.append("The learner never switches: nothing released depends on data.")
         if drawn.block == drawn.rounds > 1:
             own.append("At this budget and horizon no noise beats the constant decision.")
-    if calibration == "paper":
-        own.append("The claim of calibration 'paper' is as printed, and is not certified.")
-        if claim is not None and not claim.delta < min(1.0, _VACUOUS_FACTOR * delta):
-            own.append(f"The printed claim is vacuous: its total delta is {claim.delta:.3g}.")
+    own += printed
     bounds = f"G = {q.lipschitz:.6g}"
     if q.smoothness > 0.0:
         bounds += f", beta_s = {q.smoothness:.6g}"
@@ -300,8 +290,7 @@ def state(
         seeded=seeded,
         calibration=calibration,
         conditions=(*own, *conditions),
-        claimed=None if claim is None else (claim.epsilon, claim.delta),
-        paper_epsilon=None if constant or paper is None else paper.epsilon,
+        **claimed,
         **said,
     )
 

@@ -23,11 +23,14 @@ from dpoco.accounting.regret_bounds import RegretBound, stated_regret
 from dpoco.privacy.losses import tilted_draws
 from dpoco.privacy.losses.gaussian import gaussian_delta
 from dpoco.privacy.mechanisms.coupled_draws import Anchored, Maximal, Window
+from dpoco.privacy.neighbours import Neighbours
 
 __all__ = ["forecast"]
 
 # Sums over rounds are exact up to this many terms; beyond, bounded in blocks of this ratio.
 _EXACT_TERMS, _RATIO = 4096, 1e-3
+# A published delta this many times the theorem's own says nothing; nor does one of 1.
+_VACUOUS_FACTOR = 10.0
 
 
 def assess(run: CoupledRun) -> tuple[RegretBound, float]:
@@ -105,6 +108,39 @@ def describe(run: CoupledRun, moved: float) -> tuple[Fields, list[str]]:
         *run.draw_conditions(),
     ]
     return said, conditions
+
+
+def describe_claim(
+    run: CoupledRun, calibration: str, near: Neighbours, delta: float
+) -> tuple[Fields, list[str]]:
+    """Return what a guarantee says of the published privacy theorem: two fields, and conditions.
+
+    Parameters
+    ----------
+    run : GibbsRun or TiltedRun
+        Private decisions.
+    calibration : {"tight", "corrected", "paper"}
+        How the plan was found: of "tight" nothing is claimed.
+    near : Neighbours
+        Whom the guarantee is for.
+    delta : float
+        Of the theorem.
+    """
+    fields: Fields = {"claimed": None, "paper_epsilon": None}
+    said, claim = list[str](), None
+    # The printed theorems are about replaced records only.
+    if near.change == "replace" and run.mechanism.decisions > 0:
+        paper = run.claim(delta, False)
+        if run.mechanism.cap != 0:  # of a constant decision there is nothing to compare
+            fields["paper_epsilon"] = paper.epsilon
+        if calibration != "tight":
+            claim = paper if calibration == "paper" else run.claim(delta, True)
+            fields["claimed"] = claim.epsilon, claim.delta
+    if calibration == "paper":
+        said.append("The claim of calibration 'paper' is as printed, and is not certified.")
+        if claim is not None and not claim.delta < min(1.0, _VACUOUS_FACTOR * delta):
+            said.append(f"The printed claim is vacuous: its total delta is {claim.delta:.3g}.")
+    return fields, said
 
 
 def find_window(run: CoupledRun) -> tuple[float, float]:
