@@ -91,10 +91,9 @@ class Setting(ABC, Generic[R]):
     variants: tuple[float, ...]
     tuning: Any
 
-    # The learner's class of runs, its regret bound, and what the numbers of a law are called there.
+    # The learner's class of runs, and its regret bound, which takes the numbers of a law.
     kind: ClassVar[Any]
     regret: ClassVar[Any]
-    law_fields: ClassVar[tuple[str, str]]
 
     @abstractmethod
     def still_law(self) -> Law:
@@ -457,8 +456,8 @@ def _starts(setting: Setting[R], budget: Budget, coupling: str, block: int | Non
             g = float(noise[row, where[row]])
             if g > _SMALLEST_NOISE:
                 # Without clip and cap terms, and the barrier's, which all have.
-                law = dict(zip(setting.law_fields, setting.law(variant, m, g), strict=True))
-                value = setting.regret(setting.problem.lazy(setting.horizon, m), **law).total
+                own = setting.problem.lazy(setting.horizon, m)
+                value = setting.regret(own, *setting.law(variant, m, g)).total
                 found.append(_Start(value, coupling, variant, m, float(forced[where[row]]), g))
     return found
 

@@ -82,7 +82,6 @@ class _Setting(Setting[GibbsRun]):
 
     kind = GibbsRun
     regret = staticmethod(gibbs_regret)
-    law_fields = ("inverse_temperature", "regularization")
 
     def still_law(self) -> Law:
         q = self.problem

@@ -61,7 +61,6 @@ class _Setting(Setting[TiltedRun]):
 
     kind = TiltedRun
     regret = staticmethod(leader_regret)
-    law_fields = ("step_size", "noise_scale")
 
     def still_law(self) -> Law:
         q = self.problem

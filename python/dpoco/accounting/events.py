@@ -33,14 +33,8 @@ from dpoco.privacy.losses.combined import together
 from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.loss import UP, Loss, Pure, Zcdp, sum_up
 
-__all__ = [
-    "event_loss",
-    "gaussian_event",
-    "make_event",
-    "nonprivate_event",
-    "relation",
-    "zcdp_event",
-]  # fmt: skip
+__all__ = ["event_loss", "gaussian_event", "make_event", "nonprivate_event", "relation",
+           "zcdp_event"]  # fmt: skip
 
 
 Event = Any  # of dp_accounting, which need not be installed

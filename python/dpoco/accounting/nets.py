@@ -26,21 +26,9 @@ import numpy as np
 from dpoco._validation import FloatArray, positive_float, positive_int
 from dpoco.domains import Box, Domain, LpBall, Polytope, Simplex
 
-__all__ = [
-    "NetShape",
-    "NoiseField",
-    "bounding_box",
-    "candidate_nets",
-    "checked_counts",
-    "checked_slope",
-    "count_levels",
-    "discretisation",
-    "grid_variances",
-    "net_shape",
-    "noise_field",
-    "published_sensitivity",
-    "spacings",
-]  # fmt: skip
+__all__ = ["NetShape", "NoiseField", "bounding_box", "candidate_nets", "checked_counts",
+           "checked_slope", "count_levels", "discretisation", "grid_variances", "net_shape",
+           "noise_field", "published_sensitivity", "spacings"]  # fmt: skip
 
 LARGEST_NET = 2**24
 LARGEST_SIDE = 2**12  # of a net in the plane, whose constants take matrices of its size

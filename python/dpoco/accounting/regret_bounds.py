@@ -156,9 +156,9 @@ class LazyProblem:
 
 def gibbs_regret(
     own: LazyProblem,
-    *,
     inverse_temperature: float,
     regularization: float,
+    *,
     clip: float = 0.0,
     cap: float = 0.0,
 ) -> RegretBound:
@@ -221,9 +221,9 @@ def best_inverse_temperature(own: LazyProblem, noise_to_signal: float) -> tuple[
 
 def leader_regret(
     own: LazyProblem,
-    *,
     step_size: float,
     noise_scale: float,
+    *,
     barrier: bool = False,
     clip: float = 0.0,
     cap: float = 0.0,

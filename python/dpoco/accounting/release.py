@@ -28,20 +28,9 @@ from dpoco.privacy.mechanisms.lattice import COARSEST_BITS, FINEST_BITS, LARGEST
 from dpoco.privacy.mechanisms.norms import smoothness_constant
 from dpoco.privacy.neighbours import ONE, Neighbours
 
-__all__ = [
-    "DEFAULT_NUMERICS",
-    "LATTICE_NOISES",
-    "NUMERICS",
-    "batch_grid",
-    "calibrate_noise",
-    "noise_order",
-    "noisy_on_lattice",
-    "on_lattice",
-    "plain_sum",
-    "planned_neighbours",
-    "read_numerics",
-    "with_noise",
-]  # fmt: skip
+__all__ = ["DEFAULT_NUMERICS", "LATTICE_NOISES", "NUMERICS", "batch_grid", "calibrate_noise",
+           "noise_order", "noisy_on_lattice", "on_lattice", "plain_sum", "planned_neighbours",
+           "read_numerics", "with_noise"]  # fmt: skip
 
 NUMERICS = ("float", "lattice")
 # Laws that single sums of a batch of losses are released with on a lattice.
