@@ -67,7 +67,8 @@ _LOSSES: tuple[type[Loss], ...] = (BoundedRange, CoupledBits, Decaying, Either, 
                                    Together)  # fmt: skip
 _PARTS = (*_LOSSES, Gaussian, Zcdp)  # which records of guarantees hold as mu and rho
 
-# Meaning of a record of version 1. Its "joint" did not name the change: the dearer is charged.
+# Meaning of a record of version 1. Its "joint" did not name the change: it is read as the one that
+# costs a ledger more.
 _RELATIONS = {
     "replace": {"change": "replace", "view": "everyone"},
     "zero_out": {"change": "zero_out", "view": "everyone"},
@@ -111,7 +112,7 @@ def read(record: Named, make: type[T]) -> T:
         something else than what follows from its description.
     """
     if isinstance(record, Mapping):
-        record = of_version_1({**_LATER, **record})
+        record = upgrade_version_1({**_LATER, **record})
     body = read_record(
         record, kind=_KIND, version=_VERSION, fields=frozenset({*_ORDER, *_REPEATED})
     )
@@ -120,7 +121,7 @@ def read(record: Named, make: type[T]) -> T:
         earlier = body["seeded"] is None
         read_body(body)
         stated = make(**body)
-        # Of what a caller promises earlier versions said that it is certified.
+        # Earlier versions called a guarantee certified that rests on a promise of the caller.
         believed = earlier and stated.doubts and not stated.seeded
         body["certified"] = body["certified"] and not (believed and stated.description is not None)
         # A condition that follows from the description cannot be dropped from a record: readers
@@ -129,7 +130,7 @@ def read(record: Named, make: type[T]) -> T:
         contradiction = contradicts_itself(stated) or _differs(stated, body, repeated) or left_out
     except StateError:
         raise
-    # Records come from anybody: whatever a hostile one makes go wrong is one kind of refusal.
+    # Records come from anybody: every error that a hostile record causes is the same refusal.
     except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise StateError("malformed guarantee record") from error
     if contradiction:
@@ -200,11 +201,11 @@ def _differs(stated: Terms, body: Named, repeated: Named) -> bool:
     if isinstance(stated.description, Nothing):
         own = dict(repeated)
     if isinstance(stated.description, Declared):
-        own = _of_one_release(own, repeated)
+        own = _divide_by_column(own, repeated)
     return not all(_agrees(repeated[name], own[name]) for name in _REPEATED)
 
 
-def _of_one_release(own: Fields, repeated: Named) -> Fields:
+def _divide_by_column(own: Fields, repeated: Named) -> Fields:
     """Return the numbers of a declared mechanism as earlier records have them: of one release."""
     single, moved = repeated["sensitivity"], own["sensitivity"]
     if not single or not moved or repeated["column_norm"] is None:
@@ -318,7 +319,7 @@ def contradicts_itself(stated: Terms) -> bool:
     own = loss if most is None else with_tails(most, mass)
     if isinstance(most, Pure) and mu is None:  # rho may: of pure releases one after the other
         own, rho = loss, math.inf if stated.rho is None else stated.rho
-        # Of a description, both were held to what follows.
+        # With a description, `_follows` has compared both numbers with it.
         least = most.pure**2 * (1.0 - _CLOSE)
         if stated.description is None and not 2.0 * rho * stated.horizon >= least:
             return True
@@ -328,8 +329,8 @@ def contradicts_itself(stated: Terms) -> bool:
             return True
         at = 0.25 * pure  # where rho must not say more either
         return loss.delta(at) < own.delta(at) * (1.0 - _CLOSE)
-    # Both sides are held: an epsilon that is too small is false, one that is too large was not
-    # computed from this loss.
+    # Both directions are checked: an epsilon that is too small is false, and one that is too large
+    # was not computed from this loss.
     above = own.delta(stated.epsilon * (1.0 + _CLOSE))
     below = loss.delta(stated.epsilon * (1.0 - _CLOSE)) if stated.epsilon > 0.0 else 1.0
     return above > stated.delta * (1.0 + _CLOSE) or below < stated.delta * (1.0 - _CLOSE)
@@ -402,7 +403,7 @@ def _detail(value: Any) -> float | str | None:
     return float(value) if value in ("inf", "-inf", "nan") else value
 
 
-def of_version_1(record: Named) -> Fields:
+def upgrade_version_1(record: Named) -> Fields:
     """Return a record whose one relation said both what changes and who looks, as two."""
     word = record.get("relation")
     if (

@@ -272,7 +272,7 @@ def _own_units(one: Mechanism, enforced: bool, view: str) -> tuple[str, ...]:
     """Return the units of a mechanism that is not made of parts, as `units`."""
     if isinstance(one, Declared):
         return ()
-    # Whatever changes, nothing of it is released, or all of it: any unit is true.
+    # Such a mechanism releases nothing of what changes, or all of it: every unit is right.
     if isinstance(one, (Nothing, Open)):
         return UNITS
     if isinstance(one, LocalReport):
@@ -285,7 +285,7 @@ def _own_units(one: Mechanism, enforced: bool, view: str) -> tuple[str, ...]:
         return ("one record",)
     if records_in_interval(one) is not None:
         return ("one record",)
-    # A sum that is released once is one of a data set, or of the rounds of a stream.
+    # The summands of a sum that is released once are records of a data set or rounds of a stream.
     once = isinstance(one, GaussianSum) and one.pushes <= 1
     return ("one round", "one record") if once else ("one round",)
 
@@ -365,8 +365,8 @@ def numbers(mechanism: Mechanism, near: Neighbours) -> Numbers:
         if len(set(mechanism.parts)) > 1:
             return Numbers()
         arms = mechanism.how == "one_of" and near.rounds > 1
-        # For several rounds of a person in arms only the loss of all together is proved; the column
-        # norm is the one that leads to it.
+        # For several rounds of a person, a proof exists only for the loss of all arms together. The
+        # column norm is computed back from that loss.
         found = numbers(one, Neighbours(near.change, near.view) if arms else near)
         if arms and isinstance(one, GaussianSum) and found.sensitivity and one.scale > 0.0:
             loss = mechanism.loss(near)

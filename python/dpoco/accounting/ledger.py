@@ -26,7 +26,7 @@ from dpoco._html import as_html
 from dpoco._json import check_types, of_json, read_record
 from dpoco._validation import Fields, Named, choice, real_float
 from dpoco.accounting import conditions as say
-from dpoco.accounting._certificate import contradicts_itself, of_version_1
+from dpoco.accounting._certificate import contradicts_itself, upgrade_version_1
 from dpoco.accounting._ledger_sums import (
     CURRENCIES,
     WAYS,
@@ -466,7 +466,7 @@ class Ledger:
             its budget.
         """
         if isinstance(record, Mapping):
-            record = _of_version_1(record)
+            record = _upgrade_record(record)
         body = read_record(record, kind=_KIND, version=_VERSION, fields=_FIELDS)
         check_types(body, {"entries": (list,), "ways": (list,)})
         rows, ways = body["entries"], body["ways"]
@@ -679,7 +679,7 @@ class Ledger:
             If the sums then exceed their limits by more than rounding.
         """
         if isinstance(record, Mapping):
-            record = of_version_1(record)
+            record = upgrade_version_1(record)
         fields = frozenset({*_CLAIMED, "guarantee", "cost"})
         body = read_record(record, kind=_ENTRY, version=_VERSION, fields=fields)
         check_types(body, _CLAIMED)
@@ -800,12 +800,12 @@ def _within(amount: Spent, limit: Spent, factor: float = 1.0) -> bool:
     return amount.main <= limit.main * factor and amount.side <= limit.side * factor
 
 
-def _of_version_1(record: Named) -> Fields:
+def _upgrade_record(record: Named) -> Fields:
     """Return a record whose one relation said both what changes and who looks, as two.
 
     A ledger for "joint" promised it of replaced data.
     """
-    body = of_version_1(record)
+    body = upgrade_version_1(record)
     if "change" in body and record.get("version") == 1:
         change = body.pop("change")
         body["relation"] = "replace" if body["view"] == "others" else change

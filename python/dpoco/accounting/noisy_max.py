@@ -87,7 +87,7 @@ def mean_excess(candidates: int, noise: str) -> float:
         if n <= 1000:
             excess = math.fsum(1.0 / k for k in range(1, n + 1))
         excess -= 1.0 if law == "exponential" else 0.0
-    # More than the roundings: a bound must not be less than what it is a bound on.
+    # The factor exceeds all roundings, so that the result stays an upper bound.
     return excess * (1.0 + 1e-15)
 
 
@@ -134,7 +134,7 @@ def selection_budget(budget: Budget, noise: str, count: int = 1) -> float:
         except CalibrationError:
             return each
 
-    # The search that states epsilon may stop 2^-49 above the root: it is looked for that far below.
+    # `Guarantee` finds epsilon to 2^-49 above the root, so that this search aims lower by more.
     below = budget.epsilon * (1.0 - 2.0**-48)
 
     def holds(r: float) -> bool:

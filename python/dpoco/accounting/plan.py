@@ -24,7 +24,7 @@ T = TypeVar("T", bound="Description | None")
 F = TypeVar("F", bound="Description | None")
 _PARTS = ("forecast", "mechanism", "tuning")
 _FIELDS = frozenset((*_PARTS, "calibration"))
-# Of the first a guarantee claims nothing besides what it proves.
+# A guarantee of a "tight" plan states no claim besides what it proves.
 CALIBRATIONS = ("tight", "corrected", "paper")
 
 

@@ -110,9 +110,9 @@ def pool_guarantee(
         raise ValueError("keys_per_user must be at most the number of keys")
     if not one.private:
         return one
-    # A learner's rule may be enforced, which its conditions say; the caller's never is.
+    # A learner may enforce its rule, and its conditions say so; nothing enforces the caller's.
     promised = say.PROMISED if one.person is None else ""
-    one, ideal, (m, b) = _of_person(one, m, b) if user else (one, _ideal(one), (1, 1))
+    one, ideal, (m, b) = _find_person_loss(one, m, b) if user else (one, _ideal(one), (1, 1))
     # The pool says how often and when people come.
     theirs = (say.EACH_PERSON, say.RULE, say.TIMES, say.PER_ROUND) if user else (say.TIMES,)
     changed: Fields = {
@@ -128,11 +128,11 @@ def pool_guarantee(
         changed |= {"unit": "one user", "person": None, "description": None}
     if m * c > 1:
         changed |= dict.fromkeys(_OF_ONE_RECORD)
-        ideal = _of_keys(ideal, c, one.delta, noise, adaptive)
+        ideal = _compose_keys(ideal, c, one.delta, noise, adaptive)
     if m * c > 1 or keys > 1 or noise == "hidden":
         changed["description"] = None  # which does not say what all of them cost
     if noise == "hidden" and adaptive:
-        return _of_hidden_noise(one, ideal.pure, keys, m * c, changed)
+        return _guarantee_hidden(one, ideal.pure, keys, m * c, changed)
     # Draws that are fresh given any past are replaced from the challenge on, in c learners. Ideal
     # draws hide a point of the past, so that all learners' draws have to be replaced
     # (docs/privacy/pools.md).
@@ -142,11 +142,11 @@ def pool_guarantee(
     bare = replace(one, **changed, epsilon=math.inf, loss=with_tails(ideal, min(1.0, mass)))
     epsilon = bare.epsilon_at(one.delta)
     if not math.isfinite(epsilon):
-        raise CalibrationError(_too_little(None, one.delta))
+        raise CalibrationError(_explain_delta(None, one.delta))
     return replace(bare, epsilon=epsilon)
 
 
-def _of_person(one: Guarantee, m: int, b: int) -> tuple[Guarantee, Loss, tuple[int, int]]:
+def _find_person_loss(one: Guarantee, m: int, b: int) -> tuple[Guarantee, Loss, tuple[int, int]]:
     """Return a learner's guarantee for all rounds of a person, its ideal loss, and the rule."""
     if one.description is None:  # m rounds are m changes, one after the other
         ideal = _ideal(one)
@@ -163,7 +163,7 @@ def _ideal(one: Guarantee) -> Loss:
     return least(*known)
 
 
-def _of_hidden_noise(
+def _guarantee_hidden(
     one: Guarantee, pure: float, keys: int, records: int, changed: Fields
 ) -> Guarantee:
     """Return what holds where noise stays hidden: its pure epsilon, or the deltas of all keys.
@@ -178,17 +178,17 @@ def _of_hidden_noise(
         if math.isfinite(epsilon):
             found.append(replace(bare, epsilon=epsilon))
     if records == 1 and one.delta > 0.0:
-        # The statement at which the deltas of all learners add up to that of one.
+        # At this epsilon the deltas of all learners add up to the delta of one.
         epsilon = one.epsilon_at(one.delta / keys * (1.0 - 1e-14))
         if math.isfinite(epsilon):
             changed["conditions"] = (say.ONE_LEARNER_REACTS, *changed["conditions"])
             found.append(replace(one, **changed, epsilon=epsilon, loss=UNKNOWN))
     if not found:
-        raise CalibrationError(_too_little(keys, one.delta))
+        raise CalibrationError(_explain_delta(keys, one.delta))
     return min(found, key=lambda each: each.epsilon)
 
 
-def _of_keys(loss: Loss, c: int, delta: float, noise: str, adaptive: bool) -> Loss:
+def _compose_keys(loss: Loss, c: int, delta: float, noise: str, adaptive: bool) -> Loss:
     """Return the strongest loss at `delta` of c learners, each with `loss` for one person."""
     proved, known = noise == "fresh" or not adaptive, list[Loss]()
     if proved and c == 1 and loss != UNKNOWN:
@@ -212,7 +212,7 @@ def _of_keys(loss: Loss, c: int, delta: float, noise: str, adaptive: bool) -> Lo
     return min(known, key=lambda each: each.epsilon(delta))
 
 
-def _too_little(keys: int | None, delta: float) -> str:
+def _explain_delta(keys: int | None, delta: float) -> str:
     many = "the pool" if keys is None else f"a pool of {keys} keys"
     return (
         f"delta = {delta:.3g} does not pay for {many} at any epsilon: give its learners a "

@@ -205,7 +205,7 @@ def behind_ranges(
     if search.description is None or learner.description is None:
         rounds = search.horizon + learner.horizon
         return Guarantee.none(rounds, f"ranges of columns, and {learner.mechanism}")
-    # Which part a round is data of follows from its number, which is public: the worse curve holds.
+    # The number of a round is public and decides which part sees it: the worse curve holds.
     return Guarantee.about(
         Parts("one_of", (search.description, learner.description), "ranges"),
         Neighbours(search.change),
@@ -295,7 +295,8 @@ def needed_records(
     if budget is None:  # no noise to outweigh
         return FEWEST
     records = FEWEST
-    # A person's rounds in the search grow with its records, and so does the noise: a fixed point.
+    # A longer search has more rounds of a person, hence more noise, which needs a longer search:
+    # this repeats until both agree.
     for _ in range(200):
         plan = calibrate(
             columns, medians=medians, records=records, budget=budget, horizon=horizon,

@@ -33,7 +33,7 @@ __all__ = ["DEFAULT_NUMERICS", "LATTICE_NOISES", "NUMERICS", "batch_grid", "cali
            "read_numerics", "with_noise"]  # fmt: skip
 
 NUMERICS = ("float", "lattice")
-# Laws that single sums of a batch of losses are released with on a lattice.
+# Laws of the noise with which the sum of one batch of losses is released on a lattice.
 LATTICE_NOISES = ("gaussian", "laplace")
 # "auto" takes the lattice if it makes the noise no more than this much larger.
 LARGEST_INFLATION = 0.01
@@ -174,7 +174,7 @@ def noise_order(noise: str, norm_order: float | None, q: float, dimension: int) 
             raise ValueError(f"noise 'gaussian' has norm_order 2; got {norm_order!r}")
         return 2.0
     order = best_order(q, dimension) if norm_order is None else exponent("norm_order", norm_order)
-    # For its errors: it refuses orders without a claim.
+    # Called for its errors only: it refuses orders for which no claim is proved.
     smoothness_constant(order, q, dimension)
     if order > max(2.0, q):
         raise ValueError(f"norm_order must be in [2, {max(2.0, q):g}]; got {order!r}")
@@ -224,7 +224,7 @@ def calibrate_noise(
             if exact is None or not exact.scale <= (1.0 + LARGEST_INFLATION) * rounded[0].scale:
                 return rounded
     assert exact is not None
-    # The search for a scale ends a little above what mu needs: a little less is spent.
+    # The search ends at a scale slightly above what mu needs, so that slightly less is spent.
     return exact, exact.reach(near) / exact.scale
 
 

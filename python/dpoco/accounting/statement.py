@@ -92,7 +92,7 @@ def expert_guarantee(
     rows: Fields = {}
     if scope is not None:
         rows["regret bound holds for"] = REGRET_SCOPES[scope]
-    # Without privacy the bound is stated as it is: what it is compared with is about noise.
+    # A learner without privacy states its bound as it is: the comparison shows what noise costs.
     if bound is not None and horizon is not None and mechanism.loss(near) is not None:
         stated = stated_regret(bound, horizon * (1.0 - 1.0 / experts), float(horizon))
         bound = stated["regret_bound"]
@@ -151,7 +151,7 @@ def check_claim(result: Guarantee) -> Guarantee:
     if result.claimed is not None:
         epsilon, delta = result.claimed
         exact = result.delta_at(epsilon)
-        # Reports print the claim next to what is proved: a false one must not come so far.
+        # Reports print the claim next to what is proved, so that a false claim is refused here.
         # Written with "not", so that a claim of NaN is refused.
         if not exact <= delta * (1.0 + 1e-9):
             raise CalibrationError(
