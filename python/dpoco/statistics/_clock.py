@@ -216,6 +216,8 @@ class Clock:
             # Without a format pandas takes that of the first text. Datetimes need none.
             plain = pandas.api.types.infer_dtype(given, skipna=True) in _DATETIMES
             form = {} if plain else {"format": "ISO8601"}
+            if form and any(each in ("now", "today") for each in given if isinstance(each, str)):
+                raise ValueError("a time of this machine")  # to pandas, and another one each run
             try:
                 index = pandas.DatetimeIndex(pandas.to_datetime(given, **form))
             except (ValueError, TypeError):
