@@ -10,7 +10,7 @@ of that name of a class that is reached; in C++ from what binds the functions of
 that the learner's modules name, where a name may be any definition of it in a file that is
 included. Planning is left out, and so are forecasts of regret and printed constants: what they say
 is certified and compared with the budget, or no part of it. So are the words that all statements
-share, and storing and reading of states.
+share, and storing and reading of states, and the rules that make decisions of releases.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ PLANS = ("calibrate", "plan", "for_people", "noise_dominates")  # the last only 
 PROBLEM = ("domains.LpBall", "losses.LogisticLoss", "accounting.Budget")
 # Types of C++ whose functions store states: nothing that is released passes through them.
 STORES = {"Archive", "ArchiveReader"}
+# The class of C++ whose subclasses are given nothing of the data but what has been released. What
+# they do is post-processing, on which no guarantee rests.
+RULE = "DecisionRule"
 Node = tuple[str, str]  # module, and name in it: function, class, "class.method" or constant
 
 
@@ -489,6 +492,7 @@ def count_compiled(engines: set[str], called: set[str]) -> dict[str, int]:
             found[path].update(rows)
             said |= words
     shared = {u.name for path in (CPP / "bindings").glob("*.hpp") for u in units(path)}
+    apart = STORES | find_rules()
     seen: set[Unit] = set()
     while True:
         near = {each for path in found for each in _beside(path)}
@@ -497,7 +501,8 @@ def count_compiled(engines: set[str], called: set[str]) -> dict[str, int]:
             for path in near
             for unit in units(path)
             if unit not in seen
-            and not unit.words & STORES
+            and not unit.words & apart
+            and unit.owner not in apart
             and (unit.name in said or unit.name == unit.owner or "operator" in unit.name)
             and (not unit.owner or unit.owner in said)
             and (path in found or path.parent != CPP / "bindings" or unit.name in shared)
@@ -509,6 +514,14 @@ def count_compiled(engines: set[str], called: set[str]) -> dict[str, int]:
             found[unit.path] |= unit.lines
             said |= unit.words
     return {str(path.relative_to(ROOT)): len(rows) for path, rows in sorted(found.items())}
+
+
+@cache
+def find_rules() -> frozenset[str]:
+    """Return the names of the classes of C++ that make decisions of releases."""
+    derived = re.compile(rf"\bclass (\w+) final : public {RULE}\b")
+    texts = (path.read_text(encoding="utf-8") for path in (CPP / "include").rglob("*.hpp"))
+    return frozenset(name for text in texts for name in derived.findall(text))
 
 
 @cache

@@ -4,19 +4,25 @@
 #include <cmath>
 #include <vector>
 
+#include "dpoco/oco/newton_rule.hpp"
 #include "dpoco/oco/noisy_newton.hpp"
 #include "mechanism_fields.hpp"
 #include "registrars.hpp"
 
 namespace dpoco::bindings {
 
+using oco::NewtonRule;
 using oco::NoisyFtrl;
 using oco::NoisyFtrlSettings;
 using oco::NoisyNewton;
 using oco::NoisyNewtonSettings;
+using oco::RidgeRule;
+using oco::RidgeSettings;
 using oco::Statistics;
 
 namespace {
+
+using DomainPointer = std::shared_ptr<const domains::Domain>;
 
 oco::ForgettingSettings read_forgetting(Fields fields) {
   return read_whole(std::move(fields), [](Fields& from) {
@@ -67,63 +73,85 @@ Addition read_addition(Fields& summand) {
   return own;
 }
 
-std::unique_ptr<NoisyFtrl> make_noisy_ftrl(std::shared_ptr<const domains::Domain> domain,
-                                           losses::GlmLoss loss, const py::object& mechanism,
-                                           const py::object& tuning, const py::object& claim) {
+// Of a tuning whose rounds have been read. Rules know nothing of the data but what is released.
+std::unique_ptr<oco::DecisionRule> make_step(DomainPointer domain, Fields& tuning) {
+  return std::make_unique<oco::ProjectedStep>(std::move(domain), tuning.read<double>("step_size"));
+}
+
+std::unique_ptr<oco::DecisionRule> make_ridge(DomainPointer domain, Fields& tuning,
+                                              const Addition& added, std::uint64_t releases) {
+  RidgeSettings own;
+  own.vector_scale = added.weight;
+  own.loss.weight = added.loss.weight;
+  tuning.read("domain_radius", own.domain_radius);
+  if (own.loss.weight > 0.0) tuning.read("loss_kept", own.loss.kept);
+  if (tuning.has("forgetting")) {
+    own.forgetting = read_forgetting(tuning.open("forgetting", "damped sums"));
+  } else {
+    tuning.read("ridges", own.ridges);
+    tuning.read("shrinkage", own.shrinkage);
+  }
+  return std::make_unique<RidgeRule>(std::move(domain), releases, std::move(own));
+}
+
+std::unique_ptr<oco::DecisionRule> make_newton(DomainPointer domain, Fields& tuning,
+                                               double curvature_weight,
+                                               const mechanisms::ContinualSum& sum, bool single) {
+  oco::NewtonSettings own;
+  own.curvature_weight = curvature_weight;
+  tuning.read("step_size", own.step_size);
+  tuning.read("step_share", own.step_share);
+  tuning.read("shrinkage", own.shrinkage);
+  tuning.read("deviations", own.deviations);
+  if (tuning.has("kept")) tuning.read("kept", own.kept);
+  if (own.kept.empty() && single) throw std::invalid_argument("batches have to grow");
+  return std::make_unique<NewtonRule>(std::move(domain), sum.horizon(), std::move(own));
+}
+
+std::unique_ptr<NoisyFtrl> make_noisy_ftrl(DomainPointer domain, losses::GlmLoss loss,
+                                           const py::object& mechanism, const py::object& tuning,
+                                           const py::object& claim) {
   const std::pair<GaussianSum, Addition> read = read_gaussian_sum(mechanism, read_addition);
-  const GaussianSum& sum = read.first;
   const Addition& added = read.second;
   NoisyFtrlSettings own{
-      .batches = sum.batches, .scalar_bound = added.leaf.slope, .running_loss = added.loss};
-  read_whole({tuning, "the tuning of a leader"}, [&](Fields& from) {
-    from.read("rounds", own.horizon);
-    if (added.weight == 0.0) {
-      from.read("step_size", own.step_size);
-      return own.horizon;
-    }
+      .batches = read.first.batches, .scalar_bound = added.leaf.slope, .running_loss = added.loss};
+  if (added.weight != 0.0) {
     own.statistics = Statistics::quadratic;
     own.vector_scale = added.weight;
     loss.label_low = -added.label;
     loss.label_high = added.label;
-    from.read("domain_radius", own.domain_radius);
-    if (own.running_loss.weight > 0.0) from.read("loss_kept", own.running_loss.kept);
-    if (from.has("forgetting")) {
-      own.forgetting = std::make_shared<const oco::ForgettingSettings>(
-          read_forgetting(from.open("forgetting", "damped sums")));
-    } else {
-      from.read("ridges", own.ridges);
-      from.read("shrinkage", own.shrinkage);
-    }
-    return own.horizon;
-  });
-  return std::make_unique<NoisyFtrl>(std::move(domain), loss, added.leaf.clipper, own,
-                                     make_sum(sum, claim));
+  }
+  mechanisms::ContinualSum sum = make_sum(read.first, claim);
+  std::unique_ptr<oco::DecisionRule> rule =
+      read_whole({tuning, "the tuning of a leader"}, [&](Fields& from) {
+        from.read("rounds", own.horizon);
+        return added.weight != 0.0 ? make_ridge(std::move(domain), from, added, sum.horizon())
+                                  : make_step(std::move(domain), from);
+      });
+  return std::make_unique<NoisyFtrl>(loss, added.leaf.clipper, own, std::move(sum),
+                                     std::move(rule));
 }
 
-std::unique_ptr<NoisyNewton> make_noisy_newton(std::shared_ptr<const domains::Domain> domain,
-                                               const losses::GlmLoss& loss,
+std::unique_ptr<NoisyNewton> make_noisy_newton(DomainPointer domain, const losses::GlmLoss& loss,
                                                const py::object& mechanism,
                                                const py::object& tuning, const py::object& claim) {
   NoisyNewtonSettings own;
-  const auto [sum, clipper] = read_gaussian_sum(mechanism, [&](Fields& summand) {
+  const auto [read, clipper] = read_gaussian_sum(mechanism, [&](Fields& summand) {
     summand.expect_kind("gradient_and_curvature");
     summand.read("slope", own.scalar_bound);
     summand.read("curvature", own.curvature_bound);
     summand.read("weight", own.curvature_weight);
     return read_features(summand);
   });
-  own.batches = sum.batches;
-  read_whole({tuning, "the tuning of Newton steps"}, [&](Fields& from) {
-    from.read("rounds", own.horizon);
-    from.read("step_size", own.step_size);
-    from.read("step_share", own.step_share);
-    from.read("shrinkage", own.shrinkage);
-    from.read("deviations", own.deviations);
-    if (from.has("kept")) from.read("kept", own.kept);
-    return own.horizon;
-  });
-  return std::make_unique<NoisyNewton>(std::move(domain), loss, clipper, std::move(own),
-                                       make_sum(sum, claim));
+  own.batches = read.batches;
+  mechanisms::ContinualSum sum = make_sum(read, claim);
+  std::unique_ptr<oco::DecisionRule> rule =
+      read_whole({tuning, "the tuning of Newton steps"}, [&](Fields& from) {
+        from.read("rounds", own.horizon);
+        return make_newton(std::move(domain), from, own.curvature_weight, sum,
+                           own.batches.single());
+      });
+  return std::make_unique<NoisyNewton>(loss, clipper, own, std::move(sum), std::move(rule));
 }
 
 // Adds the leaves of records at a decision to totals, each in whole multiples of `grid`, a power of
@@ -146,7 +174,8 @@ void tally(const Learner& self, Reals at, Reals features, Reals labels, double g
 
 // Rows of candidates: weight, estimated excess of its loss, deviation of the estimate.
 Array choices(const NoisyFtrl& self) {
-  const oco::ForgettingLeader* leader = self.forgetting();
+  const auto* rule = dynamic_cast<const RidgeRule*>(&self.rule());
+  const oco::ForgettingLeader* leader = rule == nullptr ? nullptr : rule->forgetting();
   const std::size_t count = leader == nullptr ? 0 : leader->weights().size();
   Array out({count, std::size_t{3}});
   auto to = writable(out).begin();
@@ -156,6 +185,16 @@ Array choices(const NoisyFtrl& self) {
     *to++ = leader->deviations()[a];
   }
   return out;
+}
+
+double released_loss(const NoisyFtrl& self) {
+  const auto* rule = dynamic_cast<const RidgeRule*>(&self.rule());
+  return rule == nullptr ? 0.0 : rule->released_loss();
+}
+
+Array metric(const NoisyNewton& self) {  // entries of a symmetric matrix
+  const auto entered = self.enter();
+  return make_array(view(dynamic_cast<const NewtonRule&>(self.rule()).metric()));
 }
 
 // What both have; the previous decision of a leaf is there for the audit, which calls every learner
@@ -192,17 +231,13 @@ void register_noisy_ftrl(py::module_& m) {
   py::class_<NoisyFtrl, oco::RecordLearner> ftrl(m, "NoisyFtrl");
   ftrl.def(py::init(&make_noisy_ftrl))
       .def("choices", &choices)
-      .def("released_loss", &NoisyFtrl::released_loss);
+      .def("released_loss", &released_loss);
   bind_batches(ftrl);
 }
 
 void register_noisy_newton(py::module_& m) {
   py::class_<NoisyNewton, oco::RecordLearner> newton(m, "NoisyNewton");
-  newton.def(py::init(&make_noisy_newton))
-      .def("metric", [](const NoisyNewton& self) {  // entries of a symmetric matrix
-        const auto entered = self.enter();
-        return make_array(view(self.metric()));
-      });
+  newton.def(py::init(&make_noisy_newton)).def("metric", &metric);
   bind_batches(newton);
 }
 

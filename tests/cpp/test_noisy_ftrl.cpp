@@ -40,16 +40,24 @@ std::unique_ptr<NoisyFtrl> make(int kind, Statistics statistics, std::uint64_t b
   const oco::NoisyFtrlSettings settings{.horizon = kRounds,
                                         .batches = {.first = batch},
                                         .statistics = statistics,
-                                        .step_size = 0.05,
                                         .scalar_bound = 4.0,
-                                        .vector_scale = 0.8,
-                                        .ridges = std::vector<double>(kRounds, 5.0),
-                                        .shrinkage = 0.01};
+                                        .vector_scale = 0.8};
+  std::unique_ptr<oco::DecisionRule> rule;
+  if (statistics == Statistics::gradient) {
+    rule = std::make_unique<oco::ProjectedStep>(domain_of(kind), 0.05);
+  } else {
+    oco::RidgeSettings ridge;
+    ridge.vector_scale = settings.vector_scale;
+    ridge.ridges.assign(kRounds, 5.0);
+    ridge.shrinkage = 0.01;
+    rule = std::make_unique<oco::RidgeRule>(domain_of(kind), kRounds / batch, std::move(ridge));
+  }
   return std::make_unique<NoisyFtrl>(
-      domain_of(kind), losses::GlmLoss{}, losses::RecordClipper(kDimension, 1.0, 2.0), settings,
+      losses::GlmLoss{}, losses::RecordClipper(kDimension, 1.0, 2.0), settings,
       ContinualSum(entries, kRounds / batch,
                    mechanisms::make_blt(entries, law, {{0.01, 0.2}, {0.03, 0.1}}), law.scale,
-                   std::make_unique<Source>(Key{1, 2, 3}, 4)));
+                   std::make_unique<Source>(Key{1, 2, 3}, 4)),
+      std::move(rule));
 }
 
 struct Stream {

@@ -133,12 +133,13 @@ void ContinualSum::add(std::span<const double> rows, std::span<double> out) {
   release(std::span(factors_).first(rounds), std::span(copies).first(rows.size()), noise, out);
 }
 
-void ContinualSum::add_one(double factor, std::span<const double> row, std::span<double> out) {
+Released ContinualSum::add_one(double factor, std::span<const double> row, std::span<double> out) {
   assert(row.size() == width() && out.size() == width());
   require(1);
   const std::span<const double> noise = next_noise();
   round_ = round_ + 1;
   release({&factor, 1}, row, noise, out);
+  return {out, round_};
 }
 
 std::span<const double> ContinualSum::draw(std::uint64_t rounds) {

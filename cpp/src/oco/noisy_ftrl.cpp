@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "dpoco/core/compensated.hpp"
-#include "dpoco/core/errors.hpp"
 #include "dpoco/core/packed.hpp"
 #include "dpoco/simd/kernels.hpp"
 
@@ -36,54 +35,23 @@ std::size_t NoisyFtrl::sum_dimension(std::size_t dimension, Statistics statistic
   return statistics == Statistics::gradient ? dimension : packed_size(dimension) + dimension;
 }
 
-NoisyFtrl::NoisyFtrl(std::shared_ptr<const domains::Domain> domain, losses::GlmLoss loss,
-                     losses::RecordClipper clipper, NoisyFtrlSettings settings,
-                     mechanisms::ContinualSum sum)
-    : BatchLearner(domain->dimension(), settings.horizon, settings.batches, std::move(sum)),
-      domain_(std::move(domain)),
+NoisyFtrl::NoisyFtrl(losses::GlmLoss loss, losses::RecordClipper clipper,
+                     NoisyFtrlSettings settings, mechanisms::ContinualSum sum,
+                     std::unique_ptr<DecisionRule> rule)
+    : BatchLearner(settings.horizon, settings.batches, std::move(sum), std::move(rule)),
       loss_(loss),
       clipper_(std::move(clipper)),
-      settings_(std::move(settings)),
-      clipped_(decision_),
-      released_(batch_.values()) {
+      settings_(settings),
+      clipped_(decision_) {
+  const bool with_loss = settings_.running_loss.weight > 0.0;
   const std::size_t own = sum_dimension(decision_.size(), settings_.statistics);
-  if (entries() != own + (publishes_loss() ? 1 : 0)) {
+  if (entries() != own + (with_loss ? 1 : 0)) {
     throw std::invalid_argument("the sum must have the dimension of the statistics");
   }
-  if (settings_.statistics == Statistics::quadratic) {
-    if (loss_.kind != losses::GlmKind::squared) {
-      throw std::invalid_argument("quadratic statistics describe the squared loss only");
-    }
-    if (!(settings_.vector_scale > 0.0)) {
-      throw std::invalid_argument("vector_scale must be positive");
-    }
-    const auto positive = [](double ridge) { return ridge > 0.0; };
-    if (settings_.forgetting) {
-      forgetting_.emplace(domain_, settings_.domain_radius, settings_.vector_scale,
-                          *settings_.forgetting);
-      before_.assign(released_.size(), 0.0);
-      increment_ = before_;
-    } else if (settings_.ridges.size() < sum_.horizon() ||
-               !std::all_of(settings_.ridges.begin(), settings_.ridges.end(), positive)) {
-      throw std::invalid_argument("every push needs a positive ridge");
-    }
-    if (!(settings_.shrinkage >= 0.0)) throw std::invalid_argument("shrinkage must be at least 0");
-    leader_.emplace(domain_, settings_.domain_radius);
-    const auto share = [](double kept) { return kept >= 0.0 && kept <= 1.0; };
-    const RunningLoss& published = settings_.running_loss;
-    if (!(published.weight >= 0.0) || published.kept.empty() ||
-        !std::all_of(published.kept.begin(), published.kept.end(), share)) {
-      throw std::invalid_argument("losses must have a weight, and past ones count at most 1");
-    }
-  } else if (settings_.forgetting || publishes_loss()) {
-    throw std::invalid_argument("gradients are not forgotten, and publish no loss");
-  } else if (!(settings_.step_size > 0.0)) {
-    throw std::invalid_argument("step_size must be positive");
+  if (is_quadratic() && loss_.kind != losses::GlmKind::squared) {
+    throw std::invalid_argument("quadratic statistics describe the squared loss only");
   }
-  domain_->center(decision_);
-  center_ = decision_;
-  target_ = decision_;
-  previous_ = decision_;
+  if (!is_quadratic() && with_loss) throw std::invalid_argument("gradients publish no loss");
 }
 
 double NoisyFtrl::add_leaf(std::span<const double> at, std::span<const double> features,
@@ -94,7 +62,7 @@ double NoisyFtrl::add_leaf(std::span<const double> at, std::span<const double> f
   if (multiplier == 0.0) return 0.0;  // features may be NaN, so they are not multiplied by zero
   const double y = loss_.clip_label(label);
   const double margin = multiplier * simd::dot(at, features);
-  if (leader_) {
+  if (is_quadratic()) {
     for (std::size_t i = 0; i < features.size(); ++i) {
       clipped[i] = (multiplier * features[i]) * kShrink;
     }
@@ -105,8 +73,7 @@ double NoisyFtrl::add_leaf(std::span<const double> at, std::span<const double> f
     };
     add_quadratic(clipped, y, settings_.vector_scale, add);
     const double loss = loss_.value(margin, y);
-    if (publishes_loss()) {
-      const RunningLoss& own = settings_.running_loss;
+    if (const RunningLoss& own = settings_.running_loss; own.weight > 0.0) {
       // The products of raw features may overflow and cancel: a NaN counts as the largest loss.
       add(own.weight * (loss < own.largest ? std::max(loss, 0.0) : own.largest));
     }
@@ -133,7 +100,7 @@ void NoisyFtrl::clip(std::span<double> row) const {
 }
 
 void NoisyFtrl::refuse_gradients() const {
-  if (leader_) throw std::invalid_argument("quadratic statistics need features and labels");
+  if (is_quadratic()) throw std::invalid_argument("quadratic statistics need features and labels");
 }
 
 double NoisyFtrl::admit(std::optional<double> label, bool) {
@@ -152,48 +119,11 @@ void NoisyFtrl::leaf(std::span<const double> at, std::span<const double> feature
   add_leaf(at, features, label, out, {}, scratch);
 }
 
-void NoisyFtrl::publish_loss(double released) {
-  const RunningLoss& own = settings_.running_loss;
-  const double kept = own.kept[std::min<std::uint64_t>(sum_.round(), own.kept.size()) - 1];
-  released_loss_ = kept * released_loss_ + (released - loss_before_) / own.weight;
-  loss_before_ = released;
-}
-
-bool NoisyFtrl::lead(std::span<const double> released) {
-  previous_ = decision_;
-  if (forgetting_) {
-    for (std::size_t i = 0; i < increment_.size(); ++i) increment_[i] = released[i] - before_[i];
-    std::ranges::copy(released.first(before_.size()), before_.begin());
-    forgetting_->advance(increment_, decision_);
-  } else if (leader_) {
-    const double ridge = settings_.ridges[sum_.round() - 1];
-    leader_->minimize(released.first(entries()), settings_.vector_scale, ridge, decision_);
-    const double variance = settings_.shrinkage * ridge * ridge;
-    if (variance > 0.0) leader_->shrink(variance, decision_);
-  } else {
-    const double eta = settings_.step_size;
-    for (std::size_t i = 0; i < target_.size(); ++i) target_[i] = center_[i] - eta * released[i];
-    domain_->project(target_, decision_);
-  }
-  return previous_ != decision_;  // by value: a projection may turn 0 into -0
-}
-
 void NoisyFtrl::observe_batch(std::uint64_t decided, std::span<const double> total,
                               std::uint64_t rounds) {
-  if (!leader_) throw std::invalid_argument("only quadratic statistics are added up elsewhere");
+  if (!is_quadratic())
+    throw std::invalid_argument("only quadratic statistics are added up elsewhere");
   BatchLearner::observe_batch(decided, total, rounds);
-}
-
-bool NoisyFtrl::close_round() {
-  if (!batch_.close_round()) return false;
-  if (sum_.round() == sum_.horizon()) {  // with the last round: nobody sees its sum
-    batch_.clear();
-    return false;
-  }
-  sum_.add_one(1.0, batch_.values(), released_);
-  batch_.clear();
-  if (publishes_loss()) publish_loss(released_[entries() - 1]);
-  return lead(released_);
 }
 
 void NoisyFtrl::play(std::span<const double> features, std::span<const double> labels,
@@ -210,10 +140,7 @@ void NoisyFtrl::write_state(Archive& archive) const {
   batch_.write_sum(archive);
   batch_.write_rest(archive);
   sum_.write(archive);
-  if (publishes_loss()) archive.reals(std::span(&released_loss_, 1), std::span(&loss_before_, 1));
-  if (!forgetting_) return;
-  archive.reals(before_);
-  forgetting_->write(archive);
+  rule_->write(archive);
 }
 
 void NoisyFtrl::read_state(ArchiveReader& archive) {
@@ -222,17 +149,8 @@ void NoisyFtrl::read_state(ArchiveReader& archive) {
   batch_.read_sum(archive);
   batch_.read_rest(archive, round);
   sum_.read(archive);
-  if (publishes_loss()) archive.reals(std::span(&released_loss_, 1), std::span(&loss_before_, 1));
-  if (forgetting_) {
-    archive.reals(before_);
-    forgetting_->read(archive);
-  }
-  constexpr double kTolerance = 1e-6;
-  if (sum_.round() != std::min(batch_.ended(), sum_.horizon()))
-    throw StateError("state holds an impossible round");
-  if (!domain_->contains(decision_, kTolerance)) {
-    throw StateError("state holds a decision outside the domain");
-  }
+  rule_->read(archive);
+  check_state();
 }
 
 }  // namespace dpoco::oco

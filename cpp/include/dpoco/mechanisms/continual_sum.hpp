@@ -10,6 +10,7 @@
 #include "dpoco/core/types.hpp"
 #include "dpoco/losses/record.hpp"
 #include "dpoco/mechanisms/noise_process.hpp"
+#include "dpoco/mechanisms/released.hpp"
 #include "dpoco/random/source.hpp"
 
 namespace dpoco::mechanisms {
@@ -42,8 +43,9 @@ class ContinualSum {
   // the released sum to out. Throws as `require(1)`, before any draw and with nothing changed.
   void push(std::span<const double> g, std::span<double> out);
   // push of factor times a row that is within its bounds, for an owner that lets one thread in at a
-  // time. Both vectors have `width()` entries, zeros behind the first `dimension()`.
-  void add_one(double factor, std::span<const double> row, std::span<double> out);
+  // time. Both vectors have `width()` entries, zeros behind the first `dimension()`. The release is
+  // what was written to out.
+  Released add_one(double factor, std::span<const double> row, std::span<double> out);
   std::size_t width() const noexcept { return sum_.size(); }
   // Says that so many sums are asked for before anything else, one at a time: the noise of many is
   // drawn at once. Releases do not depend on it; a state in between is refused.

@@ -4,22 +4,29 @@
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <stdexcept>
 #include <utility>
+#include <vector>
 
 #include "dpoco/core/batch_sum.hpp"
+#include "dpoco/core/errors.hpp"
 #include "dpoco/mechanisms/continual_sum.hpp"
+#include "dpoco/oco/decision_rule.hpp"
 #include "dpoco/oco/record_learner.hpp"
 #include "dpoco/simd/kernels.hpp"
 
 namespace dpoco::oco {
 
-// Base of learners that add up the records of a batch and release the sum of all batches.
+// Base of learners that add up the records of a batch and release the sum of all batches, from
+// which a rule makes the decisions.
 class BatchLearner : public RecordLearner {
  public:
   const mechanisms::ContinualSum& sum() const noexcept { return sum_; }
   const Batches& batches() const noexcept { return batch_.batches(); }
+  // What makes decisions of releases; nothing else of it is private.
+  const DecisionRule& rule() const noexcept { return *rule_; }
   const random::Source& source() const noexcept override { return sum_.source(); }
   using RecordLearner::source;
 
@@ -46,14 +53,46 @@ class BatchLearner : public RecordLearner {
   }
 
  protected:
-  BatchLearner(Index dimension, std::uint64_t horizon, Batches batches,
-               mechanisms::ContinualSum sum)
-      : RecordLearner(dimension, horizon), sum_(std::move(sum)), batch_(entries(), batches) {}
+  BatchLearner(std::uint64_t horizon, Batches batches, mechanisms::ContinualSum sum,
+               std::unique_ptr<DecisionRule> rule)
+      : RecordLearner(rule->dimension(), horizon),
+        sum_(std::move(sum)),
+        batch_(entries(), batches),
+        rule_(std::move(rule)),
+        released_(batch_.values()),
+        previous_(decision_) {
+    rule_->begin(decision_);
+  }
 
   std::size_t entries() const noexcept { return static_cast<std::size_t>(sum_.dimension()); }
 
+  bool close_round() override {
+    if (!batch_.close_round()) return false;
+    if (sum_.round() == sum_.horizon()) {  // with the last round: nobody sees its sum
+      batch_.clear();
+      return false;
+    }
+    const mechanisms::Released released = sum_.add_one(1.0, batch_.values(), released_);
+    batch_.clear();
+    previous_ = decision_;
+    rule_->advance(released, decision_);
+    return previous_ != decision_;  // by value: a projection may turn 0 into -0
+  }
+  // Of what was read. Throws StateError.
+  void check_state() {
+    if (sum_.round() != std::min(batch_.ended(), sum_.horizon())) {
+      throw StateError("state holds an impossible round");
+    }
+    rule_->check(decision_);
+  }
+
   mechanisms::ContinualSum sum_;
   BatchSum batch_;
+  std::unique_ptr<DecisionRule> rule_;
+
+ private:
+  std::vector<double> released_;
+  std::vector<double> previous_;  // decision before the last update
 };
 
 }  // namespace dpoco::oco

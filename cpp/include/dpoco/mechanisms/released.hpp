@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace dpoco::mechanisms {
+
+class ContinualSum;
+
+// A release of a private sum: numbers with noise. Only the mechanism makes one, so code that is
+// given these and public settings alone is post-processing: no guarantee rests on it.
+class Released {
+ public:
+  std::span<const double> values() const noexcept { return values_; }
+  // Of this release, from 1.
+  std::uint64_t number() const noexcept { return number_; }
+
+ private:
+  friend class ContinualSum;
+  Released(std::span<const double> values, std::uint64_t number) noexcept
+      : values_(values), number_(number) {}
+
+  std::span<const double> values_;
+  std::uint64_t number_;
+};
+
+}  // namespace dpoco::mechanisms
