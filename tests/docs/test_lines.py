@@ -16,8 +16,8 @@ sys.path.insert(0, str(ROOT / "tools"))
 import lines  # noqa: E402
 
 # Unit, promises and conditions of a guarantee are computed, and not believed: some 280 lines.
-# Names that samplers share with domains lead to 700 lines of projections that coupled learners never
-# call. What constructors share counts here; planning and its errors do not.
+# Names that samplers share with domains lead to 700 lines of projections that no coupled
+# learner calls. What constructors share counts here; planning and its errors do not.
 BEHIND = {"oco.NoisyFTRL": 4_371, "oco.CoupledRegularizedLeader": 5_164}
 
 
