@@ -32,8 +32,8 @@ PLANS = ("calibrate", "plan", "for_people", "noise_dominates")  # the last only 
 PROBLEM = ("domains.LpBall", "losses.LogisticLoss", "accounting.Budget")
 # Types of C++ whose functions store states: nothing that is released passes through them.
 STORES = {"Archive", "ArchiveReader"}
-# The class of C++ whose subclasses are given nothing of the data but what has been released. What
-# they do is post-processing, on which no guarantee rests.
+# The class of C++ whose subclasses are given nothing of the data but releases. Their code is
+# post-processing, on which no guarantee rests.
 RULE = "DecisionRule"
 Node = tuple[str, str]  # module, and name in it: function, class, "class.method" or constant
 
