@@ -218,9 +218,9 @@ def overt(make, exact):
             played = super().decide()
             return played if self.totals is None else exact(self, played)
 
-        def observe(self, losses):
-            super().observe(losses)
-            row = np.asarray(losses)
+        def observe(self, *record):
+            super().observe(*record)
+            row = np.asarray(record[0])
             self.totals = row if self.totals is None else self.totals + row
 
     def liar(source):
@@ -240,6 +240,7 @@ def overt(make, exact):
         ("BatchShare, gaussian", lambda learner, _: int(np.argmin(learner.totals))),
         ("LipschitzLearner", lambda learner, _: learner.points[int(np.argmin(learner.totals))]),
         ("NoisyFTRL", lambda learner, played: played - 1e-3 * learner.totals),
+        ("PolyhedralFrankWolfe", lambda learner, played: played - 1e-3 * learner.totals),
     ],
 )
 def test_decisions_by_exact_sums_are_caught(name, exact):
