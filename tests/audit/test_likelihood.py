@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import dpoco
-from dpoco.audit import likelihood_audit
+from dpoco.audit import likelihood_audit, replay_audit
 from dpoco.audit._laws import answer_chances, selection_law
 from dpoco.audit._sums import noise_map
 from dpoco.mechanisms import AboveThreshold, ContinualSum
+from dpoco.random import Source
 
 cases = sys.modules["audit_likelihood_cases"]
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
@@ -122,3 +123,23 @@ def test_unknown_laws_are_refused():
 
     with pytest.raises(TypeError, match="no audit of a Unknown"):
         likelihood_audit(lambda source: Unknown(), stream, neighbour, 300)
+
+
+def test_a_learner_that_shows_no_last_decision_is_not_accused():
+    make, stream, neighbour, _ = cases.SUMS["NoisyFTRL"]
+
+    class Silent(type(make(Source.seeded(0)))):
+        """Shows decisions in `decide` alone."""
+
+        @property
+        def last_decision(self):
+            raise AttributeError("no such attribute")
+
+    def silent(source):
+        learner = make(source)
+        learner.__class__ = Silent
+        return learner
+
+    with pytest.raises(ValueError, match="learners with last_decision"):
+        likelihood_audit(silent, stream, neighbour, 300)
+    assert not replay_audit(silent, stream, [(2, neighbour[2])]).findings

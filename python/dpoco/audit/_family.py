@@ -425,6 +425,8 @@ class Family(Playing, ABC):
     ----------
     needs : tuple of str
         Methods of the learner's engine that the audit calls.
+    shows : str
+        Attribute of a learner that follows from releases, and may be published; "" for none.
     schedule : {"fixed", "published"}
         Whether the number of variates is a function of the round alone, or of what was published.
     moves_all_rounds : bool
@@ -452,6 +454,7 @@ class Family(Playing, ABC):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("variates_drawn",)
+    shows: ClassVar[str] = ""
     schedule: ClassVar[str] = "fixed"
     moves_all_rounds: ClassVar[bool] = False
     joint: ClassVar[bool] = False

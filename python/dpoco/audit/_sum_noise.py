@@ -124,6 +124,11 @@ class SumScorer(Scorer):
 
     Both are added up during one run: records of the other stream enter at the decisions of this
     run, since the likelihood is that of the same releases under the other stream.
+
+    Raises
+    ------
+    ValueError
+        For a stream without a release, and a learner that shows nothing of its releases.
     """
 
     family: Sums | Fits
@@ -135,12 +140,14 @@ class SumScorer(Scorer):
         self._times = {part: rounds for part, rounds in times if len(rounds)}
         if not self._times:
             raise ValueError("stream must be long enough for a release")
+        if family.shows and not hasattr(self.learner, family.shows):
+            raise ValueError(f"releases are only known of learners with {family.shows}")
 
     def run(self, learner: Learner, world: int, tape: Source) -> Play:
         """Play a stream, and note what the records of the other one would have added."""
         self.family.person_rounds, self.family.other = self.apart, self.streams[1 - world]
         play = self.family.play(learner, self.streams[world])
-        if self.family.plays == "records":
+        if self.family.shows == "last_decision":
             pairs = zip(play.published, play.notes["shown"], strict=False)
             if any(decision != shown.tobytes() for decision, shown in pairs):
                 play.findings.append("a round decides otherwise than the last update did")

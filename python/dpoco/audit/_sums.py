@@ -143,8 +143,8 @@ class Sums(Family):
         return float(getattr(self.mechanism, "grid", 0.0))
 
     def show(self, learner: Learner) -> FloatArray:
-        """Return what the learner shows of its releases: a decision, weights or estimates."""
-        return np.array(getattr(learner, "last_decision", 0.0))
+        """Return what the learner shows of its releases, if it shows anything."""
+        return np.array(getattr(learner, self.shows, 0.0))
 
     def start(self, learner: Learner, play: Play) -> None:
         """Remember the first sum, and that no leaf waits for the end of its batch."""
@@ -389,6 +389,7 @@ def _entry(block: Block, values: Record | None, x: float) -> tuple[int | None, f
 class Records(Sums):
     """Sums of what records add at decisions: gradients, curvatures, second moments."""
 
+    shows = "last_decision"
     _decisions: tuple[FloatArray, FloatArray]  # of the batch before, and of the current one
 
     def decide(self, learner: Learner, record: Record) -> Decision:
@@ -473,15 +474,12 @@ class Losses(Sums):
     post-processing, so that only the sums are compared.
     """
 
+    shows = "weights"
     unexplained = "what enters the sum is not a function of the losses alone"
 
     def publication(self, learner: Learner, decision: Decision) -> object:
         """Return the decision and the law that it was drawn by, which is public as well."""
         return decision, learner.weights.tobytes()
-
-    def show(self, learner: Learner) -> FloatArray:
-        """Return the weights of the next decision."""
-        return np.array(learner.weights)
 
     def leaf(self, learner: Learner, decision: Decision, record: Record) -> FloatArray:
         """Return the losses as they are added, whatever was decided; zero in the last round."""
@@ -517,6 +515,7 @@ class Actions(Sums):
     """
 
     joint = True
+    shows = "coefficients"
     _advised: Sequence[int] = ()  # actions for the contexts of this and of the other stream
 
     @cached_property
@@ -542,10 +541,6 @@ class Actions(Sums):
         if self.other is not None and decision != self._advised[0]:
             play.findings.append("an action is not the one that is recommended")
         super().before(learner, decision, record, play)
-
-    def show(self, learner: Learner) -> FloatArray:
-        """Return the estimates of all arms, shape (K, d)."""
-        return np.array(learner.coefficients)
 
     def admit(
         self, learner: Learner, decision: int, record: Record, norm: float
