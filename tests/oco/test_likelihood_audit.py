@@ -13,8 +13,8 @@ import pytest
 from tests.oco import likelihood_cases as cases
 from tests.plans import coupled, recoupled
 
+from dpoco.accounting import continuous_multiplicative_weights, coupled_regularized_leader
 from dpoco.accounting._certificate import read_loss
-from dpoco.accounting.coupled_regularized_leader import guarantee
 from dpoco.oco import (
     ContinuousMultiplicativeWeights,
     CoupledRegularizedLeader,
@@ -55,7 +55,10 @@ def test_the_exact_likelihood_ratio_obeys_the_guarantee(name, world):
 
 def claimed(case, **changes):
     """The guarantee the same learner would have with other parameters."""
-    return guarantee(cases.INTERVAL, case.learner.loss, recoupled(case.learner.plan, **changes))
+    leads = isinstance(case.learner, CoupledRegularizedLeader)
+    accountant = coupled_regularized_leader if leads else continuous_multiplicative_weights
+    plan = recoupled(case.learner.plan, **changes)
+    return accountant.guarantee(cases.INTERVAL, case.learner.loss, plan)
 
 
 WRONG_NOISE = {
