@@ -1,4 +1,4 @@
-"""Learners and mechanisms that keep to a budget: what they are built from is certified, always."""
+"""Learners and mechanisms that keep to a budget: every plan is certified before it is used."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ AnyPlan = Plan[Any, Any, Any]
 
 
 def endless_advice(constructed: type) -> str:
-    """Return what to do instead of giving this constructor no horizon."""
+    """Return advice on what to pass instead of ``horizon=None``."""
     own = find_learner(constructed)
     others = [each for each in LEARNERS if own is not None and each.plays == own.plays]
     names = [f"dpoco.{each.path}" for each in others if each.endless]
@@ -53,7 +53,7 @@ def endless_advice(constructed: type) -> str:
 
 @contextmanager
 def explain_errors(constructed: type) -> Iterator[None]:
-    """Raise errors of planning that say what a caller of this constructor can do."""
+    """Turn errors of planning into errors that say what a caller of this constructor can do."""
     try:
         yield
     except MissingHorizonError as error:
@@ -81,11 +81,12 @@ def calibrate(
     planner : callable
         Returns the plan of a ``budget`` for single rounds.
     certify : callable
-        Returns what a plan guarantees for single rounds.
+        Returns the guarantee of a plan for single rounds.
     people : Participation or None
         How often one person may come.
     budget : Budget or None
-        Of all rounds of a person, or of single rounds without `people`; None adds no noise.
+        Budget for all rounds of a person, or for single rounds without `people`; None adds no
+        noise.
 
     Raises
     ------
@@ -101,7 +102,7 @@ def calibrate(
 
 
 def noise_note(numbers: str) -> str:
-    """Return the words of a warning that noise dominates, with what was computed."""
+    """Return the text of a warning that noise dominates, with the computed numbers."""
     return (
         f"noise dominates: at this budget and horizon hardly any learning is expected ({numbers})"
     )
@@ -134,15 +135,16 @@ class Calibrated:
 
     @classmethod
     def _check_fixed(cls, plan: Any, given: Named) -> None:
-        """Raise unless a plan is one of this class, and arguments that it fixes agree with it.
+        """Raise unless the plan is for this class, and the arguments that it fixes agree with it.
 
-        An argument that is left at its default, None or "auto" says nothing.
+        An argument with its default value, None or "auto" agrees with every plan.
         """
         if not isinstance(plan, Plan):
             raise TypeError(f"plan must be a dpoco.Plan; got {type(plan).__name__}")
         try:
             settled = cls._plan_arguments(plan)
-        except AttributeError:  # the mechanism lacks a field
+        # The mechanism lacks a field.
+        except AttributeError:
             raise TypeError(f"plan must be a plan for a {cls.__name__}") from None
         defaults = cls.__init__.__kwdefaults__ or {}
         for name, value in settled.items():
@@ -153,7 +155,7 @@ class Calibrated:
 
     @classmethod
     def _plan_arguments(cls, plan: AnyPlan) -> Fields:
-        """Return the values of the constructor's arguments that a plan settles.
+        """Return the values of the constructor's arguments that a plan determines.
 
         Raises
         ------
@@ -164,15 +166,15 @@ class Calibrated:
 
     @staticmethod
     def _check_described(guarantee: Guarantee, mechanism: object) -> None:
-        """Raise `BudgetExceeded` unless the guarantee is of what the engine is built from."""
-        # The epsilon was computed from one description and the engine reads the other.
+        """Raise `BudgetExceeded` unless the guarantee describes the engine's mechanism."""
+        # The epsilon was computed from the first description, and the engine reads the second.
         if guarantee.private and guarantee.description != mechanism:
             raise BudgetExceeded("the guarantee is of another mechanism than the engine's")
 
     def _warn(self, arguments: Named) -> None:
-        """Warn a caller of a delta or noise that is too large, and of budget left over."""
+        """Warn the caller if delta or the noise is too large, or if budget is left over."""
         if arguments["budget"] is not None:
-            # The levels lead to the line that called the constructor.
+            # These stack levels point to the line that called the constructor.
             arguments["budget"].doubt(arguments.get("horizon"), stacklevel=4)
             self._warn_unspent(arguments, stacklevel=5)
         note = self._noise_note()
@@ -180,7 +182,7 @@ class Calibrated:
             warnings.warn(note, NoiseDominatesWarning, stacklevel=4)
 
     def _warn_unspent(self, arguments: Named, *, stacklevel: int) -> None:
-        """Warn if calibration left part of the budget, for which no smaller noise is proved."""
+        """Warn if calibration left part of the budget, since no smaller noise is proved."""
         budget, stated = arguments["budget"], self._guarantee
         if budget is None or arguments["plan"] is not None:
             return
@@ -189,7 +191,7 @@ class Calibrated:
             warnings.warn(note, UnspentBudgetWarning, stacklevel=stacklevel)
 
     def _noise_note(self) -> str | None:
-        """Return why hardly any learning is to be expected, from public numbers only; or None."""
+        """Return why hardly any learning is expected, from public numbers only; None if it is."""
         forecast = self._plan.forecast
         if not getattr(forecast, "noise_dominates", False):
             return None
@@ -208,10 +210,11 @@ class Calibrated:
 class Certified(Calibrated, Stateful):
     """Base of objects that release through an engine, with a plan and one guarantee."""
 
-    # Further parts of this class's plans, besides a mechanism.
+    # Parts of this class's plans besides the mechanism.
     _tuning: ClassVar[type[Description] | None] = None
     _forecast: ClassVar[type[Description] | None] = None
-    _accountant: ClassVar[ModuleType]  # makes and certifies plans, unless the class does
+    # Makes and certifies plans, unless the class does so itself.
+    _accountant: ClassVar[ModuleType]
     _horizon: int
     _mechanism: Mechanism
     _guarantee: Guarantee
@@ -224,10 +227,10 @@ class Certified(Calibrated, Stateful):
         source: Source | None,
         others: Named | None = None,
     ) -> None:
-        """Take the plan that was given, or calibrate one, certify it and build its engine.
+        """Take the given plan or calibrate one, certify it, and build its engine.
 
-        `planner` makes a plan of a budget for single rounds. It has the constructor's arguments
-        that it takes by name; `others` are the rest of them.
+        `planner` makes a plan for single rounds from a budget. It already has the constructor's
+        arguments that it takes, by name; `others` are the remaining arguments.
 
         Raises
         ------
@@ -236,14 +239,14 @@ class Certified(Calibrated, Stateful):
         CalibrationError
             If no noise meets the budget.
         BudgetExceeded
-            If the plan spends more than the budget: also one that was calibrated here.
+            If the plan, given or calibrated, spends more than the budget.
         MemoryError
             If the engine would not fit into memory.
         """
         given = {**planner.keywords, **(others or {})}
         given |= {"budget": budget, "plan": plan, "source": source}
-        # Reports and states list arguments as the constructor does.
-        order = [*argument_names(type(self)), *given]  # the constructor's
+        # Reports and states list arguments in the constructor's order.
+        order = [*argument_names(type(self)), *given]
         given = {name: given[name] for name in dict.fromkeys(order) if name in given}
         self._problem(given)
         self._check_common(given)
@@ -254,10 +257,11 @@ class Certified(Calibrated, Stateful):
             people = given.get("participation")
             plan = calibrate(type(self), planner, self._certify, people, budget)
         source = Source() if source is None else source
-        # A claimed stream is used by nothing else, also if what follows fails.
+        # No other object uses a claimed stream, even if the following lines fail.
         self._set_up(given, plan, source.is_seeded, source._claim())
         if budget is not None:
-            # Of a calibrated plan as well: a mistake in a planner must not become a promise.
+            # A calibrated plan is checked as well: a mistake of a planner must not become a
+            # promise.
             self._guarantee.require(budget)
         self._warn(given)
 
@@ -268,7 +272,7 @@ class Certified(Calibrated, Stateful):
 
     @classmethod
     def _plan_arguments(cls, plan: AnyPlan) -> Fields:
-        """Return the arguments that a plan settles: the fields of its parts, by their names."""
+        """Return the arguments that a plan determines: the fields of its parts, by name."""
         total, own = plan.mechanism, plan.tuning
         if type(own) is not (cls._tuning or NoneType):
             raise TypeError(f"plan must be a plan for a {cls.__name__}")
@@ -276,14 +280,14 @@ class Certified(Calibrated, Stateful):
         if isinstance(total, GaussianSum):
             found["sum_method"] = method_name(total.factorisation)
             if total.scale > 0.0:
-                # Without noise there is no arithmetic that an argument could contradict.
+                # A plan without noise has no arithmetic that an argument could contradict.
                 found["numerics"] = read_numerics(total)
         found |= cls._rename_fields(plan)
         return {name: found[name] for name in argument_names(cls) if name in found}
 
     @staticmethod
     def _rename_fields(plan: AnyPlan) -> Fields:
-        """Return the arguments that a plan settles under other names, or nested in others."""
+        """Return the arguments that a plan determines under other names, or in nested fields."""
         return {}
 
     @staticmethod
@@ -312,26 +316,27 @@ class Certified(Calibrated, Stateful):
         self._guarantee = self._certify(plan, seeded)
         people: Participation | None = arguments.get("participation")
         if people is not None:
-            # Certified for single rounds first: a person's rounds are composed from that.
+            # The guarantee for single rounds comes first; that for a person's rounds is composed
+            # from it.
             people.check(self._horizon)
             self._guarantee = people.of(self._guarantee)
         self._declare(claim)
         self._check_described(self._guarantee, self._mechanism)
-        # Before the engine allocates: a system kills a process that asks for too much, without an
-        # error.
+        # This check precedes the engine's allocation: the system kills a process that asks for too
+        # much memory, without an error.
         require_memory(self._entries())
         self._engine = self._build_engine(claim)
 
     @classmethod
     def _problem(cls, arguments: Named) -> tuple[Any, ...]:
-        """Return what the accountant takes before anything else, by type and shape checked."""
+        """Check the problem's arguments, and return those that the accountant takes first."""
         return ()
 
     def _declare(self, claim: _core.Claim) -> None:
-        """Take what is declared about records and people, before the engine is built."""
+        """Store declarations about records and people, before the engine is built."""
 
     def _entries(self) -> dict[str, float]:
-        """Return how many doubles the engine has, at least, by what has them."""
+        """Return lower bounds on the doubles that the engine allocates, by purpose."""
         return {}
 
     @abstractmethod
@@ -350,10 +355,10 @@ class Certified(Calibrated, Stateful):
 
     @property
     def plan(self) -> Any:
-        """The plan from which the learner is built: mechanism, tuning and what to expect.
+        """The plan from which the learner is built: mechanism, tuning and forecast.
 
         ``plan.mechanism`` describes all bounds and noise, and the guarantee follows from it;
-        ``plan.forecast`` is None where nothing is predicted. It depends on no data.
+        ``plan.forecast`` is None without a prediction. The plan depends on no data.
         """
         return self._plan
 
@@ -361,6 +366,6 @@ class Certified(Calibrated, Stateful):
     def guarantee(self) -> Guarantee:
         """The guarantee of all releases together, however much of the horizon is used.
 
-        With a `participation` it is of all rounds of a person. The first ticket adds a condition.
+        With a `participation` it covers all rounds of a person. The first ticket adds a condition.
         """
         return self._guarantee

@@ -1,8 +1,8 @@
-"""Which learner to take: all that fit a problem, ranked by the regret to be expected.
+"""The learners that fit a problem, ranked by expected regret.
 
-What is expected is a law in public numbers, fitted once to simulated worlds
-(``bench/predict.py`` writes ``predicted_regret.json``). Nothing here touches records, and no
-guarantee rests on it.
+The expected regret is a formula in public numbers, fitted once to simulated streams
+(``bench/predict.py`` writes ``predicted_regret.json``). This module reads no records, and no
+guarantee depends on it.
 """
 
 from __future__ import annotations
@@ -49,27 +49,33 @@ from dpoco.losses import (
     SquaredLoss,
 )
 
-# From the most to the least special: what holds for a later one holds for those before.
+# Adversaries from the weakest to the strongest: a bound for one of them also holds for those before
+# it.
 ADVERSARIES = ("stationary", "shifting", "oblivious", "adaptive")
 _NAMES = {
     LinearLoss: "linear",
     SquaredLoss: "squared",
     LogisticLoss: "logistic",
     HuberLoss: "huber",
-    # No world was played with losses of users; of those that were, Huber's are the nearest.
+    # No simulation had losses of users. Among the simulated ones, the Huber loss is most similar.
     GlmLoss: "huber",
     CustomLoss: "huber",
 }
-_MATRIX = 300  # coordinates up to which learners of records sum matrices
-UNKNOWN = 10**6  # rounds that regret is predicted for where no one knows how many come
-UPDATES = 1000  # of Frank-Wolfe: enough for its steps 1/(k + 1), and fewer noisy ones
-_LEAST = 1e-100  # margins, as a share of the largest label
-_LARGEST = 1e5  # epsilon of predictions: beyond, noise costs nothing that a law could tell
+# Largest dimension for which learners of records sum matrices.
+_MATRIX = 300
+# Number of rounds for which regret is predicted if the horizon is unknown.
+UNKNOWN = 10**6
+# Frank-Wolfe updates: enough for steps 1/(k + 1), and few enough for the noise.
+UPDATES = 1000
+# Smallest margin, as a share of the largest label.
+_LEAST = 1e-100
+# Largest epsilon of predictions: beyond it, noise costs nothing measurable.
+_LARGEST = 1e5
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A learner that fits a problem, and what its regret is predicted from.
+    """A learner that fits a problem, and the numbers from which its regret is predicted.
 
     Attributes
     ----------
@@ -78,9 +84,9 @@ class Candidate:
     arguments : tuple
         Its first arguments.
     law : str
-        Name of the law of its regret.
+        Name of the formula for its regret.
     numbers : tuple of float
-        Public numbers that the law's coefficients multiply.
+        Public numbers that the formula's coefficients multiply.
     largest : float
         Largest regret per round.
     log_noise : float or None
@@ -88,7 +94,7 @@ class Candidate:
     options : mapping
         Its further arguments.
     units : mapping
-        Bounds on data for which the regret is stated: the caller of the learner names others.
+        Bounds on data for which the regret is stated; callers pass their own to the learner.
     """
 
     learner: Callable[..., Any]
@@ -112,7 +118,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Problem:
-    """The question of `choose`: learners answer with candidates, where their class is.
+    """The problem given to `choose`, for which every learner class yields its candidates.
 
     Attributes
     ----------
@@ -123,7 +129,7 @@ class Problem:
     budget : Budget or None
         Budget of all decisions; None: no privacy.
     law : str
-        First part of the names of laws.
+        First part of the names of regret formulas.
     sizes : tuple of float
         Logarithms of the problem's public sizes.
     largest : float
@@ -146,7 +152,7 @@ class Problem:
         self, learner: Callable[..., Any], options: Named | None = None, *,
         variant: str = "", more: tuple[float, ...] = (),
     ) -> Candidate:  # fmt: skip
-        """Return a learner with these options; a variant has a law of `more` numbers for itself.
+        """Return a learner with these options; a variant has its own formula with `more` numbers.
 
         Parameters
         ----------
@@ -155,13 +161,14 @@ class Problem:
         options : mapping, optional
             Arguments of its constructor besides the problem, horizon, budget and participation.
         variant : str
-            End of the name of its law, if the options have another law.
+            End of the name of its formula, if the options have a separate one.
         more : tuple of float
-            Further public numbers of that law.
+            Further public numbers of that formula.
         """
         log_rounds, log_noise = math.log(self.horizon or UNKNOWN), None
         if self.budget is not None:
-            # One number for epsilon and delta: the mu of a Gaussian mechanism that has both.
+            # The mu of a Gaussian mechanism with this epsilon and delta combines both in one
+            # number.
             epsilon = min(self.budget.epsilon, _LARGEST)
             mu = gaussian_mu(epsilon, _delta(self.budget, self.horizon))
             log_noise = -math.log(mu)
@@ -180,7 +187,7 @@ class RecordProblem(Problem):
     domain, loss
         The arguments.
     drifts : bool
-        Whether the truth moves.
+        Whether the best decision changes over time.
     """
 
     drifts: bool = False
@@ -204,7 +211,7 @@ class RecordProblem(Problem):
 
     @property
     def in_l2(self) -> bool:
-        """Whether noise of one size in every direction fits, with a budget that has a delta."""
+        """Whether isotropic noise fits the domain, and the budget has a delta."""
         return not self.is_pure and not isinstance(self.domain, VertexSet)
 
     @property
@@ -249,16 +256,16 @@ class ExpertProblem(Problem):
 
 
 def shares(law: Named, numbers: tuple[float, ...], log_noise: float | None) -> tuple[float, float]:
-    """Return the regret a round to be expected without noise, and what noise adds to it.
+    """Return the expected regret per round without noise, and the part that noise adds.
 
-    Both as a share of the largest there can be.
+    Both are shares of the largest possible regret.
 
     Parameters
     ----------
     law : mapping
         "idle" and "noise": coefficients; "cap": largest share that noise costs.
     numbers : tuple of float
-        Public numbers of the problem, as many as coefficients of "idle".
+        Public numbers of the problem, one for each coefficient of "idle".
     log_noise : float or None
         -ln mu of the budget, the last number of "noise"; None without privacy.
     """
@@ -266,19 +273,19 @@ def shares(law: Named, numbers: tuple[float, ...], log_noise: float | None) -> t
     if log_noise is None:
         return idle, 0.0
     noise = float(saturate(np.dot(law["noise"], (*numbers, log_noise)), law["cap"]))
-    # The laws were fitted apart; together they may not exceed the largest regret.
+    # The two formulas were fitted separately; their sum must not exceed the largest regret.
     return idle, min(noise, 1.0 - idle)
 
 
 def saturate(exponent: Any, cap: float) -> Any:
-    """Return cap u / (1 + u) for u = exp(exponent): what noise costs is bounded."""
+    """Return cap u / (1 + u) for u = exp(exponent): the cost of noise is bounded."""
     # The exponential overflows beyond 709.
     return cap / (1.0 + np.exp(-np.clip(exponent, -700.0, 700.0)))
 
 
 @cache
 def _laws() -> Fields:
-    """Return the fitted laws of regret, by name."""
+    """Return the fitted regret formulas, by name."""
     text = files("dpoco").joinpath("predicted_regret.json").read_text()
     laws: Fields = json.loads(text)
     return laws
@@ -298,7 +305,7 @@ class Choice:
         Expected regret per round on independent records, in units of the loss; None if nothing was
         simulated. An estimate, not a guarantee: see `choose`.
     privacy_cost : float or None
-        The part of the predicted regret that noise causes.
+        Part of the predicted regret that noise causes.
     regret_bound : float or None
         Proved bound on the regret per round; None if there is none.
     scope : str or None
@@ -334,8 +341,8 @@ class Choice:
     def make(self, **more: Any) -> Any:
         """Return a new learner; `more` takes ``source``, ``on_violation`` and similar arguments.
 
-        It is calibrated again, to the same plan, with a fresh key. A bandit needs
-        ``context_bound`` and ``reward_bound``, which are 1 where it is ranked.
+        The learner is calibrated again, to the same plan, with a fresh key. A bandit needs
+        ``context_bound`` and ``reward_bound``; the ranking assumes 1 for both.
         """
         return self._constructor(**more)
 
@@ -345,7 +352,7 @@ class Choice:
         Parameters
         ----------
         learner : learner
-            Built by anybody, or loaded.
+            A learner built by any code, or loaded from a file.
         """
         given = learner.get_params()
         alike = all(given.get(name) == value for name, value in self.options.items())
@@ -368,7 +375,7 @@ class Choice:
 
     @property
     def unproved(self) -> str | None:
-        """Why no regret bound is proved of the learner; None if one is, or horizon is None."""
+        """Why no regret bound is proved; None if one is proved, or if the horizon is None."""
         why = self.guarantee.details.get(UNPROVED)
         return why if isinstance(why, str) else None
 
@@ -412,9 +419,10 @@ def choose(
         of all other experts are than that of the best expert, if this is known. Learners of windows
         use it.
     drift : bool, default False
-        Whether the truth moves. Learners that forget then come first: of decisions in a convex set
-        for squared, logistic and Huber losses, and of bandits. For experts it means
-        ``adversary="shifting"`` and needs `switches`: trackers and window learners.
+        Whether the best decision changes over time. Learners that forget then come first: for
+        bandits, and for decisions in a convex set with squared, logistic and Huber losses. For
+        experts it means ``adversary="shifting"`` and needs `switches`; trackers and window learners
+        come first.
     continuous : bool, default False
         For bandits: whether contexts are drawn independently from a continuous distribution. Then
         the learner of residuals is ranked as well: tell it an entry that is constant
@@ -438,7 +446,7 @@ def choose(
     -----
     Trust the order more than the numbers. The predictions are fitted to independent records of
     simulated worlds. On other worlds the first learner was nearly always the best, and its regret
-    was within a factor of six of the prediction, mostly above it. Predictions are further off where
+    was within a factor of six of the prediction, mostly above it. Predictions are less accurate if
     no decision explains the labels (``docs/guide/choose.md`` has figures). If streams drift or
     react, go by the bounds. The lazy learners of `dpoco.oco` rarely change their decision and pay
     for this with regret, so they are not ranked: take one where a change has a price. The function
@@ -463,8 +471,7 @@ def choose(
             raise ValueError("drift=True needs switches: about how often the best expert changes")
     found, refusals = [], []
     told = switches, adversary, gap, drift, continuous
-    # A learner that the budget does not pay for is left out; its reason is kept in case none is
-    # left.
+    # A learner that cannot meet the budget is left out. Its error is raised if no learner is left.
     for candidate in candidates(problem, horizon, budget, *told):
         try:
             found.append(_judge(candidate, covered))
@@ -472,7 +479,7 @@ def choose(
             refusals.append(f"{candidate.path}: {error}")
     of_experts = not isinstance(problem, tuple)
     if of_experts:
-        # A bound for more general losses holds for these.
+        # A bound for stronger adversaries also holds for this one.
         level = ADVERSARIES.index(adversary)
         found = [each for each in found if ADVERSARIES.index(str(each.scope)) >= level]
     if not found:
@@ -481,14 +488,14 @@ def choose(
         against = f" against {adversary} losses" if of_experts else ""
         why = f"no learner fits this problem{pure}{endless}{against}"
         raise CalibrationError("; ".join(refusals) or why)
-    # Nothing was simulated of the adversaries that are not stationary.
+    # No oblivious or adaptive adversaries were simulated, so bounds decide.
     by_bound = choice("by", by, ("expected", "bound")) == "bound" or adversary in ADVERSARIES[2:]
 
     def rank(each: Choice) -> list[float]:
-        """Return what choices are sorted by; a number that is not known comes last."""
+        """Return the sort key of a choice; unknown numbers come last."""
         numbers = [each.regret_bound] if by_bound else [each.predicted_regret, each.regret_bound]
-        # Where noise hides all that a fixed half-life remembers, the learner is ranked by its
-        # numbers alone.
+        # If noise hides all rounds that a fixed half-life remembers, the learner is ranked without
+        # this preference.
         forgets = each.options.get("half_life") == "auto" or (
             "half_life" in each.options and not each._noise_dominates
         )
@@ -498,15 +505,15 @@ def choose(
 
 
 def _judge(candidate: Candidate, covered: Named) -> Choice:
-    """Build a candidate's learner, and read off what is proved and predicted of it."""
+    """Build a candidate's learner, and return its proved and predicted regret."""
     with warnings.catch_warnings(record=True) as caught:
-        # Python shows a warning once for a line of code: later candidates would lose theirs.
+        # Python shows each warning once per line of code, so later candidates would not warn.
         warnings.simplefilter("always")
         learner = candidate.make(**candidate.units, **covered)
     horizon, budget = covered["horizon"], covered["budget"]
     log_noise = candidate.log_noise
     if "participation" in covered and budget is not None:
-        # The candidate for single rounds, whose regret is known.
+        # The regret formulas are for single rounds.
         single = learner._certify(learner.plan)
         delta = _delta(budget, horizon)
         log_noise = -math.log(gaussian_mu(min(single.epsilon_at(delta), _LARGEST), delta))
@@ -535,7 +542,7 @@ def _judge(candidate: Candidate, covered: Named) -> Choice:
 
 
 def _delta(budget: Budget, horizon: int | None) -> float:
-    """Return a customary delta where the budget is pure."""
+    """Return the budget's delta, or a customary one if the budget is pure."""
     return budget.delta or 0.1 / (horizon or UNKNOWN)
 
 
@@ -559,7 +566,7 @@ def candidates(
     Raises
     ------
     ValueError, TypeError
-        For a problem that no learner is for, and for bad arguments.
+        For a problem without a learner, and for bad arguments.
     """
     if horizon is not None:
         positive_int("horizon", horizon)
@@ -600,18 +607,18 @@ def candidates(
 def _record_problem(
     domain: Domain, loss: Loss, horizon: int | None, budget: Budget | None, drift: bool
 ) -> RecordProblem:
-    """Return the problem of decisions in a set, with the sizes that laws of regret take."""
+    """Return the problem of decisions in a set, with the sizes that regret formulas take."""
     d = domain.dimension
     require_memory({"decisions and gradients": 4.0 * d})
     largest, reach = loss.lipschitz(domain) * domain.diameter() / 2.0, 1.0
     if isinstance(loss, MarginLoss):
         largest = min(largest, loss.center_regret(domain))
         reach = loss.margin_bound(domain) / getattr(loss, "label_bound", 1.0)
-    # Laws were fitted on Euclidean and l_1 balls: 3 lies between their dual exponents, 2 and
-    # infinity.
+    # The formulas were fitted on Euclidean and l_1 balls; 3 lies between their dual exponents, 2
+    # and infinity.
     shape = "l1" if domain.dual_exponent > 3.0 else "ball"
     law = f"records/{_NAMES.get(type(loss), 'other')}/{shape}"
-    # A domain that is the single point 0 has no margins, and 0 no logarithm.
+    # The domain {0} has margin 0, which has no logarithm.
     sizes = math.log(d), math.log(max(reach, _LEAST))
     return RecordProblem((domain, loss), horizon, budget, law, sizes, largest, bool(drift))
 
@@ -620,7 +627,7 @@ def _expert_problem(
     experts: int, horizon: int | None, budget: Budget | None, switches: int, adversary: str,
     gap: float,
 ) -> ExpertProblem:  # fmt: skip
-    """Return the problem of experts, with the sizes that laws of regret take."""
+    """Return the problem of experts, with the sizes that regret formulas take."""
     positive_int("experts", experts, maximum=LARGEST_EXPERTS)
     require_memory({"losses of all experts": 4.0 * experts})
     if horizon is not None:
@@ -639,7 +646,7 @@ def _arm_problem(
     continuous: bool,
     drift: bool,
 ) -> ArmProblem:
-    """Return the problem of a contextual bandit, with the sizes that laws of regret take."""
+    """Return the problem of a contextual bandit, with the sizes that regret formulas take."""
     positive_int("arms", arms)
     positive_int("dimension", dimension)
     if horizon is None:

@@ -1,7 +1,8 @@
-"""How each family of learners and mechanisms is played, and stored, in journals and pools.
+"""How journals and pools play and store each family of learners and mechanisms.
 
-A family turns what callers bring into the arrays that its learner would see (``parts``), these into
-one row of doubles a round (``rows``: what is digested), and plays many rounds at once (``play``).
+A family converts a caller's batch into the arrays that its learner reads (``parts``), converts
+these into one row of doubles per round, of which digests are made (``rows``), and plays many rounds
+at once (``play``).
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ from dpoco.learners import find_learner
 from dpoco.learning.state import REPLACED_CLAIM, Stateful, unpack
 
 Parts = tuple[FloatArray, ...]
-Arrays = tuple[ArrayLike, ...]  # of a batch, as callers bring them
-Releases = NDArray[Any]  # one a round: (n,) int64 or (n, d) float64
+# Arrays of a batch, as callers pass them.
+Arrays = tuple[ArrayLike, ...]
+# One release per round: (n,) int64 or (n, d) float64.
+Releases = NDArray[Any]
 
 
 class Family:
-    """Learners whose decisions precede their records; the base of the others.
+    """Learners whose decisions precede their records; base of the other families.
 
     Attributes
     ----------
@@ -39,31 +42,32 @@ class Family:
     contextual = False
 
     def parts(self, learner: Any, batch: Arrays) -> Parts:
-        """Return the arrays of the records, first axis the rounds; raises for bad ones.
+        """Return the arrays of the records, with rounds along the first axis; raises for bad ones.
 
         Parameters
         ----------
         learner : learner or mechanism
-            Which knows their widths.
+            The learner, which has the widths of the arrays.
         batch : tuple of array_like
-            As a caller brings them: see `dpoco.journal.Stream.process`.
+            Arrays as a caller passes them: see `dpoco.journal.Stream.process`.
 
         Raises
         ------
         ValueError, TypeError
-            For another shape, dtype or number of arrays; the learner is as it was.
+            For another shape, dtype or number of arrays; the learner does not change.
         """
         raise NotImplementedError
 
     def rows(self, parts: Parts, releases: Releases | None) -> Parts:
-        """Return what is digested: one or two matrices (n, w), side by side one row a round.
+        """Return the rows to digest: one or two matrices (n, w), with one row per round.
 
         Parameters
         ----------
         parts : tuple of ndarray
             As `parts` returns them.
         releases : ndarray or None
-            Of these rounds, for learners that see only a part of a record; None if not known yet.
+            Releases of these rounds, for learners that see only a part of a record; None if not
+            known yet.
         """
         return tuple(part.reshape(part.shape[0], math.prod(part.shape[1:])) for part in parts)
 
@@ -73,17 +77,17 @@ class Family:
         Parameters
         ----------
         learner : learner or mechanism
-            Which moves.
+            The learner, which advances by these rounds.
         parts : tuple of ndarray
-            Records of n rounds, all of which fit into the horizon, or none is played.
+            Records of n rounds. If they do not all fit into the horizon, no round is played.
         people : bytes
-            Digests of their persons, 16 bytes each; empty where no one is limited.
+            Digests of their persons, 16 bytes each; empty without a participation.
         """
         decisions: Releases = learner.run(*parts, persons=people).decisions
         return decisions
 
     def upcoming(self, learner: Any) -> Releases | None:
-        """Return the release of the current round as an array of one, if that precedes its record.
+        """Return the current round's release as an array of length 1, if releases precede records.
 
         None past the horizon.
         """
@@ -94,19 +98,19 @@ class Family:
         return np.asarray(decision, dtype=kind)[None]
 
     def present(self, release: Any) -> Any:
-        """Return one release as the learner itself would: a number, or a read-only vector."""
+        """Return one release as the learner returns it: a number, or a read-only vector."""
         return release if isinstance(release, np.ndarray) else int(release)
 
     def record(self, learner: Any, record: Arrays) -> tuple[Any, ...]:
-        """Return the batch of one round that `record` is, as the caller gave it."""
+        """Return the record of one round as a batch of length 1."""
         return tuple([part] for part in record)
 
     def arrival(self, learner: Any, record: Arrays) -> Parts:
-        """Return the record of a ticket, first axis one round; raises for a bad one."""
+        """Return the record of a ticket as a batch of length 1; raises for a bad one."""
         return self.parts(learner, self.record(learner, record))
 
     def state(self, learner: Any) -> bytes:
-        """Return all that rounds change but the people who have come, in bytes."""
+        """Return the state that rounds change, without the people who have come, in bytes."""
         state: bytes = learner._engine.state()
         return state
 
@@ -127,7 +131,7 @@ class Vectors(Family):
         return features, float_array("labels", batch[1], (features.shape[0],))
 
     def record(self, learner: Any, record: Arrays) -> tuple[Any, ...]:
-        """Return the batch of one round; None for a label is none, if the loss takes no labels."""
+        """Return the batch of one round; a label of None is dropped if the loss takes no labels."""
         unlabelled = record[-1:] and record[-1] is None and not _labels(learner)[0]
         return super().record(learner, record[:-1] if unlabelled else record)
 
@@ -153,7 +157,7 @@ class Nets(Family):
 class Bandits(Family):
     """Contexts in, arms out, and the rewards of these arms: (n, d), and (n, K) or (n,).
 
-    The reward of the arm that was chosen is what the learner sees, and what is digested.
+    The learner sees, and digests contain, only the reward of the chosen arm.
     """
 
     contextual = True
@@ -165,14 +169,15 @@ class Bandits(Family):
         return contexts, float_array("rewards", batch[1], (contexts.shape[0], learner.arms))
 
     def rows(self, parts: Parts, releases: Releases | None) -> Parts:
-        """Return what is digested of these records."""
+        """Return the rows to digest."""
         contexts, rewards = parts
         assert releases is not None
         return contexts, rewards[np.arange(rewards.shape[0]), releases][:, None]
 
     def arrival(self, learner: Any, record: Arrays) -> Parts:
-        """Return the record of a ticket, of one round."""
-        _expect(record or (math.nan,), 1)  # none at all: the reward never came
+        """Return the record of a ticket as a batch of length 1."""
+        # A missing record says that the reward never came.
+        _expect(record or (math.nan,), 1)
         return (float_array("reward", record or (math.nan,), (1,)),)
 
 
@@ -201,7 +206,7 @@ class Answers(Family):
         self._width = width
 
     def present(self, release: Any) -> Any:
-        """Return one release as the learner itself would."""
+        """Return one release as the learner returns it."""
         return bool(release) if self is _QUERIES else int(release)
 
     def parts(self, learner: Any, batch: Arrays) -> Parts:
@@ -218,11 +223,11 @@ class Answers(Family):
         """Play the rounds, and return what they release."""
         rounds = parts[0].shape[0]
         left = learner.horizon - learner.round
-        # All rounds or none, as in the learner's own runs.
+        # Either all rounds are played or none, as in the learner's ``run``.
         if rounds > left:
             raise HorizonExceeded(f"rounds asked for: {rounds}, left: {left}")
         ask = learner.select if len(parts) == 1 else learner.test
-        # One by one: the last alarm may end the stream.
+        # The rounds are played one by one, since the last alarm may end the stream.
         return np.array([ask(*record) for record in zip(*parts, strict=True)], dtype=np.int64)
 
 
@@ -232,11 +237,11 @@ class Intervals(Family):
     answers = True
 
     def parts(self, learner: Any, batch: Arrays) -> Parts:
-        """Refuse: a round is no record."""
+        """Raise `TypeError`: a round of a monitor is an interval, not a record."""
         raise TypeError("a monitor counts records: see Journal.open_monitor")
 
     def state(self, learner: Any) -> bytes:
-        """Return the sums of the running interval, people and views too."""
+        """Return the state of the running interval: sums, people and views."""
         state: bytes = learner._payload()
         return state
 
@@ -261,8 +266,8 @@ def learner_family(learner: object) -> Family:
     Raises
     ------
     TypeError
-        If it is none that a journal can hold: one of another package, a server of local reports
-        (which draws no noise), or a learner of custom losses, whose records cannot be compared.
+        If a journal cannot hold it: a learner of another package, a server of local reports (which
+        draws no noise), or a learner of custom losses, whose records cannot be compared.
     """
     if not isinstance(learner, Stateful):
         raise TypeError(f"a journal holds dpoco's learners; got {type(learner).__name__}")
@@ -285,16 +290,16 @@ def _labels(learner: Any) -> tuple[bool, bool]:
 
 
 def _expect(batch: Arrays, arrays: int) -> None:
-    """Raise `TypeError` unless there are so many arrays of records."""
+    """Raise `TypeError` unless the batch has this number of arrays."""
     if len(batch) != arrays:
         raise TypeError(f"expected {arrays} arrays of records; got {len(batch)}")
 
 
 def stored_header(learner: Stateful) -> str:
-    """Return what a learner is made of, as it is stored: its state's header, without tickets."""
+    """Return the stored description of a learner: its state's header, without tickets."""
     header, _ = unpack(learner._to_bytes())
     header["object"].pop("tickets", None)
-    # Equal learners must have equal texts: a journal stores each header once.
+    # Equal learners must have equal texts, because a journal stores each header once.
     return json.dumps(header, sort_keys=True)
 
 
@@ -306,7 +311,7 @@ def continue_learner(prototype: Any, payload: bytes) -> Any:
     Raises
     ------
     StateError
-        If the payload is of another learner.
+        If the payload is the state of another learner.
     """
     learner = prototype._sibling(REPLACED_CLAIM)
     learner._go_on(payload)

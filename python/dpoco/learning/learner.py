@@ -20,33 +20,35 @@ from dpoco.learning.state import check_writable, is_own
 from dpoco.learning.tickets import Delayed
 
 Progress = Callable[[int, int], None]
-Passed = NDArray[np.bool_] | None  # which records a participation lets enter; None: all
+# Which records a participation admits; None: all of them.
+Passed = NDArray[np.bool_] | None
 Admit = Callable[[], Passed]
 Self = TypeVar("Self", bound="OnlineLearner")
 
-# Rounds per compiled call: short enough that Ctrl-C is answered at once, long enough that the
-# call itself costs nothing.
+# Limits of a compiled call: short enough that Ctrl-C works at once, long enough that the cost of
+# the call is negligible.
 _CHUNK_ENTRIES = 2**18
 _CHUNK_ROUNDS = 8192
-BRIEF = 4096  # entries of records: a run of no more is one call, which Ctrl-C waits for
+# A run with at most this number of entries is one call; Ctrl-C waits until it ends.
+BRIEF = 4096
 _NOBODY = Digests()
 
 
 def _admit_all() -> None:
-    """Let all records of some rounds enter, as no participation is enforced."""
+    """Admit all records of some rounds, because no participation is enforced."""
 
 
 def _admit_part(limiter: Limiter, turn: int, digests: bytes, beyond: NDArray[np.bool_]) -> Passed:
-    """Return which records of the rounds from `turn` on enter, and mark the others."""
+    """Return which records from round `turn` on are admitted, and mark the others as `beyond`."""
     passed = limiter.admit(turn, digests)
     np.logical_not(passed, out=beyond)
-    # None spares a copy of the records.
+    # None saves a copy of the records.
     return None if passed.all() else passed
 
 
 def empty_rows(rows: FloatArray, passed: NDArray[np.bool_]) -> FloatArray:
-    """Return records with those that did not pass replaced by ones that count as zero."""
-    # The array may be the caller's. A record of NaNs counts as zero.
+    """Return a copy of the records; refused ones are NaN, which counts as zero."""
+    # The copy protects the array, which may be the caller's.
     entering = rows.copy()
     entering[~passed] = np.nan
     return entering
@@ -62,10 +64,10 @@ class OnlineLearner(Certified, Delayed):
     _raises: bool  # on_violation="raise"
 
     def _declare(self, claim: _core.Claim) -> None:
-        """Take how violations and people are treated, and whether calls may go past Python."""
+        """Store how violations and people are treated, and whether calls may skip Python."""
         self._raises = self._arguments["on_violation"] == "raise"
         self._limiter = self._make_limiter(claim)
-        # A class that others derived may have other methods in between.
+        # A derived class outside the library may override the Python methods.
         if is_own(type(self)) and not self._raises and self._limiter is None:
             self._direct = self._plain_parts()
 
@@ -75,21 +77,21 @@ class OnlineLearner(Certified, Delayed):
         yield from ()
 
     def _plain_parts(self) -> int:
-        """Return how many arguments of `observe` the engine takes as they come; 0: none."""
+        """Return how many arguments of `observe` the engine takes without conversion."""
         return 0
 
     def _make_limiter(self, claim: _core.Claim) -> Limiter | None:
-        """Return what keeps people to the participation that was declared, if it is to."""
+        """Return the limiter of the declared participation; None if it is not enforced."""
         participation: Participation | None = self._arguments.get("participation")
         if participation is None or not participation.enforced:
             return None
-        # The claim belongs to this learner alone: no one can match people by the digests of two
+        # Only this learner has this claim, so that nobody can match people by the digests of two
         # learners.
         secret = claim["key"] + int(claim["stream"]).to_bytes(32, "little")
         return Limiter(participation, self._horizon, secret)
 
-    # Calls with plain arguments go straight to the engine (cpp/bindings/live.cpp); others come
-    # here.
+    # Calls with plain arguments go directly to the engine (cpp/bindings/live.cpp); all others run
+    # this method.
     @_core.direct_record_decide
     def decide(self, *, ticket: bool = False) -> Any:
         """Return this round's decision, shape (d,), read-only; it stays the same until `observe`.
@@ -133,19 +135,19 @@ class OnlineLearner(Certified, Delayed):
         return asked
 
     def _admits(self, turn: int, person: Persons) -> bool:
-        """Return whether this person's record enters the round; else an empty one is to be played.
+        """Return whether this person's record is admitted; if not, play an empty one.
 
-        Whether it enters is as secret as the record: callers draw as much noise either way.
-        Asked when nothing else can be refused any more: the record counts.
+        The answer is as secret as the record, so callers draw the same noise in both cases. Call it
+        only when no other check can refuse the record, because the record counts from then on.
         """
-        # The usual case, without a digest.
+        # The usual case needs no digest.
         if self._limiter is None and person is None:
             return True
         digests = self._digests(person, None)
         return self._limiter is None or bool(self._limiter.admit(turn, digests)[0])
 
     def _digests(self, persons: Persons, rounds: int | None) -> Digests:
-        """Return who the people of a run are, or raise if they are needed or not looked at."""
+        """Return digests of the people of a run; raise if they are missing, or given for no use."""
         if isinstance(persons, Digests):
             return persons
         if self._limiter is None:
@@ -165,20 +167,21 @@ class OnlineLearner(Certified, Delayed):
         checkpoint_every: int,
         play: Callable[[slice, Admit], None],
     ) -> tuple[int, NDArray[np.bool_]]:
-        """Play a long run part by part: `play` plays the rounds of a slice.
+        """Play a long run in parts: `play` plays the rounds of a slice.
 
-        Between parts signals, progress and checkpoints are served. An interrupt there leaves a
-        consistent learner: `round` tells how far it came. The second argument of `play` says which
-        records enter. It is called when nothing can be refused any more: the records count.
+        Between parts it handles signals, progress and checkpoints. An interrupt there leaves a
+        consistent learner, and `round` is the number of rounds played. The second argument of
+        `play` returns which records are admitted. `play` calls it when no check can refuse the
+        records any more, because they count from then on.
 
         Parameters
         ----------
         rounds : int
             Number of rounds T.
         row_entries : int
-            Entries of a record: long ones make parts short.
+            Entries of a record; long records make parts short.
         persons, progress, checkpoint, checkpoint_every
-            As of the learner's ``run``.
+            As in the learner's ``run``.
         play : callable
             Called as ``play(part, admit)``, in the order of the parts.
 
@@ -193,25 +196,28 @@ class OnlineLearner(Certified, Delayed):
         if progress is not None and not callable(progress):
             raise TypeError(f"progress must be callable; got {type(progress).__name__}")
         if checkpoint is not None:
-            check_writable(checkpoint)  # not after rounds that would be lost
+            # Checked before any round, whose results would be lost otherwise.
+            check_writable(checkpoint)
         size = max(1, min(_CHUNK_ROUNDS, _CHUNK_ENTRIES // max(1, row_entries)))
         beyond = np.zeros(rounds, dtype=bool)
         with self._alone():
-            self._check_rounds(rounds)  # now that no one else can play
+            # Checked under the lock, when no other thread can play rounds.
+            self._check_rounds(rounds)
             digests, first = self._digests(persons, rounds), self.round
             start = saved = 0
             if checkpoint is not None and rounds == 0:
-                self.save(checkpoint)  # who asks for a checkpoint reads it afterwards
+                # The caller expects the file even after a run of no rounds.
+                self.save(checkpoint)
             while start < rounds:
                 stop = min(rounds, start + size)
                 if checkpoint is not None:
-                    # Checkpoints keep to their distance, whatever the size of a part.
+                    # A part ends where the next checkpoint is due.
                     stop = min(stop, saved + every)
                 part = slice(start, stop)
                 if self._limiter is None:
                     play(part, _admit_all)
                 else:
-                    # 16 bytes a person.
+                    # Each person has 16 bytes.
                     own = digests[16 * start : 16 * stop]
                     turn, marks = first + start, beyond[part]
                     play(part, partial(_admit_part, self._limiter, turn, own, marks))
@@ -235,15 +241,15 @@ class OnlineLearner(Certified, Delayed):
     # -- state ------------------------------------------------------------------------------------
 
     def _participants(self) -> bytes:
-        """Return the limiter's state, and how long that is."""
+        """Return the limiter's state, followed by its length."""
         if self._limiter is None:
             return b""
         people = self._limiter.state()
-        # The length comes last: the engine's state, which precedes, does not say where it ends.
+        # The length comes last, because the engine's state in front of it does not state its end.
         return people + len(people).to_bytes(8, "little")
 
     def _go_on(self, payload: bytes) -> None:
-        """Continue engine and people from what `_payload` returned; `StateError` if it is none."""
+        """Continue engine and people from the bytes of `_payload`; `StateError` for others."""
         if self._limiter is not None:
             end = len(payload) - 8
             start = end - int.from_bytes(payload[max(end, 0) :], "little")
@@ -254,14 +260,14 @@ class OnlineLearner(Certified, Delayed):
         super()._go_on(payload)
 
     def _sibling(self: Self, claim: _core.Claim) -> Self:
-        """Return an unstarted learner with the same plan, and other people to count."""
+        """Return an unstarted learner with the same plan and new counters of people."""
         sibling = super()._sibling(claim)
-        # The prototype's counters are those of its people.
+        # The prototype's counters belong to the people of the prototype.
         sibling._limiter = sibling._make_limiter(claim)
         return sibling
 
     def __repr__(self) -> str:
-        # Parameters and guarantee only: nothing that depends on data.
+        # The text has parameters and the guarantee, which do not depend on data.
         arguments = ", ".join(
             f"{name}={value!r}"
             for name, value in self._arguments.items()

@@ -1,4 +1,4 @@
-"""A released decision as a file that others may have: what it is of, and how it is applied."""
+"""A released decision as a file to share, with its features and how to apply it."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _CLASSES = (0, 1)
 class Model(Schema):
     """A decision of a private learner, and all that is needed to apply it to new records.
 
-    Everything in it is public: the decision was released under the guarantee that comes with it,
-    so was the estimated loss, and the rest was declared before there were data. It holds no exact
+    All fields are public: the decision and the estimated loss were released under the guarantee in
+    the file, and the other fields were declared before there were data. The file has no exact
     count, mean or loss of records.
 
     Attributes
@@ -40,29 +40,30 @@ class Model(Schema):
     decision : tuple of float
         Coefficients of the scaled features, the constant's last.
     features, ranges, intercept, task, label, label_range, coding
-        Names, public ranges and codes of the features, and what is predicted, as of a
+        Names, public ranges and codes of the features, and the predicted quantity, as in a
         `dpoco.datasets.Schema`.
     record_bounds : tuple of (float or None, float)
-        Exponent q (None is infinity) and bound: longer records are shortened to it in ``||x||_q``,
-        as they were when the learner read them.
+        x||_q``, as they were when the learner read them. || Exponent q (None is infinity) and
+        bound. A record with a larger norm ``||x||_q`` is scaled down to the bound, as the learner
+        did with its records.||x||_q``, as they were when the learner read them.
     learner : str
         Name of the learner's class.
     round : int
         Rounds that the learner had played.
     guarantee : Guarantee
-        Of all decisions up to the horizon together, this one among them.
+        Guarantee of all decisions up to the horizon together, including this one.
     created, version : str
         Date (UTC) and version of the library.
     estimated_loss : tuple of float or None
         Mean, deviation and rounds of the learner's `dpoco.oco.EstimatedLoss`, if it publishes one.
     covariance : tuple of tuples of float, or None
-        How much noise moves the decision, shape (d, d), if the learner publishes it; what it leaves
-        out is in the learner's `covariance`.
+        Covariance of the noise in the decision, shape (d, d), if the learner publishes it; see the
+        learner's `covariance`.
 
     Raises
     ------
     ValueError, TypeError
-        If a field is none of these, or does not fit the others.
+        If a field has another type or range, or does not fit the other fields.
     """
 
     decision: tuple[float, ...]
@@ -108,37 +109,37 @@ class Model(Schema):
 
     @classmethod
     def of(cls, learner: Any, stream: Stream, label: str) -> Model:
-        """Return the model of what a learner released last.
+        """Return the model with a learner's last released decision.
 
         Parameters
         ----------
         learner : learner of records, or a one-time fit that was fitted
             After at least one round.
         stream : Stream
-            What it learned from, for the names of columns and their public scaling.
+            The stream that it learned from, for the names of columns and their public scaling.
         label : str
             Name of the label.
 
         Raises
         ------
         StateError
-            If nothing was released, or without a guarantee: seeded noise, no budget.
+            If nothing was released, or the guarantee is not certified: seeded noise, no budget.
         ValueError
-            If the stream has been scaled in a way that new records cannot be, or the learner's loss
-            takes no labels.
+            If new records cannot be scaled as the stream was, or the learner's loss takes no
+            labels.
         """
         return cls.of_schema(learner, stream.schema(label))
 
     @classmethod
     def of_schema(cls, learner: Any, schema: Schema) -> Model:
-        """Return the model of what a learner of such records released last; errors as of `of`.
+        """Return the model with a learner's last decision on such records; errors as in `of`.
 
         Parameters
         ----------
         learner : learner of records, or a one-time fit that was fitted
-            As of `of`.
+            As in `of`.
         schema : Schema
-            Names, ranges and codes of what it learned from.
+            Names, ranges and codes of the columns that it learned from.
         """
         guarantee: Guarantee = learner.guarantee
         if not guarantee.certified:
@@ -150,17 +151,17 @@ class Model(Schema):
             decision, played = learner.theta, guarantee.horizon or 0
         else:
             decision, played = learner.last_decision, learner.round
-            # The first decision is public, without data: a model of it would promise learning.
+            # The first decision does not depend on data; a model of it would suggest learning.
             if played == 0:
                 raise StateError("the learner has released nothing yet")
         if not learner.loss.glm:
             raise ValueError("a model predicts labels: its learner must have a loss of labels")
         bounds = learner.loss.to_dict()
-        # The geometry that the learner clips in, which is not that of its domain for every learner
-        #: vertices of a box.
+        # The norm that the learner clips in; learners of the vertices of a box do not use the norm of
+        # their domain.
         dual = getattr(learner, "_domain", learner.domain).dual_exponent
         pairs = ((dual, bounds["feature_bound"]), (2.0, bounds["feature_bound_l2"]))
-        # JSON has no infinity: None is the maximum norm.
+        # JSON has no infinity, so None stands for the maximum norm.
         stated = tuple(
             (None if np.isinf(q) else float(q), float(b)) for q, b in pairs if b is not None
         )
@@ -176,10 +177,10 @@ class Model(Schema):
         )  # fmt: skip
 
     def after(self, learner: Any) -> Model:
-        """Return the model with what a learner of the same problem released last; as `of`.
+        """Return this model with the last decision of a learner of the same problem; as `of`.
 
-        A state that the command line wrote says which columns it learned from: it is refused if
-        these are others.
+        The states that the command line writes name the columns that they learned from. The model
+        refuses a state with other columns.
         """
         if learner.domain.dimension != len(self.decision):
             raise StateError("the learner's problem is not that of the model")
@@ -193,12 +194,13 @@ class Model(Schema):
         return newer
 
     def predict(self, records: ArrayLike) -> FloatArray:
-        """Return a prediction for each record: post-processing, it costs no privacy.
+        """Return a prediction for each record; as post-processing it costs no privacy.
 
         Parameters
         ----------
         records : array_like of shape (n, d)
-            The features of the schema in order, in the units of its ranges; of a category 1 or 0.
+            The features in the order of the schema and in the units of its ranges; for a category,
+            1 or 0.
 
         Returns
         -------
@@ -215,7 +217,7 @@ class Model(Schema):
         rows = float_array("records", records, (None, len(self.features)))
         low, high = zip(*self.ranges, strict=True)
         rows = PublicScaling(low, high, intercept=self.intercept).apply(rows)
-        # After the scaling, which moves infinite values into their range: only gaps are left.
+        # The scaling has moved infinite values into their range, so only missing values are left.
         known = np.isfinite(rows).all(axis=1)
         rows[~known] = 0.0
         for q, bound in self.record_bounds:
@@ -224,7 +226,7 @@ class Model(Schema):
             rows *= (bound / np.maximum(lengths, bound))[:, None]
         margins = rows @ np.array(self.decision)
         if self.task == "classification":
-            # The logistic function, in a form that cannot overflow and that the ONNX graph shares.
+            # This form of the logistic function cannot overflow, and the ONNX graph has it too.
             answer = 0.5 * (1.0 + np.tanh(0.5 * margins))
         else:
             bottom, top = self.label_range or (-1.0, 1.0)
@@ -236,13 +238,13 @@ class Model(Schema):
 
         Its input "records", doubles of shape (n, d), and its output "prediction", shape (n,), are
         those of `predict`, with ranges and bounds applied inside. Its property "model" is the text
-        of this model, for `from_dict` and ``dpoco verify``; "guarantee" says in words what it has.
+        of this model, for `from_dict` and ``dpoco verify``; "guarantee" has the guarantee in words.
         """
         properties = {"guarantee": str(self.guarantee), "model": json.dumps(self.to_dict())}
         return build_onnx(self, self.decision, self.record_bounds, properties)
 
     def to_dict(self) -> Fields:
-        """Return the model as JSON carries it, with a checksum of all of it."""
+        """Return the model as a dictionary for JSON, with a checksum of all fields."""
         record = {
             "schema": _SCHEMA, "dpoco": self.version, "created": self.created,
             "learner": self.learner, "round": self.round,
@@ -259,12 +261,13 @@ class Model(Schema):
 
     @classmethod
     def from_dict(cls, record: Named) -> Model:
-        """Return the model that `to_dict` made, its guarantee computed again.
+        """Return the model that `to_dict` wrote, and compute its guarantee again.
 
         Raises
         ------
         StateError
-            If it is none, is of a newer version, was changed, or its guarantee does not follow.
+            If the record is no model, is of a newer version or was changed, or if its guarantee
+            does not follow from its description.
         """
         if not isinstance(record, Mapping) or not str(record.get("schema")).startswith(
             "dpoco.model/"
@@ -279,19 +282,20 @@ class Model(Schema):
                     "this model was changed after it was written: its checksum differs"
                 )
             model = cls._read(record)
-            # A field that no model has would pass the first comparison.
+            # The first comparison ignores fields that no model has.
             same = _checksum(model.to_dict()) == _checksum(record)
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
             raise StateError("this model was changed: it cannot be read") from None
         if not same:
             raise StateError("this model was changed: it has other fields than a model")
-        # The checksum finds accidents; this finds numbers that do not follow from the description.
+        # The checksum detects accidents. This check detects numbers that do not follow from the
+        # description.
         model.guarantee.verify()
         return model
 
     @classmethod
     def _read(cls, record: Named) -> Model:
-        """Return the model of a record; any error of its types means that it is none."""
+        """Return the model of a record; any error of its types means that it is no model."""
         loss, spread = record.get("estimated_loss"), record.get("covariance")
         return cls(
             **declarations(Schema.from_dict(record)), decision=tuple(record["decision"]),
@@ -305,8 +309,8 @@ class Model(Schema):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model as JSON; a crash leaves the old file or the new one.
 
-        Readable by the owner alone, as all files of the library: a model may be published, and then
-        its mode is for its owner to change.
+        Only the owner can read the file, as all files of the library. To publish it, change its
+        mode.
 
         Raises
         ------
@@ -318,9 +322,9 @@ class Model(Schema):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Model:
-        """Return the model of a file; errors as of `from_dict`, and `OSError` if it is not there.
+        """Return the model of a file; errors as in `from_dict`, and `OSError` if it is missing.
 
-        Takes the time of certifying its guarantee again.
+        This takes the time to certify the guarantee again.
         """
         try:
             record = of_json(Path(path).read_bytes())
@@ -341,28 +345,30 @@ def record_lengths(rows: FloatArray, q: float | None) -> FloatArray:
     if q is None or q == 2.0:
         return np.asarray(np.linalg.norm(rows, ord=np.inf if q is None else q, axis=1))
     largest = np.abs(rows).max(axis=1, initial=np.finfo(float).tiny)
-    # Divided first: powers of a large q underflow, and a long record would count as short.
+    # The division comes first, since powers with a large q underflow, and a long record would count
+    # as short.
     return np.asarray(largest * np.linalg.norm(rows / largest[:, None], ord=q, axis=1))
 
 
 def _is_number(value: object) -> bool:
-    """Return whether a value is a finite number; True is none."""
+    """Return whether a value is a finite number; a bool is not."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _checksum(record: Named) -> str:
-    """Return a digest that finds accidents; it keeps no one from writing another model."""
+    """Return a digest that detects accidental changes, but not deliberate ones."""
     text = json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 # ---- ONNX ----------------------------------------------------------------------------------------
 
-_OPSET = 18  # the first whose reductions take axes as an input, for all of them
+# The first opset in which all reductions take axes as an input.
+_OPSET = 18
 
 
 class _Graph:
-    """Nodes in order; every method adds some and returns the name of the last one's output."""
+    """A graph under construction; methods add nodes and return the name of the last output."""
 
     def __init__(self, helper: Any, numpy_helper: Any) -> None:
         self._helper, self._numpy_helper = helper, numpy_helper
@@ -376,7 +382,7 @@ class _Graph:
         return name
 
     def add(self, kind: str, *inputs: Any, output: str = "", **attributes: Any) -> str:
-        """Add a node; inputs that are no names are constants."""
+        """Add a node; inputs that are not names become constants."""
         names = [each if isinstance(each, str) else self.constant(each) for each in inputs]
         output = output or f"{kind}_{len(self.nodes)}"
         self.nodes.append(self._helper.make_node(kind, names, [output], **attributes))
@@ -407,14 +413,14 @@ def build_onnx(
     Parameters
     ----------
     schema : Schema
-        Names, ranges and codes of the features, and what is predicted.
+        Names, ranges and codes of the features, and the predicted quantity.
     decision : sequence of float
         Coefficients of the scaled features, the constant's last.
     record_bounds : sequence of (float or None, float)
-        Exponents of norms, None for the largest entry, and the bounds that records are shortened
-        to.
+        Exponents of norms, None for the maximum norm, and the bounds to which records are scaled
+        down.
     properties : mapping of str to str
-        Texts that the file carries.
+        Texts for the file's properties.
 
     Raises
     ------
@@ -428,12 +434,12 @@ def build_onnx(
     graph, columns = _Graph(onnx.helper, onnx.numpy_helper), len(schema.features)
     broken = graph.add("IsNaN", "records")  # infinite values saturate
     flags = graph.add("Cast", broken, to=onnx.TensorProto.DOUBLE)
-    # Of doubles: in this opset a maximum takes no booleans.
+    # The maximum is taken of doubles, since in this opset it does not accept booleans.
     worst = graph.add("ReduceMax", flags, np.array([1]))
     known = graph.add("Less", worst, np.float64(0.5))  # (n, 1)
     rows = graph.add("Where", broken, np.float64(0.0), "records")
     low, high = (np.array(side) for side in zip(*schema.ranges, strict=True))
-    # Halves first: the width of a range may overflow.
+    # The bounds are halved first, since the width of a range may overflow.
     half = high / 2.0 - low / 2.0
     moved = graph.add("Sub", graph.add("Div", rows, half), (low / 2.0 + high / 2.0) / half)
     rows = graph.add("Clip", moved, np.float64(-1.0), np.float64(1.0))

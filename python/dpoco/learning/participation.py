@@ -1,4 +1,4 @@
-"""People who come back: how often one may, what protects all these rounds, and the enforcement.
+"""People who come back: how often each may come, protection of all their rounds, enforcement.
 
 Claim of the limiter: with an exact counter for every person, the streams that reach the learner in
 two worlds differ in at most `rounds` rounds of one person, any two of them at least `separation`
@@ -26,12 +26,15 @@ from dpoco.errors import BudgetExceeded, CalibrationError, StateError
 Parameters = TypeVar("Parameters")
 
 Person = int | str | bytes | None
-Persons = ArrayLike | Sequence[Person] | None  # those behind records, or behind one
-LARGEST_ROUNDS = 2**24 - 1  # that a counter holds
+# The persons of several records, or of one record.
+Persons = ArrayLike | Sequence[Person] | None
+# Largest count that a counter holds.
+LARGEST_ROUNDS = 2**24 - 1
 _KEY = 16
-# Of logarithms of epsilon: the search ends within a millionth of the budget, and below it.
+# Tolerance for logarithms of epsilon, and number of steps: the search ends just below the budget.
 _CLOSE, _SEARCHES = 1e-6, 64
-_ALL_DELTA = 1e3  # budgets of less than a thousandth of epsilon have a smaller delta as well
+# Trial budgets below a thousandth of epsilon also have a smaller delta.
+_ALL_DELTA = 1e3
 _KINDS = {int: b"i", str: b"s", bytes: b"b"}
 
 
@@ -75,7 +78,7 @@ class Participation:
     max_persons: int = 10_000_000
 
     def __post_init__(self) -> None:
-        """Refuse what is no rule."""
+        """Check the fields."""
         if self.rounds is not None:
             positive_int("rounds", self.rounds, maximum=LARGEST_ROUNDS)
         positive_int("separation", self.separation)
@@ -107,18 +110,19 @@ class Participation:
         Parameters
         ----------
         guarantee : Guarantee
-            Of single rounds; without privacy it is returned with no condition more.
+            Guarantee for single rounds. One without privacy is returned without a further
+            condition.
 
         Raises
         ------
         ValueError, TypeError
-            If nothing is proved about several rounds of a person.
+            If no guarantee is proved for several rounds of a person.
         """
         person = guarantee.for_person(self.rounds, self.separation, once=True)
         if not person.private:
             return person
-        # A rule that someone else enforces is their promise. Where the library enforces it, a
-        # refusal shows that there are `max_persons` people, and the guarantee does not cover that.
+        # If someone else enforces the rule, it is their promise. If the library enforces it, a
+        # refusal reveals that there are `max_persons` people, which the guarantee does not cover.
         own = say.promise(say.LIMIT_KEPT)
         if self.enforced:
             own = say.REFUSED_PEOPLE.format(most=self.max_persons)
@@ -142,19 +146,19 @@ def for_people(
     participation: Participation,
     budget: Budget,
 ) -> Parameters:
-    """Return the parameters with the least noise that keep to a budget for all rounds of a person.
+    """Return the parameters with the least noise that meet a budget for all rounds of a person.
 
-    A search over budgets for single rounds calls `calibrate` about ten times. The guarantee does
-    not rely on the search, since the result is certified.
+    The search tries about ten budgets for single rounds, and calls `calibrate` for each. The
+    guarantee does not depend on the search, since the result is certified.
 
     Parameters
     ----------
     calibrate
         Returns parameters for a `budget` of single rounds.
     guarantee
-        Returns what is certified of parameters, for single rounds.
+        Returns the certified guarantee of parameters, for single rounds.
     participation, budget
-        What is to be kept.
+        The rule, and the budget for all rounds of a person.
 
     Raises
     ------
@@ -163,10 +167,11 @@ def for_people(
     """
     kept: Parameters | None = None
     why = CalibrationError("no noise meets this budget")
-    low, high = -math.inf, math.inf  # logarithms of budgets that keep to it, and that do not
+    # Logarithms of the largest budget known to be met, and of the smallest known to be exceeded.
+    low, high = -math.inf, math.inf
     point, slope, last = math.log(budget.epsilon), 1.0, (math.nan, math.nan)
     for _ in range(_SEARCHES):
-        # So small a budget is all delta: noise grows on only if that falls as well.
+        # For such a small epsilon, delta dominates: the noise only grows if delta also decreases.
         falling = min(1.0, _ALL_DELTA * math.exp(point) / budget.epsilon)
         try:
             single = Budget._derived(math.exp(point), budget.delta * falling)
@@ -177,28 +182,29 @@ def for_people(
             why = error
             if high == math.inf or high - point < _CLOSE:
                 break
-            low, point = point, 0.5 * (point + high)  # a step too far, perhaps
+            # The last step may have been too large.
+            low, point = point, 0.5 * (point + high)
             continue
         person = participation.of(guarantee(parameters))
-        # Epsilon may be 0, which has no logarithm.
+        # An epsilon of 0 has no logarithm.
         spent = max(person.epsilon_at(budget.delta), 1e-9 * budget.epsilon)
         excess = math.log(spent / budget.epsilon)
         try:
             person.require(budget)
         except BudgetExceeded:
-            # `require` alone decides. It refused, so that the next budget must be smaller whatever
-            # the excess.
+            # Only `require` decides. It refused this budget, so the next one must be smaller,
+            # whatever the excess.
             high, excess = point, max(excess, _CLOSE)
         else:
             low, kept = point, parameters
             if excess >= -_CLOSE or point == math.log(budget.epsilon):
                 break
         if math.isfinite(excess - last[1]) and point != last[0]:
-            # The slope of the last two points; the limits keep a single odd one from leading far
-            # away.
+            # The slope comes from the last two points. The limits keep one outlier from causing a
+            # large step.
             slope = min(max((excess - last[1]) / (point - last[0]), 0.5), 8.0)
         last = (point, excess)
-        # It aims just below the budget: parameters just above it would be refused.
+        # The step aims just below the budget, since parameters just above it would be refused.
         step = (excess + 0.5 * _CLOSE) / slope if math.isfinite(excess) else 1.0
         point -= step
         if not low < point < high:
@@ -211,27 +217,27 @@ def for_people(
 
 
 class Digests(bytes):
-    """Who the people of some records are, 16 bytes each: what `Limiter.digests` made of names."""
+    """Digests of the people of some records, 16 bytes each, made by `Limiter.digests`."""
 
 
 class Limiter:
-    """Says of every record whether it enters, so that people keep to a `Participation`.
+    """Decides which records are admitted, so that people keep to a `Participation`.
 
-    A person is known by a digest under a secret key, never by name, and has a separate counter.
-    Whether a record passed is as secret as the record. Not thread-safe: a learner's rounds are
-    played one by one.
+    It stores a digest of each person under a secret key, never a name, and a separate counter.
+    Whether a record was admitted is as secret as the record. Not thread-safe, since a learner plays
+    its rounds one by one.
 
     Parameters
     ----------
     rule : Participation
-        What people are to keep to.
+        The rule.
     horizon : int
         Rounds of the stream.
     key : bytes, optional
-        Secret bytes that the digests' key is derived of; drawn if not given.
+        Secret bytes from which the digests' key is derived; drawn if not given.
     records : int, optional
-        Records of one person that pass in a round, which is an interval with any number of records.
-        None: a round has one record.
+        Records of one person that are admitted in a round, if a round is an interval with any
+        number of records. None: a round has one record.
     """
 
     _people: _core.Participants | _core.IntervalParticipants
@@ -245,10 +251,10 @@ class Limiter:
         records: int | None = None,
     ) -> None:
         secret = secrets.token_bytes(32) if key is None else key
-        # The text keeps this key apart from others that are made of the same claim.
+        # The text separates this key from others that are derived from the same claim.
         self._key = hashlib.sha256(b"dpoco participants" + secret).digest()[:_KEY]
         self._kind: type | None = None
-        # Counters are needed only where they bind before the separation does.
+        # Counters are needed only if they bind before the separation does.
         most = 0 if rule.rounds is None else rule.rounds
         if most >= -(-horizon // rule.separation) and rule.separation <= rule.max_persons:
             most = 0
@@ -264,26 +270,26 @@ class Limiter:
             raise ValueError(f"participation cannot be enforced: {error}") from None
 
     def digests(self, persons: Persons, rounds: int | None = None) -> Digests:
-        """Return 16 bytes for each of these people, or raise; no one is counted yet.
+        """Return 16 bytes for each of these people, or raise; the counters do not change.
 
         Parameters
         ----------
         persons : int, str or bytes, or an array_like of one of these with shape (T,)
-            Who they are. One type for all time: 5 and "5" would be two people.
+            Identifiers, always of the same type: 5 and "5" would be two people.
         rounds : int, optional
-            The length T that they must have; None is for a single person.
+            The required length T; None for a single person.
 
         Raises
         ------
         RoundOrderError
             If more people would have come than `max_persons`.
         ValueError, TypeError
-            For another type than before, or another shape. No message has a name.
+            For another type than before, or another shape. No message contains a name.
         """
         kind, digests = self._kind, b""
         if rounds is None and type(persons) is int and -(2**63) <= persons < 2**63:
-            # A single name is hashed as the bytes it would have in an array, which takes longer to
-            # build than all the rest.
+            # A single name is hashed as the bytes that it has in an array. Building the array would
+            # take most of the time.
             kind = int
             digests = _core.digests_of_texts(
                 self._key, [persons.to_bytes(8, "little", signed=True)]
@@ -292,19 +298,19 @@ class Limiter:
             kind, digests = int, _core.digests_of_integers(self._key, names)
         elif names:
             kind = str if isinstance(names[0], str) else bytes
-            # An error of the codec would show the name.
+            # This error handler accepts all names; an error of the codec would show the name.
             texts = [n.encode(errors="surrogatepass") if kind is str else n for n in names]
             digests = _core.digests_of_texts(self._key, texts)
         if self._kind not in (None, kind):
             raise TypeError(f"persons were {self._kind.__name__} before; use only one type")
-        # All that may be refused comes before anything changes.
+        # All checks come before any change.
         self._people.require_room(digests)
         self._kind = kind
         return Digests(digests)
 
     @staticmethod
     def names(persons: Persons, rounds: int | None) -> NDArray[np.int64] | list[Any]:
-        """Return names as one array of integers, or a list of all str or all bytes."""
+        """Return names as an array of integers, or as a list of only str or only bytes."""
         given: Any = [persons] if rounds is None else persons
         if rounds is not None and (isinstance(given, (str, bytes)) or np.shape(given) != (rounds,)):
             raise ValueError(f"persons must have shape ({rounds},)")
@@ -315,7 +321,7 @@ class Limiter:
             for kind in (str, bytes):
                 if all(isinstance(name, kind) for name in names):
                     return names
-            # A bool is an int in Python: True would be the person 1.
+            # A bool is an int in Python, so True would be person 1.
             if not all(isinstance(name, (int, np.integer)) for name in names) or any(
                 isinstance(name, bool) for name in names
             ):
@@ -325,21 +331,21 @@ class Limiter:
             # The conversion below would turn these unsigned numbers into negative ones.
             if isinstance(given, np.ndarray) and given.size and given.max() >= 2**63:
                 raise OverflowError
-            return np.ascontiguousarray(given, dtype=np.int64)  # never by way of doubles
+            return np.ascontiguousarray(given, dtype=np.int64)
         except OverflowError:
             raise ValueError("persons must be integers of 64 bits, with their sign") from None
 
     def has_room_behind(self, waiting: int) -> bool:
-        """Return whether another person may come even if all `waiting` records are of new ones.
+        """Return whether another person fits even if all `waiting` records are of new people.
 
-        If not, only `admit` tells: it knows who has come before.
+        If not, only `admit` can tell, since it knows who has come before.
         """
         return self._people.people + waiting < self._most_people
 
     def admit(self, first: int, digests: bytes) -> NDArray[np.bool_]:
-        """Return which of the records from round `first` on pass; they count.
+        """Return which records from round `first` on are admitted, and count them.
 
-        One a round, or all in this round where people have several records in one.
+        There is one record per round, or all records are of this round if rounds are intervals.
 
         Parameters
         ----------
@@ -351,17 +357,17 @@ class Limiter:
         Returns
         -------
         ndarray of bool, shape (T,)
-            As secret as the records. O(T), and memory for each person who is new.
+            As secret as the records. O(T) time, and memory for each new person.
         """
         return self._people.admit(first, digests)
 
     def state(self) -> bytes:
-        """Return everything, in bytes: as secret as the noise key."""
+        """Return the whole state in bytes; it is as secret as the noise key."""
         kind = b"-" if self._kind is None else _KINDS[self._kind]
         return self._key + kind + self._people.state()
 
     def restore(self, state: bytes) -> None:
-        """Go on from a state; `StateError` if it is none, or of people under another rule."""
+        """Continue from a state; `StateError` for other bytes, or a state under another rule."""
         kinds = {b"-": None, **{name: kind for kind, name in _KINDS.items()}}
         kind = state[_KEY : _KEY + 1]
         if len(state) <= _KEY or kind not in kinds:

@@ -19,42 +19,45 @@ from dpoco.learning.participation import Persons
 from dpoco.learning.tickets import Ticket
 from dpoco.trace import Trace
 
-Asks = Callable[[], bool]  # whether a record enters, when nothing can be refused any more
+# Returns whether a record is admitted. Called when no other check can refuse the record.
+Asks = Callable[[], bool]
 
 
 class _Log:
-    """Losses and decisions of a run, while it is played part by part.
+    """Losses and decisions of a run that is played in parts.
 
     Parameters
     ----------
     rounds : int
         Number of rounds.
     dimension : int or None
-        Size of the decisions to keep; None keeps none.
+        Length of the decisions to keep; None keeps no decisions.
     """
 
     def __init__(self, rounds: int, dimension: int | None) -> None:
         self.losses = np.empty(rounds)
         self.decisions = None if dimension is None else np.empty((rounds, dimension))
-        self._kept = 0  # of the decisions: those that differ from the one before
-        self._fresh = np.ones(rounds + 1, dtype=np.uint8)  # rounds with such a decision
+        # Number of kept decisions, each of which differs from the one before.
+        self._kept = 0
+        # Rounds with a decision that differs from the one before.
+        self._fresh = np.ones(rounds + 1, dtype=np.uint8)
         # A change after round t gives round t + 1 a fresh decision; the first round always has one.
         self.changed = self._fresh[1:]
 
     def room(self, part: slice) -> FloatArray | None:
-        """Return where the decisions of the next rounds are written."""
+        """Return the array for the decisions of the next rounds."""
         if self.decisions is None:
             return None
         return self.decisions[self._kept : self._kept + part.stop - part.start]
 
     def keep(self, part: slice) -> None:
-        """Keep, of the decisions of these rounds, the first of each stretch of equal ones."""
+        """Keep the first decision of each run of equal decisions in these rounds."""
         played = self.room(part)
         if played is None:
             return
         (new,) = self._fresh[part].nonzero()
-        # The fresh decisions move to the front: the rest of the room is written again by the next
-        # part.
+        # The changed decisions move to the front, and the next part overwrites the rest of the
+        # array.
         if len(new) < len(played):
             played[: len(new)] = played[new]
         self._kept += len(new)
@@ -76,7 +79,7 @@ class _Log:
         record_decisions : bool
             Whether the trace has the decisions.
         loss_of, flags_of : callable
-            Losses of another decision on the records, and how records were read.
+            Losses of another decision on the records, and flags of how records were read.
         beyond : ndarray of bool, shape (T,)
             Records that a participation did not admit.
         """
@@ -84,7 +87,7 @@ class _Log:
         if self.decisions is not None and record_decisions:
             decisions = self.decisions[: self._kept]
             if 2 * self._kept <= len(self.losses):
-                # The copy is at most half as long, and lets go of the whole array.
+                # The copy is at most half as long, and frees the whole array.
                 decisions = decisions.copy()
             decisions.setflags(write=False)
         self.losses.setflags(write=False)
@@ -100,22 +103,25 @@ class RecordLearner(OnlineLearner):
     ``observe_gradients``.
     """
 
-    decide: _core.VectorDecide  # the type of what is inherited
+    # The inherited method, with its type for vectors.
+    decide: _core.VectorDecide
     _domain: domains.Domain
     _loss: losses.Loss
-    _batch: int = 1  # rounds per decision
-    # Leaves of Frank-Wolfe weigh the gradients at this decision and the one before
+    # Rounds per decision.
+    _batch: int = 1
+    # Frank-Wolfe learners sum weighted gradients at this decision and at the one before
     # (docs/privacy/polyhedral_frank_wolfe.md, "Algorithm").
-    _looks_back: ClassVar[bool] = True  # whether custom losses are differentiated twice
+    # Whether custom losses are differentiated at both decisions.
+    _looks_back: ClassVar[bool] = True
 
     @property
     def _width(self) -> int:
-        """Size of a round's work, in entries: what a chunk of a long run is measured by."""
+        """Entries that a round touches, by which the length of a chunk is chosen."""
         return self._domain.dimension
 
     @classmethod
     def _problem(cls, arguments: Named) -> tuple[domains.Domain, losses.Loss]:
-        """Return domain and loss, or raise `TypeError` for what is none."""
+        """Return domain and loss, or raise `TypeError` for other objects."""
         domain, loss = arguments["domain"], arguments["loss"]
         if not isinstance(domain, domains.Domain):
             raise TypeError(f"domain must be a dpoco domain; got {type(domain).__name__}")
@@ -147,7 +153,7 @@ class RecordLearner(OnlineLearner):
     def last_decision(self) -> FloatArray:
         """Decision after the rounds so far, shape (d,); also available past the horizon.
 
-        It costs no privacy: it is post-processing of what the guarantee covers.
+        It costs no privacy, since it is post-processing of releases that the guarantee covers.
         """
         self._check_active()
         return self._decision()
@@ -179,8 +185,8 @@ class RecordLearner(OnlineLearner):
             `CustomLoss`: a row of its records, or an object with ``gradient(theta) -> (d,)``, which
             is called at this decision and at the previous one.
         label : float or None, optional
-            Required by generalised linear losses. None, NaN and pandas's NA are labels that are
-            missing: the record counts as zero.
+            Required by generalised linear losses. None, NaN and pandas's NA mark a missing label;
+            such a record counts as zero.
         person : int, str or bytes
             The person behind the record, if the learner enforces a participation. A record beyond
             the limit silently counts as zero.
@@ -215,8 +221,8 @@ class RecordLearner(OnlineLearner):
             target = number("label", label)
             if self._raises:
                 self._refuse_violations(features[None, :], np.array([target]))
-            # An empty record plays the round with as many draws: nothing shows that this one did
-            # not enter.
+            # The learner plays an empty record with the same number of draws, so that no release
+            # shows the refusal.
             if not self._admits(turn, person):
                 features = np.full_like(features, np.nan)
             self._engine.observe(turn, features, target)
@@ -232,25 +238,28 @@ class RecordLearner(OnlineLearner):
                 self._engine.observe_gradient(turn, gradient)
             else:
                 assert isinstance(self._loss, losses.CustomLoss)
-                own = self._loss.of_record(record)
-                self._observe_custom(own, turn, decision, lambda: self._admits(turn, person))
+                loss_object = self._loss.of_record(record)
+                self._observe_custom(
+                    loss_object, turn, decision, lambda: self._admits(turn, person)
+                )
 
     def _vector(self, name: str, value: Any) -> FloatArray:
         """Return a vector of the domain's dimension, or raise."""
         return float_array(name, value, (self._domain.dimension,))
 
     def _observe_custom(self, record: Any, turn: int, decision: FloatArray, asks: Asks) -> None:
-        """End a round with a loss object, once all that its functions may raise is over."""
+        """End a round with a loss object, after all calls of its functions, which may raise."""
         gradient: Callable[[FloatArray], Any] | None = getattr(record, "gradient", None)
         if gradient is None:
             raise TypeError("a custom loss must have a method gradient(theta)")
         found = [self._vector("gradient", gradient(decision))]
         if self._looks_back:
-            before = turn >= self._batch  # else there is no earlier decision: its weight is zero
+            # The first batch has no earlier decision, and the weight of its gradient is zero.
+            before = turn >= self._batch
             last = gradient(self._engine.previous_decision()) if before else found[0]
             found.append(self._vector("gradient", last))
         if self._raises:
-            # All gradients of the round are checked before `asks` counts the record.
+            # All gradients of the round are checked before `asks`, which counts the record.
             self._refuse_violations(np.stack(found), None)
         if not asks():
             found = [np.full_like(each, np.nan) for each in found]
@@ -258,7 +267,7 @@ class RecordLearner(OnlineLearner):
         (engine.observe_gradients if self._looks_back else engine.observe_gradient)(turn, *found)
 
     def _refuse_violations(self, records: FloatArray, labels: FloatArray | None) -> None:
-        """Raise `ValueError` for a record beyond the bounds: for trusted data alone."""
+        """Raise `ValueError` for a record beyond the bounds; only for trusted data."""
         row = self._loss._first_violation(self._domain, records, labels)
         if row is not None:
             raise ValueError(f"record {row} is outside the declared bounds or not finite")
@@ -321,21 +330,22 @@ class RecordLearner(OnlineLearner):
         rounds = rows.shape[0]
         if self._raises:
             self._refuse_violations(rows, targets)
-        # The losses of records that did not enter are computed from the decisions, below.
+        # The losses of refused records are computed from the decisions below.
         keeps = record_decisions or self._limiter is not None
         log = _Log(rounds, self._domain.dimension if keeps else None)
 
         def play(part: slice, admit: Admit) -> None:
-            """Play the rounds of a part, and log what they lost, refused records included."""
-            own, label = rows[part], None if targets is None else targets[part]
+            """Play the rounds of a part, and log the losses, including those of refused records."""
+            records, label = rows[part], None if targets is None else targets[part]
             played, lost = log.room(part), log.losses[part]
             passed = admit()
-            entering = own if passed is None else empty_rows(own, passed)
+            entering = records if passed is None else empty_rows(records, passed)
             self._play(entering, label, lost, played, log.changed[part])
-            if passed is not None and played is not None:  # what decisions lost, all the same
+            # The log has the true losses of refused records.
+            if passed is not None and played is not None:
                 absent = ~passed
                 label = None if label is None else label[absent]
-                lost[absent] = self._losses(own[absent], label, played[absent])
+                lost[absent] = self._losses(records[absent], label, played[absent])
             log.keep(part)
 
         first_round, beyond = self._run_parts(
@@ -347,7 +357,7 @@ class RecordLearner(OnlineLearner):
         )  # fmt: skip
 
     def _run_briefly(self, features: Any, labels: Any, record_decisions: bool) -> Trace | None:
-        """Return the trace of a short run that compiled code reads itself; None if it cannot."""
+        """Return the trace of a short run whose arrays compiled code reads; None if it cannot."""
         with self._alone():
             self._check_active()
             found = self._engine.run_briefly(
@@ -370,7 +380,7 @@ class RecordLearner(OnlineLearner):
     def _flags(self, rows: FloatArray, targets: FloatArray | None, part: slice) -> Flags:
         """Return how some of the records are read."""
         labels = None if targets is None else targets[part]
-        custom = isinstance(self._loss, losses.CustomLoss)  # whose gradients are clipped
+        custom = isinstance(self._loss, losses.CustomLoss)
         flags = {} if custom else self._loss._flags(self._domain, rows[part], labels)
         return {**flags, "missing": ~np.isfinite(rows[part])} if rows.ndim == 2 else flags
 
@@ -395,29 +405,30 @@ class RecordLearner(OnlineLearner):
         self, rows: FloatArray, targets: FloatArray | None, out: FloatArray,
         decisions: FloatArray | None, changed: NDArray[np.uint8],
     ) -> None:  # fmt: skip
-        """Play rounds, and write their losses, decisions and whether the decision changed.
+        """Play rounds, and write their losses, their decisions and where the decision changes.
 
         Parameters
         ----------
         rows, targets : ndarray
-            Records and labels of n rounds; NaNs for those that do not enter.
+            Records and labels of n rounds; NaN for refused records.
         out : ndarray, shape (n,)
-            Losses, written.
+            Output: losses.
         decisions : ndarray, shape (n, d), or None
-            The first of each stretch of equal decisions, written to the front of the room; of
-            losses in Python all of them.
+            Output: the first decision of each run of equal decisions, at the front of the array;
+            for losses in Python, all decisions.
         changed : ndarray of uint8, shape (n,)
-            Whether the decision after a round is another one, written.
+            Output: whether the decision changes after a round.
         """
         if not isinstance(self._loss, losses.CustomLoss):
             self._engine.run(rows, targets, out, decisions, changed)
             return
-        # One more than rounds: whether the last round changed the decision is asked as well.
+        # The array has one more row than rounds, to see whether the last round changes the
+        # decision.
         played = np.empty((len(rows) + 1, self._domain.dimension))
         played[0] = self._decision()
         for t, row in enumerate(rows):
             own = self._loss.of_record(row)
-            # Which records enter was asked before, for the whole part.
+            # The caller has already asked which records of the part are admitted.
             self._observe_custom(own, self.round, played[t], lambda: True)
             played[t + 1] = self._decision()
         changed[:] = np.any(played[1:] != played[:-1], axis=1)

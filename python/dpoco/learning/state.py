@@ -1,9 +1,9 @@
 """State files: framing, checksum, and the rules of copying, for mechanisms and learners alike.
 
 Layout, little-endian: magic (8 bytes), format version (u32), header length (u32), payload length
-(u64), header (UTF-8 JSON), payload (state of the compiled engine), SHA-256 of all before.
-The checksum finds accidents; it does not authenticate. A state file holds the noise key and raw
-sums of private data: it is as secret as the data. Under a key, all of this is encrypted as a whole
+(u64), header (UTF-8 JSON), payload (state of the compiled engine), SHA-256 of all before. The
+checksum detects accidents; it does not authenticate. A state file holds the noise key and raw sums
+of private data, so it is as secret as the data. Under a key, the whole file is encrypted
 (``_encryption``).
 """
 
@@ -39,11 +39,12 @@ FRAME_SIGNATURE = b"dpocost\n"
 _VERSION = 1
 _FRAME = struct.Struct("<8sIIQ")
 _CHECKSUM = 32
-# Authenticated with what is encrypted: the head of a journal cannot be put in the place of a state.
+# This context is authenticated with the ciphertext, so that the head of a journal cannot replace a
+# state.
 _CONTEXT = b"state"
 _POSIX = os.name == "posix"
 
-# Stands in for the key and stream that a restored state is about to bring.
+# Placeholder for the key and stream, which the restored state contains.
 REPLACED_CLAIM: _core.Claim = {"key": bytes(32), "stream": 0}
 
 Self = TypeVar("Self", bound="Stateful")
@@ -55,7 +56,7 @@ def pack(header: Fields, payload: bytes) -> bytes:
     Parameters
     ----------
     header : dict
-        What JSON can carry; numbers and arrays of NumPy are converted.
+        Values for JSON; numbers and arrays of NumPy are converted.
     payload : bytes
         State of the compiled engine.
     """
@@ -65,7 +66,7 @@ def pack(header: Fields, payload: bytes) -> bytes:
 
 
 def _plain(value: Any) -> object:
-    """Return a number or array of another type, as arguments may be, as JSON can carry it."""
+    """Return a number or array of NumPy, which arguments may be, as a value for JSON."""
     if isinstance(value, (np.generic, np.ndarray)):
         return value.tolist()
     return float(value)
@@ -74,8 +75,8 @@ def _plain(value: Any) -> object:
 def unpack(data: bytes) -> tuple[Fields, bytes]:
     """Return header and payload, or raise `StateError` for anything but an intact state.
 
-    The checksum covers accidents: a forged state passes, and is checked again where it is used.
-    O(length).
+    The checksum detects accidents. A forged state passes here, and is checked again where it is
+    used. O(length).
     """
     if len(data) < _FRAME.size + _CHECKSUM:
         raise StateError("not a dpoco state: too short")
@@ -103,7 +104,8 @@ def stated_dimension(domain: Named) -> int:
     """Return the dimension that a domain's record states, without building the domain."""
     if "dimension" in domain:
         return int(domain["dimension"])
-    lower = domain["lower"]  # of a box: a list, or doubles in base64, 3 bytes of 4 letters
+    # A box states its lower bounds, as a list or as doubles in base64, with 3 bytes in 4 letters.
+    lower = domain["lower"]
     return 3 * len(lower["float64"]) // 32 if isinstance(lower, Mapping) else len(lower)
 
 
@@ -112,15 +114,17 @@ def argument_names(constructed: type) -> tuple[str, ...]:
     return _names(constructed.__init__)  # type: ignore[misc]  # of the class
 
 
-@cache  # states are read, and learners of pools made, by the hundred thousand
+# Cached, since pools read hundreds of thousands of states.
+@cache
 def _names(function: Callable[..., object]) -> tuple[str, ...]:
-    """Return the names of a method's arguments, without the object itself."""
+    """Return the names of a method's arguments, without `self`."""
     return tuple(signature(function).parameters)[1:]
 
 
 def is_own(kind: type) -> bool:
-    """Return whether a class is one of the library's modules, and not derived by others."""
-    room = sys.modules.get(kind.__module__)  # which a decorator may have copied
+    """Return whether a class is defined in this library, not derived elsewhere."""
+    # A decorator may have copied the name of a module.
+    room = sys.modules.get(kind.__module__)
     own = kind.__module__.startswith("dpoco.") and room is not None
     return own and vars(room).get(kind.__name__) is kind
 
@@ -133,12 +137,12 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 
 
 def read_state(path: str | os.PathLike[str], key: EncryptionKey | None) -> bytes:
-    """Return what `write_atomically` was given, with the same key or none.
+    """Return the data that `write_atomically` was given, with the same key or none.
 
     Raises
     ------
     StateError
-        If it is encrypted under no key or another one, or plain although a key is given.
+        If the file is encrypted and no key or another one is given, or plain and a key is given.
     OSError
         If it cannot be read.
     """
@@ -149,14 +153,15 @@ def read_state(path: str | os.PathLike[str], key: EncryptionKey | None) -> bytes
 def write_atomically(
     path: str | os.PathLike[str], data: bytes, key: EncryptionKey | None = None
 ) -> None:
-    """Write `data` so that a crash leaves the old file or the new one; readable by the owner.
+    """Write `data` so that a crash leaves the old file or the new one, readable by its owner only.
 
-    Under a key it is encrypted, as a state. It waits for the disk. A link is replaced by a file.
+    With a key, the file is encrypted as a state. The call waits for the disk. It replaces a link by
+    a file.
 
     Raises
     ------
     OSError
-        If the folder cannot be written to, or the disk is full; the old file is as it was.
+        If the folder cannot be written to, or the disk is full; the old file is unchanged.
     """
     target = Path(path)
     handle, unfinished = _open_unfinished(target)
@@ -164,16 +169,19 @@ def write_atomically(
         with os.fdopen(handle, "wb") as file:
             file.writelines([data] if key is None else key.seal(_CONTEXT, data))
             file.flush()
-            # Before the rename: after a power cut the name must not lead to an empty file.
+            # The data must reach the disk before the rename: after a power cut the name must not
+            # point to an empty file.
             os.fsync(file.fileno())
             if _POSIX:  # while it is locked
                 unfinished.replace(target)
-        if not _POSIX:  # where open files keep their names
+        # These systems cannot rename an open file.
+        if not _POSIX:
             unfinished.replace(target)
     except BaseException:
         unfinished.unlink(missing_ok=True)
         raise
-    synchronise(target.parent)  # the rename itself must survive a power cut
+    # The rename must also survive a power cut.
+    synchronise(target.parent)
 
 
 @contextmanager
@@ -227,28 +235,30 @@ _MARK = ".unfinished"
 
 
 def _open_unfinished(target: Path) -> tuple[int, Path]:
-    """Make an empty file next to `target`, which only its owner can read, and lock it.
+    """Make an empty file next to `target` that only its owner can read, and lock it.
 
-    What interrupted saves have left, which no one locks, is removed: it would pile up.
+    Files of interrupted saves, which no process locks, are removed, since they would pile up.
     """
     prefix = f".{target.name}."
     if _POSIX:
         for entry in os.scandir(target.parent):
             if entry.name.startswith(prefix) and entry.name.endswith(_MARK):
-                with suppress(OSError):  # or another process removes it, or writes to it
+                # Another process may remove it, or write to it.
+                with suppress(OSError):
                     _remove_unlocked(entry.path)
     while True:
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=prefix, suffix=_MARK)  # 0600
         if not _POSIX or (_lock_file(handle) and os.path.exists(name)):
             return handle, Path(name)
-        os.close(handle)  # another save took it for one that was interrupted
+        # Another save took this file for one of an interrupted save, and removed it.
+        os.close(handle)
 
 
 def _remove_unlocked(name: str) -> None:
-    """Remove a file that no process writes to; `OSError` if one may, as it cannot be locked."""
+    """Remove a file that no process writes to; `OSError` if it cannot be locked."""
     import fcntl
 
-    # Others may write to this folder: their link must not lead to another file.
+    # Others may write to this folder, and a link of theirs must not lead to another file.
     handle = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -258,7 +268,7 @@ def _remove_unlocked(name: str) -> None:
 
 
 def _lock_file(handle: int) -> bool:
-    """Lock a file; False if another process writes to it, True where locks do not work."""
+    """Lock a file; False if another process writes to it, True on systems without locks."""
     import fcntl
 
     try:
@@ -271,7 +281,7 @@ def _lock_file(handle: int) -> bool:
 
 
 def synchronise(path: Path) -> None:
-    """Wait for the disk to have a file, or the names in a folder, where systems offer it."""
+    """Wait until a file, or the names in a folder, are on the disk, if the system offers this."""
     if not _POSIX:
         return
     handle = os.open(path, os.O_RDONLY)
@@ -281,18 +291,19 @@ def synchronise(path: Path) -> None:
         os.close(handle)
 
 
-# Arguments that older states lack, with what they stood for.
+# Arguments that older states lack, with their values in such states.
 _ADDED = {"numerics": "float", "participation": None, "half_life": None, "ridge": None,
           "running_loss": False}  # fmt: skip
 _LATER = ("half_life", "ridge", "running_loss")
-_DROPPED = ("calibration", "tight")  # an argument that only older states have
+# Arguments that only older states have.
+_DROPPED = ("calibration", "tight")
 
 
 class Stateful(_core.Live):
-    """Base of objects that hold noise: save, load, pickle, clone, and no silent copies.
+    """Base of objects with noise: save, load, pickle and clone, but no silent copies.
 
     A copy of a started object shares its noise, and two streams with the same noise reveal their
-    difference. Therefore copying raises an error, and an unpickled object waits for `resume`.
+    difference. So copying raises an error, and an unpickled object waits for `resume`.
 
     Subclasses keep the constructor's arguments in `_arguments` and the result of their calibration
     in `_parameters`. `_decoders` says how arguments that are objects are restored from a
@@ -302,36 +313,41 @@ class Stateful(_core.Live):
 
     _arguments: Fields
     _plan: Any
-    _limiter: Limiter | None = None  # what enforces a participation
-    _key: EncryptionKey | None = None  # under which states are written
-    _taken: tuple[bytes, str] | None = None  # by which journal, as which stream
+    # Enforces a participation.
+    _limiter: Limiter | None = None
+    # Key that encrypts the states written.
+    _key: EncryptionKey | None = None
+    # Journal that took this object, and the name of its stream.
+    _taken: tuple[bytes, str] | None = None
     _is_seeded: bool = False
-    _described: Fields | None = None  # how the command line read its records
+    # How the command line read the records.
+    _described: Fields | None = None
     _kind: ClassVar[str]
     _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {}
 
-    # Proved property of the noise: "fresh", whatever was released before, truncated tails included;
-    # "ideal_fresh", so with ideal draws; or "hidden", part of it stays for later rounds.
-    # Forks and pools charge by it (docs/privacy/journal.md, "Forks"; docs/privacy/pools.md): a
-    # class that says nothing gets the careful answer.
+    # Proved property of the noise. "fresh": independent of earlier releases, truncated tails
+    # included. "ideal_fresh": the same, but only for ideal draws. "hidden": a part of the noise
+    # stays for later rounds. The charges of forks and pools depend on it (docs/privacy/journal.md,
+    # "Forks"; docs/privacy/pools.md), so the default is the most cautious.
     _noise: ClassVar[str] = "hidden"
-    _one_round: ClassVar[bool] = True  # a record is data of one round, not of all later ones
+    # Whether a record is data of one round only, not of later rounds as well.
+    _one_round: ClassVar[bool] = True
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         cls._kind = cls.__name__
 
     def __new__(cls: type[Self], *args: Any, **kwargs: Any) -> Self:
-        """Give every instance, however it is built, its own lock."""
+        """Give every instance a lock, however it is built."""
         seeds = {"seed", "random_state"} & kwargs.keys()
-        # The words of other libraries: without this the message would not say what seeding costs.
+        # These are the names in other libraries. Python's own message would not say that seeding
+        # voids the guarantee.
         if seeds and not seeds & {*argument_names(cls)}:
             raise TypeError(
                 f"{min(seeds)} is no argument of learners: source=dpoco.random.Source.seeded(seed) "
                 "repeats noise, for tests, and voids the guarantee"
             )
-        # The lock is made here, since restored objects and siblings do not pass through a
-        # constructor.
+        # The lock is made here, since restored objects and siblings do not run the constructor.
         self = super().__new__(cls)
         self._sole = threading.Lock()
         return self
@@ -343,9 +359,9 @@ class Stateful(_core.Live):
         raise NotImplementedError
 
     def _saved_arguments(self) -> Fields:
-        """Return the arguments as they are to be saved; the source's stream is in the engine.
+        """Return the arguments to save; the engine has the source's stream.
 
-        Later options are left out at their defaults, as in states that are older than they.
+        Newer options are left out at their defaults, as in states older than these options.
         """
         return {
             name: value
@@ -354,7 +370,7 @@ class Stateful(_core.Live):
         }
 
     def _header(self) -> Fields:
-        """Return what the object is built from, as JSON can carry it; `_assemble` reads it."""
+        """Return a description of the object for JSON, which `_assemble` reads."""
         arguments = {
             name: value.to_dict() if hasattr(value, "to_dict") else value
             for name, value in self._saved_arguments().items()
@@ -364,13 +380,14 @@ class Stateful(_core.Live):
 
     @classmethod
     def _assemble(cls: type[Self], header: Fields) -> Self:
-        """Build the unstarted object that `_header` describes; a state will bring its key."""
+        """Build the unstarted object that `_header` describes; the state brings the key later."""
         from dpoco import domains, losses
         from dpoco.accounting import Budget
         from dpoco.learning.participation import Participation
 
         arguments: Fields = {**cls._complete(header["arguments"]), "source": None}
-        if arguments.pop("calibration", None) is not None:  # of an older state: published constants
+        # Only older states have published constants.
+        if arguments.pop("calibration", None) is not None:
             arguments["plan"] = header["plan"]
         decoders: dict[str, Callable[[Any], Any]] = {
             "domain": domains.from_dict,
@@ -389,9 +406,10 @@ class Stateful(_core.Live):
             raise StateError("state is corrupt: it describes other arguments")
         cls._check_common(arguments)
         cls._check_fixed(parameters, arguments)
-        # Not the constructor: it would calibrate, and another version may find another plan.
+        # The constructor is not called: it would calibrate, and another version may find another
+        # plan.
         self = cls.__new__(cls)
-        arguments = {name: arguments[name] for name in expected}  # in the constructor's order
+        arguments = {name: arguments[name] for name in expected}
         self._set_up(arguments, parameters, bool(header["seeded"]), REPLACED_CLAIM)
         return self
 
@@ -402,9 +420,9 @@ class Stateful(_core.Live):
 
     @classmethod
     def _complete(cls, arguments: Named) -> Fields:
-        """Return saved arguments with those that older states lack, and what they stood for.
+        """Return saved arguments with those that older states lack, at their values then.
 
-        Older states also have the calibration, which is now the only one unless it is named here.
+        Older states also name the calibration.
         """
         known = {k: v for k, v in _ADDED.items() if k in argument_names(cls)}
         return {**known, **{k: v for k, v in arguments.items() if (k, v) != _DROPPED}}
@@ -415,20 +433,20 @@ class Stateful(_core.Live):
 
     @classmethod
     def _check_fixed(cls, plan: Any, given: Named) -> None:
-        """Raise unless the arguments that a plan fixes as well agree with it."""
+        """Raise unless the arguments that a plan also fixes agree with it."""
 
     @classmethod
     def _header_dimension(cls, header: Fields) -> int:
-        """Return the dimension `_header`'s value states; arrays of that length are in the payload.
+        """Return the dimension stated by a header; the payload has arrays of this length.
 
-        Asked before anything of that size is built. Any exception means a corrupt header.
+        It is called before anything of that size is built. Any exception means a corrupt header.
         """
         raise NotImplementedError
 
     def _sibling(self: Self, claim: _core.Claim) -> Self:
-        """Return an unstarted object with the same parameters and guarantee, not computed again."""
+        """Return an unstarted object with the same plan and guarantee, without calibration."""
         sibling: Any = type(self).__new__(type(self))
-        # Tickets and the place in a journal belong to one learner.
+        # Tickets and the place in a journal belong to one learner, so the sibling has neither.
         own = ("_book", "_taken")
         shared = {name: value for name, value in self.__dict__.items() if name not in own}
         sibling.__dict__.update(shared)
@@ -436,7 +454,7 @@ class Stateful(_core.Live):
         return cast(Self, sibling)
 
     def _is_started(self) -> bool:
-        """Return whether a copy would share noise that was used, or is about to be."""
+        """Return whether a copy would share noise that was used, or will be used."""
         return bool(self._engine.round > 0)
 
     def _check_alone(self) -> None:
@@ -445,9 +463,9 @@ class Stateful(_core.Live):
             raise RoundOrderError("the object is in use by another thread")
 
     def _alone(self) -> threading.Lock:
-        """Return the lock that keeps others out of a run of many compiled calls, if it is free.
+        """Return the lock that excludes other threads from a long run, if it is free.
 
-        The lock itself, not a generator around it: an interrupt cannot leave it locked.
+        It returns the lock, not a generator around it, so that an interrupt cannot leave it locked.
         """
         self._check_alone()
         return self._sole
@@ -468,8 +486,8 @@ class Stateful(_core.Live):
         Returns
         -------
         dict
-            By name, in the constructor's order: ``type(learner)(**learner.get_params())`` is an
-            unstarted learner with its own noise. They depend on no data.
+            Arguments by name, in the constructor's order: ``type(learner)(**learner.get_params())``
+            is an unstarted learner with its own noise. They depend on no data.
         """
         return dict(self._arguments)
 
@@ -481,9 +499,9 @@ class Stateful(_core.Live):
         path : path-like
             The file is replaced atomically and is readable by its owner only.
         key : EncryptionKey, optional
-            Encrypts the file and all that this learner writes later, checkpoints of `run` included.
-            Default: the key that it was loaded or saved with; without one, plain. Pickles and
-            copies do not hold it. Keyword-only.
+            Encrypts this file and all later files of this learner, including checkpoints of `run`.
+            Default: the key with which it was loaded or saved before; without one, the file is
+            plain. Pickles and copies do not contain the key. Keyword-only.
 
         Raises
         ------
@@ -497,17 +515,18 @@ class Stateful(_core.Live):
 
         Notes
         -----
-        The file holds the noise key and raw data sums: guard it like the data, or its key. If you
-        continue it twice on different data, you publish two streams with the same noise: never do
-        that.
+        The file contains the noise key and raw sums of data: guard it, or its key, like the data.
+        Never continue it twice on different data: you would publish two streams with the same
+        noise.
         """
         self._check_active()
-        self._engine.check_process()  # a forked child has not resumed it
+        # Raises in a forked child that has not called `resume`.
+        self._engine.check_process()
         self._key = given_key("key", key, self._key)
         write_atomically(path, self._to_bytes(), self._key)
 
     def _to_bytes(self) -> bytes:
-        """Return the state as a file or a pickle has it: as secret as the data."""
+        """Return the state as the bytes of a file or a pickle; as secret as the data."""
         if own_class(type(self)) is None:
             raise StateError(f"a {self._kind} is not one of the library's classes: cannot be saved")
         header = {"kind": self._kind, "library": _core.__version__, "object": self._header()}
@@ -516,44 +535,45 @@ class Stateful(_core.Live):
         return pack(header, self._payload())
 
     def _payload(self) -> bytes:
-        """Return all that rounds change, in bytes."""
+        """Return the part of the state that rounds change, in bytes."""
         state: bytes = self._engine.state()
         return state + self._participants()
 
     def _digests(self, persons: Persons, rounds: int | None) -> bytes:
-        """Return who the people of a run are (None: of a round); raise if no one looks at them."""
+        """Return digests of the people of a run (None: of a round); raise if they are not used."""
         if persons is not None:
             named = "person" if rounds is None else "persons"
             raise TypeError(f"{named} would be ignored: this learner enforces no participation")
         return b""
 
     def _participants(self) -> bytes:
-        """Return what is kept of the people who have come, where a participation is enforced."""
+        """Return the limiter's state, if a participation is enforced."""
         return b""
 
     def _go_on(self, payload: bytes) -> None:
-        """Continue from what `_payload` returned; `StateError` if it is none."""
+        """Continue from the bytes of `_payload`; `StateError` for other bytes."""
         self._engine.restore(payload)
 
     @classmethod
     def _from_bytes(cls: type[Self], data: bytes) -> Self:
-        """Return the object of a state; `StateError` for anything else, before a key is taken."""
+        """Return the object of a state; `StateError` for anything else, before it gets the key."""
         header, payload = unpack(bytes(data))
         if header.get("kind") != cls._kind:
             raise StateError(f"state is not of a {cls._kind}")
         try:
-            # A header may lie; what it asks to allocate must be covered by the payload.
+            # A header may be forged, so the memory that it asks for must not exceed the payload's
+            # size.
             if not 0 < 8 * cls._header_dimension(header["object"]) <= len(payload):
                 raise StateError("state is corrupt: header and payload differ in size")
             instance = cls._assemble(header["object"])
         except StateError:
             raise
         except Exception as error:
-            # The text may quote the file; its kind is enough.
+            # The text of the error may quote the file, so only its type is shown.
             raise StateError(
                 f"state is corrupt: its description is refused ({type(error).__name__})"
             ) from None
-        # Last: only what has passed all checks gets the key that the state brings.
+        # This comes last: only an object that has passed all checks gets the state's key.
         instance._go_on(payload)
         return instance
 
@@ -561,22 +581,24 @@ class Stateful(_core.Live):
         """Activate an unpickled copy, or a learner inherited through fork, in this process.
 
         Continue only one copy. Two copies that continue on different data publish two streams with
-        the same noise, which reveals their difference. Nothing here can tell whether another copy
-        goes on: the guarantee rests on it.
+        the same noise, which reveals their difference. The library cannot detect that another copy
+        continues, and the guarantee depends on it.
         """
-        self._sole = threading.Lock()  # a thread of the parent process may have held the old one
+        # A thread of the parent process may have held the old lock.
+        self._sole = threading.Lock()
         self._engine.adopt()
         self._suspended = False
 
     def clone(self: Self) -> Self:
         """Return an unstarted object with the same arguments and its own noise.
 
-        A seeded source is the same one: the clone takes the next stream of it. Two learners on the
-        same data spend two budgets.
+        A clone with a seeded source takes the next stream of this source. Two learners on the same
+        data spend two budgets.
         """
         return type(self)(**self._arguments)
 
-    __sklearn_clone__ = clone  # of ``sklearn.base.clone``, which would copy arguments
+    # Without this, ``sklearn.base.clone`` would copy the arguments.
+    __sklearn_clone__ = clone
 
     def __reduce__(self) -> tuple[object, ...]:
         return _unpickle, (self._kind, self._to_bytes())
@@ -594,9 +616,9 @@ class Stateful(_core.Live):
 
 
 def find_class(kind: object) -> type[Stateful]:
-    """Return the class that a state file names: nothing else is ever imported on its word."""
+    """Return the class that a state file names, if it is in the list of learners."""
     known = (each for each in (*LEARNERS, *MONITORS) if each.class_name == kind)
-    # One-time fits have no states.
+    # Learners that are fitted once have no states.
     learner = next((each for each in known if each.plays != "batch"), None)
     if learner is None:
         raise StateError("state is of a kind this library does not know")
@@ -604,10 +626,10 @@ def find_class(kind: object) -> type[Stateful]:
 
 
 def _unpickle(kind: str, data: bytes) -> Stateful:
-    """Rebuild a pickled object: suspended if started, since the original may still be running.
+    """Rebuild a pickled object, suspended if started, since the original may still be running.
 
-    An unstarted one with a key from the operating system becomes a clone with its own key, so
-    that any number of unpickled copies are independent; a seeded one keeps its reproducible key.
+    An unstarted object with a key from the operating system becomes a clone with its own key, so
+    that unpickled copies are independent. A seeded object keeps its reproducible key.
     """
     instance = find_class(kind)._from_bytes(data)
     if instance._is_started():
@@ -645,13 +667,13 @@ def load(
     path : path-like
         File written by ``save``.
     kind : type, optional
-        Class that is expected, for type checkers and as a check.
+        Expected class, for type checkers and as a check.
     key : EncryptionKey, optional
         Key of an encrypted file; the learner also encrypts its later files with this key. A
         plain file is refused: see `dpoco.encrypt_file`. Keyword-only.
     readable_by_others : bool, default False
         Whether to load a plain file that others than its owner may read or write. Anyone who has
-        read it can subtract the noise: only for file systems without modes, and for tests.
+        read it can subtract the noise, so use this only for tests and file systems without modes.
 
     Returns
     -------
@@ -660,10 +682,9 @@ def load(
     Raises
     ------
     StateError
-        If the file is corrupt, truncated, foreign or from a newer format, its object is of another
-        kind, or it is encrypted under no key or another one than given; nothing is loaded. Also if
-        it is plain and others than its owner may read it; the message has the command that fixes
-        this.
+        If the file is corrupt, truncated, foreign or in a newer format, or its object is of another
+        kind. If it is encrypted and no key or another one is given. If it is plain and others than
+        its owner may read it; the message has the command that fixes this. Nothing is loaded.
     OSError
         If it cannot be read.
     """
@@ -682,24 +703,24 @@ def load(
 def encrypt_file(path: str | os.PathLike[str], key: EncryptionKey) -> None:
     """Encrypt a state file, plain or under one of the keys of `key`, under the last one.
 
-    For files that were plain, and for rotations. The file is replaced atomically; what it held
-    before may stay on the disk until that is overwritten, and in every backup.
+    Use it for plain files, and to rotate keys. The file is replaced atomically. Its old content may
+    stay on the disk until it is overwritten, and in backups.
 
     Parameters
     ----------
     path : path-like
-        What `save` of a learner, mechanism or pool has written, or a checkpoint.
+        File written by `save` of a learner, mechanism or pool, or a checkpoint.
     key : EncryptionKey
-        Keys that read, of which the last one writes.
+        Keys for reading; the last one is used for writing.
 
     Raises
     ------
     StateError
-        If it is no intact state, or under another key; nothing is changed.
+        If the file is no intact state, or is encrypted under another key; nothing changes.
     OSError
         If it cannot be read or written.
     """
     plain = read_state(path, key if is_encrypted(Path(path).read_bytes()) else None)
-    # A damaged state must not be sealed as if it were sound.
+    # A damaged state must not be encrypted as if it were intact.
     unpack(plain)
     write_atomically(path, plain, key)

@@ -1,7 +1,7 @@
 """Tickets: decisions whose feedback comes later, out of order, or never.
 
-The compiled learner plays its rounds in the order of arrival; a ticket's decision is its decision
-of the moment, which is released once and shown any number of times. See
+The compiled learner plays its rounds in the order of arrival. A ticket carries the learner's
+current decision, which is released once and may be shown any number of times. See
 ``docs/privacy/delayed_feedback.md``.
 """
 
@@ -34,12 +34,13 @@ _INDEX, _VECTOR = 0, 1
 
 Self = TypeVar("Self", bound="Delayed")
 
-_OPENING = threading.Lock()  # of books: a moment
+# Held briefly while a book is opened.
+_OPENING = threading.Lock()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Ticket:
-    """A decision that waits for its feedback; from ``decide(ticket=True)``, to ``observe``.
+    """A decision that waits for feedback; from ``decide(ticket=True)``, for ``observe``.
 
     An immutable value that can be pickled, stored and sent. Only the learner that issued a ticket
     accepts it, and only once. No one can forge a ticket that this learner accepts.
@@ -49,7 +50,7 @@ class Ticket:
     number : int
         Number of tickets that the learner had issued before.
     round : int
-        Number of rounds that the learner had consumed: feedback that had arrived.
+        Number of rounds that the learner had consumed, each with feedback that had arrived.
     decision : int or ndarray of shape (d,)
         The decision, read-only.
     context : ndarray of shape (d,) or None
@@ -87,7 +88,7 @@ class Ticket:
     def from_bytes(cls, data: bytes) -> Ticket:
         """Return the ticket written by `to_bytes`; `StateError` for anything else.
 
-        Whether a learner issued it is not known before it is redeemed.
+        Only redeeming it checks whether a learner issued it.
         """
         data = bytes(data)
         if len(data) < _FRAME.size + _TAG:
@@ -129,32 +130,36 @@ def _bytes(values: FloatArray) -> bytes:
 
 
 def _doubles(data: bytes, start: int, count: int) -> FloatArray:
-    """Return `count` doubles from a place in bytes on, read-only."""
+    """Return `count` doubles from byte `start` on, read-only."""
     values = np.frombuffer(data, "<f8", count, start).astype(np.float64)
     values.flags.writeable = False
     return values
 
 
 class ForeignTicket(StateError):  # noqa: N818
-    """A ticket that the learner has not issued, or not as it is."""
+    """A ticket that the learner did not issue, or that was changed since."""
 
 
 class TicketBook:
-    """The tickets of one learner: a key that authenticates them, and those outstanding.
+    """The tickets of one learner: the key that authenticates them, and the outstanding ones.
 
     `lock` is held while a ticket is issued or redeemed. O(outstanding) memory.
     """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        # From the operating system, not from the learner's source: tickets cost no draw and show
-        # nothing of the noise's stream (docs/privacy/delayed_feedback.md, "Tickets").
+        # These bytes come from the operating system, not from the learner's source, so that tickets
+        # use no draw and reveal nothing of the noise's stream (docs/privacy/delayed_feedback.md,
+        # "Tickets").
         self._key = os.urandom(32)
         self._learner = os.urandom(16)
         self._next = 0
-        self._outstanding: dict[int, tuple[bytes, int]] = {}  # tag, arm that was due or -1
-        self.dropped: set[int] = set()  # whose record had no round; a journal's streams only
-        self._promised: dict[int, int] = {}  # outstanding pulls of arms that were due
+        # By number: tag, and the arm that was due or -1.
+        self._outstanding: dict[int, tuple[bytes, int]] = {}
+        # Tickets whose record got no round; only in streams of a journal.
+        self.dropped: set[int] = set()
+        # By arm: outstanding pulls that were due.
+        self._promised: dict[int, int] = {}
 
     def __len__(self) -> int:
         return len(self._outstanding)
@@ -173,13 +178,13 @@ class TicketBook:
         return counts
 
     def _enter(self, number: int, tag: bytes, due: int) -> None:
-        """Note a ticket as outstanding, and the pull that it promises."""
+        """Add a ticket to the outstanding ones, and count the pull that it promises."""
         self._outstanding[number] = (tag, due)
         if due >= 0:
             self._promised[due] = self._promised.get(due, 0) + 1
 
     def _compute_tag(self, body: bytes) -> bytes:
-        """Return what authenticates a ticket: 16 bytes, which no one without the key can guess."""
+        """Return a ticket's tag: 16 bytes that nobody can guess without the key."""
         return blake2b(body, key=self._key, digest_size=_TAG).digest()
 
     def issue(
@@ -189,14 +194,14 @@ class TicketBook:
         context: FloatArray | None = None,
         due: int = -1,
     ) -> Ticket:
-        """Enter a decision of round `turn`; `due` is the arm if the schedule chose it.
+        """Issue a ticket for a decision of round `turn`; `due` is the arm if the schedule chose it.
 
         Parameters
         ----------
         turn : int
             Rounds that the learner has consumed.
         decision : int or ndarray of shape (d,)
-            What the user is shown; read-only.
+            The decision shown to the user, read-only.
         context : ndarray of shape (d,), optional
             The user's context, for bandits.
         due : int
@@ -214,24 +219,26 @@ class TicketBook:
         return ticket
 
     def authenticate(self, ticket: Ticket) -> None:
-        """Raise unless the ticket was issued from this book, and is as it was.
+        """Raise unless the ticket was issued from this book and is unchanged.
 
         Raises
         ------
         ForeignTicket
             For a ticket of another learner, or a forged one.
         TypeError
-            For what is no ticket.
+            For an object that is no ticket.
         """
         if not isinstance(ticket, Ticket):
             raise TypeError(f"ticket must be a dpoco.Ticket; got {type(ticket).__name__}")
         if ticket.learner != self._learner:
             raise ForeignTicket("the ticket is of another learner")
         try:
-            # In constant time: otherwise the time would tell a forger how much of a tag is right.
+            # The comparison takes constant time; otherwise its time would tell a forger how much of
+            # a tag is right.
             genuine = hmac.compare_digest(self._compute_tag(ticket._body()), ticket._tag)
         except (struct.error, AttributeError, TypeError, ValueError):
-            genuine = False  # a ticket made by hand may hold anything
+            # A ticket made by hand may have fields of any type.
+            genuine = False
         if not genuine:
             raise ForeignTicket("the ticket is not as it was issued")
 
@@ -247,16 +254,16 @@ class TicketBook:
             raise RoundOrderError("the ticket is not outstanding: redeemed, expired or forgotten")
 
     def remove(self, number: int) -> None:
-        """Strike a ticket; `RoundOrderError` if it is not outstanding."""
+        """Remove a ticket; `RoundOrderError` if it is not outstanding."""
         known = self._outstanding.pop(number, None)
         if known is None:
             raise RoundOrderError("the ticket is not outstanding: redeemed, expired or forgotten")
-        # A pull that was promised is no longer under way: `due` may promise it to another ticket.
+        # The promised pull has ended, so `due` may promise it to another ticket.
         if known[1] >= 0:
             self._promised[known[1]] -= 1
 
     def to_record(self) -> Fields:
-        """Return what JSON can carry; as secret as the learner's state."""
+        """Return the book as a dictionary for JSON; as secret as the learner's state."""
         record = {
             "key": self._key.hex(),
             "learner": self._learner.hex(),
@@ -279,13 +286,13 @@ class TicketBook:
         if (
             (len(book._key), len(book._learner), sizes) != (32, 16, {_TAG})
             or len(numbers) != len(record["outstanding"])
-            # Tickets are issued in order of their numbers, which the dictionary keeps.
+            # Tickets are issued in order of their numbers, and the dictionary keeps this order.
             or numbers != sorted(numbers)
             or not 0 <= book._next < 2**64
             or (numbers and not 0 <= numbers[0] <= numbers[-1] < book._next)
             or not all(-1 <= arm < arms for _, arm in book._outstanding.values())
             or not all(0 <= n < book._next for n in book.dropped)
-            # A ticket is waiting or dropped, never both.
+            # No ticket is both outstanding and dropped.
             or not book.dropped.isdisjoint(numbers)
         ):
             raise StateError("state is corrupt: impossible tickets")
@@ -296,7 +303,8 @@ class Delayed(Stateful):
     """Methods for tickets; a learner that issues none has no cost from them."""
 
     _book: TicketBook | None = None
-    _seen: ClassVar[str] = "released decisions"  # what arrivals may depend on
+    # Public data on which arrival times may depend.
+    _seen: ClassVar[str] = "released decisions"
     _horizon: int
     _guarantee: Guarantee
 
@@ -320,15 +328,15 @@ class Delayed(Stateful):
         Raises
         ------
         RoundOrderError
-            If it is not outstanding.
+            If the ticket is not outstanding.
         StateError
             For a ticket of another learner, or a forged one.
 
         Notes
         -----
-        No round is played. It is public that a ticket expires, so this must not depend on the
-        protected record. If it does (users who do not answer), end its round instead, with a record
-        of NaNs or with `skip` of a bandit: such a round looks like any other.
+        The learner plays no round. Expiry is public, so it must not depend on the protected record.
+        If it does (users who do not answer), end its round instead, with a record of NaNs or with
+        `skip` of a bandit: such a round looks like any other.
         """
         self._enter_process()
         book = self._checked_book(ticket)
@@ -341,13 +349,13 @@ class Delayed(Stateful):
     # -- issue and arrival ------------------------------------------------------------------------
 
     def _enter_process(self) -> None:
-        """Refuse suspended copies, forked children (whose lock may be held) and long runs."""
+        """Raise for suspended copies, forked children (whose lock may be held) and long runs."""
         self._check_active()
         self._check_alone()
         self._engine.check_process()
 
     def _checked_book(self, ticket: Ticket | int) -> TicketBook:
-        """Return the book, or raise for what is no ticket, or if none was issued."""
+        """Return the book; raise for an object that is no ticket, or if no ticket was issued."""
         if isinstance(ticket, bool) or not isinstance(ticket, (Ticket, int)):
             raise TypeError(f"ticket must be a dpoco.Ticket; got {type(ticket).__name__}")
         if self._book is None:
@@ -358,13 +366,13 @@ class Delayed(Stateful):
         """Return the book; the first ticket makes it, and changes the guarantee's conditions."""
         if self._book is not None:
             return self._book
-        # Two threads may ask for the first ticket at once: with two books, one would lose its
-        # tickets.
+        # Two threads may ask for the first ticket at once. If each made a book, the tickets of one
+        # would be lost.
         with _OPENING:
             if self._book is None:
                 self._check_room(0)
-                # The privacy is the same under one more condition; the bound on regret is for
-                # immediate feedback.
+                # Privacy holds under one more condition; the regret bound is for immediate
+                # feedback.
                 self._guarantee = state_delayed(self._guarantee, self._seen)
                 self._book = TicketBook()
             return self._book
@@ -372,7 +380,7 @@ class Delayed(Stateful):
     def _check_room(self, outstanding: int) -> int:
         """Return the round, if one is left for another ticket."""
         turn: int = self._engine.round
-        # Every ticket may come back, and then needs a round.
+        # Every outstanding ticket may come back and then needs a round.
         if turn + outstanding >= self._horizon:
             raise HorizonExceeded(
                 f"the horizon of {self._horizon} rounds is used up: {turn} played, {outstanding} "
@@ -390,7 +398,7 @@ class Delayed(Stateful):
             return decision, book.issue(turn, decision)
 
     def _arrive(self, ticket: Ticket, *record: Any, person: Persons = None) -> None:
-        """Play a round with the record of a ticket, which is struck if that was done."""
+        """Play a round with the record of a ticket, and remove the ticket once it is played."""
         self._enter_process()
         book = self._checked_book(ticket)
         with book.lock:
@@ -402,7 +410,8 @@ class Delayed(Stateful):
             try:
                 self._play_arrival(turn, ticket, record, person)
                 over = True
-            finally:  # an interrupt may come behind the round
+            # An interrupt may come after the round was played.
+            finally:
                 if over or self._engine.round != turn:
                     book.remove(ticket.number)
 
@@ -410,24 +419,24 @@ class Delayed(Stateful):
         self, turn: int, ticket: Ticket, record: tuple[Any, ...], person: Persons
     ) -> None:
         """Play round `turn`: the record enters as if it had come at once."""
-        # `observe` demands that this round's decision was asked for. The record meets the engine's
-        # decision, not the ticket's.
+        # `observe` requires a call of `decide` in this round. The round is played at the engine's
+        # decision, not at the ticket's.
         before = self._asked
         if before[0] != turn:
             self._asked = (turn, self._decision())
         try:
             cast(Any, self).observe(*record, person=person)
         except BaseException:
-            # No one asked for this round's decision: the caller's `observe` without `decide` stays
-            # an error.
+            # The caller has not called `decide` in this round, so a later `observe` without it
+            # stays an error.
             self._asked = before
             raise
 
     # -- state ------------------------------------------------------------------------------------
 
     def _is_started(self) -> bool:
-        # Without a round a ticket already shows a decision, and a copy would redeem it a second
-        # time.
+        # An issued ticket has shown a decision even before a round, and a copy could redeem it a
+        # second time.
         return self._book is not None or super()._is_started()
 
     def _header(self) -> Fields:
@@ -439,7 +448,8 @@ class Delayed(Stateful):
     def _to_bytes(self) -> bytes:
         if self._book is None:
             return super()._to_bytes()
-        with self._book.lock:  # tickets and rounds of one moment
+        # The lock keeps tickets and rounds consistent.
+        with self._book.lock:
             return super()._to_bytes()
 
     @classmethod
@@ -457,5 +467,6 @@ class Delayed(Stateful):
         the same noise, which reveals their difference. The copy keeps the outstanding tickets.
         """
         if self._book is not None:
-            self._book.lock = threading.RLock()  # a thread of the parent may have held the old one
+            # A thread of the parent process may have held the old lock.
+            self._book.lock = threading.RLock()
         super().resume()

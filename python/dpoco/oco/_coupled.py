@@ -28,8 +28,8 @@ from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws, GibbsDraw
 from dpoco.random import Source
 
 
-class _Nothing:
-    """The custom loss of a record that does not enter."""
+class _ZeroLoss:
+    """A loss that is zero everywhere, for a record that the learner refuses."""
 
     def value(self, theta: FloatArray) -> float:
         return 0.0
@@ -49,7 +49,8 @@ class CoupledLearner(RecordLearner):
     # Couplings are proved for ideal draws: a pool pays the tails of all its keys
     # (docs/privacy/pools.md).
     _noise: ClassVar[str] = "ideal_fresh"
-    _methods: ClassVar[tuple[str, ...]] = ("value", "gradient")  # of custom losses
+    # Methods that a custom loss must have.
+    _methods: ClassVar[tuple[str, ...]] = ("value", "gradient")
 
     @classmethod
     def _check_fixed(cls, plan: AnyPlan, given: Named) -> None:
@@ -66,7 +67,7 @@ class CoupledLearner(RecordLearner):
         drawn = plan.mechanism
         if type(plan.tuning) is not cls._tuning or not isinstance(drawn, CoupledDraws):
             raise TypeError(f"plan must be a plan for a {cls.__name__}")
-        fixed = {"horizon": drawn.rounds, "unbounded": cls._ranges_freely(plan)}
+        fixed = {"horizon": drawn.rounds, "unbounded": cls._is_unbounded(plan)}
         # Calibration answers a budget that buys no learning with one constant decision, whatever
         # coupling and block were asked for.
         if drawn.cap == 0:
@@ -74,7 +75,7 @@ class CoupledLearner(RecordLearner):
         return {**fixed, "coupling": drawn.keep.kind, "block": drawn.block}
 
     @staticmethod
-    def _ranges_freely(plan: AnyPlan) -> bool:
+    def _is_unbounded(plan: AnyPlan) -> bool:
         """Return whether decisions range over R^d."""
         raise NotImplementedError
 
@@ -87,12 +88,13 @@ class CoupledLearner(RecordLearner):
     def _width(self) -> int:
         if isinstance(self._loss, losses.QuadraticLoss):
             return self._domain.dimension**2
-        # A fresh draw may pass over all records so far; signals are served between chunks.
+        # A fresh draw may take passes over all records so far. Short chunks let Ctrl-C, which is
+        # handled between chunks, interrupt it soon.
         return max(super()._width, 2048) if self._bytes_per_record else super()._width
 
     @property
     def _bytes_per_record(self) -> int | None:
-        """By how much each distinct record makes the state grow; None: it is kept in Python."""
+        """Bytes of state for each distinct record; None if records are kept as Python objects."""
         if isinstance(self._loss, losses.CustomLoss):
             return None
         if not isinstance(self._loss, losses.LogisticLoss | losses.HuberLoss):
@@ -107,8 +109,8 @@ class CoupledLearner(RecordLearner):
         return super()._entries() | {"second derivatives": float(self._domain.dimension) ** 2}
 
     def _loss_settings(self) -> Fields:
-        """Return what the compiled sum of losses is built from."""
-        return self._loss._sum_settings(self._domain, self._ranges_freely(self._plan))
+        """Return the settings of the compiled sum of losses."""
+        return self._loss._sum_settings(self._domain, self._is_unbounded(self._plan))
 
     # -- rounds -----------------------------------------------------------------------------------
 
@@ -183,9 +185,9 @@ class CoupledLearner(RecordLearner):
             gradient = self._vector("gradient", record.gradient(decision))
             self._refuse_violations(gradient[None, :], None)
         if not asks():
-            # The round is played all the same: nothing shows that the record did not enter. The
-            # engine keeps loss objects until the horizon, so that it gets one in any case.
-            record = _Nothing()
+            # The learner plays the round in any case, so that no release shows the refusal. The
+            # engine keeps one loss object for each round; a refused record gets the zero loss.
+            record = _ZeroLoss()
         self._engine.observe_custom(turn, record)
 
     def _arrays(
@@ -211,7 +213,8 @@ class CoupledLearner(RecordLearner):
         for t, (matrix, vector) in enumerate(zip(rows, targets, strict=True)):
             decision, before = self._engine.decision(), self._engine.switches
             self._engine.observe_quadratic(first + t, matrix, vector)
-            # A fresh draw may equal the old one by chance: the count decides.
+            # A fresh draw may equal the decision before it by chance, so the number of draws is
+            # compared.
             changed[t] = self._engine.switches != before
             out[t] = factors[t] * self._loss.value(decision, matrix, vector) if factors[t] else 0.0
             if decisions is not None:
@@ -221,12 +224,12 @@ class CoupledLearner(RecordLearner):
 
     @classmethod
     def _header_dimension(cls, header: Fields) -> int:
-        # A box has its dimension in its bounds, which are in the file already. A simplex keeps one
-        # coordinate less than it has.
-        # This dimension is a lower bound on what the payload holds.
+        # A box does not state its dimension; its bounds are in the header already. The payload of a
+        # simplex has one coordinate less than the dimension. The result is a lower bound on the
+        # number of entries in the payload.
         return max(1, int(header["arguments"]["domain"].get("dimension", 1)) - 1)
 
-    # Counted by the engine: a fresh draw may equal the decision before it.
+    # The engine counts the draws, since a fresh draw may equal the decision before it.
     @property
     def switches(self) -> int:
         """Number of fresh draws so far, without the first decision; the guarantee covers it."""
@@ -234,7 +237,7 @@ class CoupledLearner(RecordLearner):
 
 
 class ContinuousMultiplicativeWeights(CoupledLearner):
-    """Decisions that are rarely redrawn from a Gibbs law of past losses: corrected P-COMW.
+    """Decisions that are rarely redrawn from a Gibbs distribution of past losses: corrected P-COMW.
 
     The decision has density proportional to exp(-beta (F + lam ||x - c||^2 / 2)), where F is the
     sum of past losses and c the domain's centre. At the end of each block of rounds it is kept or
@@ -352,7 +355,7 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
         self._build(calibrate, budget, plan, source, others)
 
     @staticmethod
-    def _ranges_freely(plan: GibbsPlan) -> bool:
+    def _is_unbounded(plan: GibbsPlan) -> bool:
         return isinstance(draw := plan.mechanism.draw, GibbsDraw) and draw.half_width == math.inf
 
     @classmethod
@@ -360,19 +363,19 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
         return {**super()._plan_arguments(plan), "sampler": plan.tuning.sampler}
 
     def _build_engine(self, claim: _core.Claim) -> _core.ContinuousMultiplicativeWeights:
-        own, drawn = self._plan.tuning, self._plan.mechanism
-        # Public numbers bound the work of a draw, which could take minutes for losses with kinks
+        tuning, mechanism = self._plan.tuning, self._plan.mechanism
+        # These two limits bound the work of a draw, which could take minutes for losses with kinks
         # (docs/samplers.md).
-        planes, proposals = continuous_multiplicative_weights.exact_work(drawn)
-        tuning = {
-            "anchors": own.anchors,
-            "clip_error": continuous_multiplicative_weights.clip_error(drawn),
-            "chain": own.sampler if own.sampler in CHAINS else "automatic",
+        planes, proposals = continuous_multiplicative_weights.exact_work(mechanism)
+        settings = {
+            "anchors": tuning.anchors,
+            "clip_error": continuous_multiplicative_weights.clip_error(mechanism),
+            "chain": tuning.sampler if tuning.sampler in CHAINS else "automatic",
             "most_planes": planes,
             "most_proposals": proposals,
         }
         return _core.ContinuousMultiplicativeWeights(
-            self._domain._engine, self._loss_settings(), self._mechanism, tuning, claim
+            self._domain._engine, self._loss_settings(), self._mechanism, settings, claim
         )
 
 
@@ -487,12 +490,15 @@ class CoupledRegularizedLeader(CoupledLearner):
         self._build(calibrate, budget, plan, source, others)
 
     @staticmethod
-    def _ranges_freely(plan: TiltedPlan) -> bool:
+    def _is_unbounded(plan: TiltedPlan) -> bool:
         return plan.tuning.unbounded
 
     def _build_engine(self, claim: _core.Claim) -> _core.CoupledRegularizedLeader:
-        own = self._plan.tuning
-        tuning = {"barrier_weight": own.barrier_weight, "strong_convexity": own.strong_convexity}
+        tuning = self._plan.tuning
+        settings = {
+            "barrier_weight": tuning.barrier_weight,
+            "strong_convexity": tuning.strong_convexity,
+        }
         return _core.CoupledRegularizedLeader(
-            self._domain._engine, self._loss_settings(), self._mechanism, tuning, claim
+            self._domain._engine, self._loss_settings(), self._mechanism, settings, claim
         )

@@ -163,7 +163,7 @@ class LipschitzLearner(OnlineLearner):
             raise TypeError("plan must be a plan for a LipschitzLearner")
         return {
             "lipschitz": net.lipschitz,
-            # The losses of the last round decide nothing: they are not summed.
+            # No decision depends on the losses of the last round, so they are not summed.
             "horizon": plan.mechanism.pushes + 1,
             "resolution": net.counts,
             "transform": net.transform,
@@ -175,8 +175,10 @@ class LipschitzLearner(OnlineLearner):
         return plan.mechanism.pushes + 1
 
     def _certify(self, plan: NetPlan, seeded: bool = False) -> Guarantee:
-        own = self._arguments
-        return accountant.guarantee(own["domain"], plan, budget=own["budget"], seeded=seeded)
+        arguments = self._arguments
+        return accountant.guarantee(
+            arguments["domain"], plan, budget=arguments["budget"], seeded=seeded
+        )
 
     @classmethod
     def _check_fixed(cls, plan: AnyPlan, given: Named) -> None:
@@ -185,7 +187,7 @@ class LipschitzLearner(OnlineLearner):
             given = {**given, "resolution": nets.checked_counts(shape, given["resolution"])}
         super()._check_fixed(plan, given)
         if given["enforce"] and not plan.mechanism.summand.enforced:
-            # Left at its default it also asks for protection.
+            # The default asks for protection, so it contradicts such a plan.
             raise ValueError("enforce=True contradicts the plan, which has False")
 
     @classmethod
@@ -200,7 +202,8 @@ class LipschitzLearner(OnlineLearner):
         net = self._mechanism.summand
         assert isinstance(net, NetDifferences)
         self._net, self._points = build_net(self._domain, net.counts)
-        # For flags and errors alone: the engine makes its transform from the description.
+        # This transform serves only flags and errors. The engine builds another one from the
+        # description.
         self._checker = net_transform(net, enforced=True)
 
     def _entries(self) -> dict[str, float]:
@@ -208,7 +211,8 @@ class LipschitzLearner(OnlineLearner):
         return {"points of the net": 3.0 * points} | sum_entries(self._mechanism)
 
     def _build_engine(self, claim: _core.Claim) -> _core.PrefixHedge:
-        # The transform bounds the losses; a single point has none, and nothing to bound.
+        # The transform bounds the differences, so the range of the losses need not be bounded here.
+        # A net of one point has no differences.
         tuning: _core.Settings = {
             "rounds": self._horizon, "low": -1e150, "high": 1e150,
             "learning_rate": self.plan.tuning.learning_rate,
@@ -217,7 +221,7 @@ class LipschitzLearner(OnlineLearner):
 
     @classmethod
     def _header_dimension(cls, header: Fields) -> int:
-        # A box has its dimension in its bounds, which are in the file already.
+        # A box does not state its dimension; its bounds are in the header already.
         dimension = int(header["arguments"]["domain"].get("dimension", 1))
         counts = header["plan"]["mechanism"]["summand"]["counts"]
         return max(dimension, math.prod(int(n) for n in counts))
@@ -304,7 +308,8 @@ class LipschitzLearner(OnlineLearner):
         if self._raises:
             self._refuse_violations(row[None, :], turn)
         if not self._admits(turn, person):
-            # The round is played with as many draws: nothing shows that the loss did not enter.
+            # The engine plays the round with the same number of draws, so that no release shows the
+            # refusal.
             row = np.full_like(row, np.nan)
         self._engine.observe(turn, row)
 
@@ -375,36 +380,37 @@ class LipschitzLearner(OnlineLearner):
         rounds = len(rows)
         if self._raises and rows.array is not None:
             self._refuse_violations(rows.array, self.round)
-        own = np.empty(rounds)
-        played = np.empty(rounds, dtype=np.int64)  # indices of net points
+        played_losses = np.empty(rounds)
+        played = np.empty(rounds, dtype=np.int64)
 
         def play(part: slice, admit: Admit) -> None:
             chunk = rows.values(part)
             if self._raises and rows.array is None:
                 self._refuse_violations(chunk, self.round)
-            passed = admit()
-            entering = chunk if passed is None else empty_rows(chunk, passed)
-            self._engine.run(entering, own[part], played[part])
-            # The engine saw empty losses where people came too often; the trace has what decisions
-            # lost.
-            own[part] = chunk[np.arange(len(chunk)), played[part]]
+            admitted = admit()
+            entering = chunk if admitted is None else empty_rows(chunk, admitted)
+            self._engine.run(entering, played_losses[part], played[part])
+            # The engine saw empty losses of people who came too often. The trace has the true
+            # losses.
+            played_losses[part] = chunk[np.arange(len(chunk)), played[part]]
 
         first_round, beyond = self._run_parts(
             rounds, len(self._points), persons, progress, checkpoint, checkpoint_every, play
         )
-        # As the learner counts them: a loss that is not finite is none.
-        own[~np.isfinite(own)] = 0.0
+        # The learner counts a loss that is not finite as zero, and so does the trace.
+        played_losses[~np.isfinite(played_losses)] = 0.0
         decisions = self._points[played]
-        for array in (own, decisions):
+        for array in (played_losses, decisions):
             array.flags.writeable = False
         switches = np.flatnonzero(played[1:] != played[:-1])
 
         def read_flags(part: slice) -> Flags:
-            turns = range(*part.indices(rounds))  # one by one: all values together may be large
+            # The losses are read one by one, because all values together may not fit into memory.
+            turns = range(*part.indices(rounds))
             bad = [self._violating(rows.values(slice(t, t + 1)))[0] for t in turns]
             return {"clipped": np.array(bad, dtype=bool)}
 
-        return Trace(own, switches, first_round, decisions, rows.at, read_flags, beyond)
+        return Trace(played_losses, switches, first_round, decisions, rows.at, read_flags, beyond)
 
     @property
     def nonprivate_violations(self) -> int:
@@ -415,23 +421,24 @@ class LipschitzLearner(OnlineLearner):
         return int(self._engine.nonprivate_violations())
 
 
-# Without enforcement differences are bounded only so far that no sum of them can overflow.
+# Without enforcement, this bound on differences only keeps their sum from overflowing.
 _NO_LIMIT = 1e140
 
 
 def build_net(domain: Domain, resolution: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
-    """Return net points of the box and the decisions they stand for, shape (N, d), read-only.
+    """Return the net points of the bounding box and their projections, shape (N, d), read-only.
 
-    In row-major order of the axes of positive length; decisions are the projections.
+    Points are in row-major order of the axes of positive length; the projections are the decisions.
     """
-    # A segment, whose bounding box would have a net of two dimensions.
+    # This simplex is a segment. Its bounding box is a square, and would get a net of two
+    # dimensions.
     if isinstance(domain, Simplex) and domain.dimension == 2:
         first = np.linspace(0.0, domain.scale, resolution[0])
         net = np.stack([first, domain.scale - first], axis=1)
     else:
         lower, upper = nets.bounding_box(domain)
         counts = iter(resolution)
-        # An axis of length 0 has one point, and takes no number of `resolution`.
+        # An axis of length 0 has one point and no entry in `resolution`.
         axes = [
             np.linspace(low, high, next(counts) if low < high else 1)
             for low, high in zip(lower, upper, strict=True)
@@ -439,7 +446,7 @@ def build_net(domain: Domain, resolution: tuple[int, ...]) -> tuple[FloatArray, 
         grids = np.meshgrid(*axes, indexing="ij")
         net = np.stack([grid.ravel() for grid in grids], axis=1)
     net = np.ascontiguousarray(net)
-    # Points of these sets' bounding boxes lie in the sets.
+    # These sets equal their bounding boxes, so that no projection is needed.
     inside = isinstance(domain, Box) or domain.dimension == 1
     points = net if inside else np.array([domain.project(point) for point in net])
     for array in (net, points):
@@ -492,7 +499,7 @@ class NetLosses:
         shape = (len(self.points),)
         out = np.empty((len(self.each[part]), *shape))
         for row, loss in zip(out, self.each[part], strict=True):
-            # Copied before the next one is asked: a callable may return the same array each time.
+            # The values are copied at once, since a callable may return the same array each time.
             row[:] = float_array("losses", loss(self.points) if callable(loss) else loss, shape)
         return out
 

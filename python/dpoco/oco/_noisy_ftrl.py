@@ -39,13 +39,13 @@ class EstimatedLoss:
     Attributes
     ----------
     mean : float
-        Estimated loss a round. Unbiased for every stream; below 0 where noise is larger. A round
-        without data, or with such as is not finite, has the loss 0.
+        Estimated loss per round. It is unbiased for every stream, and may be negative because of
+        the noise. A round without data, or with data that are not finite, has the loss 0.
     deviation : float
-        Standard deviation of the noise in `mean`, which is Gaussian. How much the records
-        themselves vary is not in it.
+        Standard deviation of the Gaussian noise in `mean`. It does not include the variation of the
+        records themselves.
     rounds : float
-        Rounds that it is the mean of, the older ones counting less if the learner forgets.
+        Number of rounds in the mean; older rounds count less if the learner forgets.
     """
 
     mean: float
@@ -63,13 +63,13 @@ class OptionWeight:
         Rounds after which a record counts half; infinite without forgetting. None: the candidate is
         the domain's centre.
     ridge : float or None
-        In spectral edges of the noise.
+        Ridge, in spectral edges of the noise; None for the domain's centre.
     weight : float
         In [0, 1]; all weights add up to 1.
     excess : float
-        Estimated loss a round above that of the candidate that records are compared with: the one
-        that never forgets, with a ridge of 1. Negative: better. Recent rounds count most. Unbiased
-        where the stream does not react to decisions.
+        Estimated loss per round minus that of the reference candidate, which never forgets and has
+        a ridge of 1; negative if this candidate is better. Recent rounds count most. The estimate
+        is unbiased if the stream does not react to decisions.
     deviation : float
         Standard deviation of the noise in `excess`, for decisions that do not depend on noise.
     """
@@ -107,7 +107,7 @@ class NoisyFTRL(RecordLearner):
     statistics : {"gradient", "quadratic"}
         "gradient" (default): the gradient at the round's decision. "quadratic", for `SquaredLoss`:
         (x x', y x), which determines every past loss; decisions are ridge regressions on the noisy
-        sums. It is best if records are alike; nothing is proved against adversaries.
+        sums. It is best for independent records; no regret bound is proved against adversaries.
     sum_method : {"auto", "blt", "blt_normalised", "banded", "tree", "toeplitz"}, optional
         The continual sum. "auto" (default) has the least regret bound: "blt_normalised" unless
         another sum is more than 1 % better, and "toeplitz" for quadratic statistics.
@@ -124,11 +124,11 @@ class NoisyFTRL(RecordLearner):
         a half-life: see Notes.
     half_life : float or "auto", optional
         Rounds after which a record counts half, for quadratic statistics of a stream whose truth
-        moves. Default: records are never forgotten. "auto": half-lives from a hundredth of the
-        horizon to infinity are chosen among, at no cost of privacy; see `choices`.
+        moves. Default: records are never forgotten. "auto": the learner chooses among half-lives
+        from a hundredth of the horizon to infinity, at no privacy cost; see `choices`.
     ridge : float or "auto", optional
         Ridge of quadratic statistics in spectral edges of the noise, 1 by default. "auto", the
-        default with half_life="auto": 1/4, 1/2, 1 and 2 are chosen among.
+        default with half_life="auto": the learner chooses among 1/4, 1/2, 1 and 2.
     running_loss : bool, default False
         Whether `estimated_loss` is published, for quadratic statistics. Noise grows by 3 %.
     relation : {"replace", "zero_out"}
@@ -185,7 +185,8 @@ class NoisyFTRL(RecordLearner):
     _accountant: ClassVar = accountant
     _tuning, _forecast = LeaderTuning, RegretForecast
     _noise: ClassVar[str] = "fresh"
-    _looks_back = False  # the gradient at the round's decision alone is summed
+    # The sum takes the gradient at the round's decision only, not at the one before.
+    _looks_back = False
 
     def __init__(
         self,
@@ -253,12 +254,12 @@ class NoisyFTRL(RecordLearner):
 
     @property
     def choices(self) -> tuple[OptionWeight, ...]:
-        """How much every half-life and ridge counts in the decision, and the domain's centre.
+        """Weights of all half-lives, ridges and the domain's centre in the decision.
 
-        They are computed from what was released, so they may be published. Empty for learners that
-        have nothing to choose.
+        They are computed from releases, so you may publish them. Empty if the learner has no
+        options to choose from.
         """
-        # One candidate alone, or none: there was no choice, and its weight is 1.
+        # With fewer than two candidates there was no choice.
         found = self._engine.choices()
         if len(found) < 2:
             return ()
@@ -266,7 +267,7 @@ class NoisyFTRL(RecordLearner):
         plan = self._forgetting
         learned = [(view.half_life, ridge) for view in plan.views for ridge in plan.ridges]
         pairs: list[tuple[float | None, float | None]] = [*learned, (None, None)]
-        # The engine compares squared residuals, without the loss's weight and summed over rounds.
+        # The engine sums squared residuals over rounds, without the weight of the loss.
         found[:, 1:] *= self._loss.weight / max(self._compared_rounds(), 1.0)
         return tuple(
             OptionWeight(*pair, *row) for pair, row in zip(pairs, found.tolist(), strict=True)
@@ -274,10 +275,10 @@ class NoisyFTRL(RecordLearner):
 
     @property
     def estimated_loss(self) -> EstimatedLoss | None:
-        """The loss a round of the decisions played, with its noise, to be published.
+        """Estimated mean loss of the decisions played, with its noise; you may publish it.
 
-        None without ``running_loss=True``, and before the first release. Of a learner that forgets,
-        a round counts half after its half-life, or with "auto" after a tenth of the horizon.
+        None without ``running_loss=True``, and before the first release. If the learner forgets, a
+        round counts half after its half-life, or with "auto" after a tenth of the horizon.
         """
         if not isinstance(self._mechanism.summand, MomentsAndLoss):
             return None
@@ -285,20 +286,21 @@ class NoisyFTRL(RecordLearner):
         rounds, push = self._released_rounds(memory)
         if push == 0:
             return None
-        # Damped sums are alike from some push on: one deviation is kept for the rest.
+        # From some push on, all deviations are equal; the last entry stands for them.
         deviation = float(deviations[min(push, len(deviations)) - 1])
         return EstimatedLoss(self._engine.released_loss() / rounds, deviation / rounds, rounds)
 
     @property
     def covariance(self) -> FloatArray | None:
-        """How much noise moves `last_decision`, shape (d, d), in squared units of it.
+        """Covariance of the noise in `last_decision`, shape (d, d), in its squared units.
 
-        It may be published: it is computed from public numbers, the law of the noise in the sum
-        and the step. It is of the decision before the projection, and exact for linear losses.
-        Where losses are curved, later gradients take a part of the noise back; that is left out,
-        and so is how much other records, or the clipping of these, would move the decision. Zero
-        before the first release and without noise; None with quadratic statistics, whose last sum
-        is not kept. O(d^2). Derivation: ``docs/privacy/noisy_ftrl.md``.
+        You may publish it, since it is computed from public numbers: the distribution of the noise
+        in the sum, and the step. It is the covariance of the decision before the projection, and
+        exact for linear losses. For curved losses, later gradients take back a part of the noise,
+        which the covariance leaves out. It also leaves out how far other records, or clipping,
+        would move the decision. Zero before the first release and without noise; None with
+        quadratic statistics, whose last sum is not kept. O(d^2). Derivation:
+        ``docs/privacy/noisy_ftrl.md``.
         """
         eta = self.plan.tuning.step_size
         if eta is None:
@@ -310,18 +312,18 @@ class NoisyFTRL(RecordLearner):
 
     @cached_property
     def _loss_law(self) -> tuple[FloatArray, FloatArray]:
-        """Weights of past losses after every push, and the deviations of their sum."""
+        """Weights of past losses after every push, and the standard deviations of their sum."""
         return (
             accountant.loss_memory(self._domain, self._loss, self.plan),
             accountant.loss_deviations(self._domain, self._loss, self.plan),
         )
 
     def _compared_rounds(self) -> float:
-        """Return how many rounds comparisons are of, the older ones counting less."""
+        """Return the number of rounds that are compared; older rounds count less."""
         return self._released_rounds(np.array(self._forgetting.memory))[0]
 
     def _released_rounds(self, memory: FloatArray) -> tuple[float, int]:
-        """Return how many rounds have been released, damped by `memory`, and in how many pushes."""
+        """Return the number of released rounds, damped by `memory`, and the number of pushes."""
         total = self._mechanism
         lengths = batch_lengths(total.batch, total.growth, total.pushes)
         rounds, ended, push = 0.0, 0.0, 0
@@ -329,7 +331,7 @@ class NoisyFTRL(RecordLearner):
             length = lengths[min(push, len(lengths) - 1)]
             kept = memory[min(push, len(memory) - 1)]
             ended += length
-            # Of the batch in work nothing has been released.
+            # The current batch has not been released yet.
             if ended > self.round:
                 break
             rounds, push = kept * rounds + length, push + 1
@@ -340,28 +342,28 @@ class NoisyFTRL(RecordLearner):
 
     def _build_engine(self, claim: _core.Claim) -> _core.NoisyFtrl:
         """Return a compiled learner in round 0 on the stream of `claim`."""
-        own, domain, loss = self.plan.tuning, self._domain, self._loss
-        tuning: _core.Settings = {"rounds": own.horizon}
+        tuning, domain, loss = self.plan.tuning, self._domain, self._loss
+        settings: _core.Settings = {"rounds": tuning.horizon}
         if isinstance(self._mechanism.summand, SecondMoments):
-            # Radius, ridges and shrinkage are public numbers: decisions are post-processing of the
-            # sums (docs/privacy/noisy_ftrl.md, "Proof").
-            tuning["domain_radius"] = domain.radius_from_center()
+            # Radius, ridges and shrinkage are public numbers, so decisions are post-processing of
+            # the sums (docs/privacy/noisy_ftrl.md, "Proof").
+            settings["domain_radius"] = domain.radius_from_center()
             if isinstance(self._mechanism.summand, MomentsAndLoss):
-                tuning["loss_kept"] = self._loss_law[0].tolist()
-            if own.forgets:
-                tuning["forgetting"] = self._forgetting
+                settings["loss_kept"] = self._loss_law[0].tolist()
+            if tuning.forgets:
+                settings["forgetting"] = self._forgetting
             else:
                 ridges, shrinkage = self._ridge.ridges.tolist(), self._ridge.shrinkage
-                tuning |= {"ridges": ridges, "shrinkage": shrinkage}
+                settings |= {"ridges": ridges, "shrinkage": shrinkage}
         else:
-            tuning["step_size"] = own.step_size
-        return _core.NoisyFtrl(domain._engine, loss._glm_engine, self._mechanism, tuning, claim)
+            settings["step_size"] = tuning.step_size
+        return _core.NoisyFtrl(domain._engine, loss._glm_engine, self._mechanism, settings, claim)
 
     @classmethod
     def _header_dimension(cls, header: Fields) -> int:
         dimension = stated_dimension(header["arguments"]["domain"])
         kind = header["plan"]["mechanism"]["summand"]["kind"]
-        # The upper half of x x', and y x.
+        # The payload has the upper half of x x', and y x.
         moments = kind in ("second_moments", "moments_and_loss")
         return dimension + dimension * (dimension + 1) // 2 if moments else dimension
 
@@ -403,8 +405,8 @@ class NoisyNewton(RecordLearner):
         Plan to use instead of calibration; the guarantee is computed from it. It must
         agree with `budget` and with every other argument that you pass.
     shrinkage : float, default 1.0
-        How far decisions are shrunk, in [0, 2]. 0 is up to 14 % better where much can be learned,
-        but worse than the centre where labels are noise.
+        How far decisions are shrunk, in [0, 2]. 0 has up to 14 % less regret on streams with much
+        to learn, but loses more than the centre if labels are noise.
     half_life : float, optional
         Rounds after which a record counts half, for streams whose truth moves. Default: the metric
         never falls, and steps become ever shorter. A thirtieth of the horizon is a good guess; see
@@ -436,7 +438,7 @@ class NoisyNewton(RecordLearner):
 
     Notes
     -----
-    The losses of traces are logistic losses, whatever loss is learned from. The only proved bound
+    Traces report logistic losses, even if the learner minimises another loss. The only proved bound
     on the regret is that of arbitrary decisions. ``docs/privacy/noisy_newton.md`` reports
     measurements and says on which streams other learners are better.
 
@@ -504,23 +506,23 @@ class NoisyNewton(RecordLearner):
 
     @property
     def covariance(self) -> FloatArray:
-        """How much noise moves `last_decision`, shape (d, d), in squared units of it.
+        """Covariance of the noise in `last_decision`, shape (d, d), in its squared units.
 
-        It may be published: it is computed from the metric, which is made of releases, and the law
-        of the noise in the sum of gradients. With metric A and deviation s it is s^2 A^-2, to first
-        order, of the decision before it is shrunk and before the domain cuts it off. It leaves out
-        the noise in A, how much other records, or the clipping of these, would move the decision,
-        and that later gradients take a part of the noise back: deviations are up to a third too
-        large where losses are curved. Zero before the first release and without noise. O(d^3).
-        Derivation: ``docs/privacy/noisy_newton.md``.
+        You may publish it, since it is computed from the metric, which is a function of releases,
+        and from the distribution of the noise in the sum of gradients. With metric A and standard
+        deviation s it is s^2 A^-2, to first order, for the decision before shrinkage and
+        projection. It leaves out the noise in A, and how far other records, or clipping, would move
+        the decision. It also leaves out that later gradients take back a part of the noise: for
+        curved losses, deviations are up to a third too large. Zero before the first release and
+        without noise. O(d^3). Derivation: ``docs/privacy/noisy_newton.md``.
         """
         pushes, d = self._engine.pushes(), self._domain.dimension
         if pushes == 0:
             return np.zeros((d, d))
-        # From some push on all deviations are alike, and one is kept for the rest.
-        own = self._deviations[min(pushes, len(self._deviations)) - 1]
-        moved = own * np.linalg.inv(self._engine.metric().reshape(d, d))
-        return np.asarray(moved @ moved.T)
+        # From some push on, all deviations are equal; the last entry stands for them.
+        deviation = self._deviations[min(pushes, len(self._deviations)) - 1]
+        scaled_inverse = deviation * np.linalg.inv(self._engine.metric().reshape(d, d))
+        return np.asarray(scaled_inverse @ scaled_inverse.T)
 
     @cached_property
     def _deviations(self) -> FloatArray:
@@ -531,32 +533,32 @@ class NoisyNewton(RecordLearner):
 
     @property
     def _width(self) -> int:
-        # A round adds a matrix: chunks are shorter than by the dimension alone.
+        # A round adds a matrix, so chunks are measured by its size, not by the dimension.
         return self._mechanism.summand.size
 
     def _build_engine(self, claim: _core.Claim) -> _core.NoisyNewton:
         """Return a compiled learner in round 0 on the stream of `claim`."""
-        own = self.plan.tuning
-        tuning: _core.Settings = {
-            "rounds": own.horizon,
-            "step_size": own.step_size,
+        tuning = self.plan.tuning
+        settings: _core.Settings = {
+            "rounds": tuning.horizon,
+            "step_size": tuning.step_size,
             "step_share": STEP_SHARE,
-            "shrinkage": own.shrinkage,
+            "shrinkage": tuning.shrinkage,
             "deviations": self._deviations.tolist(),
         }
-        # Without it the metric never falls.
-        if own.half_life is not None:
-            kept = noisy_newton.kept_curvatures(self.plan.mechanism, own.half_life)
-            tuning["kept"] = kept.tolist()
+        # Without a half-life the metric never decreases.
+        if tuning.half_life is not None:
+            kept = noisy_newton.kept_curvatures(self.plan.mechanism, tuning.half_life)
+            settings["kept"] = kept.tolist()
         # A logistic loss is learned with bounded slopes, which lowers the sensitivity
         # (docs/privacy/noisy_newton.md, "The loss with bounded slopes").
         loss = learned_loss(self._loss)._glm_engine
-        return _core.NoisyNewton(self._domain._engine, loss, self._mechanism, tuning, claim)
+        return _core.NoisyNewton(self._domain._engine, loss, self._mechanism, settings, claim)
 
     @classmethod
     def _header_dimension(cls, header: Fields) -> int:
         dimension = stated_dimension(header["arguments"]["domain"])
-        # The gradient, and the upper half of the curvature.
+        # The payload has the gradient, and the upper half of the curvature.
         return dimension + dimension * (dimension + 1) // 2
 
     @classmethod
