@@ -1,4 +1,4 @@
-"""Private contextual bandits: a context comes in, an arm goes out, its reward comes back.
+"""Private contextual bandits: for each context the learner chooses an arm, and sees its reward.
 
 The guarantee is joint differential privacy: what all other users see together reveals almost
 nothing about one user's context and rewards. A user's own action may, and must, depend on this

@@ -1,4 +1,4 @@
-"""Shared parts of contextual bandits: a context in, an arm out, and the reward of that arm."""
+"""Shared parts of contextual bandits: contexts, arms, rewards and their traces."""
 
 from __future__ import annotations
 
@@ -28,12 +28,14 @@ from dpoco.learning.participation import Persons
 from dpoco.learning.tickets import Ticket
 from dpoco.trace import NO_STREAM, ReadRecords
 
-UNITS = {"context_bound": 1.0, "reward_bound": 1.0}  # in which `choose` compares bandits
+# Bounds with which `choose` compares bandits.
+UNITS = {"context_bound": 1.0, "reward_bound": 1.0}
 
 
 def _norms(contexts: FloatArray, bound: float, exponent: float) -> FloatArray:
-    """Return the norms of contexts in units of their bound, shape (T,)."""
-    with np.errstate(all="ignore"):  # what overflows is out of the bound
+    """Return the norms of contexts relative to their bound, shape (T,)."""
+    # An overflowing norm is beyond the bound.
+    with np.errstate(all="ignore"):
         scaled: FloatArray = contexts / bound
         return np.asarray(np.linalg.norm(scaled, exponent, axis=1))
 
@@ -45,7 +47,7 @@ def read_rewards(rewards: FloatArray, bounds: tuple[float, float]) -> FloatArray
 
 @dataclass(frozen=True, eq=False)
 class BanditTrace(ReadRecords):
-    """Actions and rewards of a run. **Not private**: it is a log of everybody's actions.
+    """Actions and rewards of a run. **Not private**: it contains every user's action.
 
     Comparisons read the arrays that were passed to ``run``; do not change them.
 
@@ -63,9 +65,10 @@ class BanditTrace(ReadRecords):
     rewards: FloatArray
     first_round: int
     _contexts: FloatArray = field(repr=False)
-    _table: FloatArray = field(repr=False)  # rewards of all arms, as given
+    # Rewards of all arms, without clipping.
+    _table: FloatArray = field(repr=False)
     _reward_range: tuple[float, float] = field(default=(-np.inf, np.inf), repr=False)
-    # The contexts' bound, and the exponent of its norm.
+    # Bound on contexts, and the exponent of its norm.
     _bound: tuple[float, float] | None = field(default=None, repr=False)
     _beyond: NDArray[np.bool_] | None = field(default=None, repr=False)
 
@@ -94,7 +97,7 @@ class BanditTrace(ReadRecords):
 
     @property
     def decisions(self) -> IntArray:
-        """The actions, by the name that traces of all learners have for what was decided."""
+        """The actions, under the name that all traces use for decisions."""
         return self.actions
 
     @property
@@ -123,7 +126,7 @@ class BanditTrace(ReadRecords):
 
         Fits least squares for every arm and takes the arm with the largest prediction.
         """
-        # As learners read them: a context that is not finite counts as zero.
+        # Learners read a context that is not finite as zero.
         present = np.isfinite(self._contexts).all(axis=1, keepdims=True)
         contexts = np.where(present, self._contexts, 0.0)
         weights = np.linalg.lstsq(
@@ -133,7 +136,7 @@ class BanditTrace(ReadRecords):
         return actions
 
     def comparator_rewards(self, actions: ArrayLike) -> FloatArray:
-        """Return the rewards, shape (T,), that other actions would have had.
+        """Return the rewards, shape (T,), of other actions.
 
         Parameters
         ----------
@@ -156,7 +159,7 @@ class BanditTrace(ReadRecords):
         return read_rewards(self._table[np.arange(len(self)), chosen], self._reward_range)
 
     def regret(self, comparator: Any = "arm") -> FloatArray:
-        """Return cumulative regret: the comparator's rewards minus the run's own.
+        """Return cumulative regret: the comparator's rewards minus those of the run.
 
         Parameters
         ----------
@@ -211,10 +214,12 @@ class BanditLearner(OnlineLearner):
     Their engine is a ``_core.BanditLearner``.
     """
 
-    # Not on actions: a user's own action depends on the user's record.
+    # Arrival times must not depend on actions, since a user's action depends on the user's record.
     _seen = "published estimates"
-    _norm: ClassVar[float]  # order of the norm that contexts are bounded in
-    _takes_masks: ClassVar[bool] = False  # True where no round forces an arm
+    # Order of the norm in which contexts are bounded.
+    _norm: ClassVar[float]
+    # True if no round forces an arm.
+    _takes_masks: ClassVar[bool] = False
     _arms: int
     _dimension: int
 
@@ -224,7 +229,7 @@ class BanditLearner(OnlineLearner):
 
     @staticmethod
     def _sizes(arguments: Named, plan: AnyPlan) -> tuple[int, int]:
-        """Return the numbers of arms and of entries of a context that a plan is for."""
+        """Return the number of arms and the dimension of contexts in a plan."""
         raise NotImplementedError
 
     def _plain_parts(self) -> int:
@@ -239,7 +244,7 @@ class BanditLearner(OnlineLearner):
         raise NotImplementedError
 
     def _context_norms(self, rows: FloatArray) -> FloatArray:
-        """Return the norms of contexts in units of their bound, shape (T,)."""
+        """Return the norms of contexts relative to their bound, shape (T,)."""
         return _norms(rows, self._context_bound(), self._norm)
 
     @property
@@ -279,11 +284,11 @@ class BanditLearner(OnlineLearner):
         ticket : bool, default False
             Return ``(arm, Ticket)``. The reward may come later, out of order or never, with
             ``observe(reward, ticket=ticket)``, `skip` or `expire`. Any number of users may wait for
-            their rewards. A ticket holds its user's context and reserves a round of the horizon.
+            their rewards. A ticket contains its user's context and reserves a round of the horizon.
         allowed : array_like of bool, shape (K,), optional
-            Arms that there are for this user, at least one, for arms that come and go; for bandits
-            that force no arm, with a ticket. They are protected as the context is. Bounds on regret
-            are for rounds in which all arms are allowed.
+            Arms that are available to this user, at least one. Only for bandits that force no arm,
+            and with a ticket. The mask is protected like the context. Bounds on regret are for
+            rounds in which all arms are allowed.
 
         Raises
         ------
@@ -311,7 +316,7 @@ class BanditLearner(OnlineLearner):
         row = float_array("context", context, (self._dimension,))
         if self._raises:
             self._refuse_contexts(row[None, :], turn)
-        # The engine refuses another context in the same round: a round has one user.
+        # The engine refuses another context in the same round, since a round has one user.
         arm = int(self._engine.decide(turn, row))
         self._asked = (turn, arm)
         return arm
@@ -325,8 +330,8 @@ class BanditLearner(OnlineLearner):
                 f"allowed: {type(self).__name__} forces arms in rounds that must not depend on "
                 "who comes; only bandits that force none take masks"
             )
-        # A copy: compiled code reads one stretch of memory, which its owner may change. Its error
-        # about another layout would quote the context.
+        # The mask is copied, since compiled code reads contiguous memory, and the caller may change
+        # the array. An error of compiled code about the layout would quote the context.
         mask = np.array(allowed)
         if mask.shape != (self._arms,) or mask.dtype != np.bool_:
             raise ValueError(f"allowed must be {self._arms} bools")
@@ -337,8 +342,8 @@ class BanditLearner(OnlineLearner):
     ) -> tuple[int, Ticket]:
         """Return an arm for another user, and a ticket for it."""
         self._enter_process()
-        # The ticket keeps the context until the reward comes: the caller's array may change by
-        # then.
+        # The ticket keeps a copy of the context until the reward comes, since the caller may change
+        # the array.
         row = float_array("context", context, (self._dimension,)).copy()
         row.flags.writeable = False
         if self._raises:
@@ -348,12 +353,13 @@ class BanditLearner(OnlineLearner):
             turn = self._check_room(len(book))
             if self._asked[0] == turn:
                 raise RoundOrderError("a decision waits for its reward: observe() or skip() first")
-            # Forced pulls that wait for their rewards count, or one arm would be forced again and
-            # again.
+            # Forced pulls that wait for their rewards are counted. Otherwise the same arm would be
+            # forced again and again.
             arm = due = int(self._engine.due(book.count_promised(self._arms)))
             if due < 0:
                 chosen = np.empty(1, dtype=np.int64)
-                # Nothing of the round changes: other users' tickets are issued in the same round.
+                # The round's state does not change, since tickets for other users are issued in the
+                # same round.
                 self._engine.recommend(row[None, :], chosen, mask)
                 arm = int(chosen[0])
             return arm, book.issue(turn, arm, row, due)
@@ -366,10 +372,10 @@ class BanditLearner(OnlineLearner):
         value = math.nan if reward is None else number("reward", reward)
         if self._raises and reward is not None:
             self._refuse_rewards(np.array([[value]]), turn)
-        # All that may be refused comes before the engine moves.
+        # All checks come before the engine changes.
         who = self._digests(person, None)
         taken = self._engine.takes_arrival(turn, ticket.decision, ticket.due)
-        # A record that no round takes is no round of its person.
+        # A record without a round does not count for its person.
         if taken and not self._admits(turn, who):
             value = math.nan
         self._engine.observe_arrival(turn, ticket.decision, ticket.due, ticket.context, value)
@@ -415,7 +421,7 @@ class BanditLearner(OnlineLearner):
     def skip(
         self, *, person: int | str | bytes | None = None, ticket: Ticket | None = None
     ) -> None:
-        """End a round whose reward never came; its record counts as zero for every arm.
+        """End a round whose reward never came; the record counts as zero for every arm.
 
         The noise advances as in any other round, so no observer can see that the reward is missing.
 
@@ -429,12 +435,12 @@ class BanditLearner(OnlineLearner):
         if ticket is not None:
             return self._arrive(ticket, None, person=person)
         turn, _ = self._check_turn()
-        # The person's counter counts the round, whether or not a reward would have entered.
+        # The person's counter counts the round, whether or not a reward would have been admitted.
         self._admits(turn, person)
         self._engine.observe(turn, math.nan)
 
     def recommend(self, contexts: ArrayLike) -> IntArray:
-        """Return what the learner would choose for each context, without starting a round.
+        """Return the learner's choice for each context, without starting a round.
 
         Parameters
         ----------
@@ -517,9 +523,9 @@ class BanditLearner(OnlineLearner):
             passed = admit()
             entering = table[part] if passed is None else empty_rows(table[part], passed)
             self._engine.run(rows[part], entering, actions[part], own[part])
-            if passed is not None:  # what they earned, all the same
+            # The trace has the true rewards of refused records.
+            if passed is not None:
                 left = part.start + np.flatnonzero(~passed)
-                # The engine saw no reward; the trace has what the arm earned.
                 own[left] = read_rewards(table[left, actions[left]], self._reward_range())
 
         width = self._dimension + self._arms
@@ -565,8 +571,7 @@ class BanditLearner(OnlineLearner):
     def coefficients(self) -> FloatArray:
         """Estimates of all arms, shape (K, d), read-only.
 
-        They are computed from what is released: the guarantee covers them, and you may publish
-        them.
+        They are computed from releases, so the guarantee covers them, and you may publish them.
         """
         self._check_active()
         self._check_alone()

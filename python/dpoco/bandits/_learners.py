@@ -1,4 +1,4 @@
-"""The bandits: confidence bounds on private statistics, greedy choice of Frank-Wolfe arms."""
+"""LinUCB on private statistics, and greedy choice among arms that learn by Frank-Wolfe."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ from dpoco.privacy.mechanisms.base import Parts
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.random import Source
 
-_LARGEST_CHOSEN = 4096  # dimensions of LinUCB, arms of HighDimensionalBandit, for `choose`
+# Largest dimension of LinUCB, and number of arms of HighDimensionalBandit, that `choose` builds.
+_LARGEST_CHOSEN = 4096
 
 
 class LinUCB(BanditLearner):
@@ -67,18 +68,19 @@ class LinUCB(BanditLearner):
         Probability that a confidence interval is wrong; default 1/T.
     exploration : float, default 0.1
         Factor on the width of the intervals. The proven widths are wide: 0.1 earned more in all
-        worlds tried. From 1.0 on `plan.forecast.regret_bound` is proved. Below 1.0 it is a
-        bound for any play: the horizon times the largest loss of a round.
+        worlds tried. From 1.0 on, `plan.forecast.regret_bound` is proved. Below 1.0 it is the
+        trivial bound: the horizon times the largest loss of a round.
     half_life : float, optional
         Rounds after which a record counts half, for arms that change; see ``docs/drift.md``. No
-        regret bound is proved then. Default: none is forgotten.
+        regret bound is proved then. Default: records are never forgotten.
     batch : int, optional
         Rounds between releases. More rounds mean less noise, less time and older estimates.
         Default: as many as cost next to no regret.
     regularization : float, optional
         rho, added to the diagonal on top of the noise margin; default: the noise margin again.
     reward_weight : float, optional
-        Weight a of r x relative to x x' in the sums; default: that of the narrowest intervals.
+        Weight a of r x relative to x x' in the sums; default: the weight with the narrowest
+        intervals.
     sum_method : {"auto", "blt", "blt_normalised", "banded", "tree", "toeplitz"}, optional
         The continual sum.
     relation : {"replace", "zero_out"}
@@ -135,7 +137,7 @@ class LinUCB(BanditLearner):
     _accountant: ClassVar = linucb
     _tuning, _forecast = LinUCBTuning, LinUCBForecast
     _noise: ClassVar[str] = "fresh"
-    # It forces no arm: which arms a user may have is then a part of that user's record.
+    # LinUCB forces no arm, so the arms available to a user are part of this user's record.
     _norm, _takes_masks = 2.0, True
 
     def __init__(
@@ -213,7 +215,7 @@ class LinUCB(BanditLearner):
     @classmethod
     def _header_dimension(cls, header: Fields) -> int:
         arms, d = (int(header["arguments"][name]) for name in ("arms", "dimension"))
-        # The packed matrix and the vector of every arm.
+        # The payload has the packed matrix and the vector of every arm.
         return arms * (d * (d + 3) // 2)
 
     def _reward_range(self) -> tuple[float, float]:
@@ -230,7 +232,7 @@ class LinUCB(BanditLearner):
 
     @classmethod
     def _candidates(cls, problem: ArmProblem) -> Iterator[Candidate]:
-        # `choose` builds each candidate, with K matrices of d rows.
+        # `choose` builds each candidate, which has K matrices of d rows.
         if problem.arguments[1] > _LARGEST_CHOSEN:
             return
         yield replace(problem.candidate(cls), units=UNITS)
@@ -245,9 +247,9 @@ class HighDimensionalBandit(BanditLearner):
     It is for contexts with many bounded entries and coefficients of bounded l1 norm. Each arm in
     turn is pulled `forced_rounds` times. After that, a user with context x gets the arm with the
     largest <x, theta_a>. Each arm has its own private Frank-Wolfe learner for its theta_a. That
-    learner gets the records of its arm and, for every other round, a record that adds nothing. The
-    views of all other users together, and the estimates of all arms, are (epsilon, delta)-private
-    for replacing one user's record.
+    learner gets the records of its arm and, for every other round, a zero record. The views of all
+    other users together, and the estimates of all arms, are (epsilon, delta)-private for replacing
+    one user's record.
 
     Parameters
     ----------
@@ -311,7 +313,7 @@ class HighDimensionalBandit(BanditLearner):
     Warns
     -----
     NoiseDominatesWarning
-        If noise is predicted to hide everything there is to learn, or if all rounds are forced.
+        If the noise is predicted to prevent learning, or if all rounds are forced.
 
     Notes
     -----
@@ -339,11 +341,12 @@ class HighDimensionalBandit(BanditLearner):
 
     plan: BanditPlan
     _mechanism: Parts
-    # `_noise` stays "hidden": nothing is proved of two continuations (docs/privacy/journal.md,
-    # "Forks").
+    # `_noise` stays "hidden", since no guarantee is proved for two continuations
+    # (docs/privacy/journal.md, "Forks").
     _accountant: ClassVar = high_dimensional_bandit
     _tuning, _forecast = ArmsTuning, ArmsForecast
-    _norm = np.inf  # dual to the l_1 norm of coefficients
+    # The dual of the l_1 norm of coefficients.
+    _norm = np.inf
 
     def __init__(
         self,
@@ -402,7 +405,7 @@ class HighDimensionalBandit(BanditLearner):
         return positive_int("arms", arguments["arms"]), domain
 
     def _noise_note(self) -> str | None:
-        # That is a plan of no use however small the noise is.
+        # Such a plan is useless, however small the noise.
         if self._arms * (self._mechanism.forced or 0) >= self._horizon:
             return "all rounds are forced: there is no choice before the horizon"
         return super()._noise_note()
@@ -411,7 +414,7 @@ class HighDimensionalBandit(BanditLearner):
         return {"decisions and gradients of the arms": 4.0 * self._arms * self._dimension}
 
     def _build_engine(self, claim: _core.Claim) -> _core.HighDimensionalBandit:
-        # One key for this learner alone; the arms' generators are its streams.
+        # The key is for this learner only; the arms' generators are its streams.
         message = b"dpoco arms of a bandit" + claim["key"] + claim["stream"].to_bytes(8, "little")
         key, arms = hashlib.sha256(message).digest(), range(self._arms)
         claims: list[_core.Claim] = [{**claim, "key": key, "stream": arm} for arm in arms]

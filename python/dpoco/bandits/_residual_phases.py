@@ -38,26 +38,32 @@ from dpoco.privacy.neighbours import CHANGES, Neighbours
 from dpoco.privacy.records import Description, limits, read
 from dpoco.random import Source
 
-GROWTH = "three_tenths"  # of phases
+# Growth of phases.
+GROWTH = "three_tenths"
 # Second moments weighted by sqrt(1/2) add nothing to the sensitivity, and a histogram weighted by
 # .3 adds 2 % (docs/privacy/residual_phases.md, "Sensitivity").
 _BINS, _WEIGHT, _MARK = 10, math.sqrt(0.5), 0.3
-_MEAN = 0.2  # weight of contexts in the sum, where their law may be any
-LAWS = ("normal", "any")  # of contexts
+# Weight of contexts in the sum, if their distribution may be any.
+_MEAN = 0.2
+LAWS = ("normal", "any")
 # One buffer whose coefficients fall by .4: C_kj = .4^(k - j), columns normalised. A rate of .6
 # itself would not leave the room that the proof of the worst pattern needs.
 _DECAY, _SHARE = 0.5999999999, 0.4
-# Rounds of the first phase, in deviations of the noise for every coefficient.
-# They are 0.9 deviations of the noise for the squared sensitivity 4 + z + 2 w^2 = 4.68 of a simpler
-# bound; 4.18 is the one that is proved.
+# Rounds of the first phase, per coefficient, in standard deviations of the noise. The factor 0.9
+# was tuned with noise for the squared sensitivity 4 + z + 2 w^2 = 4.68 of a simpler bound; the
+# proved one is 4.18.
 _FIRST = 0.9 * math.sqrt(4.68 / 4.18)
-# Rounds of a phase where arms change, in roots of n n h: n rounds in which arms stand out of the
-# noise, half-life h. What arms change by grows with a phase, the variance of its noise falls with
-# the square of it: both are in a fixed proportion at such lengths.
+# Rounds of a phase if arms change, in units of (n^2 h)^(1/3), where arms stand out of the noise
+# after n rounds, and h is the half-life. The drift of arms grows with the length of a phase, and
+# the variance of the noise falls with its square. At such lengths drift and variance have a fixed
+# ratio.
 _LENGTH = 0.7
-_ADVISED = 0.3  # half-life, in horizons, for `choose`
-_UNITS = "[1e-30, 1e30]"  # bounds whose squares and ratios stay far from over- and underflow
-_LARGEST_CHOSEN = 300  # dimensions, for `choose`: the end of a phase costs O(K d^3)
+# Half-life that `choose` advises, as a share of the horizon.
+_ADVISED = 0.3
+# Bounds whose squares and ratios neither overflow nor underflow.
+_UNITS = "[1e-30, 1e30]"
+# Largest dimension for `choose`, since the end of a phase costs O(K d^3).
+_LARGEST_CHOSEN = 300
 
 
 @dataclass(frozen=True)
@@ -69,17 +75,17 @@ class PhaseTuning(Description):
     horizon : int
         Rounds.
     reward_bound : float
-        Rewards are clipped to this size before residuals are.
+        Rewards are clipped to this size before residuals are computed.
     parameter_bound : float
         Largest l2 norm of an arm's coefficients.
     reward_noise : float or None
         Bound on how far a reward is from its mean; None: unknown.
     one_hot : int
-        Entries in front of which one is not zero; 0: they are like the others.
+        Number of leading entries of which exactly one is not zero; 0: none are one-hot.
     intercept : float or None
-        Last entry of every context, above 0; None: it is no constant, or unknown.
+        Last entry of every context, above 0; None: it is not constant, or unknown.
     half_life : float or None
-        Rounds in which half of what is known of an arm is lost; None: nothing is.
+        Rounds after which the information on an arm has halved; None: it never decreases.
     """
 
     kind = "residual_phases_tuning"
@@ -151,17 +157,19 @@ def calibrate(
     first = 2 * arms * d
     if budget is not None:
         budget.require_delta()
-        # Of the budget's own mu: that after the lattice's charges depends on the phases.
+        # The mu is that of the whole budget; the lattice's charges depend on the phases, which are
+        # not known yet.
         noise = summand.movement(near) / gaussian_mu(budget.epsilon, budget.delta)
         first = max(first, round(min(_FIRST * arms * d * noise, float(rounds))))
-    # In the first phase arms are drawn by coins. `_noise_note` warns where this limit binds.
+    # Coins draw the arms of the first phase. `_noise_note` warns if this limit binds.
     longest = max(1, rounds // 10)
     if tuning.half_life is None:
         first, growth = min(first, longest), GROWTH
-        # A phase that ends with the last round decides nothing more: it is not released.
+        # No decision follows a phase that ends with the last round, so it is not released.
         ends = islice(batch_starts(first, growth), 1, None)
         pushes = sum(1 for _ in takewhile(lambda end: end < rounds, ends))
-    else:  # after phases that grow, arms would be followed ever later
+    # Growing phases would follow changes of the arms ever later.
+    else:
         first, growth = min(phase_length(first, tuning.half_life), longest), None
         pushes = (rounds - 1) // first
     factor = Normalised((_DECAY,), (_SHARE,), max(pushes, 1))
@@ -178,9 +186,9 @@ def phase_length(least: int, half_life: float) -> int:
     Parameters
     ----------
     least : int
-        Rounds in which arms stand out of the noise.
+        Rounds after which arms stand out of the noise.
     half_life : float
-        Rounds in which half of what is known of an arm is lost.
+        Rounds after which the information on an arm has halved.
     """
     wanted: float = _LENGTH * (float(least) ** 2 * half_life) ** (1.0 / 3.0)
     return max(least, round(wanted))
@@ -193,16 +201,16 @@ def guarantee(
     budget: Budget | None = None,
     seeded: bool = False,
 ) -> Guarantee:
-    """Return what a plan guarantees, computed from its mechanism.
+    """Return the guarantee of a plan, computed from its mechanism.
 
     Parameters
     ----------
     plan : Plan
-        Calibrated, or anybody's.
+        Calibrated, or made by a user.
     relation : {"replace", "zero_out"}
         Neighbouring streams.
     budget : Budget, optional
-        Its delta is the one epsilon is stated at; default 1 / (10 horizon).
+        Budget with the delta at which epsilon is stated; default 1 / (10 horizon).
     seeded : bool
         Whether the noise is reproducible, which voids the guarantee.
     """
@@ -248,11 +256,11 @@ class ResidualPhases(BanditLearner):
     """A linear bandit that learns from clipped residuals in phases: stochastic contexts.
 
     The rewards of arm a are modelled as <x, theta_a>. The policy is fixed in each of some twenty
-    phases. At the end of a phase one noisy sum is released: of each arm's clipped residuals times
-    contexts, of x x' over all arms, and a histogram of residuals. From these follow the next policy
-    and where residuals are clipped: the learner finds the scale of the rewards' noise by itself.
-    What all other users see together, and the estimates of all arms, are (epsilon, delta)-private
-    for replacing one user's record.
+    phases. At the end of a phase the learner releases one noisy sum. It contains each arm's clipped
+    residuals times contexts, x x' over all arms, and a histogram of residuals. The next policy and
+    the next clipping bound of residuals follow from it, so the learner finds the scale of the
+    rewards' noise by itself. The views of all other users together, and the estimates of all arms,
+    are (epsilon, delta)-private for replacing one user's record.
 
     It is for contexts drawn independently: by default from a continuous distribution, with
     ``context_law="any"`` from any. For adversaries take `LinUCB`.
@@ -276,24 +284,26 @@ class ResidualPhases(BanditLearner):
     reward_bound : float
         Required. Rewards are clipped to [-reward_bound, reward_bound]. Public as well.
     parameter_bound : float, default 1.0
-        Largest l2 norm of an arm's theta: estimates are kept within it.
+        Largest l2 norm of an arm's theta; estimates are projected onto this ball.
     reward_noise : float, optional
         Bound on |reward - mean|, if it is public knowledge; residuals are never clipped below it.
-        With rewards of 0 and 1 give `reward_bound`: else arms may not be learned. Default: unknown.
-        Without a constant entry, give such rewards as -1/2 and 1/2: their mean is then learned.
+        For rewards of 0 and 1, pass the value of `reward_bound`; otherwise arms may not be learned.
+        Default: unknown. Without a constant entry, code such rewards as -1/2 and 1/2, so that their
+        mean is learned.
     one_hot : int, default 0
-        Number of entries in front that are one-hot: in every context one of them is not zero, and
-        that has always the same positive value. Without it, one-hot contexts are learned badly.
+        Number of leading one-hot entries: in every context exactly one of them is not zero, always
+        with the same positive value. Without this argument, the learner learns one-hot contexts
+        badly.
     intercept : float, optional
-        Value of the last entry of every context, if that is a public constant above 0. Without
-        it, a constant entry makes the learner lose to `LinUCB`.
+        Value of the last entry of every context, if it is a public constant above 0. Without this
+        argument, a constant entry makes the learner worse than `LinUCB`.
     context_law : {"normal", "any"}
-        What contexts are like: by default they are judged by a normal law that is fitted to
-        released moments. "any" releases second moments of every arm and the contexts' mean as well:
-        for categories, constants and features of unknown shape, which need not be told then.
+        Distribution of contexts. "normal" (default): the learner fits a normal distribution to
+        released moments. "any": it also releases second moments of every arm and the contexts'
+        mean, for categories, constants and features of unknown shape, which then need no arguments.
     half_life : float, optional
-        Rounds after which, without new data, half of what was learned of an arm is lost: for arms
-        that change; see ``docs/drift.md``. Phases then have equal lengths. Default: none is lost.
+        Rounds after which, without new data, the information on an arm has halved, for arms that
+        change; see ``docs/drift.md``. Phases then have equal lengths. Default: it never decreases.
     relation : {"replace", "zero_out"}
         Whether neighbouring streams replace or empty one user's record.
     numerics : {"auto", "float", "lattice"}
@@ -301,7 +311,7 @@ class ResidualPhases(BanditLearner):
         see ``docs/privacy/lattice.md``.
     participation : Participation, optional
         How often one person may come. Budget and guarantee then cover all rounds of a person
-        together; those in one phase add up.
+        together; a person's rounds in one phase add up.
     on_violation : {"clip", "raise"}
         Treatment of contexts and rewards beyond their bounds: clip them silently, or raise
         ``ValueError`` (only for trusted data, since the exception depends on them).
@@ -324,11 +334,11 @@ class ResidualPhases(BanditLearner):
 
     Notes
     -----
-    In the first phase arms are drawn by public coins. No bound on regret is claimed but that of any
-    decisions; ``docs/residual_phases.md`` shows measured regret and where it fails. O(K d^2) time
-    per round; the end of a phase takes O(K d^3) and 2000 K d^2. O((K + 2000) d + K d^2) memory. A
-    state is saved between rounds: after a load, ask again for a decision that waits for its reward.
-    Proof of privacy: ``docs/privacy/residual_phases.md``.
+    In the first phase arms are drawn by public coins. The only proved regret bound is the trivial
+    one; ``docs/residual_phases.md`` shows measured regret and where it fails. O(K d^2) time per
+    round; the end of a phase takes O(K d^3) and 2000 K d^2. O((K + 2000) d + K d^2) memory. A state
+    is saved between rounds: after a load, ask again for a decision that waits for its reward. Proof
+    of privacy: ``docs/privacy/residual_phases.md``.
 
     Examples
     --------
@@ -411,7 +421,8 @@ class ResidualPhases(BanditLearner):
         if total.scale == 0.0:
             return None
         needed, limit = float(total.batch), max(1, rounds // 10)
-        if (half_life := self._plan.tuning.half_life) is not None:  # phases are longer than needed
+        # Phases are then longer than needed.
+        if (half_life := self._plan.tuning.half_life) is not None:
             noise = total.scale / total.factorisation.column(total.pushes)
             needed = _FIRST * self._arms * self._dimension * noise
             limit = min(limit, half_life)
@@ -445,7 +456,7 @@ class ResidualPhases(BanditLearner):
 
     @property
     def clip(self) -> float:
-        """Where residuals are clipped in the current phase; it follows from what was released."""
+        """Clipping bound of residuals in the current phase; it follows from releases."""
         self._check_active()
         self._check_alone()
         return float(self._engine.clip())

@@ -40,8 +40,8 @@ class Polytope(Domain):
     ------
     ValueError, TypeError
         If an argument is out of range or of the wrong shape or type, or the set is unbounded,
-        empty, without interior, or so flat that rounding would blur it (from about 1e-8 of its size
-        or its distance from 0 on).
+        empty, without interior, or too flat for the rounding errors (from about 1e-8 of its size or
+        its distance from 0 on).
 
     Notes
     -----
@@ -79,7 +79,7 @@ class Polytope(Domain):
         extents = shape.extents(middle, box, points, 2.0, reach)
         if not SMALLEST_SCALE <= extents[0] <= LARGEST_SCALE:
             raise ValueError(f"the polytope's radius must be in [1e-100, 1e100]; got {extents[0]}")
-        # Outward: the box must contain the set after rounding.
+        # The bounds are rounded outward, since the box must contain the set.
         lower = np.nextafter(middle - box[0], -math.inf)
         upper = np.nextafter(middle + box[1], math.inf)
         self._build(a, b, middle, lower, upper, extents)
@@ -104,7 +104,7 @@ class Polytope(Domain):
             bounds=bounds,
             bounding_box=(lower, upper),
             _extents=extents,
-            # Other orders are computed when they are asked for, and kept: vertices take long.
+            # Extents in other orders are computed on demand and cached, because vertices take long.
             _known={2.0: extents},
             _walls=(rows, limits),
         )
@@ -135,7 +135,7 @@ class Polytope(Domain):
             points = shape.corners(rows, limits - rows @ center, box)
             # ||u||_order <= d^max(0, 1/order - 1/2) ||u||_2
             stretch = math.pow(self.dimension, max(0.0, 1.0 / power - 0.5))
-            # Bounds on losses follow from these sizes: rounding may only enlarge them.
+            # Bounds on losses follow from these sizes, so they are rounded up.
             crude = stretch * self._extents[0] * (1.0 + 1e-12)
             radius, diameter, largest = shape.extents(center, box, points, power, crude)
             _, across, norm = (stretch * size * (1.0 + 1e-12) for size in self._extents)
@@ -169,7 +169,7 @@ class Polytope(Domain):
         center, lower, upper = vectors
         sizes = float_array("extents", arrays["extents"], (3,))
         extents = (float(sizes[0]), float(sizes[1]), float(sizes[2]))
-        # Refused is what does not fit together; box and extents themselves are taken as saved.
+        # Inconsistent values are refused; otherwise box and extents are used as saved.
         rows, limits = shape.distinct_rows(matrix, bounds)
         slack = limits - rows @ center
         # NaN fails the comparisons.
@@ -181,7 +181,7 @@ class Polytope(Domain):
         radius, diameter, largest = extents
         inner = max(float(below.max()), float(above.max()))
         across = float((below + above).max())
-        # The saved numbers were rounded apart, on another machine perhaps.
+        # The saved numbers were rounded separately, possibly on another machine.
         slip = 1.0 + 1e-6
         if not inner <= radius * slip or not across <= diameter * slip <= 2.0 * radius * slip**2:
             raise ValueError("extents do not fit the bounding box")
@@ -193,7 +193,7 @@ class Polytope(Domain):
 
 
 def _inequalities(matrix: ArrayLike, bounds: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Return checked copies."""
+    """Return checked copies of the rows and bounds."""
     a = bounded_array("matrix", matrix, (None, None))
     b = bounded_array("bounds", bounds, (a.shape[0],))
     if not (np.abs(a).max(axis=1) >= SMALLEST_SCALE).all():

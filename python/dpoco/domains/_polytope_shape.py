@@ -1,8 +1,9 @@
 """Geometry of {x : rows x <= bounds}, computed once: centre, extent, vertices.
 
-Rows have length 1 everywhere. Every extent is an upper bound: of a box by weak duality, of a
-radius also by the ellipsoid of the analytic centre (Nesterov and Nemirovski, "Interior-point
-polynomial algorithms in convex programming", 1994), of both by vertices where they are few.
+Rows have length 1 everywhere. Every extent is an upper bound. The bounds follow from weak duality
+for a box, for a radius also from the ellipsoid of the analytic centre (Nesterov and Nemirovski,
+"Interior-point polynomial algorithms in convex programming", 1994), and for both from the vertices
+if they are few.
 """
 
 from __future__ import annotations
@@ -14,20 +15,22 @@ import numpy as np
 from dpoco._clipping import lp_norm
 from dpoco._validation import FloatArray
 
-# Vertices grow quickly with the dimension; beyond these numbers sizes are bounded by the box.
+# The number of vertices grows quickly with the dimension; beyond these limits the box bounds the
+# sizes.
 LARGEST_CORNERS_DIMENSION = 12
 _MOST_CORNERS = 20_000
 _MOST_PAIRED = 5_000
-# The share of a slack that rounding may take: the barrier asks for a centre good to 1e-6.
+# Share of a slack that rounding may change; the barrier needs a centre with error at most 1e-6.
 _NOISE = 1e-7
-OUTWARD = 1.0 + 1e-12  # more than what rounding takes off a norm
+# Exceeds the rounding error of a norm.
+OUTWARD = 1.0 + 1e-12
 _CORNERS_OUTWARD = 1.0 + 1e-9
 
 
 def distinct_rows(matrix: FloatArray, bounds: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return rows of length 1 with their bounds, of equal rows the one with the least bound."""
+    """Return rows of length 1 with their bounds; among equal rows, the one with the least bound."""
     lengths = np.array([lp_norm(row, 2.0) for row in matrix])
-    # The sum turns -0.0 into 0.0: equal rows must have equal bytes.
+    # Adding 0.0 turns -0.0 into 0.0, since equal rows must have equal bytes.
     rows = matrix / lengths[:, None] + 0.0
     scaled = bounds / lengths + 0.0
     first: dict[bytes, int] = {}
@@ -52,10 +55,11 @@ def interior_point(rows: FloatArray, bounds: FloatArray) -> FloatArray:
         point, radius = _inscribed_ball(rows, limits, point, scale)
         if abs(radius) >= 1e-3 * scale:
             break
-        # Near the tolerances of the solver: once more, magnified.
+        # The radius is near the solver's tolerances, so the problem is solved again at a larger
+        # scale.
         scale *= max(abs(radius) / scale, 1e-5)
     room = limits - rows @ point
-    # A slack that rounding could have made is none.
+    # A slack below the rounding error counts as zero.
     noise = 8.0 * np.finfo(float).eps * (np.abs(limits) + np.abs(rows) @ np.abs(point))
     if (room < -noise).any():
         raise ValueError("the polytope is empty: no point satisfies every bound")
@@ -71,8 +75,8 @@ def _inscribed_ball(
     from scipy.optimize import linprog
 
     d = rows.shape[1]
-    # A wall that is moved nearer keeps the ball inscribed; longer distances would spoil the
-    # solver's tolerances.
+    # Moving a wall nearer keeps the ball inscribed. Larger distances would exceed the solver's
+    # tolerances.
     room = np.minimum((bounds - rows @ origin) / scale, 1e6)
     found = linprog(
         np.append(np.zeros(d), -1.0),
@@ -81,7 +85,8 @@ def _inscribed_ball(
         bounds=[(None, None)] * d + [(None, 1.0)],
         method="highs",
     )
-    if found.x is None:  # always feasible and bounded: the solver gave up
+    # The problem is feasible and bounded, so the solver gave up.
+    if found.x is None:
         raise ValueError("the polytope is too badly scaled: no inscribed ball was found")
     point = origin + scale * found.x[:d]
     return point, float((bounds - rows @ point).min())
@@ -111,7 +116,7 @@ def analytic_center(rows: FloatArray, bounds: FloatArray, start: FloatArray) -> 
         least = min(error, least)
         scaled = rows / slack[:, None]
         q, r = np.linalg.qr(scaled)
-        # The step would be rounding and nothing else.
+        # The step would consist of rounding errors.
         if not np.abs(np.diag(r)).min() > 1e-15 * np.abs(r).max():
             break
         whitened = -q.sum(axis=0)
@@ -133,8 +138,8 @@ def analytic_center(rows: FloatArray, bounds: FloatArray, start: FloatArray) -> 
 
 
 def stationarity(rows: FloatArray, slack: FloatArray) -> float:
-    """Return how far the pulls of the walls are from balance, relative to their sum."""
-    # Relative to the nearest wall: 1 / slack could overflow.
+    """Return the norm of the sum of the walls' pulls, relative to the sum of their norms."""
+    # Pulls are relative to the nearest wall's, since 1 / slack could overflow.
     pull = slack.min() / slack
     return lp_norm(pull @ rows, 2.0) / float(pull.sum())
 
@@ -145,7 +150,7 @@ def _line_minimum(rates: FloatArray) -> float:
     if not top > 0.0:
         raise ValueError("the polytope is unbounded: some direction meets no bound")
     low, high = 0.0, 1.0 / top
-    # 60 halvings use up the digits of a double.
+    # After 60 halvings the interval is below the precision of a double.
     for _ in range(60):
         middle = 0.5 * (low + high)
         room = 1.0 - middle * rates
@@ -157,10 +162,10 @@ def _line_minimum(rates: FloatArray) -> float:
 
 
 def _recedes(rows: FloatArray, error: float) -> bool:
-    """Whether a centre was not found because rows u <= 0 for some u other than 0.
+    """Whether there is no centre because rows u <= 0 for some u other than 0.
 
-    By Stiemke's lemma it is not so if the rows span the space and a positive combination of them
-    vanishes; a centre gives one, a linear program looks for one otherwise.
+    By Stiemke's lemma there is no such u if the rows span the space and a positive combination of
+    them vanishes. A centre gives such a combination; otherwise a linear program looks for one.
     """
     if error <= _NOISE:
         return False
@@ -182,7 +187,7 @@ def dikin_radius(rows: FloatArray, slack: FloatArray) -> float:
     """
     m = rows.shape[0]
     spans = np.linalg.svd(rows / slack[:, None], compute_uv=False)
-    # Downwards: the bound divides by it.
+    # Rounded down, since the bound divides by it.
     least = float(spans[-1]) * (1.0 - 1e-6)
     unbalanced = (stationarity(rows, slack) + 1e-15 * m) * float((1.0 / slack).sum())
     if not least > 0.0 or not unbalanced <= 0.01 * least:
@@ -208,7 +213,7 @@ def corners(rows: FloatArray, slack: FloatArray, box: FloatArray) -> FloatArray 
         return None
     from scipy.spatial import HalfspaceIntersection, QhullError
 
-    # In coordinates where the set is round, and the rows are over their slacks.
+    # Coordinates in which the set is nearly round, with rows divided by their slacks.
     scaled = rows / slack[:, None]
     r = np.linalg.qr(scaled)[1]
     walls = np.linalg.solve(r.T, scaled.T).T * math.sqrt(m)
@@ -217,7 +222,7 @@ def corners(rows: FloatArray, slack: FloatArray, box: FloatArray) -> FloatArray 
     except QhullError:
         return None
     points: FloatArray = np.linalg.solve(r, found.intersections.T * math.sqrt(m)).T
-    # Qhull merges what is nearly equal: its vertices are checked against all walls and the box.
+    # Qhull merges nearly equal vertices, so they are checked against all walls and the box.
     if not np.isfinite(points).all() or (points @ scaled.T).max() > 1.0 + 1e-9:
         return None
     reached = np.vstack([-points.min(axis=0), points.max(axis=0)])
@@ -247,15 +252,14 @@ def extents(
     crude
         Another bound of the distance from the centre, in l_order.
     """
-    # Every size is the smaller of upper bounds: from the box always, from vertices where they are
-    # known.
+    # Every size is the smaller of two upper bounds, from the box and, if known, from the vertices.
     radius = min(lp_norm(box.max(axis=0), order) * OUTWARD, crude)
     diameter = lp_norm(box.sum(axis=0), order) * OUTWARD
     far = np.maximum(np.abs(center - box[0]), np.abs(center + box[1]))
     largest = lp_norm(far, order) * OUTWARD
     if points is not None:
         radius = min(radius, largest_distance(points, order) * _CORNERS_OUTWARD)
-        # Vertices are known up to this share of their distance from the centre.
+        # Vertices are accurate up to this share of their distance from the centre.
         slip = (_CORNERS_OUTWARD - 1.0) * radius
         largest = min(largest, largest_distance(points + center, order) * OUTWARD + slip)
         if points.shape[0] <= _MOST_PAIRED:
@@ -270,5 +274,5 @@ def largest_distance(points: FloatArray, order: float) -> float:
     top = float(np.abs(points).max())
     if top == 0.0:
         return 0.0
-    # Divided first: powers of large or small entries would over- or underflow.
+    # The division comes first, since powers of large or small entries would over- or underflow.
     return top * float(np.linalg.norm(points / top, order, axis=1).max())

@@ -1,4 +1,4 @@
-"""Sets of decisions: what all offer, and l_p ball, box, simplex and hulls of listed vertices."""
+"""Sets of decisions: their base, and l_p ball, box, simplex and hulls of listed vertices."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from dpoco._validation import (
 )
 from dpoco.domains._polytope_shape import OUTWARD
 
-# Longer arrays are saved encoded.
+# Longer arrays are saved in base64.
 _LONGEST_LIST = 64
 
 
 class Geometry(Protocol):
-    """Sizes of a set that bounds on losses need: in one norm, and in others."""
+    """Sizes of a set on which bounds on losses depend."""
 
     @property
     def dimension(self) -> int:
@@ -185,18 +185,18 @@ class Domain(ABC):
         return array
 
     def _order(self, order: float | None) -> float:
-        """Return an exponent that was given, or that of the geometry."""
+        """Return the given exponent, or that of the geometry."""
         return self.p if order is None else exponent("order", order)
 
     def _freeze(self, engine: _core.Domain, **fields: object) -> None:
         """Set the fields once, at construction."""
         center = engine.center()
-        # All learners share this array.
+        # All learners on the set share this array.
         center.flags.writeable = False
         for name, value in {**fields, "_engine": engine, "center": center}.items():
             object.__setattr__(self, name, value)
 
-    # Learners, plans and states share a set: a change would move bounds that are certified.
+    # Learners, plans and states share a set, and a change would invalidate certified bounds.
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{type(self).__name__} is immutable")
 
@@ -223,7 +223,8 @@ class Domain(ABC):
     def __reduce__(self) -> tuple[object, ...]:
         arguments = self.to_dict()
         del arguments["type"]
-        # As files are read: a polytope's box and extents are not computed again.
+        # Copies are restored like files, so that a polytope's box and extents are not computed
+        # again.
         return type(self)._from_arguments, (arguments,)
 
 
@@ -231,7 +232,7 @@ def _evaluable(value: object) -> str:
     """Text that evaluates to `value` without any import."""
     if isinstance(value, np.ndarray):
         items = value.tolist()
-        # By their texts: 0.0 and -0.0 are equal, and print differently.
+        # Texts are compared, since 0.0 and -0.0 are equal but print differently.
         if len(items) > 3 and len(set(map(repr, items))) == 1:
             return f"[{items[0]!r}] * {len(items)}"
         return repr(items)
@@ -248,27 +249,29 @@ def bounded_array(name: str, value: Any, shape: tuple[int | None, ...]) -> Float
     # NaN fails the comparison.
     if not (np.abs(array) <= LARGEST_SCALE).all():
         raise ValueError(f"{name} must be finite, at most {LARGEST_SCALE} in magnitude")
-    array += 0.0  # -0.0 becomes 0.0, so that equal sets also print and save equally
+    # This turns -0.0 into 0.0, so that equal sets also print and save equally.
+    array += 0.0
     array.flags.writeable = False
     return array
 
 
 def array_to_json(x: FloatArray) -> Any:
-    """Return a list, or the encoding of a long array, that `array_from_json` restores exactly."""
+    """Return a list, or a long array in base64, which `array_from_json` restores exactly."""
     if x.size <= _LONGEST_LIST:
         return x.tolist()
     return {"float64": base64.b64encode(x.astype("<f8").tobytes()).decode("ascii")}
 
 
 def array_from_json(name: str, value: Any, columns: int | None = None) -> Any:
-    """Return the array, or list, that was saved; a matrix if it has a number of columns."""
+    """Return the saved array or list; a matrix if `columns` is given."""
     if isinstance(value, Mapping):
         try:
             raw = base64.b64decode(value["float64"], validate=True)
             value = np.frombuffer(raw, dtype="<f8").astype(np.float64)
         except (KeyError, TypeError, ValueError, binascii.Error):
             raise ValueError(f"{name} is not a list or an encoded array") from None
-    # A matrix is saved row by row. One of another size stays flat, and is refused by its shape.
+    # A matrix is saved row by row. An array of another size stays flat, and its shape is refused
+    # later.
     if columns is not None and np.ndim(value) == 1 and np.size(value) % columns == 0:
         return np.reshape(value, (-1, columns))
     return value
@@ -302,8 +305,8 @@ class LpBall(Domain):
         size = positive_int("dimension", dimension, maximum=LARGEST_DIMENSION)
         power = exponent("p", p)
         length = positive_float("radius", radius)
-        # A dimension costs nothing to ask for, and a saved file may ask for any: the engine would
-        # allocate before anything else is checked.
+        # A saved file may state any dimension, and the engine allocates before other checks, so
+        # memory is checked first.
         require_memory({"the centre of the domain": float(size)})
         self._freeze(_core.LpBall(size, power, length), dimension=size, p=power, radius=length)
 
@@ -438,7 +441,7 @@ class Simplex(Domain):
         return {"dimension": self.dimension, "scale": self.scale}
 
 
-# Beyond, the pairs of vertices are not gone through for a diameter.
+# Largest number of vertices whose pairs are compared for a diameter.
 _MOST_PAIRED = 3000
 
 
@@ -478,8 +481,8 @@ class VertexSet(Domain):
     def __init__(self, vertices: ArrayLike) -> None:
         points = bounded_array("vertices", vertices, (None, None))
         engine = _core.VertexSet(points)
-        # Diameters take the square of the list's length: each is computed once, when it is asked
-        # for. Learners ask for one or two orders.
+        # A diameter takes O(N^2) time, so it is computed on demand and cached. Learners need one or
+        # two orders.
         self._freeze(engine, dimension=points.shape[1], vertices=points, _known={})
 
     def diameter(self, order: float | None = None) -> float:
@@ -490,7 +493,7 @@ class VertexSet(Domain):
         return self._known[power]
 
     def max_norm(self, order: float | None = None) -> float:
-        """Largest norm of a point of the list: norms are convex."""
+        """Largest norm of a point of the list, since norms are convex."""
         power = self._order(order)
         return max(lp_norm(row, power) for row in self.vertices)
 
@@ -532,7 +535,7 @@ def _diameter(points: FloatArray, center: FloatArray, order: float) -> float:
                 sizes = gaps.sum(axis=1)
             else:
                 top = gaps.max(axis=1)
-                # Powers of large or small gaps would over- or underflow.
+                # Gaps are scaled, since powers of large or small gaps would over- or underflow.
                 scaled = gaps / np.where(top > 0.0, top, 1.0)[:, None]
                 sizes = top * (scaled**order).sum(axis=1) ** (1.0 / order)
             largest = max(largest, float(sizes.max()))

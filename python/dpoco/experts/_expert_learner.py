@@ -23,11 +23,12 @@ from dpoco.trace import Trace
 
 
 def _rescale(guarantee: Guarantee, width: float) -> Guarantee:
-    """Return the guarantee with regret, which accountants state for losses in [0, 1], in units."""
+    """Return the guarantee with its regret, stated for losses in [0, 1], in units of the losses."""
     if width == 1.0:
         return guarantee
     bound = guarantee.regret_bound
-    counts = ("regret bound, rounds", "regret bound, shifts")  # which the bound holds for
+    # These details are counts, not losses.
+    counts = ("regret bound, rounds", "regret bound, shifts")
     details = {
         name: value * width
         if isinstance(value, float) and name.startswith("regret") and name not in counts
@@ -40,9 +41,9 @@ def _rescale(guarantee: Guarantee, width: float) -> Guarantee:
 
 
 class ExpertTrace(Trace):
-    """Losses and decisions of a run with experts. **Not private**: losses are raw data.
+    """Losses and decisions of a run with experts. **Not private**: the losses are raw data.
 
-    Comparisons read the losses that were passed to ``run``; do not change that array.
+    Comparisons read the array of losses that was passed to ``run``; do not change it.
 
     Attributes
     ----------
@@ -107,7 +108,7 @@ class ExpertTrace(Trace):
         switches: NDArray[np.int64] | None = None,
         beyond: NDArray[np.bool_] | None = None,
     ) -> ExpertTrace:
-        """Return the trace of a run on `rows` (T, N) with losses `own` (T,), in units of [0, 1]."""
+        """Return the trace of a run on `rows` (T, N); `own` (T,) are losses scaled to [0, 1]."""
         low, high = loss_range
         losses = own if (low, high) == (0.0, 1.0) else low + (high - low) * own
         for array in (losses, decisions):
@@ -122,7 +123,7 @@ class ExpertTrace(Trace):
             return admitted_losses(chosen, low, high)
 
         if switches is None:
-            # The decision after the last round is not asked for.
+            # The decision after the last round was not played.
             switches = (decisions[1:] != decisions[:-1]).nonzero()[0]
 
         def read_flags(part: slice) -> Flags:
@@ -154,8 +155,8 @@ class ExpertLearner(OnlineLearner):
         self._experts = int(arguments["experts"])
         self._loss_range = low, high = checked_range(arguments["loss_range"])
         super()._set_up(arguments, plan, seeded, claim)
-        # Only the regret has a unit: privacy is that of losses in [0, 1], to which the engine maps
-        # all.
+        # The engine maps losses to [0, 1], and privacy is stated for these. Only the regret has a
+        # unit.
         self._guarantee = _rescale(self._guarantee, high - low)
 
     def _plain_parts(self) -> int:
@@ -165,7 +166,7 @@ class ExpertLearner(OnlineLearner):
         return {"weights and sums of the experts": 3.0 * self._experts}
 
     def _sizes(self) -> _core.Settings:
-        """Return what every engine of experts is built from."""
+        """Return the settings that all engines of experts take."""
         low, high = self._loss_range
         return {"experts": self._experts, "rounds": self._horizon, "low": low, "high": high}
 
@@ -252,13 +253,14 @@ class ExpertLearner(OnlineLearner):
         if self._raises:
             self._refuse_violations(row[None, :], turn)
         if not self._admits(turn, person):
-            # The round is played with as many draws: nothing shows that the losses did not enter.
+            # The engine plays the round with the same number of draws, so that no release shows the
+            # refusal.
             row = np.full_like(row, np.nan)
         self._engine.observe(turn, row)
 
     def _refuse_violations(self, rows: FloatArray, first: int) -> None:
         low, high = self._loss_range
-        good = np.all((rows >= low) & (rows <= high), axis=1)  # false for NaN, too
+        good = np.all((rows >= low) & (rows <= high), axis=1)
         if not good.all():
             row = first + int(np.argmin(good))
             raise ValueError(f"losses of round {row} are outside the declared range or not finite")
@@ -309,7 +311,7 @@ class ExpertLearner(OnlineLearner):
             positive_int("checkpoint_every", checkpoint_every)
             with self._alone():
                 self._check_active()
-                # A short run is one compiled call, which reads the array itself; None: it is not.
+                # Compiled code plays a short run in one call; it returns None for a long one.
                 brief = self._engine.run_briefly(losses, BRIEF)
             if brief is not None:
                 lost, indices, switches, first_round = brief
@@ -328,10 +330,11 @@ class ExpertLearner(OnlineLearner):
             passed = admit()
             entering = rows[part] if passed is None else empty_rows(rows[part], passed)
             self._engine.run(entering, own[part], decisions[part])
-            if passed is not None:  # what they lost, all the same
+            # The trace has the true losses of refused records.
+            if passed is not None:
                 left = part.start + np.flatnonzero(~passed)
                 lost = admitted_losses(rows[left, decisions[left]], low, high)
-                # In the engine's units, as the other entries.
+                # The engine's entries are scaled to [0, 1].
                 own[left] = (lost - low) / (high - low)
 
         first_round, beyond = self._run_parts(

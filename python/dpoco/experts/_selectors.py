@@ -1,4 +1,4 @@
-"""Selection on epochs and windows: for stationary losses, and where the law changes."""
+"""Selection on epochs and windows, for losses with a fixed or a changing distribution."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ from dpoco.random import Source
 
 __all__ = ["EpochSelector", "ShiftDetector", "WindowSelector"]
 
-# Windows that double forever: none becomes as long.
+# Limit for windows that keep doubling; none becomes that long.
 DOUBLING = 2**62
 
 
 class Selector(ExpertLearner):
-    """Base of the learners that play noisy argmins of sums of losses."""
+    """Base of the learners that play the noisy argmin of sums of losses."""
 
     _forecast = Forecast
 
     @staticmethod
     def _rename_fields(plan: AnyPlan) -> Fields:
         law, scale = find_noise(plan.mechanism)
-        # Without noise there is no law that an argument could contradict.
+        # A plan without noise has no distribution that an argument could contradict.
         return {"selection": law} if scale > 0.0 else {}
 
     def _build_engine(self, claim: _core.Claim) -> Any:
         own = self._plan.tuning
-        # One engine for both: epochs are windows that never stop doubling
+        # One engine serves both learners, since epochs are windows that never stop doubling
         # (docs/privacy/epoch_selector.md, "Windows").
         longest = own.window if isinstance(own, WindowTuning) else DOUBLING
         return _core.EpochSelector(self._mechanism, self._sizes(), own.first, longest, claim)
 
 
 class EpochSelector(Selector):
-    """Noisy argmin on epochs of doubling length: pure privacy for stationary losses.
+    """Noisy argmin on epochs of doubling length, with pure privacy, for stationary losses.
 
     In rounds 2^l, ..., 2^(l+1) - 1 it plays a noisy argmin of the losses of the 2^(l-1) rounds
     before. The whole sequence of decisions is epsilon-differentially private for replacing the
@@ -139,13 +139,13 @@ class EpochSelector(Selector):
 
     @classmethod
     def _candidates(cls, problem: ExpertProblem) -> Iterator[Candidate]:
-        # Its regret bound is against a single expert.
+        # The regret bound is against a single expert.
         if problem.switches == 0:
             yield problem.candidate(cls)
 
 
 class WindowSelector(Selector):
-    """Noisy argmin on windows of bounded length: pure privacy when distributions shift.
+    """Noisy argmin on windows of bounded length, with pure privacy, for shifting losses.
 
     It plays like `EpochSelector`, but windows stop doubling at `window` rounds. In each window it
     plays a noisy argmin of the losses of the previous window, so it forgets a change of the
@@ -170,9 +170,9 @@ class WindowSelector(Selector):
         Number S of changes of the distribution to plan for. This is a guess; privacy does not
         depend on it.
     gap : float, default 0
-        How much worse than the best expert all others are at all times, as a share of the range of
-        losses, in [0, 1]. Only the window and the regret bound depend on it. If unsure, choose it
-        too small rather than too large.
+        Smallest excess of every other expert's mean loss over the best expert's, at all times, as a
+        share of the range of losses, in [0, 1]. Only the window and the regret bound depend on it.
+        If unsure, choose it too small rather than too large.
     window : int, optional
         Number W of rounds of the longest window; default: the one with the least regret bound for S
         and `gap`. If it equals the horizon, the learner is `EpochSelector`.
@@ -287,9 +287,9 @@ class ShiftDetector(Selector):
     select_share : float, default 0.5
         Part of epsilon for selection, in (0, 1]; the detector gets the rest. 1: no detector.
     windows : {"tangent", "dyadic", "naive"}
-        Windows that are tested: all of them, by the tangents of the square root (default); aligned
-        blocks of 2^k rounds, which is cheaper and later; all of them, by brute force (up to 4096
-        rounds).
+        Windows to test. "tangent" (default): all windows, by tangents of the square root. "dyadic":
+        aligned blocks of 2^k rounds, which is cheaper but detects later. "naive": all windows by
+        brute force, up to 4096 rounds.
     expected_shifts : int, optional
         Number S of changes to plan for; `plan.forecast.regret_bound` is then against sequences of
         experts with S switches. None: unknown; the bound is for no change.
@@ -297,7 +297,7 @@ class ShiftDetector(Selector):
         Factor in (0, 1]: smaller thresholds mean earlier alarms and more false ones. Privacy is the
         same.
     nominal_horizon : int, optional
-        Number of rounds for which the thresholds are made; default: the horizon, or 1e6 without
+        Number of rounds for which the thresholds are computed; default: the horizon, or 1e6 without
         one.
     first : int, optional
         Expert of the first round; None (default): drawn uniformly.
@@ -391,7 +391,7 @@ class ShiftDetector(Selector):
     def alarms(self) -> NDArray[np.int64]:
         """Rounds (0-based, increasing) that ended with an alarm, int64; the guarantee covers them.
 
-        The selection restarts in the round after each alarm. The last round raises none.
+        The selection restarts in the round after each alarm. The last round never raises an alarm.
         """
         self._check_active()
         return np.array(self._engine.alarms(), dtype=np.int64)
@@ -402,9 +402,10 @@ class ShiftDetector(Selector):
 
 
 def statistic_settings(own: DetectorTuning) -> _core.Settings:
-    """Return what the compiled test statistic is built from."""
+    """Return the settings of the compiled test statistic."""
     offsets, slopes = own.window_lines()
-    # The engine rounds losses, allowances and lines: that must not look like a change.
+    # The engine rounds losses, allowances and lines. The spare keeps rounding from causing an
+    # alarm.
     spare = own.rounding()
     dyadic = own.windows == "dyadic"
     per_round = [4.0 * spare * (2.0**k if dyadic else 0.0) for k in range(len(offsets))]

@@ -1,4 +1,4 @@
-"""Exponential weights: on privately released sums of losses, and over sequences of experts."""
+"""Exponential weights, on privately released sums of losses and over sequences of experts."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from dpoco.random import Source
 
 __all__ = ["BatchShare", "ObliviousTracker", "PrefixHedge"]
 
-# Doubles that the prior "at_most" may hold, S + 1 rows of N.
+# Largest state of the prior "at_most", in doubles: S + 1 rows of N.
 _LARGEST_STATE = 2**33
 
 
 class Drawn(ExpertLearner):
-    """Base of the learners that warn of regret no better than that of uniform draws."""
+    """Base of the learners that warn if regret is no better than that of uniform draws."""
 
     _forecast = Forecast
 
@@ -53,9 +53,9 @@ class Weighted(Drawn):
     def weights(self) -> FloatArray:
         """Distribution of the current decision, shape (N,), read-only; entries sum to 1.
 
-        They are computed only from released sums: the guarantee covers them, and you may publish
+        They are computed only from released sums, so the guarantee covers them, and you may publish
         them. Playing the experts in these proportions costs the same expected loss. After the last
-        round, these are the weights of that round.
+        round they are the weights of that round.
         """
         self._check_active()
         self._check_alone()
@@ -171,7 +171,7 @@ class PrefixHedge(Weighted):
         total = plan.mechanism
         if not isinstance(total.summand, CentredLosses):
             raise TypeError("plan must be a plan for a PrefixHedge")
-        # The losses of the last round decide nothing: they are not summed.
+        # No decision depends on the losses of the last round, so they are not summed.
         return {"experts": total.summand.experts, "horizon": total.pushes + 1}
 
     @staticmethod
@@ -188,8 +188,8 @@ class PrefixHedge(Weighted):
 
     @classmethod
     def _candidates(cls, problem: ExpertProblem) -> Iterator[Candidate]:
-        # Gaussian sums need a delta, and the bound is against one expert in a known number of
-        # rounds.
+        # Gaussian sums need a delta, and the regret bound is against one expert in a known number
+        # of rounds.
         if problem.switches == 0 and not problem.is_pure and problem.horizon is not None:
             yield problem.candidate(cls)
 
@@ -316,7 +316,8 @@ class BatchShare(Weighted):
     @staticmethod
     def _rename_fields(plan: SharePlan) -> Fields:
         drawn = plan.mechanism.part(BatchRelease)
-        # Without noise there is neither a law nor an arithmetic that an argument could contradict.
+        # A plan without noise has neither a distribution nor an arithmetic that an argument could
+        # contradict.
         if drawn is None or drawn.scale == 0.0:
             return {}
         law = "coordinate_rr" if drawn.law == "response" else drawn.law
@@ -331,7 +332,8 @@ class BatchShare(Weighted):
     def _candidates(cls, problem: ExpertProblem) -> Iterator[Candidate]:
         if problem.horizon is None:
             return
-        # The tuning knows these two kinds of losses; stationary ones are fixed in advance as well.
+        # The tuning distinguishes only these two kinds of losses. Stationary losses count as fixed
+        # in advance.
         attack = "adaptive" if problem.adversary == "adaptive" else "oblivious"
         for noise in ("knorm",) if problem.is_pure else ("knorm", "gaussian"):
             options = {"switches": problem.switches, "noise": noise, "adversary": attack}
@@ -341,12 +343,12 @@ class BatchShare(Weighted):
 class ObliviousTracker(Drawn):
     """Follow the best sequence of experts with few switches, for losses fixed in advance.
 
-    The learner holds one sequence of experts and plays it. After every `batch` rounds it keeps the
+    The learner draws one sequence of experts and plays it. After every `batch` rounds it keeps the
     sequence with probability (1 - p) exp(-eta * its loss in them). Otherwise it draws a new one
-    from exponential weights over all sequences. These are never listed: the part of a sequence that
-    is not yet played is decided when its time comes. The whole sequence of experts is (epsilon,
-    delta)-differentially private for replacing the losses of one round, even if they are chosen
-    adaptively. The bound on the regret needs losses fixed in advance.
+    from exponential weights over all sequences. It never lists them: it draws each expert of a
+    sequence only when it plays it. The whole sequence of experts is (epsilon, delta)-differentially
+    private for replacing the losses of one round, even if they are chosen adaptively. The bound on
+    the regret needs losses fixed in advance.
 
     Parameters
     ----------
@@ -374,7 +376,7 @@ class ObliviousTracker(Drawn):
         p, probability of a fresh draw whatever the losses are. A larger p costs switches and
         reduces the privacy cost.
     batch : int, optional
-        Number B of rounds between draws. From T on the learner learns nothing.
+        Number B of rounds between draws. With B = T or more, the learner learns nothing.
     share_rate : float, optional
         sigma in [0, 1 - 1/N], 0 or at least 1e-100; for the prior "share" only.
     max_resamples : int, optional
@@ -470,7 +472,7 @@ class ObliviousTracker(Drawn):
         return LARGEST_HORIZON if plan.mechanism.horizon is None else plan.mechanism.horizon
 
     def _build_engine(self, claim: _core.Claim) -> _core.ObliviousTracker:
-        # Sequences of T rounds have no more: rows for further switches would be empty.
+        # Sequences of T rounds have at most T - 1 switches; rows for more would be empty.
         switches = min(self.plan.tuning.switches, self._horizon - 1)
         if self._mechanism.prior == "at_most" and (switches + 1) * self._experts > _LARGEST_STATE:
             raise ValueError("(switches + 1) * experts is too large for the prior 'at_most'")

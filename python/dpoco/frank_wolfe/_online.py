@@ -1,4 +1,4 @@
-"""Private online Frank-Wolfe: on a continual sum (DP-TOFW), and by selections (DP-POFW)."""
+"""Private online Frank-Wolfe on a continual sum (DP-TOFW), and with selections (DP-POFW)."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from dpoco.random import Source
 
 
 def start_in(domain: Domain, start: Any) -> FloatArray:
-    """Return a copy of a public first decision, by default the centre, or raise."""
+    """Return a copy of the public first decision, by default the centre; raise for a bad one."""
     if start is None:
         return np.array(domain.center)
-    # A copy: the caller's array may change.
+    # The copy protects against later changes of the caller's array.
     point = np.array(float_array("start", start, (domain.dimension,)))
     if not domain.contains(point):
         raise ValueError("start must lie in the domain")
@@ -51,7 +51,7 @@ class LeafLearner(RecordLearner):
     def _saved_arguments(self) -> Fields:
         arguments = super()._saved_arguments()
         if arguments["start"] is not None:
-            # As it was at construction: the caller's array may have changed.
+            # The copy from construction is saved, since the caller's array may have changed.
             arguments["start"] = self._start.tolist()
         return arguments
 
@@ -68,7 +68,7 @@ class LeafLearner(RecordLearner):
 
     @classmethod
     def _header_dimension(cls, header: Fields) -> int:
-        # A box has its dimension in its bounds, which are in the file already.
+        # A box does not state its dimension; its bounds are in the header already.
         return int(header["arguments"]["domain"].get("dimension", 1))
 
 
@@ -188,7 +188,7 @@ class TreeFrankWolfe(LeafLearner):
 
     @staticmethod
     def _rename_fields(plan: TreePlan) -> Fields:
-        # The offset of weights k + offset has a word as an argument.
+        # The argument names the offset of weights k + offset by a word.
         return {"norm_order": plan.mechanism.order, "weights": WEIGHTS[plan.tuning.offset]}
 
     def _entries(self) -> dict[str, float]:
@@ -196,7 +196,7 @@ class TreeFrankWolfe(LeafLearner):
 
     @classmethod
     def _candidates(cls, problem: RecordProblem) -> Iterator[Candidate]:
-        # Leaves have no bounds for a table: see `losses.check_undamped`.
+        # Frank-Wolfe has no sensitivity bound for a `GlmLoss`: see `losses.check_undamped`.
         smooth = isinstance(problem.loss, losses.CustomLoss) or problem.loss.glm
         fits = smooth and not isinstance(problem.loss, losses.GlmLoss)
         if problem.in_l2 and problem.plain and fits and problem.horizon is not None:
@@ -321,7 +321,7 @@ class PolyhedralFrankWolfe(LeafLearner):
 
     def _set_up(self, arguments: Fields, plan: AnyPlan, seeded: bool, claim: _core.Claim) -> None:
         super()._set_up(arguments, plan, seeded, claim)
-        # Losses and bounds are those of the l_1 geometry, in which records are clipped.
+        # The engine clips records in the l_1 geometry, so losses and bounds use it too.
         self._domain = cast(domains.Domain, L1Geometry(arguments["domain"]))
 
     @property
@@ -331,7 +331,7 @@ class PolyhedralFrankWolfe(LeafLearner):
         return domain
 
     def user_rho(self, round: int) -> float:
-        """Return the zCDP parameter for a change of one round's data; later rounds have less.
+        """Return the zCDP parameter for a change of one round's data; it falls with the round.
 
         Parameters
         ----------
@@ -343,7 +343,7 @@ class PolyhedralFrankWolfe(LeafLearner):
     @classmethod
     def _candidates(cls, problem: RecordProblem) -> Iterator[Candidate]:
         domain = problem.domain
-        # No boxes: they have 2^d vertices.
+        # Boxes are left out, because they have 2^d vertices.
         few = isinstance(domain, domains.LpBall) and domain.p == 1.0
         few = few or isinstance(domain, domains.Simplex | domains.VertexSet)
         if few and problem.plain and problem.horizon is not None:

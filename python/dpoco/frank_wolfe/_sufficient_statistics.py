@@ -24,10 +24,10 @@ from dpoco.random import Source
 Self = TypeVar("Self", bound="SufficientStatistics")
 
 _LONGEST_DESCENT = 10_000
-# Entries of the sum per compiled call: signals are answered between two of them.
+# Entries of the sum per compiled call; Ctrl-C is handled between calls.
 _CHUNK_ENTRIES = 2**21
 
-# Only one thread may start the one fit; a lock of each learner could not be pickled with it.
+# Only one thread may start the single fit. A lock in each learner could not be pickled.
 _STARTING = threading.Lock()
 
 
@@ -144,19 +144,19 @@ class SufficientStatistics(Calibrated):
         return {"records": total.batch}
 
     def _calibrate(self, records: int, budget: Budget | None) -> FitPlan:
-        """Return the plan for so many records."""
+        """Return the plan for this number of records."""
         problem: tuple[Any, Any] = self._domain, self._loss
         with explain_errors(type(self)):
             return sufficient_statistics.calibrate(*problem, records=records, budget=budget)
 
     def _certify(self, plan: FitPlan, seeded: bool = False) -> Guarantee:
-        """Return the guarantee of what a plan's mechanism releases."""
+        """Return the guarantee of a plan's mechanism."""
         problem: tuple[Any, Any] = self._domain, self._loss
         budget = self._arguments["budget"]
         return sufficient_statistics.guarantee(*problem, plan, budget=budget, seeded=seeded)
 
     def _settle(self, plan: FitPlan, stacklevel: int = 5) -> None:
-        """Take a plan, once it is known to keep to the budget."""
+        """Certify a plan, check it against the budget, and store it."""
         budget, guarantee = self._arguments["budget"], self._certify(plan, self._is_seeded)
         if budget is not None:
             guarantee.require(budget)
@@ -190,7 +190,7 @@ class SufficientStatistics(Calibrated):
             For a wrong shape or dtype; nothing is drawn or released. With ``on_violation="raise"``
             also for records beyond the bounds.
         CalibrationError
-            If n records do not allow the budget to be met.
+            If no noise meets the budget for n records.
 
         Notes
         -----
@@ -208,17 +208,21 @@ class SufficientStatistics(Calibrated):
                 raise BudgetExceeded(
                     "the model has been fitted: a second fit is a second release; use clone()"
                 )
-            # Before the run, which takes long: a second thread must not begin another release.
+            # The flag is set before the long run, so that a second thread cannot start another
+            # release.
             self._fitted = True
-        # Without `records` the plan is that of this data set's size: a failed fit must not fix it.
+        # Without `records` the plan depends on the size of this data set, and a failed fit must not
+        # keep it.
         before = self._plan, self._guarantee, self._mechanism
         try:
             self._theta = self._run(features, labels, progress)
         except BaseException:
             self._plan, self._guarantee, self._mechanism = before
-            self._fitted = False  # nothing was released
+            # The fit failed, and nothing was released.
+            self._fitted = False
             raise
-        self._source = None  # a fitted model holds no randomness
+        # A fitted model needs no randomness.
+        self._source = None
         self._arguments = {**self._arguments, "source": None}
         return self
 
@@ -232,7 +236,8 @@ class SufficientStatistics(Calibrated):
         elif self._mechanism.batch != n:
             raise ValueError(f"X must have {self._mechanism.batch} rows; got {n}")
         if self._arguments["on_violation"] == "raise":
-            # Before the engine: an error that depends on data must not follow a draw.
+            # This check precedes the engine, since an error that depends on data must not follow a
+            # draw.
             row = self._loss._first_violation(self._domain, features, labels)
             if row is not None:
                 raise ValueError(f"record {row} is outside the declared bounds or not finite")
@@ -250,7 +255,7 @@ class SufficientStatistics(Calibrated):
         return theta
 
     def _engine(self) -> _core.SufficientStatistics:
-        """Return an empty compiled sum on a stream of the source that nothing else gets."""
+        """Return an empty compiled sum on a stream of the source that no other object gets."""
         claim = (Source() if self._source is None else self._source)._claim()
         return _core.SufficientStatistics(self._loss._glm_engine, self._mechanism, claim)
 
@@ -261,10 +266,10 @@ class SufficientStatistics(Calibrated):
         linear = released[-d:] / self._mechanism.summand.weight + self._ridge * self._domain.center
         theta = vectors @ (vectors.T @ linear / values)
         found: FloatArray = np.array(self._domain.project(theta))
-        # The minimiser over all of R^d lies in the domain.
+        # Then the minimiser over R^d lies in the domain.
         if np.array_equal(found, theta):
             return found
-        # Accelerated projected gradients, started afresh where momentum points uphill.
+        # Accelerated projected gradient descent, restarted when the momentum points uphill.
         momentum, time = found, 1.0
         for _ in range(_LONGEST_DESCENT):
             # The step is 1 over the largest eigenvalue, the Lipschitz constant of this gradient.
@@ -284,7 +289,7 @@ class SufficientStatistics(Calibrated):
     def _ridge(self) -> float:
         """Ridge of the eigenvalues: the spectral norm of noise is about sqrt(2 d) scales."""
         d, m = self._domain.dimension, self._mechanism
-        # The second number keeps moments without noise invertible.
+        # The second term keeps moments without noise invertible.
         return float(max(math.sqrt(2.0 * d) * m.scale, 1e-9 * m.batch * m.summand.features**2 / d))
 
     def _moments(self, released: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -292,8 +297,8 @@ class SufficientStatistics(Calibrated):
         d = self._domain.dimension
         upper = np.triu_indices(d)
         matrix = np.zeros((d, d))
-        # Off the diagonal entries are released times sqrt(2): the length of what is released is
-        # then the Frobenius norm of the matrix.
+        # Released off-diagonal entries are multiplied by sqrt(2), so that the norm of the released
+        # vector is the Frobenius norm of the matrix.
         matrix[upper] = released[:-d] * np.where(upper[0] == upper[1], 1.0, math.sqrt(0.5))
         values, vectors = np.linalg.eigh(matrix, UPLO="U")
         return np.maximum(values, 0.0) + self._ridge, vectors
@@ -315,8 +320,8 @@ class SufficientStatistics(Calibrated):
     def predict(self, X: ArrayLike) -> FloatArray:
         """Return the margins ``<theta, x>`` of records, shape (T,): predictions of a regression.
 
-        For a logistic loss these are log-odds. This is post-processing of `theta`: it costs no
-        privacy for any X that is not itself private.
+        For a logistic loss these are log-odds. This is post-processing of `theta`, so it costs no
+        privacy if X is not private.
 
         Parameters
         ----------
@@ -341,13 +346,13 @@ class SufficientStatistics(Calibrated):
 
     @property
     def covariance(self) -> FloatArray:
-        """How much noise moves `theta`, shape (d, d), in squared units of it; free to publish.
+        """Covariance of the noise in `theta`, shape (d, d), in its squared units; publishable.
 
-        Computed from what was released and the law of its noise, to first order (delta method):
-        ``docs/privacy/sufficient_statistics.md``. It leaves out how much another sample of records
-        would move the fit, and how far the ridge draws it towards the domain's centre. It is of the
-        solution before the domain cuts it off, and too small where noise is as large as the moments
-        of the records. O(d^3).
+        It is computed from the release and the distribution of its noise, to first order (delta
+        method): ``docs/privacy/sufficient_statistics.md``. It leaves out the variation between
+        samples of records, and the bias of the ridge towards the domain's centre. It is the
+        covariance before projection onto the domain, and too small if the noise is as large as the
+        moments of the records. O(d^3).
 
         Raises
         ------
@@ -359,21 +364,22 @@ class SufficientStatistics(Calibrated):
         values, vectors = self._moments(self._released)
         inverse = (vectors / values) @ vectors.T
         scale, weight = self._mechanism.scale, self._mechanism.summand.weight
-        # Of E theta - e, E symmetric with deviations s on and s / sqrt(2) off the diagonal.
+        # This is the covariance of E theta - e, where E is symmetric with standard deviations s on
+        # the diagonal and s / sqrt(2) off it.
         own = (1.0 / weight**2 + 0.5 * theta @ theta) * np.eye(len(theta))
         noise = scale**2 * (own + 0.5 * np.outer(theta, theta))
         return np.asarray(inverse @ noise @ inverse)
 
     @property
     def guarantee(self) -> Guarantee:
-        """The guarantee of the single fit; known before it if the number of records is known."""
+        """The guarantee of the single fit; known beforehand if the number of records is known."""
         if self._guarantee is None:
             raise RoundOrderError("fit() comes first, or the number of `records`")
         return self._guarantee
 
     @property
     def plan(self) -> Any:
-        """Everything that calibration fixed; known before the fit if the number of records is."""
+        """The plan; known before the fit if the number of records is known."""
         if self._plan is None:
             raise RoundOrderError("fit() comes first, or the number of `records`")
         return self._plan
@@ -389,7 +395,7 @@ class SufficientStatistics(Calibrated):
         return self._loss
 
     def __repr__(self) -> str:
-        # Parameters and guarantee only: nothing that depends on data.
+        # The text has parameters and the guarantee, which do not depend on data.
         arguments = ", ".join(
             f"{name}={value!r}"
             for name, value in self._arguments.items()

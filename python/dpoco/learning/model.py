@@ -157,8 +157,7 @@ class Model(Schema):
         if not learner.loss.glm:
             raise ValueError("a model predicts labels: its learner must have a loss of labels")
         bounds = learner.loss.to_dict()
-        # The norm that the learner clips in; learners of the vertices of a box do not use the norm of
-        # their domain.
+        # The learner's norm, which may differ from that of its domain, as for vertices of a box.
         dual = getattr(learner, "_domain", learner.domain).dual_exponent
         pairs = ((dual, bounds["feature_bound"]), (2.0, bounds["feature_bound_l2"]))
         # JSON has no infinity, so None stands for the maximum norm.

@@ -1,11 +1,11 @@
-"""Centred, mixed log-losses, bounds on the expected KL-risk, and the mixing that minimises one.
+"""Centred, mixed log-losses, bounds on the expected KL-risk, and the mixing with the least bound.
 
-With ``p_j = (1 - lam) f_j + lam f`` (``f`` the mean of the hypotheses), the loss of hypothesis j
-on label y is ``u_j(y) = -log p_j(y) - b(y)``, where ``b(y)`` is the mid-point between the largest
-and the smallest ``-log p_j(y)`` over j. Taking out ``b(y)``, which is common to all hypotheses,
-changes no weight, and it bounds ``|u_j(y)|`` by D/2, ``D = log(1 + (1 - lam) K / lam)``, for every
-class of hypotheses and any number of labels. A label impossible under every hypothesis has
-``u = 0``. Statements and proofs: ``docs/privacy/local_learning.md``.
+With ``p_j = (1 - lam) f_j + lam f`` (``f`` the mean of the hypotheses), the loss of hypothesis j on
+label y is ``u_j(y) = -log p_j(y) - b(y)``, where ``b(y)`` is the mid-point between the largest and
+the smallest ``-log p_j(y)`` over j. Subtracting ``b(y)``, which is common to all hypotheses,
+changes no weight, and bounds ``|u_j(y)|`` by D/2, ``D = log(1 + (1 - lam) K / lam)``, for every
+class of hypotheses and any number of labels. A label impossible under every hypothesis has ``u =
+0``. Statements and proofs: ``docs/privacy/local_learning.md``.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ from dpoco._validation import FloatArray, real_in
 
 T = TypeVar("T", bound=tuple[Any, ...])
 
-SMALLEST_HALF_RANGE = 1e-12  # of a loss that all labels share
+# Smallest half range of a loss; smaller ones are rounding of equal losses.
+SMALLEST_HALF_RANGE = 1e-12
 _KEPT_BYTES = 2**27
-# Results computed from public arrays: key to array, result and bytes, longest unused first.
+# Cache of results from public arrays: key to array, result and bytes, least recently used first.
 _store: OrderedDict[Hashable, tuple[Any, Any, int]] = OrderedDict()
-_held = [0]  # bytes
+_held = [0]
 _lock = threading.Lock()
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
 
 def loss_diameter(hypotheses: int, mixing: float) -> float:
-    """Return D = log(1 + (1 - mixing) K / mixing): no two losses of a label differ by more.
+    """Return D = log(1 + (1 - mixing) K / mixing), which bounds differences of a label's losses.
 
     Parameters
     ----------
@@ -42,7 +43,7 @@ def loss_diameter(hypotheses: int, mixing: float) -> float:
     mixing : float
         Share of the mean of the hypotheses, in (0, 1].
     """
-    # The library's logarithm: devices and servers on all machines agree in every bit.
+    # The library's logarithm has the same bits on all machines, so that devices and servers agree.
     lam = real_in("mixing", mixing, "(0, 1]")
     return float(_core.local_log(1.0 + (1.0 - lam) * hypotheses / lam))
 
@@ -60,8 +61,8 @@ def losses(matrix: FloatArray, mixing: float) -> FloatArray:
 def loss_ranges(matrix: FloatArray | int, mixing: float) -> tuple[FloatArray, FloatArray]:
     """Return mid-points and half ranges of every hypothesis' loss, shape (K,) each.
 
-    ``(max + min) / 2`` and ``(max - min) / 2`` over labels that some hypothesis allows, O(K M); of
-    K hypotheses in any context, 0 and D/2. A half range is at least 1e-12.
+    ``(max + min) / 2`` and ``(max - min) / 2`` over labels that some hypothesis allows, in O(K M).
+    For K hypotheses in any context these are 0 and D/2. A half range is at least 1e-12.
 
     Parameters
     ----------
@@ -70,7 +71,7 @@ def loss_ranges(matrix: FloatArray | int, mixing: float) -> tuple[FloatArray, Fl
     mixing : float
         In (0, 1].
     """
-    # A query divides by the half range: one of 0 would be no number.
+    # A query divides by the half range, so it must not be 0.
     if isinstance(matrix, int):
         half = max(0.5 * loss_diameter(matrix, mixing), SMALLEST_HALF_RANGE)
         return np.zeros(matrix), np.full(matrix, half)
@@ -80,19 +81,19 @@ def loss_ranges(matrix: FloatArray | int, mixing: float) -> tuple[FloatArray, Fl
 
 
 def reuse(matrix: FloatArray, settings: Hashable, build: Callable[[], T]) -> T:
-    """Return what `build` makes of a public array, at best as it was made before.
+    """Return the result of `build` for a public array, from the cache if possible.
 
-    The array is recognised by its identity, which the store keeps alive; it is read-only. What was
-    not asked for longest goes first, once arrays and tables together exceed 128 MB.
+    The key is the identity of the read-only array, which the cache keeps alive. Once arrays and
+    tables together exceed 128 MB, the least recently used are dropped.
 
     Parameters
     ----------
     matrix : array
-        Public; what is made of an array that may still change is not kept.
+        Public array. Results of a writeable array are not cached.
     settings : hashable
-        What else the result depends on.
+        Other values on which the result depends.
     build : callable
-        Makes a tuple; it may be called by several threads at a time.
+        Returns a tuple; several threads may call it at a time.
     """
     key = (id(matrix), settings)
     with _lock:
@@ -100,15 +101,17 @@ def reuse(matrix: FloatArray, settings: Hashable, build: Callable[[], T]) -> T:
             _store.move_to_end(key)
             found: T = _store[key][1]
             return found
-    # Built without the lock: others need not wait, and at worst two threads build the same.
+    # The result is built without the lock, so that other threads need not wait. At worst two
+    # threads build the same result.
     made = build()
-    # A table of an array that may still change would be wrong later.
+    # A cached table of a writeable array could become wrong.
     if not matrix.flags.writeable:
         with _lock:
-            # A table of contexts is alive anyway.
+            # A view into a table of contexts needs no further memory.
             size = 0 if matrix.base is not None else matrix.nbytes
             size += sum(getattr(part, "nbytes", 0) for part in made) + 4096
-            if key not in _store:  # another thread may have been faster
+            # Another thread may have been faster.
+            if key not in _store:
                 _store[key] = (matrix, made, size)
                 _held[0] += size
             while len(_store) > 1 and _held[0] > _KEPT_BYTES:
@@ -117,19 +120,19 @@ def reuse(matrix: FloatArray, settings: Hashable, build: Callable[[], T]) -> T:
 
 
 def six_digits(value: float) -> float:
-    """Return `value` to six digits: tuned constants are then the same on every machine."""
+    """Return `value` rounded to six digits, so that tuned constants are equal on all machines."""
     return float(f"{value:.6g}")
 
 
 def mixing_cost(hypotheses: int, mixing: float) -> float:
-    """Return ``-log(1 - mixing (1 - 1/K))``: what a round pays for the mixture at most."""
+    """Return ``-log(1 - mixing (1 - 1/K))``, the largest cost of the mixture in a round."""
     return -math.log1p(-mixing * (1.0 - 1.0 / hypotheses))
 
 
 def trivial_bound(hypotheses: int, mixings: Callable[[int], float], rounds: int) -> float:
-    """Return the sum of log(K / mixing_t): true of any prediction with that mixing.
+    """Return the sum of log(K / mixing_t), a bound for all predictions with that mixing.
 
-    The mixing is the same for all rounds or falls with them, and is looked at in O(log T) rounds.
+    The mixing is constant or falls with the rounds; it is evaluated in O(log T) rounds.
 
     Parameters
     ----------
@@ -157,13 +160,13 @@ def _over_rounds(
 ) -> float:
     """Return an upper bound on the sum of ``cost(mixing_t)`` for a cost monotone in the mixing.
 
-    Exact where the mixing is constant or rounds are few; otherwise the larger end of each block.
+    Exact for a constant mixing or few rounds; otherwise each block counts with its larger end.
     """
     if mixings(1) == mixings(rounds):
         return rounds * cost(mixings(1))
     total, start = 0.0, 1
     while start <= rounds:
-        # Blocks of 3 %: a sum over 10^12 rounds takes less than a thousand steps.
+        # Blocks grow by 3 %, so that a sum over 10^12 rounds takes less than a thousand steps.
         length = max(1, start // 32)
         stop = min(rounds, start + length - 1)
         total += (stop - start + 1) * max(cost(mixings(start)), cost(mixings(stop)))
@@ -174,15 +177,16 @@ def _over_rounds(
 def worst_case_rate(hypotheses: int, rounds: int, scale: float) -> float:
     """Return sqrt(2 log K / (T K B^2)) for estimates of scale B = C D / 2."""
     if hypotheses == 1 or scale <= 0.0:
-        return 1.0  # nothing to learn: any rate
-    # The rate of the least leading terms of `hedge_bound`, log K / eta + eta T K B^2 / 2.
+        # With one hypothesis there is nothing to learn, and any rate will do.
+        return 1.0
+    # This rate minimises the leading terms of `hedge_bound`, log K / eta + eta T K B^2 / 2.
     return math.sqrt(2.0 * math.log(hypotheses) / (rounds * hypotheses)) / scale
 
 
 def hedge_bound(
     hypotheses: int, rounds: int, inverse_contrast: float, mixing: float, eta: float | None = None
 ) -> float:
-    """Return the bound of exponential weights on one coordinate a round, of the worst-case range.
+    """Return the bound of exponential weights on one coordinate per round, worst-case range.
 
     ``log K / eta + eta T K B^2 (e^x - 1 - x) / x^2 - T log(1 - mixing (1 - 1/K))`` nats with
     ``B = C D / 2``, C = coth(epsilon / 2) and ``x = eta K B``; `eta` is the worst-case rate by
@@ -194,7 +198,7 @@ def hedge_bound(
     hypotheses, rounds : int
         K and T.
     inverse_contrast : float
-        C; infinite where reports say nothing, as the bound then is.
+        C; infinite if reports carry no information, and the bound is then infinite.
     mixing : float
         In (0, 1].
     eta : float, optional
@@ -205,10 +209,10 @@ def hedge_bound(
     scale = 0.5 * inverse_contrast * loss_diameter(hypotheses, mixing)
     rate = worst_case_rate(hypotheses, rounds, scale) if eta is None else eta
     x = rate * hypotheses * scale
-    # exp overflows at 709.8, and such a bound says nothing.
+    # exp overflows at 709.8, and such a bound is useless.
     if x > 700.0:
         return math.inf
-    # For small x the difference loses its digits; the series does not.
+    # For small x the difference loses digits; the series does not.
     curvature = (math.expm1(x) - x) / (x * x) if x > 1e-4 else 0.5 + x / 6.0 + x * x / 24.0
     gaps = rate * rounds * hypotheses * scale * scale * curvature
     return math.log(hypotheses) / rate + gaps + rounds * mixing_cost(hypotheses, mixing)
@@ -217,7 +221,7 @@ def hedge_bound(
 def adaptive_hedge_bound(
     hypotheses: int, rounds: int, inverse_contrast: float, mixing: float
 ) -> float:
-    """Return the bound of AdaHedge on one coordinate a round, of the worst-case range.
+    """Return the bound of AdaHedge on one coordinate per round, for the worst-case range.
 
     With ``D_0 = K B log K`` every estimate times the rate is at most 1, so that a mix gap is at
     most (e - 2) times the rate times the squared estimate; hence ``E D^2 <= D_0^2 + 2 (e - 2) T K
@@ -226,7 +230,7 @@ def adaptive_hedge_bound(
     Parameters
     ----------
     hypotheses, rounds, inverse_contrast, mixing
-        As of `hedge_bound`.
+        As in `hedge_bound`.
     """
     if not math.isfinite(inverse_contrast):
         return math.inf
@@ -234,7 +238,7 @@ def adaptive_hedge_bound(
     start = largest * math.log(hypotheses)
     squares = 2.0 * (math.e - 2.0) * rounds * largest * largest / hypotheses
     constant = start * start + squares * math.log(hypotheses) - largest * start
-    # The larger root of the quadratic inequality; E D is at least D_0 in any case.
+    # The spread is the larger root of the quadratic inequality; E D is at least D_0.
     spread = 0.5 * (largest + math.sqrt(largest * largest + 4.0 * max(constant, 0.0)))
     return 2.0 * max(spread, start) - start + rounds * mixing_cost(hypotheses, mixing)
 
@@ -242,7 +246,7 @@ def adaptive_hedge_bound(
 def endless_hedge_bound(
     hypotheses: int, rounds: int, inverse_contrast: float, mixings: Callable[[int], float]
 ) -> float:
-    """Return the bound of AdaHedge where the mixing falls, once in each block 2^k ... 2^(k+1) - 1.
+    """Return the bound of AdaHedge if the mixing falls once per block 2^k ... 2^(k+1) - 1.
 
     With S the sum of mix gaps, ``E S^2 <= 2 (e - 2) K log K sum_t B_t^2 + K B_T E S``, B_t that of
     the mixing of round t; the regret is at most ``K B_T log K + 2 S``. O(log T).
@@ -250,9 +254,9 @@ def endless_hedge_bound(
     Parameters
     ----------
     hypotheses, rounds, inverse_contrast
-        As of `hedge_bound`.
+        As in `hedge_bound`.
     mixings : callable
-        Takes a round; the mixing is the same within a block, and falls from one to the next.
+        Takes a round; the mixing is constant within a block, and falls from one block to the next.
     """
     if not math.isfinite(inverse_contrast):
         return math.inf
@@ -274,8 +278,8 @@ def endless_hedge_bound(
 def hedge_mixing(hypotheses: int, rounds: int, inverse_contrast: float) -> float:
     """Return the mixing in [1/T, 0.9] that minimises `hedge_bound`, to six digits.
 
-    Golden section in the logarithm: the bound has one minimum there. Of one round, 1: its
-    prediction is made before there is a report.
+    It searches by golden section in the logarithm, where the bound has one minimum. For one round
+    it returns 1, since the prediction precedes all reports.
     """
     if hypotheses == 1 or not math.isfinite(inverse_contrast):
         return six_digits(max(1.0 / rounds, 1e-300)) if rounds > 1 else 1.0
@@ -290,7 +294,8 @@ def hedge_mixing(hypotheses: int, rounds: int, inverse_contrast: float) -> float
         return 0.9
     inner, outer = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
     at_inner, at_outer = value(inner), value(outer)
-    while high - low > 1e-9:  # far below the six digits that are kept
+    # Far below the six digits that are kept.
+    while high - low > 1e-9:
         if at_inner <= at_outer:
             high, outer, at_outer = outer, inner, at_inner
             inner = high - _GOLDEN * (high - low)
@@ -309,7 +314,7 @@ def tempered_bound(
     mixings: Callable[[int], float],
     temperature: float,
 ) -> float:
-    """Return the bound of the tempered posterior on loss queries, one hypothesis being right.
+    """Return the bound of the tempered posterior on loss queries, if one hypothesis is right.
 
     ``2 C D sqrt(K T log K) + T (2 mixing D (1 - 1/K) - log(1 - mixing (1 - 1/K)))`` at temperature
     1/2; for temperatures a in (1/2, 1), log K becomes ``log K / (2 (1 - a))``. Infinite outside
@@ -318,7 +323,7 @@ def tempered_bound(
     Parameters
     ----------
     hypotheses, rounds, inverse_contrast, mixings
-        As of `endless_hedge_bound`.
+        As in `endless_hedge_bound`.
     temperature : float
         Power a of the likelihood.
     """
@@ -338,7 +343,7 @@ def tempered_bound(
 def bayes_bound(
     hypotheses: int, rounds: int, strength: float, mixings: Callable[[int], float]
 ) -> float:
-    """Return the bound of the posterior at temperature 1, one hypothesis being right.
+    """Return the bound of the posterior at temperature 1, if one hypothesis is right.
 
     ``L log L / (L - 1) * (sum TV + sum mixing_t)`` with L = K / mixing_T and
     ``sum TV <= s sqrt(T log K / 2)``, s the `strength` of the channel: ``TV(f_*, p_t)^2 <= s^2
@@ -347,9 +352,9 @@ def bayes_bound(
     Parameters
     ----------
     hypotheses, rounds, mixings
-        As of `endless_hedge_bound`.
+        As in `endless_hedge_bound`.
     strength : float
-        s; infinite for channels without such an inequality, as the bound then is.
+        s; infinite for channels without such an inequality, and the bound is then infinite.
     """
     last = mixings(rounds)
     if not math.isfinite(strength) or last <= 0.0:
@@ -359,5 +364,5 @@ def bayes_bound(
         return 0.0
     factor = ratio * math.log(ratio) / (ratio - 1.0)
     variation = strength * math.sqrt(rounds * math.log(hypotheses) / 2.0)
-    # A total variation is at most 1 a round, whatever the channel.
+    # The total variation is at most 1 per round, for any channel.
     return factor * (min(variation, rounds) + _over_rounds(lambda lam: lam, mixings, rounds))

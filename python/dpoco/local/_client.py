@@ -1,7 +1,7 @@
-"""The device of one user: answers rounds within a budget, and trusts the server with nothing.
+"""The device of one user: it answers rounds within a budget, and does not trust the server.
 
-The ledger of the spent budget is charged, and on disk, before any noise is drawn: a crash may lose
-a report that was paid for, but never forgets one that was sent.
+The device charges the ledger, on disk, before it draws noise. After a crash, a charged report may
+be lost, but every report that was sent has been charged.
 """
 
 from __future__ import annotations
@@ -47,17 +47,19 @@ else:
 
 
 _FIRST_LINE = b"dpoco ledger 1"
-# Contents of the lock file: of constant length, so that it is overwritten in place.
+# Contents of the lock file, of constant length, so that they can be overwritten in place.
 _LOCK_LINE = b"reports at least %020d\n"
 _LOCK_SIZE = len(_LOCK_LINE % 0)
-# Sums of numbers like 0.1 miss the sum of their doubles by less than this, relatively.
+# Relative difference between a sum of decimal numbers like 0.1 and the sum of their doubles; at
+# most this.
 _ROUNDING = Fraction(1, 2**52)
 
 
 class NotCopied:
-    """Base of objects that hold a budget; they can be neither copied nor pickled."""
+    """Base of objects with a budget, which can be neither copied nor pickled."""
 
-    _copies: ClassVar[str]  # why not
+    # Reason for the refusal.
+    _copies: ClassVar[str]
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(self._copies)
@@ -69,21 +71,21 @@ class Ledger(NotCopied):
     Parameters
     ----------
     path : path-like or None
-        File that holds the ledger; a lock lies next to it, which counts reports as well: a ledger
-        restored from an older copy is refused. None keeps it in memory only.
+        File of the ledger. A lock file next to it also counts reports, so that a ledger restored
+        from an older copy is refused. None keeps the ledger in memory only.
 
     Attributes
     ----------
     reports : int
         Number of reports that were paid for.
     epsilon : Fraction
-        What they cost together, exactly.
+        Exact sum of their epsilons.
 
     Raises
     ------
     StateError
-        If the file is corrupt, was removed or is older than its lock, if another client holds it,
-        or if it has another name (a hard link).
+        If the file is corrupt, was removed or is older than its lock, if another client has locked
+        it, or if it has another name (a hard link).
     """
 
     _copies = "a ledger cannot be copied or pickled: copies would spend one budget twice"
@@ -97,34 +99,34 @@ class Ledger(NotCopied):
         self._lock_path: Path | None = None
         if path is None:
             return
-        # A link would be replaced by the first write.
+        # The path is resolved, since the first write would replace a link.
         self._path = Path(path).resolve()
         self._lock_path = self._path.with_name(self._path.name + ".lock")
         self._lock = _lock_file(self._lock_path)
         try:
             self._open()
-        # Also after an interrupt: nothing else would release the lock before this object is
+        # The lock is also released after an interrupt; otherwise it would stay until this object is
         # collected.
         except BaseException:
             self.close()
             raise
 
     def charge(self, epsilon: float, epsilon_max: float, max_reports: int) -> None:
-        """Spend, durably, or raise `BudgetExceeded` and change nothing.
+        """Charge the ledger on disk, or raise `BudgetExceeded` and change nothing.
 
-        Also `StateError` if the lock is not the file any more that is locked: another client may
-        hold its successor.
+        It raises `StateError` if the lock file was replaced, since another client may have locked
+        the new file.
 
         Parameters
         ----------
         epsilon : float
-            Of the report that is about to be drawn.
+            Epsilon of the next report.
         epsilon_max, max_reports
             The limits of all reports together.
         """
         self.check_process()
         self._check_lock()
-        # Fractions add up exactly. Rounded sums could leave room for one report too many.
+        # Fractions add up exactly; rounded sums could allow one report too many.
         epsilon_after = self.epsilon + Fraction(epsilon)
         if self.reports >= max_reports:
             raise BudgetExceeded(f"all {max_reports} reports have been sent")
@@ -133,11 +135,12 @@ class Ledger(NotCopied):
                 f"the report asks for epsilon = {epsilon:g}; "
                 f"{max(0.0, epsilon_max - float(self.epsilon)):g} remains"
             )
-        # In memory first: should the disk fail, what may have been written counts.
+        # Memory is changed first: if the disk fails, the charge may have been written, so it
+        # counts.
         self.reports += 1
         self.epsilon = epsilon_after
         if self._path is not None:
-            # The ledger before its count: see `_count`.
+            # The ledger is written before the count: see `_count`.
             self._write()
             self._count()
 
@@ -151,19 +154,20 @@ class Ledger(NotCopied):
             raise StateError("the ledger is closed")
 
     def close(self) -> None:
-        """Let another client have the file."""
+        """Release the file, so that another client can open it."""
         if self._lock is not None:
-            os.close(self._lock)  # which unlocks, unless a parent process holds it still
+            # This unlocks the file, unless a parent process still holds it.
+            os.close(self._lock)
             self._lock = None
 
     def _open(self) -> None:
-        """Read the file, or begin it; raise for anything that may hide reports already sent."""
+        """Read the file, or create it; raise for anything that may hide reports already sent."""
         assert self._path is not None
         assert self._lock is not None
         self._check_lock()
         counted = self._read_count()
         if self._path.exists():
-            # Each name has a lock next to it, so that two clients could spend one budget.
+            # Each name has a separate lock next to it, so two clients could spend one budget.
             if self._path.is_file() and self._path.stat().st_nlink > 1:
                 raise StateError("the ledger file has two names (hard links): remove one of them")
             self._read(self._path.read_bytes())
@@ -178,15 +182,15 @@ class Ledger(NotCopied):
                 "the ledger is older than its lock: it was restored from an old copy, and reports "
                 "were sent since"
             )
-        # A crash between ledger and count left the count behind: it is made up for.
+        # A crash between ledger and count has left the count behind; it is written now.
         if counted is None or counted < self.reports:
             self._count()
 
     def _check_lock(self) -> None:
-        """Raise unless the lock's name still is that of the file held, and its only one."""
+        """Raise unless the lock's path still leads to the locked file, which has no other name."""
         if self._lock is None or self._lock_path is None:
             return
-        # The lock is on a file, and other clients look for it by name: both must be one.
+        # Other clients find the lock by its path, so the path must lead to the locked file.
         held = os.fstat(self._lock)
         try:
             named = self._lock_path.stat()
@@ -196,44 +200,46 @@ class Ledger(NotCopied):
             raise StateError("the ledger's lock was replaced or linked while it was held")
 
     def _read_count(self) -> int | None:
-        """Return how many reports the lock knows of; None for a lock that was never written."""
+        """Return the number of reports in the lock file; None for a lock that was never written."""
         assert self._lock is not None
         os.lseek(self._lock, 0, os.SEEK_SET)
         data = os.read(self._lock, _LOCK_SIZE + 1)
         if not data:
             return None
-        # Twenty digits and a line feed are the end of `_LOCK_LINE`.
+        # `_LOCK_LINE` ends with twenty digits and a line feed.
         digits = data[-21:-1]
         if not digits.isdigit() or data != _LOCK_LINE % int(digits):
             raise StateError("the ledger's lock is corrupt")
         return int(digits)
 
     def _count(self) -> None:
-        """Tell the lock the number of reports: after the ledger, which may be ahead but not behind.
+        """Write the number of reports to the lock file, after the ledger was written.
 
-        A crash in between must not make the ledger look restored.
+        After a crash in between, the ledger is ahead of the lock. If it were behind, it would look
+        like an older copy.
         """
         assert self._lock is not None
         os.lseek(self._lock, 0, os.SEEK_SET)
         os.write(self._lock, _LOCK_LINE % self.reports)
-        # The report leaves the device only once the count is on the disk.
+        # The count must be on the disk before the report leaves the device.
         os.fsync(self._lock)
 
     def _write(self) -> None:
-        """Replace the file, durably: a crash leaves the old one or the new one."""
+        """Replace the file on disk; a crash leaves the old file or the new one."""
         assert self._path is not None
         record = {
             "reports": self.reports,
             "epsilon": [self.epsilon.numerator, self.epsilon.denominator],
-            "delta": [0, 1],  # reports with a delta are not made any more
+            # No channel has a delta any more.
+            "delta": [0, 1],
         }
         body = _FIRST_LINE + b"\n" + json.dumps(record).encode() + b"\n"
         digest = hashlib.sha256(body).hexdigest().encode()
         write_atomically(self._path, body + digest + b"\n")
 
     def _read(self, data: bytes) -> None:
-        """Take over what `_write` wrote, or raise `StateError`."""
-        # The checksum detects accidents; that the owner edits the file is not covered
+        """Read the contents that `_write` wrote, or raise `StateError`."""
+        # The checksum detects accidents, but not edits by the owner
         # (docs/privacy/local_randomizers.md, "Not covered").
         head, _, digest = data.rpartition(b"\n")[0].rpartition(b"\n")
         body = head + b"\n"
@@ -244,7 +250,8 @@ class Ledger(NotCopied):
             record: dict[str, Any] = of_json(text)
             reports = record["reports"]
             epsilon = _fraction(*record["epsilon"])
-        except Exception:  # whatever odd JSON makes of it: too deep, infinite, no dictionary
+        # JSON may be too deep, have infinite numbers, or be no dictionary.
+        except Exception:
             raise StateError("the ledger is corrupt") from None
         if first != _FIRST_LINE:
             raise StateError("the ledger is of another version")
@@ -253,7 +260,7 @@ class Ledger(NotCopied):
         self.reports, self.epsilon = reports, epsilon
 
     def __del__(self) -> None:
-        # A constructor that raised may have left no lock.
+        # The attribute may be missing if the constructor raised.
         lock = getattr(self, "_lock", None)
         if lock is not None:
             self.close()
@@ -262,9 +269,9 @@ class Ledger(NotCopied):
 class Ledgers:
     """Privacy spent and number of reports of every user.
 
-    Sums are kept as two doubles, large and small part: any number of reports adds up exactly to
-    within 1e-30, so that a budget for ten reports of 0.1 has room for ten. They are arrays: a
-    report of every user is one addition.
+    Each sum is kept as two doubles, a large and a small part, with an error below 1e-30, so that a
+    budget for ten reports of 0.1 allows ten. Sums are arrays, so that charging all users is one
+    addition.
 
     Attributes
     ----------
@@ -284,21 +291,21 @@ class Ledgers:
         return self._epsilon + self._epsilon_rest
 
     def check_process(self) -> None:
-        """Raise in a forked child: two processes would spend budgets twice."""
+        """Raise in a forked child, since two processes would spend budgets twice."""
         if os.getpid() != self._owner:
             raise StateError("this pool was inherited through fork: budgets would be spent twice")
 
     def affordable(
         self, members: IntArray | None, epsilon: float, epsilon_max: float, max_reports: int
     ) -> NDArray[np.bool_]:
-        """Return who has room for one more report, shape of `members`.
+        """Return which users can pay for one more report, shape of `members`.
 
         Parameters
         ----------
         members : array of int, or None
             Different users; None for all.
         epsilon, epsilon_max, max_reports
-            As of `Ledger.charge`.
+            As in `Ledger.charge`.
         """
         pick = slice(None) if members is None else members
         total, rest = _add(self._epsilon[pick], self._epsilon_rest[pick], epsilon)
@@ -308,7 +315,7 @@ class Ledgers:
     def charge(
         self, members: IntArray | None, epsilon: float, epsilon_max: float, max_reports: int
     ) -> None:
-        """Spend for each member (None: all), or raise `BudgetExceeded` and change nothing."""
+        """Charge each member (None: all), or raise `BudgetExceeded` and change nothing."""
         pick = slice(None) if members is None else members
         fits = self.affordable(members, epsilon, epsilon_max, max_reports)
         if not fits.all():
@@ -324,30 +331,30 @@ def _add(total: FloatArray, rest: FloatArray, value: float) -> tuple[FloatArray,
     high = total + value
     other = high - total
     low = (total - (high - other)) + (value - other) + rest
-    # Renormalised, so that the small part never overlaps with the large one.
+    # Renormalisation keeps the small part from overlapping with the large one.
     final = high + low
     return final, low - (final - high)
 
 
 def _fraction(numerator: object, denominator: object) -> Fraction:
-    """Return a fraction that a float can stand for, or raise."""
+    """Return a fraction that is within the range of floats, or raise."""
     if type(numerator) is not int or type(denominator) is not int:
         raise TypeError("a fraction needs two integers")
     value = Fraction(numerator, denominator)
-    # Raises `OverflowError` for a fraction beyond all doubles.
+    # This raises `OverflowError` for a fraction beyond the range of doubles.
     float(value)
     return value
 
 
 def _lock_file(path: Path) -> int:
-    """Return the descriptor of the lock file, held exclusively; released when it is closed."""
+    """Return the descriptor of the lock file, locked exclusively until it is closed."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         if sys.platform == "win32":
             msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
         else:
-            # `flock` and not `lockf`: POSIX locks are lost when a process closes any descriptor of
-            # the file.
+            # `flock` is used instead of `lockf`, since a process loses POSIX locks when it closes
+            # any descriptor of the file.
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(handle)
@@ -358,12 +365,13 @@ def _lock_file(path: Path) -> int:
     return handle
 
 
-# Weights in double precision sum to 1 up to far less; those sent as float32 do up to this.
+# Tolerance for the sum of weights that were sent as float32; in double precision it is much
+# smaller.
 _TOLERANCE = 1e-6
 
 
 class Devices(NotCopied):
-    """Base of a device and a pool of devices: hypotheses, limits per user, noise."""
+    """Base of a device and of a pool of devices: hypotheses, limits per user, noise."""
 
     def __init__(
         self,
@@ -377,18 +385,18 @@ class Devices(NotCopied):
         self._protect = choice("protect", protect, ("label", "label_and_context"))
         self._epsilon_max = positive_float("epsilon_max", epsilon_max)
         self._max_reports = positive_int("max_reports", max_reports)
-        # Sources of noise and of nonces: unrelated, and never those of public coins.
+        # The sources of noise and of nonces are independent of each other and of the public coins.
         if simulation_seed is None:
             self._source, self._nonces = Source(), Source()
         else:
             self._source = Source.seeded(simulation_seed)
             self._nonces = self._source.spawn()
-        # Between the charge and the drawing no other thread may charge or draw.
+        # No other thread may charge or draw between a charge and its draw.
         self._lock = threading.Lock()
 
     @property
     def guarantee(self) -> Guarantee:
-        """The guarantee for all reports of one user together, spent or not."""
+        """The guarantee for all reports of one user together, whether or not they are sent."""
         return client_guarantee(
             epsilon=self._epsilon_max,
             reports=self._max_reports,
@@ -399,18 +407,19 @@ class Devices(NotCopied):
     def _check(self, given: object) -> RoundSpec:
         """Return the specification if these devices may answer it; ``ValueError`` otherwise.
 
-        Bytes are read. Nothing is taken on trust: a tampered object is checked again.
+        Bytes are parsed. An object is checked again, since it may have been changed.
         """
         if isinstance(given, (bytes, bytearray, memoryview)):
             given = RoundSpec.from_bytes(bytes(given))
-        if type(given) is not RoundSpec:  # one derived from it may say anything
+        # A subclass could return other fields.
+        if type(given) is not RoundSpec:
             raise TypeError(f"spec must be a RoundSpec; got {type(given).__name__}")
         # `replace` runs the checks of the constructor again.
         spec: RoundSpec = replace(given)
         hypotheses = self._hypotheses
         if (spec.hypotheses, spec.labels) != (hypotheses.count, hypotheses.labels):
             raise ValueError("the round is about another class of hypotheses")
-        # Where both sides have one: functions cannot be compared.
+        # Fingerprints are compared only if both sides have one, since functions cannot be compared.
         known = any(spec.fingerprint) and hypotheses.array is not None
         if known and spec.fingerprint != hypotheses.fingerprint:
             raise ValueError("the round is about other hypotheses than the device's")
@@ -425,8 +434,8 @@ class LocalClient(Devices):
     Parameters
     ----------
     hypotheses : Hypotheses
-        The server's class of hypotheses; the device's own copy, not one that came with the round.
-        Rounds about other arrays are refused; what functions compute cannot be compared.
+        The server's class of hypotheses, in the device's own copy, not one that came with the
+        round. The device refuses rounds about other arrays; it cannot compare functions.
     epsilon_max : float
         Budget of all reports together.
     max_reports : int, default 1
@@ -436,22 +445,22 @@ class LocalClient(Devices):
         "label_and_context" it protects both; the device then answers only channel "coordinate".
     ledger : path-like, optional
         File with the spent budget. It survives crashes and restarts, and only one client at a time
-        may hold it. By default the budget belongs to this object.
+        can use it. By default the ledger is kept in this object.
     simulation_seed : int, optional
         Reproducible noise, for simulations; the reports say so, and the guarantee is void.
 
     Raises
     ------
     StateError
-        If the ledger is corrupt, missing though it existed, older than its lock says, known under
-        two names, or held by another client.
+        If the ledger is corrupt, was removed, is older than its lock, has two names, or is in use
+        by another client.
 
     Notes
     -----
     Privacy does not depend on the server: the client checks specifications, uses their numbers only
-    inside clamped functions, and charges the ledger, on disk, before noise is drawn. The label
-    influences only the distribution of the report, not its size and not whether it is sent.
-    Proof: ``docs/privacy/local_randomizers.md``.
+    inside clamped functions, and charges the ledger, on disk, before it draws noise. The label
+    influences only the distribution of the report, not its size and not whether it is sent. Proof:
+    ``docs/privacy/local_randomizers.md``.
 
     Examples
     --------
@@ -502,20 +511,20 @@ class LocalClient(Devices):
         ------
         ValueError, TypeError
             For a specification that this device must not answer, or a public context that the
-            hypotheses do not know. Nothing is drawn or spent.
+            hypotheses do not have. Nothing is drawn or spent.
         BudgetExceeded
-            If it would exceed the budget. Nothing is drawn or spent.
+            If the report would exceed the budget. Nothing is drawn or spent.
         StateError
-            If the ledger's lock was removed or replaced meanwhile. Nothing is drawn or spent.
+            If the ledger's lock was removed or replaced. Nothing is drawn or spent.
         OSError
-            If the ledger cannot be written. No report is made; the budget counts as spent.
+            If the ledger cannot be written. No report is drawn; the budget counts as spent.
         """
         with self._lock:
             self._ledger.check_process()
             spec = self._check(spec)
             private = self._protect == "label_and_context" and x is not None
-            # The order is that of docs/privacy/local_randomizers.md ("The ledger"): first all that
-            # can fail, then the charge, and only then noise.
+            # The order follows docs/privacy/local_randomizers.md ("The ledger"): first all that can
+            # fail, then the charge, then the noise.
             draw = draws(spec, self._hypotheses, [x] if private else x, [y], self._protect)
             self._ledger.charge(spec.epsilon, self._epsilon_max, self._max_reports)
             values = tuple(draw(self._source)[0].tolist())
@@ -540,7 +549,7 @@ class LocalClient(Devices):
         return max(0, self._max_reports - self._ledger.reports)
 
     def close(self) -> None:
-        """Release the ledger file; if there is one, the client answers nothing afterwards."""
+        """Release the ledger file; a client with a file answers no rounds afterwards."""
         self._ledger.close()
 
     def __enter__(self) -> LocalClient:
@@ -560,8 +569,8 @@ class LocalClient(Devices):
 class ClientPool(Devices):
     """The devices of many users, each with its own budget.
 
-    For simulations, and for gateways that users trust with their labels, since a pool sees them
-    all.
+    It is for simulations, and for gateways that users trust with their labels, since a pool sees
+    all labels.
 
     Parameters
     ----------
@@ -574,8 +583,8 @@ class ClientPool(Devices):
 
     Notes
     -----
-    Budgets are kept in memory, 24 bytes per user: they end with the pool. Methods may be called
-    from several threads; a process forked from its owner answers nothing.
+    Ledgers are kept in memory, 24 bytes per user, and end with the pool. Methods may be called from
+    several threads; in a forked child they raise.
     """
 
     _copies = "a pool cannot be copied or pickled: copies would spend budgets twice"
@@ -622,7 +631,7 @@ class ClientPool(Devices):
         ValueError, TypeError
             As for `LocalClient.respond`, and for users unknown or named twice. Nothing changes.
         BudgetExceeded
-            If one of the users does not have enough budget left; no one has reported.
+            If one of the users does not have enough budget left; no user reports.
         """
         with self._lock:
             self._ledgers.check_process()
@@ -634,7 +643,8 @@ class ClientPool(Devices):
                 raise ValueError(f"there must be one label for each of {count} users")
             if self._protect == "label_and_context" and x is not None and len(x) != count:
                 raise ValueError(f"there must be one context for each of {count} users")
-            # As for a single client: what can fail, then the charge, then noise.
+            # The order is that of a single client: first all that can fail, then the charge, then
+            # the noise.
             draw = draws(spec, self._hypotheses, x, labels, self._protect)
             self._ledgers.charge(members, spec.epsilon, self._epsilon_max, self._max_reports)
             values = draw(self._source)
@@ -659,7 +669,8 @@ class ClientPool(Devices):
             return None
         try:
             members = np.asarray(users)
-        except (TypeError, ValueError):  # the cause's text may quote the argument
+        # The text of the cause may quote the argument.
+        except (TypeError, ValueError):
             raise TypeError("users must be a sequence of ints") from None
         if members.ndim != 1 or (members.dtype.kind not in "iu" and members.size):
             raise TypeError("users must be a sequence of ints")
@@ -676,7 +687,7 @@ class ClientPool(Devices):
 
 
 def _check_labels(labels: Labels, count: int | None) -> None:
-    """Raise for an array that can hold no labels of a finite set: type and shape are public."""
+    """Raise for an array whose type or shape, which are public, does not fit labels."""
     if count is None or not isinstance(labels, np.ndarray):
         return
     if labels.dtype.kind not in "iuO":
@@ -717,10 +728,10 @@ class DevicePredictor:
         Raises
         ------
         ValueError, TypeError
-            For weights that are none, a mixing out of range, or a context that the hypotheses do
-            not know.
+            For invalid weights, a mixing out of range, or a context that the hypotheses do not
+            have.
         """
-        # Sent as float32, weights sum to 1 only roughly: they are divided by their sum.
+        # Weights sent as float32 sum to 1 only approximately, so they are divided by their sum.
         values = float_array("weights", weights, (self._hypotheses.count,))
         total = float(values.sum())
         if not (

@@ -1,4 +1,4 @@
-"""Hedge on unbiased loss estimates: no hypothesis has to be right, contexts may stay private."""
+"""Hedge on unbiased loss estimates, for arbitrary labels and private contexts."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from dpoco.local._messages import PublicCoins, RoundSpec, loss_query
 from dpoco.local._randomizers import BitRandomizer, subset_randomizer
 from dpoco.local._settings import Settings
 
-# Reports whose K sums are in memory at one time.
+# Number of reports whose K sums are in memory at one time.
 _ROWS = 4096
 # Share of the uniform distribution in adaptive sampling.
 _EXPLORATION = 0.1
 
 
 class Hedge:
-    """Exponential weights on estimates of all centred log-losses, from one bit about one of them.
+    """Exponential weights on estimates of all centred log-losses, from one bit about one loss.
 
-    AdaHedge unless a rate is given; O(K) a report. Deterministic: the same specifications and
-    reports give the same state, bit for bit.
+    It runs AdaHedge unless a rate is given, in O(K) per report. It is deterministic: the same
+    specifications and reports give the same state, bit for bit.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        # C as sampled: estimates divide by the contrast of the bits that devices really draw.
+        # C as sampled, since estimates divide by the contrast of the bits that devices draw.
         count = settings.hypotheses
         self._inverse = BitRandomizer(settings.epsilon).inverse_contrast
         self.fixed_mixing = settings.mixing
@@ -41,8 +41,9 @@ class Hedge:
             self.fixed_mixing = bounds.hedge_mixing(count, settings.horizon, self._inverse)
         self._rate = self._fixed_rate(settings.learning_rate)
         self._engine = _core.LocalHedge(count, self._rate)
-        self._shares: OrderedDict[int, float] = OrderedDict()  # of the open rounds
-        self._cost = 0.0  # of the mixtures of rounds with reports, one for each report
+        self._shares: OrderedDict[int, float] = OrderedDict()
+        # Cost of the mixtures, once per report.
+        self._cost = 0.0
 
     def _fixed_rate(self, given: float | str | None) -> float:
         """Return the learning rate, 0 for AdaHedge; `ValueError` if it needs a horizon."""
@@ -55,7 +56,8 @@ class Hedge:
             raise ValueError("learning_rate='worst_case' needs a horizon")
         scale = 0.5 * self._inverse * bounds.loss_diameter(settings.hypotheses, self.fixed_mixing)
         if not math.isfinite(scale):
-            return 1.0  # reports say nothing
+            # Reports carry no information.
+            return 1.0
         return bounds.six_digits(
             bounds.worst_case_rate(settings.hypotheses, settings.horizon, scale)
         )
@@ -66,10 +68,10 @@ class Hedge:
         return self._engine.weights()
 
     def mixing(self, round: int) -> float:
-        """Return the mixing that minimises the bound; falling with t in an endless stream.
+        """Return the mixing that minimises the bound; it falls with t in an endless stream.
 
-        There it is the same for rounds 2^k ... 2^(k+1) - 1: so are the ranges of the losses, which
-        cost O(K M).
+        In an endless stream it is constant for rounds 2^k ... 2^(k+1) - 1, and so are the ranges of
+        the losses, which cost O(K M).
 
         Parameters
         ----------
@@ -82,19 +84,19 @@ class Hedge:
         if count == 1 or not math.isfinite(self._inverse):
             return 0.5
         first = 1 << (round.bit_length() - 1)
-        middle = 0.5 * (3.0 * first - 1.0)  # of the block
+        middle = 0.5 * (3.0 * first - 1.0)
         root = math.sqrt(2.0 * (count - 1) * math.log(count) / middle)
         return min(0.5, bounds.six_digits(0.5 * self._inverse * root))
 
     def specify(self, round: int, matrix: FloatArray | None) -> RoundSpec:
-        """Return the round's specification: one loss of one hypothesis, or a subset.
+        """Return the round's specification, which asks for one loss of one hypothesis, or a subset.
 
         Parameters
         ----------
         round : int
             From 1 on.
         matrix : array of shape (K, M), or None
-            The hypotheses in the round's context; None where that is private.
+            The hypotheses in the round's context; None if the context is private.
         """
         settings = self._settings
         if settings.subset_size is not None:
@@ -107,17 +109,17 @@ class Hedge:
         else:
             index, share = coins.below(settings.hypotheses), 1.0 / settings.hypotheses
         self._shares[round] = share
-        # Closed rounds take no reports, so that nothing asks for their shares.
+        # Closed rounds take no reports, so their shares are dropped.
         while len(self._shares) > settings.open_rounds:
             self._shares.popitem(last=False)
         queries = (loss_query(index, mixing, ranges),)
         return settings.round_spec(round, "coordinate", queries=queries)
 
     def accepts(self, spec: RoundSpec, matrix: FloatArray | None) -> bool:
-        """Return whether a round read from a file is one that this rule may have asked."""
+        """Return whether this rule may have asked the round that was read from a file."""
         if self._settings.subset_size is not None:
             return spec.subset_size == self._settings.subset_size
-        # The share is needed to weigh the report, and is in no specification.
+        # The share is needed to weigh the report, and is not part of the specification.
         if spec.channel != "coordinate" or spec.round not in self._shares:
             return False
         mixing = self.mixing(spec.round)
@@ -135,15 +137,16 @@ class Hedge:
         Parameters
         ----------
         spec : RoundSpec
-            Of an open round.
+            Specification of an open round.
         matrix : array of shape (K, M), or None
-            As of `specify`.
+            As in `specify`.
         values : array of shape (n, width)
             Bits or subsets, checked.
         """
         count = self._settings.hypotheses
         if self._settings.labels == 1:
-            mixing = self.mixing(spec.round)  # nothing was asked: the bit is a coin
+            # The query was constant, so the bit is a fair coin.
+            mixing = self.mixing(spec.round)
         elif spec.channel == "subset":
             assert matrix is not None
             mixing = self.mixing(spec.round)
@@ -153,18 +156,18 @@ class Hedge:
             mixing = query.mixing
             middle, half_range = self._range(matrix, mixing)
             widest = float(half_range.max())
-            # No report is followed about losses that all hypotheses share: it is noise alone.
+            # A report about a loss that all hypotheses share is only noise, so it is ignored.
             if math.isfinite(self._inverse) and widest > bounds.SMALLEST_HALF_RANGE:
                 self._raise_start(widest)
                 scale = self._inverse * query.half_range / self._shares[spec.round]
                 self._engine.add_coordinate(query.index, middle, scale, values)
-        # Reports that say nothing are paid for as well: the bound counts a round for each.
+        # Reports without information also count, because the bound counts one round per report.
         self._cost += values.shape[0] * bounds.mixing_cost(count, mixing)
 
     def compiled_settings(self) -> dict[str, object] | None:
-        """Return what `play` needs to know; None for what compiled code does not play."""
+        """Return the settings for `play`; None if compiled code cannot play this learner."""
         settings, mixing = self._settings, self.fixed_mixing
-        # A mixing that falls, and weights that shape questions, change from round to round.
+        # A falling mixing, and questions that depend on weights, change from round to round.
         if mixing is None or settings.channel != "coordinate" or settings.interactive:
             return None
         return {
@@ -185,12 +188,13 @@ class Hedge:
     def _add_subsets(
         self, spec: RoundSpec, matrix: FloatArray, mixing: float, values: IntArray
     ) -> None:
-        """Add ``(sum of u over Z - p0 sum of u) / (p1 - p0)``: unbiased for any subset size."""
+        """Add ``(sum of u over Z - p0 sum of u) / (p1 - p0)``, unbiased for any subset size."""
         labels, size = matrix.shape[1], spec.subset_size
         assert size is not None
         randomizer = subset_randomizer(labels, size, spec.epsilon)
         if randomizer.inside is None:
-            return  # a uniform subset, whatever the label
+            # The subset is uniform, whatever the label.
+            return
         inside = randomizer.inside / 2.0**53
         other = (size - inside) / (labels - 1)
         by_label, total, largest = bounds.reuse(
@@ -202,12 +206,13 @@ class Hedge:
         for start in range(0, values.shape[0], _ROWS):
             rows = values[start : start + _ROWS]
             sums = np.zeros((rows.shape[0], total.size))
-            for place in range(size):  # in the order of labels, however many reports there are
+            # The order is that of labels, for any number of reports.
+            for place in range(size):
                 sums += by_label[rows[:, place]]
             self._engine.add((sums - other * total) / (inside - other))
 
     def _raise_start(self, half_range: float) -> None:
-        """Start AdaHedge's spread where no estimate of this range is followed blindly."""
+        """Raise AdaHedge's spread so that its rate times an estimate is at most 1."""
         if self._rate > 0.0:
             return
         count = self._settings.hypotheses
@@ -215,7 +220,7 @@ class Hedge:
         self._engine.raise_start(count * self._inverse * half_range * log_count)
 
     def risk_certificate(self) -> float:
-        """Return ``2 D - D_0`` plus the cost of mixing: bounds the KL-risk in expectation.
+        """Return ``2 D - D_0`` plus the cost of mixing, a bound on the expected KL-risk.
 
         With a fixed rate, ``log K / eta`` plus the sum of mix gaps instead of the first two.
         Nats, for one report a round; ``docs/privacy/local_learning.md``, B1.
@@ -227,13 +232,15 @@ class Hedge:
         return float(learned + self._cost)
 
     def risk_bound(self, rounds: int) -> float:
-        """Return the bound on uniformly drawn coordinates; else infinity.
+        """Return the bound for uniformly drawn coordinates; otherwise infinity.
 
-        For a fixed rate, and for AdaHedge on the worst-case range; one report a round.
+        It holds for a fixed rate, and for AdaHedge on the worst-case range, with one report per
+        round.
         """
         settings = self._settings
         mixing = self.fixed_mixing
-        # Proved for uniformly drawn coordinates alone (docs/privacy/local_learning.md, B1).
+        # The bound is proved only for uniformly drawn coordinates (docs/privacy/local_learning.md,
+        # B1).
         if settings.channel != "coordinate" or settings.interactive:
             return math.inf
         if mixing is None:
@@ -242,7 +249,9 @@ class Hedge:
             return bounds.endless_hedge_bound(
                 settings.hypotheses, rounds, self._inverse, self.mixing
             )
-        if self._rate > 0.0:  # exact ranges as well: estimates are no larger, nor are their squares
+        # The bound also holds for exact ranges, which only make estimates and their squares
+        # smaller.
+        if self._rate > 0.0:
             return bounds.hedge_bound(
                 settings.hypotheses, rounds, self._inverse, mixing, self._rate
             )
@@ -251,7 +260,7 @@ class Hedge:
         return bounds.adaptive_hedge_bound(settings.hypotheses, rounds, self._inverse, mixing)
 
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """Return cumulative losses, spread, and the chances of the open rounds."""
+        """Return cumulative losses, spread, and the sampling probabilities of the open rounds."""
         return {
             "engine": np.frombuffer(self._engine.state(), dtype=np.uint8),
             "cost": np.array([self._cost]),
@@ -260,11 +269,11 @@ class Hedge:
         }
 
     def restore(self, arrays: Mapping[str, NDArray[np.generic]]) -> None:
-        """Continue from `state`; an exception for what no state of these settings holds."""
+        """Continue from `state`; raise for values that are impossible with these settings."""
         self._engine.restore(np.asarray(arrays["engine"], dtype=np.uint8).tobytes())
         rounds, shares = arrays["rounds"].tolist(), arrays["shares"].tolist()
         cost = float(arrays["cost"][0])
-        # An estimate divides by its share: a forged one could throw the weights anywhere.
+        # An estimate divides by its share, so a forged share could move the weights arbitrarily.
         fits = set(shares) <= {1.0 / self._settings.hypotheses}
         drawn = self._settings.interactive and all(0.0 < share <= 1.0 for share in shares)
         if not (fits or drawn):
@@ -284,11 +293,11 @@ def _loss_table(matrix: FloatArray, mixing: float) -> tuple[FloatArray, FloatArr
 def _adaptive_shares(weights: FloatArray, half_range: FloatArray) -> FloatArray:
     """Return q_j = 0.9 R_j sqrt(w_j (1 - w_j)) / sum + 0.1 / K, shape (K,).
 
-    Most for hypotheses that are neither ruled out nor certain, and whose losses vary much.
+    It is largest for hypotheses that are neither ruled out nor certain, and whose losses vary most.
     """
     importance = half_range * np.sqrt(weights * np.maximum(1.0 - weights, 0.0))
-    # `sum` adds in an order that is NumPy's own: servers on two machines could ask two questions.
-    total = float(np.cumsum(importance)[-1])  # one addition after the other
+    # NumPy's `sum` may add in another order on another machine, which would change the question.
+    total = float(np.cumsum(importance)[-1])  # The sum adds in a fixed order.
     count = weights.size
     if not total > 0.0:
         return np.full(count, 1.0 / count)
@@ -298,10 +307,10 @@ def _adaptive_shares(weights: FloatArray, half_range: FloatArray) -> FloatArray:
 def _drawn_loss(coins: PublicCoins, shares: FloatArray) -> tuple[int, float]:
     """Return a loss drawn by public coins with given shares, and its probability.
 
-    The chances are integers over 2^53, so that the probability is the one drawn with.
+    The chances are integers over 2^53, so that the returned probability is exact.
     """
-    sums = np.cumsum(shares)  # one addition after the other
-    # The last edge is 2^53, since a number over itself is 1.
+    sums = np.cumsum(shares)  # The sum adds in a fixed order.
+    # The last edge is exactly 2^53.
     edges = np.rint(sums / sums[-1] * 2.0**53).astype(np.int64)
     index = int(np.searchsorted(edges, coins.below(2**53), side="right"))
     lower = int(edges[index - 1]) if index else 0

@@ -22,10 +22,11 @@ from dpoco._validation import (
     real_in,
 )
 
-Labels = Sequence[object] | IntArray  # one a user: what is no label is no event
+# One label per user; other values mean "no event".
+Labels = Sequence[object] | IntArray
 
 _LARGEST_COUNT = 2**31 - 1
-# A row that sums to 1 in float32, and rows of a hundred thousand labels, stay inside.
+# Rows normalised in float32, and rows of a hundred thousand labels, are within this tolerance.
 _SUM_TOLERANCE = 1e-6
 
 
@@ -51,7 +52,7 @@ class Hypotheses:
     Attributes
     ----------
     kind : {"array", "table", "callable", "likelihood"}
-        What `source` is.
+        Kind of `source`.
     count : int
         K.
     labels : int or None
@@ -59,7 +60,7 @@ class Hypotheses:
     contexts : int or None
         C of a table, 1 of an array, None for callables.
     array : array of shape (K, M) or (C, K, M), or None
-        The array behind, read-only; None for callables.
+        The array, read-only; None for callables.
 
     Raises
     ------
@@ -73,7 +74,8 @@ class Hypotheses:
     -----
     Arrays are converted once to read-only float64, O(K M) memory (O(C K M) for a table). An array
     that is read-only, contiguous and owns its float64 data is not copied. A callable is called once
-    per context; its last answer is kept. Hypotheses are public: nothing in them is protected.
+    per context, and its last answer is cached. Hypotheses are public; privacy does not protect
+    them.
     """
 
     def __init__(
@@ -110,7 +112,7 @@ class Hypotheses:
         for (name, value), have in zip(given.items(), array.shape[-2:], strict=True):
             if value not in (None, have):
                 raise ValueError(f"{name}={value} contradicts the array, which has {have}")
-        # The same object for the same context: what is computed from it can be kept.
+        # Each context always has the same array object, so that results can be cached.
         self._views = [array] if array.ndim == 2 else list(array)
         for context, view in enumerate(self._views):
             _check_rows(view, "" if array.ndim == 2 else f" of context {context}")
@@ -122,7 +124,7 @@ class Hypotheses:
         Parameters
         ----------
         x : object, optional
-            None for an array; an integer in [0, C) for a table; whatever the callable takes.
+            None for an array; an integer in [0, C) for a table; any argument of a callable.
 
         Returns
         -------
@@ -132,8 +134,8 @@ class Hypotheses:
         Raises
         ------
         ValueError, TypeError
-            For a context out of range or of the wrong kind, for likelihoods, and for a callable's
-            answer that is no array of distributions (the message names the row).
+            For a context out of range or of the wrong kind, for likelihoods, and for a callable
+            that does not return distributions (the message names the row).
         """
         if self.kind == "likelihood":
             raise ValueError("likelihoods have no array: labels form no finite set")
@@ -148,12 +150,13 @@ class Hypotheses:
     def column(self, x: object, y: object) -> FloatArray:
         """Return the K likelihoods of one label, shape (K,), as a device needs them.
 
-        Zeros where `y` is missing, outside [0, M) or not an integer. A likelihood that is negative
-        or not finite counts as zero: what a device sends must not depend on such a failure. O(K)
-        for arrays.
+        All are zero if `y` is missing, outside [0, M) or not an integer. A likelihood that is
+        negative or not finite counts as zero, since the report must not depend on such a failure.
+        O(K) for arrays.
         """
         if self.kind == "likelihood":
-            if is_missing(y):  # the user's function need not know what a missing label is
+            # The user's function need not handle missing labels.
+            if is_missing(y):
                 return np.zeros(self.count)
             assert self._function is not None
             values = np.asarray(self._function(x, y), dtype=np.float64)
@@ -171,20 +174,20 @@ class Hypotheses:
     def columns(self, x: object, labels: Labels) -> FloatArray:
         """Return the likelihoods of n labels under one context, shape (n, K).
 
-        Labels outside [0, M) give rows of zeros; so do None and what is no integer.
+        Labels outside [0, M), None and values that are not integers give rows of zeros.
 
         Parameters
         ----------
         x : object
-            One context for all, as of `matrix`.
+            One context for all labels, as in `matrix`.
         labels : sequence or integer array of shape (n,)
-            What devices know; nothing here depends on it but the result.
+            Private labels; only the result depends on them.
         """
         if self.kind == "likelihood":
             return np.array([self.column(x, y) for y in labels]).reshape(-1, self.count)
         matrix = self.matrix(x)
         indices = label_indices(labels, matrix.shape[1])
-        # -1 would take the last column; the rows of no label are set to 0 below.
+        # An index of -1 would take the last column; such rows are set to 0 below.
         taken = np.ascontiguousarray(matrix[:, np.maximum(indices, 0)].T)
         taken[indices < 0] = 0.0
         return taken
@@ -193,21 +196,21 @@ class Hypotheses:
     def fingerprint(self) -> bytes:
         """Digest of the public facts about the class, 16 bytes.
 
-        It covers kind, K, M and, for arrays, every number; a callable is opaque.
+        It covers kind, K, M and, for arrays, every number, but not the answers of a callable.
         """
-        # BLAKE2b takes 16 bytes of a name.
+        # BLAKE2b takes at most 16 bytes of a name.
         digest = hashlib.blake2b(digest_size=16, person=b"dpoco.hypotheses"[:16])
         shape = (self.count, -1 if self.labels is None else self.labels, self.contexts or 0)
         digest.update(repr((self.kind, *shape)).encode())
         if self.array is not None:
-            # Little-endian on every machine, so that server and device agree.
+            # Bytes are little-endian on every machine, so that server and device agree.
             digest.update(np.ascontiguousarray(self.array, dtype="<f8").data)
         return digest.digest()
 
     @property
     def public_fingerprint(self) -> bytes:
-        """`fingerprint` for arrays and tables; 16 zeros for callables, which are opaque."""
-        # Devices compare it with their own only if it is not all zeros.
+        """`fingerprint` for arrays and tables; 16 zeros for callables, which have none."""
+        # Devices do not compare a fingerprint of zeros.
         return bytes(16) if self.array is None else self.fingerprint
 
     def to_dict(self) -> dict[str, object]:
@@ -226,7 +229,7 @@ class Hypotheses:
         return f"Hypotheses({self.kind}, hypotheses={self.count}{labels}{contexts})"
 
     def _context(self, x: object) -> int:
-        """Return a table's context as an index, or raise without quoting it."""
+        """Return a table's context as an index; raise without quoting it in the message."""
         assert self.contexts is not None
         if isinstance(x, (bool, np.bool_)) or not isinstance(x, (int, np.integer)):
             raise TypeError(f"context must be an int; got {type(x).__name__}")
@@ -235,9 +238,10 @@ class Hypotheses:
         return int(x)
 
     def _answer(self, x: object) -> FloatArray:
-        """Return what the callable says of a context, checked; the last answer is kept."""
+        """Return the callable's answer for a context, checked; the last answer is cached."""
         key = _context_key(x)
-        last = self._last  # read once: another thread may replace it
+        # The attribute is read once, since another thread may replace it.
+        last = self._last
         if key is not None and last is not None and last[0] == key:
             return last[1]
         assert self._function is not None
@@ -253,14 +257,15 @@ class Hypotheses:
 
     def __getstate__(self) -> dict[str, object]:
         state = dict(self.__dict__)
-        state["_last"] = None  # may hold a private context
+        # The cached answer may be for a private context.
+        state["_last"] = None
         return state
 
 
 def _owned_array(source: ArrayLike) -> FloatArray:
-    """Return `source` as a read-only C-contiguous float64 array no one else can change."""
-    # An array that can still be written to, or that is a view of another one, is copied: hypotheses
-    # and their fingerprint must stay as they are.
+    """Return `source` as a read-only C-contiguous float64 array that nobody can change."""
+    # A writeable array, and a view of another array, are copied, since hypotheses and their
+    # fingerprint must not change.
     if (
         type(source) is np.ndarray
         and source.dtype == np.float64
@@ -282,11 +287,11 @@ def _owned_array(source: ArrayLike) -> FloatArray:
 
 
 def _check_rows(matrix: FloatArray, where: str = "") -> None:
-    """Raise unless every row is a distribution; name the row, never what is in it."""
+    """Raise unless every row is a distribution; the message names the row, but not its values."""
     with np.errstate(all="ignore"):
         sums = matrix.sum(axis=1)
         smallest = matrix.min(axis=1)
-    # In this order: of a row with a NaN no sum and no sign can be told.
+    # NaN is checked first, since a row with NaN has neither a sum nor a sign.
     for faulty, text in (
         (~np.isfinite(sums) | np.isnan(smallest), "holds a number that is not finite"),
         (smallest < 0.0, "holds a negative number"),
@@ -300,23 +305,23 @@ _ATOMS = (int, float, str, bytes, bool, type(None), np.integer, np.floating)
 
 
 def _context_key(x: object) -> object:
-    """Return what identifies a context, or None where it could change behind our back."""
+    """Return a key for a context, or None for a context that may be mutable."""
     if isinstance(x, np.ndarray) and x.dtype.kind in "fiub":
         return ("array", x.shape, x.dtype.str, x.tobytes())
     if isinstance(x, tuple):
         parts = tuple(_context_key(part) for part in x)
         return None if None in parts else ("tuple", parts)
     if isinstance(x, _ATOMS):
-        # 1, 1.0 and True are equal as keys, but a callable may tell them apart.
+        # 1, 1.0 and True are equal as keys, but a callable may distinguish them.
         return (type(x).__name__, x)
     return None
 
 
 def label_indices(labels: Labels, count: int) -> NDArray[np.int64]:
-    """Return labels as integers in [0, count), -1 for whatever is none."""
+    """Return labels as integers in [0, count); -1 for all other values."""
     if isinstance(labels, np.ndarray) and labels.dtype.kind in "iu" and labels.ndim == 1:
         inside = (labels >= 0) & (labels < count)
-        # Of 64 signed bits first: -1 has no place among narrow or unsigned integers.
+        # The result has 64 signed bits, since narrow or unsigned integers may not represent -1.
         out = np.full(labels.shape, -1, dtype=np.int64)
         out[inside] = labels[inside]
         return out
@@ -336,7 +341,7 @@ class Prediction:
     matrix : array of shape (K, M), optional
         The hypotheses for the round's context; not copied.
     column : callable, optional
-        Instead of `matrix`: label -> likelihoods of shape (K,), for labels without a finite set.
+        Instead of `matrix`, for labels that form no finite set: label -> likelihoods of shape (K,).
 
     Notes
     -----
@@ -345,7 +350,8 @@ class Prediction:
     Raises
     ------
     ValueError
-        For a mixing out of range, weights of another shape, or both or none of the last two.
+        For a mixing out of range, weights of another shape, or unless exactly one of `matrix` and
+        `column` is given.
     """
 
     def __init__(
@@ -384,13 +390,13 @@ class Prediction:
             if index is None:
                 return 0.0
             likelihoods = self._matrix[:, index]
-        # The loop of `all`, on one label: the same bits.
+        # This runs the loop of `all` on one label, which gives the same bits.
         return float(self._mixture(np.array(likelihoods, dtype=np.float64)[:, None])[0])
 
     def all(self) -> FloatArray:
         """Return the probabilities of all labels, shape (M,), O(K M).
 
-        ``ValueError`` where labels form no finite set.
+        ``ValueError`` if labels form no finite set.
         """
         if self._matrix is None:
             raise ValueError("labels form no finite set; ask for prob(y)")

@@ -1,4 +1,4 @@
-"""The servers: they publish questions and predictions, and learn from private reports.
+"""The servers, which publish questions and predictions, and learn from private reports.
 
 `DistributionLearner` plays rounds; `LocalHypothesisSelector` asks every user once, in any order.
 """
@@ -31,10 +31,10 @@ from dpoco.local._settings import LARGEST_INFORMATION, Arguments, read_settings
 
 IndexArray = NDArray[np.intp]
 
-# Public draws that stand for all questions of a family with too many of them.
+# Number of random questions that represent a family with too many questions.
 _DRAWS = 2000
-# Of a `LocalHypothesisSelector`, where a `DistributionLearner` has a choice. Its posterior is that
-# of Bayes; the mixing is that of loss queries alone.
+# Settings of a `LocalHypothesisSelector` that a `DistributionLearner` lets the user choose. The
+# posterior is the Bayesian one; the mixing applies to loss queries only.
 _FIXED = {
     "horizon": None, "learner": "posterior", "learning_rate": 1.0, "interactive": False,
     "protect": "label", "mixing": 0.01, "range": None, "open_rounds": 1,
@@ -45,9 +45,9 @@ _FIXED = {
 class LocalHypothesisSelector(Server):
     """Selects one of K known distributions over M labels from private reports on labels.
 
-    Nothing is interactive. Question number n is a function of the constructor's arguments, so user
-    n's device can compute it (with its own selector), and reports may come in any order, late, or
-    never. Each user should answer another question.
+    The selector is not interactive. Question number n is a function of the constructor's arguments,
+    so the device of user n can compute it with another selector, and reports may come in any
+    order, late, or never. Each user should answer a different question.
 
     Parameters
     ----------
@@ -62,10 +62,10 @@ class LocalHypothesisSelector(Server):
 
     Notes
     -----
-    Everything is post-processing of reports. All guarantees but that of privacy assume that the
-    truth is one of the hypotheses. A report costs O(K M) for the means of its question. Methods may
-    be called from several threads. Nonces of 64 bits tell reports apart: among a million, two
-    honest ones are taken for duplicates with probability 3e-8.
+    All results are post-processing of reports. All guarantees except privacy assume that one of the
+    hypotheses is true. A report costs O(K M) for the means of its question. Methods may be called
+    from several threads. Nonces of 64 bits identify reports. Among a million honest reports, two
+    are mistaken for duplicates with probability 3e-8.
     """
 
     _kind = "LocalHypothesisSelector"
@@ -87,7 +87,7 @@ class LocalHypothesisSelector(Server):
             public_seed=public_seed,
         )  # fmt: skip
         known = hypotheses if isinstance(hypotheses, Hypotheses) else Hypotheses(hypotheses)
-        # Devices compute questions by themselves, from nothing but the array and the seed.
+        # Devices compute questions from the array and the seed only.
         if known.kind != "array":
             raise ValueError(
                 "hypotheses must be an array of shape (K, M): no contexts, no callables"
@@ -100,17 +100,17 @@ class LocalHypothesisSelector(Server):
         self._last: RoundSpec | None = None
 
     def round_spec(self, number: int) -> RoundSpec:
-        """Return question `number` >= 1: equal for everybody with the same arguments.
+        """Return question `number` >= 1, which depends only on the constructor's arguments.
 
         Parameters
         ----------
         number : int
-            In [1, 2^63). No user has to come before another one.
+            In [1, 2^63); questions may be asked in any order.
 
         Returns
         -------
         RoundSpec
-            Specification to send to a device; O(K M), but for the question asked last.
+            Specification to send to a device; O(K M), except for the last question.
         """
         index = positive_int("number", number, maximum=2**63 - 1)
         with self._lock:
@@ -131,10 +131,10 @@ class LocalHypothesisSelector(Server):
         ------
         ValueError
             For reports that are malformed, answer no question of this selector (foreign) or have
-            been taken before (duplicated). Nothing changes, whatever else came along.
+            been taken before (duplicated). Then no report of the call is taken.
         """
         with self._lock:
-            # All are checked before any is taken: a call that is refused changes nothing.
+            # All reports are checked before any is taken, so that a refused call changes nothing.
             nonces, taken = self._nonces.copy(), []
             for batch in batches(reports):
                 spec = self.round_spec(batch.round)
@@ -143,7 +143,8 @@ class LocalHypothesisSelector(Server):
                 taken.append((spec, batch))
             matrix = self.hypotheses.matrix()
             for spec, batch in taken:
-                # One by one: `prediction` is the mean of the weights *before* each report.
+                # Reports are applied one by one, since `prediction` is the mean of the weights
+                # *before* each report.
                 for values in batch.values:
                     self._weight_sum += self._rule.weights
                     self._rule.apply(spec, matrix, values[None, :])
@@ -160,20 +161,20 @@ class LocalHypothesisSelector(Server):
         pool : ClientPool
             The devices, for the same hypotheses.
         labels : sequence or integer array of shape (n,)
-            One label a user; None and whatever is no label is "no event".
+            One label per user; None and invalid labels mean "no event".
         users : integer array of shape (n,), optional
-            Who reports; by default all users, in order.
+            Users who report; by default all users, in order.
 
         Raises
         ------
         BudgetExceeded, ValueError, TypeError
-            As `ClientPool.respond`; reports of earlier users have been taken.
+            As in `ClientPool.respond`; reports of earlier users have been taken.
         """
         members = np.arange(pool.users) if users is None else np.asarray(users)
         if len(labels) != members.size:
             raise ValueError(f"there must be one label for each of {members.size} users")
         with self._lock:
-            # Smaller numbers without an answer may belong to devices that report late.
+            # Smaller numbers without an answer may be those of devices that report late.
             number = max(self._answered, default=0)
             for user, label in zip(members, labels, strict=True):
                 number += 1
@@ -198,13 +199,14 @@ class LocalHypothesisSelector(Server):
     def decided(self, alpha: float, beta: float) -> bool:
         """Return whether all members of ``confidence_set(beta)`` are within `alpha` of each other.
 
-        A stopping rule: with probability at least ``1 - beta``, whenever it says True, every member
-        (`map_index` is one) is within total variation `alpha` of the truth. O(K^2 M).
+        This is a stopping rule: with probability at least ``1 - beta``, whenever it returns True,
+        every member, including `map_index`, is within total variation `alpha` of the truth. O(K^2
+        M).
 
         Parameters
         ----------
         alpha : float
-            Distance that does no harm.
+            Acceptable total variation distance.
         beta : float
             Probability of a wrong answer at any time, in (0, 1).
         """
@@ -215,9 +217,9 @@ class LocalHypothesisSelector(Server):
     def expected_tv_bound(self, users: int | None = None) -> float:
         """Return a bound on the expected total variation distance of `prediction` from the truth.
 
-        For a number of reports, by default those so far: ``min(1, s sqrt(log K / (2 users)))``,
-        s = C sqrt(M) for bits with ``query="hadamard"`` and 1/c for subsets of one label; 1 for
-        other questions, which have no such bound.
+        The number of reports is by default that taken so far: ``min(1, s sqrt(log K / (2
+        users)))``, s = C sqrt(M) for bits with ``query="hadamard"`` and 1/c for subsets of one
+        label; 1 for other questions, which have no such bound.
 
         Parameters
         ----------
@@ -232,19 +234,19 @@ class LocalHypothesisSelector(Server):
         return min(1.0, strength * math.sqrt(math.log(count) / (2.0 * number))) if number else 1.0
 
     def information(self) -> FloatArray:
-        """Return the information of the answers about pairs of hypotheses, shape (K, K), nats.
+        """Return the information of the answers on pairs of hypotheses, shape (K, K), in nats.
 
         Entry (i, j) is the sum over reports of ``-log`` of the Bhattacharyya coefficient of the
-        laws under i and j: j is as likely as a true i with probability at most ``exp(-entry)``.
-        O(K^2 + K M) a question answered; K <= 512. Where subsets are too many to list, a lower
-        bound. It depends on questions, and on no answer.
+        distributions under i and j: j is as likely as a true i with probability at most
+        ``exp(-entry)``. O(K^2 + K M) per answered question; K <= 512. If there are too many subsets
+        to list, it is a lower bound. It depends on the questions, not on the answers.
         """
         if self.hypotheses.count > LARGEST_INFORMATION:
             raise ValueError(f"information() takes at most {LARGEST_INFORMATION} hypotheses")
         with self._lock:
             matrix = self.hypotheses.matrix()
             total = np.zeros((len(matrix), len(matrix)))
-            # In one order, whatever the order of arrival: sums of doubles depend on it.
+            # The order is fixed, since sums of doubles depend on it.
             for number, times in sorted(self._answered.items()):
                 for told in self._rule.information_parts(self.round_spec(number), matrix):
                     total += times * told
@@ -253,13 +255,13 @@ class LocalHypothesisSelector(Server):
     def error_bound(self, alpha: float = 0.0) -> float:
         """Return a bound on the probability that `map_index` is not within `alpha` of the truth.
 
-        ``max_i sum_{j: TV(i, j) > alpha} exp(-information_ij)``, at most 1: for this many reports
-        to these questions, fixed beforehand, not for a number chosen by looking.
+        ``max_i sum_{j: TV(i, j) > alpha} exp(-information_ij)``, at most 1. It holds if the number
+        of reports was fixed beforehand, not if it was chosen by looking at results.
 
         Parameters
         ----------
         alpha : float
-            Distance that does no harm.
+            Acceptable total variation distance.
         """
         apart = total_variations(self.hypotheses.matrix()) > real_float("alpha", alpha)
         confused = np.where(apart, np.exp(-self.information()), 0.0)
@@ -269,19 +271,19 @@ class LocalHypothesisSelector(Server):
         """Return the pairs that the answered questions may confuse, shape (n, 2), worst first.
 
         Pairs i < j further than `alpha` apart with ``exp(-information_ij) > beta / (K - 1)``; with
-        none left, `error_bound` is at most `beta`. Pairs that stay however many answer cannot be
-        told apart by this family of questions: choose another.
+        none left, `error_bound` is at most `beta`. This family of questions cannot distinguish
+        pairs that remain after many answers; choose another family.
 
         Parameters
         ----------
         alpha : float
-            Distance that does no harm.
+            Acceptable total variation distance.
         beta : float
             In (0, 1).
         """
         near, level = real_float("alpha", alpha), real_in("beta", beta, "(0, 1)")
         known = self.information()
-        # Above the diagonal, so that each pair comes once.
+        # Only entries above the diagonal, so that each pair comes once.
         apart = np.triu(total_variations(self.hypotheses.matrix()) > near, 1)
         short = known < math.log(max(known.shape[0] - 1, 1) / level)
         first, second = np.nonzero(apart & short)
@@ -304,7 +306,7 @@ class LocalHypothesisSelector(Server):
         count = int(answered[:, 1].sum())
         if (
             (answered.size and answered.min() < 1)
-            # Every report has another nonce: a repeated one was lost to `unique`.
+            # All nonces differ; `unique` has dropped repeated ones.
             or nonces.size != count
             or total.shape != (self.hypotheses.count,)
             # The weights before each report sum to 1.
@@ -329,37 +331,39 @@ def required_users(
     subset_size: int | None = None,
     seed: int = 0,
 ) -> float:
-    """Return how many reports suffice to select a hypothesis within `alpha` of the true one.
+    """Return the number of reports that select a hypothesis within `alpha` of the true one.
 
     Parameters
     ----------
     hypotheses : Hypotheses or array of shape (K, M)
-        Without contexts; K at most 512.
+        The hypotheses, without contexts; K at most 512.
     epsilon : float
-        Of one report, in (0, 30].
+        Privacy of one report, in (0, 30].
     alpha : float, default 0
-        Total variation distance that does no harm, in [0, 1).
+        Acceptable total variation distance, in [0, 1).
     beta : float, default 0.05
         Probability of failure, in (0, 1).
     channel, query, bits, subset_size
         As for `LocalHypothesisSelector`; every report answers its own question.
     seed : int, default 0
-        Names the public coins where questions are too many to list.
+        Seed of the public coins if there are too many questions to list.
 
     Returns
     -------
     int or inf
         The smallest n with ``max_i sum_{j: TV(i, j) > alpha} BC_ij^n <= beta``, ``BC_ij`` the
-        Bhattacharyya coefficient of a report's laws under hypotheses i and j, averaged over
-        questions: the most likely hypothesis after n reports then is within `alpha` of the truth
-        with probability at least ``1 - beta``, if the truth is one of them. 0 if all are within
-        `alpha`; inf if no question of the channel tells two of the others apart.
+        Bhattacharyya coefficient of a report's distributions under hypotheses i and j, averaged
+        over questions. The most likely hypothesis after n reports then is within `alpha` of the
+        truth with probability at least ``1 - beta``, if the truth is one of them. 0 if all
+        hypotheses are within `alpha` of each other; inf if no question of the channel distinguishes
+        two others.
 
     Notes
     -----
-    Exact where there are at most 5000 questions; 2000 public draws otherwise. Where subsets are too
-    many to list, they count as little as one label drawn from them: n is then an upper bound.
-    O(K^2) a question, besides O(K M) for its means. `docs/privacy/local_learning.md`, B5.
+    The result is exact for at most 5000 questions; otherwise it is an average over 2000 public
+    draws. If there are too many subsets to list, each counts as one label drawn from it, and n is
+    an upper bound. O(K^2) per question, plus O(K M) for its means.
+    `docs/privacy/local_learning.md`, B5.
 
     Examples
     --------
@@ -382,8 +386,7 @@ def required_users(
     gaps = mean_affinity_gap(selector)
     if (gaps[apart] <= 0.0).any():
         return math.inf
-    # BC_ij as 1 - gap: what is left of tiny gaps stays exact.
-    # A gap of 1 would have no logarithm.
+    # BC_ij is 1 - gap, which keeps the digits of tiny gaps. A gap of 1 would have no logarithm.
     logs = np.where(apart, np.log1p(-np.minimum(gaps, 1.0 - 1e-16)), -np.inf)
 
     def failing(n: int) -> bool:
@@ -393,8 +396,8 @@ def required_users(
     most = 1
     while failing(most):
         most *= 2
-    # The sums fall with n, so that the smallest n is found by bisection: by hand, since n may be
-    # more than the length of any sequence.
+    # The sums fall with n, so the smallest n is found by bisection. It is written out, since n may
+    # exceed the length of any sequence.
     few = most // 2
     while most - few > 1:
         middle = (few + most) // 2
@@ -405,15 +408,15 @@ def required_users(
 def mean_affinity_gap(selector: LocalHypothesisSelector) -> FloatArray:
     """Return one minus the mean Bhattacharyya coefficient of a report, shape (K, K).
 
-    Means are over the questions of the selector's channel. Relatively exact for gaps near 0; gaps
-    that rounding alone may explain are 0.
+    The mean is over the questions of the selector's channel. Small gaps have a small relative
+    error; gaps within rounding error are 0.
     """
     matrix, settings, rule = selector.hypotheses.matrix(), selector.settings, selector._rule
     count, labels = matrix.shape
     total, asked = np.zeros((count, count)), 0
     if labels == 1 or count == 1:
         return total
-    # Of subsets there is one question only, the same for all users.
+    # The subset channel has only one question, the same for all users.
     numbers: Iterable[int] = range(1, 2 if settings.channel == "subset" else _DRAWS + 1)
     specs = (rule.specify(number, matrix) for number in numbers)
     every = None if settings.bits > 1 else all_questions(settings.query, count, labels)
@@ -427,19 +430,19 @@ def mean_affinity_gap(selector: LocalHypothesisSelector) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class MedianSelection:
-    """The row that was chosen among independent answers.
+    """The row selected among independent answers.
 
     Attributes
     ----------
     index : int
-        Which row.
+        Index of the row.
     distribution : array of shape (M,)
         The row itself.
     radius : float
-        Its median total variation distance to all rows, itself included.
+        Median total variation distance of the row to all rows, including itself.
     failure : float
-        ``exp(-R / 18)``: probability, at most, with which the row is further than 3 alpha from the
-        truth, where each row is within alpha with probability at least 2/3.
+        ``exp(-R / 18)``: bound on the probability that the row is further than 3 alpha from the
+        truth, if each row is within alpha with probability at least 2/3.
     """
 
     index: int
@@ -449,12 +452,12 @@ class MedianSelection:
 
 
 def median_select(distributions: ArrayLike) -> MedianSelection:
-    """Choose among the answers of disjoint groups of users; failures become exponentially rare.
+    """Choose among answers of disjoint groups of users, with exponentially rare failures.
 
     Parameters
     ----------
     distributions : array of shape (R, M)
-        One distribution a group, e.g. ``selector.prediction().all()`` of each.
+        One distribution per group, e.g. ``selector.prediction().all()`` of each.
 
     Returns
     -------
@@ -465,17 +468,19 @@ def median_select(distributions: ArrayLike) -> MedianSelection:
     Notes
     -----
     O(R^2 M). If each row is within alpha of the truth with probability at least 2/3, independently,
-    the chosen one is within 3 alpha with probability at least ``1 - exp(-R / 18)``: more than half
-    of the rows are good but with that probability (Hoeffding); these are within 2 alpha of one
-    another, so the chosen median is at most 2 alpha; and one of the ceil(R/2) rows within it is
-    good. A group whose expected distance is at most r has alpha = 3 r, by Markov's inequality.
+    the chosen one is within 3 alpha with probability at least ``1 - exp(-R / 18)``. With this
+    probability (Hoeffding) more than half of the rows are within alpha of the truth. These are
+    within 2 alpha of each other, so the chosen median is at most 2 alpha, and one of the ceil(R/2)
+    rows within it is near the truth. A group whose expected distance is at most r has alpha = 3 r,
+    by Markov's inequality.
     """
     rows = float_array("distributions", distributions, (None, None))
     if rows.size == 0:
         raise ValueError("distributions must have at least one row and one label")
     if not ((rows >= 0.0).all() and (np.abs(rows.sum(axis=1) - 1.0) <= 1e-6).all()):
         raise ValueError("rows must be distributions: not negative, of sum 1")
-    # A row's distance 0 to itself counts: the ceil(R/2)-th smallest then covers half of the rows.
+    # A row's distance 0 to itself counts, so that the ceil(R/2)-th smallest covers half of the
+    # rows.
     distances = np.sort(total_variations(rows), axis=1)
     medians = distances[:, (rows.shape[0] + 1) // 2 - 1]
     index = int(np.argmin(medians))
@@ -486,8 +491,8 @@ def median_select(distributions: ArrayLike) -> MedianSelection:
 class DistributionLearner(Server):
     """Learns from private reports which of K conditional distributions the labels follow.
 
-    By default **the server knows the context of every round**: a report protects the label and
-    nothing else. ``protect="label_and_context"`` protects both.
+    By default **the server knows the context of every round**, and a report protects only the
+    label. ``protect="label_and_context"`` protects both.
 
     Parameters
     ----------
@@ -513,10 +518,10 @@ class DistributionLearner(Server):
     bits : int or "auto", default 1
         Number of bits per report, each with epsilon / bits.
     interactive : bool, default False
-        Whether current weights may shape the next question, which devices must then be told. Hedge
-        then prefers questions about what it is uncertain about.
+        Whether the next question may depend on current weights; devices must then receive it. Hedge
+        then prefers questions about uncertain hypotheses.
     protect : {"label", "label_and_context"}
-        What one report protects; the latter needs ``learner="hedge"``.
+        Data that one report protects; the second value needs ``learner="hedge"``.
     mixing : float, optional
         Share of the uniform mixture in predictions; by default the learner's own.
     range : {"exact", "worst_case"}, optional
@@ -538,9 +543,9 @@ class DistributionLearner(Server):
 
     Notes
     -----
-    Everything here is post-processing of reports that are already private: the server adds no
-    noise, and its copies share none. The state is a function of specifications and reports, bit for
-    bit, on every machine. Methods may be called from several threads, one at a time each. Proofs:
+    The server only post-processes reports that are already private: it adds no noise, and its
+    copies share no noise. The state is a function of specifications and reports, bit for bit, on
+    every machine. Methods may be called from several threads, one at a time each. Proofs:
     ``docs/privacy/local_randomizers.md`` (privacy) and ``docs/privacy/local_learning.md`` (risks).
 
     Examples
@@ -610,8 +615,7 @@ class DistributionLearner(Server):
         Returns
         -------
         RoundSpec
-            Specification to send to the devices. The oldest open round closes if there are too
-            many.
+            Specification to send to the devices. The oldest open round closes if too many are open.
 
         Raises
         ------
@@ -629,7 +633,7 @@ class DistributionLearner(Server):
                 matrix = None
             else:
                 raise ValueError("contexts are private: round_spec() takes none")
-            # All errors are raised before the last line, which opens the round.
+            # All errors occur before the last line, which opens the round.
             spec = self._rule.specify(number, matrix)
             context = int(x) if self.hypotheses.kind == "table" and matrix is not None else None
             self._open[number] = OpenRound(spec, matrix, context)
@@ -648,18 +652,18 @@ class DistributionLearner(Server):
     def predict(self, x: object = None) -> Prediction:
         """Return the prediction for context `x` from the current weights.
 
-        It is that of the round opened last until a report to it comes, then that of the next one:
-        the share of the uniform mixture may depend on the round.
+        Until a report to the latest round arrives, the prediction is for that round; then it is for
+        the next one, because the share of the uniform mixture may depend on the round.
 
         Parameters
         ----------
         x : object, optional
-            As of `round_spec`; it need not be the context of an open round.
+            As in `round_spec`; it need not be the context of an open round.
 
         Raises
         ------
         ValueError
-            With private contexts, since devices then predict, with `DevicePredictor`.
+            With private contexts, since then devices predict with `DevicePredictor`.
         """
         if self.settings.protect != "label":
             raise ValueError("contexts are private: use DevicePredictor on the device")
@@ -674,7 +678,7 @@ class DistributionLearner(Server):
             return self._rule.mixing(self._turn())
 
     def _turn(self) -> int:
-        """Return the round that a prediction made now is for."""
+        """Return the round of a prediction made now."""
         latest = self._open.get(self.round)
         turn = self.round + (latest is None or len(latest.nonces) > 0)
         horizon = self.settings.horizon
@@ -688,7 +692,7 @@ class DistributionLearner(Server):
         spec : RoundSpec
             Of an open round.
         reports : Report, ReportBatch or iterable of Report
-            Any number, none is fine; `hedge` processes them in this order.
+            Any number, also none; `hedge` processes them in this order.
 
         Raises
         ------
@@ -696,16 +700,16 @@ class DistributionLearner(Server):
             If the round is closed (late reports) or was never opened. Nothing changes.
         ValueError
             For reports that are malformed, answer another specification (foreign) or have been
-            taken before (duplicated). Nothing changes, not even by the other reports of the call.
+            taken before (duplicated). Then no report of the call is taken.
         """
         with self._lock:
             opened = self._find_open(spec)
-            # A copy: a call that is refused half-way must not use up nonces.
+            # Nonces are copied, since a refused call must not use any.
             taken, nonces = batches(reports), opened.nonces.copy()
             for batch in taken:
                 opened.spec.check_reports(batch)
                 nonces.add(batch.nonces)
-            # From here on nothing is refused: weights and nonces change together.
+            # No report is refused from here on, so that weights and nonces change together.
             for batch in taken:
                 self._rule.apply(opened.spec, opened.matrix, batch.values)
                 self.reports += len(batch)
@@ -727,17 +731,17 @@ class DistributionLearner(Server):
     def information(self) -> FloatArray:
         """Return the matrix of accumulated information between hypotheses, shape (K, K), nats.
 
-        Entry (i, j) is the sum over reports of ``-log`` of the Bhattacharyya coefficient of the
-        two message laws: where questions do not depend on reports, hypothesis j overtakes a true
-        i with probability at most ``exp(-entry)``. Small entries show pairs that the questions
-        cannot tell apart. For subsets that are too many to list, a lower bound. Only with
+        Entry (i, j) is the sum over reports of ``-log`` of the Bhattacharyya coefficient of the two
+        message distributions. If questions do not depend on reports, hypothesis j overtakes a true
+        i with probability at most ``exp(-entry)``. Small entries show pairs that the questions do
+        not distinguish. If there are too many subsets to list, it is a lower bound. Only with
         ``track_information=True``.
         """
         with self._lock:
             return self._bayes().information()
 
     def risk_certificate(self) -> float:
-        """Return hedge's bound on the KL-risk so far: in expectation, not with high probability."""
+        """Return hedge's bound on the expected KL-risk so far (not a high-probability bound)."""
         if not isinstance(self._rule, Hedge):
             raise ValueError("only learner 'hedge' has a risk certificate")
         with self._lock:
@@ -754,8 +758,8 @@ class DistributionLearner(Server):
         Returns
         -------
         float
-            The smaller of T log(K / mixing), which any prediction with that mixing has, and the
-            learner's own bound. The posterior's bounds assume that one hypothesis is right; hedge's
+            The smaller of T log(K / mixing), which holds for all predictions with that mixing, and
+            the learner's bound. The posterior's bounds assume that one hypothesis is right; hedge's
             hold for any labels, as regret against the best hypothesis.
 
         Warns
@@ -772,7 +776,7 @@ class DistributionLearner(Server):
         if number is None:
             raise ValueError("rounds must be given: the learner has no horizon")
         count = self.hypotheses.count
-        # Both hold, so that the smaller does.
+        # Both bounds hold, so the smaller one holds.
         bound = min(trivial_bound(count, self._rule.mixing, number), self._rule.risk_bound(number))
         ignored = number * math.log(count)
         if bound > ignored:
@@ -790,7 +794,8 @@ class DistributionLearner(Server):
             rounds.append({"spec": spec, "context": opened.context})
             arrays[f"nonces.{index}"] = opened.nonces.all()
             if known.kind == "callable" and opened.matrix is not None:
-                arrays[f"matrix.{index}"] = opened.matrix  # the context itself may be anything
+                # The context may be of any type, so only its matrix is saved.
+                arrays[f"matrix.{index}"] = opened.matrix
         if known.array is not None:
             arrays["hypotheses"] = known.array
         body = {
@@ -803,9 +808,9 @@ class DistributionLearner(Server):
 
     @classmethod
     def _present(cls, arguments: Arguments) -> Arguments:
-        """Return a state's arguments under their present names: earlier states have more."""
+        """Return a state's arguments under their present names; older states have more."""
         given = super()._present(arguments)
-        # Noise on all losses was another channel, whose reports no rule here knows.
+        # Noise on all losses was another channel, which no rule here supports.
         if given.pop("delta", None) or given.pop("noise", None):
             raise StateError("the state is of a channel with additive noise: no longer supported")
         if "learning_rate" in given:
@@ -821,14 +826,14 @@ class DistributionLearner(Server):
         return given
 
     def _continue(self, body: Arguments, arrays: Arrays) -> None:
-        # States are no secret, and files can be forged: counts that no run leads to are refused.
+        # States are not secret, and files can be forged, so impossible counts are refused.
         last, reports = body["round"], body["reports"]
         horizon = self.settings.horizon
         if (
             # `True` is an `int` for `isinstance`.
             any(type(count) is not int or count < 0 for count in (last, reports))
             or last > (2**63 - 1 if horizon is None else horizon)
-            # The engine of the posterior counts reports as well.
+            # The posterior's engine also counts reports.
             or (isinstance(self._rule, Posterior) and self._rule.reports != reports)
         ):
             raise StateError("state is corrupt: impossible counts")
@@ -838,7 +843,7 @@ class DistributionLearner(Server):
         self.round, self.reports = last, reports
 
     def _reopen(self, body: Arguments, arrays: Arrays) -> dict[int, OpenRound]:
-        """Return the open rounds of a state by number, or raise for impossible ones."""
+        """Return the open rounds of a state by number; raise for impossible ones."""
         hypotheses, settings = self.hypotheses, self.settings
         if body.get("blocks"):
             raise StateError("the state has rounds that were opened together: no longer supported")
@@ -849,11 +854,12 @@ class DistributionLearner(Server):
             if settings.protect == "label":
                 if hypotheses.kind == "callable":
                     given = arrays[f"matrix.{index}"]
-                    # Read as hypotheses, which checks that the rows of a file are distributions.
+                    # The matrix is read as hypotheses, which checks that its rows are
+                    # distributions.
                     matrix = Hypotheses(given, hypotheses.count, hypotheses.labels).matrix()
                 else:
                     matrix = hypotheses.matrix(context)
-            # Answers to a question of another class or seed would move the weights.
+            # Answers to a question of another class or seed would change the weights.
             asked = (spec.hypotheses, spec.labels, spec.fingerprint, spec.epsilon)
             own = (settings.hypotheses, settings.labels, settings.fingerprint, settings.epsilon)
             if asked != own or not self._rule.accepts(spec, matrix):
@@ -880,13 +886,13 @@ class OpenRound:
     Attributes
     ----------
     spec : RoundSpec
-        What was published.
+        The published specification.
     matrix : array of shape (K, M), or None
-        The hypotheses in its context; None where contexts are private.
+        The hypotheses in its context; None if contexts are private.
     context : int or None
-        Of a table, for its state; a callable's context may be anything, and is not kept.
+        Context of a table, for the state; a callable's context may be of any type and is not kept.
     nonces : Nonces
-        Of the reports taken.
+        Nonces of the reports taken.
     """
 
     spec: RoundSpec

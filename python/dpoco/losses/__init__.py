@@ -68,7 +68,7 @@ def from_dict(state: Named) -> Loss:
     if not isinstance(kind, str) or kind not in _KINDS:
         raise ValueError(f"loss type must be one of {sorted(_KINDS)}")
     expected = set(signature(_KINDS[kind]).parameters)
-    # `to_dict` leaves these out where they are None.
+    # `to_dict` leaves these keys out if they are None.
     if set(arguments) | ({"slope_bound", "values", "gradients", "hessians"} & expected) != expected:
         raise ValueError(f"{kind} needs exactly the keys {sorted(expected)}")
     return _KINDS[kind](**arguments)

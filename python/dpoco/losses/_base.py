@@ -15,9 +15,9 @@ from dpoco.domains import Domain, Geometry
 
 
 def products(rows: FloatArray, theta: ArrayLike) -> FloatArray:
-    """Return <row, theta> for all rows: of one theta, shape (d,), or of one for each, (T, d)."""
+    """Return <row, theta> for all rows; theta has shape (d,), or (T, d) with one per row."""
     if np.ndim(theta) == 2:
-        # Row by row: a product of the two matrices would have T x T entries.
+        # The sum is taken row by row, since a product of the two matrices would have T x T entries.
         return np.asarray(np.einsum("ij,ij->i", rows, float_array("theta", theta, rows.shape)))
     product: FloatArray = rows @ float_array("theta", theta, (rows.shape[1],))
     return product
@@ -36,11 +36,11 @@ class Loss(ABC):
     glm: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        """Check all bounds: positive numbers, or None for none where that is the default."""
+        """Check that all bounds are positive numbers, or None if that is the default."""
         for each in fields(self):
             value = getattr(self, each.name)
             if value is not None or each.default is not None:
-                # The dataclass is frozen: at construction alone it is written to like this.
+                # The dataclass is frozen, so fields are set in this way at construction.
                 object.__setattr__(self, each.name, positive_float(each.name, value))
 
     @abstractmethod
@@ -98,22 +98,23 @@ class Loss(ABC):
     ) -> int | None:
         """Row of the first record outside the bounds or not finite; None if there is none."""
         flags = self._flags(domain, records, labels)
-        # Any flag: what a learner would read otherwise than it was given.
+        # A flag marks a record that a learner would not read as it was given.
         where = np.flatnonzero(np.any(list(flags.values()), axis=0))
         return int(where[0]) if where.size else None
 
     def _sum_settings(self, domain: Domain, unbounded: bool) -> Fields:
-        """Return what a compiled sum of such losses is built from.
+        """Return the settings of a compiled sum of such losses.
 
         `unbounded`: the sum is over all of R^d, not over the domain.
         """
-        # The user's own losses are called back; families that compiled code knows say more.
+        # Compiled code calls the user's losses back; subclasses that it implements return more
+        # settings.
         return {"unbounded": unbounded, "kind": "custom"}
 
     @property
     def _glm_engine(self) -> _core.GlmLoss:
-        """The compiled loss; losses that are not generalised linear never reach it."""
-        # Engines of gradients are built with a loss in any case.
+        """The compiled loss. It is a placeholder for losses that are not generalised linear."""
+        # Engines that sum gradients take a loss in any case, and do not use it.
         return _core.GlmLoss("squared", 1.0, 1.0, -1.0, 1.0)
 
     def _set(self, **values: object) -> None:

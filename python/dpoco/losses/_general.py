@@ -1,4 +1,4 @@
-"""Losses given by their gradients or a matrix: linear and quadratic ones, and the user's own."""
+"""Losses that are given by gradients or matrices: linear, quadratic and custom losses."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class LinearLoss(Loss):
     ) -> FloatArray:
         """Return a copy of `features`, shape (d,) or (T, d)."""
         _no_label(label)
-        # The caller may change what it gets.
+        # The copy protects `features`, since the caller may change the result.
         return _rows(features, float_array("theta", theta, (None,))).copy()
 
     def batch_values(
@@ -82,7 +82,8 @@ class LinearLoss(Loss):
         factors = record_multipliers(domain, rows, self.gradient_bound, self.gradient_bound_l2)
         with np.errstate(invalid="ignore", over="ignore"):
             values: FloatArray = factors * products(rows, theta)
-        # 0 times an infinite margin is NaN: what is not finite loses 0.
+        # A margin that is not finite has a factor of 0, and 0 times infinity is NaN; such a record
+        # has loss 0.
         values[factors == 0.0] = 0.0
         return values
 
@@ -103,7 +104,8 @@ class LinearLoss(Loss):
 class DeclaredLoss(Loss):
     """A loss whose Lipschitz constant and smoothness are given, not computed."""
 
-    unsaid: ClassVar[tuple[str, ...]] = ()  # arguments that are left out where they are None
+    # Arguments that are left out if they are None.
+    unsaid: ClassVar[tuple[str, ...]] = ()
     lipschitz_bound: float
     smoothness_bound: float
 
@@ -122,7 +124,7 @@ class DeclaredLoss(Loss):
     def _arguments(self) -> Fields:
         own = asdict(self)
         constants = {name: own.pop(f"{name}_bound") for name in ("lipschitz", "smoothness")}
-        # The constructor's names, which have no "_bound".
+        # The constructor's names do not end in "_bound".
         said = {**constants, **own}
         return {n: v for n, v in said.items() if v is not None or n not in self.unsaid}
 
@@ -199,7 +201,8 @@ class CustomLoss(DeclaredLoss):
         for name, given in functions.items():
             if given is not None and not callable(given):
                 raise TypeError(f"{name} must be callable; got {type(given).__name__}")
-        # 0 is a linear loss; the other constants are divided by.
+        # A smoothness of 0 is a linear loss. The other constants must be positive, because they are
+        # divisors.
         beta = real_float("smoothness", smoothness)
         if not 0.0 <= beta <= LARGEST_SCALE:
             raise ValueError(f"smoothness must be in [0, {LARGEST_SCALE}]; got {beta!r}")
@@ -217,7 +220,7 @@ class CustomLoss(DeclaredLoss):
         """Loss of a loss object, or of a row, shape (k,), as a float; of rows, shape (T,)."""
         _no_label(label)
         if self.values is None:
-            # An object answers for itself, and what it returns is not checked further.
+            # A loss object computes its value itself, and the result is only converted.
             return float(features.value(float_array("theta", theta, (None,))))
         return self._evaluate("values", self.values, theta, features)
 
@@ -247,8 +250,8 @@ class CustomLoss(DeclaredLoss):
         """Return a record as an object with ``value``, ``gradient`` and maybe ``hessian``."""
         if self.values is None:
             return record
-        # Nothing is evaluated before it is asked for: learners of gradients ask for no values.
-        # "values" of all rows becomes "value" of one, as a loss object has it.
+        # Functions are evaluated only on demand, since learners of gradients need no values. The
+        # name loses its "s": "values" of all rows becomes "value" of one loss object.
         given = [(n, f) for n in self.unsaid if (f := getattr(self, n)) is not None]
         asked = {
             n.removesuffix("s"): partial(self._evaluate, n, f, records=record) for n, f in given
@@ -256,16 +259,16 @@ class CustomLoss(DeclaredLoss):
         return SimpleNamespace(**asked)
 
     def _evaluate(self, name: str, function: Function, theta: ArrayLike, records: ArrayLike) -> Any:
-        """Return what a function says of a row, or of all rows; 0 for one that is not finite."""
+        """Return a function's results for one row or all rows; 0 for a row that is not finite."""
         point = float_array("theta", theta, (None,))
         single = np.ndim(records) == 1
         rows = float_array("record", records, (None,) * (1 if single else 2))
         rows = rows[None] if single else rows
         finite = np.isfinite(rows).all(axis=1)
-        # A number, d of them or d x d: values, gradients, hessians.
+        # Values are numbers, gradients have shape (d,), hessians (d, d).
         shape = point.shape * self.unsaid.index(name)
         found = np.zeros((len(rows), *shape))
-        # The user's functions see finite rows only, and are not called for none.
+        # The user's functions see only finite rows, and are not called without any.
         if finite.any():
             kept = (int(finite.sum()), *shape)
             found[finite] = float_array(name, function(point, rows[finite]), kept)
@@ -285,7 +288,8 @@ class CustomLoss(DeclaredLoss):
         _no_label(labels)
         if np.ndim(theta) == 1:
             return np.asarray(self.value(theta, rows))
-        # Decisions rarely change: the functions are called once for each stretch of equal ones.
+        # Decisions may change rarely, so the functions are called once for each run of equal
+        # decisions.
         changes = np.flatnonzero(np.any(theta[1:] != theta[:-1], axis=1)) + 1
         bounds = [0, *changes.tolist(), len(rows)] if len(rows) else [0]
         parts = [self.value(theta[a], rows[a:b]) for a, b in pairwise(bounds)]
@@ -302,7 +306,7 @@ class CustomLoss(DeclaredLoss):
     def _flags(
         self, domain: Domain, records: FloatArray, labels: FloatArray | None
     ) -> dict[str, NDArray[np.bool_]]:
-        # Asked of gradients: a learner clips these, and takes records as they are.
+        # The flags are those of gradients, since a learner clips gradients, not records.
         return record_flags(record_multipliers(domain, records, self.lipschitz_bound, None))
 
 
@@ -317,8 +321,8 @@ def _no_label(label: object) -> None:
         raise TypeError("this loss takes no label")
 
 
-# The engine's own limits: what is not convex beyond rounding is no loss, and a scaled loss stays
-# inside its bounds.
+# These are the engine's limits. A matrix with a smaller eigenvalue is not convex, beyond rounding.
+# The reserve keeps a scaled loss within its bounds.
 _CONVEX = -1e-12
 _RESERVE = 1.0 - 1e-12
 
@@ -400,8 +404,8 @@ class QuadraticLoss(DeclaredLoss):
         """
         d = domain.dimension
         matrices, vectors = _rounds(features, labels, d, False)
-        # Each decision meets one round: together they would meet T^2 pairs.
-        if np.ndim(theta) == 2:  # one for each round
+        # Each decision is evaluated on its round only, not on all T^2 pairs.
+        if np.ndim(theta) == 2:
             each = zip(theta, matrices[:, None], vectors[:, None], strict=True)
             return np.array([self.batch_values(domain, *own)[0] for own in each])
         point = float_array("theta", theta, (d,))
@@ -419,7 +423,8 @@ class QuadraticLoss(DeclaredLoss):
         pairs = _rounds(matrices, vectors, domain.dimension, False)
         factors = np.zeros(pairs[0].shape[0])
         radius = domain.radius_from_center()
-        with np.errstate(all="ignore"):  # a round out of range counts as zero, silently
+        # A round that overflows counts as zero, without a warning.
+        with np.errstate(all="ignore"):
             for t, (given, vector) in enumerate(zip(*pairs, strict=True)):
                 if np.isfinite(given).all() and np.isfinite(vector).all():
                     factors[t] = self._scale(domain.center, radius, given, vector)
@@ -444,10 +449,10 @@ class QuadraticLoss(DeclaredLoss):
         reach = most * radius + float(np.linalg.norm(matrix @ center - vector))
         if not math.isfinite(reach):
             return 0.0
-        # The smaller of both factors meets both bounds.
+        # The smaller of the two factors satisfies both bounds.
         if scale * reach > self.lipschitz_bound:
             scale = _RESERVE * self.lipschitz_bound / reach
-        # Below, factors lose their digits.
+        # Smaller factors are denormal and lose digits.
         return scale if scale >= np.finfo(float).tiny else 0.0
 
     def _flags(

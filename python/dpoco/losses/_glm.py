@@ -1,4 +1,4 @@
-"""Any generalised linear loss, by a table of the slopes of a function of one variable."""
+"""Generalised linear losses given by a table of slopes of a function of one variable."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from dpoco._validation import (
 from dpoco.domains import Domain
 from dpoco.losses._margin import MarginLoss, checked_margin
 
-_AGREE = 1e-2  # of the largest slope or value: derivatives that are off by more are wrong
+# Relative error above which a derivative is refused as wrong.
+_AGREE = 1e-2
 Function = Callable[[FloatArray], ArrayLike]
 
 
@@ -32,8 +33,8 @@ class GlmLoss(MarginLoss):
 
     `from_functions` makes one. The derivative of f is linear between equally spaced knots, so f is
     quadratic there, and convex exactly. Only follow-the-leader and Newton steps on noisy sums
-    (`dpoco.oco`) take it: their guarantees rest on bounds of slope and curvature, which hold
-    whatever the table says.
+    (`dpoco.oco`) take it. Their guarantees depend on bounds on slope and curvature, which the table
+    cannot violate.
 
     Parameters
     ----------
@@ -126,13 +127,13 @@ class GlmLoss(MarginLoss):
         Raises
         ------
         ValueError, TypeError
-            If f is not finite or not convex, or the functions do not belong together.
+            If f is not finite or not convex, or a function is not the derivative of the one before.
         """
         far, count = positive_float("reach", reach), positive_int("pieces", pieces, maximum=10**6)
         knots, step = np.linspace(-far, far, count + 1), 2.0 * far / count
         values = _evaluate("value", value, knots)
         slopes = _evaluate("derivative", derivative, knots)
-        # Rounding may lower a slope a little; `accumulate` takes that back, since a table may not
+        # Rounding may lower a slope a little; `accumulate` corrects this, since a table must not
         # decrease.
         if np.any(np.diff(slopes) < -1e-9 * np.abs(slopes).max()):
             raise ValueError("derivative decreases somewhere: the loss must be convex")
@@ -149,7 +150,7 @@ class GlmLoss(MarginLoss):
 
     def __post_init__(self) -> None:
         """Check slopes and bounds."""
-        # Not as the base does: slopes are no bounds, and f(0) may have any sign.
+        # The base's check does not apply, since slopes are not bounds, and f(0) may have any sign.
         slopes = float_array("slopes", self.slopes, (None,))
         choice("variable", self.variable, ("residual", "margin"))
         if len(slopes) < 2 or not np.isfinite(slopes).all() or np.any(np.diff(slopes) < 0.0):
@@ -162,7 +163,7 @@ class GlmLoss(MarginLoss):
         self._set(slopes=tuple(slopes.tolist()), at_zero=real_float("at_zero", self.at_zero))
 
     def __repr__(self) -> str:
-        """Name the knots, not their slopes."""
+        """Show the number of knots, not their slopes."""
         return (
             f"GlmLoss({self.variable!r}, {len(self.slopes)} knots to {self.reach:g}, "
             f"feature_bound={self.feature_bound!r})"
@@ -175,20 +176,20 @@ class GlmLoss(MarginLoss):
         return (-bound, bound) if self.variable == "residual" else (0.0, 1.0)
 
     def derivative_bound(self, margin: float) -> float:
-        """Largest ``|f'|`` of what margins and labels reach."""
-        # A convex function is steepest at an end. Beyond the knots slopes stay what they are at the
-        # last one, in `interp` as in the engine.
+        """Largest ``|f'|`` for these margins and all labels."""
+        # A convex function is steepest at an end. Beyond the knots the slope is that of the last
+        # knot, both in `interp` and in the engine.
         return float(np.abs(np.interp(self._ends(margin), self._knots, self.slopes)).max())
 
     def curvature_bound(self, margin: float) -> float:
-        """Largest ``f''`` of what margins and labels reach."""
+        """Largest ``f''`` for these margins and all labels."""
         knots, (low, high) = self._knots, self._ends(margin)
-        # Slopes are linear between knots: the curvature of a piece is the same all over it.
+        # Slopes are linear between knots, so the curvature is constant on each piece.
         met = (knots[1:] >= low) & (knots[:-1] <= high)
         return float(np.max(np.diff(self.slopes)[met] / np.diff(knots)[met], initial=0.0))
 
     def _special_scalar_bound(self, reach: float) -> float:
-        # Nothing special is proved of tables: the general bound holds.
+        # No special bound is proved for tables, so the general bound is used.
         return math.inf
 
     def center_regret(self, domain: Domain) -> float:
@@ -204,10 +205,10 @@ class GlmLoss(MarginLoss):
         return np.linspace(-self.reach, self.reach, len(self.slopes))
 
     def _lowest(self) -> float:
-        """Return where f is least, at a knot if its slope is never 0."""
+        """Return a minimiser of f: a knot if no slope is 0."""
         slopes = np.asarray(self.slopes)
         above = int(np.searchsorted(slopes, 0.0))
-        # f falls or rises on the whole table.
+        # f is monotone on the whole table.
         if above in (0, len(slopes)):
             return -self.reach if above == 0 else self.reach
         left, right = slopes[above - 1], slopes[above]
@@ -221,7 +222,7 @@ class GlmLoss(MarginLoss):
 
     def _function(self, points: FloatArray) -> FloatArray:
         """Return f at points, shape (n,)."""
-        # With the label 0 the residual is the margin.
+        # With label 0 the residual is the margin.
         engine = self._table(residual=True, labels=(0.0, 0.0))
         values: FloatArray = engine.values(np.ascontiguousarray(points), np.zeros(len(points)))
         return values
@@ -248,11 +249,11 @@ def _evaluate(name: str, function: Function, knots: FloatArray) -> FloatArray:
 def _check_integral(
     inner: str, outer: str, slopes: FloatArray, values: FloatArray, step: float
 ) -> None:
-    """Refuse a derivative that does not belong to its function."""
-    # The trapezoidal rule, exact for what the table makes of the slopes.
+    """Raise unless a function is the derivative of the other."""
+    # The trapezoidal rule is exact for the table's piecewise linear slopes.
     differences = 0.5 * step * (slopes[1:] + slopes[:-1])
     gap = np.abs(np.cumsum(differences) - (values[1:] - values[0])).max()
-    # A jump of the inner function within a piece is met only to half of it.
+    # The rule is off by up to half of a jump of the inner function within a piece.
     scale = float(np.ptp(values)) + step * float(np.abs(slopes).max())
     if gap > _AGREE * scale + step * float(np.ptp(slopes)):
         raise ValueError(f"{inner} is not the derivative of {outer}")

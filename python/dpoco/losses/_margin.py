@@ -1,4 +1,4 @@
-"""Losses of one margin: what they share, and the squared, logistic and Huber loss."""
+"""Losses of one margin: their base, and the squared, logistic and Huber losses."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class MarginLoss(Loss):
 
     @property
     def reported(self) -> MarginLoss:
-        """The loss whose values are reported: itself by default."""
+        """The loss whose values are reported; by default this loss."""
         return self
 
     @abstractmethod
@@ -73,7 +73,7 @@ class MarginLoss(Loss):
         """
         a, s = checked_margin(margin), positive_float("step_scale", step_scale)
         general = self.derivative_bound(a) + 2.0 * s * a * self.curvature_bound(a)
-        # Leaves are clipped to this: a mistake here would cost utility, not privacy
+        # Leaves are clipped to this bound, so a mistake here would cost utility, not privacy
         # (docs/privacy/leaf_bounds.md).
         return min(self._special_scalar_bound(max(1.0, 2.0 * s - 1.0) * a), general)
 
@@ -83,7 +83,7 @@ class MarginLoss(Loss):
         ``feature_bound max||theta||_p``, or ``feature_bound_l2 max||theta||_2`` if declared and
         smaller.
         """
-        # Both bounds hold: the smaller one is used.
+        # Both bounds hold, so the smaller one is used.
         bound = self.feature_bound * domain.max_norm()
         return (
             bound
@@ -97,7 +97,7 @@ class MarginLoss(Loss):
         By convexity, the bound is attained at the farthest margin and label. The margin moves as
         far as the domain allows, or to the label, where the loss of a regression is least.
         """
-        # The lowest label is enough: losses for the highest one are mirror images.
+        # The lowest label is enough, since losses for the highest label are mirror images.
         center, low = np.asarray(domain.center), self.label_range[0]
         size, length = lp_norm(center, domain.p), lp_norm(center, 2.0)
         start = self.feature_bound * size
@@ -135,7 +135,7 @@ class MarginLoss(Loss):
             A number for one record, shape (T,) for many.
         """
         single, _, margins, labels = _evaluate(theta, features, label)
-        # The compiled loss, as learners and traces have it.
+        # Learners and traces use the same compiled loss.
         values = self._glm_engine.values(margins, labels)
         return float(values[0]) if single else values
 
@@ -144,7 +144,8 @@ class MarginLoss(Loss):
     ) -> FloatArray:
         """Gradient ``l'(<theta, x>, y) x`` on raw records: shape (d,), or (T, d) for many."""
         single, rows, margins, labels = _evaluate(theta, features, label)
-        with np.errstate(over="ignore", invalid="ignore"):  # out of range is infinite, silently
+        # An overflow gives infinity, without a warning.
+        with np.errstate(over="ignore", invalid="ignore"):
             gradients: FloatArray = self._glm_engine.derivatives(margins, labels)[:, None] * rows
         return gradients[0] if single else gradients
 
@@ -155,7 +156,7 @@ class MarginLoss(Loss):
         rows = float_array("features", features, (None, domain.dimension))
         targets = float_array("labels", labels, (rows.shape[0],))
         factors = record_multipliers(domain, rows, self.feature_bound, self.feature_bound_l2)
-        # A record without a label counts as empty, as in the engine.
+        # A record without a label counts as empty, like in the engine.
         factors[~np.isfinite(targets)] = 0.0
         with np.errstate(invalid="ignore", over="ignore"):
             margins = factors * products(rows, theta)
@@ -183,7 +184,7 @@ _TAKEN = "dpoco.choose names the learners that take it"
 
 def check_undamped(loss: object) -> None:
     """Raise `ValueError` for a table or a slope bound, which most learners do not support."""
-    # By attribute: the module of tables imports this one.
+    # The attribute identifies a `GlmLoss`, whose module imports this one.
     if hasattr(loss, "slopes"):
         raise ValueError(f"this learner has no bounds for a GlmLoss: {_TAKEN}")
     if getattr(loss, "slope_bound", None) not in (None, 1.0):
@@ -205,7 +206,7 @@ def _evaluate(
     point = float_array("theta", theta, (None,))
     single = np.ndim(features) == 1
     shape = (point.shape[0],) if single else (None, point.shape[0])
-    # One record is a matrix of one row: compiled code takes many records alone.
+    # One record becomes a matrix of one row, since compiled code takes only matrices.
     rows = np.atleast_2d(float_array("features", features, shape))
     if single:
         labels = float_array("label", label, ())[None]
@@ -315,7 +316,7 @@ class LogisticLoss(MarginLoss):
 
     def to_dict(self) -> Fields:
         """Parameters as a JSON-able dict, without a slope bound if there is none."""
-        # States of the time before it have no such key, and are the same states.
+        # Without this key, states are equal to those of versions without slope bounds.
         said = super().to_dict().items()
         return {name: value for name, value in said if (name, value) != ("slope_bound", None)}
 
@@ -343,7 +344,7 @@ class LogisticLoss(MarginLoss):
     @property
     def reported(self) -> MarginLoss:
         """The logistic loss itself."""
-        # A learner with a slope bound minimises another loss: reports of both must compare.
+        # A learner with a slope bound minimises another loss, but reports must be comparable.
         return replace(self, slope_bound=None)
 
     @property

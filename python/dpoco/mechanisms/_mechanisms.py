@@ -1,4 +1,4 @@
-"""The mechanisms: running sums, selections and threshold tests, and what sums are built from."""
+"""The mechanisms: running sums, selections and threshold tests."""
 
 from __future__ import annotations
 
@@ -39,18 +39,20 @@ from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.mechanisms.selections import PromisedScores
 from dpoco.random import Source
 
-# Rounds per compiled call of `run`, so that Ctrl-C is answered between them.
+# Entries per compiled call of `run`; Ctrl-C is handled between calls.
 _CHUNK_ENTRIES = 2**20
 
 
 class Mechanism(Certified):
     """Base of the mechanisms, whose accountants take all arguments by name."""
 
-    _shown: ClassVar[tuple[str, ...]]  # parameters in the report
+    # Parameters that `repr` shows.
+    _shown: ClassVar[tuple[str, ...]]
 
     @classmethod
     def _header_dimension(cls, header: Fields) -> int:
-        return 1  # nothing is allocated before the caller brings scores or queries
+        # The engine allocates nothing before the caller passes scores or queries.
+        return 1
 
     def __repr__(self) -> str:
         facts = {**self._arguments, **self._plan_arguments(self._plan)}
@@ -61,7 +63,8 @@ class Mechanism(Certified):
 def sum_entries(total: GaussianSum) -> dict[str, float]:
     """Return a lower bound on a compiled continual sum's doubles, for `require_memory`."""
     pushes = max(total.pushes, 1)
-    # Past noise that is kept: a node for each level of a tree, a few buffers, all draws, or a band.
+    # The engine keeps past noise: one node for each level of a tree, a few buffers, all draws, or a
+    # band.
     past = 1.0 + math.log2(pushes)
     if isinstance(total.factorisation, Buffered):
         past = 8.0
@@ -93,12 +96,12 @@ class ContinualSum(Mechanism):
         "tree": binary tree. "toeplitz": square-root factorisation, horizon up to 4096, O(T d)
         memory. "blt": its streaming approximation with five buffers. "blt_normalised": the same
         with smaller draws later on, since fewer sums remain; it has 3 to 6 % less noise at the
-        noisiest round of a known horizon. "banded": for people whose vectors are far apart, up to
-        1e4 vectors and up to 1000 apart, O(d) a vector for each that lies between. "auto" (default)
-        takes the smallest worst-case error at equal privacy: "blt_normalised", "banded" for some
-        people, or "blt" for an unknown horizon; see ``plan.mechanism``.
+        noisiest round of a known horizon. "banded": for people whose vectors are far apart, with at
+        most 1e4 vectors and a separation of at most 1000; O(d) per vector, times the separation.
+        "auto" (default) takes the smallest worst-case error at equal privacy: "blt_normalised",
+        "banded" for some people, or "blt" for an unknown horizon; see ``plan.mechanism``.
     noise : {"gaussian", "generalized_gaussian"}
-        Law of the draws.
+        Distribution of the draws.
     norm_order : float, optional
         Order of the generalized Gaussian, in [2, max(2, norm)].
     relation : {"replace", "zero_out"}
@@ -106,7 +109,7 @@ class ContinualSum(Mechanism):
     participation : Participation, optional
         How often one person may come. The budget then covers all these vectors, and the library
         searches for parameters of "blt" and "blt_normalised". Only ``enforced=False`` is possible:
-        a sum knows no people, so the caller must enforce the rule.
+        a sum does not see persons, so the caller must enforce the rule.
     numerics : {"auto", "float", "lattice"}
         Arithmetic. "lattice": exact integers and exactly rounded noise, with a proof that covers
         the program itself; only Gaussian noise. "float": doubles, whose rounding is not part of the
@@ -160,7 +163,7 @@ class ContinualSum(Mechanism):
         source: Source | None = None,
     ) -> None:
         horizon = whole_if_float(horizon)
-        # Among the sums the planner takes one that is good for all rounds of a person
+        # The planner chooses the sum with the least error for all rounds of a person
         # (docs/privacy/participation.md, "Parameters").
         calibrate = partial(
             sum_release.calibrate, dimension=dimension, horizon=horizon, bound=bound, norm=norm,
@@ -184,19 +187,19 @@ class ContinualSum(Mechanism):
 
     @staticmethod
     def _plan_horizon(plan: SumPlan) -> int:
-        # All sums are released, that of the last vector as well.
+        # All sums are released, including that of the last vector.
         return plan.mechanism.pushes
 
     def _noise_note(self) -> None:
-        """Say nothing: whether a sum is useful is not known here."""
+        """Give no warning, since this class does not know whether a sum is useful."""
 
     def _declare(self, claim: _core.Claim) -> None:
-        # A plan holds the order of the norm, which both words may stand for.
+        # The plan only has the order of the norm, which does not determine this word.
         choice("noise", self._arguments["noise"], NOISES)
         people: Participation | None = self._arguments.get("participation")
         if people is not None and people.enforced:
             raise ValueError("a sum takes no persons: participation must have enforced=False")
-        # A class that others derived may have another `push`, which the quick path would pass by.
+        # A derived class outside the library may override `push`, which the fast path would skip.
         self._direct = int(is_own(type(self)))
 
     def _entries(self) -> dict[str, float]:
@@ -253,7 +256,7 @@ class ContinualSum(Mechanism):
         out = np.empty_like(rows)
         step = max(1, _CHUNK_ENTRIES // d)
         with self._alone():
-            # Under the lock: no other thread may play between this check and the rounds.
+            # The check is under the lock, so that no other thread can play rounds after it.
             left = self.horizon - self.round
             if rows.shape[0] > left:
                 raise HorizonExceeded(f"rounds asked for: {rows.shape[0]}, left: {left}")
@@ -294,7 +297,7 @@ class NoisyMax(Mechanism):
         Whether replacing a record moves all scores in the same direction, as adding or removing a
         record does with counts. This halves the noise.
     largest : bool, default True
-        Whether the largest or the smallest score is sought.
+        True: select the largest score; False: the smallest.
     plan : Plan, optional
         Plan to use instead of calibration. They must agree with `budget` and with every other
         argument that you pass.
@@ -322,7 +325,8 @@ class NoisyMax(Mechanism):
     _accountant: ClassVar = noisy_max
     _tuning = NoisyMaxTuning
     _noise: ClassVar[str] = "fresh"
-    _one_round: ClassVar[bool] = False  # the same data answer every query
+    # All queries read the same data.
+    _one_round: ClassVar[bool] = False
     _shown = ("candidates", "horizon", "noise", "sensitivity")
 
     def __init__(
@@ -348,7 +352,7 @@ class NoisyMax(Mechanism):
     @staticmethod
     def _rename_fields(plan: NoisyMaxPlan) -> Fields:
         drawn = plan.mechanism
-        # A single candidate is selected without a mechanism: all arguments agree with that.
+        # With one candidate there is no mechanism, and all arguments agree with the plan.
         if isinstance(drawn, Nothing):
             return {}
         assert isinstance(drawn.scores, PromisedScores)
@@ -380,7 +384,7 @@ class NoisyMax(Mechanism):
 
 
 class AboveThreshold(Mechanism):
-    """AboveThreshold: alarms when a query exceeds its threshold; silence costs no privacy.
+    """AboveThreshold: an alarm if a query exceeds its threshold; other answers cost nothing.
 
     Parameters
     ----------
@@ -398,9 +402,9 @@ class AboveThreshold(Mechanism):
         from `sensitivity` to twice that (default). If a record moves all queries in the same
         direction, their spread equals their sensitivity.
     alarms : int, default 1
-        Number of alarms answered, all on the same data; the noise grows with it. For disjoint parts
-        of the data use one object per part: each has the whole budget, and together they cost no
-        more.
+        Number of alarms, all on the same data; the noise grows with it. For disjoint parts of the
+        data use one object per part: each has the whole budget, and together they cost no more than
+        one.
     false_alarm : float, default 0.05
         Probability, over all queries together, of an alarm for a query below its threshold. To
         ensure it, a margin, `plan.tuning.margin`, is added to the thresholds.
@@ -428,7 +432,7 @@ class AboveThreshold(Mechanism):
     """
 
     plan: ThresholdPlan
-    # `_noise` stays "hidden": the noise of the threshold is drawn once for many queries.
+    # `_noise` stays "hidden", because the noise of the threshold is drawn once for many queries.
     _accountant: ClassVar = above_threshold
     _tuning = ThresholdTuning
     _shown = ("horizon", "alarms", "sensitivity", "spread")
@@ -477,11 +481,11 @@ class AboveThreshold(Mechanism):
         ValueError, TypeError
             For arguments that are not real numbers, or a threshold that is not finite.
         """
-        # The answer is private and may be anything; the threshold is public, and an error may speak
-        # of it.
+        # The answer is private, so any number is accepted; the threshold is public, so an error may
+        # report it.
         answer = number("value", value)
         level = real_float("threshold", threshold)
         self._check_active()
-        # An error would show that a private answer is not finite.
+        # An answer that is not finite counts as 0, since an error would reveal it.
         excess = (answer if math.isfinite(answer) else 0.0) - level - self.plan.tuning.margin
         return bool(self._engine.test(excess))
