@@ -494,11 +494,8 @@ class CoupledRegularizedLeader(CoupledLearner):
         return plan.tuning.unbounded
 
     def _build_engine(self, claim: _core.Claim) -> _core.CoupledRegularizedLeader:
-        tuning = self._plan.tuning
-        settings = {
-            "barrier_weight": tuning.barrier_weight,
-            "strong_convexity": tuning.strong_convexity,
-        }
+        tilt = self._plan.tuning
+        tuning = {"barrier_weight": tilt.barrier_weight, "strong_convexity": tilt.strong_convexity}
         return _core.CoupledRegularizedLeader(
-            self._domain._engine, self._loss_settings(), self._mechanism, settings, claim
+            self._domain._engine, self._loss_settings(), self._mechanism, tuning, claim
         )

@@ -175,10 +175,8 @@ class LipschitzLearner(OnlineLearner):
         return plan.mechanism.pushes + 1
 
     def _certify(self, plan: NetPlan, seeded: bool = False) -> Guarantee:
-        arguments = self._arguments
-        return accountant.guarantee(
-            arguments["domain"], plan, budget=arguments["budget"], seeded=seeded
-        )
+        domain, budget = self._arguments["domain"], self._arguments["budget"]
+        return accountant.guarantee(domain, plan, budget=budget, seeded=seeded)
 
     @classmethod
     def _check_fixed(cls, plan: AnyPlan, given: Named) -> None:
