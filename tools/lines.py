@@ -32,9 +32,8 @@ PLANS = ("calibrate", "plan", "for_people", "noise_dominates")  # the last only 
 PROBLEM = ("domains.LpBall", "losses.LogisticLoss", "accounting.Budget")
 # Types of C++ whose functions store states: nothing that is released passes through them.
 STORES = {"Archive", "ArchiveReader"}
-# The class of C++ whose subclasses are given nothing of the data but releases. Their code is
-# post-processing, on which no guarantee rests.
-RULE = "DecisionRule"
+# Bases in C++ of code that is given nothing of the data but releases. No guarantee rests on it.
+RELEASED_ONLY = r"(?:mechanisms::PostProcessing|DecisionRule)"
 Node = tuple[str, str]  # module, and name in it: function, class, "class.method" or constant
 
 
@@ -519,7 +518,7 @@ def count_compiled(engines: set[str], called: set[str]) -> dict[str, int]:
 @cache
 def find_rules() -> frozenset[str]:
     """Return the names of the classes of C++ that make decisions of releases."""
-    derived = re.compile(rf"\bclass (\w+) final : public {RULE}\b")
+    derived = re.compile(rf"\bclass (\w+) final : public {RELEASED_ONLY}\b")
     texts = (path.read_text(encoding="utf-8") for path in (CPP / "include").rglob("*.hpp"))
     return frozenset(name for text in texts for name in derived.findall(text))
 

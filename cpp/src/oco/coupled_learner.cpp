@@ -26,6 +26,7 @@ CoupledLearner::CoupledLearner(std::unique_ptr<LossSum> sum, const mechanisms::S
       sum_(std::move(sum)),
       source_(std::move(source)),
       rule_(rule),
+      placement_(sum_->body()),
       released_(static_cast<std::size_t>(sum_->dimension()), 0.0),
       rounded_(released_) {
   if (!source_) throw std::invalid_argument("a source is required");
@@ -42,10 +43,8 @@ double CoupledLearner::grid_within_body(double spread, int bits) const {
 }
 
 void CoupledLearner::round_point(std::span<const double> point, std::span<double> out) {
-  for (std::size_t i = 0; i < out.size(); ++i) out[i] = nearest_multiple(point[i], grid_);
-  if (sum_->body().contains(out, 0.0)) return;
-  std::ranges::copy(out, rounded_.begin());
-  sum_->body().project(rounded_, out);
+  for (std::size_t i = 0; i < out.size(); ++i) rounded_[i] = nearest_multiple(point[i], grid_);
+  placement_.place(release(rounded_), out);
 }
 
 void CoupledLearner::copy_counts() { switches_ = rule_.switches(); }

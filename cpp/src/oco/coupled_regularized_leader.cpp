@@ -169,7 +169,7 @@ void CoupledRegularizedLeader::release() {
     for (std::size_t i = 0; i < point.size(); ++i) {
       scaled_[i] = nearest_multiple(point[i], grid_) * -settings_.step_size;
     }
-    sum_->body().project(scaled_, released_);
+    placement_.nearest(CoupledLearner::release(scaled_), released_);
   } else {
     round_point(point, released_);
   }

@@ -7,6 +7,7 @@
 
 #include "dpoco/losses/loss_sum.hpp"
 #include "dpoco/mechanisms/switch_rule.hpp"
+#include "dpoco/oco/placement.hpp"
 #include "dpoco/oco/record_learner.hpp"
 
 namespace dpoco::oco {
@@ -45,6 +46,8 @@ class CoupledLearner : public RecordLearner {
   // and below the body's width. As for continual sums: a cell still holds about 2^40 doubles.
   static constexpr int kGridBits = 12;
   double grid_within_body(double spread, int bits = kGridBits) const;
+  // Of a point whose digits are those of a public grid.
+  mechanisms::Released release(std::span<const double> point) const { return {point, round()}; }
   // Rounds a point of the body; `out` may be `point`.
   void round_point(std::span<const double> point, std::span<double> out);
   void embed_released() { sum_->body().embed(released_, decision_); }
@@ -53,6 +56,7 @@ class CoupledLearner : public RecordLearner {
   std::unique_ptr<losses::LossSum> sum_;
   std::unique_ptr<random::Source> source_;
   mechanisms::SwitchRule rule_;
+  Placement placement_;
   double grid_ = 0.0;
   std::vector<double> released_;  // in the body's coordinates
 

@@ -17,7 +17,7 @@ namespace dpoco::oco {
 
 // How decisions follow from the releases of a private sum. A rule has nothing but these and public
 // settings: it is post-processing, and no guarantee rests on what it computes.
-class DecisionRule {
+class DecisionRule : public mechanisms::PostProcessing {
  public:
   virtual ~DecisionRule() = default;
 
