@@ -369,7 +369,8 @@ _CALLED = re.compile(r"(?:(\w+)(?:<[^<>()]*>)?::)?(~?\w+|operator\s*\S{1,2}|oper
 def _bare(path: Path) -> list[str]:
     """Return the lines of a C++ file, blank where it says nothing about releases.
 
-    That is at comments, texts, directives, and assertions, which a release build leaves out.
+    That is at comments, texts, directives, declarations of classes and friends, and assertions,
+    which a release build leaves out.
     """
 
     def blank(found: re.Match[str]) -> str:
@@ -378,6 +379,7 @@ def _bare(path: Path) -> list[str]:
     skipped = r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])'"
     text = re.sub(skipped, blank, path.read_text(encoding="utf-8"), flags=re.DOTALL)
     text = re.sub(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", blank, text, flags=re.MULTILINE)
+    text = re.sub(r"^[ \t]*(?:friend )?class [\w:]+;$", blank, text, flags=re.MULTILINE)
     text = re.sub(r"^[ \t]*assert\([^;]*;$", blank, text, flags=re.MULTILINE)
     return text.split("\n")
 
@@ -490,7 +492,9 @@ def count_compiled(engines: set[str], called: set[str]) -> dict[str, int]:
         for path, rows, words in _find_bindings(engine, called):
             found[path].update(rows)
             said |= words
-    shared = {u.name for path in (CPP / "bindings").glob("*.hpp") for u in units(path)}
+    headers = sorted((CPP / "bindings").glob("*.hpp"))
+    shared = {u.name for path in headers for u in units(path)}
+    declared = {u.name for path in headers for u in units(path) if _is_declared(u)}
     apart = STORES | find_rules()
     seen: set[Unit] = set()
     while True:
@@ -504,7 +508,11 @@ def count_compiled(engines: set[str], called: set[str]) -> dict[str, int]:
             and unit.owner not in apart
             and (unit.name in said or unit.name == unit.owner or "operator" in unit.name)
             and (not unit.owner or unit.owner in said)
-            and (path in found or path.parent != CPP / "bindings" or unit.name in shared)
+            and (
+                path in found
+                or path.parent != CPP / "bindings"
+                or unit.name in (shared if path.suffix == ".hpp" else declared)
+            )
         ]
         if not new:
             break
@@ -513,6 +521,13 @@ def count_compiled(engines: set[str], called: set[str]) -> dict[str, int]:
             found[unit.path] |= unit.lines
             said |= unit.words
     return {str(path.relative_to(ROOT)): len(rows) for path, rows in sorted(found.items())}
+
+
+def _is_declared(unit: Unit) -> bool:
+    """Return whether this is a function outside of classes whose body is elsewhere."""
+    rows = _bare(unit.path)
+    text = " ".join(rows[line - 1] for line in sorted(unit.lines))
+    return not unit.owner and "(" in text and "{" not in text
 
 
 @cache
@@ -524,6 +539,25 @@ def find_rules() -> frozenset[str]:
 
 
 @cache
+def _find_includes(path: Path) -> frozenset[Path]:
+    """Return the files of the tree that a C++ file includes itself."""
+    found = set[Path]()
+    for name in re.findall(r'#include ["<]([\w/.]+)[">]', path.read_text(encoding="utf-8")):
+        places = (path.parent / name, CPP / "include" / name, CPP / "bindings" / name)
+        found.update([place for place in places if place.is_file()][:1])
+    return frozenset(found)
+
+
+@cache
+def _sources(header: Path) -> frozenset[Path]:
+    """Return the sources of a header's room that include it: they define what it declares."""
+    room = header.parent
+    if header.is_relative_to(CPP / "include"):
+        room = CPP / "src" / room.relative_to(CPP / "include" / "dpoco")
+    return frozenset(path for path in room.glob("*.cpp") if header in _find_includes(path))
+
+
+@cache
 def _beside(path: Path) -> frozenset[Path]:
     """Return a C++ file, what it includes, directly or not, and the sources of those headers."""
     left, found = [path], set[Path]()
@@ -532,14 +566,9 @@ def _beside(path: Path) -> frozenset[Path]:
         if each in found:
             continue
         found.add(each)
-        for name in re.findall(r'#include ["<]([\w/.]+)[">]', each.read_text(encoding="utf-8")):
-            places = (each.parent / name, CPP / "include" / name, CPP / "bindings" / name)
-            left += [place for place in places if place.is_file()][:1]
-        if each.is_relative_to(CPP / "include"):
-            stem = each.relative_to(CPP / "include" / "dpoco")
-            left += [own for own in [(CPP / "src" / stem).with_suffix(".cpp")] if own.is_file()]
-        elif each.suffix == ".hpp" and each.with_suffix(".cpp").is_file():
-            left.append(each.with_suffix(".cpp"))
+        left += _find_includes(each)
+        if each.suffix == ".hpp":
+            left += _sources(each)
     return frozenset(found)
 
 
