@@ -539,7 +539,7 @@ def find_rules() -> frozenset[str]:
 
 
 @cache
-def _find_includes(path: Path) -> frozenset[Path]:
+def find_includes(path: Path) -> frozenset[Path]:
     """Return the files of the tree that a C++ file includes itself."""
     found = set[Path]()
     for name in re.findall(r'#include ["<]([\w/.]+)[">]', path.read_text(encoding="utf-8")):
@@ -554,7 +554,7 @@ def _sources(header: Path) -> frozenset[Path]:
     room = header.parent
     if header.is_relative_to(CPP / "include"):
         room = CPP / "src" / room.relative_to(CPP / "include" / "dpoco")
-    return frozenset(path for path in room.glob("*.cpp") if header in _find_includes(path))
+    return frozenset(path for path in room.glob("*.cpp") if header in find_includes(path))
 
 
 @cache
@@ -566,7 +566,7 @@ def _beside(path: Path) -> frozenset[Path]:
         if each in found:
             continue
         found.add(each)
-        left += _find_includes(each)
+        left += find_includes(each)
         if each.suffix == ".hpp":
             left += _sources(each)
     return frozenset(found)

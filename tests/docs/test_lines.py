@@ -104,7 +104,7 @@ def test_rules_are_given_nothing_of_the_data_but_releases():
         while left:
             each = left.pop()
             seen.add(each)
-            left += lines._find_includes(each) - seen
+            left += lines.find_includes(each) - seen
         known = {f"{each.parent.name}/{each.stem}" for each in seen}
         assert known <= RULES_KNOW | {f"oco/{path.stem}"}
     rule = (include / "oco" / "decision_rule.hpp").read_text()
