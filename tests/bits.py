@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterable, Iterator
 
 import numpy as np
-from scipy import special
+import scipy
 
 WORDS = [struct.pack("<d", x) for x in (math.nan, math.inf, -1.0, 1e300)] + [
     struct.pack("<Q", n) for n in (0, 1, 2**63)
@@ -55,7 +55,7 @@ def platform() -> str:
     Their last digits differ between libraries and processors: what depends on them is the same to
     the last bit only where this is.
     """
-    x = np.linspace(0.01, 9.0, 999)
+    x, special = np.linspace(0.01, 9.0, 999), scipy.special
     values = [np.exp(x), np.log(x), np.expm1(x), np.log1p(x), np.sin(x), np.arctan2(x, 2.0),
               special.erfcx(x), special.ndtr(-x), special.log_ndtr(-x), special.gammaln(x),
               special.ndtri(x / 10.0), np.fft.irfft(x), x**0.3, np.cos(x), np.sinh(x)]  # fmt: skip

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy.stats import norm
+import scipy
 
 from dpoco.accounting import Guarantee
 from dpoco.accounting import attack_power as power
@@ -26,7 +26,7 @@ PRIORS = (0.5, 0.3, 0.1, 0.01, 0.7, 0.999)
 def test_guesses_against_the_best_test_between_normals(mu, prior):
     """Bayes' rule between N(mu, 1) and N(0, 1): the bound is attained."""
     cut = 0.5 * mu + math.log((1 - prior) / prior) / mu
-    exact = prior * norm.sf(cut - mu) + (1 - prior) * norm.cdf(cut)
+    exact = prior * scipy.stats.norm.sf(cut - mu) + (1 - prior) * scipy.stats.norm.cdf(cut)
     assert power.guessing_probability(stated(mu=mu), prior) == pytest.approx(exact, rel=1e-9)
 
 
@@ -42,7 +42,7 @@ def test_guesses_of_a_randomised_response(epsilon):
 @pytest.mark.parametrize("mu", [0.1, 0.8, 3.0])
 @pytest.mark.parametrize("alarm", [0.3, 0.05, 1e-3])
 def test_power_against_the_best_test_between_normals(mu, alarm):
-    exact = norm.cdf(norm.ppf(alarm) + mu)
+    exact = scipy.stats.norm.cdf(scipy.stats.norm.ppf(alarm) + mu)
     found = power.test_power(stated(mu=mu), alarm)
     assert exact <= found <= 1.02 * exact
 
@@ -64,11 +64,11 @@ def test_odds_rise_by_more_than_twice_e_to_the_epsilon_with_probability_two_delt
         for delta in (1e-3, 1e-6):
             epsilon = gaussian_epsilon(mu, delta)
             cut = (epsilon + math.log(2)) / mu + 0.5 * mu
-            chance = norm.sf(cut - mu)
+            chance = scipy.stats.norm.sf(cut - mu)
             assert chance <= 2 * delta
     # Without the factor 2 it would be wrong: more than 2 delta is beyond e^epsilon itself.
     epsilon = gaussian_epsilon(0.2, 1e-6)
-    assert norm.sf(epsilon / 0.2 - 0.1) > 2e-6
+    assert scipy.stats.norm.sf(epsilon / 0.2 - 0.1) > 2e-6
 
 
 def test_posteriors():

@@ -11,8 +11,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize_scalar
-from scipy.special import log_ndtr, ndtr
+import scipy
 from tests.plans import coupled, recoupled
 
 from dpoco.accounting import Budget
@@ -79,7 +78,9 @@ def net_outcomes(low, high, count):
 
 
 def gaussian_curve(x, mu):
-    return ndtr(0.5 * mu - x / mu) - np.exp(x + log_ndtr(-0.5 * mu - x / mu))
+    return scipy.special.ndtr(0.5 * mu - x / mu) - np.exp(
+        x + scipy.special.log_ndtr(-0.5 * mu - x / mu)
+    )
 
 
 def composed_delta(epsilon, mu, changed, later, count):
@@ -127,7 +128,9 @@ def leader_delta(epsilon, p, sides, smoothness, rank, changed, later, count):
     grid = np.linspace(-6.0, min(math.log(1.0 / b) - 1e-9, 8.0), 300)
     best = int(np.argmin([log_delta(x) for x in grid]))
     ends = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
-    found = minimize_scalar(log_delta, bounds=ends, method="bounded", options={"xatol": 1e-10})
+    found = scipy.optimize.minimize_scalar(
+        log_delta, bounds=ends, method="bounded", options={"xatol": 1e-10}
+    )
     return math.exp(found.fun)
 
 

@@ -8,9 +8,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import scipy
 from mpmath import mp, mpf
-from scipy.special import ndtr
-from scipy.stats import binom
 from tests.plans import coupled
 
 from dpoco.accounting import Budget, claims, regret_bounds
@@ -231,7 +230,7 @@ def test_leader_bound_holds_for_linear_losses():
     signs = np.where(np.arange(horizon) % 3 == 0, 1.0, -1.0)
     # At u = S + Z the decision is clip(-eta u); integrate over a fine normal grid.
     z = np.linspace(-9.0, 9.0, 2_001)
-    weight = np.diff(ndtr(np.r_[-np.inf, 0.5 * (z[1:] + z[:-1]), np.inf]))
+    weight = np.diff(scipy.special.ndtr(np.r_[-np.inf, 0.5 * (z[1:] + z[:-1]), np.inf]))
     sums = np.r_[0.0, np.cumsum(signs)[:-1]]
     decisions = np.array([weight @ np.clip(-eta * (s + sigma * z), -1.0, 1.0) for s in sums])
     regret = float(signs @ decisions) + abs(signs.sum())
@@ -337,8 +336,8 @@ def test_caps():
     assert bernstein_cap(3000.0, 1e-5) == 3267
     for n, h, tail in [(10, 0.3, 0.01), (1, 0.5, 0.4), (1000, 0.9, 1e-9), (5, 0.999, 0.5)]:
         cap = switch_cap(n, h, tail)
-        assert binom.sf(cap, n, h) <= tail
-        assert cap == 0 or binom.sf(cap - 1, n, h) > tail
+        assert scipy.stats.binom.sf(cap, n, h) <= tail
+        assert cap == 0 or scipy.stats.binom.sf(cap - 1, n, h) > tail
     assert switch_cap(0, 0.5, 0.1) == 0
     assert switch_cap(7, 1.0, 0.1) == 7
     assert switch_cap(7, 0.0, 0.1) == 0

@@ -17,7 +17,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import beta
+import scipy
 from tests.probes import probes
 
 import dpoco
@@ -48,8 +48,8 @@ def reachable(y, scale):
 
 def epsilon_shown(often, seldom, n=N):
     """Lower confidence bound on epsilon from counts of one event; false with 1e-6."""
-    low = beta.ppf(5e-7, often, n - often + 1) if often else 0.0
-    high = beta.ppf(1.0 - 5e-7, seldom + 1, n - seldom) if seldom < n else 1.0
+    low = scipy.stats.beta.ppf(5e-7, often, n - often + 1) if often else 0.0
+    high = scipy.stats.beta.ppf(1.0 - 5e-7, seldom + 1, n - seldom) if seldom < n else 1.0
     return math.log(low / high) if low > 0.0 else -math.inf
 
 

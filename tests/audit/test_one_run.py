@@ -8,8 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.special import ndtr
-from scipy.stats import binom
+import scipy
 
 import dpoco
 from dpoco.audit import NoPowerError, OneRunAudit, false_refutation, standard_case, standard_one_run
@@ -31,8 +30,8 @@ def exact_tail(claim, canaries, guesses, correct):
     """
     epsilon, delta = claim
     q = 1.0 / (1.0 + np.exp(-epsilon))
-    alone = binom.sf(correct - 1, guesses, delta + (1.0 - delta) * q)
-    together = delta + (1.0 - delta) * binom.sf(correct - 1, guesses, q)
+    alone = scipy.stats.binom.sf(correct - 1, guesses, delta + (1.0 - delta) * q)
+    together = delta + (1.0 - delta) * scipy.stats.binom.sf(correct - 1, guesses, q)
     return max(alone, together)
 
 
@@ -44,7 +43,7 @@ def shared_leak(f_inverse, guesses, correct, share):
         right = 0.5 * (low + high)
         wrong = f_inverse(right)
         low, high = (right, high) if right + wrong <= share else (low, right)
-    return share * binom.sf(correct - 1, guesses, low / share)
+    return share * scipy.stats.binom.sf(correct - 1, guesses, low / share)
 
 
 @pytest.mark.parametrize("claim", [(0.0, 0.0), (0.5, 0.0), (2.0, 0.0), (1.0, 0.01), (4.0, 1e-3)])
@@ -73,7 +72,9 @@ def test_a_correlated_leak_is_covered_and_independent_answers_are_not_enough():
             bound = false_refutation(claim, guesses, guesses, correct)
             assert bound >= chance * (1 - 1e-9)
             # Wrong: as if coins were answered independently, each with the accuracy of the curve.
-            broken += binom.sf(correct - 1, guesses, ndtr(mu / 2)) < chance * (1 - 1e-9)
+            broken += scipy.stats.binom.sf(
+                correct - 1, guesses, scipy.special.ndtr(mu / 2)
+            ) < chance * (1 - 1e-9)
     assert broken > 0
 
 

@@ -6,7 +6,7 @@ import functools
 import math
 
 import numpy as np
-from scipy.special import erf
+import scipy
 
 EDGES = 2.0 ** np.arange(-3.0, 2.5, 0.5)[:9]
 Z, MARK, MEAN, RATIO, BETA, GROWTH, DAMPING = 0.5, 0.3, 0.2, 0.4, 2.0, 1.3, 0.25
@@ -65,7 +65,9 @@ def fitted_scale(counts, clip, fallback):
     if counts.sum() == 0.0:
         return fallback
     shares = np.cumsum(counts)[:9] / counts.sum()
-    misfit = ((erf(EDGES / (GRID[:, None] * math.sqrt(2.0))) - shares) ** 2).sum(axis=1)
+    misfit = ((scipy.special.erf(EDGES / (GRID[:, None] * math.sqrt(2.0))) - shares) ** 2).sum(
+        axis=1
+    )
     return clip * GRID[np.argmin(misfit)]
 
 

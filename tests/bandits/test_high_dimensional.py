@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import chisquare, norm
+import scipy
 from tests.frank_wolfe.polyhedral_reference import vertices_of
 from tests.plans import arms as arms_of
 from tests.plans import changed
@@ -180,10 +180,10 @@ def test_the_law_of_a_selection_through_an_arm():
     after, _ = Arm(start, start, start, start).add(p, np.array([1.0, 0.3]), 0.9)
     chosen = law(p, LpBall(2, 1.0), after.direction(p), 1)
     for arm, chances in enumerate((chosen, np.full(4, 0.25))):
-        assert chisquare(counts[arm], 1000 * chances).pvalue > 1e-6
-    assert chisquare(counts[0], 1000 * np.full(4, 0.25)).pvalue < 1e-6
+        assert scipy.stats.chisquare(counts[arm], 1000 * chances).pvalue > 1e-6
+    assert scipy.stats.chisquare(counts[0], 1000 * np.full(4, 0.25)).pvalue < 1e-6
     _, wrong = first_vertices(0.5, 1000)
-    assert chisquare(wrong[0], 1000 * chosen).pvalue < 1e-6
+    assert scipy.stats.chisquare(wrong[0], 1000 * chosen).pvalue < 1e-6
 
 
 def test_the_law_of_a_noisy_sum_through_an_arm():
@@ -195,9 +195,9 @@ def test_the_law_of_a_noisy_sum_through_an_arm():
         learner.run([[1.0]], [[1.0, 0.0]])
         up += learner.coefficients[:, 0] > 0
     # The leaf is -1, so that arm 0 moves up unless noise exceeds 1; arm 1 has noise alone.
-    for count, chance in zip(up, (norm.cdf(1.0 / scale), 0.5), strict=True):
+    for count, chance in zip(up, (scipy.stats.norm.cdf(1.0 / scale), 0.5), strict=True):
         assert abs(count - n * chance) < 5.0 * math.sqrt(n * chance * (1.0 - chance))
-    assert abs(up[0] - n * norm.cdf(4.0 / scale)) > 5.0 * math.sqrt(n / 4)
+    assert abs(up[0] - n * scipy.stats.norm.cdf(4.0 / scale)) > 5.0 * math.sqrt(n / 4)
 
 
 def test_arms_have_noise_of_their_own():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 from tests.plans import linear_arms
 
 import dpoco
@@ -81,8 +81,8 @@ def test_noise_of_the_released_statistics_has_the_declared_law(method):
             continue
         row = float(continual_sum.row_norm(method, t // batch, p.pushes))
         scaled = noise / (p.noise_scale * row)
-        assert stats.kstest(scaled, "norm").pvalue > 1e-7
-        low, high = stats.chi2.ppf([1e-8, 1.0 - 1e-8], n)
+        assert scipy.stats.kstest(scaled, "norm").pvalue > 1e-7
+        low, high = scipy.stats.chi2.ppf([1e-8, 1.0 - 1e-8], n)
         assert low < np.sum(scaled**2) < high
         assert np.sum((1.2 * scaled) ** 2) > high
         assert np.sum((scaled / 1.2) ** 2) < low

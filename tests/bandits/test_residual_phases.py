@@ -8,8 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
-from scipy.stats import chi2
+import scipy
 from tests.probes import probes
 from tests.samples import replays
 
@@ -341,7 +340,7 @@ def test_records_move_the_sum_as_far_as_a_search_finds(z, mean):
 
         low, high = np.transpose(bounds)
         for _ in range(12):
-            found = minimize(apart, rng.uniform(low, high), bounds=bounds)
+            found = scipy.optimize.minimize(apart, rng.uniform(low, high), bounds=bounds)
             farthest = max(farthest, -found.fun)
     stated = summand.movement(NEAR)
     assert farthest <= stated
@@ -411,7 +410,7 @@ def test_releases_have_the_law_that_is_stated(law):
     total = new.plan.mechanism
     white = np.einsum("st,ntd->nsd", program.strategy(total.pushes), np.array(pushes))
     square = float((white**2).sum()) / (total.scale / total.factorisation.column(total.pushes)) ** 2
-    low, high = chi2(white.size).ppf([5e-7, 1 - 5e-7])
+    low, high = scipy.stats.chi2(white.size).ppf([5e-7, 1 - 5e-7])
     assert low < square < high
     assert not low < square / 0.95**2 < high
     assert abs(np.mean(white[:, 0] * white[:, 1])) < 6 * total.scale**2 / math.sqrt(

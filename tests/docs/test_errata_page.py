@@ -10,8 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.optimize import brentq
-from scipy.signal import lfilter
+import scipy
 from tests.published import planned
 
 from dpoco import Budget
@@ -75,7 +74,7 @@ def test_the_printed_order_of_the_norm():
     assert delta(1.0 / 11.0, np.concatenate(nodes)) == pytest.approx(0.037, rel=0.03)
     total = np.sum(nodes, axis=0)
     assert delta(1.0, total) == pytest.approx(0.0173, rel=0.1)
-    needed = brentq(lambda epsilon: delta(epsilon, total) - 1e-3, 0.5, 4.0)
+    needed = scipy.optimize.brentq(lambda epsilon: delta(epsilon, total) - 1e-3, 0.5, 4.0)
     assert needed == pytest.approx(1.68, rel=0.05)
     said("delta(1/11) = 0.037", "delta(1) = 0.017;", "they need epsilon = 1.68", "0.609")
 
@@ -97,7 +96,9 @@ def test_the_textbook_scale():
     limits = []
     for delta in (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-8):
         root = math.sqrt(2.0 * math.log(1.0 / delta))
-        limit = brentq(lambda e, r=root, d=delta: gaussian_delta(e, e / r) / d - 1.0, 1.0, 20.0)
+        limit = scipy.optimize.brentq(
+            lambda e, r=root, d=delta: gaussian_delta(e, e / r) / d - 1.0, 1.0, 20.0
+        )
         limits.append(f"{math.floor(100.0 * limit) / 100.0:.2f}")
     said(f"up to epsilon = {', '.join(limits)} at delta")
     delta = gaussian_delta(10.0, 10.0 / math.sqrt(2.0 * math.log(1e5)))
@@ -129,8 +130,8 @@ def first_expert_throughout(horizon, cells):
     pad = 100 * cells
 
     def laplace(x):
-        ahead = lfilter([1.0], [1.0, -r], x)
-        back = lfilter([1.0], [1.0, -r], x[::-1])[::-1]
+        ahead = scipy.signal.lfilter([1.0], [1.0, -r], x)
+        back = scipy.signal.lfilter([1.0], [1.0, -r], x[::-1])[::-1]
         return (1.0 - r) / (1.0 + r) * (ahead + back - x)
 
     def step(law, difference):
@@ -175,7 +176,7 @@ def test_tracking():
         eta = math.sqrt(5.0 / (horizon * log))
         return 10.0 * log / eta + 10.0 * eta * horizon * log**2 + 20.0 * log + 1.0
 
-    assert rounded(brentq(lambda t: bound(t) - t, 1e4, 1e9), 2) == 3.8e6
+    assert rounded(scipy.optimize.brentq(lambda t: bound(t) - t, 1e4, 1e9), 2) == 3.8e6
     said("exceeds T until T = 3.8e6 (N = 10, S = 5)")
     logs = math.log(10.0 * 1e5 / 1e-5)
     alpha = 16.0 * (2.0 * math.log(1e5) + math.log(2e5))

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy.optimize import linprog
+import scipy
 
 from dpoco import _core
 from dpoco.domains import Box, LpBall, Simplex
@@ -83,7 +83,7 @@ def test_polytopes_agree_with_linear_programming() -> None:
         for domain, constraints in cases:
             v = domain.minimize_linear(g)
             assert domain.contains(v)
-            assert v @ g == pytest.approx(linprog(g, **constraints).fun, abs=1e-9)
+            assert v @ g == pytest.approx(scipy.optimize.linprog(g, **constraints).fun, abs=1e-9)
 
 
 def test_ties_go_to_the_lowest_index() -> None:

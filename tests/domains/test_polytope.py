@@ -6,7 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
-from scipy.optimize import linprog
+import scipy
 
 from dpoco.domains import Box, Domain, LpBall, Polytope, from_dict
 
@@ -56,7 +56,9 @@ def test_linear_minimisation_agrees_with_linear_programming(d, m, shift) -> None
     for _ in range(10):
         g = rng.normal(size=d)
         v = domain.minimize_linear(g)
-        found = linprog(g, A_ub=domain.matrix, b_ub=domain.bounds, bounds=(None, None))
+        found = scipy.optimize.linprog(
+            g, A_ub=domain.matrix, b_ub=domain.bounds, bounds=(None, None)
+        )
         assert g @ v == pytest.approx(found.fun, abs=1e-9 * domain.diameter() * np.abs(g).sum())
         assert slack(domain, v).min() >= -1e-12 * (1.0 + shift) * math.sqrt(d)
         assert domain.contains(v, tolerance=1e-12)

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy import optimize
+import scipy
 
 from dpoco.datasets import linear_regression_stream
 from dpoco.evaluation import best_constant_prediction, suboptimality
@@ -41,7 +41,7 @@ def test_huber_constant_agrees_with_scipy():
     loss = HuberLoss(1.0, 5.0, threshold=0.4)
     best = best_constant_prediction(loss, labels)
     ones = np.ones((101, 1))
-    found = optimize.minimize_scalar(
+    found = scipy.optimize.minimize_scalar(
         lambda z: float(np.sum(loss.value([z], ones, labels))), bounds=(-5, 5), method="bounded"
     )
     assert best.total_loss == pytest.approx(found.fun, rel=1e-8)

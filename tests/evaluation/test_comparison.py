@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 from tests.docs.pages import ROOT, snippets
 
 import dpoco
@@ -100,7 +100,9 @@ def test_tables_of_papers_have_means_intervals_and_the_best_in_bold(comparison, 
             assert shown == pytest.approx(means[-1], abs=unit)
             assert bool(width) == (len(values) > 1 and np.ptp(values) > 0.0)
             if width:
-                exact = stats.t.interval(0.95, len(values) - 1, means[-1], stats.sem(values))
+                exact = scipy.stats.t.interval(
+                    0.95, len(values) - 1, means[-1], scipy.stats.sem(values)
+                )
                 assert float(width) == pytest.approx((exact[1] - exact[0]) / 2, abs=unit)
         assert [r"\mathbf" in cell for cell in cells] == [mean == min(means) for mean in means]
 

@@ -10,7 +10,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
-from scipy import integrate, optimize, stats
+import scipy
 from tests.descriptions import changed
 
 import dpoco
@@ -93,8 +93,8 @@ def test_moments_of_the_cube_noise():
     )
     assert bounds.Noise("knorm", 1.0, 3).log_moment(1.0) == math.inf
     # By its definition: a uniform coordinate of a cube whose radius is Gamma(N + 1).
-    value, _ = integrate.quad(
-        lambda r: stats.gamma.pdf(r, 5.0) * math.sinh(0.3 * r) / (0.3 * r), 0, 200
+    value, _ = scipy.integrate.quad(
+        lambda r: scipy.stats.gamma.pdf(r, 5.0) * math.sinh(0.3 * r) / (0.3 * r), 0, 200
     )
     assert bounds.Noise("knorm", 1.0, 4).log_moment(0.3) == pytest.approx(math.log(value), rel=1e-8)
 
@@ -186,7 +186,7 @@ def test_schedules_are_optimal():
                 schedule = bounds.Schedule(batch, math.exp(log_rate), sigma)
                 return min(bounds.bound_regret(law, 300, 2, schedule).bound(adversary), 1e9)
 
-            found = optimize.minimize_scalar(value, bounds=(-8.0, 1.0), method="bounded",
+            found = scipy.optimize.minimize_scalar(value, bounds=(-8.0, 1.0), method="bounded",
                                              options={"xatol": 1e-7})  # fmt: skip
             best = min(best, found.fun)
         least, schedule = bounds.search(law, 300, 2, adversary)

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 from tests.probes import probes
 
 import dpoco
@@ -63,9 +63,11 @@ def test_laws(noise):
     count, scale = 200_000, 5.3
     grid = batch_grid(count, noise, scale, B)
     out = probes.release_vector(engine(4), noise, scale, np.full(count, 3.0), grid) - 3.0
-    law = stats.norm if noise == "gaussian" else stats.laplace
+    law = scipy.stats.norm if noise == "gaussian" else scipy.stats.laplace
     limit = math.sqrt(math.log(2e6) / (2 * count)) + 2.0**-11
-    distances = [stats.kstest(out, law(scale=scale * f).cdf).statistic for f in (1, 0.95, 1.05)]
+    distances = [
+        scipy.stats.kstest(out, law(scale=scale * f).cdf).statistic for f in (1, 0.95, 1.05)
+    ]
     assert distances[0] < limit < min(distances[1:])
 
 

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy import integrate, special, stats
+import scipy
 from tests.probes import probes
 from tests.samples import ALARM, bound, distance
 
@@ -46,7 +46,7 @@ def test_the_largest_entry_of_cube_noise_is_gamma_n_and_the_rest_uniform_below_i
     largest = np.abs(z).max(axis=1)
 
     def law(scale, shape=N):
-        return distance(largest, lambda x: stats.gamma.cdf(x, shape, scale=scale))
+        return distance(largest, lambda x: scipy.stats.gamma.cdf(x, shape, scale=scale))
 
     assert law(3.0) < bound(largest.size)
     for wrong in (law(2.85), law(3.15), law(3.0, N + 1)):
@@ -56,12 +56,12 @@ def test_the_largest_entry_of_cube_noise_is_gamma_n_and_the_rest_uniform_below_i
     rest = np.abs(z[np.arange(len(z)), (place + 1) % N]) / largest
     assert distance(rest, lambda u: u) < bound(rest.size)
     assert abs(np.mean(z > 0) - 0.5) < bound(z.size)
-    assert stats.chisquare(np.bincount(place, minlength=N)).pvalue > ALARM
+    assert scipy.stats.chisquare(np.bincount(place, minlength=N)).pvalue > ALARM
     assert z.var() == pytest.approx(9 * 44, rel=0.03)
 
 
 def test_gaussian_and_laplace_noise_have_their_scale():
-    for noise, cdf in (("gaussian", special.ndtr), ("laplace", stats.laplace.cdf)):
+    for noise, cdf in (("gaussian", scipy.special.ndtr), ("laplace", scipy.stats.laplace.cdf)):
         z = engine_noise(noise, 3.0).ravel()
         assert distance(z, lambda x, cdf=cdf: cdf(x / 3.0)) < bound(z.size)
         for wrong in (2.85, 3.15):
@@ -78,14 +78,14 @@ def test_randomised_responses_have_their_odds():
     amplitude = n / (2 * math.tanh(epsilon / 2))
     assert np.all((released == 0).sum(axis=1) == n - 1)
     np.testing.assert_allclose(np.abs(released).sum(axis=1), amplitude, rtol=1e-14)
-    assert stats.chisquare((released != 0).sum(axis=0)).pvalue > ALARM
+    assert scipy.stats.chisquare((released != 0).sum(axis=0)).pvalue > ALARM
     for i in range(n):
         ups, trials = int((released[:, i] > 0).sum()), int((released[:, i] != 0).sum())
         p = 0.5 + (2 * x[i] - 1) * math.tanh(epsilon / 2) / 2
-        assert stats.binomtest(ups, trials, p).pvalue > ALARM
+        assert scipy.stats.binomtest(ups, trials, p).pvalue > ALARM
         if x[i] in (0.0, 1.0):
             wrong = 0.5 + (2 * x[i] - 1) * math.tanh(1.3 * epsilon / 2) / 2
-            assert stats.binomtest(ups, trials, wrong).pvalue < ALARM
+            assert scipy.stats.binomtest(ups, trials, wrong).pvalue < ALARM
     # The extreme odds differ by exactly e^epsilon.
     high, low = 1 / (1 + math.exp(-epsilon)), 1 / (1 + math.exp(epsilon))
     assert math.log(high / low) == pytest.approx(epsilon, rel=1e-12)
@@ -108,11 +108,15 @@ def laplace_odds(scale):
 
     def first(gap):
         def integrand(z):
-            return stats.laplace.pdf(z, scale=scale) * stats.laplace.sf(z - gap, scale=scale) ** 9
+            return (
+                scipy.stats.laplace.pdf(z, scale=scale)
+                * scipy.stats.laplace.sf(z - gap, scale=scale) ** 9
+            )
 
         edges = sorted({-60.0 * scale, min(0.0, gap), 0.0, max(0.0, gap), 60.0 * scale})
         return sum(
-            integrate.quad(integrand, a, b, epsabs=1e-12)[0] for a, b in itertools.pairwise(edges)
+            scipy.integrate.quad(integrand, a, b, epsabs=1e-12)[0]
+            for a, b in itertools.pairwise(edges)
         )
 
     return first(1.0), first(-1.0)
@@ -127,10 +131,10 @@ def cube_odds(scale):
                 return np.clip((r - (z - gap)) / (2 * r), 0.0, 1.0) ** 9 / (2 * r)
 
             points = [p for p in (gap - r, gap + r) if -r < p < r]
-            return integrate.quad(integrand, -r, r, points=points or None, epsabs=1e-10)[0]
+            return scipy.integrate.quad(integrand, -r, r, points=points or None, epsabs=1e-10)[0]
 
-        return integrate.quad(
-            lambda r: stats.gamma.pdf(r, N + 1, scale=scale) * given(r), 1e-9, 60 * scale,
+        return scipy.integrate.quad(
+            lambda r: scipy.stats.gamma.pdf(r, N + 1, scale=scale) * given(r), 1e-9, 60 * scale,
             epsabs=1e-9, limit=200,
         )[0]  # fmt: skip
 
@@ -158,8 +162,8 @@ def lower_bound(event, scale, x, y, noise, draws=100_000):
                 for _ in range(draws)
             )
         )
-    low = special.betaincinv(counts[0], draws - counts[0] + 1, ALARM)
-    high = special.betaincinv(counts[1] + 1, draws - counts[1], 1 - ALARM)
+    low = scipy.special.betaincinv(counts[0], draws - counts[0] + 1, ALARM)
+    high = scipy.special.betaincinv(counts[1] + 1, draws - counts[1], 1 - ALARM)
     return math.log(low / high), math.log(counts[0] / counts[1])
 
 

@@ -10,7 +10,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 from tests.descriptions import unchecked
 from tests.samples import replays
 
@@ -128,7 +128,7 @@ def test_the_compiled_detector_has_the_enumerated_law(level):
         counts = np.array([seen[key] for key in big])
         wants = np.array([runs * law[key] for key in big])
         rest = max(runs - wants.sum(), 1e-9)
-        return stats.chisquare([*counts, runs - counts.sum()], [*wants, rest]).pvalue
+        return scipy.stats.chisquare([*counts, runs - counts.sum()], [*wants, rest]).pvalue
 
     assert len({alarms for _, alarms in seen}) >= 6
     assert pvalue(reference.transcript_law(losses, p)) > 1e-6
@@ -166,7 +166,7 @@ def test_the_compiled_selectors_have_the_law_of_noisy_argmins(noise, window):
             counts.append(seen[(1, *np.repeat(chosen, plays).tolist())])
             wants.append(math.prod(law[i] for law, i in zip(laws, chosen, strict=True)))
         assert sum(counts) == 6_000
-        return stats.chisquare(counts, 6_000 * np.array(wants)).pvalue
+        return scipy.stats.chisquare(counts, 6_000 * np.array(wants)).pvalue
 
     assert pvalue(1.0) > 1e-6
     assert pvalue(0.85) < 1e-6

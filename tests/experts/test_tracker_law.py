@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 
 from . import tracker_reference as reference
 
@@ -172,7 +172,7 @@ def chi_square(counts, law):
     if wanted[-1] == 0.0:
         assert seen[-1] == 0.0
         seen, wanted = seen[:-1], wanted[:-1]
-    return stats.chi2.sf(((seen - wanted) ** 2 / wanted).sum(), len(wanted) - 1)
+    return scipy.stats.chi2.sf(((seen - wanted) ** 2 / wanted).sum(), len(wanted) - 1)
 
 
 @pytest.mark.parametrize(

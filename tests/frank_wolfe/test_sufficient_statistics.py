@@ -11,7 +11,7 @@ import signal
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 from tests.plans import changed
 from tests.samples import mean_suboptimality
 
@@ -153,8 +153,8 @@ def test_law_of_the_release(scale):
         planted._source = source
         found.append(released(planted, rows, labels))
     away = np.array(found) - exact_sum(planted, rows, labels)
-    assert all(stats.kstest(column / scale, "norm").pvalue > 1e-7 for column in away.T)
-    low, high = stats.chi2.ppf([4e-7, 1.0 - 4e-7], away.size)
+    assert all(scipy.stats.kstest(column / scale, "norm").pvalue > 1e-7 for column in away.T)
+    low, high = scipy.stats.chi2.ppf([4e-7, 1.0 - 4e-7], away.size)
     assert (low <= float((away**2).sum()) <= high) == (scale == 1.0)
 
 
@@ -252,7 +252,7 @@ def test_covariances_cover_what_noise_does(d):
     assert np.all(covered.mean(axis=0) > 0.90)
     assert np.all(covered.mean(axis=0) < 0.99)
     lengths = np.einsum("ni,nij,nj->n", gaps, np.linalg.inv(spreads), gaps)
-    assert abs(np.mean(lengths <= stats.chi2.ppf(0.9, d)) - 0.9) < 0.06
+    assert abs(np.mean(lengths <= scipy.stats.chi2.ppf(0.9, d)) - 0.9) < 0.06
 
 
 def test_covariances_are_of_releases_and_are_published(tmp_path):

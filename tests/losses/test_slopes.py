@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy.integrate import quad
+import scipy
 from tests.probes import probes
 
 import dpoco
@@ -56,12 +56,16 @@ def test_slopes_are_bounded_and_grow_and_the_excess_is_calibrated(bound):
     for p in (0.02, 0.3, 0.5, 0.97):
         best = math.log(p / (1.0 - p))
         for at in (-4.0, -0.5, 0.2, 3.0):
-            plain, _ = quad(lambda t, p=p: damped(1.0, t, p), best, at, points=[0.0])
-            other, _ = quad(lambda t, p=p: damped(bound, t, p), best, at, points=[0.0])
+            plain, _ = scipy.integrate.quad(
+                lambda t, p=p: damped(1.0, t, p), best, at, points=[0.0]
+            )
+            other, _ = scipy.integrate.quad(
+                lambda t, p=p: damped(bound, t, p), best, at, points=[0.0]
+            )
             assert plain <= other / bound * (1.0 + 1e-9)
     if bound < 1.0:  # and by no smaller factor
-        plain, _ = quad(lambda t: damped(1.0, t, 1e-9), -20.7, 12.0, limit=200)
-        other, _ = quad(lambda t: damped(bound, t, 1e-9), -20.7, 12.0, limit=200)
+        plain, _ = scipy.integrate.quad(lambda t: damped(1.0, t, 1e-9), -20.7, 12.0, limit=200)
+        other, _ = scipy.integrate.quad(lambda t: damped(bound, t, 1e-9), -20.7, 12.0, limit=200)
         assert plain > 1.01 * other
 
 

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 from tests.descriptions import changed
 from tests.samples import replays
 
@@ -146,10 +146,10 @@ def test_answers_follow_the_law():
     for watch in watches:
         counts[next((i for i, query in enumerate(queries) if watch.test(query)), 4)] += 1
     want = alarm_time_law(np.array(queries) - 1.0, 3.0, 2.0)
-    assert stats.chisquare(counts, counts.sum() * want).pvalue > 1e-6
+    assert scipy.stats.chisquare(counts, counts.sum() * want).pvalue > 1e-6
     for wrong in ((2.6, 2.0), (3.0, 1.8)):
         other = alarm_time_law(np.array(queries) - 1.0, *wrong)
-        assert stats.chisquare(counts, counts.sum() * other).pvalue < 1e-6
+        assert scipy.stats.chisquare(counts, counts.sum() * other).pvalue < 1e-6
 
 
 def test_margins():

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 from tests.descriptions import changed
 
 import dpoco
@@ -33,7 +33,7 @@ def law(noise, scores, scale):
     if noise == "gumbel":
         weights = np.exp(s - s.max())
         return weights / weights.sum()
-    noises = {"exponential": stats.expon, "laplace": stats.laplace}[noise]
+    noises = {"exponential": scipy.stats.expon, "laplace": scipy.stats.laplace}[noise]
     kinks = np.array([0.0, *(a - b for a in s for b in s)])
     lowest = 0.0 if noise == "exponential" else -45.0
     edges = np.unique(np.clip([*kinks, *np.linspace(lowest, 45.0, 31)], lowest, 45.0))
@@ -75,11 +75,11 @@ def test_draws_follow_the_law(noise, largest):
     want = law(noise, scores, 2.0)
     signed = scores if largest else [-s for s in scores]
     counts = frequencies(noise, signed, 2.0, largest=largest)
-    assert stats.chisquare(counts, counts.sum() * want).pvalue > 1e-6
+    assert scipy.stats.chisquare(counts, counts.sum() * want).pvalue > 1e-6
     # The wrong end, or noise of a scale 5 % off, would not pass.
-    assert stats.chisquare(counts, counts.sum() * want[::-1]).pvalue < 1e-100
+    assert scipy.stats.chisquare(counts, counts.sum() * want[::-1]).pvalue < 1e-100
     wrong = law(noise, scores, 2.1)
-    assert stats.chisquare(counts, counts.sum() * wrong).pvalue < 1e-6
+    assert scipy.stats.chisquare(counts, counts.sum() * wrong).pvalue < 1e-6
 
 
 def worst_ratio(noise, scale, size=2, gaps=(0.0, 0.5, 1.0, 2.0, 8.0, 30.0), moves=(-1, 0, 1)):

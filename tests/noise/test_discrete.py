@@ -8,7 +8,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 from tests.probes import probes
 
 from dpoco import _core, noise
@@ -40,7 +40,7 @@ def chi_square(values, law, scale):
         assert observed[-1] <= 30
         observed, expected = observed[:-1], expected[:-1]
     statistic = float(((observed - expected) ** 2 / expected).sum())
-    return float(stats.chi2.sf(statistic, max(len(expected) - 1, 1)))
+    return float(scipy.stats.chi2.sf(statistic, max(len(expected) - 1, 1)))
 
 
 def filled(law, scale, n, *, seed=1, exact=False):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import special, stats
+import scipy
 from tests.samples import ALARM, bound, distance
 
 import dpoco
@@ -18,10 +18,10 @@ N = 400_000
 
 
 LAWS = {
-    "gaussian": stats.norm.cdf,
-    "laplace": stats.laplace.cdf,
-    "exponential": stats.expon.cdf,
-    "gumbel": stats.gumbel_r.cdf,
+    "gaussian": scipy.stats.norm.cdf,
+    "laplace": scipy.stats.laplace.cdf,
+    "exponential": scipy.stats.expon.cdf,
+    "gumbel": scipy.stats.gumbel_r.cdf,
 }
 
 
@@ -50,17 +50,17 @@ def test_symmetric_laws_have_fair_independent_signs(law):
 @pytest.mark.parametrize(
     ("law", "threshold", "tail"),
     [
-        ("gaussian", 4.0, 2 * stats.norm.sf(4.0)),
-        ("gaussian", 4.6, 2 * stats.norm.sf(4.6)),
+        ("gaussian", 4.0, 2 * scipy.stats.norm.sf(4.0)),
+        ("gaussian", 4.6, 2 * scipy.stats.norm.sf(4.6)),
         ("laplace", 11.0, np.exp(-11.0)),
         ("exponential", 11.0, np.exp(-11.0)),
-        ("gumbel", 11.0, stats.gumbel_r.sf(11.0)),
+        ("gumbel", 11.0, scipy.stats.gumbel_r.sf(11.0)),
     ],
 )
 def test_tails(law, threshold, tail):
     n = 4_000_000
     count = int(np.sum(np.abs(getattr(noise, law)(Source.seeded(23), n)) > threshold))
-    low, high = stats.binom.ppf([ALARM, 1 - ALARM], n, tail)
+    low, high = scipy.stats.binom.ppf([ALARM, 1 - ALARM], n, tail)
     assert low <= count <= high
     assert high < n * tail * 10  # and a tail ten times too heavy would be seen
 
@@ -77,9 +77,9 @@ def test_exponential_is_precise_near_zero():
 def test_gamma(shape):
     n = 100_000
     values = noise.gamma(Source.seeded(25), shape, n, scale=2.0)
-    assert distance(values, stats.gamma(shape, scale=2.0).cdf) < bound(n)
+    assert distance(values, scipy.stats.gamma(shape, scale=2.0).cdf) < bound(n)
     wrong = 1.2 if shape < 1 else 1 + 0.1 / np.sqrt(shape)
-    assert distance(values, stats.gamma(shape, scale=2.0 * wrong).cdf) > bound(n)
+    assert distance(values, scipy.stats.gamma(shape, scale=2.0 * wrong).cdf) > bound(n)
 
 
 ORDERS = [1.0, 1.3, 2.0, 2.5, 3.0, 6.0, 50.0, np.inf]
@@ -99,7 +99,7 @@ def test_generalized_gaussian_radius_and_direction(order, dimension):
     n = 40_000
     z = noise.generalized_gaussian(Source.seeded(26), dimension, order, n, scale=3.0)
     radius = np.linalg.norm(z, ord=order, axis=1)
-    law = stats.gamma(dimension / 2)
+    law = scipy.stats.gamma(dimension / 2)
     assert distance(radius**2 / (2 * 9.0), law.cdf) < bound(n)
     # The printed radius law Gamma(d/2, 2 sigma) must be rejected.
     assert distance(radius**2 / (2 * 3.0), law.cdf) > bound(n)
@@ -113,7 +113,7 @@ def test_generalized_gaussian_radius_and_direction(order, dimension):
         # Below one half only: for large orders values next to 1 round to 1.
         share = ratio**order
         for offset, fits in ((0.0, True), (1.5, False)):
-            beta = stats.beta(1 / (order + offset), (dimension - 1) / (order + offset))
+            beta = scipy.stats.beta(1 / (order + offset), (dimension - 1) / (order + offset))
             half = float(beta.cdf(0.5))
             below = share[share < 0.5]
             agrees = (
@@ -134,8 +134,8 @@ def test_generalized_gaussian_radius_and_direction(order, dimension):
 def test_generalized_gaussian_in_one_dimension_is_gaussian(order):
     n = 60_000
     z = noise.generalized_gaussian(Source.seeded(27), 1, order, n, scale=0.5)[:, 0]
-    assert distance(z, stats.norm(scale=0.5).cdf) < bound(n)
-    assert distance(z, stats.norm(scale=0.55).cdf) > bound(n)
+    assert distance(z, scipy.stats.norm(scale=0.5).cdf) < bound(n)
+    assert distance(z, scipy.stats.norm(scale=0.55).cdf) > bound(n)
 
 
 @pytest.mark.parametrize("order", [1.0, 2.5, 4.0, np.inf])
@@ -198,7 +198,7 @@ def test_truncation_constant_is_the_samplers_reach():
     assert half_word <= noise.TAIL_MASS_PER_VARIATE  # exponential; Box-Muller radius
     assert noise.TAIL_MASS_PER_VARIATE >= 2 * 0.5 * 0.5 * 2.0**-63  # Laplace, both sides
     longest = -np.log(half_word)
-    assert special.gammaincc(1.0, longest) == pytest.approx(half_word, rel=1e-9)
+    assert scipy.special.gammaincc(1.0, longest) == pytest.approx(half_word, rel=1e-9)
     upper = -np.expm1(-half_word)  # P(Gumbel > -log(half_word)), about half_word
     assert upper <= noise.TAIL_MASS_PER_VARIATE
     assert dpoco.noise.TAIL_MASS_PER_VARIATE == 2.0**-64

@@ -8,7 +8,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 from tests.probes import probes
 from tests.samples import ALARM, bound, distance
 
@@ -27,8 +27,8 @@ def exact(law, n, seed=1, scale=1.0):
     return out
 
 
-@pytest.mark.parametrize(("law", "cdf"), [("exponential", stats.expon.cdf),
-                                          ("laplace", stats.laplace.cdf)])  # fmt: skip
+@pytest.mark.parametrize(("law", "cdf"), [("exponential", scipy.stats.expon.cdf),
+                                          ("laplace", scipy.stats.laplace.cdf)])  # fmt: skip
 def test_laws(law, cdf):
     values = exact(law, N)
     assert distance(values, cdf) < bound(N)
@@ -45,7 +45,7 @@ def test_the_cube_law():
     largest = np.abs(rows).max(axis=1)
 
     def law(scale, shape):
-        return distance(largest, lambda x: stats.gamma.cdf(x, shape, scale=scale))
+        return distance(largest, lambda x: scipy.stats.gamma.cdf(x, shape, scale=scale))
 
     assert law(2.0, n) < bound(vectors)
     for wrong in (law(1.9, n), law(2.1, n), law(2.0, n + 1), law(2.0, n - 1)):
@@ -56,7 +56,7 @@ def test_the_cube_law():
         entry = rows[np.arange(vectors), (place + other) % n] / largest
         assert distance(entry, lambda x: 0.5 * (x + 1.0)) < bound(vectors)
     # A marginal law, by its definition: r u, r Gamma(n + 1), u uniform in [-1, 1].
-    r = stats.gamma.ppf((np.arange(2000) + 0.5) / 2000, n + 1, scale=2.0)
+    r = scipy.stats.gamma.ppf((np.arange(2000) + 0.5) / 2000, n + 1, scale=2.0)
 
     def marginal(x):
         return np.mean(np.clip(0.5 * (1 + x[:, None] / r), 0, 1), axis=1)
@@ -84,8 +84,8 @@ def mended(x, seed=4, n=200_000):
 def test_the_upper_end_is_drawn_once_more(x):
     values = mended(x)
     assert values.min() > HIGH
-    assert distance(values - HIGH, stats.expon.cdf) < bound(values.size)
-    assert distance(values - HIGH, lambda v: stats.expon.cdf(1.05 * v)) > bound(values.size)
+    assert distance(values - HIGH, scipy.stats.expon.cdf) < bound(values.size)
+    assert distance(values - HIGH, lambda v: scipy.stats.expon.cdf(1.05 * v)) > bound(values.size)
 
 
 @pytest.mark.parametrize("x", [2.0**-65, 2.0**-32])
@@ -124,5 +124,5 @@ def test_likelihood_ratios_hold_in_the_tails():
     values = mended(LARGEST)
     counts = [np.sum(values > HIGH + k) for k in range(4)]
     for before, after in itertools.pairwise(counts):
-        p = stats.binomtest(int(after), int(before), math.exp(-1.0)).pvalue
+        p = scipy.stats.binomtest(int(after), int(before), math.exp(-1.0)).pvalue
         assert p > ALARM

@@ -7,7 +7,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 from tests.probes import probes
 
 from dpoco import noise
@@ -219,8 +219,8 @@ def test_law_of_small_scales_and_a_wrong_scale():
     found = np.histogram(values, edges)[0]
 
     def p_value(s):
-        expected = np.diff(stats.norm.cdf(edges, scale=s)) * values.size
-        return stats.chisquare(found, expected).pvalue
+        expected = np.diff(scipy.stats.norm.cdf(edges, scale=s)) * values.size
+        return scipy.stats.chisquare(found, expected).pvalue
 
     assert p_value(scale) > 1e-6
     assert p_value(1.01 * scale) < 1e-6

@@ -12,8 +12,8 @@ import math
 from dataclasses import dataclass, field
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import optimize
 
 from dpoco.audit._laws import Gibbs, Law
 
@@ -48,7 +48,7 @@ class Rule:
         def excess(x: float) -> float:
             return math.log(g / x) - 0.5 * x * x - math.log(error)
 
-        x = optimize.brentq(excess, 1e-9, 60.0, xtol=1e-14)
+        x = scipy.optimize.brentq(excess, 1e-9, 60.0, xtol=1e-14)
         z = math.sqrt(2.0 * math.log(2.0 * self.horizon**3))
         age = round_ - drawn.mean(axis=1)
         return x * g + z * g / math.sqrt(self.anchors) + g * g * age

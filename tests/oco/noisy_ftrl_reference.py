@@ -6,7 +6,7 @@ It shares with the library the stream of Gaussian draws, the problems and nothin
 from __future__ import annotations
 
 import numpy as np
-from scipy import optimize
+import scipy
 
 from dpoco.accounting.continual_sum import factorisation
 from dpoco.domains import Box, LpBall, Simplex
@@ -116,7 +116,7 @@ def project(kind: str, p: float, size, x: np.ndarray) -> np.ndarray:
     high = 1.0
     while np.linalg.norm(shrunk(high), ord=p) > size:
         high *= 2
-    multiplier = optimize.brentq(
+    multiplier = scipy.optimize.brentq(
         lambda m: np.linalg.norm(shrunk(m), ord=p) - size, 0.0, high, xtol=1e-300, rtol=1e-15
     )
     return np.sign(x) * shrunk(multiplier)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.optimize import minimize
+import scipy
 
 
 def half_slope(z, y):
@@ -54,7 +54,7 @@ def on_box(low, high):
             return 0.5 * gap @ metric @ gap, metric @ gap
 
         scale = np.linalg.eigvalsh(metric)[-1]
-        found = minimize(
+        found = scipy.optimize.minimize(
             lambda x: tuple(part / scale for part in away(x)), np.clip(target, low, high),
             jac=True, bounds=list(zip(low, high, strict=True)), method="L-BFGS-B",
             options={"ftol": 1e-16, "gtol": 1e-12, "maxiter": 10_000},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import special, stats
+import scipy
 from tests.oco import comw_reference as reference
 from tests.oco.comw_reference import anchored, ball, engine, glm, interval, linear, quadratic
 from tests.probes import probes
@@ -16,8 +16,8 @@ def log_interval(low, high):
     """ln P(low < N(0, 1) < high), elementwise."""
     flip = low > 0
     low, high = np.where(flip, -high, low), np.where(flip, -low, high)
-    upper = special.log_ndtr(high)
-    return upper + np.log1p(-np.exp(special.log_ndtr(low) - upper))
+    upper = scipy.special.log_ndtr(high)
+    return upper + np.log1p(-np.exp(scipy.special.log_ndtr(low) - upper))
 
 
 def log_mass(shape, mean, scale):
@@ -26,7 +26,7 @@ def log_mass(shape, mean, scale):
         return 0.0
     if shape == "box":
         return float(log_interval((-1.0 - mean) / scale, (1.0 - mean) / scale).sum())
-    return float(stats.ncx2.logcdf(1.0 / scale**2, d, mean @ mean / scale**2))
+    return float(scipy.stats.ncx2.logcdf(1.0 / scale**2, d, mean @ mean / scale**2))
 
 
 def gaussian_log_change(shape, total, v, beta, lam):

@@ -9,7 +9,7 @@ import functools
 
 import numpy as np
 import pytest
-from scipy import special
+import scipy
 from tests.oco import comw_reference as reference
 from tests.oco.comw_reference import glm, interval, linear
 from tests.samples import bound
@@ -174,7 +174,7 @@ def test_maximal_switches_as_often_as_the_laws_differ():
     mean = changed.sum(axis=1).mean()
     assert abs(mean - variation.sum()) < 6.0 * changed.sum(axis=1).std() / np.sqrt(len(changed))
     g = np.sqrt(BETA / LAM)
-    assert variation.max() <= 2.0 * special.ndtr(g / 2.0) - 1.0 + 1e-9
+    assert variation.max() <= 2.0 * scipy.special.ndtr(g / 2.0) - 1.0 + 1e-9
 
 
 def test_the_mean_hazard_of_the_unclipped_ratio():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import special, stats
+import scipy
 from tests.oco import comw_reference as reference
 from tests.oco.comw_reference import engine, interval, linear
 from tests.probes import probes
@@ -92,10 +92,10 @@ def test_scheduled_draws_are_the_gaussian_mechanism():
         noise = draws - means
         log_ratio[i] = ((noise - width) ** 2 - noise**2).sum() / (2.0 * scale**2)
     standard = (log_ratio - 0.5 * m * m) / m
-    assert stats.kstest(standard, "norm").pvalue > 1e-7
+    assert scipy.stats.kstest(standard, "norm").pvalue > 1e-7
     assert abs(standard.var() - 1.0) < 5.5 * np.sqrt(2.0 / runs)
     assert abs(1.0 / 1.1**2 - 1.0) > 5.5 * np.sqrt(2.0 / runs)  # 10 % too little noise would show
-    for epsilon, want in ((0.0, 2.0 * special.ndtr(0.5 * m) - 1.0), (0.3, 4.327627e-4)):
+    for epsilon, want in ((0.0, 2.0 * scipy.special.ndtr(0.5 * m) - 1.0), (0.3, 4.327627e-4)):
         profile = np.maximum(0.0, 1.0 - np.exp(epsilon - log_ratio))
         error = profile.std() / np.sqrt(runs)
         assert abs(profile.mean() - want) < 5.0 * error
@@ -113,7 +113,7 @@ def test_draws_on_the_whole_space_are_standard_normal_about_the_leader():
     draws = reference.play(learner, x).decisions
     sums = np.vstack([np.zeros(d), np.cumsum(x, axis=0)[:-1]])
     noise = (draws + sums / lam) * np.sqrt(beta * lam)
-    assert stats.kstest(noise.ravel(), "norm").pvalue > 1e-7
-    assert stats.kstest(1.1 * noise.ravel(), "norm").pvalue < 1e-7
+    assert scipy.stats.kstest(noise.ravel(), "norm").pvalue > 1e-7
+    assert scipy.stats.kstest(1.1 * noise.ravel(), "norm").pvalue < 1e-7
     np.testing.assert_allclose(noise.T @ noise / rounds, np.eye(d), atol=5.5 * np.sqrt(2 / rounds))
     np.testing.assert_allclose(noise[1:].T @ noise[:-1] / rounds, 0.0, atol=5.5 / np.sqrt(rounds))

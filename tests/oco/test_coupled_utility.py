@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy import optimize
+import scipy
 from tests.plans import coupled as coupled_numbers
 
 import dpoco
@@ -73,7 +73,7 @@ def best(loss, rows, labels):
     def total(x):
         return float(loss.batch_values(BALL, np.asarray(x), rows, labels).sum())
 
-    found = optimize.minimize(
+    found = scipy.optimize.minimize(
         total,
         np.zeros(D),
         method="SLSQP",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import linalg, stats
+import scipy
 from tests.samples import replays
 
 import dpoco
@@ -48,7 +48,7 @@ def test_a_leader_states_the_exact_law_for_linear_losses(options):
         gaps[seed] = learner.last_decision - exact
     stated = learner.covariance
     assert np.array_equal(stated, stated[0, 0] * np.eye(D))
-    within = stats.chi2(runs * D).ppf([SMALL, 1.0 - SMALL])
+    within = scipy.stats.chi2(runs * D).ppf([SMALL, 1.0 - SMALL])
     total = float(np.square(gaps).sum() / stated[0, 0])
     assert within[0] < total < within[1]
     for wrong in (1.7, 1.0 / 1.7):  # a deviation that is 30 % off
@@ -109,7 +109,7 @@ def left_by_steps(plan):
     assert isinstance(total.factorisation, SquareRoot)
     ends = np.cumsum(batch_lengths(total.batch, total.growth, total.pushes))
     root = np.cumprod([1.0, *(1.0 - 0.5 / np.arange(1, total.pushes))])
-    sums = linalg.toeplitz(root, np.zeros(total.pushes))
+    sums = scipy.linalg.toeplitz(root, np.zeros(total.pushes))
     left = (ends / ends[-1]) ** (1.0 / STEP_SHARE - 1.0)
     row = left @ np.diff(sums, axis=0, prepend=0.0)
     return float(row @ row / (sums[-1] @ sums[-1]))

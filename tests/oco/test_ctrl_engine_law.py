@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 from tests.coupled_engines import leaders
 from tests.oco.ctrl_pairs import ref
 from tests.probes import probes
@@ -146,8 +146,8 @@ def test_linear_losses_without_bounds_leave_a_gaussian():
     )  # fmt: skip
     assert 0 < kept < 2000  # most runs kept their first point through three tilts
     for j, mean in enumerate(gradients.sum(axis=0)):
-        assert stats.kstest(y[:, j], stats.norm(mean, 2.0).cdf).pvalue > FALSE_ALARM
-        assert stats.kstest(y[:, j], stats.norm(mean, 2.4).cdf).pvalue < FALSE_ALARM
+        assert scipy.stats.kstest(y[:, j], scipy.stats.norm(mean, 2.0).cdf).pvalue > FALSE_ALARM
+        assert scipy.stats.kstest(y[:, j], scipy.stats.norm(mean, 2.4).cdf).pvalue < FALSE_ALARM
 
 
 def test_quadratic_losses_without_bounds_leave_a_gaussian():
@@ -173,8 +173,8 @@ def test_quadratic_losses_without_bounds_leave_a_gaussian():
         )  # fmt: skip
         white = (x - mean) @ hessian / 3.0  # covariance 9 H^-2
         for direction in (white[:, 0], white[:, 1], white @ [0.6, 0.8]):
-            assert stats.kstest(direction, stats.norm.cdf).pvalue > FALSE_ALARM
-            assert stats.kstest(1.15 * direction, stats.norm.cdf).pvalue < 1e-2
+            assert scipy.stats.kstest(direction, scipy.stats.norm.cdf).pvalue > FALSE_ALARM
+            assert scipy.stats.kstest(1.15 * direction, scipy.stats.norm.cdf).pvalue < 1e-2
 
 
 def test_maximal_coupling_keeps_the_marginal_and_switches_least():
@@ -206,8 +206,8 @@ def test_maximal_coupling_keeps_the_marginal_and_switches_least():
         return np.interp(v, s, law)
 
     assert law[-1] == pytest.approx(1.0, abs=1e-3)
-    assert stats.kstest(x[:, 0], cdf).pvalue > FALSE_ALARM
-    assert stats.kstest(x[:, 0] * 0.9, cdf).pvalue < FALSE_ALARM
+    assert scipy.stats.kstest(x[:, 0], cdf).pvalue > FALSE_ALARM
+    assert scipy.stats.kstest(x[:, 0] * 0.9, cdf).pvalue < FALSE_ALARM
     # The number of switches is a sum of total variations, the least possible.
     distances = 0.5 * np.abs(np.diff(p, axis=0))
     total = float((0.5 * (distances[:, 1:] + distances[:, :-1]) * np.diff(s)).sum())

@@ -7,10 +7,10 @@ import math
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from scipy.fft import dctn
 from tests.oco.test_lipschitz_accountant import sensitivity
 from tests.samples import replays
 
@@ -97,10 +97,10 @@ def test_grid_coefficients_equal_an_independent_cosine_transform(shape):
     net = Net.grid_laplacian(*shape, FREE, FREE)
     down, across = (2.0 - 2.0 * np.cos(np.pi * np.arange(n) / n) for n in shape)
     roots = np.sqrt(down[:, None] + across[None, :])
-    expected = (roots * dctn(losses, norm="ortho")).ravel()[1:]
+    expected = (roots * scipy.fft.dctn(losses, norm="ortho")).ravel()[1:]
     assert np.max(np.abs(apply(net, losses) - expected)) < 1e-13 * math.prod(shape)
     assert round_trip_error(net, losses) < 1e-13 * math.prod(shape)
-    wrong = (roots * dctn(losses, norm="ortho").T.reshape(shape)).ravel()[1:]
+    wrong = (roots * scipy.fft.dctn(losses, norm="ortho").T.reshape(shape)).ravel()[1:]
     assert shape == (2, 2) or np.max(np.abs(apply(net, losses) - wrong)) > 1e-3
 
 

@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize_scalar
+import scipy
 
 import dpoco
 from dpoco.accounting.nets import discretisation, net_shape, noise_field
@@ -143,7 +143,7 @@ def test_constants_of_the_noise_from_dense_covariances(counts):
             top = variances.max()
             return (0.5 * b * b * top + math.log(np.exp(0.5 * b * b * (variances - top)).sum())) / b
 
-        return minimize_scalar(bound, bounds=(-3.0, 4.0), method="bounded").fun
+        return scipy.optimize.minimize_scalar(bound, bounds=(-3.0, 4.0), method="bounded").fun
 
     found = noise_field("grid_laplacian", counts)
     radius = math.sqrt(min(from_share(0.0).max(), from_share(1.0).max()))

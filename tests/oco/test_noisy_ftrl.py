@@ -8,7 +8,7 @@ import zlib
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 from tests.oco import noisy_ftrl_reference as reference
 from tests.plans import changed
 
@@ -274,7 +274,7 @@ def test_decisions_show_noise_of_the_stated_law(method):
     sums = -np.vstack([trace.decisions[1:], learner.last_decision]) / eta
     noise = sums - np.cumsum(rows, axis=0)
     levels = p.scale * continual_sum.row_norm(method, np.arange(1, 9), rounds)
-    p_values = [stats.kstest(noise[t] / levels[t], "norm").pvalue for t in range(rounds)]
+    p_values = [scipy.stats.kstest(noise[t] / levels[t], "norm").pvalue for t in range(rounds)]
     # Of N(0, 1) draws the mean square is 1 +- sqrt(2/d); 5.7 of its errors: 1e-7 in 8 rounds.
     squares = (noise / levels[:, None]).var(axis=1)
     assert min(p_values) > 1e-7

@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy import special
+import scipy
 from tests.plans import changed
 
 import dpoco
@@ -264,7 +264,7 @@ def mean_projection(center, deviation):
     if deviation == 0.0:
         return np.clip(center, -1.0, 1.0)
     low, high = (-1.0 - center) / deviation, (1.0 - center) / deviation
-    below, above = special.ndtr(low), special.ndtr(-high)
+    below, above = scipy.special.ndtr(low), scipy.special.ndtr(-high)
     drift = deviation * (np.exp(-0.5 * low**2) - np.exp(-0.5 * high**2)) / math.sqrt(2.0 * math.pi)
     return center * (1.0 - above - below) + drift + above - below
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy import optimize
+import scipy
 
 import dpoco
 from dpoco.accounting import continual_sum, noisy_ftrl
@@ -67,7 +67,7 @@ def test_the_step_is_the_least_of_the_prediction(case, batch):
     found = predicted(case, p, p.tuning.step_size, batch)
     grid = np.geomspace(1e-3 * p.tuning.step_size, 1e3 * p.tuning.step_size, 121)
     start = min(grid, key=lambda eta: predicted(case, p, eta, batch))
-    least = optimize.minimize_scalar(
+    least = scipy.optimize.minimize_scalar(
         lambda x: predicted(case, p, math.exp(x), batch),
         bounds=(math.log(start) - 0.2, math.log(start) + 0.2),
         method="bounded",

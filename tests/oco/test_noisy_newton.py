@@ -8,7 +8,7 @@ from itertools import islice
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 from tests.descriptions import unchecked
 from tests.oco import noisy_newton_reference as reference
 
@@ -246,10 +246,10 @@ def test_the_noise_has_its_law():
         deviation = accountant.deviations(learner._mechanism)[0]
         drawn.append(learner.last_decision / (learner.plan.tuning.step_size * deviation))
     squares = float(np.sum(np.square(drawn)))
-    law = stats.chi2(8 * d)
+    law = scipy.stats.chi2(8 * d)
     assert min(law.cdf(squares), law.sf(squares)) > 1e-6
     assert law.sf(1.15**2 * squares) < 1e-6
-    assert stats.kstest(np.ravel(drawn), "norm").pvalue > 1e-6
+    assert scipy.stats.kstest(np.ravel(drawn), "norm").pvalue > 1e-6
 
 
 @pytest.mark.parametrize("seed", range(2))

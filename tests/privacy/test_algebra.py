@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from scipy.stats import norm
+import scipy
 
 from dpoco.privacy.losses.combined import (
     NOTHING,
@@ -28,8 +28,8 @@ EPSILONS = (0.0, 0.01, 0.3, 1.0, 2.5, 7.0)
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
     """Return the hockey-stick divergence of N(mu, 1) from N(0, 1), by the textbook formula."""
-    upper = norm.cdf(0.5 * mu - epsilon / mu)
-    return float(upper - math.exp(epsilon) * norm.cdf(-0.5 * mu - epsilon / mu))
+    upper = scipy.stats.norm.cdf(0.5 * mu - epsilon / mu)
+    return float(upper - math.exp(epsilon) * scipy.stats.norm.cdf(-0.5 * mu - epsilon / mu))
 
 
 def with_response(epsilon: float, mu: float, pure: float) -> float:

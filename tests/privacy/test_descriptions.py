@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 
 import pytest
-from scipy.special import ndtr
+import scipy
 
 import dpoco
 from dpoco import Budget, Guarantee, StateError
@@ -166,7 +166,9 @@ def gaussian(**changes):
 
 
 def exact(epsilon, mu):
-    return ndtr(0.5 * mu - epsilon / mu) - math.exp(epsilon) * ndtr(-0.5 * mu - epsilon / mu)
+    return scipy.special.ndtr(0.5 * mu - epsilon / mu) - math.exp(epsilon) * scipy.special.ndtr(
+        -0.5 * mu - epsilon / mu
+    )
 
 
 @pytest.mark.parametrize(

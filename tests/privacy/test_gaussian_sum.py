@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
+import scipy
 
 import dpoco
 from dpoco import bandits, domains, experts, losses, mechanisms, oco
@@ -329,7 +329,7 @@ def test_gradients_and_curvatures_move_together_as_far_as_any_records_do(z, know
     bounds = [(0, 1), (0, 1), (0, math.pi), (-1, 1), (-1, 1), (0, 1), (0, 1)]
     rng, low, high = np.random.default_rng(1), *np.transpose(bounds)
     found = max(
-        -minimize(lambda at: -apart(at), rng.uniform(low, high), bounds=bounds).fun
+        -scipy.optimize.minimize(lambda at: -apart(at), rng.uniform(low, high), bounds=bounds).fun
         for _ in range(30)
     )
     assert found <= summand.movement(NEAR)

@@ -8,7 +8,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
-from scipy.stats import norm
+import scipy
 from tests.people.oracle import patterns
 
 from dpoco.accounting.continual_sum import SHIPPED
@@ -256,9 +256,13 @@ def test_reacting_to_releases_gains_nothing():
     factor, rng = SHIPPED[10**3], np.random.default_rng(5)
     c, mu = matrix(factor, n), factor.column(n, person(k, b)) / scale
     level = 0.5
-    bound = norm.cdf(mu / 2 - level / mu) - math.exp(level) * norm.cdf(-mu / 2 - level / mu)
+    bound = scipy.stats.norm.cdf(mu / 2 - level / mu) - math.exp(level) * scipy.stats.norm.cdf(
+        -mu / 2 - level / mu
+    )
     few = math.sqrt(k) * factor.column(n) / scale
-    wrong = norm.cdf(few / 2 - level / few) - math.exp(level) * norm.cdf(-few / 2 - level / few)
+    wrong = scipy.stats.norm.cdf(few / 2 - level / few) - math.exp(level) * scipy.stats.norm.cdf(
+        -few / 2 - level / few
+    )
     for rule in (lambda loss, t: loss < 1.0, lambda loss, t: t % 2 == 0, lambda loss, t: loss < 0):
         came, last = np.zeros(runs, int), np.full(runs, -b)
         shift, loss = np.zeros((runs, n)), np.zeros(runs)

@@ -10,7 +10,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 from tests.probes import probes
 from tests.samples import bound, distance
 
@@ -118,8 +118,8 @@ def test_the_law_goes_on_beyond_the_cut_off():
     lower = np.array([probes.variate(EXPONENTIAL, LAST, w) for w in further]) * 2.0**64
     radius = np.array([probes.variate(GAUSSIAN, 0, w) for w in further])
     square = 0.5 * radius**2 - 64 * math.log(2.0)
-    for values, cdf in ((upper, stats.expon.cdf), (square, stats.expon.cdf),
-                        (lower, stats.uniform.cdf)):  # fmt: skip
+    for values, cdf in ((upper, scipy.stats.expon.cdf), (square, scipy.stats.expon.cdf),
+                        (lower, scipy.stats.uniform.cdf)):  # fmt: skip
         assert distance(values, cdf) < bound(n) < distance(1.05 * values, cdf)
 
 

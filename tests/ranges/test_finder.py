@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy
 from check import check
-from scipy import stats
 
 import dpoco
 from dpoco import _core
@@ -194,14 +194,14 @@ def test_medians_have_the_law_of_the_exponential_mechanism():
         large = law * len(drawn) >= 5.0
         rest = [law[~large].sum(), seen[~large].sum()]
         expected = np.append(law[large], rest[0]) * len(drawn)
-        return float(stats.chisquare(np.append(seen[large], rest[1]), expected).pvalue)
+        return float(scipy.stats.chisquare(np.append(seen[large], rest[1]), expected).pvalue)
 
     assert chance(scale) > 1e-6
     assert chance(1.15 * scale) < 1e-6
     # Within a run every candidate is as likely.
     inside = drawn[drawn > at[-1]]
     share = (inside - at[-1]) / (LARGEST - at[-1])
-    assert stats.kstest(share, "uniform").pvalue > 1e-6
+    assert scipy.stats.kstest(share, "uniform").pvalue > 1e-6
 
 
 def test_counts_have_the_stated_noise():
@@ -216,7 +216,7 @@ def test_counts_have_the_stated_noise():
         ratio = found / stated
         assert np.abs(ratio - 1.0).max() < 0.026  # 5.2 deviations of 258 correlated ones
         assert np.abs(ratio / 1.05 - 1.0).max() > 0.026
-    assert stats.kstest(sums[100] / up_to[100], "norm").pvalue > 1e-6
+    assert scipy.stats.kstest(sums[100] / up_to[100], "norm").pvalue > 1e-6
 
 
 def test_noise_does_not_depend_on_the_data():

@@ -8,7 +8,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 
 from dpoco.local import Hypotheses
 from dpoco.published.sima_local import (
@@ -200,7 +200,7 @@ def test_reports_follow_the_law(label):
 
     def p_value(epsilon):
         expected = np.diff(np.concatenate([[0.0], cdf(epsilon), [1.0]])) * n
-        return stats.chi2.sf(((observed - expected) ** 2 / expected).sum(), len(expected) - 1)
+        return scipy.stats.chi2.sf(((observed - expected) ** 2 / expected).sum(), len(expected) - 1)
 
     assert p_value(2.0) > ALARM
     assert p_value(2.6) < ALARM
@@ -217,9 +217,9 @@ def test_labels_are_replaced_once_in_the_horizon():
         values = np.array([it.respond(0, label, source)[0] for _ in range(n)])
         near_low = int((values < (low + high) / 2).sum())
         expected = 1 - other if label == 2 else other
-        assert stats.binomtest(near_low, n, expected).pvalue > 1e-6
+        assert scipy.stats.binomtest(near_low, n, expected).pvalue > 1e-6
         for wrong in (0.0, 1.0, expected / 2 if label != 2 else 1 - (1 - expected) / 2):
-            assert stats.binomtest(near_low, n, wrong).pvalue < 1e-6
+            assert scipy.stats.binomtest(near_low, n, wrong).pvalue < 1e-6
 
 
 def test_every_label_gives_a_report_of_the_same_size():

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy
 from bench import reproduce
 from bench.reproduce import figure as _figure
 from bench.reproduce import verdict as law
-from scipy import stats
 
 import dpoco
 from dpoco.accounting.claims import published_sigma
@@ -49,16 +49,16 @@ def test_the_radius_is_the_printed_one(dimension):
     noise = np.sqrt(sigma) * law.draw_unit_noise(rng, (20_000,), 3.0, dimension)
     order = law.printed_order(3.0, dimension)
     squares = np.sum(np.abs(noise) ** order, axis=1) ** (2.0 / order)
-    printed = stats.gamma(0.5 * dimension, scale=2.0 * sigma)
-    needed = stats.gamma(0.5 * dimension, scale=2.0 * sigma**2)
-    assert stats.kstest(squares, printed.cdf).pvalue > 1e-6
-    assert stats.kstest(squares, needed.cdf).pvalue < 1e-100
-    assert stats.binomtest(int((noise[:, 0] > 0).sum()), 20_000).pvalue > 1e-6
+    printed = scipy.stats.gamma(0.5 * dimension, scale=2.0 * sigma)
+    needed = scipy.stats.gamma(0.5 * dimension, scale=2.0 * sigma**2)
+    assert scipy.stats.kstest(squares, printed.cdf).pvalue > 1e-6
+    assert scipy.stats.kstest(squares, needed.cdf).pvalue < 1e-100
+    assert scipy.stats.binomtest(int((noise[:, 0] > 0).sum()), 20_000).pvalue > 1e-6
 
 
 def test_above_two_the_noise_is_gaussian_of_variance_sigma():
     drawn = law.draw_unit_noise(np.random.default_rng(0), (20_000,), 1.0, 3)
-    assert stats.kstest(drawn.ravel(), "norm").pvalue > 1e-6
+    assert scipy.stats.kstest(drawn.ravel(), "norm").pvalue > 1e-6
 
 
 def test_the_printed_scale():

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 import pytest
+import scipy
 from bench.reproduce import verdict as _verdict
 from bench.reproduce.verdict import DirectionLaw, repaired_epsilon
-from scipy import stats
 
 from dpoco.accounting.gaussian import gaussian_epsilon
 
@@ -18,9 +18,9 @@ INF = math.inf
 def test_signs_of_gaussian_sums_by_the_binomial_law():
     horizon, size = 1000, 8.0
     scale = math.sqrt(_verdict.printed_scale(horizon, 1.0, 5))
-    up, down = stats.norm.cdf(size / scale), stats.norm.cdf(-size / scale)
+    up, down = scipy.stats.norm.cdf(size / scale), scipy.stats.norm.cdf(-size / scale)
     k = np.arange(1, 11)
-    ours, theirs = stats.binom.sf(k - 1, 10, up), stats.binom.sf(k - 1, 10, down)
+    ours, theirs = scipy.stats.binom.sf(k - 1, 10, up), scipy.stats.binom.sf(k - 1, 10, down)
     with np.errstate(invalid="ignore"):
         expected = np.nanmax(np.log((ours - 1e-3) / theirs))
     assert DirectionLaw(5, INF).least_epsilon(horizon, size) == pytest.approx(expected, rel=1e-9)

@@ -7,7 +7,7 @@ centre c, F a sum of losses l(<v, x>, y) over rows (v, y).
 from __future__ import annotations
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from dpoco import _core
 
@@ -84,7 +84,7 @@ def fit(draws: np.ndarray, low, high, masses: np.ndarray) -> float:
         terms = np.where(planned > 0, (observed - planned) ** 2 / planned, 0.0)
     if planned[-1] < 1e-6 * len(draws) and observed[-1] > 10:
         return 0.0
-    return float(stats.chi2.sf(terms[:-1].sum(), max(int(keep.sum()) - 1, 1)))
+    return float(scipy.stats.chi2.sf(terms[:-1].sum(), max(int(keep.sum()) - 1, 1)))
 
 
 def weighted_means(log_target, log_proposal, points: np.ndarray, functions) -> tuple:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import special, stats
+import scipy
 from tests.probes import probes
 from tests.samplers import gibbs_reference as reference
 from tests.samplers.gibbs_reference import CHAIN, draw, problem, sampler
@@ -56,8 +56,8 @@ def test_more_dimensions_against_importance_sampling(body, kind):
         slope = reference.gradient(kind, rows, labels, mode) + lam * (mode - domain.center)
         spread = 1 / np.sqrt(beta * (lam + 0.12 * count))
         mean = mode - beta * spread**2 * slope
-        low, high = (special.ndtr((wall - mean) / spread) for wall in (-0.7, 0.5))
-        white = special.ndtri(low + rng.random((n, d)) * (high - low))
+        low, high = (scipy.special.ndtr((wall - mean) / spread) for wall in (-0.7, 0.5))
+        white = scipy.special.ndtri(low + rng.random((n, d)) * (high - low))
         points, log_proposal = mean + spread * white, -0.5 * np.sum(white**2, axis=1)
     elif body == "ball":
         domain = LpBall(d, 2.0, 0.8)
@@ -114,8 +114,10 @@ def test_losses_that_are_all_zero_leave_the_regulariser():
     for rows in (0, 4):
         gibbs = sampler(domain, "logistic", np.zeros((rows, 3)), np.zeros(rows), 2.0, 1.5)
         radius = np.linalg.norm(draw(gibbs, 15, 20_000, 3), axis=1)
-        total = stats.chi2.cdf(3.0, 3)
-        fit = stats.kstest(radius, lambda r, total=total: stats.chi2.cdf(3 * r**2, 3) / total)
+        total = scipy.stats.chi2.cdf(3.0, 3)
+        fit = scipy.stats.kstest(
+            radius, lambda r, total=total: scipy.stats.chi2.cdf(3 * r**2, 3) / total
+        )
         assert fit.pvalue > ALARM
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy import special, stats
+import scipy
 from tests.probes import probes
 from tests.samples import bound, distance
 
@@ -34,9 +34,11 @@ def test_box_coordinates_are_independent_truncated_normals():
     x = draw(Box(lower, upper), mean, 0.8)
     assert np.all((x >= lower) & (x <= upper))
     for i in range(6):
-        law = stats.truncnorm((lower[i] - mean[i]) / 0.8, (upper[i] - mean[i]) / 0.8, mean[i], 0.8)
+        law = scipy.stats.truncnorm(
+            (lower[i] - mean[i]) / 0.8, (upper[i] - mean[i]) / 0.8, mean[i], 0.8
+        )
         assert distance(x[:, i], law.cdf) < LIMIT
-        wrong = stats.truncnorm(
+        wrong = scipy.stats.truncnorm(
             (lower[i] - mean[i]) / 0.9, (upper[i] - mean[i]) / 0.9, mean[i], 0.9
         )
         if i in (0, 1, 2, 3):
@@ -72,7 +74,9 @@ def axial_law(d, m, s, r):
     z = np.unique(np.concatenate([np.linspace(-r, r, 40_001),
                                   r - r * np.geomspace(1e-9, 1.0, 20_001)]))  # fmt: skip
     with np.errstate(divide="ignore"):
-        mass = np.log(special.gammainc((d - 1) / 2, np.maximum(r * r - z * z, 0.0) / (2 * s * s)))
+        mass = np.log(
+            scipy.special.gammainc((d - 1) / 2, np.maximum(r * r - z * z, 0.0) / (2 * s * s))
+        )
     log_density = mass - (z - m) ** 2 / (2 * s * s)
     return from_density(z, np.exp(log_density - log_density.max()))
 
@@ -91,7 +95,7 @@ def test_ball(d, m, s, r):
     # The length: a noncentral chi variate, truncated; here from the axial law given the length.
     if m < 10:
         t = np.linspace(0.0, r, 4001)
-        total = special.chndtr((t / s) ** 2, d, (m / s) ** 2)
+        total = scipy.special.chndtr((t / s) ** 2, d, (m / s) ** 2)
         if total[-1] > 1e-200 and np.all(np.isfinite(total)):
             assert distance(norms, lambda v: np.interp(v, t, total / total[-1])) < limit
     # Across the axis all directions are alike.
@@ -102,7 +106,7 @@ def test_ball(d, m, s, r):
     cosine = (across @ other) / np.linalg.norm(across, axis=1)
     assert abs(cosine.mean()) < 5 / np.sqrt(n)
     if d > 2:
-        assert distance(cosine**2, stats.beta(0.5, (d - 2) / 2).cdf) < limit
+        assert distance(cosine**2, scipy.stats.beta(0.5, (d - 2) / 2).cdf) < limit
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 10])
@@ -123,8 +127,11 @@ def test_mean_far_outside_a_ball(d, m):
     x = draw(LpBall(d, 2.0, 1.0), m * axis, s, n)
     rate = m / s**2
     square = rate * np.sum(x[:, 1:] ** 2, axis=1)  # u = (1 - z) ~ (w + e)/rate, w = square/2
-    assert distance(0.5 * square, stats.gamma((d - 1) / 2).cdf) < LIMIT * np.sqrt(2) + 2 * d / rate
-    assert distance(0.55 * square, stats.gamma((d - 1) / 2).cdf) > LIMIT * np.sqrt(2)
+    assert (
+        distance(0.5 * square, scipy.stats.gamma((d - 1) / 2).cdf)
+        < LIMIT * np.sqrt(2) + 2 * d / rate
+    )
+    assert distance(0.55 * square, scipy.stats.gamma((d - 1) / 2).cdf) > LIMIT * np.sqrt(2)
 
 
 def test_trials_in_a_ball_are_bounded():
@@ -217,7 +224,7 @@ def test_simplex_far_means_sit_at_a_vertex():
     mean[2] = m
     x = draw(Simplex(d), mean, 1.0, N // 3)
     for i in (0, 5):
-        assert distance(m * x[:, i], stats.expon.cdf) < LIMIT * np.sqrt(3) + 1e-3
+        assert distance(m * x[:, i], scipy.stats.expon.cdf) < LIMIT * np.sqrt(3) + 1e-3
 
 
 # ---- all ----------------------------------------------------------------------------------------

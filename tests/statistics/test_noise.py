@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 
 from dpoco import Budget
 from dpoco.accounting import continual_sum
@@ -113,12 +113,12 @@ def test_engines_draw_what_is_stated(views):
         for view in map(view_name, views):
             noise, deviation = release.vectors[view], release.deviations[view]
             total = float(np.sum((noise / deviation) ** 2))
-            low, high = stats.chi2.ppf([5e-8, 1 - 5e-8], len(noise))
+            low, high = scipy.stats.chi2.ppf([5e-8, 1 - 5e-8], len(noise))
             assert low < total < high
             # A scale that is wrong by a tenth fails.
             for wrong in (1.1, 1 / 1.1):
                 assert not low < total * wrong**2 < high
-            assert stats.kstest(noise / deviation, "norm").pvalue > 1e-7
+            assert scipy.stats.kstest(noise / deviation, "norm").pvalue > 1e-7
 
 
 def test_differences_are_the_increments_exactly():
