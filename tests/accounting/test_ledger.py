@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from mpmath import mp, mpf
+from tests.late import Late
 
 from dpoco.accounting import Budget
 from dpoco.accounting._ledger_sums import Cost, Spent, fixed_epsilon, make_filter, pure_mu
@@ -25,7 +26,7 @@ from dpoco.privacy.losses.loss import Pure
 from .by_hand import pure, stated
 
 BUDGET = Budget(1.0, 1e-6)
-dpa = pytest.importorskip("dp_accounting")
+dpa = Late("dp_accounting")
 
 
 def renyi(cost, order):

@@ -8,6 +8,7 @@ import math
 
 import pytest
 from mpmath import mp, mpf, quad
+from tests.late import Late
 
 import dpoco
 from dpoco.accounting import Budget, sum_release
@@ -29,7 +30,7 @@ from dpoco.privacy.losses.loss import Pure, Zcdp
 from .by_hand import bare, gaussian, pure
 
 BUDGET = Budget(1.0, 1e-6)
-dpa = pytest.importorskip("dp_accounting")
+dpa = Late("dp_accounting")
 
 
 # --- fixed plans ----------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import math
 import numpy as np
 import pytest
 from tests.descriptions import changed
+from tests.late import Late
 
 from dpoco.accounting import Budget, above_threshold, events, noisy_max, sum_release
 from dpoco.accounting.events import event_loss
@@ -26,7 +27,7 @@ from dpoco.privacy.neighbours import Neighbours
 
 from .by_hand import stated
 
-dpa = pytest.importorskip("dp_accounting")
+dpa = Late("dp_accounting")
 
 COUNTS = (1, 2, 3, 17, 100)
 RELATIONS = ("replace", "zero_out")

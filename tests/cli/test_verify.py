@@ -9,7 +9,6 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-import dp_accounting
 import numpy as np
 import pytest
 
@@ -172,6 +171,8 @@ def test_the_independent_checker_refuses_in_a_sentence(invoke, tmp_path, edits, 
 
 
 def test_a_charge_without_a_certificate_is_not_covered(invoke, tmp_path):
+    import dp_accounting
+
     ledger = Ledger(dpoco.Budget(3.0, 1e-4))
     ledger.charge(dp_accounting.GaussianDpEvent(4.0), "a report", relation="replace")
     path = tmp_path / "ledger.json"

@@ -20,8 +20,6 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-import matplotlib
-
 ROOT = Path(__file__).parents[2]
 # All pages of the site, and of the repository.
 DOCUMENTS = [
@@ -113,6 +111,8 @@ def rewrite(page: Path) -> None:
 
 
 def main() -> None:
+    import matplotlib
+
     parser = argparse.ArgumentParser(description="Write what snippets print into their pages.")
     parser.add_argument("pages", nargs="+", type=Path)
     os.environ["SOURCE_DATE_EPOCH"] = "0"  # the same figure is the same file

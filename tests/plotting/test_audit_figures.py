@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
-pytest.importorskip("matplotlib")
+from tests.late import Late
 
 from dpoco.audit import audit_learner, standard_case
 from dpoco.plotting import plot_audit
 from dpoco.plotting._drawing import new_figure
+
+Late("matplotlib")
 
 
 @pytest.fixture(scope="module")

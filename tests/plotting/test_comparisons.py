@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from tests.late import Late
 
 import dpoco
 from dpoco.bandits import LinUCB
@@ -17,7 +18,7 @@ from dpoco.evaluation import Comparison, ComparisonRow, PrequentialResult
 from dpoco.plotting import plot_comparison, plot_loss, plot_prequential, plot_regret, plot_switches
 from dpoco.plotting._drawing import look
 
-figure_module = pytest.importorskip("matplotlib.figure")
+figure_module = Late("matplotlib.figure")
 
 T = 200
 LOSSES = np.random.default_rng(0).uniform(size=(T, 3))

@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+from tests.late import Late
 
 import dpoco
 from dpoco.datasets import Stream
@@ -22,8 +23,7 @@ from dpoco.frank_wolfe import TreeFrankWolfe
 from dpoco.losses import LogisticLoss
 from dpoco.plotting import plot_loss, plot_regret, plot_run_report
 
-matplotlib = pytest.importorskip("matplotlib")
-figure_module = pytest.importorskip("matplotlib.figure")
+figure_module = Late("matplotlib.figure")
 
 T, D = 500, 2
 GENERATOR = np.random.default_rng(0)

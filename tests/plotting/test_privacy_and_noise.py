@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.late import Late
 
 import dpoco
 from dpoco import Budget, Guarantee
 from dpoco.mechanisms import ContinualSum
 from dpoco.plotting import plot_noise, plot_privacy
 
-figure_module = pytest.importorskip("matplotlib.figure")
+figure_module = Late("matplotlib.figure")
 
 BUDGET = Budget(1.0, 1e-6)
 

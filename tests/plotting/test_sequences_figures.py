@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.late import Late
 from tests.worlds import BurnAfterPlay
 
 from dpoco.environments import AdversarialBlocks, SwitchingStochastic, play
 from dpoco.evaluation import best_switching_sequence
 from dpoco.plotting import plot_decisions, plot_regret
 
-pytest.importorskip("matplotlib")
-colors = pytest.importorskip("matplotlib.colors")
-figure_module = pytest.importorskip("matplotlib.figure")
+colors = Late("matplotlib.colors")
+figure_module = Late("matplotlib.figure")
 
 
 class Scripted:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from bench import reproduce
-
-pytest.importorskip("matplotlib")
-
 from bench.reproduce.plots import plot_table_5_1
+from tests.late import Late
+
+Late("matplotlib")
 
 
 @pytest.fixture(scope="module")
