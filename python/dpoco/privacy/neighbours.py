@@ -1,4 +1,4 @@
-"""Which streams must look alike, and to whom: the claim that a certificate makes."""
+"""Neighbouring streams, and who must not tell them apart: the claim of a certificate."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dpoco.privacy.records import Description
 __all__ = ["CHANGES", "ONE", "VIEWS", "Neighbours"]
 
 CHANGES = ("replace", "zero_out")
-# The order is used: `check_view` refuses every view behind the widest one that a page proves.
+# `check_view` uses the order: it refuses every view after the widest one that a page proves.
 VIEWS = ("others", "everyone", "server")  # each sees what those before it see
 
 
@@ -44,7 +44,7 @@ class Neighbours(Description):
 
     @property
     def sides(self) -> float:
-        """How far apart two records can be, in largest lengths: 2 replaced, 1 emptied."""
+        """Largest distance of two records, in largest lengths: 2 if replaced, 1 if emptied."""
         return 2.0 if self.change == "replace" else 1.0
 
 

@@ -1,7 +1,7 @@
 """Descriptions: frozen values of plain numbers and words, strict in JSON.
 
-A description can be nothing but what its fields say: every field is there, none besides, each of
-the type and in the range that its class states.
+A description consists of its fields alone: every field is there and no other, and each has the
+type and the range that its class states.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class Description:
     unsaid: ClassVar[tuple[str, ...]] = ()  # fields that records leave out where they are None
 
     def __post_init__(self) -> None:
-        """Raise `TypeError` or `ValueError` for what no formula is about."""
+        """Raise `TypeError` or `ValueError` for values that no formula covers."""
         for name, (hint, may) in _declared_fields(type(self)).items():  # type: ignore[arg-type]
             value = getattr(self, name)
-            # The check below asks for exact types, and JSON does not write NumPy's.
+            # The check below requires exact types, and JSON cannot write NumPy's numbers.
             if isinstance(value, (np.integer, np.floating)):  # NumPy's numbers are numbers
                 object.__setattr__(self, name, value.item())
             _check(f"{name} of {self.kind}", getattr(self, name), hint, may)
@@ -52,11 +52,12 @@ class Description:
 
 
 def to_record(value: Any) -> Any:
-    """Return what JSON can carry of a description, and `read` restores exactly."""
+    """Return a description as values of JSON, from which `read` restores it exactly."""
     if isinstance(value, Description):
         own = {n: to_record(getattr(value, n)) for n in _declared_fields(type(value))}  # type: ignore[arg-type]
-        # Records that were written before an optional field existed have no such name; so the same
-        # description still has the same record, and the same signature.
+        # Records that were written before an optional field existed do not have its name. An
+        # optional field that is None is left out, so that the same description still has the same
+        # record and the same signature.
         said = {n: v for n, v in own.items() if v is not None or n not in value.unsaid}
         return {"kind": value.kind, **said}
     if isinstance(value, tuple):
@@ -68,7 +69,7 @@ def to_record(value: Any) -> Any:
 
 
 def read(record: Any, kinds: tuple[type[D], ...]) -> D:
-    """Return the description, of one of `kinds`, that `to_record` wrote.
+    """Return the description that `to_record` wrote, which must be of one of `kinds`.
 
     Raises
     ------
@@ -81,7 +82,7 @@ def read(record: Any, kinds: tuple[type[D], ...]) -> D:
     if not found:
         raise ValueError(f"not a description of kind {sorted(cls.kind for cls in kinds)}")
     cls, known = found[0], _declared_fields(found[0])  # type: ignore[arg-type]
-    # A field that no formula reads could still mislead a person who reads it: it is refused.
+    # A field that no formula reads could still mislead a person who reads it, so it is refused.
     if {*record, *cls.unsaid} != {"kind", *known}:
         raise ValueError(f"a {cls.kind} has the fields {list(known)}, and no others")
     return cls(**{n: _restore(v, known[n][0]) for n, v in record.items() if n != "kind"})
@@ -94,7 +95,7 @@ def _declared_fields(cls: type[Description]) -> dict[str, tuple[Any, Mapping[str
 
 
 def _members(hint: Any) -> tuple[Any, ...]:
-    """Return the types a value may have, a union's one by one; a tuple's as (tuple, members)."""
+    """Return the types a value may have: each member of a union; a tuple as (tuple, members)."""
     if getattr(hint, "__origin__", None) is tuple:
         return ((tuple, _members(hint.__args__[0])),)
     if isinstance(hint, type):
@@ -108,12 +109,12 @@ def _check(what: str, value: Any, members: tuple[Any, ...], may: Mapping[str, bo
             for each in value:
                 _check(what, each, member[1], may)
             return
-    # Only these types: a bool is no count, and a subclass of a description is no such description.
+    # The type must be exact: a bool is not a count, and a subclass is not the description itself.
     if type(value) not in members:
         raise TypeError(f"{what} cannot be of type {type(value).__name__}")
     if type(value) not in (int, float):
         return
-    # Both comparisons are false for NaN, so that it is refused like a number out of range.
+    # Both comparisons are false for NaN, so NaN is refused like a number out of range.
     enough = value >= 0 if may.get("zero") else value > 0
     endless = value == math.inf and not may.get("infinite")
     # Engines count in 64 bits; a limit of 2^62 leaves room for sums of such counts.

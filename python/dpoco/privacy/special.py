@@ -1,9 +1,9 @@
 """Compiled functions of ``scipy.special``, for a tenth of the time that importing it takes.
 
-Normal laws and Gamma functions are compiled into one private module of SciPy, whose package imports
-much more. The module is loaded by itself where that is possible and gives the values that it
-should; ``scipy.special`` is imported everywhere else. The functions are the same objects, so that
-no value depends on the way.
+The functions of the normal law and the Gamma function are compiled into one private module of
+SciPy, whose package imports much more. This file loads that module alone if it can be loaded and
+gives the right values, and imports ``scipy.special`` otherwise. The functions are the same objects
+in both cases, so no value depends on how they were loaded.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def special_functions() -> Any:
 def _load_alone() -> ModuleType | None:
     """Return the compiled module, or None where SciPy is built in another way.
 
-    While it is loaded, an empty package replaces its parent: no other thread may import it then.
+    During the load an empty package replaces its parent, so no other thread may import it then.
     """
     home = importlib.util.find_spec("scipy")
     if home is None or not home.submodule_search_locations:

@@ -1,1 +1,1 @@
-"""Losses: what releases tell about one change, as curves that are upper bounds."""
+"""Losses: upper bounds, as curves, on what releases reveal about one change of the data."""

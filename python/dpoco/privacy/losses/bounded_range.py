@@ -1,7 +1,7 @@
 """Bounded range: log-likelihood ratios confined to an interval of length r, wherever it lies.
 
 Every selection by softmax is of this kind, and so is the draw of an expert from exponential
-weights. The exponential mechanism (Gumbel noise) that is epsilon-private has range epsilon.
+weights. An exponential mechanism (Gumbel noise) that is epsilon-private has range epsilon.
 Claim: if every two neighbouring streams have log-likelihood ratios in some interval of length r,
 
     delta(epsilon) = (1 - e^((epsilon - r) / 2))^2 / (1 - e^-r)   for -r <= epsilon <= r,
@@ -29,14 +29,14 @@ from dpoco.privacy.losses.loss import SMALLEST_DELTA, FloatArray, Loss, sum_up
 
 __all__ = ["BoundedRange", "RangeSeries", "bounded_range_delta", "flag_draws", "moment"]
 
-# Below this value of order * range the quadratic bound exceeds the moment by less than 1e-7 of it;
-# shorter ranges leave the stationary point without digits.
+# Below `_QUADRATIC` for order * range, the quadratic bound exceeds the moment by less than 1e-7 of
+# it. For ranges below `_SHORT` the stationary point has no correct digits.
 _QUADRATIC, _SHORT = 1e-3, 1e-9
 # Relative error of a moment, added to round upwards.
 _ROUNDING = 2e-11
-# Relative, of delta: more than its error.
+# Relative margin on delta, larger than its error.
 _MARGIN = 2.0**-48
-# The series is grouped down to this fraction of its first range, and bounded in one piece below.
+# Ranges down to this fraction of the first are grouped; one bound covers all smaller ones.
 _CUT = 1e-3
 
 
@@ -58,9 +58,9 @@ class BoundedRange(Loss):
 
     def delta(self, epsilon: float) -> float:
         """Return the exact curve of one release; else the best of three bounds."""
-        # The privacy loss behind this curve also composes, but with variance r^2 / 3 where moments
-        # know r^2 / 4 (docs/privacy/bounded_range.md, "Composition"): several releases take the
-        # moments.
+        # The privacy loss behind this curve also composes, but with variance r^2 / 3, while the
+        # moments have r^2 / 4 (docs/privacy/bounded_range.md, "Composition"). So several releases
+        # use the moments.
         if self.count == 1 or self.range == 0.0:
             return bounded_range_delta(epsilon, self.range)
         return super().delta(epsilon)
@@ -89,8 +89,8 @@ def moment(ranges: FloatArray, a: FloatArray) -> FloatArray:
     b = a - 1.0
     with np.errstate(all="ignore"):
         quadratic = 0.125 * a * b * ranges * ranges
-        # s = r - t, from the stationary point of the maximum; no difference of close numbers
-        # matters, since the maximum is flat.
+        # s = r - t, from the stationary point of the maximum. Cancellation does not matter here,
+        # because the maximum is flat.
         gap = -np.expm1(-ranges)  # 1 - e^-r
         s = np.log(a * np.expm1(-b * ranges) / (b * np.expm1(-a * ranges)))
         s = np.minimum(np.maximum(s, 0.0), ranges)
@@ -131,7 +131,7 @@ def bounded_range_delta(epsilon: float, r: float) -> float:
 
 
 def flag_draws(q: float, m: FloatArray) -> FloatArray:
-    """Return F(m) = log(1 - q + q e^m), m >= 0: a draw made with probability q, and its flag."""
+    """Return F(m) = log(1 - q + q e^m), m >= 0, for a draw with probability q and its flag."""
     if q == 1.0:
         return m
     small = np.log1p(q * np.expm1(np.minimum(m, 1.0)))
@@ -142,7 +142,7 @@ def flag_draws(q: float, m: FloatArray) -> FloatArray:
 class RangeSeries(NamedTuple):
     """The ranges r_k = first * exp(k * log_ratio), k = 0, 1, ...; log_ratio <= 0.
 
-    Draws from a prior that forgets have such. Claim: with m(r) the log moment of range r,
+    Draws from a prior that forgets have such ranges. Claim: with m(r) the log moment of range r,
     F(m) = log(1 - q + q e^m) and ranges r_lo <= r <= r_hi,
 
         sum F(m(r)) <= (n - w) F(c r_lo^2) + w F(c r_hi^2),  c = m(r_lo) / r_lo^2,
@@ -197,8 +197,8 @@ class RangeSeries(NamedTuple):
             high_term = flag_draws(q, at_low * np.square(high / low))
             result += high_term @ weights
         result += low_term @ (counts - weights)
-        # The rest, possibly without end, has a geometric sum of squares: one quadratic bound serves
-        # all.
+        # The remaining ranges, possibly infinitely many, have a geometric sum of squares, so one
+        # quadratic bound covers all of them.
         if end <= stop:
             head = float(self.at(np.asarray(end)))
             bound = 0.125 * orders * (orders - 1.0) * head * head
@@ -219,12 +219,12 @@ class RangeSeries(NamedTuple):
         """Return w of groups of these lengths."""
         step = 2.0 * self.log_ratio
         with np.errstate(all="ignore"):
-            # Everything in units of the group's first square.
+            # All sums are in units of the group's first square.
             squares = np.expm1(counts * step) / math.expm1(step)
             lowest = np.exp((counts - 1.0) * step)
             width = -np.expm1((counts - 1.0) * step)
             weights = (squares - counts * lowest) / width
-        # A larger w moves terms to the high end, hence errs on the safe side. In narrow groups the
-        # quotient has few digits, and all terms are charged as the high end.
+        # A larger w moves terms to the high end, which is safe. In narrow groups the quotient has
+        # few correct digits, so all terms are charged at the high end.
         safe = np.where(width > 1e-6, weights * (1.0 + 1e-8), counts)
         return np.asarray(np.clip(safe, 0.0, counts))

@@ -1,4 +1,4 @@
-"""Losses of several mechanisms together, of one among several, of groups, and of real samplers.
+"""Losses of several mechanisms, of one among several, of groups of records, of real samplers.
 
 Proofs: ``docs/privacy/composition.md``; tails: ``docs/privacy/noise.md``.
 """
@@ -21,7 +21,7 @@ __all__ = ["NOTHING", "Either", "Group", "Least", "Tailed", "Together", "either"
 
 @dataclass(frozen=True)
 class Unknown(Loss):
-    """Nothing is known."""
+    """The loss of a mechanism about which nothing is known."""
 
     kind = "unknown"
 
@@ -33,8 +33,8 @@ NOTHING, UNKNOWN = Pure(0.0), Unknown()
 class Together(Loss):
     """Adaptive composition of parts that see the same record, all fixed in advance.
 
-    Squares of mu, rho, pure epsilons and divergences add up; delta is the least that any of these
-    proves, or what is left of epsilon proves of the rest once all pure epsilons are set aside.
+    Squares of mu, rho, pure epsilons and divergences add up. Delta is the least that any of these
+    proves, or that the other parts prove at epsilon less all pure epsilons.
     """
 
     kind = "together"
@@ -44,7 +44,7 @@ class Together(Loss):
     pure: float = field(init=False)
 
     def __post_init__(self) -> None:
-        """Add up what is known of all parts."""
+        """Add up the known bounds of all parts."""
         object.__setattr__(self, "mu", math.hypot(*(p.mu for p in self.parts)) * UP)
         object.__setattr__(self, "rho", math.fsum(p.rho for p in self.parts) * UP)
         object.__setattr__(self, "pure", math.fsum(p.pure for p in self.parts) * UP)
@@ -54,12 +54,13 @@ class Together(Loss):
         return np.asarray(np.sum([p.renyi(orders) for p in self.parts], axis=0) * UP)
 
     def delta(self, epsilon: float) -> float:
-        """Return the least that any route proves."""
+        """Return the least delta that any of the bounds proves."""
         found = super().delta(epsilon)
         if self.mu < math.inf:
             found = min(found, Gaussian(self.mu).delta(epsilon))
-        # Theorem 1 of docs/privacy/composition.md, second part: pure steps shift epsilon and leave
-        # the curve of the rest as it is. The difference is rounded down, which raises delta.
+        # Theorem 1 of docs/privacy/composition.md, second part: pure parts shift epsilon and leave
+        # the curve of the other parts unchanged. The difference is rounded down, which raises
+        # delta.
         sure = math.fsum(p.pure for p in self.parts if p.pure < math.inf) * UP
         rest = [p for p in self.parts if p.pure == math.inf]
         if 0.0 < sure <= epsilon and rest:
@@ -69,7 +70,7 @@ class Together(Loss):
 
 @dataclass(frozen=True)
 class _OneOf(Loss):
-    """One of several losses, unknown which: `_extreme` of them, at every point, in every form."""
+    """One of several losses: every bound, at every point, is the `_extreme` of the parts'."""
 
     _extreme: ClassVar[np.ufunc]
     parts: tuple[Loss, ...]
@@ -78,7 +79,7 @@ class _OneOf(Loss):
     pure: float = field(init=False)
 
     def __post_init__(self) -> None:
-        """Choose among what is known."""
+        """Take the extreme of each known bound."""
         for name in ("mu", "rho", "pure"):
             found = self._extreme.reduce([getattr(p, name) for p in self.parts])
             object.__setattr__(self, name, float(found))
@@ -94,9 +95,9 @@ class _OneOf(Loss):
 
 @dataclass(frozen=True)
 class Either(_OneOf):
-    """One record meets one of the parts: at every epsilon the worst of them.
+    """One record meets one of the parts: the bound at every epsilon is that of the worst part.
 
-    For parts of which the choice is fixed in advance, or whose curves hold given any past.
+    The choice of the part must be fixed in advance, or the parts' curves must hold given any past.
     """
 
     kind = "either"
@@ -105,14 +106,14 @@ class Either(_OneOf):
 
 @dataclass(frozen=True)
 class Least(_OneOf):
-    """One mechanism of which several things are known: at every epsilon the least counts."""
+    """One mechanism with several known bounds: the least of them counts at every epsilon."""
 
     kind = "least"
     _extreme = np.minimum
 
     @property
     def bounds(self) -> tuple[Loss, ...]:
-        """The parts: all bounds that are known."""
+        """All known bounds: the parts."""
         return self.parts
 
     def delta_with_tails(self, epsilon: float, mass: float) -> float:
@@ -141,7 +142,7 @@ class Tailed(Loss):
 
 @dataclass(frozen=True)
 class Group(Loss):
-    """`size` single changes in a chain, of which only a curve is known."""
+    """A chain of `size` single changes, for each of which only a curve is known."""
 
     kind = "group"
     one: Loss
@@ -154,14 +155,14 @@ class Group(Loss):
     def delta(self, epsilon: float) -> float:
         """Return delta of one change at epsilon / size, times the sum of e^(i epsilon / size)."""
         check_epsilon(epsilon)
-        epsilon = min(epsilon, 700.0)  # beyond, not worth a power beyond doubles
+        epsilon = min(epsilon, 700.0)  # larger powers of e would overflow
         share = epsilon / self.size * (2.0 - UP)
         terms = math.expm1(epsilon) / math.expm1(share) if share > 0.0 else float(self.size)
         return min(1.0, self.one.delta(share) * terms * UP)
 
 
 def together(*parts: Loss) -> Loss:
-    """Return what parts cost that see the same record; all must be fixed in advance."""
+    """Return the loss of parts that see the same record; all must be fixed in advance."""
     mass = _add_masses(p.mass for p in parts)
     bare = [p.bare for p in parts if p.bare != NOTHING]
     if not bare:
@@ -176,11 +177,11 @@ def together(*parts: Loss) -> Loss:
 
 
 def either(*parts: Loss) -> Loss:
-    """Return what parts cost of which a record meets one; the tails of all are charged.
+    """Return the loss of parts of which a record meets one; the tails of all are charged.
 
-    The caller must know that which part it is was fixed in advance, or that every part's curve
-    holds given any past. Of Gaussian losses the largest is the worst, and of either of either the
-    worst of all.
+    The caller must know that the choice of the part was fixed in advance, or that every part's
+    curve holds given any past. Gaussian parts are replaced by the one with the largest mu, and
+    nested `Either` parts are flattened.
     """
     apart = [
         one for p in parts for one in (p.bare.parts if isinstance(p.bare, Either) else [p.bare])
@@ -193,9 +194,9 @@ def either(*parts: Loss) -> Loss:
 
 
 def group(loss: Loss, size: int) -> Loss:
-    """Return what changing `size` records costs: a chain of single changes, at fixed times.
+    """Return the loss of changing `size` records: a chain of single changes, at fixed times.
 
-    Tails are charged once: they part the real from the ideal law at the two ends of the chain only.
+    Tails are charged once: real and ideal laws are exchanged only at the two ends of the chain.
     """
     if size == 1:
         return loss
@@ -212,7 +213,7 @@ def group(loss: Loss, size: int) -> Loss:
 
 
 def least(*known: Loss) -> Loss:
-    """Return what all that is known of one mechanism says together."""
+    """Return the loss with all known bounds of one mechanism: the least of them counts."""
     return known[0] if len(known) == 1 else Least(known) if known else UNKNOWN
 
 

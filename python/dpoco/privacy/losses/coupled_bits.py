@@ -32,10 +32,10 @@ from dpoco.privacy.losses.loss import SMALLEST_DELTA, FloatArray, Loss, check_de
 __all__ = ["DIVERGENCE_UP", "LEAST_FACTOR", "Bits", "CoupledBits", "coin_renyi",
            "later_bit_pair", "switch_probability"]  # fmt: skip
 
-LEAST_FACTOR = 1e-300  # also replaces smaller factors: see `CoupledBits.delta`
-# Relative, of the composed curve: more than its error.
+LEAST_FACTOR = 1e-300  # replaces all smaller factors; see `CoupledBits.delta`
+# Relative margin on the composed curve, larger than its error.
 _MARGIN = 1e-8
-_LOSS = 2.0**-50  # relative, of a loss
+_LOSS = 2.0**-50  # relative margin on a privacy loss
 DIVERGENCE_UP = 1.0 + 1e-12  # more than the roundings of a divergence
 
 
@@ -62,23 +62,23 @@ class Bits(Loss):
     shift: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse what describes no bits."""
+        """Refuse numbers that describe no bits."""
         for name in ("forced_switch", "factor_floor"):
             if not 0.0 < getattr(self, name) <= 1.0:
                 raise ValueError(f"{name} must be in (0, 1]; got {getattr(self, name)!r}")
         self.require("shift", later_bits=0)
 
     def with_bits(self, draws: FloatArray, orders: FloatArray) -> FloatArray:
-        """Return divergences of draws with those of all bits, the larger way round, on top."""
+        """Return the divergences of the draws plus those of all bits, in the worse direction."""
         p, w = self.forced_switch, self.factor_floor
-        # The least factor may stand for any smaller one, of which no divergence is bounded.
+        # `LEAST_FACTOR` may stand for any smaller factor, whose divergences have no bound.
         if p < 1.0 and w <= LEAST_FACTOR:
             return np.full(orders.shape, math.inf)
         later = self.later_bits * coin_renyi(orders, p, self.shift)
         return np.asarray(draws + self.changed_block(orders) + later)
 
     def changed_block(self, orders: FloatArray) -> FloatArray:
-        """Return what the bit of the changed block costs."""
+        """Return the divergences of the changed block's bit."""
         return coin_renyi(orders, self.forced_switch, -math.log(self.factor_floor))
 
 
@@ -93,11 +93,11 @@ class CoupledBits(Bits):
     rho: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Refuse what is not a bound; without random bits the draws are all there is."""
+        """Refuse numbers that are not bounds; without random bits only the draws count."""
         super().__post_init__()
         self.require("draws")
-        # Compared exactly: at probability 1 no bit is random; otherwise bits are released with the
-        # draws, and no mu covers them.
+        # The comparison is exact: only at probability 1 is no bit random. Otherwise the bits are
+        # released with the draws, and no mu covers them.
         mu = self.draws if self.forced_switch == 1.0 else math.inf
         object.__setattr__(self, "mu", mu)
         object.__setattr__(self, "rho", 0.5 * mu * mu)
@@ -121,7 +121,7 @@ class CoupledBits(Bits):
         p, w, mu = self.forced_switch, self.factor_floor, self.draws
         if p == 1.0 or epsilon == math.inf:
             return gaussian_delta(epsilon, mu)
-        # A smaller factor would show near its logarithm first.
+        # A smaller factor would matter first for epsilon near its logarithm.
         if mu == math.inf or (w <= LEAST_FACTOR and epsilon > 600.0):
             return 1.0
         rare, step = later_bit_pair(p, self.shift)
@@ -130,7 +130,7 @@ class CoupledBits(Bits):
         switch = switch_probability(p, w)
         gains = (-math.log1p((1.0 - p) * (1.0 - w) / p), -math.log(w))
         total = 0.0
-        # The pair of coins, both ways round; losses are rounded up, which only adds to delta.
+        # The pair of coins in both orientations. Losses are rounded up, which only raises delta.
         for weights, exact in (((p, 1.0 - p), gains), ((switch, stay), (-gains[0], -gains[1]))):
             losses = (exact[0] + _LOSS * abs(exact[0]), exact[1] + _LOSS * abs(exact[1]))
             if trials == 0:
@@ -142,10 +142,10 @@ class CoupledBits(Bits):
                 loss_sum = LossSum(mu, weights, losses, trials, rare, step)
                 value = math.exp(log_delta(epsilon, loss_sum))
             total = max(total, value)
-            # Both coins are equal then, and so are both ways round.
+            # The two coins are then equal, and so are both orientations.
             if w == 1.0:
                 break
-        # Without draws and later bits the law is that of one coin, whose delta may be 0 exactly.
+        # Without draws and later bits only one coin remains, whose delta may be exactly 0.
         least = SMALLEST_DELTA if mu > 0.0 or trials else 0.0
         return min(1.0, total * (1.0 + _MARGIN) + least)
 
@@ -164,8 +164,8 @@ def later_bit_pair(forced_switch: float, shift: float) -> tuple[float, float]:
     if forced_switch == 1.0 or shift == 0.0:
         return 0.0, 0.0
     moved = -(1.0 - forced_switch) * math.expm1(-shift)
-    # The two switch probabilities add up to more than 1: the corners of both coins' curves change
-    # places (docs/privacy/couplings.md, Lemma 3).
+    # If the two switch probabilities add up to more than 1, the corners of the two coins' curves
+    # change places (docs/privacy/couplings.md, Lemma 3).
     if 2.0 * forced_switch + moved > 1.0:
         return (1.0 - forced_switch) * math.exp(-shift), shift
     return forced_switch, math.log1p(moved / forced_switch)
@@ -198,7 +198,7 @@ def _log_moment(
     with np.errstate(over="ignore", divide="ignore"):
         terms = [w * np.exp(t * x - top) for w, x in zip(weights, losses, strict=True)]
         large = top + np.log(terms[0] + terms[1])
-        # Only for small exponents; the minimum keeps the others from overflowing.
+        # These terms are used for small exponents only; the minimum prevents overflow of the rest.
         drops = [w * np.expm1(np.minimum(t * x, 1.0)) for w, x in zip(weights, losses, strict=True)]
         small = np.log1p(drops[0] + drops[1])
     return np.where(top > 0.5, large, small)

@@ -9,8 +9,8 @@ the log moment of order a of selection j is at most that of bounded range r_j (l
 the exponential mechanism) or of pure privacy r_j (law "pure", Laplace noise), and at most
 a (a-1) s_j^2 / 8 or / 2. spread = range unless the selection is made of independent parts. Claim:
 moments add up over j, and pure epsilons do; the sum over a group of consecutive j is at most
-m(r) / r^2 at the group's last j times the group's sum of squares. Of a person who comes back, a_j
-records have entered by selection j at most: then a_j r_j and a_j s_j stand for r_j and s_j.
+m(r) / r^2 at the group's last j times the group's sum of squares. If at most a_j records of one
+person have entered by selection j, then a_j r_j and a_j s_j replace r_j and s_j.
 
 Proof: ``docs/privacy/polyhedral_frank_wolfe.md``, ``docs/privacy/participation.md``. Sources: Dong,
 Durfee and Rogers (2020) for bounded range; Bun and Steinke (2016) for pure privacy.
@@ -32,10 +32,10 @@ __all__ = ["LARGEST_EXPONENT", "LAWS", "Decay", "Decaying", "Returning"]
 
 LAWS = {"bounded_range": 0.125, "pure": 0.5}  # law: zCDP rho of a selection with spread 1
 LARGEST_EXPONENT = 0.9
-# f decreases from exponent / (1 - exponent) on; up to here every selection is on its own.
+# f decreases from exponent / (1 - exponent) on. Selections up to this number are not grouped.
 _SINGLE = 128
-_RATIO = 1.03  # of the ends of a group
-_SUMMED = 2**14  # terms added one by one; integrals beyond
+_RATIO = 1.03  # ratio of the two ends of a group
+_SUMMED = 2**14  # number of terms added one by one; integrals bound the later ones
 _ROUNDING = 1e-11
 
 
@@ -74,7 +74,7 @@ class Decaying(Loss):
     pure: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Refuse what no proof is about."""
+        """Refuse numbers that no proof covers."""
         if self.law not in LAWS:
             raise ValueError(f"law must be one of {list(LAWS)}; got {self.law!r}")
         if not 0.0 <= self.spread <= self.range < math.inf:
@@ -89,7 +89,7 @@ class Decaying(Loss):
 
     @property
     def decay(self) -> Decay:
-        """How ranges and spreads shrink."""
+        """The factors by which ranges and spreads shrink."""
         return Decay(self.exponent, self.offset, self.terms)
 
     def rho_from(self, start: int) -> float:
@@ -97,13 +97,13 @@ class Decaying(Loss):
         return LAWS[self.law] * self.spread * self.spread * _up(self._groups(start)[2])
 
     def _crowd(self, last: FloatArray) -> FloatArray:
-        """Return how many changed records have entered by these selections, at most."""
+        """Return the largest number of changed records that have entered by these selections."""
         return np.ones_like(last)
 
     def _groups(self, start: int) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return, for groups of j >= start: last factor, sum of factors, sum of their squares."""
         last, sums, squares = _groups(self.decay, start)
-        many = self._crowd(last)  # in all of a group as many as at its end
+        many = self._crowd(last)  # the number at a group's end bounds that of all its members
         return many * self.decay.at(last), many * sums, many * many * squares
 
     def renyi(self, orders: FloatArray) -> FloatArray:
@@ -112,20 +112,20 @@ class Decaying(Loss):
         f, _, squares = self._groups(1)
         law = _pure_moment if self.law == "pure" else moment
         quadratic = LAWS[self.law] * a * (a - 1.0) * np.square(self.spread * f)
-        # `law(r) / r^2` does not increase in r, and factors fall within a group: the quotient at
-        # its last member bounds all of them (docs/privacy/polyhedral_frank_wolfe.md, "Sums over
-        # many updates").
+        # `law(r) / r^2` does not increase in r, and factors decrease within a group, so the
+        # quotient at its last member bounds that of all members
+        # (docs/privacy/polyhedral_frank_wolfe.md, "Sums over many updates").
         total = np.minimum(law(self.range * f, a), quadratic) @ (squares / np.square(f))
         return np.asarray(total * (1.0 + _ROUNDING) / (orders - 1.0))
 
 
 @dataclass(frozen=True)
 class Returning(Decaying):
-    """The same for up to `rounds` records of a person, whose rounds are `separation` apart.
+    """`Decaying` for up to `rounds` records of one person, at least `separation` rounds apart.
 
-    By selection j as many may have entered as fit into the rounds so far: `batch` j. If each of
-    `arms` selects by a separate clock, which only `forced` rounds move at first, in any order,
-    these include the rounds of the other arms.
+    By selection j, as many records may have entered as fit into the first `batch` j rounds. If each
+    of `arms` selects by a separate clock, which only `forced` rounds move at first, in any order,
+    these rounds include those of the other arms.
     """
 
     kind = "selections_of_person"
@@ -136,8 +136,9 @@ class Returning(Decaying):
     forced: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse what counts no rounds."""
-        # Before the base class: it computes rho and pure with `_crowd`, which reads these.
+        """Refuse numbers that count no rounds."""
+        # This check precedes that of the base class, which computes rho and pure with `_crowd` and
+        # so reads these fields.
         self.require(rounds=1, separation=1, batch=1, arms=1, forced=0)
         super().__post_init__()
 
@@ -157,7 +158,7 @@ def _up(values: FloatArray) -> float:
 def _pure_moment(epsilon: FloatArray, a: FloatArray) -> FloatArray:
     """Return the log moment of randomised response, which dominates pure privacy."""
     exact = (a - 1.0) * epsilon + np.log1p(np.exp((1.0 - 2.0 * a) * epsilon))
-    # Rounded up: what is left of terms up to log 2 and more loses digits.
+    # The margin rounds up: the difference of terms of size log 2 and more loses digits.
     slack = 1e-15 * (2.0 + (a - 1.0) * epsilon)
     return np.asarray(exact - np.log1p(np.exp(-epsilon)) + slack)
 
@@ -179,8 +180,9 @@ def _groups(decay: Decay, start: int) -> tuple[FloatArray, FloatArray, FloatArra
     f = decay.at(np.arange(float(start), last[known - 1] + 1.0))
     begin = (first[:known] - start).astype(np.intp)
     sums[:known], squares[:known] = np.add.reduceat(f, begin), np.add.reduceat(f * f, begin)
-    # f^n (x) = (x + o)^(n (exponent - 1)) (x / (x + o))^(n exponent): the last factor grows, the
-    # first is convex, so that its sum is at most an integral from half before to half behind.
+    # f^n (x) = (x + o)^(n (exponent - 1)) (x / (x + o))^(n exponent). The last factor increases.
+    # The first is convex, so its sum over first..last is at most its integral from first - 1/2 to
+    # last + 1/2.
     low, high, end = (x[known:] + decay.offset for x in (first - 0.5, last + 0.5, last))
     fading = (last[known:] / end) ** decay.exponent
     sums[known:] = fading * _integral(decay.exponent - 1.0, low, high)

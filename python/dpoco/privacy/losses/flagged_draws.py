@@ -23,33 +23,33 @@ from dpoco.privacy.losses.loss import FloatArray, Loss
 __all__ = ["ORDERS", "PRIORS", "FlaggedDraws", "rounded_up"]
 
 PRIORS = ("share", "at_most")
-# Where the account is taken. The best order for (epsilon, delta) is up to 2 ln(1/delta) / epsilon:
-# these reach far enough for epsilon = 1e-7.
+# Orders at which divergences are computed. The best order for (epsilon, delta) is at most about
+# 2 ln(1/delta) / epsilon, so these orders suffice down to epsilon = 1e-7.
 ORDERS: FloatArray = np.concatenate(
     [COMMON_ORDERS, 1.0 + 2.0 ** (12.0 + 0.25 * np.arange(1.0, 73.0))]
 )
 ORDERS.flags.writeable = False
 
-# How far the grid of a uniform variate and its rounding to a double move a coin's probability.
+# Largest change of a coin's probability by the grid of its uniform variate and by rounding.
 _COIN_GRID = 2.0**-50
-# Neighbouring ranges of the series are grouped up to this factor.
+# Least ratio of the smallest to the largest range in a group of the series, about.
 _FINE = 0.9
-# The result is rounded up by this, relatively, and by 1e-14 times the order.
+# The result is raised by this relative margin, and by 1e-14 times the order.
 _ROUNDING = 1e-10
 
 
 @dataclass(frozen=True)
 class FlaggedDraws(Loss):
-    """A path over `experts` that is redrawn at ends of batches, with flags that tell when.
+    """A path over `experts` that is redrawn at ends of batches, with a flag at each fresh draw.
 
     Attributes
     ----------
     learning_rate : float
         eta, per unit of loss.
     forced_switch : float
-        p in [0, 1]: probability of a fresh draw whatever the losses; nothing is known at 0.
+        p in [0, 1]: probability of a fresh draw for any losses; at 0 no bound is known.
     batch, horizon : int
-        Rounds between two coins, and in all; None is an endless stream.
+        Rounds between two coins, and rounds in total; None is an endless stream.
     share_rate : float or None
         sigma in [0, 1 - 1/N], the rate at which the prior "share" forgets; None with "at_most".
     experts : int
@@ -97,23 +97,23 @@ class FlaggedDraws(Loss):
 
     @property
     def constant(self) -> bool:
-        """Whether nothing the learner plays depends on data."""
+        """Whether no decision of the learner depends on data."""
         return self.experts == 1 or self.boundaries == 0.0 or self.max_resamples == 0
 
     @property
     def log_forgetting(self) -> float:
-        """Logarithm of tau: 0 if the prior forgets nothing, -infinity if all in one round."""
+        """Logarithm of tau: 0 if the prior never forgets, -infinity if it forgets in one round."""
         sigma, others = self.share_rate, self.experts - 1.0
-        # To count less forgetting than there is errs on the safe side: ranges stay larger.
+        # Underestimating how much the prior forgets is safe, because ranges stay larger.
         if self.prior == "at_most" or not sigma or sigma < 1e-290:
             return 0.0
-        # This is 1 - tau, without the cancellation: tau itself rounds to 1 for small rates.
+        # This is 1 - tau without cancellation; tau itself rounds to 1 for small rates.
         forgotten = 2.0 * sigma / (others * (1.0 - sigma) + sigma)
         return math.log1p(-forgotten) if forgotten < 1.0 else -math.inf
 
     @property
     def series(self) -> RangeSeries:
-        """Ranges of the draws at the later boundaries, k = 0 being the changed batch's own."""
+        """Ranges of the draws at the boundaries from the changed batch's (k = 0) on."""
         decay = self.log_forgetting
         first = 2.0 * self.learning_rate * math.exp(decay)
         return RangeSeries(first, self.batch * decay if decay else 0.0)
@@ -122,17 +122,17 @@ class FlaggedDraws(Loss):
     def resample_probability(self) -> float:
         """Largest probability q of a fresh draw at the end of a batch."""
         keep = (1.0 - self.forced_switch) * math.exp(-self.learning_rate * self.batch)
-        # Real coins have probabilities that doubles round: more draws are charged than the ideal q
-        # has.
+        # Doubles round the probabilities of real coins, so the bound charges more draws than the
+        # ideal q has.
         return min(1.0, 1.0 - keep + _COIN_GRID)
 
     @property
     def coin(self) -> tuple[float, float, float]:
         """Return (p, log of the ratio on "draw", log of the ratio on "keep") of the worst coin."""
         keep = (1.0 - self.forced_switch) * math.exp(-self.learning_rate * self.batch)
-        # Both worlds round their keep probability, possibly apart: eta grows by as much as the
-        # ratio of two rounded ones can (docs/privacy/tracker_accounting.md, "The coins' uniform
-        # variates").
+        # The keep probabilities of both streams are rounded, possibly in opposite directions. So
+        # eta is raised by the most that the ratio of the rounded ones can grow
+        # (docs/privacy/tracker_accounting.md, "The coins' uniform variates").
         forced, error = self.forced_switch - _COIN_GRID, _COIN_GRID / keep if keep else math.inf
         if not forced > 0.0 or error > 0.25:
             return (forced, math.inf, math.inf)
@@ -159,8 +159,8 @@ class FlaggedDraws(Loss):
             1, boundaries - 1.0, self.resample_probability, orders, group_ratio
         )
         total = total + self.coin_moments(orders, first)
-        # Both bounds hold under a cap. Flags make the first one smaller for rare draws, the second
-        # one has as few terms as the cap allows, and its coin is charged by itself.
+        # Both bounds hold under a cap. The flags make the first smaller if draws are rare. The
+        # second has only as many terms as the cap allows, and charges its coin separately.
         if cap is not None and cap < boundaries:
             draws = first + series.flagged_moments(1, cap - 1.0, 1.0, orders, group_ratio)
             draws = draws + self.coin_moments(orders, np.zeros_like(orders))
@@ -168,9 +168,9 @@ class FlaggedDraws(Loss):
         return rounded_up(total, orders)
 
     def coin_moments(self, orders: FloatArray, draw: FloatArray) -> FloatArray:
-        """Return the moments of the changed batch's coin, and of a draw, `draw`, if it falls so.
+        """Return the moments of the changed batch's coin, followed on "draw" by the draw `draw`.
 
-        The larger over both orders of the two coins, and of the draw alone.
+        The result is the largest over both orientations of the two coins and the draw alone.
         """
         if self.forced_switch == 1.0:
             return draw
@@ -182,9 +182,9 @@ class FlaggedDraws(Loss):
         log_q, log_low = log_p + on_draw, log_stay - on_keep
         up = np.logaddexp(a * on_draw + log_p + draw, log_low - (a - 1.0) * on_keep)
         down = np.logaddexp(log_q - a * on_draw + draw, a * on_keep + log_low)
-        # A batch of large losses draws almost surely in both worlds: the coin then costs nothing,
-        # and the draw is charged in full (docs/privacy/tracker_accounting.md, Lemma 3, corner u =
-        # 0).
+        # After a batch of large losses both streams draw almost surely. The coin then costs
+        # nothing, and the draw is charged in full (docs/privacy/tracker_accounting.md, Lemma 3,
+        # corner u = 0).
         return np.asarray(np.maximum(np.maximum(up, down), draw))
 
     def _largest_ratio(self) -> float:
@@ -198,12 +198,12 @@ class FlaggedDraws(Loss):
             _, on_draw, on_keep = self.coin
         cap = math.inf if self.max_resamples is None else float(self.max_resamples)
         drawn = on_draw + series.first + series.total(1, min(later, cap - 1.0))
-        # After a "keep" the changed batch has used up none of the cap: one more term than after a
-        # draw.
+        # A "keep" after the changed batch uses up none of the cap, so one more term counts than
+        # after a draw.
         kept = on_keep + series.total(1, min(later, cap))
         return max(drawn, kept) * (1.0 + 1e-12)
 
 
 def rounded_up(moments: FloatArray, orders: FloatArray) -> FloatArray:
-    """Return moments above the errors of all that they were added up from."""
+    """Return the moments, raised by more than the errors of their terms."""
     return np.asarray(moments * (1.0 + _ROUNDING) + 1e-14 * orders)

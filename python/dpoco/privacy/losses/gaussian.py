@@ -24,20 +24,20 @@ __all__ = ["Gaussian", "gaussian_delta", "log_gaussian_delta", "turning_point"]
 
 _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
-# Added to log delta: more than its error, whose second part is the rounding of its argument.
+# Margins added to log delta, larger than its error; the second covers the argument's rounding.
 _MARGIN, _ARGUMENT = 2.0**-40, 2.0**-51
 
 
 @dataclass(frozen=True)
 class Gaussian(Loss):
-    """No easier to tell apart than N(0, 1) and N(mu, 1)."""
+    """Neighbouring streams are at most as easy to tell apart as N(0, 1) and N(mu, 1)."""
 
     kind = "gdp"
     mu: float = field()
     rho: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Refuse what is not a bound; order * mu^2 / 2 bounds every divergence."""
+        """Refuse numbers that are not bounds; order * mu^2 / 2 bounds every divergence."""
         self.require("mu")
         object.__setattr__(self, "rho", 0.5 * self.mu * self.mu)
 
@@ -51,7 +51,7 @@ class Gaussian(Loss):
         return math.inf if self.mu >= 1e8 else super().epsilon(delta)
 
     def delta_with_tails(self, epsilon: float, mass: float) -> float:
-        """Return the curve of a law within `mass`, at the best e <= epsilon, which is known."""
+        """Return the curve of a law within `mass`, at the best e <= epsilon (in closed form)."""
         # At mu = 0 the curve is 0 everywhere and e = 0 has the least charge; at mu = infinity, and
         # from mass 1/2 on, the answer is 1.
         if not 0.0 < self.mu < math.inf or mass >= 0.5:

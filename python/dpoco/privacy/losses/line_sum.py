@@ -25,7 +25,7 @@ from dpoco.privacy.special import special_functions
 
 __all__ = ["LossSum", "gaussian_delta_all", "log_delta"]
 
-# log of the relative size of what may be dropped, with a margin for the estimates it is used with.
+# Minus the log of the relative size of terms that may be dropped, with a margin for the estimates.
 _NEGLIGIBLE = 38.0
 # Twice this exponent is still far from the overflow of doubles at 709.
 _LARGEST_EXPONENT = 300.0
@@ -71,7 +71,7 @@ class LossSum:
         return value, mean, variance
 
     def tilted_pair(self, c: float) -> tuple[float, float, float]:
-        """Return the two probabilities tilted by e^(c loss), and the log of their sum before."""
+        """Return the two probabilities tilted by e^(c loss), and the log of their normaliser."""
         exponents = [c * loss for loss in self.losses]
         top = max(exponents)
         tilted = [w * math.exp(e - top) for w, e in zip(self.weights, exponents, strict=True)]
@@ -99,7 +99,7 @@ def log_delta(epsilon: float, loss: LossSum) -> float:
     if bound < _LOG_UNDERFLOW:
         return bound
     half_width = _lattice_half_width(c, loss)
-    # On a line that does not pass the saddle point the terms would cancel.
+    # On a line that does not pass through the saddle point, the terms would cancel.
     if loss.mu > 0.0 and (c + 1.0) * loss.step < 0.9 * _LARGEST_EXPONENT:
         period = _period(epsilon, loss, c, spread)
         nodes = math.sqrt(2.0 * _NEGLIGIBLE) / loss.mu * period / (2.0 * math.pi)
@@ -125,7 +125,7 @@ def _saddle_point(epsilon: float, loss: LossSum) -> tuple[float, float]:
             high = min(high, c)
         else:
             low = c
-        # The minimiser lies beyond the ceiling; the ceiling is as valid as any c.
+        # The minimiser lies above the ceiling. The ceiling is used, since every c is valid.
         if low >= ceiling:
             break
         following = c - slope / curvature
@@ -160,7 +160,7 @@ def _period(epsilon: float, loss: LossSum, c: float, spread: float) -> float:
             right = min(right, (_log_chernoff(epsilon, loss, outer) - log_size) * spread / k)
         if inner > 0.0:
             left = min(left, (_log_chernoff(epsilon, loss, inner) - log_size) * spread / k)
-    # On the left delta <= 1 bounds a term by e^(-c y): that alone asks for y >= -log_size / c.
+    # On the left, delta <= 1 bounds a term by e^(-c y), so y >= -log_size / c suffices there.
     return max(right, min(left, -log_size / c), 1e-300)
 
 
@@ -201,9 +201,9 @@ def _expm1(real: float, imag: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _lattice_half_width(c: float, loss: LossSum) -> int:
-    """Return how far around its tilted mean the lattice variable has to be summed."""
+    """Return the half width, around its tilted mean, of the range to sum the lattice law over."""
     up, down, rest, _ = loss.tilted_trial(c)
-    # The variance without cancellation.
+    # This is the variance, without cancellation.
     spread = math.sqrt(loss.trials * (rest * (up + down) + 4.0 * up * down))
     return min(2 * loss.trials, math.ceil(14.0 * spread) + 60)
 
@@ -214,7 +214,7 @@ def _lattice(epsilon: float, loss: LossSum, c: float, half_width: int) -> float:
     size = 1 << (2 * half_width).bit_length()
     centre = round(loss.trials * (up - down))
     angle = 2.0 * math.pi / size * np.arange(size // 2 + 1)
-    # The real part without cancellation near angle 0; the modulus as in the line sum.
+    # The real part has no cancellation near angle 0; the modulus is as in `_line`.
     half = np.sin(0.5 * angle)
     x = 2.0 * rest * (up + down) * half * half + 2.0 * up * down * np.sin(angle) ** 2
     real = rest + (up + down) * np.cos(angle)

@@ -1,4 +1,4 @@
-"""Privacy losses: upper bounds on what all releases together tell about one change of the data.
+"""Privacy losses: upper bounds on what all releases together reveal about one change of the data.
 
 A loss answers with upper bounds, infinite where nothing is known: ``delta(epsilon)``, its Gaussian
 parameter ``mu``, its zCDP parameter ``rho``, its largest log-ratio ``pure``, and its Renyi
@@ -27,20 +27,21 @@ __all__ = ["ORDERS", "UP", "Loss", "Pure", "Zcdp", "check_delta", "check_epsilon
 
 FloatArray = NDArray[np.float64]
 
-# Any order proves a delta, so the grid costs tightness only. The best one is up to about
+# Any order proves a delta, so the grid costs tightness only. The best order is at most about
 # 2 ln(1/delta) / epsilon: 2^12 is enough from epsilon = 0.02 on, for deltas down to 1e-16.
 ORDERS: FloatArray = np.asarray(1.0 + 2.0 ** (0.125 * np.arange(-64, 97)), dtype=np.float64)
 ORDERS.flags.writeable = False
-# A delta of 0 would state pure privacy; two units of the smallest double do not.
+# A delta of 0 would state pure privacy, so deltas that underflow become two units of the smallest
+# double.
 SMALLEST_DELTA = 1e-323  # where deltas underflow
-# Added to log delta: more than its error, whose second part is the rounding of large terms.
+# Margins added to log delta, larger than its error; the second covers the rounding of large terms.
 _MARGIN, _TERM = 2.0**-44, 2.0**-50
-_FEW = 2.0**-50  # relative: more than the roundings of a pure delta, or of a charge and its sum
+_FEW = 2.0**-50  # relative; more than the roundings of a pure delta, or of a charge and its sum
 UP = 1.0 + 1e-14  # more than the roundings of a few sums, products and roots
 
 
 class Loss:
-    """Base of the losses: nothing is known. Subclasses are frozen values that know more.
+    """Base of the losses, with no known bound. Subclasses are frozen values with bounds.
 
     Attributes
     ----------
@@ -51,22 +52,22 @@ class Loss:
     pure : float
         Largest log-likelihood ratio.
     mass : float
-        Total variation between the real law and the one that the other numbers speak of.
+        Total variation between the real law and the one that the other bounds are about.
     """
 
     kind: ClassVar[str]
-    names: ClassVar[tuple[tuple[str, str], ...]] = ()  # what records call fields, where otherwise
-    besides: ClassVar[tuple[tuple[str, float], ...]] = ()  # what they say that is always so
-    orders: ClassVar[FloatArray] = ORDERS  # at which its divergences are kept
+    names: ClassVar[tuple[tuple[str, str], ...]] = ()  # fields with other names in records
+    besides: ClassVar[tuple[tuple[str, float], ...]] = ()  # constant entries of records
+    orders: ClassVar[FloatArray] = ORDERS  # orders at which its divergences are kept
     mu: float = math.inf
     rho: float = math.inf
     pure: float = math.inf
     mass: float = 0.0
 
     def require(self, *numbers: str, **counts: int) -> None:
-        """Raise unless these fields are at least 0, and these ints of at least so many."""
+        """Raise unless the fields `numbers` are at least 0 and `counts` are ints of that size."""
         for name in numbers:
-            # Written with "not", so that NaN is refused.
+            # "not ... >=" also refuses NaN.
             if not getattr(self, name) >= 0.0:
                 raise ValueError(f"{name} must be at least 0; got {getattr(self, name)!r}")
         for name, least in counts.items():
@@ -81,7 +82,7 @@ class Loss:
 
     @property
     def bounds(self) -> tuple[Loss, ...]:
-        """All that is known, of which the least counts."""
+        """All known bounds; the least of them counts."""
         return (self,)
 
     def renyi(self, orders: FloatArray) -> FloatArray:
@@ -96,12 +97,12 @@ class Loss:
         return bound
 
     def delta(self, epsilon: float) -> float:
-        """Return an upper bound at `epsilon` >= 0: the least that any of its currencies proves."""
+        """Return an upper bound at `epsilon` >= 0: the least delta that any known bound proves."""
         check_epsilon(epsilon)
         if epsilon >= self.pure:
             return 0.0
-        # The exact curve of mu is not among these: `gaussian` imports this module, and losses with
-        # a mu override this method. Here mu counts through its divergences.
+        # The exact curve of mu is not used here, because `gaussian` imports this module; losses
+        # with a mu override this method. Here mu counts through its divergences.
         found = [1.0, renyi_delta(tabulate_divergences(self), epsilon, self.orders)]
         if self.rho < math.inf:
             found.append(zcdp_delta(epsilon, self.rho))
@@ -110,14 +111,15 @@ class Loss:
         return min(found)
 
     def epsilon(self, delta: float) -> float:
-        """Return about the least epsilon with ``self.delta(epsilon) <= delta``, which holds for it.
+        """Return about the least epsilon with ``self.delta(epsilon) <= delta``, which it satisfies.
 
-        One search for all kinds. Infinite if none is found; 0 asks for pure privacy.
+        All kinds use the same search. The result is infinite if none is found; a `delta` of 0 asks
+        for pure privacy.
         """
         check_delta(delta)
         if delta == 0.0:
-            # The mass of a tail may lie on events that only one of the two streams can lead to:
-            # then no epsilon has delta 0.
+            # The mass of a tail may lie on events that are possible under only one of the two
+            # streams. Then no epsilon has delta 0.
             return self.pure if self.mass == 0.0 else math.inf
         if self.delta(0.0) <= delta:
             return 0.0
@@ -131,10 +133,10 @@ class Loss:
         def excess(epsilon: float) -> float:
             value = self.delta(epsilon)
             gap = math.log(max(value, SMALLEST_DELTA)) - goal
-            # The logarithm is for the search only: what holds is decided without it.
+            # The search uses the logarithm; the sign of the result is decided without it.
             return max(gap, SMALLEST_DELTA) if value > delta else min(gap, 0.0)
 
-        # Both ends were evaluated above: delta is too large at `low` and small enough at `high`.
+        # The loop above evaluated both ends: delta is too large at `low`, small enough at `high`.
         low = 0.0 if high == 1.0 else 0.5 * high
         # A pure epsilon holds at every delta; the search may stop just above it.
         return min(self.pure, crossing(excess, low, high, 2.0**-49))
@@ -144,10 +146,10 @@ class Loss:
 
         The minimum of delta(e) + (1 + e^e) mass over some e <= epsilon; every such e is valid.
         """
-        if epsilon > 1.0:  # beyond, the charge alone is more than 1
+        if epsilon > 1.0:  # for larger epsilon the charge alone exceeds 1
             epsilon = min(epsilon, max(1.0, -math.log(mass)))
         value = self.delta(epsilon) + charge(epsilon, mass)
-        # A smaller e can only be better where the charge matters; steps of 1/4 lose little of it.
+        # A smaller e can be better only if the charge matters; steps of 1/4 lose little.
         if charge(epsilon, mass) > 1e-3 * value:
             at = epsilon
             while at > 1e-3:
@@ -195,7 +197,7 @@ class Zcdp(Loss):
         self.require("rho")
 
     def delta(self, epsilon: float) -> float:
-        """Return what the best of all orders proves."""
+        """Return the delta that the best order proves."""
         return zcdp_delta(epsilon, self.rho)
 
 
@@ -215,10 +217,10 @@ def sum_up(*terms: tuple[int, float, float]) -> float:
     """Return the sum of n a / b over terms (n, a, b), a >= 0 and b > 0: exact, then rounded up."""
     try:
         exact = sum((n * Fraction(a) / Fraction(b) for n, a, b in terms), Fraction())
-        # float() rounds to nearest, hence below the sum about every other time. Python compares the
-        # double and the fraction exactly.
+        # float() rounds to nearest, so about half of the results lie below the sum. Python
+        # compares the double and the fraction exactly.
         value = float(exact)
-    except OverflowError:  # a term or the sum is beyond all doubles
+    except OverflowError:  # a term or the sum exceeds all doubles
         return math.inf
     return value if value >= exact else math.nextafter(value, math.inf)
 
@@ -235,10 +237,10 @@ def pure_delta(epsilon: float, pure: float) -> float:
 
 def renyi_delta(divergences: FloatArray, epsilon: float, orders: FloatArray = ORDERS) -> float:
     """Return the least delta that divergences of `orders` prove at `epsilon` >= 0."""
-    # Theorem 4 of docs/privacy/gaussian.md, in logarithms: e^(t D) overflows long before its
-    # product with e^(-t epsilon) does.
+    # This is Theorem 4 of docs/privacy/gaussian.md in logarithms, because e^(t D) overflows long
+    # before its product with e^(-t epsilon).
     t = orders - 1.0
-    with np.errstate(over="ignore", invalid="ignore"):  # then nothing is proved
+    with np.errstate(over="ignore", invalid="ignore"):  # such an order proves nothing
         log_delta = t * (divergences - epsilon) - np.log(t) - orders * np.log1p(1.0 / t)
         log_delta += _MARGIN + _TERM * (t * (divergences + epsilon) + np.abs(np.log(t)))
     if not np.isfinite(divergences).any():
@@ -251,17 +253,17 @@ def zcdp_delta(epsilon: float, rho: float) -> float:
     check_epsilon(epsilon)
     if rho == 0.0 or epsilon == math.inf:
         return 0.0
-    # `log_zcdp_delta` is for rho up to this; 1 is always a bound.
+    # `log_zcdp_delta` accepts no larger rho; 1 is always a bound.
     if rho > 1e15:
         return 1.0
     return min(1.0, math.exp(min(0.0, log_zcdp_delta(epsilon, rho))) + SMALLEST_DELTA)
 
 
 def log_zcdp_delta(epsilon: float, rho: float) -> float:
-    """Return the logarithm of that bound, which may exceed 0; 0 < rho <= 1e15."""
+    """Return the logarithm of the bound of `zcdp_delta`, which may exceed 0; 0 < rho <= 1e15."""
 
     # The derivative in a = 1 + e^x of the log of the bound increases from -infinity to infinity.
-    # Any order is valid: a rough root is safe.
+    # Any order is valid, so a rough root is safe.
     def slope(x: float) -> float:
         t = math.exp(x)
         return epsilon + math.log1p(1.0 / t) - (2.0 * t + 1.0) * rho
@@ -283,7 +285,7 @@ def charge(epsilon: float, mass: float) -> float:
     # Doubling is exact and needs no margin.
     if mass == 0.0 or epsilon == 0.0:
         return 2.0 * mass
-    # From 700 on e^epsilon nears overflow; an infinite charge errs on the safe side.
+    # From 700 on e^epsilon nears overflow; an infinite charge is safe.
     return (1.0 + math.exp(epsilon)) * mass * (1.0 + _FEW) if epsilon < 700.0 else math.inf
 
 
@@ -292,9 +294,10 @@ def crossing(
 ) -> float:
     """Return a point at or just above where a decreasing function falls to 0 or below.
 
-    `function` is positive at `low` and at most 0 at `high`, and so it is at what is returned, which
-    is within a relative `precision` of a point where it is positive. False position (Illinois);
-    bisection whenever that did not halve the bracket in three steps.
+    `function` is positive at `low` and at most 0 at `high`. It is also at most 0 at the returned
+    point, which is within a relative `precision` of a point where `function` is positive. The
+    method is false position (Illinois), with bisection whenever three steps did not halve the
+    bracket.
     """
     above, below = function(low), function(high)
     widths, last = [math.inf, math.inf, math.inf], 0
@@ -302,14 +305,15 @@ def crossing(
         middle = 0.5 * (low + high)
         if above > below and high - low <= 0.5 * widths[0]:
             guess = high + (high - low) * below / (above - below)
-            # Some way inside: the last step then closes the bracket from the other side.
+            # Steps stay this far inside the bracket, so that the last one closes it from the other
+            # side.
             inside = 0.5 * precision * max(abs(low), abs(high))
             middle = min(max(guess, low + inside), high - inside)
         if not low < middle < high:
             break
         widths = [*widths[1:], high - low]
         value = function(middle)
-        if value > 0.0:  # an end that stays twice loses half of its weight
+        if value > 0.0:  # an end that stays twice loses half its weight
             low, above, below = middle, value, 0.5 * below if last == 1 else below
             last = 1
         else:
@@ -331,9 +335,9 @@ def pure_renyi(pure: float, orders: FloatArray) -> FloatArray:
     # log(p e^(t eps) + (1 - p) e^(-t eps)) / t with t = order - 1, p = 1 / (1 + e^-eps).
     t = orders - 1.0
     ratio = np.log1p(np.exp(-(2.0 * orders - 1.0) * pure)) - np.log1p(np.exp(-pure))
-    # All three are bounds: the exact one, which loses digits for small `pure`, that of zCDP, and
+    # There are three bounds: the exact one, which loses digits for small `pure`; that of zCDP; and
     # the largest log-ratio, which no divergence exceeds.
     value = pure + ratio / t + 1e-15 / t + 1e-15 * pure
-    with np.errstate(over="ignore"):  # the third bound is the least then
+    with np.errstate(over="ignore"):  # on overflow the third bound is the least
         simple = 0.5 * orders * pure * pure * (1.0 + 1e-15)
     return np.asarray(np.minimum(np.minimum(value, simple), pure))

@@ -25,7 +25,7 @@ from dpoco.privacy.special import special_functions
 
 __all__ = ["LARGEST_REPORTS", "Responses"]
 
-# The law has an entry a report, and the error of log-Gamma values grows with the number of reports.
+# The law has one entry per report, and the error of log-Gamma values grows with the reports.
 LARGEST_REPORTS = 10**6
 
 
@@ -38,14 +38,14 @@ class Responses(Loss):
 
     kind = "local_reports"
     names = (("each", "epsilon"),)
-    # Records of guarantees hold a delta of single reports, which can only be 0.
-    besides = (("delta", 0.0),)  # of a report
+    # Records of guarantees contain the delta of a single report, which can only be 0.
+    besides = (("delta", 0.0),)
     each: float
     reports: int = 1
     pure: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Refuse what is no report."""
+        """Refuse numbers that describe no reports."""
         if not 0.0 < self.each < math.inf:
             raise ValueError(f"epsilon must be positive and finite; got {self.each!r}")
         if type(self.reports) is not int or not 1 <= self.reports <= LARGEST_REPORTS:
@@ -58,13 +58,14 @@ class Responses(Loss):
         if epsilon >= self.pure:
             return 0.0
         log_chances, losses = _law(self.each, self.reports)
-        # Of two numbers that nearly agree the difference has few digits: losses are rounded up.
+        # The difference of two nearly equal numbers has few correct digits, so losses are rounded
+        # up.
         losses = losses * (1.0 + 2.0**-50)
         above = losses > epsilon
         gaps = -np.expm1(epsilon - losses[above])
         total = float(np.sum(np.exp(log_chances[above]) * gaps))
-        # Log-chances are differences of log-Gamma values of the size of reports * log(reports):
-        # their absolute error grows in proportion, and with it the relative error of the chances.
+        # Log-chances are differences of log-Gamma values of size reports * log(reports). Their
+        # absolute error grows with this size, and so does the relative error of the chances.
         slack = 1.0 + 2e-14 * (self.reports + 1000)
         return min(1.0, total * slack * (1.0 + 2.0**-50))
 
@@ -73,8 +74,8 @@ class Responses(Loss):
 def _law(each: float, reports: int) -> tuple[FloatArray, FloatArray]:
     """Return logarithms of the binomial probabilities of losses > 0, and the losses."""
     gammaln = special_functions().gammaln
-    # At epsilon >= 0 only positive losses contribute to delta: half of the outcomes is enough.
+    # At epsilon >= 0 only positive losses contribute to delta, so half of the outcomes suffice.
     i = np.arange(reports // 2 + 1, reports + 1, dtype=np.float64)
     choices = gammaln(reports + 1.0) - gammaln(i + 1.0) - gammaln(reports - i + 1.0)
-    log_chance = -math.log1p(math.exp(-each))  # of a true answer; a false one: less `each`
+    log_chance = -math.log1p(math.exp(-each))  # of a true answer; a false one has `each` less
     return choices + reports * log_chance - (reports - i) * each, (2.0 * i - reports) * each

@@ -36,12 +36,12 @@ __all__ = ["Curve", "ReturningDraws", "TiltedDraws", "addition", "best_delta", "
 Curve = Callable[[FloatArray], FloatArray]
 
 _SMALLEST, _LARGEST = 1e-4, 1e7  # of order - 1
-# Orders this close to 1 are not told apart in double precision.
+# Double precision does not distinguish orders this close to 1.
 _NO_ORDER = 1e-8
 _COARSE, _FINE, _ROUNDS = 500, 33, 4
 # Theorem 8 of docs/privacy/participation.md divides by q. All q from 16 on are divided by 16.
-_APART = 16  # from so many rounds in a block on they are looked at together
-# Added to log delta: more than its error, whose second part is the rounding of large terms.
+_APART = 16  # numbers of rounds in a block from this one on are treated together
+# Margins added to log delta, larger than its error; the second covers the rounding of large terms.
 _MARGIN, _TERM = 2.0**-44, 2.0**-50
 
 
@@ -57,7 +57,7 @@ class TiltedDraws(Bits):
         Delta / sigma: the largest difference between the gradients of the exchanged losses, over
         the standard deviation of a coordinate of the noise; at least 0.
     b : float
-        Step size times smoothness, eta * beta_s, at least 0; 0 is better told as `CoupledBits`.
+        Step size times smoothness, eta * beta_s, at least 0; for 0 use `CoupledBits`.
     dimension, rank : int
         d, and the largest rank r of the Hessian of one loss: 1 for generalised linear losses.
     change : {"replace", "zero_out"}
@@ -82,14 +82,14 @@ class TiltedDraws(Bits):
             raise ValueError(f"change must be one of {list(CHANGES)}; got {self.change!r}")
 
     def excess(self, orders: FloatArray) -> FloatArray:
-        """Return V_alpha, what curvature adds to the divergence of a draw.
+        """Return V_alpha, the part of a draw's divergence that is due to curvature.
 
         About alpha (n- + n+) b^2 / 2, n- and n+ the numbers of eigenvalue ratios below and above 1;
         infinite from order 1 + 1/b on.
         """
-        # A ratio below 1 costs more than one above, so the worst case has as many below as possible
-        # (docs/privacy/objective_perturbation.md, Theorem B). An emptied loss moves all ratios to
-        # one side.
+        # An eigenvalue ratio below 1 costs more than one above 1, so the worst case has as many
+        # below as possible (docs/privacy/objective_perturbation.md, Theorem B). An emptied loss
+        # moves all ratios to one side.
         below = min(self.rank, self.dimension)
         above = min(self.rank, self.dimension - below) if self.change == "replace" else 0
         value = np.zeros_like(orders)
@@ -103,15 +103,16 @@ class TiltedDraws(Bits):
         return np.asarray(self._renyi(orders) * DIVERGENCE_UP)
 
     def delta(self, epsilon: float) -> float:
-        """Return what the best of all orders proves."""
+        """Return the delta that the best order proves."""
         check_epsilon(epsilon)
-        # Theorem B holds up to order 1 + 1 / b, which is without limit at b = 0.
+        # Theorem B holds up to order 1 + 1 / b, which is infinite at b = 0.
         return best_delta(self._renyi, epsilon, 1.0 / self.b if self.b > 1e-300 else math.inf)
 
     def _renyi(self, orders: FloatArray) -> FloatArray:
         ratio = self.sensitivity_ratio
         draw = 0.5 * ratio * ratio * orders + self.excess(orders)
-        # Squares underflow and differences cancel, but a divergence of 0 says that laws are equal.
+        # Where squares underflow or differences cancel, the sum may be 0, which would say that the
+        # laws are equal.
         if ratio > 0.0 or (self.b > 0.0 and self.rank > 0):
             draw = draw + SMALLEST_DELTA
         return self.with_bits(self.cap * draw, orders)
@@ -119,7 +120,7 @@ class TiltedDraws(Bits):
 
 @dataclass(frozen=True, kw_only=True)
 class ReturningDraws(TiltedDraws):
-    """Draws and bits that see all rounds of one person: in each number all of them are counted.
+    """`TiltedDraws` whose numbers count all rounds of one person together.
 
     Attributes
     ----------
@@ -137,9 +138,9 @@ class ReturningDraws(TiltedDraws):
 
     def changed_block(self, orders: FloatArray) -> FloatArray:
         """Return the cost of the bits of all blocks of a person."""
-        # `shift` is that of all rounds of a block, each moved by all changed records.
+        # `shift` adds up all rounds of a block, each moved by all changed records.
         own, other = -math.log(self.factor_floor), self.shift / self.block
-        most = np.zeros_like(orders)  # for one round of a person, of q in a block
+        most = np.zeros_like(orders)  # cost per round of the person, if q are in a block
         for q in (*range(1, min(self.together, _APART)), self.together):
             moved = q * own + (self.block - 1) * other
             most = np.maximum(most, coin_renyi(orders, self.forced_switch, moved) / min(q, _APART))
@@ -149,7 +150,7 @@ class ReturningDraws(TiltedDraws):
 def removal(order: FloatArray, b: float) -> FloatArray:
     """Return the divergence that a smallest eigenvalue ratio 1/(1 + b) contributes."""
     t = order - 1.0
-    # Rounding of order - 1 must not admit an order at the pole.
+    # An order at the pole must not pass because order - 1 was rounded.
     inside = t * b < 1.0
     value = -math.log1p(b) - np.log1p(-np.where(inside, t * b, 0.5)) / t
     return np.where(inside, np.maximum(value, 0.0), math.inf)
@@ -186,16 +187,17 @@ def best_delta(curve: Curve, epsilon: float, largest: float) -> float:
 
 
 def least_over_orders(curve: Curve, bound: Curve, largest: float) -> float:
-    """Return about the minimum of `bound` over order - 1 in (0, largest): every order is valid.
+    """Return about the minimum of `bound` over order - 1 in (0, largest); every order is valid.
 
-    Infinite if it is nowhere finite, and -infinite if some divergence is 0: the laws are equal.
+    The result is infinite if `bound` is nowhere finite, and -infinite if some divergence is 0,
+    because the laws are then equal.
     """
     if largest < _NO_ORDER:
         return math.inf
-    # Compared exactly: a divergence that vanishes at one order means equal laws.
+    # The comparison is exact: a divergence of 0 at one order means that the laws are equal.
     if float(curve(np.array([1.0 + min(1.0, 0.5 * largest)]))[0]) == 0.0:
         return -math.inf
-    # Just inside the open end, where the divergence is still finite.
+    # `high` lies just inside the open end, where the divergence is still finite.
     high = math.log(min(_LARGEST, largest * (1.0 - 1e-9)))
     low = min(math.log(_SMALLEST), high - 1.0)
     best, count = math.inf, _COARSE

@@ -1,4 +1,4 @@
-"""Mechanism descriptions: what engines enforce and draw, one file a kind."""
+"""Mechanism descriptions: what engines enforce and draw, with one file per kind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["kinds", "read_mechanism"]
 
 @cache
 def kinds() -> tuple[type[Mechanism], ...]:
-    """Return all kinds but `Parts`; imported on first use, for importing dpoco stays light."""
+    """Return all kinds but `Parts`. They are imported on first use, so importing dpoco is fast."""
     from dpoco.privacy.mechanisms.base import Declared, Nothing, Open
     from dpoco.privacy.mechanisms.batch_release import BatchRelease
     from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws
@@ -41,8 +41,8 @@ def read_mechanism(record: Any) -> Mechanism:
     from dpoco.privacy.mechanisms.base import Parts
 
     if isinstance(record, dict) and record.get("kind") == Parts.kind:
-        # Parts of parts may be of any kind, which `read` has no type for: they are read one by one
-        # here, and as strictly.
+        # The parts may be of any kind, for which `read` has no type. So they are read one by one
+        # here, equally strictly.
         own = {"kind", "how", "parts", "lemma", "forced"}
         if {*record, "forced"} != own or type(record["parts"]) is not list:
             raise ValueError("parts have the fields how, parts, lemma and forced, and no others")

@@ -19,30 +19,30 @@ from dpoco.privacy.records import limits
 
 __all__ = ["LONGEST_BANDED", "WIDEST_BAND", "Banded"]
 
-# A push costs a multiply-add for each of the band's past draws, and every coordinate keeps these.
+# Each push costs a multiply-add per past draw in the band; every coordinate stores these draws.
 LONGEST_BANDED, WIDEST_BAND = 10**4, 10**3
 _POWER = 0.57
-_STEEPEST = 0.25  # more would make the last draws too small for a lattice
+_STEEPEST = 0.25  # a larger tilt would make the last draws too small for a lattice
 
 
 @dataclass(frozen=True)
 class Banded(Factorisation):
     """Column t of C holds the first `band` coefficients of (1 - x)^-0.57, divided by a level.
 
-    Cut off at the last push, and divided by the level, a column of window j = floor(t / band) is as
-    long as max(windows - j, 1)^tilt says, times the same factor for all. Levels are at most 1, and
-    scales are those of the largest draw.
+    A column of window j = floor(t / band), cut off at the last push and divided by its level, has a
+    norm proportional to max(windows - j, 1)^tilt, with the same factor for all columns. Levels are
+    at most 1, and scales are those of the largest draw.
 
     Attributes
     ----------
     pushes : int
-        Those that it is for, at most; up to 10^4.
+        Largest number of pushes, up to 10^4.
     band : int
         Coefficients of a column, up to 1000 and up to `pushes`.
     windows : int
-        Windows from whose last one on all columns are of one length.
+        Number of windows; from the last one on all columns have the same norm.
     tilt : float
-        How much longer columns of early windows are, from 0 to 1/4.
+        Exponent by which columns of earlier windows are longer, from 0 to 1/4.
     """
 
     kind = "banded"
@@ -52,7 +52,7 @@ class Banded(Factorisation):
     tilt: float = limits(zero=True)
 
     def __post_init__(self) -> None:
-        """Refuse what the proofs are not about."""
+        """Refuse numbers that the proofs do not cover."""
         super().__post_init__()
         if self.pushes > LONGEST_BANDED or not self.band <= min(self.pushes, WIDEST_BAND):
             raise ValueError(f"a band of {self.band} is not for {self.pushes} pushes")
@@ -61,7 +61,7 @@ class Banded(Factorisation):
 
     @property
     def longest(self) -> int:  # type: ignore[override]
-        """Most pushes it is for."""
+        """Largest number of pushes."""
         return self.pushes
 
     @property
@@ -71,11 +71,11 @@ class Banded(Factorisation):
 
     @property
     def levels(self) -> tuple[float, ...]:
-        """The scales of the draws, one a push, in units of the largest."""
+        """The scales of the draws, one per push, in units of the largest."""
         return _levels(self)
 
     def _weights(self) -> NDArray[np.float64]:
-        """Return how long columns of each window are, before the common factor."""
+        """Return the norms of the columns of each window, up to the common factor."""
         left = self.windows - np.arange(-(-self.pushes // self.band), dtype=np.float64)
         return np.asarray(np.maximum(left, 1.0) ** self.tilt)
 
@@ -88,7 +88,7 @@ class Banded(Factorisation):
         return float(_draws(self).max()) * norm
 
     def path(self, pushes: int, grid: float, scale: float) -> float:
-        """Return what rounded sums of past noise add."""
+        """Return the l2 change per root of entries that rounded sums of past noise add."""
         return 2.0 * grid * math.sqrt(float((np.array(self.levels) ** -2.0).sum()) / pushes)
 
 
@@ -99,9 +99,9 @@ def _coefficients(band: int) -> tuple[float, ...]:
 
 
 def _draws(factor: Banded) -> NDArray[np.float64]:
-    """Return the norms of the columns of coefficients over those that they shall have."""
+    """Return the norms of the columns of coefficients, divided by the prescribed norms."""
     norms = np.sqrt(np.cumsum(np.square(_coefficients(factor.band))))
-    # Columns near the last push are cut off there, and are shorter.
+    # Columns near the last push are cut off there, so they are shorter.
     left = np.minimum(factor.pushes - np.arange(factor.pushes), factor.band)
     return np.asarray(norms[left - 1] / np.repeat(factor._weights(), factor.band)[: factor.pushes])
 
@@ -109,6 +109,6 @@ def _draws(factor: Banded) -> NDArray[np.float64]:
 @lru_cache(maxsize=16)
 def _levels(factor: Banded) -> tuple[float, ...]:
     draws = _draws(factor)
-    # Up to 32 bits, so that machines whose powers differ agree.
+    # Shares are rounded up to 32 bits, so that machines agree even if their powers differ.
     shares = np.ceil(draws / draws.max() * (1.0 + 2.0**-40) * 2.0**32) * 2.0**-32
     return tuple(np.minimum(1.0, shares).tolist())

@@ -1,8 +1,8 @@
 """The base of mechanism descriptions: a loss for given neighbours, and facts about the draws.
 
-A mechanism says what a compiled engine enforces and draws. The engine is built from it and has no
+A mechanism states what a compiled engine enforces and draws. The engine is built from it and has no
 other bound, scale, count, cap or grid; `loss` computes the privacy loss from the same numbers and
-nothing else. A planner may choose any numbers: wrong ones cost utility or exceed the budget
+nothing else. So a planner may choose any numbers. Wrong ones reduce utility, or exceed the budget
 and are refused; they cannot make a statement false.
 """
 
@@ -19,7 +19,7 @@ from dpoco.privacy.records import Description
 
 __all__ = ["LEMMAS", "Declared", "Mechanism", "Nothing", "Open", "Parts", "central", "check_view"]
 
-# Pages that prove how parts add up: for which `how`, and the widest view it is proved for.
+# Pages that prove how losses of parts add up, with the `how` and the widest view that they cover.
 LEMMAS = {
     "epoch_selector": ("instances", "everyone"),
     "high_dimensional_bandit": ("one_of", "others"),
@@ -37,10 +37,10 @@ class Mechanism(Description):
     Attributes
     ----------
     noise : {"fresh", "ideal_fresh", "hidden"}
-        What is proved given any past: that the noise is fresh, truncated tails included; that it is
-        with ideal draws; nothing.
+        What is proved given any past: the noise is fresh, truncated tails included; it is fresh if
+        draws are ideal; nothing.
     one_round : bool
-        Whether a record enters one round's draws only, or all later ones too.
+        Whether a record enters the draws of one round only; otherwise it enters all later ones.
     proofs : tuple of str
         Pages under ``docs/privacy`` that prove `loss`.
     """
@@ -51,32 +51,32 @@ class Mechanism(Description):
 
     @property
     def reacting(self) -> bool:
-        """Whether the loss of several rounds of a person holds for times that react to releases."""
+        """Whether the loss for several rounds of a person holds if times react to releases."""
         return False
 
     @property
     def promised(self) -> bool:
-        """Whether a bound or a law in it is a promise, which no engine keeps."""
+        """Whether a bound or a law in the description is a promise that no engine enforces."""
         return False
 
     @property
     def longest(self) -> int | None:
-        """Most rounds that the loss is about; None where the description does not say."""
+        """Largest number of rounds that the loss covers; None if the description sets no limit."""
         return None
 
     def loss(self, near: Neighbours) -> Loss | None:
-        """Return the loss of all releases together; None where there is no privacy at all."""
+        """Return the loss of all releases together; None if there is no privacy at all."""
         raise NotImplementedError
 
     def loss_in_arms(self, near: Neighbours, arms: int, forced: int) -> Loss | None:
-        """Return the loss of `arms` such mechanisms of which a round's record is data of one.
+        """Return the loss of `arms` such mechanisms, if each record is data of one of them.
 
         Each has a separate clock; in `forced` rounds only one of them runs, in later rounds all do.
 
         Raises
         ------
         ValueError
-            For kinds about whose arms nothing is proved.
+            For kinds without a proof about arms.
         """
         raise ValueError(f"several rounds in several parts: nothing is proved for {self.kind}")
 
@@ -117,19 +117,21 @@ class Open(Mechanism):
 
 @dataclass(frozen=True)
 class Declared(Mechanism):
-    """Everything that another program releases, with noise that it promises: no engine keeps it.
+    """All releases of another program, with noise that it promises and no engine enforces.
 
     Attributes
     ----------
     change : {"replace", "zero_out"}
         The only change of a record that `sensitivity` is about.
     l2 : bool
-        Gaussian noise, on what moves in l2; else noise whose log-densities at two points differ by
-        at most their l1 distance over `scale` (Laplace noise), or anything that is as private.
+        True: Gaussian noise, with the sensitivity in l2. False: noise whose log-densities at two
+        points differ by at most their l1 distance over `scale` (Laplace noise), or anything that is
+        as private.
     sensitivity : float
-        How far one record moves all releases together, whatever was released before.
+        Largest distance by which one record moves all releases together, given any past releases.
     scale : float
-        Standard deviation of every coordinate's noise, or that scale, in the same units.
+        Standard deviation of every coordinate's noise if `l2`, else the scale of the l1 distance;
+        in the units of `sensitivity`.
     """
 
     kind = "declared"
@@ -141,7 +143,7 @@ class Declared(Mechanism):
     scale: float
 
     def loss(self, near: Neighbours) -> Loss:
-        """Return the loss of all releases, of several records that of a group."""
+        """Return the loss of all releases; for several records, that of a group."""
         if (near.change, near.view) != (self.change, "everyone"):
             raise ValueError("a declared sensitivity is about one change, and seen by everyone")
         each = sum_up((1, self.sensitivity, self.scale))
@@ -168,7 +170,8 @@ class Parts(Mechanism):
 
     def __post_init__(self) -> None:
         """Refuse unknown words, and "one_of" without its proof."""
-        # The base class is not asked: its check for exact types would refuse every kind of part.
+        # The base class's check is not called, because it demands exact types and would refuse
+        # every kind of part.
         counted = self.how == "one_of" and type(self.forced) is int and self.forced >= 0
         if self.forced is not None and not counted:
             raise ValueError("forced must be an int of at least 0, of arms, or None")
@@ -183,7 +186,7 @@ class Parts(Mechanism):
 
     @property
     def reacting(self) -> bool:
-        """Whether they are arms or parts of a stream, of which this is proved."""
+        """Whether the parts are arms or parts of a stream, for which this is proved."""
         proved = self.forced is not None or self.lemma == "ranges"
         return proved and all(part.reacting for part in self.parts)
 
@@ -194,9 +197,9 @@ class Parts(Mechanism):
 
     @property
     def longest(self) -> int | None:
-        """All parts' rounds, of which each is one part's; of others nothing is said.
+        """The rounds of all parts, if each round belongs to one part; otherwise None.
 
-        Behind the forced rounds the clocks of all arms run together.
+        After the forced rounds the clocks of all arms run together.
         """
         rounds = [part.longest for part in self.parts]
         known = [each for each in rounds if each is not None]
@@ -219,13 +222,13 @@ class Parts(Mechanism):
         if self.how == "instances":
             return self._of_instances(near)
         several = self.how == "one_of" and near.rounds > 1
-        # A person's rounds may meet several arms, of which Theorems 5 and 6 of
-        # docs/privacy/participation.md are the only proof; both are about equal arms.
+        # A person's rounds may meet several arms. Theorems 5 and 6 of
+        # docs/privacy/participation.md are the only proofs for this; both assume equal arms.
         if several and self.lemma != "ranges":
             if self.forced is None or len(set(self.parts)) > 1:
                 raise ValueError("several rounds in several parts: nothing is proved of these")
-            # Arms without noise, or without data, are settled here: `loss_in_arms` divides by their
-            # scale.
+            # Arms without noise, or without data, are handled here, because `loss_in_arms` divides
+            # by their scale.
             one = self.parts[0].loss(replace(near, rounds=1, separation=1))
             if one is None or one == NOTHING:
                 return one
@@ -234,18 +237,18 @@ class Parts(Mechanism):
         known = [each for each in losses if each is not None]
         if len(known) < len(losses):
             return None
-        # Several rounds in the parts of a stream may meet more than one part: their losses add up
+        # Several rounds may meet more than one part of a stream, so the parts' losses add up
         # (docs/privacy/ranges.md, Theorem 1).
         return together(*known) if several or self.how == "together" else either(*known)
 
     def _of_instances(self, near: Neighbours) -> Loss | None:
-        """Return the loss of one instance, for each round of a person once more."""
+        """Return the loss of one instance, composed once for each round of a person."""
         (part,) = self.parts
         one = part.loss(replace(near, rounds=1, separation=1))
         if one is None:
             return None
-        # The number of instances has no bound, hence neither has the sum of their tails; and
-        # releases decide when instances start, which asks for curves that hold given any past
+        # The number of instances has no bound, so the sum of their tails has none. Releases decide
+        # when instances start, so the curves must hold given any past
         # (docs/privacy/composition.md, Theorem 2).
         if one.mass > 0.0 or not (part.noise == "fresh" or isinstance(one, Pure)):
             raise ValueError("instances need fresh noise or a pure loss, and no tails")

@@ -29,29 +29,29 @@ from dpoco.privacy.records import limits
 
 __all__ = ["BatchRelease", "movement"]
 
-# The mean that is taken off is rounded along the common shift, orthogonal to the change: a
-# second-order effect.
+# The subtracted mean is rounded along the common shift, orthogonal to the change, so the effect is
+# of second order.
 _MEAN = 1.0 + 1e-9
 _SMALLEST_RESPONSE = 1.0 / 700.0  # e^-epsilon must be a double
 
 
 @dataclass(frozen=True)
 class BatchRelease(Mechanism):
-    """Noisy sums of `batch` rounds of losses in [0, 1]; an emptied round is a replaced one.
+    """Noisy sums of `batch` rounds of losses in [0, 1]; an emptied round counts as replaced.
 
     Attributes
     ----------
     experts : int
         N, entries of a sum; at least 2.
     law : {"knorm", "laplace", "gaussian", "response"}
-        What is added to a sum; "response" is released instead of one round's losses.
+        Noise that is added to a sum; a "response" is released instead of one round's losses.
     scale : float
-        k, b or s, in units of the losses; 1 / epsilon of a response; 0 for no noise.
+        k, b or s, in units of the losses; for a response 1 / epsilon; 0 for no noise.
     batch : int
         Rounds in a sum.
     grid : float
-        Of exact integers that losses, sums and noise are; 0 for doubles, whose rounding no proof
-        covers.
+        Spacing of the lattice of losses, sums and noise, which are then exact integers; 0 for
+        doubles, whose rounding no proof covers.
     """
 
     kind = "batch_release"
@@ -78,13 +78,13 @@ class BatchRelease(Mechanism):
 
     @property
     def epsilon(self) -> float:
-        """Of a response."""
+        """Epsilon of one response."""
         return 1.0 / self.scale
 
     def loss(self, near: Neighbours) -> Loss | None:
         """Return the loss of the releases that a person's rounds enter; None without noise.
 
-        At most as many rounds of a person are in one sum as the separation allows; squares add up.
+        The separation limits how many rounds of a person are in one sum; squares add up.
         """
         if self.law != "response":
             central(near)
@@ -94,14 +94,14 @@ class BatchRelease(Mechanism):
         if self.law == "gaussian":
             tail = EXACT_TAIL if self.grid > 0.0 else TAIL
             mass = min(1.0, near.rounds * self.experts * tail)
-            # Squares are convex: full batches of a person's rounds, and one more for the rest, are
-            # the worst (docs/privacy/participation.md, Theorem 2).
+            # Squares are convex, so the worst case is full batches of a person's rounds, and one
+            # more batch for the rest (docs/privacy/participation.md, Theorem 2).
             crowd = min(near.rounds, -(-self.batch // near.separation))
             full, rest = divmod(near.rounds, crowd)
             many = math.sqrt(full * crowd * crowd + rest * rest)
             return with_tails(Gaussian(moved * many / self.scale), mass)
-        # Pure epsilons of separate batches add up like moves within one: how a person's rounds are
-        # spread changes nothing.
+        # Pure epsilons of separate batches add up like moves within one batch, so it does not
+        # matter how a person's rounds are spread.
         return group(Pure(sum_up((1, moved, self.scale))), near.rounds)
 
     def _check_grid(self) -> None:
@@ -110,17 +110,18 @@ class BatchRelease(Mechanism):
         units = self.batch / self.grid
         if not self.grid <= 1.0 or not units < 2.0**51:
             raise ValueError(f"a grid of {self.grid!r} is not for this sum")
-        # The mean of a sum must be added up exactly, below 2^53 grids, and be rounded by less than
-        # `_MEAN` pays for (docs/privacy/lattice.md, "One sum of a batch of losses").
+        # The mean of a sum must be added up exactly, below 2^53 grids, and its rounding must be
+        # less than `_MEAN` allows (docs/privacy/lattice.md, "One sum of a batch of losses").
         centred = self.grid <= 2.0**-16 and self.experts * units <= 2.0**53
         if self.law not in ("laplace", "gaussian") or (self.law == "gaussian" and not centred):
             raise ValueError(f"a grid of {self.grid!r} is not for this sum")
 
 
 def movement(law: str, experts: int) -> float:
-    """Return how far a change in [-1, 1]^N moves a sum in the law's norm: of a Gaussian's, centred.
+    """Return the largest change of a sum by a vector in [-1, 1]^N, in the norm of the law.
 
-    1 for a response, whose scale is one over epsilon.
+    For Gaussian noise the vector is centred. For a response, whose scale is 1 / epsilon, the result
+    is 1.
     """
     if law == "gaussian":
         return math.sqrt(experts - (experts % 2) / experts) * _MEAN

@@ -22,24 +22,24 @@ __all__ = ["ROUNDING", "CentredLosses", "ClippedVector", "ClippedVectors", "GlmG
            "Summand"]
 # fmt: on
 
-# Where means or transforms are taken in double precision: more than what that adds to a distance.
+# Factor on distances that exceeds the rounding of means and transforms in double precision.
 ROUNDING = 1.0 + 1e-12
 
 
 @dataclass(frozen=True)
 class Summand(Description):
-    """Base of what a round adds: a vector of `size` entries.
+    """Base of the contributions of a round: a vector of `size` entries.
 
     Attributes
     ----------
     norm : float
         Exponent of the norm that noise of an order other than 2 is measured against.
     enforced : bool
-        Whether the engine keeps the bounds; else they are a promise.
+        Whether the engine enforces the bounds; otherwise they are a promise.
     records : int
-        Records of one person in a round, each of which is rounded by itself on a lattice.
+        Records of one person in a round, each of which is rounded separately on a lattice.
     widest_view : {"others", "everyone"}
-        Who may see all that is released with such sums.
+        Who may see all releases made with such sums.
     """
 
     norm = 2.0
@@ -47,13 +47,13 @@ class Summand(Description):
     records = 1
 
     def __post_init__(self) -> None:
-        """Refuse what is no norm."""
+        """Refuse exponents that define no norm."""
         super().__post_init__()
         check_norm(self.norm)
 
     @property
     def widest_view(self) -> str:
-        """Everyone, unless a subclass knows better."""
+        """Everyone, unless a subclass restricts it."""
         return "everyone"
 
     @property
@@ -62,17 +62,17 @@ class Summand(Description):
         raise NotImplementedError
 
     def movement(self, near: Neighbours, order: float = 2.0) -> float:
-        """Return the largest distance of two rounds: l2 for noise of order 2, else in `norm`."""
+        """Return the largest distance of two rounds, in l2 for noise of order 2, else in `norm`."""
         raise NotImplementedError
 
     def inflation(self, order: float) -> float:
-        """Return the factor of noise of this order on `movement`: 1 for order 2."""
+        """Return the factor on `movement` for noise of this order; 1 for order 2."""
         return 1.0 if order == 2.0 else math.sqrt(smoothness_constant(order, self.norm, self.size))
 
 
 @dataclass(frozen=True)
 class VectorSummand(Summand):
-    """Base of vectors of `dimension` entries, and of what is made of such vectors."""
+    """Base of vectors of `dimension` entries, and of contributions made from such vectors."""
 
     dimension: int
     norm: float = limits(infinite=True)
@@ -95,7 +95,7 @@ class ClippedVector(VectorSummand):
         """Return `near.sides` times the largest vector."""
         if order != 2.0:
             return near.sides * self.bound
-        # Either bound on the l2 norm holds, since the engine enforces both.
+        # The engine enforces both bounds, so either bound on the l2 norm holds.
         return near.sides * min(largest_l2(self.bound, self.norm, self.dimension), self.bound_l2)
 
 
@@ -103,7 +103,8 @@ class ClippedVector(VectorSummand):
 class ClippedVectors(Summand):
     """A sum of at most `count` vectors of `dimension` entries with ||g||_2 <= bound, in doubles.
 
-    One person contributes one of them. The caller who adds them up keeps the bound, not the engine.
+    One person contributes one of them. The caller, who adds them up, enforces the bound; the engine
+    does not.
     """
 
     kind = "clipped_vectors"
@@ -115,7 +116,7 @@ class ClippedVectors(Summand):
     def __post_init__(self) -> None:
         """Refuse more vectors than the bound on rounding is for."""
         super().__post_init__()
-        # Up to here the term of order count^2 in `movement` stays small next to 1.
+        # Up to this count the term of order count^2 in `movement` stays small compared with 1.
         if self.count > 2**20:
             raise ValueError(f"count of {self.kind} cannot be {self.count!r}")
 
@@ -125,15 +126,15 @@ class ClippedVectors(Summand):
         return self.dimension
 
     def movement(self, near: Neighbours, order: float = 2.0) -> float:
-        """Return `near.sides` times the bound, and what rounding adds in both of two sums."""
-        # Plain additions of n vectors lose at most 2^-53 n (n + 1) / 2 bounds in either sum:
-        # together less than n^2 2^-51 (docs/privacy/lattice.md, "Leaves").
+        """Return `near.sides` times the bound, plus the rounding of both sums."""
+        # Plain addition of n vectors loses at most 2^-53 n (n + 1) / 2 bounds in either sum, in
+        # both together less than n^2 2^-51 (docs/privacy/lattice.md, "Leaves").
         return self.bound * (near.sides + self.count**2 * 2.0**-51) * ROUNDING
 
 
 @dataclass(frozen=True)
 class FeatureSummand(VectorSummand):
-    """Base of what features x make, with ||x||_norm <= features and ||x||_2 <= features_l2."""
+    """Base of functions of features x with ||x||_norm <= features and ||x||_2 <= features_l2."""
 
     features: float = limits()
     features_l2: float = limits(infinite=True)
@@ -166,9 +167,9 @@ class GradientAndCurvature(FeatureSummand):
     weight: float = limits()
 
     def __post_init__(self) -> None:
-        """Refuse what no double can hold."""
+        """Refuse bounds that are too large or too small for doubles."""
         super().__post_init__()
-        # Squares of these, and products of the squares, stay within doubles.
+        # Within these limits squares, and products of squares, stay in the range of doubles.
         if not (1e-50 <= self._share <= 1e50 and 1e-100 <= self._length <= 1e100):
             raise ValueError("weight * curvature * features / slope, or features, is out of range")
 
@@ -183,7 +184,7 @@ class GradientAndCurvature(FeatureSummand):
 
     def movement(self, near: Neighbours, order: float = 2.0) -> float:
         """Return the largest distance, matrices in Frobenius norm."""
-        z = self._share**2  # features of two may point into opposite directions, or be at an angle
+        z = self._share**2  # the features of two records may be opposite, or at an angle
         # The Lemma of docs/privacy/noisy_newton.md: opposite features are the worst for light
         # matrices, features at an angle for heavy ones.
         two = 4.0 + z if z <= 1.0 + math.sqrt(0.5) else 2.0 + 2.0 * z + 0.5 / z
@@ -195,8 +196,9 @@ class GradientAndCurvature(FeatureSummand):
 class SecondMoments(FeatureSummand):
     """(x x', weight y x) with |y| <= label of one of `arms`, zeros for the others.
 
-    `rounding` pays for products in doubles. An arm is what the person of the record was shown,
-    which depends on this person's x without noise: with several, the proof is for all others.
+    `rounding` covers products in doubles. The arm is what the person of the record was shown, which
+    depends on this person's x without noise. So with several arms the proof is about the view of
+    all others.
     """
 
     kind = "second_moments"
@@ -206,7 +208,7 @@ class SecondMoments(FeatureSummand):
     rounding: float = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse a rounding that would take something off, and what is out of range."""
+        """Refuse a rounding factor below 1, and values out of range."""
         super().__post_init__()
         if not 1.0 <= self.rounding < 2.0:
             raise ValueError(f"rounding of {self.kind} cannot be {self.rounding!r}")
@@ -215,7 +217,7 @@ class SecondMoments(FeatureSummand):
 
     @property
     def widest_view(self) -> str:
-        """All others, where there is an arm to choose."""
+        """All others if there are several arms."""
         return "everyone" if self.arms == 1 else "others"
 
     @property
@@ -232,9 +234,9 @@ class SecondMoments(FeatureSummand):
         length, u = self._length, self._share**2
         if near.change == "zero_out":
             return length**2 * math.sqrt(1.0 + u) * self.rounding
-        # Two cases of docs/privacy/linucb.md, "Joint differential privacy": beyond u = 2 the worst
-        # pair are opposite features, before it a pair at an angle. Records of two arms are never
-        # farther apart.
+        # docs/privacy/linucb.md, "Joint differential privacy", has two cases: for u > 2 the worst
+        # pair has opposite features, for u <= 2 features at an angle. Records of two different
+        # arms are never farther apart.
         factor = math.sqrt(2.0) * (1.0 + 0.5 * u) if u <= 2.0 else 2.0 * math.sqrt(u)
         return length**2 * factor * self.rounding
 
@@ -261,9 +263,9 @@ class MomentsAndLoss(SecondMoments):
         return super().size + 1
 
     def movement(self, near: Neighbours, order: float = 2.0) -> float:
-        """Return the largest distance: that of the moments, with the whole range of losses."""
+        """Return the largest distance, from that of the moments and the whole range of losses."""
         loss = self.loss_weight * self.largest_loss
-        # An emptied round has the loss 0, so that emptying moves it as far as replacing does.
+        # An emptied round has the loss 0, so emptying moves the loss as far as replacing.
         return math.hypot(super().movement(near, order), loss) * ROUNDING
 
 
@@ -277,7 +279,7 @@ class CentredLosses(Summand):
     def __post_init__(self) -> None:
         """Refuse more experts than the bound on rounding is for."""
         super().__post_init__()
-        # The bound on the rounding of a mean is proved up to here (docs/privacy/prefix_hedge.md).
+        # The bound on the rounding of a mean is proved up to 2^32 (docs/privacy/prefix_hedge.md).
         if self.experts > 2**32:
             raise ValueError(f"experts of {self.kind} cannot be {self.experts!r}")
 
@@ -288,15 +290,15 @@ class CentredLosses(Summand):
 
     def movement(self, near: Neighbours, order: float = 2.0) -> float:
         """Return the diameter of the centred cube, in which an empty round also lies."""
-        # For odd n no corner of the cube has as many ones as zeros: its centred corners are nearer
-        # by 1 / n, in squares (docs/privacy/prefix_hedge.md, "The constant D").
+        # For odd n no corner of the cube has as many ones as zeros, so the squared distance of
+        # centred corners is smaller by 1 / n (docs/privacy/prefix_hedge.md, "The constant D").
         n = self.experts
         return math.sqrt(n - (n % 2) / n) * (ROUNDING + max(0.0, n - 4096.0) * 2.0**-52)
 
 
 @dataclass(frozen=True)
 class IntervalTotals(Summand):
-    """Totals of any number of records, of which one person brings at most `records`.
+    """Totals of any number of records, at most `records` of them from one person.
 
     A round is an interval of the stream. A record changes at most one cell of each block, by at
     most the block's unit.
@@ -329,6 +331,6 @@ class IntervalTotals(Summand):
 
     def movement(self, near: Neighbours, order: float = 2.0) -> float:
         """Return `near.sides` times the longest total of one person's records."""
-        # A record changes one cell of each block: lengths of blocks add up in squares, those of
-        # records do not.
+        # A record changes one cell of each block, so the squares of the blocks' units add up; the
+        # lengths of the records add up themselves.
         return near.sides * self.records * math.hypot(*self.units) * ROUNDING

@@ -35,7 +35,7 @@ class SmoothLosses(Description):
     Attributes
     ----------
     dimension : int
-        n, of the set of decisions.
+        n, dimension of the set of decisions.
     lipschitz : float
         G in l2 (loss/length), wherever decisions can be.
     smoothness : float
@@ -43,7 +43,7 @@ class SmoothLosses(Description):
     rank : int
         Largest rank of one loss's Hessian; 0 exactly for linear losses.
     enforced : bool
-        False: the bounds are a promise.
+        Whether the engine enforces the bounds; otherwise they are a promise.
     """
 
     kind = "smooth_losses"
@@ -79,7 +79,7 @@ class _Coin(Description):
     forced: float = limits(zero=True)
 
     def __post_init__(self) -> None:
-        """Refuse what is no probability."""
+        """Refuse numbers that are no probability."""
         super().__post_init__()
         if self.forced > 1.0:
             raise ValueError(f"forced of {self.kind} must be in [0, 1]; got {self.forced!r}")
@@ -124,7 +124,7 @@ class Anchored(_Coin):
 
 @dataclass(frozen=True)
 class Maximal(_Coin):
-    """As few switches as the laws allow: nothing is proved."""
+    """A maximal coupling, with the fewest switches that the laws allow; nothing is proved."""
 
     kind = "maximal"
 
@@ -138,8 +138,8 @@ class TiltedMinimum(Description):
     noise : float
         Standard deviation of a coordinate of the linear term (loss/length).
     step : float
-        eta (length^2/loss). Infinite: the losses' own convexity regularises and the noise's
-        variance grows with the rounds, of which nothing is proved.
+        eta (length^2/loss). If infinite, the convexity of the losses regularises and the variance
+        of the noise grows with the rounds; nothing is proved for this.
     """
 
     kind = "tilted_minimum"
@@ -151,12 +151,12 @@ class TiltedMinimum(Description):
         return self.step * losses.smoothness if losses.smoothness > 0.0 else 0.0
 
     def distance(self, losses: SmoothLosses, near: Neighbours) -> float:
-        """Return how many deviations the linear terms of two neighbours are apart."""
+        """Return the distance of the linear terms of two neighbours, in standard deviations."""
         return near.sides * losses.lipschitz / self.noise
 
     def shift(self, losses: SmoothLosses, near: Neighbours, window: Window, rounds: int) -> float:
-        """Return how far the log acceptance factor of one later round moves."""
-        # The Lemma of docs/privacy/objective_perturbation.md, "How acceptance factors move".
+        """Return the largest change of the log acceptance factor of one later round."""
+        # See the Lemma of docs/privacy/objective_perturbation.md, "How acceptance factors move".
         b = self.curvature(losses)
         # log((1 + b)^2 / (1 + 2b)) = log(1 + b^2 / (1 + 2b)).
         bent = losses.rank * math.log1p(b * (b / (1.0 + 2.0 * b)))
@@ -175,7 +175,7 @@ class GibbsDraw(Description):
         Half the side of a cube around c inside the body (length); infinite if that is R^n, 0 if
         unknown.
     tolerance : float
-        Total variation assumed between one draw and its law; 0 of exact samplers.
+        Assumed total variation between one draw and its law; 0 for exact samplers.
     """
 
     kind = "gibbs_draw"
@@ -192,23 +192,23 @@ class GibbsDraw(Description):
     def shift(self, losses: SmoothLosses, near: Neighbours, window: Window, rounds: int) -> float:
         """Return how far the log acceptance factor of one later round moves."""
         g, apart = losses.lipschitz, near.sides * losses.lipschitz
-        # A log normaliser that rounding moves by as much in either world counts twice
+        # Rounding may move a log normaliser by as much under either stream, so it counts twice
         # (docs/privacy/gibbs_draws.md, "How acceptance factors move").
         own = self.inverse_temperature * apart * g / self.regularization
         return own + 2.0 * self.normalizer_error(losses, window, rounds)
 
     def normalizer_error(self, losses: SmoothLosses, window: Window, rounds: int) -> float:
-        """Return what rounding does to a log density ratio, where clips leave it.
+        """Return the largest rounding error of a log density ratio within the clips.
 
-        On a body it holds the difference of two log masses, each off by at most 24 units of 2^-53
-        times 2 n + 81 + g^2 T^2 / 2 + the log mass at the centre; and the means they are taken at
-        are rounded. Derivation: ``docs/privacy/gibbs_draws.md``, "Rounding".
+        On a body the ratio contains the difference of two log masses. The error of each is at most
+        24 units of 2^-53 times 2 n + 81 + g^2 T^2 / 2 + the log mass at the centre; their means are
+        also rounded. Derivation: ``docs/privacy/gibbs_draws.md``, "Rounding".
         """
         n, root = losses.dimension, math.sqrt(self.inverse_temperature * self.regularization)
         far = losses.lipschitz * math.sqrt(self.inverse_temperature / self.regularization) * rounds
         units = (n / 8.0 + 24.0) / rounds * far**2 + 4.0 * (window.high + window.low)
         if self.half_width < math.inf:
-            # The least double keeps the logarithm finite where the body is too small for any mass.
+            # The least double keeps the logarithm finite if the mass of a small body underflows.
             central = max(math.erf(self.half_width * root / math.sqrt(2.0)), 5e-324)
             size = 0.5 * far**2 - n * math.log(central)
             units += 52.0 * (2.0 * n + 81.0 + size) + 8.0 * far**2
@@ -217,21 +217,21 @@ class GibbsDraw(Description):
 
 @dataclass(frozen=True)
 class CoupledDraws(Mechanism):
-    """A decision a round, and after every block of rounds but the last one bit.
+    """One decision per round, and one bit after every block of rounds except the last.
 
     Attributes
     ----------
     losses : SmoothLosses
-        What a round adds to the sum.
+        Contribution of a round to the sum.
     draw : TiltedMinimum or GibbsDraw
         The law of a fresh decision.
     keep : Always, Window, Dartboard, Anchored or Maximal
-        How a decision outlives a block: with probability (1 - forced) times the factors of its
-        rounds.
+        Rule that keeps a decision after a block, with probability (1 - forced) times the factors of
+        its rounds.
     rounds, block : int
         Horizon T, and rounds per bit.
     cap : int or None
-        Fresh draws after which the decision stays for good; None: as many as bits.
+        Number of fresh draws after which the decision never changes; None: as many as bits.
     """
 
     kind = "coupled_draws"
@@ -255,8 +255,8 @@ class CoupledDraws(Mechanism):
             if isinstance(self.keep, Dartboard | Anchored):
                 raise ValueError(f"no proof is about tilted minima and {self.keep.kind}")
         elif isinstance(self.keep, Window):
-            # The ratio of successive normalisers is computed, and its rounding bounded, for linear
-            # losses on a known body only (docs/privacy/gibbs_draws.md, "Rounding").
+            # The ratio of successive normalisers is computed, and its rounding bounded, only for
+            # linear losses on a known body (docs/privacy/gibbs_draws.md, "Rounding").
             known = self.losses.rank == 0 and self.draw.half_width > 0.0
             if self.keep.forced > 0.0 and not known:
                 raise ValueError("a window on Gibbs laws needs linear losses and a known body")
@@ -268,12 +268,12 @@ class CoupledDraws(Mechanism):
 
     @property
     def drawn(self) -> int:
-        """Largest number of draws that see data."""
+        """Largest number of draws that depend on data."""
         return self.decisions if self.cap is None else min(self.cap, self.decisions)
 
     @property
     def promised(self) -> bool:
-        """Whether the losses' bounds, or how near draws come to their law, are a promise."""
+        """Whether the bounds of the losses, or the tolerance of the draws, are a promise."""
         return not self.losses.enforced or getattr(self.draw, "tolerance", 0.0) > 0.0
 
     @property
@@ -282,20 +282,20 @@ class CoupledDraws(Mechanism):
         return self.rounds
 
     def loss(self, near: Neighbours) -> Loss | None:
-        """Return the loss of all decisions and bits; None where a stay would reveal the losses."""
+        """Return the loss of all decisions and bits; None if a stay would reveal the losses."""
         keep, draw, drawn = self.keep, self.draw, self.drawn
         if near.view == "server":  # who holds the losses
             return None
         if drawn == 0:
             return NOTHING
         growing = isinstance(draw, TiltedMinimum) and draw.step == math.inf
-        # Without forced switches a "switch" may be impossible in one of the worlds: its log-ratio
-        # has no bound.
+        # Without forced switches, a switch may be impossible under one of the streams, so its
+        # log-ratio has no bound.
         if isinstance(keep, Maximal) or keep.forced == 0.0 or growing:
             return None
         later, each = 0, 0.0
-        # Other factors depend on their round's record and on releases only: later ones are equal in
-        # both worlds (docs/privacy/couplings.md).
+        # The factors of all other rules depend only on their round's record and on releases, so
+        # later factors are equal under both streams (docs/privacy/couplings.md).
         if isinstance(keep, Window):
             later = max(self.decisions - 1, 0)
             each = draw.shift(self.losses, near, keep, self.rounds)
@@ -304,7 +304,7 @@ class CoupledDraws(Mechanism):
         b = draw.curvature(self.losses) if isinstance(draw, TiltedMinimum) else 0.0
 
         def numbers(changes: int, log_floor: float) -> tuple[dict[str, Any], dict[str, Any]]:
-            """Return those of the bits, and those of the draws, for so many changed records."""
+            """Return the numbers of the bits, and of the draws, for so many changed records."""
             bits = {"forced_switch": keep.forced, "later_bits": later,
                     "factor_floor": max(math.exp(-log_floor), LEAST_FACTOR),
                     "shift": changes * self.block * each}  # fmt: skip
@@ -314,21 +314,21 @@ class CoupledDraws(Mechanism):
             return bits, draws
 
         bits, draws = numbers(1, own + (self.block - 1) * each)
-        # Gibbs draws and minima of linear losses are mu-GDP, so that the exact profile holds. For
-        # minima with curvature only divergences are known (docs/privacy/objective_perturbation.md,
+        # Gibbs draws and minima of linear losses are mu-GDP, so the exact profile holds. For minima
+        # with curvature only divergences are known (docs/privacy/objective_perturbation.md,
         # "Composition").
         ideal: Loss = CoupledBits(**bits, draws=moved * math.sqrt(drawn))
         if b > 0.0:
             ideal = TiltedDraws(**bits, **draws)
         known = group(ideal, k)
-        # A group of mu-GDP has nothing to gain. Elsewhere Theorem 8 of
-        # docs/privacy/participation.md and the chain both hold, and either may be the smaller.
+        # For mu-GDP the chain has nothing to gain from a second bound. Otherwise Theorem 8 of
+        # docs/privacy/participation.md and the chain both hold, and either may be smaller.
         if k > 1 and ideal.mu == math.inf:
             bits, draws = numbers(k, own)
             together = most_rounds(k, near.separation, self.block)
             person = ReturningDraws(**bits, **draws, rounds=k, together=together, block=self.block)
             known = least(person, *known.bounds)
-        # The first draw does not depend on data and is not counted among `drawn`: it may be
-        # inexact.
+        # The first draw does not depend on data, so it may be inexact and `drawn` does not count
+        # it.
         inexact = draw.tolerance if isinstance(draw, GibbsDraw) else 0.0
         return with_tails(known, min(1.0, drawn * inexact))

@@ -34,12 +34,12 @@ __all__ = ["Buffered", "Factorisation", "Normalised", "Rates", "SquareRoot", "Tr
 
 Rates = tuple[float, ...]
 
-SQUARE_ROOT_LIMIT = 4096  # it keeps every past draw: O(n d) memory, O(n d) time a push
+SQUARE_ROOT_LIMIT = 4096  # it stores every past draw: O(n d) memory, O(n d) time per push
 _BUFFER_BITS = 43
-# The proof allows a swing of 5.07: rounding of `_swing` is far below the distance to 5
-# (docs/privacy/lattice.md, "Which parameters fit").
+# The proof allows a swing of 5.07; the rounding of `_swing` is far below the distance from 5 to
+# 5.07 (docs/privacy/lattice.md, "Which parameters fit").
 _BUFFERS, _LONGEST, _SWING = 5, 2**40, 5.0  # on a lattice
-_FOLLOWED = 10**5  # rounds of a person that are followed one by one
+_FOLLOWED = 10**5  # largest number of a person's rounds that are added one by one
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,12 @@ class Factorisation(Description):
     longest = 10**18
 
     def column(self, pushes: int, near: Neighbours = ONE, batch: int = 1) -> float:
-        """Return the largest l2 norm that |C| makes of one person's rounds, `batch` to a push.
+        """Return the largest l2 norm of |C| times one person's rounds, with `batch` per push.
 
-        For a single round that of a column.
+        For a single round this is the norm of a column.
         """
-        # A single round has the exact norm of a column; patterns have bounds that are raised.
+        # The norm for a single round is that of a column, and exact. Bounds for patterns are
+        # raised by their rounding.
         if most_rounds(near.rounds, near.separation, pushes * batch) == 1:
             return self._longest_column(pushes)
         return self._participation(pushes, batch, near.rounds, near.separation)
@@ -71,7 +72,7 @@ class Factorisation(Description):
         raise NotImplementedError
 
     def draws(self, pushes: int) -> int:
-        """Return how many vectors of noise are drawn, at most."""
+        """Return the largest number of noise vectors that are drawn."""
         return pushes
 
     def path(self, pushes: int, grid: float, scale: float) -> float:
@@ -92,8 +93,9 @@ class Buffered(Factorisation):
         super().__post_init__()
         if not 0 < len(self.decay) == len(self.weights) or not max(self.decay) < 1.0:
             raise ValueError("blt needs a rate below 1 for every weight")
-        # Then coefficients do not rise, and of a person's patterns the earliest and closest one is
-        # the worst (docs/privacy/participation.md, "The worst pattern").
+        # If the weights add up to at most 1, coefficients do not increase, and the earliest and
+        # closest pattern of a person is the worst (docs/privacy/participation.md, "The worst
+        # pattern").
         if not math.fsum(self.weights) <= 1.0:
             raise ValueError("weights of blt must add up to at most 1")
 
@@ -109,18 +111,18 @@ class Buffered(Factorisation):
         return few and calm and _swing(self.decay, self.weights) <= _SWING
 
     def _longest_column(self, pushes: int) -> float:
-        """Return the norm of the first column, of which the others hold a part."""
+        """Return the norm of the first column; the others contain only a part of it."""
         return _column(self, pushes)
 
     def _participation(self, pushes: int, batch: int, rounds: int, separation: int) -> float:
         return blt_column(self.decay, self.weights, pushes, batch, rounds, separation)
 
     def path(self, pushes: int, grid: float, scale: float) -> float:
-        """Return what rounded buffers and sums add, where they fit."""
+        """Return the change that rounded buffers and sums add, if they fit."""
         return (1.0 + 2.0**-10) * grid + 1.25 * self._memory(pushes, scale)
 
     def _memory(self, pushes: int, scale: float) -> float:
-        """Return what an error of one unit in every round leaves in the sum of the buffers."""
+        """Return the error in the sum of the buffers due to an error of one unit in every round."""
         unit = math.ldexp(1.0, math.frexp(scale)[1] - 1 - _BUFFER_BITS)
         memory: float = sum(
             w * min(1.0 / s, float(pushes)) for w, s in zip(self.weights, self.decay, strict=True)
@@ -138,24 +140,24 @@ class Normalised(Buffered):
     Attributes
     ----------
     pushes : int
-        Those that it is for, at most.
+        Largest number of pushes.
     """
 
     kind = "blt_normalised"
     pushes: int
 
     def __post_init__(self) -> None:
-        """Refuse coefficients whose ratios fall: the worst pattern is known for others only."""
+        """Refuse coefficients whose ratios fall, because their worst pattern is not known."""
         super().__post_init__()
-        # Quotients of coefficients must not fall. The margin is more than the rounding of both
-        # sums: what is equal to the last digits is refused.
+        # Ratios of successive coefficients must not fall. The margin exceeds the rounding of both
+        # sums, so weights for which both sides agree up to rounding are refused.
         third = math.fsum(w * (1.0 - s) for w, s in zip(self.weights, self.decay, strict=True))
         if not math.fsum(self.weights) ** 2 <= third * (1.0 - 2.0**-40):
             raise ValueError("blt_normalised needs (sum of w)^2 <= sum of w (1 - s)")
 
     @property
     def longest(self) -> int:  # type: ignore[override]
-        """Most pushes it is for."""
+        """Largest number of pushes."""
         return self.pushes
 
     @property
@@ -169,7 +171,7 @@ class Normalised(Buffered):
         return _blocks(self)[1]
 
     def _longest_column(self, pushes: int) -> float:
-        # Levels are those of the whole horizon, however many pushes are released.
+        # Levels belong to the whole horizon, even if fewer pushes are released.
         return _column(self, self.pushes)
 
     def _participation(self, pushes: int, batch: int, rounds: int, separation: int) -> float:
@@ -180,7 +182,7 @@ class Normalised(Buffered):
         return _people(self, batch, k, separation)
 
     def path(self, pushes: int, grid: float, scale: float) -> float:
-        """Return what rounded buffers and sums add, and buffers' rounding at the blocks' ends."""
+        """Return the change that rounded buffers and sums add, also at the ends of blocks."""
         first, lengths = self._longest_column(pushes), np.diff(self.ends, prepend=0)
         smaller = math.sqrt(float((lengths / np.square(self.levels)).sum()) / pushes)
         changes = 1.5 * math.sqrt(len(lengths) / pushes) * first
@@ -191,9 +193,9 @@ class Normalised(Buffered):
 def decoder_rate(j: int, decay: Rates, weights: Rates) -> tuple[float, float]:
     """Return g - s_j of the j-th eigenvalue g of the decoder, and sum_i w_i / (s_i - g)^2.
 
-    They are those of diag(s) + sqrt(w) sqrt(w)^T, for rates s in increasing order, with which they
-    interlace; solving the secular equation for g - s_j keeps full relative accuracy for the
-    smallest of them, which a dense eigensolver would lose.
+    The eigenvalues are those of diag(s) + sqrt(w) sqrt(w)^T, for rates s in increasing order, and
+    interlace with the rates. Solving the secular equation for g - s_j keeps full relative accuracy
+    for the smallest eigenvalue, which a dense eigensolver would lose.
     """
     gaps = [s - decay[j] for s in decay]
     terms = list(zip(weights, gaps, strict=True))
@@ -202,7 +204,7 @@ def decoder_rate(j: int, decay: Rates, weights: Rates) -> tuple[float, float]:
         shift = 0.5 * (low + high)
         if not low < shift < high:
             break
-        # Bisection goes on until the ends are neighbouring doubles: no tolerance decides.
+        # Bisection continues until the ends are neighbouring doubles, so no tolerance is needed.
         if 1.0 + math.fsum(w / (gap - shift) for w, gap in terms) < 0.0:
             low = shift
         else:
@@ -212,9 +214,9 @@ def decoder_rate(j: int, decay: Rates, weights: Rates) -> tuple[float, float]:
 
 @lru_cache(maxsize=256)
 def _swing(decay: Rates, weights: Rates) -> float:
-    """Return a bound of the norm that draws of scale 1 give any buffer, however many there are.
+    """Return a bound on the norm that any number of draws of scale 1 give to any buffer.
 
-    That of the slowest one, a sum of positive terms, times what separates the others from it.
+    It is the norm of the slowest buffer, a sum of positive terms, times a factor for the others.
     """
     if any(later <= s for s, later in pairwise(decay)):
         return math.inf  # rates must increase
@@ -227,7 +229,7 @@ def _swing(decay: Rates, weights: Rates) -> float:
 
 @lru_cache(maxsize=64)
 def _blocks(factor: Normalised) -> tuple[tuple[int, ...], tuple[float, ...]]:
-    """Return the blocks, of one push in the last 32 and of 32 in every octave before them."""
+    """Return the blocks: one push each in the last 32 pushes, 32 blocks in every octave before."""
     n, left = factor.pushes, [0]  # pushes behind every block, from the last one on
     while left[-1] < n:
         octave = max(left[-1], 32).bit_length() - 1
@@ -235,7 +237,7 @@ def _blocks(factor: Normalised) -> tuple[tuple[int, ...], tuple[float, ...]]:
     # A block has the level of its first column, which is the longest; the factor pays for the
     # rounding of the closed form (docs/privacy/continual_sum.md, "Blocks").
     norms = _columns(factor, np.array(left[1:], dtype=np.float64)) * (1.0 + 2.0**-48)
-    # Up to 32 bits, so that machines whose logarithms differ agree.
+    # Levels are rounded up to 32 bits, so that machines agree even if their logarithms differ.
     levels = np.minimum(1.0, np.ceil(norms / _column(factor, n) * 2.0**32) * 2.0**-32)
     return tuple(n - behind for behind in left[-2::-1]), tuple(levels[::-1].tolist())
 
@@ -258,10 +260,10 @@ def _columns(factor: Buffered, pushes: Any) -> Any:
     for i, x in enumerate(factor.decay):
         for j in range(i + 1):
             y = factor.decay[j]
-            # At a ratio of 1 the logarithm below has no value; a smaller ratio makes a longer
-            # column.
+            # The logarithm below is not finite at a ratio of 1; a smaller ratio gives a longer
+            # column, which is safe.
             ratio = min(x + y - x * y, 1.0 - 2.0**-53)
-            # The sum of (1 - ratio)^t over t < m.
+            # This is the sum of (1 - ratio)^t over t < m.
             geometric = -np.expm1(m * math.log1p(-ratio)) / ratio
             term = factor.weights[i] * factor.weights[j] * geometric
             total = total + (term if i == j else 2.0 * term)
@@ -275,7 +277,7 @@ class Tree(Factorisation):
     kind = "tree"
 
     def _longest_column(self, pushes: int) -> float:
-        """Return the root of the number of completed nodes a leaf can lie in, one of each size."""
+        """Return the root of the largest number of completed nodes with one leaf, one per size."""
         return math.sqrt(pushes.bit_length())
 
     def _participation(self, pushes: int, batch: int, rounds: int, separation: int) -> float:
@@ -301,7 +303,7 @@ class SquareRoot(Factorisation):
         return coefficients_column(square_roots()[:pushes], batch, rounds, separation)
 
     def path(self, pushes: int, grid: float, scale: float) -> float:
-        """Return what rounded sums of past draws add."""
+        """Return the change that rounded sums of past draws add."""
         return 8.0 * grid
 
 

@@ -1,8 +1,8 @@
 """Running sums of bounded vectors, released with noise.
 
-An engine that is built from a `GaussianSum` bounds what a round adds as `summand` says, adds up
-`batch` rounds, and releases the `pushes` running sums with draws of scale `scale` that the
-factorisation correlates. It takes all of these numbers from here and has no others.
+An engine that is built from a `GaussianSum` bounds the contribution of a round as `summand` states,
+adds up `batch` rounds, and releases the `pushes` running sums with draws of scale `scale` that the
+factorisation correlates. It takes all of these numbers from the description and has no others.
 
 Claim: all sums together, and all that is computed from them, are mu-GDP with mu = (column of the
 factorisation) (inflation) (movement of the summand) / scale, for adaptive streams, up to the total
@@ -52,13 +52,13 @@ AnySummand = (ClippedVector | ClippedVectors | GlmGradient | GradientAndCurvatur
               | MomentsAndLoss | ResidualStatistics | CentredLosses | IntervalTotals
               | NetDifferences)  # fmt: skip
 
-# Total variation of one variate in doubles, and of one draw or buffer of exact integers, of which
-# the true figure is below 2^-280.
+# Total variation of one variate in doubles, and of one draw or buffer of exact integers. The true
+# value of the second is below 2^-280.
 TAIL, EXACT_TAIL = 2.0**-64, 2.0**-100
 
 
 def batch_starts(first: int, growth: str) -> Iterator[int]:
-    """Yield how many rounds are over when growing batches begin, in 2^42; see `GaussianSum`."""
+    """Yield the number of rounds before each growing batch, up to 2^42; see `GaussianSum`."""
     # Engines compute the ends of batches with the same integers and the same doubles.
     start, length = 0, float(first)
     while start < 2**42:
@@ -72,7 +72,7 @@ def batch_starts(first: int, growth: str) -> Iterator[int]:
 
 @lru_cache(maxsize=1024)
 def _extent(first: int, growth: str | None, pushes: int) -> tuple[int, int]:
-    """Return the length of the longest of `pushes` batches, and the end of the one behind them."""
+    """Return the length of the longest of `pushes` batches, and the end of the next batch."""
     if growth is None:
         return first, (pushes + 1) * first
     starts = tuple(islice(batch_starts(first, growth), pushes - 1, pushes + 2))
@@ -83,30 +83,31 @@ def _extent(first: int, growth: str | None, pushes: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class GaussianSum(Mechanism):
-    """All running sums of what rounds add, with Gaussian noise, or generalised of an order above 2.
+    """All running sums of contributions, with Gaussian or (order > 2) generalised Gaussian noise.
 
     Attributes
     ----------
     summand : AnySummand
-        What a round adds, and the bounds that the engine enforces.
+        Contribution of a round, and the bounds that the engine enforces.
     factorisation : AnyFactorisation
         How draws are correlated.
     pushes : int
-        Sums released; 0 is none.
+        Number of sums released; may be 0.
     batch : int
-        Rounds added up before each; before the first, where batches grow.
+        Rounds added up for each sum; for the first one, if batches grow.
     growth : {"root", "quarter", "three_tenths"} or None
-        How batches grow. After e rounds comes one of max(batch, g) rounds, where g is
-        min(e // 10, isqrt(4 e)) or e // 4; or each is 1.3 times as long as the one before, in
-        doubles, rounded down. None: they do not.
+        How batches grow. After e rounds comes a batch of max(batch, g) rounds, where g is
+        min(e // 10, isqrt(4 e)) ("root") or e // 4 ("quarter"); or each batch is 1.3 times as long
+        as the one before, in doubles, rounded down ("three_tenths"). None: batches do not grow.
     scale : float
-        Of one draw, the largest, in units of the summand; 0 is no noise.
+        Scale of the largest draw, in units of the summand; 0 is no noise.
     order : float
-        Of the noise's norm; 2 is Gaussian, more is for vectors in a norm of that order or more.
+        Order of the noise's norm: 2 is Gaussian; a larger order is for vectors that are bounded in
+        a norm of that order or more.
     grid : float
         Spacing of the integers sums are kept in; 0 for doubles, whose rounding no proof covers.
     limit : int
-        Grids that entries of what one push adds are kept within; 0 for doubles.
+        Bound, in grids, on the entries that one push adds; 0 for doubles.
     """
 
     kind = "gaussian_sum"
@@ -127,12 +128,12 @@ class GaussianSum(Mechanism):
     growth: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what the proofs do not cover."""
+        """Refuse numbers that the proofs do not cover."""
         super().__post_init__()
         if self.pushes > self.factorisation.longest:
             raise ValueError(f"{self.factorisation.kind} is not for {self.pushes} pushes")
         self.check_choice("growth", (None, "root", "quarter", "three_tenths"))
-        _extent(self.batch, self.growth, max(self.pushes, 1))  # refuses what is too long
+        _extent(self.batch, self.growth, max(self.pushes, 1))  # refuses streams that are too long
         # Only these summands state distances in their norm, and an order above that of the norm
         # would only inflate kappa = order - 1.
         shaped = isinstance(self.summand, (ClippedVector, GlmGradient))
@@ -144,7 +145,7 @@ class GaussianSum(Mechanism):
             raise ValueError("a limit is for sums on a grid")
 
     def _check_grid(self) -> None:
-        # Exact integers exist for Gaussian variates only: no sampler here decides the digits of
+        # Only Gaussian variates exist in exact integers; no sampler here decides the digits of
         # Gamma variates (docs/privacy/lattice.md, "What stays in doubles").
         if self.scale == 0.0 or self.order != 2.0:
             raise ValueError("a grid is for Gaussian noise")
@@ -153,7 +154,7 @@ class GaussianSum(Mechanism):
             raise ValueError("a grid is for blt whose buffers cannot overflow on it")
         grid_bits(self.grid, self.scale)
         # The distance to an empty round is the largest length of a summand. The engine clamps
-        # entries to the limit; a limit of this size never changes one.
+        # entries to the limit; a limit of this size never changes an entry.
         entry = self.longest_batch * self.summand.movement(Neighbours("zero_out"))
         if not entry <= self.limit * self.grid <= LARGEST_LIMIT * self.grid:
             raise ValueError(f"a limit of {self.limit} grids does not hold what a push adds")
@@ -162,12 +163,12 @@ class GaussianSum(Mechanism):
 
     @property
     def promised(self) -> bool:
-        """Whether the bounds on what a round adds are a promise."""
+        """Whether the bounds on the contribution of a round are a promise."""
         return not self.summand.enforced
 
     @property
     def longest(self) -> int | None:
-        """Rounds up to the end of the batch after the last sum; any number if there is none."""
+        """Rounds up to the end of the batch after the last sum; None if no sum is released."""
         return _extent(self.batch, self.growth, self.pushes)[1] if self.pushes else None
 
     @property
@@ -176,17 +177,18 @@ class GaussianSum(Mechanism):
         return _extent(self.batch, self.growth, max(self.pushes, 1))[0]
 
     def column(self, near: Neighbours) -> float:
-        """Return the longest sum of columns of one person's rounds; of a single round, a column.
+        """Return the largest norm of the summed columns of one person's rounds.
 
-        In growing batches every q-th round of a person is in a separate batch, far from the
-        others, if q of them take as long as the longest batch: q such sums.
+        For a single round this is the norm of a column. In growing batches every q-th round of a
+        person is in a separate batch, far from the others, if q of them take as long as the longest
+        batch. The result is then the sum of q such norms.
         """
         factor, pushes = self.factorisation, max(self.pushes, 1)
         if self.growth is None:
             return factor.column(pushes, near, self.batch)
         length, behind = _extent(self.batch, self.growth, pushes)
-        # docs/privacy/participation.md, "Growing batches": the proof needs the longest batch only,
-        # in whatever order the lengths come.
+        # docs/privacy/participation.md, "Growing batches": the proof needs only the longest batch,
+        # for any order of the lengths.
         rounds = most_rounds(near.rounds, near.separation, behind)
         crowd = min(rounds, -(-length // near.separation))
         apart = max(1, crowd * near.separation // length)
@@ -196,13 +198,13 @@ class GaussianSum(Mechanism):
     def loss(self, near: Neighbours) -> Loss | None:
         """Return the loss of all sums together; None where there is no noise.
 
-        The rounds of one person may react to releases (``docs/privacy/participation.md``); of view
-        "others", also to what only this person saw, if the times of the rounds do not.
+        The rounds of one person may react to releases (``docs/privacy/participation.md``). For the
+        view "others", they may also react to what only this person saw, if their times do not.
 
         Raises
         ------
         ValueError
-            For a view that the summand is not for.
+            For a view that is wider than the summand's.
         """
         check_view(near, self.summand.widest_view)
         moved = self.summand.inflation(self.order) * self.summand.movement(near, self.order)
@@ -215,7 +217,7 @@ class GaussianSum(Mechanism):
     def loss_in_arms(self, near: Neighbours, arms: int, forced: int) -> Loss | None:
         """Return the loss of the sums of all arms together, for several rounds of a person."""
         # On a grid the rounding term is proved for the rows of one sum, not for arms between which
-        # a record may move; nor is anything proved of arms with growing batches.
+        # a record may move. For arms with growing batches nothing is proved.
         if self.grid > 0.0 or self.growth is not None:
             raise ValueError("several rounds in several parts: nothing is proved for such sums")
 
@@ -227,21 +229,21 @@ class GaussianSum(Mechanism):
         return with_tails(Gaussian(moved * stacked / self.scale), min(1.0, arms * self.mass))
 
     def reach(self, near: Neighbours) -> float:
-        """Return how far apart all rows of neighbours can be: mu times the scale."""
+        """Return the largest distance of all rows between neighbours: mu times the scale."""
         column = self.column(near)
         moved = self.summand.movement(near, self.order)
         if self.grid == 0.0:
             return self.summand.inflation(self.order) * moved * column
-        # Each entry is rounded by at most half a grid on either side, of every record of a person
-        # in an interval; a batch is added in doubles.
+        # Rounding moves each entry by at most half a grid under either stream, for every record of
+        # a person in an interval; a batch is added in doubles.
         size = self.summand.size
         leaf = self.summand.records * math.sqrt(size) * self.grid
         length = float(self.longest_batch)
-        if length > 1.0:  # growing ones are added with what rounding has lost
+        if length > 1.0:  # growing batches are added with compensation for rounding
             leaf += moved * 2.0**-53 * (length * (length + 1.0 if self.growth is None else 5.0))
         path = self.factorisation.path(self.pushes, self.grid, self.scale)
-        # A batch with several rounds of a person moves by at most as many times moved + leaf; the
-        # path of rounded noise does not depend on what moves.
+        # A batch with several rounds of a person moves by at most that many times moved + leaf. The
+        # path of rounded noise does not depend on the contributions that move.
         total = column * (moved + leaf) + math.sqrt(float(self.pushes) * size) * path
         return total * (1.0 + 2.0**-48)
 
@@ -251,10 +253,10 @@ class GaussianSum(Mechanism):
         return self.tails(exact=self.grid > 0.0)
 
     def tails(self, *, exact: bool) -> float:
-        """Return `mass` if draws are exact integers, or doubles."""
+        """Return the `mass` if draws are exact integers (`exact`) or doubles."""
         size, draws = float(self.summand.size), self.factorisation.draws(self.pushes)
         if exact:  # a draw and at most five buffers
             return min(1.0, draws * size * 6.0 * EXACT_TAIL)
-        # A coordinate of generalised noise is a uniform, a sign and a Gamma variate, the vector one
-        # Gamma variate for its radius; rejection needs 1.06 attempts on average.
+        # A coordinate of generalised noise takes a uniform, a sign and a Gamma variate, and the
+        # vector one more Gamma variate for its radius; rejection needs 1.06 attempts on average.
         return min(1.0, draws * (size if self.order == 2.0 else 8.0 * (size + 1.0)) * TAIL)

@@ -1,4 +1,4 @@
-"""Grids for noise in exact integers: which ones the proofs are about.
+"""Grids for noise in exact integers, in the ranges that the proofs cover.
 
 Proof: ``docs/privacy/lattice.md``.
 """
@@ -10,10 +10,11 @@ import math
 __all__ = ["COARSEST_BITS", "FINEST_BITS", "LARGEST_LIMIT", "LARGEST_SUM", "grid_bits"]
 
 # A grid is 2^-16 to 2^-28 of the power of two below the scale of the noise.
-# The proof uses both ends: quick decisions ask for scales below 2^29 grids, the bounds on overflow
-# for scales from 2^16 grids on (docs/privacy/lattice.md).
+# The proof uses both ends: quick decisions need scales below 2^29 grids, and the bounds on overflow
+# need scales of at least 2^16 grids (docs/privacy/lattice.md).
 FINEST_BITS, COARSEST_BITS = 28, 16
-# Grids that one push adds to an entry, and that a sum reaches: no 64-bit integer overflows.
+# Largest number of grids that one push adds to an entry, and that a sum reaches, so that no 64-bit
+# integer overflows.
 LARGEST_LIMIT, LARGEST_SUM = 2**50, 2**61
 
 
@@ -23,7 +24,7 @@ def grid_bits(grid: float, scale: float) -> int:
     Raises
     ------
     ValueError
-        For a grid that no proof is about.
+        For a grid that no proof covers.
     """
     # `frexp` is exact: the mantissa of a power of two is 1/2 to the last bit.
     mantissa, exponent = math.frexp(grid)

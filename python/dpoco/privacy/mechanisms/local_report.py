@@ -30,8 +30,8 @@ _DIGITS = 120
 
 
 def at_most_exp(ratio: Fraction, epsilon: float) -> bool:
-    """Return whether ``ratio <= e^epsilon``: decided with 120 digits, and never in favour."""
-    # A double is an exact Decimal and an exact Fraction: only the exponential is rounded.
+    """Return whether ``ratio <= e^epsilon``, decided with 120 digits; never wrongly true."""
+    # A double converts exactly to Decimal and Fraction, so only the exponential is rounded.
     power = Fraction(Context(prec=_DIGITS).exp(Decimal(epsilon)))  # to half a unit of the last
     return ratio <= power * (1 - Fraction(1, 10 ** (_DIGITS - 2)))
 
@@ -46,7 +46,7 @@ class Bits(Description):
     count: int
 
     def __post_init__(self) -> None:
-        """Refuse bits of which a value is impossible."""
+        """Refuse bits with a value of probability 0."""
         super().__post_init__()
         if not self.low <= self.high < _UNITS:
             raise ValueError(f"bits need 0 < low <= high < 2^53; got {self.low} and {self.high}")
@@ -60,9 +60,9 @@ class Bits(Description):
 
 @dataclass(frozen=True)
 class Subset(Description):
-    """A uniform subset of `size` of `labels` labels, given whether the own one is in it.
+    """A uniform subset of `size` of `labels` labels, given whether it holds the user's own label.
 
-    It is with probability `inside` / 2^53; 0 stands for a uniform subset, whatever the label.
+    It holds it with probability `inside` / 2^53; 0 stands for a uniform subset for any label.
     """
 
     kind = "subset"
@@ -71,7 +71,7 @@ class Subset(Description):
     inside: int = limits(zero=True)
 
     def __post_init__(self) -> None:
-        """Refuse subsets of all labels, and those of which a report is impossible."""
+        """Refuse subsets of all labels, and probabilities that make a report impossible."""
         super().__post_init__()
         if not (self.size < self.labels and self.inside < _UNITS):
             raise ValueError("a subset leaves a label out, and the own one may be")
@@ -94,12 +94,12 @@ class LocalReport(Mechanism):
     Attributes
     ----------
     epsilon : float
-        Which no law exceeds; without laws, of all reports together: a ledger on the device charges
-        each one's before it is drawn.
+        Bound on the epsilon of every law. Without laws, epsilon of all reports together: a ledger
+        on the device charges each report's epsilon before the report is drawn.
     reports : int
-        Of one user, each drawn afresh whatever was reported before.
+        Number of reports of one user, each drawn independently of all reports before.
     laws : tuple of Bits and Subset
-        Of which the server may ask for any, round by round.
+        Laws that the server may ask for, any of them in any round.
     """
 
     kind = "local_report"

@@ -1,4 +1,4 @@
-"""Losses at all points of a net, which a round adds to a sum.
+"""Losses at all points of a net, as the contribution of a round to a sum.
 
 Proof: ``docs/privacy/lipschitz.md``.
 """
@@ -18,10 +18,10 @@ _NO_LIMIT = 1e140  # more than any difference of finite losses that a learner ca
 
 @dataclass(frozen=True)
 class NetDifferences(Summand):
-    """A transform of losses on a net of `counts` points an axis, over a box of these `sides`.
+    """A transform of losses on a net with `counts` points per axis, over a box with sides `sides`.
 
-    Losses of neighbouring points differ by at most `lipschitz` times their distance: bounded by the
-    engine where `enforced`, else a promise. One point has no differences.
+    Losses of neighbouring points differ by at most `lipschitz` times their distance. The engine
+    enforces this if `enforced`; otherwise it is a promise. A single point has no differences.
     """
 
     kind = "net_differences"
@@ -64,7 +64,7 @@ class NetDifferences(Summand):
         """Return `near.sides` times the longest transform."""
         if not self.counts:
             return 0.0
-        # No bare squares of lengths: they underflow for tiny domains.
+        # The lengths are not squared, because squares underflow for tiny domains.
         h = [side / (count - 1) for side, count in zip(self.sides, self.counts, strict=True)]
         if self.transform == "parent":
             # The constants C_1 and C_2 of docs/privacy/lipschitz.md, which correct those of the

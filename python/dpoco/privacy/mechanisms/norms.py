@@ -1,4 +1,4 @@
-"""How norms of vectors compare, and the smoothness of norms that noise is measured in.
+"""Comparison of vector norms, and the smoothness of the norms that noise is measured in.
 
 Proof: ``docs/privacy/generalized_gaussian.md``.
 """
@@ -30,8 +30,8 @@ def smoothness_constant(order: float, q: float, dimension: int) -> float:
     check_norm(q)
     if not 2.0 <= order < math.inf:
         raise ValueError(f"order must be in [2, inf); got {order!r}")
-    # For q below 2 the power of the dimension is 0 at every order: kappa is least at order 2, and
-    # no other is offered.
+    # For q below 2 the power of the dimension is 0 at every order, so kappa is least at order 2,
+    # the only order that is accepted.
     if q < 2.0 and order != 2.0:
         raise ValueError(f"order must be 2 when the sensitivity norm has q < 2; got {order!r}")
     if not dimension >= 1:

@@ -1,4 +1,4 @@
-"""How much the rounds of one person add up to in correlated sums.
+"""Sensitivity of correlated sums to all rounds of one person.
 
 A person comes in at most k rounds, any two of them at least b rounds apart, in a pattern that may
 react to releases. S(k, b) is the largest l2 norm that |C| makes of such a pattern. Claim: with
@@ -25,27 +25,28 @@ __all__ = ["arms_column", "banded_column", "blt_column", "coefficients_column", 
 
 FloatArray = NDArray[np.float64]
 
-_UP = 1.0 + 2.0**-40  # more than the rounding of any of these
-_EACH = 2.0**-50  # and of each round, where they are followed one by one
-# Rounds of a person up to which pairs are added lag by lag; and rounds that 64 bits count.
+_UP = 1.0 + 2.0**-40  # more than the rounding of any of these bounds
+_EACH = 2.0**-50  # margin per round where rounds are added one by one
+# Largest numbers of a person's rounds for which pairs are added lag by lag (`_PAIRED`, `_ADDED`);
+# largest number of rounds that 64 bits count.
 _PAIRED, _ADDED, _COUNTED = 10**6, 10**4, 2**62
 
 
 def most_rounds(rounds: int, separation: int, length: int) -> int:
-    """Return how many of `length` rounds can be of one person."""
+    """Return the largest number of `length` rounds that can belong to one person."""
     return min(rounds, -(-length // separation))
 
 
 def arms_column(
     column: Callable[[int, int], float], rounds: int, separation: int, arms: int, forced: int
 ) -> float:
-    """Return a bound of S for the sums of several arms, stacked.
+    """Return a bound on S for the stacked sums of several arms.
 
-    Each of a person's `forced` rounds moves one arm, and the clocks of other arms stop: the rounds
-    may be neighbours there. They are counted together, with what both ends of a range allow.
+    Each of a person's `forced` rounds moves one arm, while the clocks of the other arms stop, so
+    the rounds may be neighbours there. The bound counts them together, from both ends of a range.
     """
-    # Theorem 6 of docs/privacy/participation.md. `low` to `high` rounds are forced: the ends of a
-    # range bound both terms, so that the number of steps grows with a logarithm.
+    # Theorem 6 of docs/privacy/participation.md. If `low` to `high` rounds are forced, the two ends
+    # of this range bound both terms, so the number of steps is logarithmic.
     most = min(rounds, -(-arms * forced // separation))
     found, ratio, low = column(rounds, separation), 0.0, 1
     while low <= most:
@@ -59,11 +60,11 @@ def arms_column(
 
 
 def tree_column(pushes: int, batch: int, rounds: int, separation: int) -> float:
-    """Return a bound of S for dyadic nodes: a sum of squares is largest in crowded nodes."""
+    """Return a bound on S for dyadic nodes; a sum of squares is largest in crowded nodes."""
     k = most_rounds(rounds, separation, pushes * batch)
     total = 0
-    # Squares are convex: as many of a person's rounds in one node as fit are the worst, and the
-    # rest in one more ("The worst pattern", trees).
+    # Squares are convex, so the worst pattern fills nodes with as many of a person's rounds as
+    # fit, and has the rest in one more node ("The worst pattern", trees).
     for level in range(pushes.bit_length()):
         nodes, most = pushes >> level, min(k, -(-(batch << level) // separation))
         full = min(k // most, nodes)
@@ -77,15 +78,15 @@ def blt_column(
     decay: tuple[float, ...], weights: tuple[float, ...], pushes: int, batch: int,
     rounds: int, separation: int,
 ) -> float:  # fmt: skip
-    """Return S, or a bound of it, for c_0 = 1 and c_i = sum_j weights_j (1 - decay_j)^(i-1).
+    """Return S, or a bound on it, for c_0 = 1 and c_i = sum_j weights_j (1 - decay_j)^(i-1).
 
-    For weights that add up to at most 1. Exact where `batch` divides `separation`. O(log k), else
-    O(k) up to a million rounds.
+    The weights must add up to at most 1. The result is exact, in O(log k), if `batch` divides
+    `separation`; otherwise it takes O(k) up to a million rounds.
     """
     s, w = np.array(decay), np.array(weights)
     k = most_rounds(rounds, separation, pushes * batch)
-    # Where batches divide the separation, the place of a round is known and the closed form is
-    # exact. Else pairs have a sharper bound, at a cost of k.
+    # If `batch` divides `separation`, the place of a round is known and the closed form is exact.
+    # Otherwise pairs give a sharper bound, at a cost of O(k).
     if separation % batch and k <= _PAIRED and pushes * batch < _COUNTED:
         return _pair_bound(s, w, pushes, k, separation, batch) * max(_UP, 1.0 + k * _EACH)
     return float(_bound_batches(partial(spaced_column, s, w, pushes), batch, k, separation)) * _UP
@@ -95,10 +96,10 @@ def normalised_column(
     decay: tuple[float, ...], weights: tuple[float, ...], norms: Callable[[FloatArray], FloatArray],
     pushes: int, batch: int, rounds: int, separation: int,
 ) -> float:  # fmt: skip
-    """Return a bound of S for the same coefficients, their columns divided by their norms, or more.
+    """Return a bound on S for these coefficients, with columns divided by their norms or more.
 
-    `norms` are those of columns of so many pushes. For weights that add up to w <= 1 with
-    w^2 <= sum_j weights_j (1 - decay_j): then coefficients fall, and their ratios grow. O(k).
+    `norms` maps numbers of pushes to the norms of such columns. The weights must add up to w <= 1
+    with w^2 <= sum_j weights_j (1 - decay_j); then coefficients fall and their ratios grow. O(k).
     """
     s, w, n = np.array(decay), np.array(weights), pushes
     cross, joint, log_r = np.outer(w, w), _joint(s), np.log1p(-s)
@@ -107,7 +108,7 @@ def normalised_column(
         k = most_rounds(k, b, n)
         between = cross * geometric(joint, b - 1.0)
         behind = cross * geometric(joint, float(n - 1 - (k - 1) * b))
-        total, past = 0.0, np.zeros_like(s)  # the earlier rounds of a person in each buffer
+        total, past = 0.0, np.zeros_like(s)  # share of the person's earlier rounds in each buffer
         shares = 1.0 / norms(n - b * np.arange(k, dtype=np.float64))
         for place, share in enumerate(shares.tolist()):
             held = share + np.exp(log_r) * past
@@ -123,15 +124,16 @@ def normalised_column(
 def banded_column(
     weights: FloatArray, band: int, pushes: int, batch: int, rounds: int, separation: int
 ) -> float:
-    """Return S, or a bound of it, of columns of `band` rows whose norms are those of their windows.
+    """Return S, or a bound on it, for columns of `band` rows with the norms of their windows.
 
-    For `weights`, one for every `band` pushes, that do not increase. Exact where `batch` divides
-    `separation` and rounds are at least a band apart: then the columns share no row. O(k).
+    The `weights`, one for every `band` pushes, must not increase. The result is exact if `batch`
+    divides `separation` and rounds are at least a band apart, because the columns then share no
+    row. O(k).
     """
 
     def pattern_norm(k: int, b: int) -> float:
         k = most_rounds(k, b, pushes)
-        ways = min(k, -(-band // b))  # every so many rounds of a person share no row
+        ways = min(k, -(-band // b))  # rounds of a person that are `ways` apart share no row
         places = np.arange(-(-k // ways), dtype=np.int64) * (ways * b) // band
         return ways * float(np.linalg.norm(weights[places]))
 
@@ -142,16 +144,16 @@ def banded_column(
 def coefficients_column(
     coefficients: FloatArray, batch: int, rounds: int, separation: int
 ) -> float:
-    """Return S, or a bound of it, of coefficients that do not increase, one a push; O(n k)."""
+    """Return S, or a bound on it, for one coefficient per push that do not increase; O(n k)."""
     n = len(coefficients)
     k = most_rounds(rounds, separation, n * batch)
-    # The same choice as in `blt_column`; pairs cost n k here, hence the lower limit.
+    # The choice is that of `blt_column`; pairs cost O(n k) here, so the limit is lower.
     if separation % batch == 0 or k > _ADDED or n * batch >= _COUNTED:
         norm = partial(_columns_norm, coefficients)
         return float(_bound_batches(norm, batch, k, separation)) * _UP
     places = np.arange(k, dtype=np.int64) * separation // batch
     total, products, before = 0.0, coefficients, -1
-    for lag in range(k):  # of two rounds of a person; the later is at least at its place
+    for lag in range(k):  # lag between two rounds of a person; the later is at its place or after
         apart = int(places[lag])
         if apart != before:
             products = np.cumsum(coefficients[: n - apart] * coefficients[apart:])
@@ -162,15 +164,15 @@ def coefficients_column(
 
 
 def _bound_batches(spaced: Callable[[int, int], Any], batch: int, k: int, separation: int) -> Any:
-    """Return a bound of S from that of pushes: exact where `batch` divides `separation`."""
-    # If a batch holds several rounds of a person, every crowd-th of them is in a separate push:
-    # norms add up at most.
+    """Return a bound on S from that of pushes; exact if `batch` divides `separation`."""
+    # If a batch holds several rounds of a person, every crowd-th of them is in a separate push, and
+    # the norms at most add up.
     crowd = min(k, -(-batch // separation))  # rounds of a person in one batch
     return crowd * spaced(-(-k // crowd), max(1, separation // batch))
 
 
 def _columns_norm(coefficients: FloatArray, k: int, b: int) -> float:
-    """Return the norm of the columns of pushes 0, b, ..., (k - 1) b, added up."""
+    """Return the norm of the sum of the columns of pushes 0, b, ..., (k - 1) b."""
     n = len(coefficients)
     column = np.zeros(n)
     for place in range(0, min(n, k * b), b):
@@ -186,7 +188,7 @@ def geometric(x: FloatArray, terms: NDArray[Any] | float) -> FloatArray:
 def spaced_column(s: FloatArray, w: FloatArray, n: int, k: int, b: int) -> FloatArray:
     """Return the norm of |C| on rounds 1, 1 + b, ..., 1 + (k - 1) b of n, without cancellation.
 
-    Of rates and weights of any shape, the last axis that of the buffers. O(log k).
+    Rates and weights may have any shape; their last axis is that of the buffers. O(log k).
     """
     k = most_rounds(k, b, n)
     log_r = np.log1p(-s)
@@ -211,7 +213,7 @@ def spaced_column(s: FloatArray, w: FloatArray, n: int, k: int, b: int) -> Float
 
 
 def _pair_bound(s: FloatArray, w: FloatArray, n: int, k: int, b: int, batch: int) -> float:
-    """Return the root of all products of columns, each at least where the floors put it."""
+    """Return the root of the sum of all products of columns, at their earliest places."""
     places = np.arange(k, dtype=np.int64) * b // batch
     joint, left = _joint(s), n - 1.0 - places
     tails = np.zeros((k, len(s)))  # of the later one's column, by its place
@@ -225,7 +227,7 @@ def _pair_bound(s: FloatArray, w: FloatArray, n: int, k: int, b: int, batch: int
 
 
 def _joint(s: FloatArray) -> FloatArray:
-    """Return the rates of products of two powers, below 1."""
+    """Return the rates of products of two powers, capped below 1."""
     # The cap keeps log1p finite in `geometric`, and makes sums larger.
     both = s[..., :, None] + s[..., None, :] - _outer(s, s)
     return np.asarray(np.minimum(both, np.nextafter(1.0, 0.0)))

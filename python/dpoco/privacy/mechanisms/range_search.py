@@ -43,13 +43,13 @@ class RangeSearch(Mechanism):
     second : int
         Rounds for counts.
     counts : GaussianSum
-        What releases the prefix sums: a push is a bin, an entry a column.
+        Mechanism that releases the prefix sums; a push is a bin, an entry is a column.
     medians : int
-        Columns of which a median is drawn first; 0 where no round is for medians.
+        Number of columns whose median is drawn first; 0 if no round is for medians.
     first : int
         Rounds for medians, before those for counts.
     scale : float
-        Of the Gumbel noise, in units of the scores; 0 is no noise.
+        Scale of the Gumbel noise, in units of the scores; 0 is no noise.
     """
 
     kind = "range_search"
@@ -70,27 +70,27 @@ class RangeSearch(Mechanism):
             raise ValueError("medians need rounds, and rounds for medians are for some column")
         if not isinstance(vector, ClippedVector) or (vector.norm, own.order) != (math.inf, 2.0):
             raise ValueError("counts are vectors, each entry with a bound, and Gaussian noise")
-        # All `second` rounds may fall into one bin: with this bound no count is cut.
+        # All `second` rounds may fall into one bin, so this bound never clips a count.
         if self.medians > vector.size or vector.bound != self.second or own.pushes == 0:
             raise ValueError("counts are of every column, and of as many values as rounds")
-        # Counts are integers, and a grid is a power of two: up to 1 it divides every count.
+        # Counts are integers, and a grid is a power of two, so a grid up to 1 divides every count.
         if (own.batch, own.growth) != (1, None) or own.grid > 1.0:
             raise ValueError("each bin is released by itself, and counts lie on their grid")
 
     @property
     def longest(self) -> int:
-        """Rounds of both."""
+        """Rounds for medians and for counts together."""
         return self.first + self.second
 
     @property
     def grid(self) -> float:
-        """That of the counts, if nothing else is released: selections are made in doubles."""
+        """The grid of the counts if there are no medians, which are selected in doubles."""
         return 0.0 if self.medians else self.counts.grid
 
     def loss(self, near: Neighbours) -> Loss | None:
-        """Return the worse loss of both, or their sum where a person's rounds may be in both.
+        """Return the worse of both losses, or their sum if a person's rounds may be in both parts.
 
-        Rounds of a person may react to releases: each part's loss holds given any past.
+        The rounds of a person may react to releases, since each part's loss holds given any past.
         """
         central(near)
         if self.counts.scale == 0.0 or (self.medians and self.scale == 0.0):
@@ -101,8 +101,8 @@ class RangeSearch(Mechanism):
         each = sum_up((1, moved, self.scale))
         if near.rounds == 1:
             return either(BoundedRange(each, self.medians), self._counts_loss(near))
-        # Several rounds may be in both parts, whose squares of mu add up; a single round has the
-        # exact curves of bounded ranges.
+        # Several rounds may be in both parts, whose squares of mu add up. A single round has the
+        # exact curve of bounded ranges.
         mu = math.sqrt(self.medians) * gaussian_range(each) * UP
         own_rounds = most_rounds(near.rounds, near.separation, self.longest)
         return (either if own_rounds == 1 else together)(Gaussian(mu), self._counts_loss(near))
@@ -111,10 +111,10 @@ class RangeSearch(Mechanism):
         """Return the loss of the prefix sums: a record is in one bin of every column, or none."""
         own, columns = self.counts, self.counts.summand.size
         records = most_rounds(near.rounds, near.separation, self.second)
-        # The bins that a record leaves and enters have columns of C without negative entries: these
-        # are at most sqrt(2) norms apart, not 2 (docs/privacy/ranges.md, Theorem 1).
+        # The columns of C for the bins that a record leaves and enters have no negative entries, so
+        # they are at most sqrt(2) norms apart, not 2 (docs/privacy/ranges.md, Theorem 1).
         reach = own.factorisation.column(own.pushes) * records * math.sqrt(near.sides * columns)
-        if own.grid > 0.0:  # counts are multiples of the grid: only draws are rounded
+        if own.grid > 0.0:  # counts are multiples of the grid, so only draws are rounded
             path = own.factorisation.path(own.pushes, own.grid, own.scale)
             reach += math.sqrt(float(own.pushes) * columns) * path
         return with_tails(Gaussian(reach * (1.0 + 2.0**-48) / own.scale), own.mass)
@@ -125,7 +125,6 @@ def gaussian_range(length: float) -> float:
 
     mu = 2 Phi^-1(1 / (1 + e^(-length / 2))); ``docs/privacy/bounded_range.md``, Lemma 5.
     """
-    # The quantile grows with its argument: the added unit is more than the rounding of the
-    # quotient.
+    # The quantile grows with its argument, and the added unit exceeds the rounding of the quotient.
     likelier = 1.0 / (1.0 + math.exp(-0.5 * length)) + 2.0**-52
     return 2.0 * float(special_functions().ndtri(likelier)) * UP if likelier < 1.0 else math.inf

@@ -18,7 +18,7 @@ __all__ = ["ResidualStatistics"]
 class ResidualStatistics(Summand):
     """(s x at one of `arms`, weight x x', mark at one of `bins`) with |s| <= 1, x in units.
 
-    With `mean` there is mean x besides, and x x' is at the same arm as x.
+    With `mean`, the contribution also has mean x, and x x' is at the same arm as x.
     Features have ||x||_2 <= features and are divided by that bound. An empty record marks no bin.
     An arm is what the person of the record was shown, as in `SecondMoments`.
     """
@@ -34,7 +34,7 @@ class ResidualStatistics(Summand):
     mean: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse weights that the lemma is not for, and units of which squares overflow."""
+        """Refuse weights that the lemma does not cover, and units whose squares overflow."""
         super().__post_init__()
         # The lemma's largest distance is proved for squares up to 2
         # (docs/privacy/residual_phases.md).
@@ -45,7 +45,7 @@ class ResidualStatistics(Summand):
 
     @property
     def widest_view(self) -> str:
-        """All others, where there is an arm to choose."""
+        """All others if there are several arms."""
         return "everyone" if self.arms == 1 else "others"
 
     @property
@@ -63,7 +63,7 @@ class ResidualStatistics(Summand):
         if near.change == "zero_out":
             return math.sqrt(1.0 + z + mean + m) * ROUNDING
         # Opposite features of one arm, or features at an angle.
-        # Opposite features have equal matrices here, so that matrices cost nothing up to z = 1/2.
-        # In `GradientAndCurvature` weights differ, and they do.
+        # Opposite features have equal matrices here, so matrices cost nothing up to z = 1/2. In
+        # `GradientAndCurvature` the weights differ, so matrices do cost something.
         two = 4.0 if z <= 0.5 else 2.0 + 2.0 * z + 0.5 / z
         return math.sqrt(two + 4.0 * mean + 2.0 * m) * ROUNDING

@@ -41,7 +41,7 @@ __all__ = ["LossSums", "PromisedScores", "Selections", "ThresholdTests", "Vertex
 class LossSums(Description):
     """Sums of losses that are each clipped to an interval of length `width`.
 
-    A replaced record moves them by amounts in [-width, width]; an emptied one is a replaced one.
+    A replaced record moves them by amounts in [-width, width]; an emptied one counts as replaced.
     """
 
     kind = "loss_sums"
@@ -106,17 +106,17 @@ class VertexScores(Description):
         super().__post_init__()
         if self.offset > 1:
             raise ValueError(f"offset of {self.kind} must be 0 or 1; got {self.offset!r}")
-        # Squares of ranges must stay within doubles. Both changes of a record are tried, since a
-        # description says nothing of its neighbours.
+        # Squares of ranges must stay within doubles. Both changes of a record are tried, because a
+        # description does not state its neighbours.
         reaches = [self.reach(sides)[0] for sides in (1.0, 2.0)]
         if self.diameter_l1 > 0.0 and not all(1e-140 <= reach <= 1e140 for reach in reaches):
             raise ValueError("the domain's size times the loss's bounds must be in [1e-140, 1e140]")
 
     def reach(self, sides: float) -> tuple[float, float]:
-        """Return how far one record moves (k + offset) times the scores, by Hoelder's inequality.
+        """Return bounds on the change of (k + offset) times the scores, by Hoelder's inequality.
 
-        The length of the interval, and the same in the sense of zCDP: for a box the root of the sum
-        of the squares of its coordinates' intervals.
+        The first is the length of the interval, the second its equivalent for zCDP: for a box, the
+        root of the sum of the squares of its coordinates' intervals.
         """
         length = self._movement(sides, self.diameter_l1, self.diameter_l2)
         if not self.product:
@@ -137,7 +137,7 @@ class Selections(Mechanism):
     law : {"exponential", "gumbel", "laplace"}
         Law of the noise.
     scores
-        What is selected by.
+        Scores to select by.
     scale : float
         Scale of the noise of the first selection, in units of the scores; 0 is no noise.
     exponent : float
@@ -165,12 +165,15 @@ class Selections(Mechanism):
 
     @property
     def reacting(self) -> bool:
-        """Whether vertices are selected, of which the moments are those given any past."""
+        """Whether vertices are selected, because their moments hold given any past."""
         return isinstance(self.scores, VertexScores)
 
     @property
     def longest(self) -> int | None:
-        """Rounds up to the end of the batch after the last selection of vertices; selections."""
+        """Rounds up to the end of the batch after the last selection of vertices.
+
+        For promised scores it is the number of selections, for sums of losses None.
+        """
         if isinstance(self.scores, VertexScores):
             return (self.rounds + 1) * self.scores.batch
         return self.rounds if isinstance(self.scores, PromisedScores) else None
@@ -208,7 +211,7 @@ class Selections(Mechanism):
 
 @dataclass(frozen=True)
 class ThresholdTests(Mechanism):
-    """Tests of any number of queries, up to an alarm; an emptied record is a replaced one.
+    """Tests of any number of queries, up to an alarm; an emptied record counts as replaced.
 
     Attributes
     ----------
@@ -243,8 +246,8 @@ class ThresholdTests(Mechanism):
         central(near)
         if 0.0 in (self.threshold_scale, self.query_scale):
             return None
-        # The threshold's noise is drawn once and paid once, the noise of queries once an alarm:
-        # silent answers are free (docs/privacy/shift_detector.md, Theorem 1).
+        # The threshold's noise is drawn and charged once, the noise of queries is charged once per
+        # alarm, and silent answers are free (docs/privacy/shift_detector.md, Theorem 1).
         first = (1, self.sensitivity, self.threshold_scale)
         pure = sum_up(first, (self.alarms, self.spread, self.query_scale))
         return group(Pure(pure), near.rounds)

@@ -22,9 +22,9 @@ from dpoco.privacy.records import limits
 
 __all__ = ["SMALLEST_FORCED", "TrackerDraws"]
 
-# Below, coins computed in double precision would not be covered by the proof.
+# Below this probability the proof does not cover coins computed in double precision.
 SMALLEST_FORCED = 1e-9
-# Below, weights would leave the range of doubles.
+# Below this rate weights would leave the range of doubles.
 SMALLEST_SHARE_RATE = 1e-100
 
 
@@ -32,8 +32,9 @@ SMALLEST_SHARE_RATE = 1e-100
 class TrackerDraws(Mechanism):
     """The played experts and which of them are fresh draws; losses are clipped to [0, 1].
 
-    Fields as of `dpoco.privacy.losses.flagged_draws.FlaggedDraws`; `forced` is p, of which nothing
-    is proved below 1e-9, and `cap` the most fresh draws. An emptied round is a replaced one.
+    The fields are those of `dpoco.privacy.losses.flagged_draws.FlaggedDraws`. `forced` is p, for
+    which nothing is proved below 1e-9; `cap` is the largest number of fresh draws. An emptied round
+    counts as replaced.
     """
 
     kind = "tracker_draws"
