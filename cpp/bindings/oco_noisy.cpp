@@ -126,7 +126,7 @@ std::unique_ptr<NoisyFtrl> make_noisy_ftrl(DomainPointer domain, losses::GlmLoss
       read_whole({tuning, "the tuning of a leader"}, [&](Fields& from) {
         from.read("rounds", own.horizon);
         return added.weight != 0.0 ? make_ridge(std::move(domain), from, added, sum.horizon())
-                                  : make_step(std::move(domain), from);
+                                   : make_step(std::move(domain), from);
       });
   return std::make_unique<NoisyFtrl>(loss, added.leaf.clipper, own, std::move(sum),
                                      std::move(rule));

@@ -25,7 +25,7 @@ class BatchLearner : public RecordLearner {
  public:
   const mechanisms::ContinualSum& sum() const noexcept { return sum_; }
   const Batches& batches() const noexcept { return batch_.batches(); }
-  // What makes decisions of releases; nothing else of it is private.
+  // The rule that makes the decisions. It holds releases and public settings only.
   const DecisionRule& rule() const noexcept { return *rule_; }
   const random::Source& source() const noexcept override { return sum_.source(); }
   using RecordLearner::source;
