@@ -43,16 +43,17 @@ class ExactSums {
     k.axpy(1.0, rounded.data(), recent_.size(), recent_.data());
     count();
   }
-  // The same of losses as they are, which are rounded on the way.
+  // As `add`, for losses that are not rounded yet.
   void add_rounding(std::span<const double> losses) {
     assert(losses.size() == recent_.size());
     simd::kernels().accumulate_rounded(1.0, losses.data(), kGrid, 1.0, recent_.size(),
                                        recent_.data());
     count();
   }
-  // The same of as many rounds as `until_carry()` at most: add(grid, sums) adds their rounded
-  // losses.
+  // The largest number of rounds that `add_rounds` takes.
   std::uint64_t until_carry() const noexcept { return 64 - since_carry_; }
+  // As `add` for at most `until_carry()` rounds: calls add(grid, sums), which must add the losses
+  // of these rounds, rounded to multiples of grid, to the sums.
   template <class Add>
   void add_rounds(std::uint64_t rounds, Add add) {
     add(kGrid, std::span<double>(recent_));
@@ -65,7 +66,7 @@ class ExactSums {
     for (std::size_t i = 0; i < out.size(); ++i) out[i] += recent_[i];
     return out;
   }
-  // Sums less the whole number `offset`.
+  // `relative` writes the sums minus `offset`, a whole number.
   double offset() const noexcept { return offset_; }
   void relative(std::span<double> out) const {
     assert(out.size() == whole_.size());
@@ -73,12 +74,12 @@ class ExactSums {
     k.affine(1.0, whole_.data(), -offset_, whole_.size(), out.data());
     k.axpy(1.0, recent_.data(), recent_.size(), out.data());
   }
-  // The same of at most `rounds` <= 2^50 losses each, rounded to multiples of a grid that depends
-  // on `rounds` alone: sums that differ by at most 1 also do so afterwards.
+  // As `relative` for sums of at most `rounds` <= 2^50 losses, rounded to multiples of a grid that
+  // depends on `rounds` alone. Sums that differ by at most 1 still do so after the rounding.
   void relative_on_grid(std::uint64_t rounds, std::span<double> out) const {
     assert(out.size() == whole_.size());
     const simd::Kernels& k = simd::kernels();
-    // Added to all sums it leaves them within one binade.
+    // Adding the shift brings all sums into one binade.
     const double shift = 3.0 * static_cast<double>(std::bit_ceil(rounds));
     k.affine(1.0, whole_.data(), shift - offset_, whole_.size(), out.data());
     k.axpy(1.0, recent_.data(), recent_.size(), out.data());
@@ -94,7 +95,7 @@ class ExactSums {
     archive.reals(whole_, recent_);
     const double most = 0.5 + static_cast<double>(since_carry_);
     for (std::size_t i = 0; i < whole_.size(); ++i) {
-      // Rounding to the nearest whole number may leave half of one below it.
+      // Rounding the recent part to the nearest whole number may leave -1/2.
       const double recent = recent_[i] * 0x1p46;
       if (!(whole_[i] >= 0.0 && whole_[i] <= 0x1p53 && recent_[i] >= -0.5 && recent_[i] <= most) ||
           whole_[i] != std::floor(whole_[i]) || recent != std::floor(recent)) {
@@ -103,7 +104,7 @@ class ExactSums {
     }
     offset_ = simd::kernels().smallest(whole_.data(), whole_.size());
   }
-  // For readers of a state: throws StateError unless these can be sums of so many losses.
+  // Checks a restored state: throws StateError unless these can be sums of `rounds` losses.
   void require(std::uint64_t rounds) const {
     const auto most = static_cast<double>(rounds);
     bool possible = since_carry_ == rounds % 64;

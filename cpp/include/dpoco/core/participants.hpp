@@ -25,13 +25,13 @@ struct Person {
 // SipHash-2-4 with 128 bits of output (Aumasson and Bernstein, 2012).
 Person hash_person(const std::array<std::uint64_t, 2>& key, std::string_view name);
 
-// Lets through at most `rounds` records of a person, any two of them at least `separation` rounds
-// apart, and says of every other that it is to be played as an empty one.
+// Admits at most `rounds` records of a person, any two of them at least `separation` rounds apart.
+// The learner must play every other record as an empty one.
 //
-// Whether a record passes depends on its own person's earlier records alone: every person has an
-// exact counter, and no two share one (docs/privacy/participation.md). A person costs 24 bytes and
-// the room between entries, which is at most half as much again. Where only the separation binds,
-// a person is forgotten once it has passed.
+// Whether a record is admitted depends on earlier records of the same person alone: every person
+// has an exact counter that no other person shares (docs/privacy/participation.md). A person costs
+// 24 bytes plus the free room of the table, at most half as much again. Where only the separation
+// binds, a person is forgotten once the separation has passed.
 class Participants {
  public:
   struct Rule {
@@ -40,14 +40,14 @@ class Participants {
     std::uint64_t largest = 1;     // distinct people that there is room for
   };
 
-  // Throws std::invalid_argument for counts that entries cannot hold.
+  // Throws std::invalid_argument for counts that the entries of the table cannot hold.
   explicit Participants(const Rule& rule);
 
-  // Throws RoundOrderError if some of these might find no room. Nothing is changed.
+  // Throws RoundOrderError if some of these people might find no room. Changes nothing.
   void require_room(std::span<const Person> people) const;
 
-  // Whether the record of this person in this round passes; rounds increase. The caller has made
-  // sure that there is room.
+  // Returns whether the record of this person in this round is admitted. Rounds must increase, and
+  // the caller must have made sure that there is room.
   bool admit(std::uint64_t round, const Person& person);
   void admit(std::uint64_t round, std::span<const Person> people, std::span<std::uint8_t> passed);
 
@@ -66,7 +66,7 @@ class Participants {
   };
   static_assert(sizeof(Entry) == 24);
 
-  // An open table with linear probing; a number of them, so that only one at a time is moved.
+  // A hash table with linear probing. There are several, so that only one at a time is resized.
   struct Table {
     std::vector<Entry> entries;
     std::size_t used = 0;
@@ -86,20 +86,23 @@ class Participants {
   Rule rule_;
   std::array<Table, kTables> tables_;
   std::uint64_t people_ = 0;
-  // Who passed in the last separation - 1 rounds, by round; where only the separation binds.
+  // The people admitted in the last separation - 1 rounds, by round; used where only the separation
+  // binds.
   std::vector<Person> ring_;
-  std::uint64_t next_ = 0;  // the first round that the ring has not come to
+  std::uint64_t next_ = 0;  // the first round that the ring has not reached
 };
 
-// Lets through at most `records` records of a person in one interval of a stream, in as many
-// intervals and as far apart as a rule for rounds says (docs/privacy/statistics.md).
+// Admits at most `records` records of a person in one interval of a stream. A rule for rounds, with
+// intervals as its rounds, limits the number and the separation of a person's intervals
+// (docs/privacy/statistics.md).
 class IntervalParticipants {
  public:
   // Throws std::invalid_argument for a rule without a largest number of rounds.
   IntervalParticipants(const Participants::Rule& rule, std::uint64_t records);
 
   void require_room(std::span<const Person> people) const { intervals_.require_room(people); }
-  // Whether each of these records passes; all are in one interval, and intervals do not decrease.
+  // Writes whether each of these records, all of one interval, is admitted. Intervals must not
+  // decrease.
   void admit(std::uint64_t interval, std::span<const Person> people,
              std::span<std::uint8_t> passed);
 
@@ -116,7 +119,7 @@ class IntervalParticipants {
   Participants intervals_;
   std::uint64_t records_;
   std::uint64_t interval_ = 0;
-  // Records that people of this interval may still bring.
+  // The number of records that each person of this interval may still bring.
   std::unordered_map<Person, std::uint64_t, Hash> left_;
 };
 

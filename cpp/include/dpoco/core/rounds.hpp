@@ -7,9 +7,9 @@
 
 namespace dpoco {
 
-// Base of all kinds of learners: a declared number of rounds, one thread at a time, and no
-// round out of turn, past the last one, in a forked child or after one that failed midway. All of
-// that is refused before anything is drawn, with the state unchanged.
+// Base of all kinds of learners. It declares the number of rounds, lets in one thread at a time and
+// refuses a round out of turn, past the last one, in a forked child or after a round that failed
+// midway. It refuses before anything is drawn and leaves the state unchanged.
 class Rounds {
  public:
   virtual ~Rounds() = default;
@@ -25,14 +25,16 @@ class Rounds {
 
   // Throws StateError after a round that failed midway.
   void write(Archive& archive) const;
-  // Into an object just built. Throws StateError for an impossible state; no round follows then.
+  // Restores an object just built. Throws StateError for an impossible state; the object then plays
+  // no round.
   void read(ArchiveReader& archive);
 
  protected:
   explicit Rounds(std::uint64_t horizon);  // throws std::invalid_argument for none
 
   void require_whole() const;  // throws StateError after a round that failed midway
-  // Throws that, HorizonExceeded if fewer rounds are left, and StateError in a forked child.
+  // Throws as `require_whole`, HorizonExceeded if fewer rounds are left, and StateError in a forked
+  // child.
   void require(std::uint64_t rounds) const;
   // Throws as `require(1)`, and RoundOrderError unless `decided` rounds are over.
   void require_turn(std::uint64_t decided) const;

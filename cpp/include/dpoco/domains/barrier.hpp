@@ -6,7 +6,7 @@ namespace dpoco::domains {
 
 // A smooth convex function on the interior of a convex set, 0 at its centre, >= 0 elsewhere and
 // infinite at the boundary. It keeps the point of a second-order solver interior; privacy never
-// depends on it. Unweighted: the user multiplies by a weight. Immutable, thread safe.
+// depends on it. Unweighted: the caller multiplies it by a weight. Immutable, thread safe.
 class Barrier {
  public:
   virtual ~Barrier() = default;
@@ -75,7 +75,7 @@ class BoxBarrier final : public Barrier {
 };
 
 // -sum_j log(slack_j(x) / slack_j(c)) for {x : A x <= k} with c its analytic centre, where the sum
-// has its minimum. Rows that do not bound the set or an empty interior are the caller's error.
+// has its minimum. The caller must pass rows that bound the set and leave it an interior.
 class PolytopeBarrier final : public Barrier {
  public:
   // Throws std::invalid_argument unless `center` is interior and analytic:

@@ -24,9 +24,9 @@ class Body {
   Index dimension() const noexcept { return dimension_; }  // of u
   Index ambient() const noexcept { return domain_->dimension(); }
   bool simplex() const noexcept { return simplex_; }
-  // As of the domain; infinite for the space.
+  // The domain's max_norm; infinite for all of R^d.
   double max_norm(double order) const;
-  // Largest |u|; infinite for the space.
+  // Largest ||u||_2; infinite for all of R^d.
   double radius() const noexcept { return radius_; }
   const Vector& half_widths() const noexcept { return half_widths_; }  // box: |u_i| <= these
   const RowMatrix& rows() const noexcept { return rows_; }             // polytope: rows u <= bounds
@@ -43,15 +43,16 @@ class Body {
   void pull_back_matrix(std::span<const double> a, std::span<double> m) const;
 
   bool contains(std::span<const double> u, double tolerance) const noexcept;
-  // The t with u + t step in the body, for u in it: writes low <= 0 <= high, infinite for the
-  // space.
+  // Writes the interval low <= 0 <= high of the t with u + t step in the body, for a u in the body;
+  // the ends are infinite for all of R^d.
   void chord(std::span<const double> u, std::span<const double> step, double& low,
              double& high) const;
   // A lower bound of <w, u> over the body, exact except for a general polytope and an l_p ball.
   double support_low(std::span<const double> w) const noexcept;
   // Euclidean projection; out must not overlap u.
   void project(std::span<const double> u, std::span<double> out) const;
-  // Of the interior, in u; null for the space. Throws std::invalid_argument for an l_p ball, p < 2.
+  // The barrier of the interior, in u; null for all of R^d. Throws std::invalid_argument for an l_p
+  // ball with p < 2.
   std::shared_ptr<const Barrier> barrier() const;
 
  private:

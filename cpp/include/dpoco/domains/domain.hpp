@@ -16,8 +16,8 @@ class Domain {
   // Finite for any g, O(dimension), allocation free, same bits on every machine.
   virtual void minimize_linear(std::span<const double> g, std::span<double> v) const noexcept = 0;
 
-  // The same of longer vectors with zeros behind their entries, for kernels that want no
-  // remainders; v stays zero there.
+  // As `minimize_linear` for vectors that are padded with zeros, for kernels without remainder
+  // loops. The padding of v stays zero.
   virtual void minimize_padded(std::span<const double> g, std::span<double> v) const noexcept {
     const auto d = static_cast<std::size_t>(dimension_);
     minimize_linear(g.first(d), v.first(d));
@@ -31,9 +31,9 @@ class Domain {
 
   virtual void center(std::span<double> out) const = 0;
 
-  // The largest |x - y|_order and |x|_order of points of the set, for order in [1, inf]: what
-  // statements about it are held against, so never more than the truth. Exact but for a polytope
-  // and a long list of vertices, where they are those of points that a search found.
+  // The largest ||x - y||_order and ||x||_order of points of the set, for order in [1, inf]. Stated
+  // bounds are checked against these values, which are therefore never too large. They are exact
+  // except for a polytope and a long list of vertices, where a search finds the points.
   virtual double diameter(double order) const = 0;
   virtual double max_norm(double order) const = 0;
 

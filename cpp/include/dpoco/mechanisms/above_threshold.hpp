@@ -11,16 +11,16 @@ enum class ThresholdNoise { exponential, laplace };
 
 struct AboveThresholdSettings {
   double threshold_scale = 0.0;  // of the noise on the threshold, drawn when it is armed
-  double query_scale = 0.0;      // of the noise on each query; in units of the queries, as above
+  double query_scale = 0.0;      // of the noise on each query; both scales in units of the queries
   ThresholdNoise noise = ThresholdNoise::exponential;
   std::uint64_t alarms = 1;  // alarms raised before it must be armed again
 };
 
-// The sparse vector technique: answers "is it above the threshold?" for a stream of queries, paying
-// for alarms and not for silence (docs/privacy/shift_detector.md). An alarm is
-// raised when excess + query noise >= threshold noise. Both noises are one-sided exponentials,
+// The sparse vector technique: answers "is the query above the threshold?" for a stream of queries.
+// Alarms cost privacy, silence does not (docs/privacy/shift_detector.md). A query raises an alarm
+// when excess + query noise >= threshold noise. By default both noises are one-sided exponentials,
 // which the proof allows because it only ever moves the threshold upwards; Laplace noise is the
-// published variant. The threshold noise stays secret and stays the same until the next `arm`.
+// published variant. The threshold noise is secret and does not change until the next `arm`.
 class AboveThreshold {
  public:
   // Throws std::invalid_argument unless the scales are finite and >= 0 and alarms >= 1.
@@ -32,13 +32,14 @@ class AboveThreshold {
 
   // Draws fresh threshold noise: one variate.
   void arm(random::Source& source);
-  // Whether a query that exceeds its public threshold by `excess` raises an alarm; one variate. NaN
-  // never does. Needs armed(): throws RoundOrderError otherwise, before any draw.
+  // Returns whether a query that exceeds its public threshold by `excess` raises an alarm; an
+  // excess of NaN never does. One variate. Throws RoundOrderError, before any draw, unless armed().
   bool test(double excess, random::Source& source);
-  // As `test`, for a stream whose threshold is armed once, before its `first` query, so that one
-  // threshold noise serves all alarms, as the proof lets it. Throws HorizonExceeded after the last.
+  // As `test`, for a stream whose threshold is armed once, before its `first` query. One threshold
+  // noise then serves all alarms, which the proof allows. Throws HorizonExceeded after the last
+  // alarm.
   bool test_armed_once(double excess, random::Source& source, bool first);
-  // Alarms of such a stream after `tests` queries.
+  // The number of alarms that a stream armed once has raised in `tests` queries.
   std::uint64_t alarms_raised(std::uint64_t tests) const noexcept {
     return tests == 0 ? 0 : settings_.alarms - left_;
   }

@@ -19,7 +19,7 @@ class Answers {
   Answers(Law law, std::uint64_t horizon, std::unique_ptr<random::Source> source)
       : law_(std::move(law)), horizon_(horizon), source_(std::move(source)) {}
 
-  // Returns `ask(law, source, first)`; `first` says whether it is the first answer of all.
+  // Returns `ask(law, source, first)`; `first` tells whether no question was answered before.
   // Throws HorizonExceeded after `horizon` answers and StateError in a forked child, before any
   // draw, state unchanged; RoundOrderError while another thread asks.
   template <class Ask>
@@ -27,7 +27,7 @@ class Answers {
     const auto entry = exclusive_.enter();
     if (round_ >= horizon_) throw HorizonExceeded("the declared number of answers is used up");
     source_->check_process();
-    // Decided here, where one thread is: outside, two could both be the first.
+    // The exclusive entry decides which answer is the first: outside it, two threads could both be.
     const auto result = ask(law_, *source_, round_ == 0);
     round_ = round_ + 1;
     return result;

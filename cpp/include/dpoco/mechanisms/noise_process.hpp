@@ -11,8 +11,8 @@
 namespace dpoco::mechanisms {
 
 // Law of one fresh draw: order 2 is N(0, scale^2 I); scale 0 switches the noise off. With a grid,
-// a power of two, draws of order 2 are rounded to its multiples, exactly, and all noise is given in
-// multiples of it, as integers (docs/privacy/lattice.md).
+// a power of two, draws of order 2 are rounded exactly to multiples of the grid, and all noise is
+// given in integer multiples of the grid (docs/privacy/lattice.md).
 struct NoiseLaw {
   double order = 2.0;
   double scale = 0.0;
@@ -20,10 +20,10 @@ struct NoiseLaw {
   bool on_lattice() const noexcept { return grid > 0.0; }
 };
 
-// Parameters of the buffered linear Toeplitz factorisation, one pair a buffer.
-// Column-normalised, the draws of later rounds are smaller, by blocks: `ends` are their last
-// rounds, `levels` the parts of the law's scale that their draws have. Without blocks all draws are
-// alike.
+// Parameters of the buffered linear Toeplitz factorisation: one pair (decay, omega) a buffer.
+// The column-normalised factorisation divides the rounds into blocks, and draws of later blocks are
+// smaller. `ends` are the last rounds of the blocks; the draws of a block have the law's scale
+// times its entry of `levels`. Without blocks all draws have the same scale.
 struct BltParameters {
   std::vector<double> decay;
   std::vector<double> omega;
@@ -31,9 +31,9 @@ struct BltParameters {
   std::vector<double> levels = {};
 };
 
-// Column t of C holds the coefficients, the first of which is 1, from row t on, divided by the
-// level of t: the part of the law's scale that its draw has. One level a round; no more
-// coefficients than rounds.
+// Parameters of the banded factorisation. From row t on, column t of C holds the coefficients, the
+// first of which is 1, divided by the level of round t. The draw of round t has the law's scale
+// times that level. There is one level a round, and there are no more coefficients than rounds.
 struct BandParameters {
   std::vector<double> coefficients = {};
   std::vector<double> levels = {};
@@ -41,7 +41,8 @@ struct BandParameters {
 
 enum class Factorisation { tree, toeplitz, blt, blt_normalised, banded };
 
-// Factorisation that correlates a process's draws, and their law: on a lattice in its multiples.
+// The factorisation that correlates the draws of a process, and the law of the draws, which on a
+// lattice is in multiples of its grid.
 struct Correlation {
   Factorisation factorisation = Factorisation::blt;
   NoiseLaw law;
@@ -57,16 +58,16 @@ class NoiseProcess {
  public:
   virtual ~NoiseProcess() = default;
 
-  // Draws what round t = 1, 2, ... and those behind it need and writes their noise to out, a row of
-  // `dimension` entries each. Rounds must come in order; the same bits however they are split into
-  // calls.
+  // Draws the variates that round t = 1, 2, ... and the rounds behind it need, as many as `out` has
+  // rows of `dimension` entries, and writes the noise of each round to its row. Rounds must come in
+  // order. The bits do not depend on how the rounds are split into calls.
   virtual void advance(std::uint64_t t, random::Source& source, std::span<double> out) = 0;
   // The settings of the process, read back for its description.
   virtual Correlation correlation() const = 0;
   virtual void write(Archive& archive) const = 0;
-  // For a process just built; round is the last t that was advanced to.
+  // Restores a process just built; `round` is the last round whose noise was drawn.
   virtual void read(ArchiveReader& archive, std::uint64_t round) = 0;
-  // Whether the source is where `round` rounds of this process alone leave it.
+  // Returns whether the source is where `round` rounds of this process alone would leave it.
   virtual bool matches(std::uint64_t round, const random::Source& source) const = 0;
 };
 
@@ -76,9 +77,10 @@ std::unique_ptr<NoiseProcess> make_tree(Index dimension, std::uint64_t horizon, 
 // toeplitz: square root of A, all past draws kept: O(t d) per round and O(T d) memory.
 std::unique_ptr<NoiseProcess> make_toeplitz(Index dimension, std::uint64_t horizon, NoiseLaw law);
 // blt: buffered linear Toeplitz, one draw per round, O(buffers d) time and memory. With blocks, the
-// last of which ends the horizon, C is divided by the levels, column by column.
+// last of which ends at the horizon, every column of C is divided by its level.
 std::unique_ptr<NoiseProcess> make_blt(Index dimension, NoiseLaw law, BltParameters parameters);
-// banded: the last draws kept, as many as coefficients: O(band d) per round and memory.
+// banded: keeps as many of the last draws as there are coefficients: O(band d) per round and
+// memory.
 std::unique_ptr<NoiseProcess> make_banded(Index dimension, NoiseLaw law, BandParameters parameters);
 // No noise at all: the non-private baseline.
 std::unique_ptr<NoiseProcess> make_silence(Index dimension);

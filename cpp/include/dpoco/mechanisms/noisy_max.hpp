@@ -18,10 +18,11 @@ struct NoisyMaxSettings {
   bool largest = true;  // whether the largest or the smallest score is sought
 };
 
-// Report noisy max: the index of the best score after independent noise has been added to each in
-// its favour. If one record moves all scores by amounts within an interval of length r, the index
-// is (r / scale)-private (docs/privacy/noisy_max.md); Gumbel noise makes it an exponential
-// mechanism, one-sided exponential noise has the law of permute-and-flip. Noise has both its tails.
+// Report noisy max: adds independent noise to every score in its favour and releases the index of
+// the best one. If one record moves all scores by amounts within an interval of length r, the index
+// is (r / scale)-private (docs/privacy/noisy_max.md). With Gumbel noise the law of the index is the
+// exponential mechanism, with one-sided exponential noise it is permute-and-flip. No tail of the
+// noise is truncated.
 class NoisyMax {
  public:
   // Throws std::invalid_argument unless candidates >= 1 and scale is finite and >= 0.
@@ -29,10 +30,11 @@ class NoisyMax {
 
   const NoisyMaxSettings& settings() const noexcept { return settings_; }
 
-  // The index chosen for `candidates` scores; one that is not finite counts as 0. One variate per
-  // candidate, none for a single candidate or without noise. O(candidates).
+  // Returns the index chosen for `candidates` scores; a score that is not finite counts as 0. Draws
+  // one variate per candidate, none for a single candidate or without noise. O(candidates).
   std::size_t select(std::span<const double> scores, random::Source& source);
-  // An index drawn uniformly, by a race of as many exponentials; for choices without data.
+  // Returns an index drawn uniformly, as the winner of a race of `candidates` exponentials; for
+  // choices that use no data.
   std::size_t uniform(random::Source& source);
 
  private:

@@ -13,15 +13,15 @@ struct SwitchSettings {
 
   std::uint64_t horizon = 1;  // rounds
   std::uint64_t block = 1;    // rounds per stay/switch decision
-  double forced = 1.0;        // probability of a switch whatever the losses; 1: always
+  double forced = 1.0;        // probability of a switch that ignores the losses; 1: always
   std::uint64_t max_switches = kNoCap;
 };
 
 // The stay/switch bits of a coupled learner: at the end of every block of rounds the decision is
 // kept with probability (1 - forced) * product of the rounds' acceptance factors, and drawn afresh
-// otherwise, until max_switches are used up. No decision is taken after the last round. What a bit
-// costs: docs/privacy/couplings.md. One uniform per decision that is really random, whatever the
-// data.
+// otherwise, until max_switches are used up. No bit is drawn after the last round.
+// docs/privacy/couplings.md bounds the privacy loss of a bit. Every bit that is not certain
+// beforehand costs one uniform variate, independently of the data.
 class SwitchRule {
  public:
   // Throws std::invalid_argument unless 1 <= block, horizon and 0 <= forced <= 1.
@@ -31,8 +31,8 @@ class SwitchRule {
   std::uint64_t switches() const noexcept { return switches_; }
   std::uint64_t round() const noexcept { return round_; }
   std::uint64_t draws() const noexcept { return draws_; }  // uniforms used
-  // Whether a switch can still happen at or after the end of the current block: if not, the losses
-  // to come need not be kept.
+  // Returns whether a switch can still happen at or after the end of the current block. If not, the
+  // learner need not keep later losses.
   bool open() const noexcept;
   // Whether the round's acceptance factor matters.
   bool wants_factor() const noexcept { return open() && settings_.forced < 1.0; }

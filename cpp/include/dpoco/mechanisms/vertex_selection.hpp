@@ -25,11 +25,13 @@ class VertexSelection {
 
   Index dimension() const noexcept { return dimension_; }
 
-  // direction: finite; rate > 0. O(dimension), or O(dimension) a vertex for a list of them.
+  // The direction must be finite and rate > 0. O(dimension); for a list of vertices, O(dimension) a
+  // vertex.
   virtual void select(std::span<const double> direction, double rate, random::Source& source,
                       std::span<double> vertex) = 0;
 
-  // Whether a source that served nothing else is where so many selections leave it.
+  // Returns whether a source that only this object uses is where `selections` selections would
+  // leave it.
   bool accounts_for(const random::Source& source, std::uint64_t selections) const noexcept;
 
  protected:

@@ -10,8 +10,8 @@ namespace dpoco::noise {
 
 using random::Source;
 
-// A given sequence of words in place of a source, so that tests can steer every decision. Throws
-// std::out_of_range at its end.
+// A given sequence of words that replaces a source, so that tests can steer every decision. Throws
+// std::out_of_range at the end of the sequence.
 class WordTape {
  public:
   explicit WordTape(std::span<const std::uint64_t> words) : words_(words) {}
@@ -33,21 +33,21 @@ struct Ratio {
 inline constexpr double kSmallestScale = 0x1p-10;
 inline constexpr double kLargestScale = 0x1p50;
 
-// Whether a comparison may be decided in double arithmetic where that is certain (always right,
-// and the same values either way); `exact` never does, for tests.
+// How comparisons are decided. `fast` uses double arithmetic wherever its result is certain;
+// `exact` never does and is for tests. Both give the same, exact values.
 enum class Decisions { fast, exact };
 
-// Whether a uniform variate is below exp(log_p), log_p <= 0, by as many of its digits as it takes:
-// no probability is rounded.
+// Returns whether a uniform variate is below exp(log_p), log_p <= 0. The comparison reads as many
+// digits as it needs, so that no probability is rounded.
 bool is_below_exp(const random::Digits& uniform, double log_p,
                   Decisions decisions = Decisions::fast);
-// The same of the source's next uniform variate: true with probability exp(log_p).
+// As `is_below_exp` for the source's next uniform variate: true with probability exp(log_p).
 bool bernoulli_exp(Source& source, double log_p);
 
-// Integer noise with Pr[n] proportional to exp(-|n| / scale). The words are the binary digits of
-// uniforms that are compared with the law's own thresholds, as many digits as the comparison needs:
-// no probability is rounded. Values beyond 2^62 (probability below exp(-4000)) become 2^62.
-// Source or WordTape. Expected O(1).
+// Integer noise with Pr[n] proportional to exp(-|n| / scale). The words, from a Source or a
+// WordTape, are the binary digits of uniforms. A uniform is compared with the thresholds of the law
+// by as many digits as the comparison needs, so that no probability is rounded. Values beyond 2^62
+// (probability below exp(-4000)) become 2^62. Expected O(1).
 class DiscreteLaplace {
  public:
   // Throws std::invalid_argument unless the scale lies in [kSmallestScale, kLargestScale].
@@ -56,7 +56,7 @@ class DiscreteLaplace {
   template <class Words>
   std::int64_t draw(Words& words) const;
 
-  // The next draws, faster.
+  // Writes the same values as repeated calls of `draw`, faster.
   void draw_many(Source& source, std::span<std::int64_t> out) const;
 
   Ratio scale() const noexcept { return scale_; }
@@ -77,14 +77,15 @@ class DiscreteLaplace {
   bool exact_;
   unsigned block_bits_;  // values are block 2^block_bits + offset
   double blocks_;        // scale / 2^block_bits
-  double origin_;        // what -log of 63 random bits, as an integer, is counted from
+  double origin_;        // origin for -log of an integer of 63 random bits
   double margin_;
   double inverse_;  // 1 / scale
 };
 
-// Integer noise with Pr[n] proportional to exp(-n^2 / (2 scale^2)), as exactly: discrete Laplace
-// values of a scale t, kept with probability exp(-(|n| / scale - 1)^2 / 2) for t = scale; for small
-// scales exp(|n| / t - n^2 / (2 scale^2)) for a t just above 2 scale^2. At least 0.66 on average.
+// Integer noise with Pr[n] proportional to exp(-n^2 / (2 scale^2)); no probability is rounded.
+// Rejection from discrete Laplace values of a scale t. With t = scale, a value is kept with
+// probability exp(-(|n| / scale - 1)^2 / 2); small scales use a t just above 2 scale^2 and the
+// probability exp(|n| / t - n^2 / (2 scale^2)). The probability is at least 0.66 on average.
 class DiscreteGaussian {
  public:
   explicit DiscreteGaussian(Ratio scale, Decisions decisions = Decisions::fast);
@@ -111,7 +112,7 @@ extern template std::int64_t DiscreteLaplace::draw(WordTape&) const;
 extern template std::int64_t DiscreteGaussian::draw(Source&) const;
 extern template std::int64_t DiscreteGaussian::draw(WordTape&) const;
 
-// The next values: equal however the draws are split.
+// Fills `out` with the next values, which do not depend on how the draws are split into calls.
 template <class Law, class Words>
 void fill(const Law& law, Words& words, std::span<std::int64_t> out) {
   for (std::int64_t& each : out) each = law.draw(words);

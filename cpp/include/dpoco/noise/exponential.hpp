@@ -8,12 +8,12 @@ namespace dpoco::noise {
 
 using random::Source;
 
-// Standard exponential variates whose law has both tails. 64 random bits become coarse at the ends
-// and stop there; the outer 2^-32 of the law on either side is therefore drawn once more, from the
-// word variates of the source, to relative 2^-32 however far out it goes. So mechanisms that need
-// them have no truncated tail to pay for: docs/privacy/noise.md.
+// Standard exponential variates without truncated tails. 64 random bits resolve the ends of the law
+// only coarsely and not beyond a point. A variate in the outer 2^-32 of the law on either side is
+// therefore drawn again from the word variates of the source, to relative 2^-32 however far out it
+// lies. Mechanisms with this noise thus pay for no truncated tail: docs/privacy/noise.md.
 double exponential(Source& source);
-// x, a value of the plain sampler, or what replaces it if it lies in an outer end.
+// Returns x, a value of the plain sampler, or a value drawn again if x lies in an outer end.
 double mend(Source& source, double x);
 void exponentials(Source& source, std::span<double> out);
 

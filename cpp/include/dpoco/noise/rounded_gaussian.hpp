@@ -10,15 +10,16 @@
 
 namespace dpoco::noise {
 
-// The binary digits of a pair's two uniforms beyond those of its words. They are a function of the
-// pair: its members are one point of the plane, however many digits each of them is decided by.
+// Further binary digits of the two uniforms behind a pair of Gaussian variates, beyond those of its
+// words. The digits are a function of the pair, so that both members belong to one point of the
+// plane, however many digits decide each of them.
 class PairDigits {
  public:
   static constexpr std::size_t kWords = random::Source::kPairDigits / 2;  // of either uniform
 
-  // Of the pair that the source's Gaussian variate at a position belongs to.
+  // The digits of the pair that contains the source's Gaussian variate at `position`.
   PairDigits(const Source& source, std::uint64_t position);
-  // Given ones, in turns for radius and angle, for tests; all others are zero.
+  // Given words of digits for tests, alternately for radius and angle; all others are zero.
   explicit PairDigits(std::span<const std::uint64_t> words);
   ~PairDigits();
   PairDigits(const PairDigits&) = delete;
@@ -39,11 +40,11 @@ class PairDigits {
 
 // Nearest integers of scale Z for ideal normal variates Z: no probability is rounded. Z is the
 // Box-Muller transform of two uniforms whose first 64 (angle: 62) binary digits are the words
-// behind the source's Gaussian variates; further digits are PairDigits, needed where those leave
-// the nearest integer open. Proof: docs/privacy/lattice.md.
+// behind the source's Gaussian variates. Where these do not determine the nearest integer, further
+// digits come from PairDigits. Proof: docs/privacy/lattice.md.
 class RoundedGaussian {
  public:
-  // The largest scale: beyond it too many values would be left open by double arithmetic.
+  // The largest scale: with a larger one, double arithmetic would leave too many values undecided.
   static constexpr double kLargestScale = 0x1p30;
   static constexpr double kSmallestScale = 0x1p10;
 
@@ -52,7 +53,8 @@ class RoundedGaussian {
 
   double scale() const noexcept { return scale_; }
 
-  // The next values, integers as doubles; equal however the draws are split.
+  // Fills `out` with the next values, integers as doubles. They do not depend on how the draws are
+  // split into calls.
   void fill(Source& source, std::span<double> out) const;
 
   // One value from its words: `radius`, and `angle` of which it is the cosine or the sine. With

@@ -13,7 +13,7 @@ using random::Source;
 // Gamma(shape, scale 1), shape > 0, by Marsaglia and Tsang's exact rejection (2000); below shape 1
 // Gamma(shape + 1) U^(1/shape). Expected draws per variate below 1.1 pairs.
 double gamma(Source& source, double shape);
-// Several: the same values as one by one.
+// Fills `out` with the same values as repeated calls of `gamma`.
 void gammas(Source& source, double shape, std::span<double> out);
 
 // out = scale times independent standard normals.
@@ -29,8 +29,9 @@ class GeneralizedGaussian {
 
   void sample(Source& source, std::span<double> out);
 
-  // Whether a source that served nothing else can be where `vectors` samples leave it. Exact but
-  // for the number of attempts in the gamma rejections, which is only bounded from below.
+  // Returns whether a source that only this sampler uses can be where `vectors` samples leave
+  // it. The check is exact except for the number of attempts in the gamma rejections, which it only
+  // bounds from below.
   bool accounts_for(const Source& source, std::uint64_t vectors) const noexcept;
 
   Index dimension() const noexcept { return dimension_; }

@@ -38,22 +38,23 @@ class Source {
   Source& operator=(const Source&) = delete;
 
   double uniform() { return next(Variate::uniform); }  // (0, 1]
-  // 1 - U of the last uniform variate U, to the relative precision of `Uniform`.
+  // 1 - U for the last uniform variate U, to the relative precision of `Uniform`.
   double complement() const;
   double gaussian() { return next(Variate::gaussian); }  // N(0, 1)
   double exponential() { return next(Variate::exponential); }
   std::uint64_t word();
 
-  // The next variates of a kind other than `word`; equal however the draws are split.
+  // Fills `out` with the next variates of a kind other than `word`. They do not depend on how the
+  // draws are split into calls.
   void fill(Variate kind, std::span<double> out);
   void fill_words(std::span<std::uint64_t> out);
-  // Looks ahead: the next words, as many as it returns, at most kSuperblock. `skip_words` then
-  // counts as drawn what was used of them.
+  // Writes the next words without drawing them and returns their number, at most kSuperblock.
+  // `skip_words` then counts the used ones as drawn.
   std::size_t words_at_hand(std::span<std::uint64_t, simd::kSuperblock> out);
   void skip_words(std::size_t n) noexcept { lane(Variate::word).position += n; }
 
-  // The next at most `most` Gaussian variates, as many as are computed, and the other members of
-  // their pairs. Both stay valid until the next draw.
+  // The next Gaussian variates, as many as are computed and at most `most`, and the other
+  // members of their pairs. Both spans stay valid until the next draw.
   struct Gaussians {
     std::span<const double> values;
     std::span<const double> partners;
@@ -61,10 +62,10 @@ class Source {
   Gaussians next_gaussians(std::size_t most);
   // The words from which the Gaussian variate at a position is computed.
   PairWords words_behind_gaussian(std::uint64_t position) const;
-  // The digits of the word at a place of a kind: for a Gaussian variate at that position, of its
-  // pair's radius or angle, which are half a superblock apart.
+  // The digits of the word of a kind at a place. For Gaussian variates the word at a position is
+  // the radius or the angle of a pair; the two are half a superblock apart.
   Digits digits_at(Variate kind, std::uint64_t place) const;
-  // The further digits of the words at a place and half a superblock from it, in turns.
+  // The further digits of the word at a place and of the word half a superblock away, alternately.
   static constexpr std::size_t kPairDigits = simd::kSuperblock;
   void further_digits(Variate kind, std::uint64_t place,
                       std::span<std::uint64_t, kPairDigits> out) const;
@@ -76,8 +77,8 @@ class Source {
   void check_process() const;
   void adopt() noexcept { generation_ = fork_generation(); }
 
-  // Continues at the same positions under another key: all further variates are fresh. The caller
-  // has made sure that nothing waits to be resolved from words of the old key.
+  // Continues at the same positions under another key, so that all further variates are fresh. The
+  // caller must make sure that no value still has to be resolved from words of the old key.
   void rekey(const Key& key, std::uint64_t stream);
 
   // Key, stream and positions: secret. Reading throws StateError if malformed.
