@@ -47,9 +47,10 @@ def read_budget(arguments: Arguments) -> Budget | None:
 
 
 def callers(kind: type[T]) -> Iterator[T]:
-    """Yield the objects of a type whose methods are running: pipelines tell no one of their steps.
+    """Yield the objects of a type whose methods are running now.
 
-    They are not seen from other processes, nor if they have returned before.
+    A pipeline does not tell its steps that it calls them, so this function looks at the call stack.
+    It does not see objects in other processes, or those whose methods have already returned.
     """
     frame = inspect.currentframe()
     while frame is not None:
@@ -85,13 +86,13 @@ def refuse_changes(before: Arguments, after: Arguments, instead: str) -> None:
         )
 
 
-# In a pickle in place of a ledger, which cannot be copied. It is no ledger: what is to spend again
-# asks for one.
+# A pickle holds this in place of a ledger, which cannot be copied. It is no ledger: an estimator
+# that is to spend again asks for a real one.
 ELSEWHERE = "with the original"
 
 
 def check_ledger(ledger: object) -> None:
-    """Raise `TypeError` for what is no ledger."""
+    """Raise `TypeError` if the argument is not a ledger."""
     if not (ledger is None or isinstance(ledger, Ledger)):
         raise TypeError(f"ledger must be a Ledger; got {type(ledger).__name__}")
 
@@ -107,7 +108,7 @@ def _is_same(one: Any, other: Any) -> bool:
         return one.keys() == other.keys() and all(_is_same(one[key], other[key]) for key in one)
     if isinstance(one, (list, tuple)):
         return len(one) == len(other) and all(map(_is_same, one, other))
-    # Arrays, and what pandas and polars have: their `==` is no bool.
+    # The `==` of arrays, and of pandas and polars objects, does not return a bool.
     if hasattr(one, "__array__"):
         return bool(np.array_equal(np.asarray(one), np.asarray(other)))
     return bool(one == other)
@@ -122,7 +123,7 @@ def check_options(options: Mapping[str, Any] | None, own: frozenset[str]) -> Arg
     """Return further arguments of a learner; `ValueError` for those the adapter sets itself."""
     if own & set(options or {}):
         raise ValueError(f"options must not contain any of {sorted(own)}")
-    # Of bandits' policies: river's `update` has no place for a person.
+    # This concerns bandit policies: river's `update` has no argument for a person.
     rule = (options or {}).get("participation")
     if rule is not None and rule.enforced:
         raise ValueError("persons are not passed here, so participation needs enforced=False")

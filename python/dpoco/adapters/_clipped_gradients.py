@@ -73,7 +73,7 @@ class ClippedGradients:
         inputs, targets = batch
         if not len(inputs):
             return
-        # Of one example: the form of gradients may depend on its shape, and on nothing else.
+        # The shapes are those of one example: the form of its gradients may depend on nothing else.
         taps = self._taps(inputs[:1], targets[:1])
         entries = sum(p.numel() for p in self._others(taps).values())
         entries += sum(tap.entries for tap in taps.values())
@@ -92,13 +92,13 @@ class ClippedGradients:
     ) -> None:
         """Add the clipped gradients of a piece.
 
-        Norms are computed in doubles; what doubles round is paid for by a shorter norm.
+        Norms are computed in doubles. A slightly smaller clipping norm makes up for their rounding.
         """
         count = len(inputs)
         gradients = self._gradients(_pad(inputs, size), _pad(targets, size), taps)
         norm = torch.linalg.vector_norm(torch.stack([g.norms() for g in gradients.values()]), dim=0)
         empty = ~torch.isfinite(norm)
-        # Rows that only fill up the piece are copies of an example: they add nothing.
+        # The rows that only fill up the piece are copies of an example, and must add nothing.
         empty[count:] = True
         # The s of Lemma 1 in docs/privacy/deep_learning.md: 2^-51 is 4 u.
         room = self._clip * (1.0 - (self._size + 64.0) * 2.0**-51)
@@ -133,8 +133,8 @@ class ClippedGradients:
     ) -> dict[str, _Gradients]:
         """Return the examples' gradients, by the name of the parameter.
 
-        What a tapped layer puts out gets zeros added, by which it is differentiated in place of its
-        parameters.
+        Zeros are added to the output of a tapped layer. The loss is differentiated with respect to
+        these zeros, instead of with respect to the layer's parameters.
         """
         layers = {name: tap.layer for name, tap in taps.items()}
         zeros = {
@@ -180,10 +180,10 @@ class ClippedGradients:
         return self._plans[key]
 
     def _find_taps(self, x: torch.Tensor, y: torch.Tensor) -> dict[str, _Tap]:
-        """Return the layers whose gradients follow from what they take in and what comes back.
+        """Return the layers whose gradients follow from their input and the slope in their output.
 
         Such a layer is called once, nothing else uses its parameters, and nothing changes its
-        input. The shapes of an example and the structure of the model decide, no values.
+        input. Only the shapes of an example and the structure of the model decide this, not values.
         """
         layers = {n: m for n, m in self._model.named_modules() if self._may_be_tapped(n, m)}
         own = {name: self._own(name, layer) for name, layer in layers.items()}
@@ -195,7 +195,7 @@ class ClippedGradients:
 
         def note(name: str, value: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
             calls[name].append((value, value._version, output.shape))
-            # Its parameters are cut off, and the way to its input is kept.
+            # The layer's parameters get no gradient here, but its input still does.
             return output.detach() + (0.0 * value.sum() if value.requires_grad else 0.0)
 
         # The caller may have switched gradients off, as in an evaluation.
@@ -271,7 +271,7 @@ class _Tap:
         Parameters
         ----------
         inputs, slopes : tensors, shapes (examples, ...)
-            What the layer took in, and the gradient in what it put out.
+            The layer's input, and the gradient of the loss with respect to its output.
         """
         examples = len(inputs)
         if isinstance(self.layer, nn.Embedding):
@@ -288,8 +288,8 @@ class _Tap:
         else:
             rows = slopes.reshape(examples, slopes.shape[2], -1).transpose(1, 2)
             columns = _unfold(self.layer, inputs.squeeze(1)).transpose(1, 2)
-        # Otherwise written out: products in a sum may cancel each other, and their rounding
-        # would be larger than the sum (docs/privacy/deep_learning.md).
+        # All other gradients are written out: products in a sum may cancel each other, and their
+        # rounding would be larger than the sum (docs/privacy/deep_learning.md).
         if _is_vector(self.layer, self.output):
             if "bias" in self.parameters:
                 yield "bias", _Written(rows[:, 0])
@@ -356,9 +356,9 @@ class _Outer:
 
 
 class _Rows:
-    """Gradients that are zero but in some rows, shapes (examples, L) and (examples, L, q).
+    """Gradients that are zero except in some rows, shapes (examples, L) and (examples, L, q).
 
-    No two rows of an example have the same number, but for rows of zeros.
+    No two rows of an example have the same number, except rows of zeros.
     """
 
     def __init__(self, numbers: torch.Tensor, rows: torch.Tensor) -> None:
@@ -403,7 +403,7 @@ def _has_product(layer: torch.nn.Module) -> bool:
 
 
 def _is_one_example(layer: torch.nn.Module, shape: torch.Size) -> bool:
-    """Return whether a layer takes an example in as its kind does."""
+    """Return whether an example has the shape that a layer of this kind expects."""
     if isinstance(layer, nn.Embedding):
         return 0 < int(shape.numel()) <= _WORDS
     if isinstance(layer, nn.Linear):
@@ -418,7 +418,7 @@ def _is_vector(layer: torch.nn.Module, output: torch.Size) -> bool:
 
 
 def _unfold(layer: torch.nn.Module, inputs: torch.Tensor) -> torch.Tensor:
-    """Return what a convolution multiplies its weights with, shape (examples, entries, places)."""
+    """Return the factors of a convolution's weights, shape (examples, entries, places)."""
     assert isinstance(layer, nn.Conv1d | nn.Conv2d)
     size, dilation, padding, stride = (
         (1, *x) if isinstance(layer, nn.Conv1d) else x
@@ -465,6 +465,6 @@ def _on_cpu(values: torch.Tensor) -> torch.Tensor:
 
 
 def _pad(values: torch.Tensor, size: int) -> torch.Tensor:
-    """Return `size` rows: those given, and the first one again and again."""
+    """Return `size` rows: the given ones, followed by copies of the first one."""
     # Every model can read a copy of an example; it might fail on zeros.
     return torch.cat([values, values[:1].expand(size - len(values), *values.shape[1:])])

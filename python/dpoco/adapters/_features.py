@@ -1,9 +1,10 @@
 """Records of other libraries to numbers: dictionaries of features to vectors, labels to 0 and 1.
 
-A set of features that grows with the data would reveal data: that a name occurs at all is private.
-So the names are listed in advance, or hashed to a dimension that is fixed in advance; whether a
-record has other names, or lacks some, changes nothing that anybody sees. Nor does a label that is
-none of the two declared ones. Its type does: types are part of the schema, which is public.
+A set of features that grew with the data would reveal data, since it is private whether a name
+occurs at all. So the names are listed in advance, or hashed to a dimension that is fixed in
+advance. Nobody sees whether a record has other names, or lacks some, or has a label that is none
+of the two declared ones. The type of a label is seen: types are part of the schema, which is
+public.
 """
 
 from __future__ import annotations
@@ -58,14 +59,14 @@ class FeatureMap:
         entries, from a fixed hash; a text counts as 1 under ``name=text``; what falls together is
         added up.
     person : str, optional
-        Name of what says whose record it is: no feature.
+        Name of the entry that says whose record it is; this entry is not a feature.
     absent : float
         The value of listed names that are missing.
 
     Raises
     ------
     ValueError, TypeError
-        For names that are no texts, repeated or missing.
+        If names are not texts, are repeated, or are missing.
     """
 
     def __init__(
@@ -108,7 +109,7 @@ class FeatureMap:
         """
         row = np.zeros(self.dimension)
         if self._order is not None:
-            # Nothing but the listed names is looked at: the order and number of others cannot
+            # Only the listed names are looked at, so that the order and number of others cannot
             # matter.
             row[:] = self._absent
             for name, index in self._order.items():
@@ -170,8 +171,8 @@ class FeatureMap:
 
     def _place(self, token: str) -> tuple[int, float]:
         """Return the entry of a name, or of a name and its text, and the sign there."""
-        # No cache: it would grow with the data and keep names. Half a pair of surrogates, which
-        # JSON may hold, is hashed as well: no value may decide over an exception.
+        # There is no cache: it would grow with the data and keep names. Half a pair of surrogates,
+        # which JSON may hold, is hashed as well: exceptions must not depend on a value.
         token_bytes = token.encode("utf-8", "surrogatepass")
         # The name keeps this hash apart from all others.
         digest = hashlib.blake2b(token_bytes, digest_size=8, person=b"dpoco features")

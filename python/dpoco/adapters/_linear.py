@@ -47,9 +47,9 @@ _FOUND_ELSEWHERE = (
 )
 # Margins of plus and minus 4 are probabilities of 2 and 98 %.
 _REACH = 4.0
-# Half-widths of the quantiles .1 and .9 that labels are clipped to: means depend on tails.
+# Labels are clipped to so many half-widths of the quantiles .1 and .9: means depend on tails.
 _LABEL_WIDTHS = 2.0
-# Of the table of a weighted loss, whose slopes are then off by 5e-5 of the weight at most.
+# The table of a weighted loss; its slopes are then off by 5e-5 of the weight at most.
 _STEP, _PIECES = 1.0 / 16.0, 2**16
 _APART = 12.0  # between the margins of two classes: both slopes are below 1e-5 there
 WEIGHTED = (_AUTO, "noisy_ftrl", "noisy_newton")
@@ -86,8 +86,8 @@ class LinearProblem:
     labels : bool
         Whether the range of labels is searched with them.
     prior : tuple of tuples of float, optional
-        Coefficients that are known, shape (outputs, d), with an intercept (outputs, d + 1): the
-        learners get what labels differ from their predictions by.
+        Known coefficients, shape (outputs, d), with an intercept (outputs, d + 1). The learners get
+        the differences between labels and the predictions of these coefficients.
     weights : tuple of (float, float), optional
         For each output, of the logistic losses of labels 0 and 1, the larger one 1.
     """
@@ -163,7 +163,7 @@ class LinearProblem:
 
     @property
     def output(self) -> str:
-        """The word for that which has a learner: a class, or an output."""
+        """The word for the unit that has its own learner: a class, or an output."""
         return "class" if self.loss == "logistic" else "output"
 
     @property
@@ -200,14 +200,14 @@ class LinearProblem:
     @property
     def _row_bound(self) -> float:
         """Largest norm of a record as the learner gets it."""
-        # With the slack, the learner's own clipping leaves records alone that were clipped here.
+        # With the slack, the learner's own clipping does not change records that were clipped here.
         bound = float(self.feature_bound) * _SLACK
-        # Of (x, c) with |x| <= c.
+        # The norm of (x, c) with |x| <= c.
         return bound * math.sqrt(2.0) if self.intercept and self._p == 2.0 else bound
 
     @property
     def _code(self) -> float:
-        """Y of the labels -Y and Y of a weighted loss, above all margins."""
+        """The number Y, above all margins, in the labels -Y and Y of a weighted loss."""
         return self._row_bound * self.domain().radius + _APART
 
     def make(
@@ -276,7 +276,8 @@ class LinearProblem:
             together = compose_outputs(parts, budget, self.output)
             if together.epsilon <= budget.epsilon:
                 return learners
-            # A little less than the ratio asks for: rounding could leave the sum above again.
+            # The share is a little smaller than the ratio asks for, since rounding could otherwise
+            # leave the sum above the budget again.
             share *= (1.0 - 1e-10) * budget.epsilon / together.epsilon
         raise CalibrationError(
             f"{count} learners, one for each {self.output}, exceed the budget: raise epsilon"
@@ -304,12 +305,12 @@ class LinearProblem:
         if not self.labels or found is None:
             return np.zeros(1), np.ones(1)
         middle, half = (np.array(part[self.dimension :]) for part in found.parts)
-        # A column that the search has switched off has the width 0, by which labels are divided.
+        # A column that the search has switched off has the width 0, and labels are divided by it.
         width = _LABEL_WIDTHS * half
         return middle, np.where(width == 0.0, 1.0, width)
 
     def _multipliers(self, features: FloatArray) -> FloatArray:
-        """Return what records are clipped by, shape (n,); 0 for those that are not finite."""
+        """Return the factors that clip records, shape (n,); 0 for records that are not finite."""
         order = math.inf if self._p == 1.0 else 2.0
         clipper = _core.RecordClipper(self.dimension, float(self.feature_bound), order, math.inf)
         return clipper.multipliers(np.ascontiguousarray(features))
@@ -327,9 +328,9 @@ class LinearProblem:
         return rows
 
     def targets(self, labels: FloatArray, rows: FloatArray) -> FloatArray:
-        """Return what each output's learner is told of labels, shape (outputs, n).
+        """Return the labels that each output's learner gets, shape (outputs, n).
 
-        Labels have shape (n,); of a regression of several outputs (n, outputs).
+        Labels have shape (n,); in a regression with several outputs (n, outputs).
         """
         told = labels[None, :] if labels.ndim == 1 else labels.T
         # A label that is none of the classes stays NaN: the record is then empty for all learners.
@@ -357,7 +358,7 @@ class LinearProblem:
     def margins(self, thetas: FloatArray, features: FloatArray) -> FloatArray:
         """Return <theta, record> of clipped records, shape (n, outputs); 0 if not finite.
 
-        One by one, so that a prediction does not depend on what it is asked together with.
+        They are computed one by one, so that a prediction does not depend on the other records.
         """
         rows = self.rows(features)
         # A record with a gap gets the prediction of the intercept alone.
@@ -369,7 +370,7 @@ class LinearProblem:
 def _read_weights(given: object, classes: list[object]) -> tuple[tuple[float, float], ...]:
     """Return the weights of all others and of the class for each output, the larger one 1.
 
-    That of all others is the mean of theirs: how frequent each is would depend on the data.
+    All others have the mean of their weights: a mean by frequency would depend on the data.
     """
     if given == "balanced":
         raise ValueError(
@@ -396,8 +397,8 @@ def _read_weights(given: object, classes: list[object]) -> tuple[tuple[float, fl
 def _weighted_loss(weights: tuple[float, float], bound: float, label_bound: float) -> GlmLoss:
     """Return the weighted logistic loss as a convex function of ``margin - label``.
 
-    With labels -Y and Y the differences of the two classes do not overlap: on the right of 0 the
-    function is the one's loss, moved by Y, and on the left that of the other.
+    With labels -Y and Y the differences of the two classes do not overlap. On the right of 0 the
+    function is the loss of one class, moved by Y, and on the left the loss of the other class.
     """
 
     def shift(gaps: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -445,7 +446,7 @@ def _read_prior(
 def probabilities(margins: FloatArray) -> FloatArray:
     """Return the probabilities of the classes, shape (n, classes), of margins (n, outputs).
 
-    Those of several classes are in proportion to the probabilities of one against the others.
+    With several classes, each is in proportion to the probability of the class against the others.
     """
     # exp overflows at 709.8.
     own = 1.0 / (1.0 + np.exp(-np.clip(margins, -700.0, 700.0)))
@@ -456,7 +457,7 @@ def probabilities(margins: FloatArray) -> FloatArray:
 
 def most_probable(margins: FloatArray) -> NDArray[np.intp]:
     """Return the place of the most probable class, the first one on a tie, shape (n,)."""
-    # `+ 0` makes places of truth values.
+    # `+ 0` turns truth values into places.
     return np.argmax(margins, axis=1) if margins.shape[1] > 1 else (margins[:, 0] > 0.0) + 0
 
 
@@ -554,7 +555,7 @@ class LinearModel:
 
     @classmethod
     def of(cls, arguments: Arguments, dimension: int, learner: Bound | None = None) -> LinearModel:
-        """Return the model an estimator's arguments state; of loaded learners as `bind` does."""
+        """Return the model of an estimator's arguments; loaded learners are taken as by `bind`."""
         problem = LinearProblem.of(arguments, dimension)
         if problem.ranges is not None and learner is not None:
             raise ValueError(_FOUND_ELSEWHERE)
@@ -730,7 +731,7 @@ class LinearModel:
             )
         for place, each in enumerate(given):
             self._check_bound(each, place)
-        # The payload has key and position of the noise: equal ones are of one learner.
+        # The payload holds key and position of the noise: equal payloads come from one learner.
         if len({each._payload() for each in given}) < len(given):
             raise ValueError("two of the learners are the same one, and would share their noise")
         if len({each.round for each in given}) > 1:

@@ -1,7 +1,7 @@
 """Searches and cross-validations of scikit-learn: every fit of a clone spends its own budget.
 
-They fit in other processes, but they clone in the caller's, so a clone looks for the calls that are
-running, and warns before anything is spent.
+Searches may fit in other processes, but they clone in the caller's process. So a clone looks for
+the calls that are running, and warns before anything is spent.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dpoco.errors import RepeatedFitsWarning
 
 _VALIDATION = "sklearn.model_selection._validation"
 _LEARNS = ("fit", "partial_fit", "fit_transform")
-# In the running call's own names: what is noted there ends with the call.
+# The note is one of the running call's local names, so that it ends with the call.
 _NOTE = "clones of a private estimator"
 _FEW = 2  # clones of a call whose fits cannot be counted: one is no search
 _FUNCTIONS = ("cross_validate", "cross_val_score", "cross_val_predict", "learning_curve",
@@ -30,7 +30,7 @@ _FUNCTIONS = ("cross_validate", "cross_val_score", "cross_val_predict", "learnin
 
 
 class _Call(NamedTuple):
-    """A running call that fits clones: how many, None if that cannot be told, or at least so."""
+    """A running call that fits clones: their exact or least number, None if it is not known."""
 
     frame: FrameType
     name: str
@@ -48,7 +48,7 @@ def warn_of_search(name: str, budget: Budget, ledger: object) -> None:
     budget : Budget
         Of one fit.
     ledger : Ledger or None
-        What adds the fits up: no warning.
+        A ledger adds the fits up, so that no warning is needed.
 
     Raises
     ------
@@ -105,7 +105,7 @@ def _calls() -> list[_Call]:
     frame = inspect.currentframe()
     while frame is not None:
         own, place = frame.f_locals.get("self"), frame.f_code.co_name
-        # By the names of scikit-learn's own variables: there is no other way to learn the numbers.
+        # The numbers are in scikit-learn's own variables: there is no other way to learn them.
         if isinstance(own, BaseSearchCV) and place == "evaluate_candidates":
             candidates, folds = map(frame.f_locals.get, ("n_candidates", "n_splits"))
             if isinstance(candidates, int) and isinstance(folds, int):
@@ -145,7 +145,7 @@ def _folds(frame: FrameType) -> int | None:
 
 
 def _find_fitted(call: _Call) -> object:
-    """Return what a call fits clones of."""
+    """Return the estimator whose clones a call fits."""
     names = call.frame.f_locals
     return getattr(names.get("self"), "estimator", names.get("estimator"))
 

@@ -80,8 +80,8 @@ class Reservation:
     _writer: ThreadPoolExecutor | None = None
 
     def __init__(self, path: str | os.PathLike[str], secret: bytes, ahead: int, new: bool) -> None:
-        # The key of the counts is in the checkpoint alone: a file of another training, or an edited
-        # one, has no count that fits.
+        # Only the checkpoint holds the key of the counts, so that a file of another training, or an
+        # edited one, has no valid count.
         self._secret, self._ahead, self._slot = secret, ahead, 0
         # A child program that inherits the descriptor would hold the lock as long as it runs.
         flags = os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | (os.O_CREAT | os.O_EXCL if new else 0)
@@ -155,7 +155,7 @@ class Reservation:
     def reserve(self, round_: int) -> None:
         """Return once `round_` is reserved on the disk, and let a thread reserve the next ones."""
         if self._coming is not None and (self._coming.done() or round_ > self.rounds):
-            # Before the result, which raises if the disk is full: the next call then writes itself.
+            # Cleared before the result, which raises if the disk is full: the next call then writes.
             coming, self._coming = self._coming, None
             self.rounds = coming.result()
         half = self._ahead // 2
@@ -206,12 +206,12 @@ def choose_factorisation(
         Steps after which the view gives a gradient half the weight; infinite for their sum. The
         iterates of SGD are such a sum, with momentum and without.
     dimension : int
-        d: bands keep so many numbers a step, and are not taken where that is too much memory.
+        d; bands keep so many numbers for each step, and are not chosen if that is too much memory.
     """
     known: list[Correlated] = [
         each for each in _candidates(steps, near, half_life) if each.fits(steps)
     ]
-    # Views that forget have a variance for draws of one scale only, which bands have not.
+    # The variance of a view that forgets is known only for draws of one scale; bands have several.
     if half_life == math.inf:
         known += _bands(steps, near, dimension)
     return choose(known, lambda each: (view_error(each, steps, near, half_life),))[0]
@@ -220,7 +220,7 @@ def choose_factorisation(
 def view_error(factor: Correlated, steps: int, near: Neighbours, half_life: float) -> float:
     """Return the root mean square noise of a view at unit sensitivity and mu = 1, exactly.
 
-    Over all steps, or the first 2^20.
+    The mean is over all steps, or the first 2^20.
     """
     if isinstance(factor, Normalised | Banded):
         if half_life < math.inf:
@@ -232,7 +232,7 @@ def view_error(factor: Correlated, steps: int, near: Neighbours, half_life: floa
 
 
 def _candidates(steps: int, near: Neighbours, half_life: float) -> Iterator[Buffered]:
-    """Yield sums with buffers, of which any is as private: they differ in the view's noise."""
+    """Yield sums with buffers. All are equally private, and differ in the view's noise."""
     yield INDEPENDENT
     best = continual_sum.choose_buffers(steps, near)
     methods = {best, continual_sum.plan_method("blt", steps, near)}
@@ -251,7 +251,7 @@ def _candidates(steps: int, near: Neighbours, half_life: float) -> Iterator[Buff
 
 
 def _bands(steps: int, near: Neighbours, dimension: int) -> Iterator[Banded]:
-    """Yield bands, most of whose columns are the longer the earlier they are."""
+    """Yield bands; in most of them, earlier columns are longer."""
     for band in continual_sum.bands(steps, near)[:1]:
         if band.band * dimension <= _KEPT:
             yield from (replace(band, tilt=tilt) for tilt in _TILTS)
@@ -285,8 +285,8 @@ class NoisyGradients:
     participation : Participation, optional
         Another rule for the steps of one person, instead of `epochs`; with ``enforced=False``.
     workload : "prefix" or float, default "prefix"
-        What the optimiser makes of the gradients: their sum, as SGD does with momentum or without;
-        or with a half-life in steps, if old gradients fade. It decides over accuracy only.
+        How the optimiser uses the gradients: "prefix" for their sum, as in SGD with momentum or
+        without it; a half-life in steps if old gradients fade. The choice affects accuracy only.
     relation : {"zero_out", "replace"}
         Neighbouring data differ in one person, who does not take part, or has other examples.
     source : Source, optional
@@ -530,7 +530,7 @@ class NoisyGradients:
         if self.round > 0:
             raise StateError("only a training that has not started can be restored")
         header, payload = unpack(data)
-        # The engine would take a state of any sum of this size, and the guarantee is of this one.
+        # The engine would take a state of any sum of this size; the guarantee holds for this one.
         # JSON makes lists of tuples, as in the header that was read.
         if json.loads(json.dumps(self._header())) != header:
             raise StateError("the state belongs to a training with other parameters")

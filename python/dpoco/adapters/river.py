@@ -73,7 +73,7 @@ def _steps_that_learn(steps: Iterable[object]) -> Iterator[object]:
         elif isinstance(step, compose.Pipeline):
             yield from _steps_that_learn(step.steps.values())
         elif isinstance(step, (preprocessing.OneHotEncoder, preprocessing.OrdinalEncoder)):
-            # With categories that are given, an encoder learns none from records.
+            # An encoder with given categories learns none from records.
             if getattr(step, "categories", None) is None:
                 yield step
         elif getattr(type(step), "learn_one", _SILENT[0]) not in _SILENT:
@@ -135,7 +135,7 @@ class PublicScaler(base.MiniBatchTransformer):
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[Arguments]:
-        # River's checks have features with numbers for names.
+        # The names of features in river's checks are numbers.
         yield {"ranges": {"0": (-1.0, 1.0)}}
 
 
@@ -267,7 +267,7 @@ class _LinearEstimator:
             # The last step of a pipeline is this estimator.
             steps = (list(each.steps.values())[:-1] for each in callers(compose.Pipeline))
             warn_of_learning(each for own in steps for each in _steps_that_learn(own))
-        # Charged with the first record: an estimator that never learns spends nothing.
+        # The first record charges the ledger: an estimator that never learns spends nothing.
         if self.ledger is not None and not self._is_charged:
             label = f"{type(self).__name__} of {self._made_with['horizon']} rounds"
             self.ledger.charge(self.guarantee, label)
