@@ -1,6 +1,6 @@
 """Private learners with the interfaces of river and scikit-learn, and private training.
 
-The first two need the extra ``adapters``, ``torch`` the extra of that name, ``gradients`` none.
+`river` and `sklearn` need the extra ``adapters``, `torch` the extra ``torch``, `gradients` none.
 ``docs/adapters.md`` says what the guarantee covers here, and what the surrounding library may still
 leak.
 """

@@ -155,7 +155,7 @@ class Reservation:
     def reserve(self, round_: int) -> None:
         """Return once `round_` is reserved on the disk, and let a thread reserve the next ones."""
         if self._coming is not None and (self._coming.done() or round_ > self.rounds):
-            # Cleared before the result, which raises if the disk is full: the next call then writes.
+            # Cleared first: the result raises if the disk is full, and the next call then writes.
             coming, self._coming = self._coming, None
             self.rounds = coming.result()
         half = self._ahead // 2
@@ -251,7 +251,7 @@ def _candidates(steps: int, near: Neighbours, half_life: float) -> Iterator[Buff
 
 
 def _bands(steps: int, near: Neighbours, dimension: int) -> Iterator[Banded]:
-    """Yield bands; in most of them, earlier columns are longer."""
+    """Yield bands, in each of which most columns are longer the earlier they are."""
     for band in continual_sum.bands(steps, near)[:1]:
         if band.band * dimension <= _KEPT:
             yield from (replace(band, tilt=tilt) for tilt in _TILTS)

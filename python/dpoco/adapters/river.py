@@ -662,7 +662,7 @@ class _Policy:
             raise TypeError(
                 f"the learner must be a {type(own).__name__}; got {type(learner).__name__}"
             )
-        # Not a copy that is suspended: it shares its noise with the original.
+        # A suspended copy is refused: it shares its noise with the original.
         learner._check_active()
         mine, given = own.get_params(), learner.get_params()
         # The plan follows from the other arguments, and a loaded learner has its own noise.
@@ -672,7 +672,7 @@ class _Policy:
 
     def __reduce__(self) -> tuple[object, ...]:
         self._check_fresh()
-        # The arguments alone, from which unpickling makes a new learner.
+        # The pickle holds only the arguments, from which unpickling makes a new learner.
         return partial(type(self), **self._made_with), ()
 
     def _pull(self, arm_ids: Iterable[Hashable], *context: object) -> Any:
@@ -705,7 +705,7 @@ class _Policy:
         yield {"arms": (0, 1), "horizon": 10_000, "budget": Budget(4.0, 1e-6), **cls._tested_with}
 
     def __repr__(self) -> str:
-        # Never what was learned: river's own table shows mean rewards.
+        # This never shows what was learned, unlike river's own table, which shows mean rewards.
         arguments: str = base.Base.__repr__(self)
         return f"{arguments}\n  {self.guarantee!r}"
 
@@ -734,7 +734,7 @@ class _BanditPolicy(_Policy):
         mask = self._mask(arm_ids)
         row = float_array("context", context, (self._learner.dimension,))
         if self._waiting is not None and self._skips:
-            # Also for an equal context: how many rounds there are must not depend on the data.
+            # Equal contexts are no exception: the number of rounds must not depend on the data.
             self.skip()
         # Bytes compare exactly, NaN included.
         asked = row.tobytes(), mask.tobytes()
@@ -744,7 +744,7 @@ class _BanditPolicy(_Policy):
                 'unanswered="skip" does this automatically'
             )
         if self._waiting is None:
-            # Tickets add a condition to the guarantee: not where all arms are there.
+            # Tickets add a condition to the guarantee, so they are not used if all arms are there.
             if mask.all():
                 self._waiting = asked, self._learner.decide(row), None
             else:
@@ -755,11 +755,11 @@ class _BanditPolicy(_Policy):
     def _answer(self, arm_id: Hashable, reward: object, context: object) -> None:
         """End the round with a reward, if it is of the arm and the context of the decision."""
         arm, row = self._arm(arm_id), float_array("context", context, (self._learner.dimension,))
-        # River lets callers update at any time; here each record is one round's.
+        # River lets callers update at any time; here each record belongs to one round.
         if self._waiting is None:
             raise RoundOrderError("update() without pull(): call pull() first, then update()")
         (waiting, _), chosen, ticket = self._waiting
-        # Noise is accounted for one record of the chosen arm: another arm's has another sum.
+        # The noise is accounted for one record of the chosen arm; another arm has another sum.
         if arm != chosen:
             raise RoundOrderError(
                 "an update for another arm than the one chosen in this round: only rewards of "
@@ -858,7 +858,7 @@ class PrivateExperts(_Policy, bandit.base.Policy):
             If there is not one number per arm; nothing changes.
         """
         values: Any = rewards
-        # Not by the type: a pandas Series also has names, and is no Mapping.
+        # The type does not decide: a pandas Series also has names, but is not a Mapping.
         if hasattr(values, "keys"):
             if set(values.keys()) != set(self._index):
                 raise ValueError("rewards must be those of all arms")

@@ -141,7 +141,7 @@ def _matrix(estimator: BaseEstimator, X: object, *, reset: bool) -> FloatArray:
             raise ValueError(
                 f"Found array with 0 {what} (shape={array.shape}) while a minimum of 1 is required."
             )
-    # Names of columns alone: its own check of the array would print what it refuses.
+    # Only the names of columns are checked: scikit-learn's check of arrays prints what it refuses.
     validate_data(estimator, X, reset=reset, skip_check_array=True)
     try:
         return float_array("X", array, (None, None))
@@ -206,7 +206,7 @@ def _steps_that_learn(steps: list[tuple[str, object]]) -> Iterator[object]:
         for each in [step, *parts(step)]:
             tags = getattr(each, "__sklearn_tags__", None)
             stateless = tags is not None and not tags().requires_fit
-            # Of a transformer that has parts, these are looked at.
+            # If a transformer has parts, its parts are looked at.
             if hasattr(each, "fit") and not (stateless or _is_constant(each) or parts(each)):
                 yield each
 
@@ -342,7 +342,7 @@ class _LinearEstimator(BaseEstimator):
             for each in _steps_that_learn(pipeline.steps[:-1])
         )
         model.require_left(rows)
-        # After everything that can fail, and before the first record.
+        # This comes after everything that can fail, and before the first record.
         if self.ledger is not None:
             label = f"{type(self).__name__} of {horizon} rounds"
             self.ledger.charge(model.published.guarantee, label)
@@ -721,7 +721,7 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
 
     def _targets(self, y: object, rows: int, classes: Classes) -> FloatArray:
         assert classes is not None
-        # As Python's own objects, whose types are compared with those of the classes.
+        # Labels become Python's own objects, whose types are compared with those of the classes.
         return LabelMap(classes.tolist()).values(_column(y, rows).tolist())
 
     def _label_flags(self, y: object) -> Flags:

@@ -64,8 +64,8 @@ class PrivateLoader:
     epochs : int, default 1
         How often each example comes.
     seed : int or None, default 0
-        Of the public permutation; None keeps the order of the data set, as one pass over a stream
-        does.
+        Seed of the public permutation; None keeps the order of the data set, as one pass over a
+        stream does.
 
     Attributes
     ----------
@@ -81,9 +81,9 @@ class PrivateLoader:
         self.dataset = dataset
         self.batch_size = positive_int("batch_size", batch_size)
         self.epochs = positive_int("epochs", epochs)
-        # A number of batches that is known in advance is part of what is charged for.
+        # The guarantee depends on the number of batches, so it must be known in advance.
         size = positive_int("the length of the data set", len(dataset))
-        # Rounded up: the last batch may be shorter.
+        # The division rounds up, since the last batch may be shorter.
         self.steps = -(-size // batch_size)
         # One order for all epochs: another one would bring an example twice within `steps` steps.
         self._order = np.arange(size)
@@ -152,7 +152,7 @@ class PrivateTraining:
     Raises
     ------
     ValueError, TypeError
-        For models and arguments that no proof is about.
+        For models and arguments that no proof covers.
 
     Examples
     --------
@@ -184,7 +184,7 @@ class PrivateTraining:
         memory: int = _MEMORY,
         source: Source | None = None,
     ) -> None:
-        # Before all else: the proof needs that a gradient is of one example alone.
+        # This check comes first: the proof needs every gradient to depend on one example alone.
         _refuse_mixing(model)
         self.model = model
         self._trained = {n: p for n, p in model.named_parameters() if p.requires_grad}
@@ -196,7 +196,7 @@ class PrivateTraining:
                     f"parameter {name!r} is of type {parameter.dtype}: gradients of single or "
                     "double precision only are clipped exactly"
                 )
-        # A layer that grows would change what a gradient is clipped with, and the sum's length.
+        # A layer that grows would change the entries of a clipped gradient and the sum's length.
         self._shapes = {name: p.shape for name, p in self._trained.items()}
         self._size = sum(p.numel() for p in self._trained.values())
         self._gradients = ClippedGradients(model, loss, self._trained, positive_float("clip", clip))
@@ -260,8 +260,9 @@ class PrivateTraining:
                 f"{self._count + examples}"
             )
         self._check_model()
-        # Added to a copy: if a piece of the batch fails (memory, an interrupt), examples of those
-        # before would stay in the sum, and enter it twice when the caller brings the batch again.
+        # The gradients are added to a copy of the sum. If a piece of the batch fails (memory, an
+        # interrupt), the examples of earlier pieces would otherwise stay in the sum, and enter it
+        # twice when the caller brings the batch again.
         total = self._total.copy()
         self._gradients.add(batch, self._batch_size, self._memory, torch.from_numpy(total))
         self._total, self._count = total, self._count + examples
@@ -279,9 +280,9 @@ class PrivateTraining:
         Raises
         ------
         HorizonExceeded
-            Behind the last step.
+            After the last step.
         """
-        # Before the gradients, which take most of the time.
+        # This check comes before the gradients, which take most of the time.
         self.noise._require(1)
         if batch is not None:
             self.accumulate(batch)
@@ -290,8 +291,8 @@ class PrivateTraining:
         try:
             noisy = self.noise.release(total)
         except BaseException:
-            # A release that raises loses no examples, unless it was interrupted behind the draw:
-            # then they have had their step, and must not get another one.
+            # A release that raises loses no examples, unless it was interrupted after the draw:
+            # the examples have then had their step, and must not get another one.
             if self.noise.round == before:
                 self._total, self._count = total, count
             raise
@@ -308,8 +309,8 @@ class PrivateTraining:
         ValueError
             If the loader has other steps, epochs or batches than were declared.
         """
-        # The guarantee is of the declared rule: more epochs, or shorter ones, would bring examples
-        # more often, even where the number of all steps is the declared one.
+        # The guarantee holds for the declared rule: more epochs, or shorter ones, would bring
+        # examples more often, even if the number of all steps is the declared one.
         declared = (self.noise.horizon, self._batch_size)
         if (len(loader), loader.batch_size) != declared:
             raise ValueError(
@@ -321,7 +322,7 @@ class PrivateTraining:
                 f"the loader brings every example {loader.epochs} times, {loader.steps} steps "
                 "apart: more often than steps and epochs, or the participation, declare"
             )
-        # By the round: after a crash, batches of steps that were skipped are skipped as well.
+        # The round chooses the batch: after a crash, the batches of skipped steps are skipped too.
         while self.round < self.noise.horizon:
             self.step(loader.batch(self.round))
 

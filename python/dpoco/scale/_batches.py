@@ -26,7 +26,7 @@ from dpoco.statistics import Tally
 
 __all__ = ["Batch", "BatchPartition", "Batches"]
 
-_BITS = 60  # of the sum of a longest batch: tallies stay within 2^61
+_BITS = 60  # bits of the sum of a longest batch: tallies stay within 2^61
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,9 +49,9 @@ class Batch:
 
 
 class BatchPartition:
-    """Adds up what a part of a batch's records adds to a learner's sums; for workers.
+    """Computes, on a worker, the contribution of some records of a batch to a learner's sums.
 
-    Made by `Batches.partition`. It can be pickled, holds no data and no noise, and is the same for
+    `Batches.partition` makes it. It can be pickled, holds no data and no noise, and is the same for
     all workers and batches.
 
     Parameters
@@ -64,7 +64,7 @@ class BatchPartition:
 
     def __init__(self, kind: type[Any], header: Fields) -> None:
         self._made_of = (kind, header)
-        # Without noise: it clips and adds up, and its key is never used.
+        # This learner draws no noise: it clips and adds up, and its key is never used.
         self._learner: RecordLearner = kind._assemble(header)
         self._grid = _grid(_sum(self._learner))
 
@@ -148,7 +148,7 @@ class Batches:
             raise TypeError(
                 "only learners of statistics='quadratic' and of Newton steps add up whole batches"
             )
-        # Who comes too often shows in the order of all records, of which a worker has some.
+        # Only the order of all records shows who comes too often, and a worker has some of them.
         if learner._limiter is not None:
             raise TypeError(
                 "participation is enforced, and workers do not know the rounds of others"
@@ -159,7 +159,7 @@ class Batches:
         self._grid = _grid(_sum(learner))
 
     def partition(self) -> BatchPartition:
-        """Return what adds up a part of a batch on another machine or in another process."""
+        """Return an object that adds up part of a batch on another machine or in another process."""
         return BatchPartition(type(self._learner), self._learner._header())
 
     def begin(self) -> Batch:
@@ -225,18 +225,19 @@ def _sum(learner: RecordLearner) -> GaussianSum:
 
 
 def _grid(total: GaussianSum) -> float:
-    """Return what records are rounded to multiples of, or raise; proof: docs/privacy/lattice.md."""
+    """Return the step of the grid of rounded records, or raise; proof: docs/privacy/lattice.md."""
     length, entry = total.longest_batch, total.summand.movement(Neighbours("zero_out"))
     if length == 1:
         raise ValueError(
             "with batches of one round, workers have nothing to add up: pass a larger batch"
         )
-    # A power of two, so that multiples of it are exact; sums of integers are the same in any order.
+    # The grid is a power of two, so that its multiples are exact; sums of integers are the same in
+    # any order.
     grid = 2.0 ** (math.frexp(length * entry)[1] - _BITS)
     lost = 2.0 * length * entry * 2.0**-53 + math.sqrt(total.summand.size) * grid
     # The least that is charged for batches in doubles, of a stream in which a record is emptied.
     charged = entry * 2.0**-53 * length * (length + 1.0 if total.growth is None else 5.0)
-    # The claim already pays for sums in doubles: tallies must not lose more than these.
+    # The claim already pays for the rounding of sums in doubles; tallies must not lose more.
     if lost > charged:
         raise ValueError(f"{total.summand.size} statistics are too many for tallies of workers")
     return float(grid)

@@ -44,12 +44,12 @@ def read_pool(data: bytes) -> tuple[Any, Terms, list[Key], list[Any]]:
     try:
         keys = [key_from_text(text) for text in record["keys"]]
         sizes = [int(size) for size in record["sizes"]]
-        # Two learners of one key would answer the same records with different noise.
+        # Two learners of the same key would answer the same records with different noise.
         if len(keys) != len(sizes) or len(set(keys)) != len(keys) or min(sizes, default=0) < 0:
             raise ValueError("keys and sizes differ")
         if sum(sizes) != len(payload):
             raise ValueError("sizes and payload differ")
-        # Learners are made from a header in a text, as they are from a journal.
+        # Learners are made from a header as text, as from a journal.
         header = json.dumps(record["learner"])
         terms = Terms(**record["terms"])
     except (KeyError, TypeError, ValueError) as error:
@@ -64,14 +64,14 @@ def read_pool(data: bytes) -> tuple[Any, Terms, list[Key], list[Any]]:
 
 
 class LearnersInMemory:
-    """Learners by number; what is played is gone with the process unless it is saved."""
+    """Learners by number; their rounds are lost with the process unless they are saved."""
 
     def __init__(self, prototype: OnlineLearner, family: Family) -> None:
         self._prototype, self._family = prototype, family
         self._learners: list[Any] = []
         self._engines: list[Any] = []  # theirs: a look into a learner waits for its memory
         self._shown = bytearray()  # whether others may have played a learner, too
-        # As the class has them: looking them up in a learner waits for its memory.
+        # The methods come from the class: looking them up in a learner waits for its memory.
         self.decide: Any = getattr_static(type(prototype), "decide", None)
         self.observe: Any = getattr_static(type(prototype), "observe", None)
 
@@ -96,7 +96,7 @@ class LearnersInMemory:
         """Play a batch, all or nothing; `after` is called once the fresh keys are there."""
         if batch is not None:
             raise ValueError("batch numbers need a journal: without one nothing can be repeated")
-        # They are added after the rounds: a batch that is refused leaves no keys.
+        # Fresh keys are added after the rounds, so that a refused batch leaves no keys.
         fresh = [sibling(self._prototype) for _ in rows.fresh]
         slots = rows.slots.tolist()
         old = slots[: len(slots) - len(fresh)]  # numbers of fresh keys follow those of the others
@@ -111,7 +111,7 @@ class LearnersInMemory:
         if names is not None:
             own = [names[rows.rows[piece]] for piece in rows.pieces]
             people = [x._digests(who, len(who)) for x, who in zip(learners, own, strict=True)]
-            # No rounds: what would refuse some refuses these, before anybody counts.
+            # This plays no rounds: an error that would refuse some is raised before anybody counts.
             none = tuple(part[:0] for part in parts)
             play_keyed(*model, np.zeros_like(rows.offsets), rows.rows[:0], none, workers)
             parts = entering(self._family, learners, people, rows.rows, parts)
@@ -145,7 +145,7 @@ class LearnersInMemory:
 
     def state_parts(self) -> list[bytes]:
         """Return the states of all compiled learners."""
-        # The file has engines only: tickets that wait would be lost.
+        # The file holds only engines, so that waiting tickets would be lost.
         if any(learner._book is not None for learner in self._learners):
             raise RoundOrderError("a pool whose learners have issued tickets cannot be saved")
         for learner in self._learners:
@@ -176,7 +176,7 @@ class LearnersInJournal:
 
     def refresh(self) -> None:
         """Read again which keys there are: after an error, a commit may have been durable."""
-        # The streams are the list of keys: a second one could differ from it.
+        # The streams are the list of keys: a second list could differ from it.
         prefix = self._name + "/"
         names = [text for text in self._journal.streams() if text.startswith(prefix)]
         try:
@@ -191,7 +191,7 @@ class LearnersInJournal:
         self.stale = False
 
     def keys(self) -> list[Key]:
-        """Return the keys that are there from before, in the order of their first records."""
+        """Return the keys that the journal already has, in the order of their first records."""
         return list(self._keys)
 
     def _stream_name(self, key: Key) -> str:
@@ -243,7 +243,7 @@ class LearnersInJournal:
         streams = []
         for key in keys:
             learner = sibling(self._prototype)
-            # Without a charge: the pool was charged for all its keys when it was made.
+            # The keys cost nothing more: the pool was charged for all its keys when it was made.
             stream = self._journal._add_stream(
                 self._stream_name(key), self._header, "a pool", learner
             )
@@ -252,7 +252,7 @@ class LearnersInJournal:
         return streams
 
     def _keep(self, keys: list[Key], streams: list[Stream]) -> None:
-        """Take note of streams that were committed, and not before: a failure leaves no trace."""
+        """Take note of streams after their commit, so that a failed commit leaves no trace."""
         for key, stream in zip(keys, streams, strict=True):
             self._journal._streams[self._stream_name(key)] = stream
         self._streams += streams
@@ -274,7 +274,7 @@ class LearnersInJournal:
         with self._journal.transaction() as together:
             log = BatchLog(self._journal, self._name)
             first = None if batch is None else log.find(batch, rows)
-            # Keys of a batch that was played are there.
+            # The keys of a batch that was played already exist.
             if first is not None and rows.fresh:
                 raise ReplayMismatch(f"batch {batch} came with other keys than before")
             fresh = self._enroll(together, rows.fresh)
@@ -311,7 +311,7 @@ class LearnersInJournal:
         if played is None:
             played = np.concatenate([work.decisions for work in works])
         out = np.empty_like(played)
-        # Played key by key, returned in the order of the records.
+        # Records are played key by key, and their decisions returned in the order of the records.
         out[rows.rows] = played
         out.flags.writeable = False
         return out
@@ -344,12 +344,12 @@ class BatchLog:
             return None
         text = self._rows.value(f"{self._slot}{batch % KEPT_BATCHES}")
         record = {} if text is None else json.loads(text)
-        # Another one has this place in the ring by now.
+        # A later batch has this place in the ring by now.
         if record.get("batch") != batch:
             raise StateError(
                 f"batch {batch} was not played, or is not among the last {KEPT_BATCHES} kept"
             )
-        # Records are compared with their digests by the streams; here only whose they are.
+        # The streams compare records with their digests; this compares only their keys.
         if record["shape"] != _shape(rows):
             raise ReplayMismatch(f"batch {batch} came with other keys than before")
         first = np.frombuffer(base64.b64decode(record["first"]), dtype="<i8")
@@ -368,7 +368,7 @@ class BatchLog:
 
 def _shape(rows: Rows) -> str:
     """Return a digest of which keys have how many records: public."""
-    # Numbers of keys and not keys: these never change once they are given.
+    # The digest is of the numbers of keys, which never change, and not of the keys.
     hasher = hashlib.sha256(rows.slots.astype("<i8").tobytes())
     hasher.update(rows.counts.astype("<i8").tobytes())
     return hasher.hexdigest()

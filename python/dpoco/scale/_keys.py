@@ -84,7 +84,7 @@ def check_key(value: object) -> Key:
 
 
 def each_key(keys: Any) -> list[Key]:
-    """Return keys as a list; `TypeError` for what is one key, or holds others."""
+    """Return keys as a list; `TypeError` for a single key, or for entries that are not keys."""
     # A text is a sequence of texts: its letters would become keys.
     if isinstance(keys, (str, bytes, Mapping)):
         raise TypeError(f"keys must be a sequence of keys; got {type(keys).__name__}")
@@ -96,9 +96,9 @@ def each_key(keys: Any) -> list[Key]:
             )
         values: list[Any] = keys.tolist()
     else:
-        # Scalars of pyarrow are no texts.
+        # Scalars of pyarrow are not Python's texts.
         values = keys.to_pylist() if hasattr(keys, "to_pylist") else list(keys)
-    # A look at the types is many times as fast as a call for every key.
+    # Looking at the types is many times as fast as a call for every key.
     if not set(map(type, values)) <= {str, int, bytes}:
         return [check_key(value) for value in values]
     return values
@@ -106,7 +106,7 @@ def each_key(keys: Any) -> list[Key]:
 
 def key_list(keys: Any, rounds: int) -> list[Key]:
     """Return the keys of `rounds` records as a list, or raise."""
-    # Its order differs from run to run: records would go to the learners of others.
+    # The order of a set differs from run to run: records would go to the learners of other keys.
     if isinstance(keys, Set):
         raise TypeError("keys must be a sequence of keys: a set has no order")
     values = each_key(keys)
@@ -116,8 +116,8 @@ def key_list(keys: Any, rounds: int) -> list[Key]:
 
 
 def key_text(key: Key) -> str:
-    """Return a text that is the key's alone, and `key_from_text` reads."""
-    # With its type in front: 7, "7" and b"7" are three keys.
+    """Return a text that only this key has, and that `key_from_text` reads."""
+    # The text begins with the key's type, since 7, "7" and b"7" are three keys.
     if isinstance(key, str):
         return "s:" + key
     return "b:" + key.hex() if isinstance(key, bytes) else f"i:{key}"
@@ -180,10 +180,10 @@ def person_names(prototype: OnlineLearner, persons: Persons, rounds: int) -> Rel
 def entering(
     family: Family, learners: list[Any], people: list[bytes], rows: IntArray, parts: Parts
 ) -> Parts:
-    """Return the records as they enter: empty where a participation keeps them out. They count."""
+    """Return the records, made empty where a participation keeps them out. This counts people."""
     if not learners or learners[0]._limiter is None:
         return parts
-    # In the order of the records of a key: the first ones of a person are those that enter.
+    # This follows the order of a key's records: the first records of a person enter.
     passed = np.empty(parts[0].shape[0], dtype=np.bool_)
     pairs = zip(learners, people, strict=True)
     passed[rows] = np.concatenate([x._limiter.admit(x.round, own) for x, own in pairs])
@@ -240,7 +240,7 @@ def family_for(learner: object) -> Family:
 def make_prototype(make: Any) -> Any:
     """Return the unstarted learner that `make` is or makes."""
     learner = make if isinstance(make, Stateful) else make()
-    # Before its private parts are looked at, which another object does not have.
+    # This check comes before any look at private attributes, which other objects do not have.
     family_for(learner)
     learner._check_active()
     if learner._is_started():

@@ -63,7 +63,7 @@ def enroll(journal: Journal, name: str, prototype: Any, terms: Terms, same_unit:
     prototype : learner or None
         None: the one that is stored.
     terms : Terms
-        What was asked for; a pool that is there must have the same.
+        The requested terms; a pool that already exists must have the same ones.
     same_unit : bool
         As for `Ledger.charge`.
 
@@ -82,7 +82,7 @@ def enroll(journal: Journal, name: str, prototype: Any, terms: Terms, same_unit:
                 raise StateError(f"there is no pool {name!r}, and no make to create it")
             record = {"learner": stored_header(prototype), "terms": asdict(terms)}
             guarantee = terms.guarantee(prototype)
-            # In one transaction with the pool's row: a crash leaves both or neither.
+            # The charge and the pool's row are one transaction: a crash leaves both or neither.
             journal._accounts.charge(guarantee, f"pool {name}", same_unit=same_unit)
             journal._rows.put_value(place, json.dumps(record))
             return prototype
@@ -91,7 +91,7 @@ def enroll(journal: Journal, name: str, prototype: Any, terms: Terms, same_unit:
         header, stored = str(record["learner"]), Terms(**record["terms"])
     except (KeyError, TypeError, ValueError):
         raise StateError("the journal is corrupt: not a pool") from None
-    # Terms enter the guarantee, which was charged once: other ones would be another pool's.
+    # The terms enter the guarantee, which was charged once: other terms make another pool.
     if stored != terms:
         raise StateError(f"the pool {name!r} was made with other arguments")
     if prototype is None:
@@ -104,7 +104,7 @@ def enroll(journal: Journal, name: str, prototype: Any, terms: Terms, same_unit:
 
 
 class Pool:
-    """Base of pools, wherever their learners are: terms, numbers of the keys, one thread."""
+    """Base of all pools: their terms, the numbers of their keys, and the lock for one thread."""
 
     def _begin(self, prototype: OnlineLearner, terms: Terms) -> None:
         """Keep what all keys share; the guarantee is computed here, before any learner is made."""
@@ -131,11 +131,11 @@ class Pool:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """Keep other threads out; refuse if one is in."""
-        # Not waited for: batches of two threads would come in an order of chance.
+        # A second thread does not wait: chance would decide the order of the two threads' batches.
         if not self._sole.acquire(blocking=False):
             raise RoundOrderError("the pool is in use by another thread")
         try:
-            # Under the lock, before anything reads which keys there are.
+            # This runs under the lock, before anything reads which keys there are.
             self._renew()
             yield
         finally:
@@ -370,7 +370,7 @@ class KeyedPool(Pool):
             If there would be more than `max_keys` keys; none is made.
         """
         with self._alone():
-            # Each key once: two learners of one key would answer it with different noise.
+            # Each key counts once: two learners of one key would answer it with different noise.
             values = dict.fromkeys(each_key(keys))
             fresh = [key for key in values if key not in self._index]
             check_fresh(len(self._index), fresh, self._terms.max_keys)

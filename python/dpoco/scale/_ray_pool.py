@@ -1,8 +1,8 @@
 """The same pool on Ray: shards as actors, each with its own journal.
 
-A shard opens its journal when it is first asked, again after each restart, and keeps nothing else
-that matters: whatever it is asked twice it answers once. Actors are asked until they have answered:
-restarts are waited for, questions repeated.
+A shard opens its journal at the first request, and again after each restart. Nothing else that it
+keeps matters, and a repeated request has the effect of one. The pool repeats its requests to an
+actor, and waits for restarts, until the actor has answered.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class Routing:
             salt = bytes.fromhex(record["salt"])
             known = record["shards"]
         except FileNotFoundError:
-            # Before any shard is made: a key that came to another shard would get a second learner
-            # there.
+            # This is written before any shard is made: a key that came to another shard would get
+            # a second learner there.
             salt, known = secrets.token_bytes(16), shards
             record = {"kind": "dpoco.shards", "salt": salt.hex(), "shards": shards}
             write_atomically(path, json.dumps(record).encode())
@@ -109,11 +109,11 @@ class Actors:
     kind : type
         Class of the actors.
     arguments : list of tuple
-        Of the constructor, for each actor.
+        Arguments of the constructor, for each actor.
     options : mapping
-        Of Ray.
+        Ray's options of an actor.
     patience : float
-        Seconds for which an actor that died is waited for.
+        Seconds to wait for an actor that died.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Actors:
         patience: float,
     ) -> None:
         self._ray, self._patience = ray, patience
-        # Ray itself repeats nothing: it knows nothing of rounds.
+        # Ray itself must repeat no request: it knows nothing of rounds.
         actor = ray.remote(**{**options, "max_restarts": -1, "max_task_retries": 0})(kind)
         self.handles = [actor.remote(*each) for each in arguments]
 
@@ -158,8 +158,8 @@ class Actors:
             waiting = {}
             for number, answer in asked.items():
                 try:
-                    # All answers are waited for, even after a failure: no shard plays on while its
-                    # caller handles that.
+                    # The pool waits for all answers, even after a failure: no shard plays on while
+                    # the caller handles the failure.
                     answers[number] = self._ray.get(answer)
                 except errors.RayActorError:
                     waiting[number] = tasks[number]  # whether it was done, its journal knows
@@ -195,7 +195,7 @@ class Shard:
     Parameters
     ----------
     header : str
-        What the learners are made of: `stored_header`.
+        The header from which learners are made: `stored_header`.
     directory : str
         Of the journal.
     terms : dict
@@ -233,9 +233,9 @@ class Shard:
         return pool.last_batch, pool.keys()
 
     def check(self, batch: int, keys: list[Key], names: Names) -> None:
-        """Raise if rounds or people of a batch find no room; those of one that was played do."""
+        """Raise if rounds or people of a batch find no room; a batch that was played passes."""
         pool = self._open_pool()
-        # Sent again: it will be compared with its digests and not be played.
+        # The batch is sent again: it will be compared with its digests and not be played.
         if batch <= pool.last_batch:
             return
         rows = group_rows(pool._index, keys, pool.max_keys)
@@ -246,8 +246,8 @@ class Shard:
                     "fewer rounds are left to a learner than records have come for it"
                 )
             if names is not None:
-                # A key that is new has counted no one: a learner made for this check alone says the
-                # same.
+                # The learner of a new key has counted no one, so a learner made only for this check
+                # gives the same answer.
                 learner = sibling(pool._prototype) if stream is None else stream._learner
                 learner._digests(names[own], len(own))
 
@@ -352,13 +352,13 @@ class RayPool(Pool):
 
     def _refresh(self) -> None:
         """Ask the shards how far they are."""
-        # The order of keys is that of the shards: it need not be the one in which they first came.
+        # Keys are in the order of the shards, which may differ from the order of first records.
         states = self._shards.ask_all("state")
         self._index = {}
         for _, keys in states:
             self._number(keys)
-        # Only at the beginning: a batch that failed is sent again under its number, though some
-        # shards may have played it.
+        # The shards set this number only at the beginning: a batch that failed is sent again under
+        # its number, though some shards may have played it.
         if self._fresh:
             self._last: int = max(last for last, _ in states)
         self._fresh = self._stale = False
@@ -404,7 +404,7 @@ class RayPool(Pool):
             pieces = self._pieces(listed)
             own = {shard: [listed[i] for i in at.tolist()] for shard, at in pieces.items()}
             who = {shard: None if people is None else people[at] for shard, at in pieces.items()}
-            # All shards are asked first: one must not play a part of a batch that another refuses.
+            # The pool asks all shards first: none may play a part of a batch that another refuses.
             if len(pieces) > 1:  # one shard alone checks for itself, before it plays
                 self._shards.ask({n: ("check", number, own[n], who[n]) for n in pieces})
             self._stale = True  # until all shards have answered
