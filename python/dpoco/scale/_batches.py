@@ -159,7 +159,7 @@ class Batches:
         self._grid = _grid(_sum(learner))
 
     def partition(self) -> BatchPartition:
-        """Return an object that adds up part of a batch on another machine or in another process."""
+        """Return an object that adds up part of a batch in another process or machine."""
         return BatchPartition(type(self._learner), self._learner._header())
 
     def begin(self) -> Batch:
