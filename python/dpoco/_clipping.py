@@ -1,4 +1,4 @@
-"""How records are read, in every room: norms, clipping factors, ranges, and which were changed."""
+"""How all packages read records: norms, clipping factors, ranges, and which records changed."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def lp_norm(x: FloatArray, order: float) -> float:
 
 
 def record_clipper(domain: Geometry, bound: float, bound_l2: float | None) -> _core.RecordClipper:
-    """Return what clips records to their bounds in the dual norm and, if there is one, in l_2."""
-    # A bound of infinity clips nothing: one code path for both.
+    """Return the clipper to the bounds of records in the dual norm and, if there is one, in l_2."""
+    # An infinite bound clips nothing, so that one code path serves both cases.
     limit = math.inf if bound_l2 is None else bound_l2
     return _core.RecordClipper(domain.dimension, bound, domain.dual_exponent, limit)
 
@@ -59,7 +59,7 @@ def record_flags(
     label_range: tuple[float, float] = (-math.inf, math.inf),
 ) -> dict[str, NDArray[np.bool_]]:
     """Return which records are empty or clipped, and whose labels; shapes (T,); not private."""
-    # The clipper gives 0 to what is not finite.
+    # The clipper gives 0 for records that are not finite.
     empty = factors == 0.0
     flags: dict[str, NDArray[np.bool_]] = {}
     if labels is not None:

@@ -1,4 +1,4 @@
-"""Distances of distributions: what predictions are measured by, and hypotheses told apart by."""
+"""Distances between distributions, to measure predictions and to tell hypotheses apart."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def total_variation(first: Any, second: Any) -> FloatArray:
 def total_variations(matrix: FloatArray) -> FloatArray:
     """Return the distances of all pairs of rows, shape (K, K). O(K^2 M), memory O(K M)."""
     distances = np.empty((matrix.shape[0], matrix.shape[0]))
-    # Row by row: all pairs at once would take O(K^2 M) memory.
+    # The rows are taken one by one: all pairs at once would take O(K^2 M) memory.
     for own, row in zip(distances, matrix, strict=True):
         own[:] = 0.5 * np.abs(matrix - row).sum(axis=1)
     return distances

@@ -38,7 +38,7 @@ class UnreadableError(StateError):
 
 
 def checked_key(key: Any) -> bytes:
-    """Return a key of 32 bytes, or raise for what is none."""
+    """Return a key of 32 bytes, or raise if the value is not one."""
     if not isinstance(key, (bytes, bytearray)):
         raise TypeError(f"a key must be bytes; got {type(key).__name__}")
     if len(key) != KEY_BYTES:
@@ -48,7 +48,7 @@ def checked_key(key: Any) -> bytes:
 
 def refuse_readable(path: Path, status: os.stat_result) -> None:
     """Raise `StateError` if others than the owner of a file that holds secrets may use it."""
-    # Elsewhere modes do not say who may read.
+    # On other systems modes do not say who may read.
     if os.name == "posix" and status.st_mode & 0o077:
         command = f"chmod 600 {shlex.quote(str(path))}"
         raise UnreadableError(f"others than its owner may read or write {path.name}: {command}")
@@ -96,7 +96,7 @@ class EncryptionKey:
             raise ValueError(f"no key was given: an EncryptionKey needs {KEY_BYTES} random bytes")
         self._keys = tuple(checked_key(key) for key in keys)
         for key in self._keys:
-            # Passwords and test keys: they can be guessed.
+            # Such bytes are passwords or test keys, which can be guessed.
             if len(set(key)) < _FEWEST or key.isascii():
                 raise ValueError(
                     "a key must be random: these bytes repeat, or are text; take "
@@ -121,7 +121,7 @@ class EncryptionKey:
         """
         place = Path(path)
         with place.open("rb") as file:
-            # The mode of the open file: the name may lead to another one by now.
+            # This is the mode of the open file: its name may lead to another file by now.
             refuse_readable(place, os.fstat(file.fileno()))
             return cls(*_parse(file.read().decode("ascii", "replace"), place.name))
 
@@ -171,7 +171,7 @@ class EncryptionKey:
                 f"this is encrypted in format {data[len(_SIGNATURE)]}; the library reads {_VERSION}"
             )
         salt, mark = data[_HEAD - _MARK - _SALT : _HEAD - _MARK], data[_HEAD - _MARK : _HEAD]
-        # The last key writes, so that it is the likeliest.
+        # New data are written under the last key, so that it is the likeliest.
         tried = (_derive(key, salt) for key in reversed(self._keys))
         found = next((key for key, own in tried if hmac.compare_digest(own, mark)), None)
         if found is None:
@@ -184,7 +184,7 @@ class EncryptionKey:
         starts = range(0, len(view), _PIECE)
         plain = b"".join(decryptor.update(view[start : start + _PIECE]) for start in starts)
         try:
-            # Nothing of the text is returned or read before its tag was found right.
+            # No part of the text is returned or read before its tag has been verified.
             decryptor.finalize()
         except InvalidTag:
             raise StateError(
@@ -201,7 +201,7 @@ class EncryptionKey:
 
 
 def given_key(name: str, key: Any, default: EncryptionKey | None = None) -> EncryptionKey | None:
-    """Return a key that was given, or else the default; raise naming what is no key."""
+    """Return the given key, or else the default; raise, naming the argument, if it is no key."""
     if not (key is None or isinstance(key, EncryptionKey)):
         raise TypeError(f"{name} must be an EncryptionKey; got {type(key).__name__}")
     return default if key is None else key
@@ -218,7 +218,7 @@ def decrypt(data: bytes, context: bytes, key: EncryptionKey | None, what: str, h
     A plain file where a key is given may have been put there by someone without the key. `what` it
     is, and `how` it would be encrypted, are words of the message.
     """
-    # Both ways: what is plain where a key is given may have been put there without the key.
+    # Both mismatches are refused: plain data may have been put there without the given key.
     if key is None:
         if is_encrypted(data):
             raise UnreadableError(f"the {what} is encrypted, and no key was given")
@@ -248,12 +248,11 @@ def _read(word: str) -> bytes:
 
 
 def _derive(key: bytes, salt: bytes) -> tuple[bytes, bytes]:
-    """Return the key of one piece, and what tells later which key it was."""
+    """Return the key of one piece, and the mark that later tells which key it was."""
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-    # The mark is as random as the key: it shows which key it is to those who have it, and no one
-    # else.
+    # The mark is as random as the key: only those who have the key learn from it which key it is.
     both = HKDF(SHA256(), KEY_BYTES + _MARK, salt, b"dpoco encryption 1").derive(key)
     return both[:KEY_BYTES], both[KEY_BYTES:]
 

@@ -1,4 +1,4 @@
-"""JSON that says one thing: what is there twice, or is no JSON, is refused."""
+"""JSON with one meaning: repeated names, and texts that are not JSON, are refused."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def plain(value: object) -> Any:
 
 
 def of_json(text: str | bytes, parse_int: Callable[[str], float] = int) -> Any:
-    """Return what a JSON text holds; `StateError` if it is none, or if a name is there twice."""
+    """Return the value of a JSON text; `StateError` if it is not JSON or repeats a name."""
     try:
         return json.loads(
             text, object_pairs_hook=_once, parse_constant=_refuse, parse_int=parse_int
@@ -35,7 +35,7 @@ def of_json(text: str | bytes, parse_int: Callable[[str], float] = int) -> Any:
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Return an object of JSON, or raise if a name is there twice, of which parsers keep either."""
+    """Return an object of JSON, or raise if it repeats a name: parsers may keep either value."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("a name is there twice")
@@ -74,6 +74,6 @@ def read_record(
 def check_types(body: Mapping[str, Any], types: Mapping[str, tuple[type, ...]]) -> None:
     """Raise `StateError` unless each field named is exactly of one of its types."""
     for name, allowed in types.items():
-        # Exactly: a bool is an int in Python.
+        # Types are compared exactly: a bool is an int in Python.
         if type(body[name]) not in allowed:
             raise StateError(f"malformed record: {name} is of another type")

@@ -124,7 +124,7 @@ class Option:
         """
         if not isinstance(value, str):
             return value
-        # In this order: a whole number stays one, although it is a float as well.
+        # The order matters: a whole number must stay an int, although it is a float as well.
         for kind in (bool, int, float):
             if kind in self.types:
                 try:

@@ -83,7 +83,7 @@ def instance(name: str, value: object, kind: type[T], what: str) -> T:
 
 
 def _float(name: str, value: object) -> float:
-    """Return a number as a float, or raise for what is none."""
+    """Return a number as a float, or raise if the value is not a number."""
     try:
         # `float` would take texts, and True for 1.
         if not isinstance(value, (bool, np.bool_, str, bytes, complex, np.complexfloating)):
@@ -118,7 +118,7 @@ def whole_number(name: str, value: object, low: int = 0, high: int | None = None
 
 def whole_if_float(value: object) -> Any:
     """Return the int that a float such as 1e5 is; anything else as it is."""
-    # Not rounded: 1e5 is meant as a whole number, 1.5 is an error that the caller's check names.
+    # Nothing is rounded: 1e5 is meant as a whole number; the caller's check names 1.5 as an error.
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -192,7 +192,7 @@ def float_array(name: str, value: object, shape: tuple[int | None, ...]) -> Floa
         if array.dtype.kind == "O" and value is not None:
             array = _from_objects(name, array)
         elif array.dtype.kind not in "fiub":
-            # The kind only: the length of a string type is that of the data.
+            # The message shows only the kind: the length of a string type is that of the data.
             raise TypeError(f"{name} must have a real dtype; got {array.dtype.type.__name__}")
         if type(array) is not np.ndarray and isinstance(array, np.ma.MaskedArray):
             # The value under a mask is not data.
@@ -231,7 +231,7 @@ def is_missing(value: object) -> bool:
         return value.is_nan()
     if isinstance(value, (np.datetime64, np.timedelta64)):
         return bool(np.isnat(value))
-    # pandas's own, which do not answer comparisons.
+    # These are pandas's own gaps, which do not answer comparisons.
     named = type(value).__name__ in ("NAType", "NaTType")
     masked = _masked_arrays()
     return value is None or named or (masked is not None and value is masked.masked)
@@ -258,18 +258,18 @@ def _array(value: Any) -> NDArray[Any]:
             if any(isinstance(row, masked.MaskedArray) for row in value):
                 return np.asanyarray(masked.array(value))
         found = np.asarray(value)
-        # The types in a list of dates are those of its values: gaps alone are no dates.
+        # In a list of dates, the type of each value counts: gaps alone are not dates.
         return found if found.dtype.kind not in "mM" else found.astype(object)
     return np.asarray(value)
 
 
 def _from_objects(name: str, array: NDArray[Any]) -> FloatArray:
-    """Convert what no dtype of numbers holds: long integers, decimals, numbers with gaps."""
+    """Convert values that no dtype of numbers holds: long integers, decimals, numbers with gaps."""
     return np.array([number(name, item) for item in array.flat]).reshape(array.shape)
 
 
 class MalformedError(ValueError):
-    """A file is not what it should be, in words that quote nothing of it."""
+    """A file is not as it should be; the message quotes nothing of it."""
 
 
 def import_package(package: str, use: str, extra: str) -> Any:
@@ -337,7 +337,8 @@ def _machine_memory() -> float:
 
 def require_memory(parts: Mapping[str, float]) -> None:
     """Raise `MemoryError` if `parts`, numbers of doubles by what needs them, are too many."""
-    # At least: what an engine surely allocates. Objects of Python around it are not counted.
+    # This is a lower bound, the memory that an engine surely allocates; Python's objects around it
+    # are not counted.
     needed, limit = 8.0 * sum(parts.values()), memory_limit()
     if needed > limit:
         most = max(parts, key=lambda name: parts[name])

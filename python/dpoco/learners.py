@@ -171,7 +171,8 @@ LEARNERS = (
     ),
 )  # fmt: skip
 
-# Objects with states that are no learners: they publish more or less than one answer a record.
+# These objects have states but are not learners: they publish more or less than one answer a
+# record.
 MONITORS = (
     Learner(
         "monitor", "statistics.Monitor", "intervals",
@@ -189,7 +190,7 @@ _BY_CLASS = {learner.class_name: learner for learner in (*LEARNERS, *MONITORS)}
 
 def own_class(kind: type) -> Learner | None:
     """Return the learner whose class is exactly this one, or None."""
-    # The room as well: a user's class may have the name of one of the library's.
+    # The package is compared too: a user's class may have the name of one of the library's.
     found = _BY_CLASS.get(kind.__name__)
     room = kind.__module__.split(".")[:2]
     return found if found is not None and room == ["dpoco", found.path.split(".")[0]] else None
@@ -197,7 +198,7 @@ def own_class(kind: type) -> Learner | None:
 
 def find_learner(kind: type) -> Learner | None:
     """Return the learner whose class is this one or a base of it, or None."""
-    # In the order of the bases: the nearest entry is that of the class.
+    # The search follows the order of the bases: the nearest entry is that of the class.
     return next(filter(None, map(own_class, kind.__mro__)), None)
 
 
@@ -219,7 +220,7 @@ def learner_named(name: str, plays: Collection[str] | None = None) -> Learner:
     """
     listed = (*LEARNERS, *MONITORS) if plays is not None and "intervals" in plays else LEARNERS
     known = [each.name for each in listed if plays is None or each.plays in plays]
-    # As people write it: the name of a command or of the class.
+    # People write either the name of a command or that of the class.
     wanted = _plain(name)
     for learner in listed:
         if wanted in map(_plain, (learner.name, learner.class_name)):

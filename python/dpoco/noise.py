@@ -27,8 +27,8 @@ __all__ = ["TAIL_MASS_PER_VARIATE", "discrete_gaussian", "discrete_laplace",
 
 Size = int | tuple[int, ...] | None
 
-# Of the discrete laws. Below, nearly all draws are 0; above, 64 bits would not hold the tails
-# (docs/privacy/discrete_noise.md).
+# Range of scales of the discrete laws. Below it, nearly all draws are 0; above it, 64 bits would
+# not hold the tails (docs/privacy/discrete_noise.md).
 SMALLEST_SCALE, LARGEST_SCALE = Fraction(1, 1024), Fraction(2**50)
 
 
@@ -72,11 +72,11 @@ def _elementary(
     kind: str, source: Source, size: Size, scale: float, out: FloatArray | None
 ) -> FloatArray | float:
     """Return variates of one of the source's own kinds."""
-    # Checked before anything is drawn: an error leaves the source where it is.
+    # The check comes before anything is drawn, so that an error does not advance the source.
     factor = positive_float("scale", scale)
     stream = checked_source(source)
     if size is None and out is None:
-        # The value that an array of one would get, without the array.
+        # This is the value that an array of one entry would get, without the array.
         return stream._draw(kind) * factor
     return _draw(lambda values: stream._fill_into(kind, values), size, out, factor)
 
@@ -266,7 +266,7 @@ def _exact_scale(scale: float | Fraction) -> tuple[float, float]:
 
 def _double(integer: int) -> float | None:
     """Return the double equal to `integer`, if there is one far from the end of their range."""
-    # Exactly: a rounded scale would be another law than the one that is charged.
+    # The scale must be exact: a rounded one would give another law than the one that is charged.
     if integer.bit_length() > 1000 or int(float(integer)) != integer:
         return None
     return float(integer)

@@ -29,7 +29,7 @@ __all__ = ["Source", "instruction_set", "select_instruction_set"]
 _MAGIC = b"dpocosrc"
 # The nonce of 64 bits is 16 stream + kind.
 _LARGEST_STREAM = 2**60 - 1
-# The numbers are a part of the nonce: others would give other noise for the same seed.
+# The numbers are a part of the nonce: other numbers would give other noise for the same seed.
 _VARIATES = {"uniform": 1, "gaussian": 2, "exponential": 3, "laplace": 4, "gumbel": 5}
 
 
@@ -64,7 +64,7 @@ _living: weakref.WeakSet[Source] = weakref.WeakSet()
 
 
 def _renew_locks() -> None:
-    """In a forked child: a thread that does not exist here may have held a lock."""
+    """Make new locks in a forked child: a thread that does not exist here may have held one."""
     for source in _living:
         source._lock = threading.Lock()
 
@@ -114,8 +114,8 @@ class Source:
             raise TypeError(f"seed must be an int; got {type(seed).__name__}")
         if not 0 <= int(seed) < 2**256:
             raise ValueError("seed must be in [0, 2**256)")
-        # Hashed: small seeds would be keys of mostly zeros. The texts keep keys from seeds and keys
-        # from `spawn` apart.
+        # The seed is hashed: a small one would be a key of mostly zeros. The texts keep keys from
+        # seeds and keys from `spawn` apart.
         message = b"dpoco seeded source" + int(seed).to_bytes(32, "little")
         return cls._from_key(hashlib.sha256(message).digest(), seeded=True)
 
@@ -139,7 +139,7 @@ class Source:
 
     def _own(self) -> None:
         """Make this process the owner after a fork; called under the lock by every method."""
-        # A count of forks, not the process's number, which a later process may have again.
+        # This compares counts of forks: a later process may have the same process number again.
         generation = _core.fork_generation()
         if generation == self._generation:
             return
@@ -179,7 +179,7 @@ class Source:
             self._own()
             if self._next_stream > _LARGEST_STREAM:
                 raise ValueError("this source has given out all its streams")
-            # Under the lock: two engines on one stream would have the same noise.
+            # The lock is held, since two engines on one stream would have the same noise.
             claim: _core.Claim = {"key": self._key, "stream": self._next_stream}
             self._next_stream += 1
         return claim
@@ -256,5 +256,5 @@ class Source:
 
 
 def checked_source(source: Any) -> Source:
-    """Return what is a source, or raise `TypeError`."""
+    """Return the value if it is a source, or raise `TypeError`."""
     return instance("source", source, Source, "a dpoco.random.Source")

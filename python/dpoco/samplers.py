@@ -51,7 +51,7 @@ _LARGEST_SIZE = 2**40
 
 
 def _domain(domain: Domain) -> Domain:
-    """Return a domain, or raise `TypeError` for what is none."""
+    """Return the value if it is a domain, or raise `TypeError`."""
     if not isinstance(domain, Domain):
         raise TypeError(f"domain must be a dpoco domain; got {type(domain).__name__}")
     return domain
@@ -240,8 +240,8 @@ def coordinate_gibbs(
     if d == 0:
         raise ValueError("mean must not be empty")
     matrix = _finite("precision", precision, (d, d))
-    # Rounding is allowed for; the chain's law is invariant only if both halves agree to the bit, so
-    # that it gets their mean.
+    # The two halves may differ by rounding. The chain's law is invariant only if both agree to the
+    # bit, so the chain gets their mean.
     if not np.allclose(matrix, matrix.T, rtol=1e-12, atol=1e-12 * float(np.abs(matrix).max())):
         raise ValueError("precision must be symmetric")
     try:
@@ -255,7 +255,7 @@ def coordinate_gibbs(
         raise ValueError("lower must be below upper in every coordinate")
     first = center if start is None else _finite("start", start, (d,))
     out = np.empty((positive_int("size", size, maximum=_LARGEST_SIZE), d))
-    # All arguments are checked before the first variate: an error leaves the source where it is.
+    # All arguments are checked before the first variate: an error does not advance the source.
     count = positive_int("sweeps", sweeps)
     stream = checked_source(source)
     symmetric = np.ascontiguousarray(0.5 * (matrix + matrix.T))
@@ -361,7 +361,7 @@ class ExactSampler:
     """
 
     _options: ClassVar[Fields] = {}  # of the compiled sampler: which chain it runs, if any
-    # Each sampler has another: the place of one chain means nothing to the next.
+    # Every sampler has its own: the place of one chain means nothing to another.
     _magic: ClassVar[bytes] = b"dpoco exact 1\0"
 
     def __init__(self, law: GibbsLaw, source: Source) -> None:
@@ -370,7 +370,7 @@ class ExactSampler:
     def _begin(self, law: GibbsLaw, source: Source, options: Fields) -> None:
         if not isinstance(law, GibbsLaw):
             raise TypeError(f"law must be a GibbsLaw; got {type(law).__name__}")
-        # One engine a sampler: it keeps the place of its chain.
+        # Each sampler has one engine, which keeps the place of its chain.
         self.law, self._source = law, checked_source(source)
         self._engine = law._sampler(**self._options, **options)
 

@@ -64,7 +64,7 @@ class RecordShares:
         for key, values in merged.items():
             if values.ndim == 2:
                 found = _share(values).tolist()
-                # Another number of names is one of other columns.
+                # If the number of names differs, the names belong to other columns.
                 known = range(len(found)) if names is None or len(names) != len(found) else names
                 for name, share in zip(known, found, strict=True):
                     columns.setdefault(str(name), {})[key] = share
@@ -83,7 +83,7 @@ class ReadRecords(ABC):
 
     @abstractmethod
     def _flags(self, part: slice) -> Flags:
-        """Return what holds of some records; `ValueError` if the trace has no stream."""
+        """Return the properties of some records; `ValueError` if the trace has no stream."""
 
     @property
     def nonprivate_records(self) -> RecordShares:
@@ -94,13 +94,13 @@ class ReadRecords(ABC):
         ValueError
             For a trace that was loaded, which has no stream.
         """
-        # Counted when asked for: a trace is mostly read for its losses.
+        # Records are counted only on request: a trace is mostly read for its losses.
         flags = self._flags(slice(None))
         return RecordShares.of(flags, beyond_flags(self._beyond))
 
 
 def beyond_flags(beyond: NDArray[np.bool_] | None) -> Flags:
-    """Return what holds of records that a participation did not admit, if any: they are empty."""
+    """Return the flags of records that a participation did not admit, if any: they are empty."""
     # Without such records the property is left out: it cannot occur.
     if beyond is None or not beyond.any():
         return {}
@@ -115,7 +115,7 @@ def counted_rounds(*data: ArrayLike, experts: bool = False) -> NDArray[np.bool_]
     losses of experts one must be finite: the others count as the smallest.
     """
     parts = [np.asarray(part) for part in data]
-    # Labels have a dimension less than their features: two matrices are those of a bandit.
+    # Labels have one dimension less than features, so that two matrices belong to a bandit.
     if [part.ndim for part in parts] == [2, 2]:  # contexts and rewards
         parts = parts[1:]
     counted = np.ones(len(parts[0]), dtype=bool)
@@ -192,7 +192,7 @@ class Trace(ReadRecords):
             For a trace that was loaded, which has no stream.
         """
         flags = self._flags(slice(None))
-        # Custom losses have no flag for empty records: those with a missing number are.
+        # Custom losses have no flag for empty records: records with a missing number are empty.
         missing = flags.get("missing")
         empty = np.any(missing, axis=1) if missing is not None else np.zeros(len(self), dtype=bool)
         return len(self) - int(np.count_nonzero(flags.get("empty", empty)))
@@ -235,7 +235,7 @@ class Trace(ReadRecords):
         ndarray of float64, shape (T,)
             Sum over rounds up to t of own loss minus comparator's loss.
         """
-        # Results of `evaluation` have their decision under this name.
+        # Results of `evaluation` hold their decision under this name.
         decision = getattr(comparator, "decision", comparator)
         return np.cumsum(self.losses - self.comparator_losses(decision))
 
@@ -243,7 +243,7 @@ class Trace(ReadRecords):
         """Return a pandas DataFrame with one row per round (needs pandas)."""
         pd = import_package("pandas", "to_frame", "files")
 
-        # One row a round, from 1 on, as people count.
+        # There is one row for each round, numbered from 1 on.
         changed = np.zeros(len(self), dtype=bool)
         changed[self.switches] = True
         return pd.DataFrame(

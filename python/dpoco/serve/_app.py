@@ -33,7 +33,7 @@ _REASONS = {
     503: "Try again later; nothing was released.",
 }  # fmt: skip
 _METRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
-_CLOSE = {"Connection": "close"}  # whatever else the client has sent is not read
+_CLOSE = {"Connection": "close"}  # the service does not read what else the client has sent
 
 Answer = Fields | Response
 Access = Literal["all", "token", "operator"]
@@ -48,7 +48,7 @@ class Page:
     method, path : str
         "GET" or "POST", and the path without a server.
     access : {"all", "token", "operator"}
-        Who may ask: anyone; a user or operator (of a public service anyone); an operator alone.
+        Who may ask: anyone; a user or operator (in a public service anyone); an operator alone.
     summary : str
         One line for the description.
     answer : callable
@@ -60,7 +60,7 @@ class Page:
     media : str
         Type of the answer.
     refusals : tuple of int
-        Statuses of errors that are this page's own.
+        Statuses of the errors that only this page has.
     """
 
     method: str
@@ -137,10 +137,10 @@ class Pages:
     async def reward(self, asked: messages.BringReward, caller: Caller | None) -> Answer:
         """Answer POST /rewards: keep the reward of a ticket until its turn.
 
-        A user brings only rewards of the tickets that this user got; an operator, and the callers
-        of a public service, those of any ticket whose name they know.
+        A user may bring rewards only for the user's own tickets. An operator, and the callers of a
+        public service, may bring rewards for any ticket whose name they know.
         """
-        # An operator brings rewards of many users, which are no requests of one.
+        # An operator brings rewards of many users, which do not count as requests of one user.
         user = None if caller is None or caller.operator else caller.name
         if user is not None:
             self.service.count_request(user)
@@ -165,8 +165,8 @@ class Pages:
     async def metrics(self, _: None, caller: Caller | None) -> Answer:
         """Answer GET /metrics, in the text format of OpenMetrics 1.0.
 
-        All numbers are fixed by visits and turns. How many rewards came would depend on the data,
-        and is not among them.
+        Visits and turns alone fix all numbers. The number of rewards that came would depend on the
+        data, and is not among them.
         """
         numbers = await self.service.numbers()
         rows = [
@@ -222,8 +222,8 @@ class Pages:
         Raises
         ------
         HTTPException
-            401 without a valid token where one is needed, 403 for a user's where only an operator
-            may ask.
+            401 without a valid token where one is needed, 403 for a user's token where only an
+            operator may ask.
         """
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if not scheme and (self.public or access == "all"):
@@ -321,7 +321,7 @@ async def _body(request: Request, limit: int) -> bytes:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise HTTPException(415)  # and no web page elsewhere can send it without asking
-    # Counted as it comes: a length in a header may be false or missing.
+    # The bytes are counted as they come: a length in a header may be false or missing.
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
@@ -394,12 +394,12 @@ def description(pages: list[Page]) -> Fields:
 
 
 def _reference(kind: type[Message]) -> dict[str, str]:
-    """Return where in the description the schema of a message is."""
+    """Return the place of a message's schema in the description."""
     return {"$ref": f"#/components/schemas/{kind.__name__}"}
 
 
 def _content(page: Page) -> Fields:
-    """Return the description of what a page answers."""
+    """Return the description of a page's answer."""
     if page.gives is not None:
         return {"schema": _reference(page.gives)}
     return {"schema": {"type": "object" if page.media == "application/json" else "string"}}

@@ -22,8 +22,8 @@ Place = Annotated[Path, Field(strict=False)]  # a text, in a file
 class Table(BaseModel):
     """A table whose keys are all known.
 
-    Strict: a text is no number, and true is no 1. A key that is misspelt would else have its
-    default, and a limit would be another one than the operator has written.
+    Types are strict: a text is not a number, and true is not 1. A misspelt key would otherwise
+    leave its default in force, so that a limit would differ from what the operator has written.
     """
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
@@ -119,7 +119,8 @@ class Limits(Table):
     tickets : int, default 10000
         Tickets of all users that wait. Each commit writes some 50 bytes for each.
     connections : int, default 512
-        Open connections. For a further one, that which has kept us waiting longest is closed.
+        Open connections. A further one closes the connection whose client has kept the service
+        waiting longest.
     body_bytes : int, default 65536
         Bytes of a request's body.
     client_seconds : float, default 15
@@ -138,7 +139,7 @@ class Limits(Table):
 
 
 class Settings(Table):
-    """All of the file.
+    """All settings of the file.
 
     Attributes
     ----------
@@ -219,15 +220,15 @@ def folder_and_key(store: Store) -> EncryptionKey:
 def _make_key(path: Path) -> None:
     """Write a fresh key; a crash leaves the whole key, or a file of another name."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # Written under another name: a crash must not leave half a key that looks like one.
+    # The key is first written under another name: a crash must not leave half a key in its place.
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(secrets.token_hex(KEY_BYTES) + "\n")
         file.flush()
         os.fsync(file.fileno())
     try:
-        # Of two first processes one key stays, and both read it: a rename would replace the first,
-        # under which rows may be sealed already.
+        # If two processes start at once, one key stays, and both read it. A rename would replace
+        # the first key, under which rows may be sealed already.
         os.link(draft, path)
     except FileExistsError:
         pass

@@ -51,16 +51,16 @@ class _Config(uvicorn.Config):
         self.report = report
         self.client_seconds = settings.limits.client_seconds
         self.most = _connections(settings.limits.connections)
-        # Connections whose client is to send or to read something, the longest wait first.
+        # The connections whose client has to send or to read something, the longest wait first.
         self.waiting: dict[_Connection, None] = {}
 
 
 class _Connection(H11Protocol):
     """A connection with a deadline for its client, which gives way to newer ones.
 
-    A client that sends a byte now and then would else hold a connection for hours. Where all are
-    taken, the one whose client has kept us waiting longest is closed; one that waits for the disk
-    is not.
+    Without a deadline, a client that sends a byte now and then would hold a connection for hours.
+    If all connections are taken, the one whose client has kept the service waiting longest is
+    closed. A connection that waits for the disk is not closed.
     """
 
     config: _Config
@@ -108,7 +108,7 @@ class _Connection(H11Protocol):
 
 
 class _Server(uvicorn.Server):
-    """Reports what the event loop complains of, in one line."""
+    """Reports the event loop's errors, in one line."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         report = self.config.report  # type: ignore[attr-defined]
@@ -160,7 +160,7 @@ def run(
         As `open_service`, and if the port is taken.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # The port comes first: where it is taken, a service runs, whose journal is to be left alone.
+    # The port comes first: if it is taken, another service runs, and must keep its journal.
     with (
         socket.create_server((host, port), family=family, backlog=_BACKLOG) as listener,
         open_service(settings) as (service, rows),

@@ -21,7 +21,7 @@ _USER = (
 
 
 class BadRequest(Exception):  # noqa: N818
-    """A body that is not as its schema says; texts name fields and quote no value.
+    """A body that does not fit its schema; texts name fields and quote no value.
 
     Parameters
     ----------
@@ -111,8 +111,8 @@ M = TypeVar("M", bound=Message)
 def parse(body: bytes, kind: type[M]) -> M:
     """Return the message of a body.
 
-    Numbers beyond doubles become infinite and count as missing: a value never decides over an
-    exception.
+    Numbers beyond the range of doubles become infinite and count as missing, so that an exception
+    never depends on a value.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def parse(body: bytes, kind: type[M]) -> M:
         type. The text names at most five fields.
     """
     try:
-        # `int` refuses more than 4300 digits, so that a value would decide over an error.
+        # `int` refuses more than 4300 digits, so that an error would depend on a value.
         # Clients of some languages begin UTF-8 with a mark.
         record = of_json(body.decode("utf-8-sig"), parse_int=float)
     except (ValueError, StateError):

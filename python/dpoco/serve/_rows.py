@@ -113,7 +113,7 @@ class Rows:
             If the database is locked, full or read-only.
         """
         sealed = [
-            # Sealed with kind and number, so that no row can take the place of another.
+            # Each row is sealed with kind and number, so that no row can take another's place.
             (kind, n, b"".join(self._key.seal(_context(kind, n), json.dumps(record).encode())))
             for n, record in rows
         ]
@@ -151,7 +151,7 @@ class Rows:
     def _run_many(self, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
         """Run a statement for each row in one transaction, if this is still the owner."""
         with _translate_errors():
-            # The write lock comes before the look at the owner, who cannot change in between.
+            # The write lock comes before the check of the owner, who cannot change in between.
             self._base.execute("BEGIN IMMEDIATE")
             try:
                 self._check_owner()
@@ -173,7 +173,7 @@ def open_rows(folder: Path, key: EncryptionKey) -> Iterator[Rows]:
 
 
 def _context(kind: Kind, number: int) -> bytes:
-    """Return what a row is sealed with: it opens nowhere else."""
+    """Return the context that seals a row: the row opens under no other."""
     return b"dpoco serve %b %d" % (kind.encode(), number)
 
 

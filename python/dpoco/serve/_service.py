@@ -81,8 +81,8 @@ class Service:
 
     def __init__(self, journal: Journal, rows: Rows, settings: Settings) -> None:
         self.settings = settings
-        # Limits must not follow a clock that is set. Turns are kept over restarts and need the time
-        # of day.
+        # Limits must not follow a clock that may be set. Turns are kept over restarts, and so they
+        # need the time of day.
         self.clock = time.monotonic
         self.failures = 0
         self._failed = -math.inf
@@ -107,7 +107,7 @@ class Service:
         for _, record in rows.all("ticket"):
             self._enter(Entry(**record))
             self._held[record["user"]] += 1
-        # Tickets that a crash kept from being handed out: for a public reason.
+        # A crash kept these tickets from being handed out; this reason is public.
         self._lost = set(self._stream.outstanding) - self._entries.keys()
         self._ending = asyncio.Lock()  # a ticket ends once: at its turn, or by deletion
         self._commits = GroupCommitExecutor(journal, linger=_LINGER)
@@ -148,7 +148,7 @@ class Service:
             if drawing is not None:
                 return await asyncio.shield(drawing)
         self._check_limits(user)
-        # Before the draw, so that requests that come together cannot pass the limit.
+        # The ticket counts before the draw, so that simultaneous requests cannot pass the limit.
         self._held[user] += 1
         task = asyncio.ensure_future(self._draw(user, context, request, digest))
         self._drawing.add(task)
@@ -181,7 +181,7 @@ class Service:
             raise Refused("late", "ticket: its turn is over, or there is none")
         if entry.reward not in (None, value):
             raise Refused("conflict", "reward: the ticket has another one")
-        # Set before the write, so that another reward that comes meanwhile is a conflict.
+        # The reward is set before the write, so that another one that comes meanwhile conflicts.
         known, entry.reward = entry.reward, value
         try:
             await self._store(entry)
@@ -202,7 +202,7 @@ class Service:
         return len(entries)
 
     async def numbers(self) -> dict[str, float | None]:
-        """Return numbers that visits and turns alone fix: how many rewards came is private."""
+        """Return numbers that visits and turns alone fix; the number of rewards is private."""
         stream, journal = self._stream, self._journal
         rounds, spent = await asyncio.to_thread(lambda: (stream.round, journal.spent))
         return {
@@ -228,7 +228,7 @@ class Service:
 
     @property
     def is_failing(self) -> bool:
-        """Whether something has failed a moment ago, other than a request."""
+        """Whether something other than a request has failed a moment ago."""
         return self.clock() < self._failed + _QUIET
 
     # -- turns ------------------------------------------------------------------------------------
@@ -252,7 +252,7 @@ class Service:
     async def close(self, turns: asyncio.Task[None]) -> None:
         """Finish what was begun, and end the turns."""
         await asyncio.gather(*self._drawing, return_exceptions=True)
-        # Not between a round and the deletion of its row.
+        # The lock keeps this from stopping between a round and the deletion of its row.
         async with self._ending:
             turns.cancel()
         await asyncio.gather(turns, return_exceptions=True)
@@ -316,7 +316,7 @@ class Service:
             self._written = asyncio.get_running_loop().create_future()
             asyncio.get_running_loop().call_later(_MOMENT, self._write, self._written)
         self._unwritten |= {each.number: each for each in entries}
-        # Others wait for the same write, which must not end with one client's request.
+        # Other requests wait for the same write, which must not end with one client's request.
         await asyncio.shield(self._written)
 
     def _write(self, written: asyncio.Future[None]) -> None:
@@ -347,7 +347,7 @@ class Service:
         self._release(entry.user)
 
     def _release(self, user: str) -> None:
-        """Count a ticket less; users without tickets are not kept, so that memory is bounded."""
+        """Count one ticket less; drop a user without tickets, so that memory is bounded."""
         self._held[user] -= 1
         if not self._held[user]:
             del self._held[user]
@@ -364,7 +364,7 @@ class Service:
             calls = [self._play(each) for each in part]
             await asyncio.to_thread(wait, calls)  # one waker for all
             errors = [call.exception() for call in calls]
-            # A mismatch: the round was played, and a power cut took the reward from the row.
+            # On a mismatch the round was played, and a power cut took the reward from the row.
             ended = (type(None), dpoco.ReplayMismatch)
             over = [each for each, e in zip(part, errors, strict=True) if isinstance(e, ended)]
             # Rows go after their rounds are on the disk: a crash in between plays them again, and

@@ -40,7 +40,7 @@ class _Token:
     Attributes
     ----------
     name, operator
-        As of `Caller`.
+        As for `Caller`.
     digest : str
         SHA-256 of the secret, hexadecimal.
     until : float or None
@@ -53,11 +53,11 @@ class _Token:
     until: float | None
 
     def is_valid(self, now: float) -> bool:
-        """Return whether it is not over yet."""
+        """Return whether the token is still valid."""
         return self.until is None or now < self.until
 
     def is_for(self, name: str, operator: bool) -> bool:
-        """Return whether it is a user's, or an operator's, of this name: both may have one name."""
+        """Return whether the token has this name and role: users and operators may share a name."""
         return (self.name, self.operator) == (name, operator)
 
 
@@ -86,7 +86,7 @@ class Tokens:
         name : str
             Of the user or operator.
         operator : bool
-            Which of both.
+            Whether the name is an operator's.
         overlap : float
             Seconds for which older tokens of this name stay valid, so that clients can change.
 
@@ -109,11 +109,11 @@ class Tokens:
         # 62 bits fit into SQLite's integers, which have a sign.
         number, secret = secrets.randbits(62), secrets.token_urlsafe(_SECRET)
         fresh = _Token(name, operator, _digest(secret), None)
-        # The new row and the ends of older ones in one transaction, then what has ended: at no
-        # moment is a user without a token.
+        # One transaction writes the new row and the ends of older ones; ended rows go later. So a
+        # user is never without a token.
         self._rows.put("token", {**older, number: asdict(fresh)}.items())
         self._rows.drop("token", gone)
-        # SQLite's version counts the writes of others alone.
+        # SQLite's version counts only the writes of other connections.
         self._version = -1
         return f"{number}.{secret}"
 
@@ -125,17 +125,17 @@ class Tokens:
         return len(gone)
 
     def find(self, token: str) -> Caller | None:
-        """Return whom a token is bound to; None if it is none, was revoked, or is over.
+        """Return the caller that a token is bound to; None if it is invalid, revoked, or over.
 
-        How long it takes depends on the token's length and on whether tokens were made meanwhile,
-        and on no secret.
+        The time that this takes depends on the token's length and on whether tokens were made
+        meanwhile, and on no secret.
         """
         number, _, secret = token.partition(".")
         try:
             each = self._read().get(int(number))
         except ValueError:
             return None
-        # Also of a number that is not known, so that the time does not tell.
+        # The digest is computed for an unknown number too, so that the time does not reveal it.
         digest = _digest(secret)
         if each is None or not hmac.compare_digest(digest, each.digest):
             return None
