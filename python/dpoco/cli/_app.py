@@ -11,7 +11,7 @@ from typer.core import TyperCommand, TyperGroup
 import dpoco
 from dpoco.cli._key import KEY_FILE
 
-# Commands in the order of the help: what it says of them, and below which heading.
+# The commands in the order of the help, each with its sentence and its heading there.
 _STREAMS, _CLAIMS, _OPERATE = "Learn from a stream", "Check what is claimed", "Operate"
 _COMMANDS = {
     "init": (_STREAMS, "Write a file of settings for a table, with its columns and ranges."),
@@ -68,7 +68,7 @@ def load_command(name: str) -> TyperCommand | TyperGroup:
 
 
 class _Commands(TyperGroup):
-    """All commands, of which the help knows no more than a sentence."""
+    """All commands; the help knows only one sentence about each."""
 
     def list_commands(self, ctx: object) -> list[str]:
         """Return the names of the commands."""

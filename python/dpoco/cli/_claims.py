@@ -22,7 +22,7 @@ from dpoco.published import tables
 if TYPE_CHECKING:
     from dpoco.audit import StandardCase
 
-# 2 is bad input, of all commands.
+# All commands return 2 for bad input.
 _EXIT_CODES = {"not refuted": 0, "refuted": 1, "no power": 3}
 
 
@@ -95,7 +95,7 @@ def audit_command(
             return
         if learner is None:
             raise ValueError("name a learner, or ask for --list")
-        # An audit may take an hour: a figure that cannot be drawn is refused before.
+        # An audit may take an hour, so a figure that cannot be drawn is refused first.
         shell.check_figure(figure)
         if seed < 0:
             raise ValueError(f"--seed must be at least 0; got {seed}")
@@ -134,7 +134,7 @@ def _one_run(case: StandardCase, canaries: int | None, seed: int, as_json: bool)
         typer.echo(f"error: {error}", err=True)
         return _EXIT_CODES["no power"]
     if not as_json:
-        # Stated before anything is known of the outcome, so that it cannot be chosen to fit.
+        # This is stated before the outcome is known, so that it cannot be chosen to fit.
         typer.echo(f"Before the run: {planned.power}")
     report = planned.report(planned.play())
     if as_json:
@@ -277,7 +277,7 @@ def sign_command(
         if file is None or key is None or title is None or operator is None or data_set is None:
             raise ValueError(f"still needed: {', '.join(missing)}")
         record, stated, before = read_certificate(file)
-        # A signature around another one would say twice who states it.
+        # A second signature around a signed certificate would say twice who states it.
         if before is not None:
             raise ValueError(f"{file} is signed: sign the certificate that it was made from")
         guarantee = stated.guarantee if isinstance(stated, Ledger) else stated

@@ -60,9 +60,9 @@ def check_columns(files: Collection[str], needed: Collection[str], follow: bool)
             waits = follow and at == len(files) - 1 and not header.endswith(b"\n")
             if not header or waits:
                 continue
-            # As a row: of two columns of one name pandas would rename the second.
+            # The names are read as a row: pandas would rename the second of two equal columns.
             found = _parse(name, header, header=None, dtype=str).iloc[0].tolist()
-            # Else the whole file would be a header, and would pass for one without records.
+            # Otherwise the whole file would be a header, and would pass for one without records.
             if b"\r" in header.rstrip(b"\r\n"):
                 raise ValueError(f"{name}: lines must end in a line feed, not in a return alone")
         else:
@@ -78,8 +78,8 @@ def _parse(name: str, data: bytes, **options: Any) -> DataFrame:
     """Return the lines of a CSV file; the message about others quotes nothing of them."""
     pandas = import_package("pandas", "CSV files", "files")
     with reading(name, "a CSV file in UTF-8, separated by commas"), warnings.catch_warnings():
-        # Of rows with more cells than names. Without `index_col` their first cells would become
-        # an index, and all others would move by one column.
+        # This concerns rows with more cells than names. Without `index_col` their first cells
+        # would become an index, and all others would move by one column.
         warnings.simplefilter("error", pandas.errors.ParserWarning)
         table: DataFrame = pandas.read_csv(io.BytesIO(data), index_col=False, **options)
     return table
@@ -152,7 +152,7 @@ def read_parts(
             parts = _csv(name, start, names, follow and at == len(files) - 1, go_on)
         for part in parts:
             if person is not None and part.table is not None:
-                # Two names of one person, as 7 and 7.0, would count apart.
+                # Two spellings of one person, such as 7 and 7.0, would count as two people.
                 named = part.table[person].fillna("").tolist()
                 part.table[person] = list(map(person_name, named))
             yield part
@@ -217,7 +217,7 @@ def _csv(
                     f"{name}: a cell is longer than {_BLOCK:,} bytes: is a quote not closed?"
                 )
             if cut:
-                # A line that is not complete waits for its rest.
+                # An incomplete line waits for its rest.
                 lines, rest = rest[:cut], rest[cut:]
                 position += cut
                 table = _parse(name, header + lines)
@@ -245,7 +245,7 @@ def _csv(
 def _skip(source: BinaryIO, name: str, size: int) -> None:
     """Skip bytes that have been read before, or raise if they are not there."""
     if name == "-":
-        # A pipe cannot be set back: what was read before is read again and dropped.
+        # A pipe cannot be set back, so that the earlier bytes are read again and dropped.
         skipped = source.read(size)
         found, last = len(skipped), skipped[-1:]
     else:
@@ -260,7 +260,8 @@ def _skip(source: BinaryIO, name: str, size: int) -> None:
         raise ValueError(f"{name} has no line end where reading stopped: it was replaced")
 
 
-# A quote opens a cell only where one begins: 5" is a cell as any other. In it, two are one.
+# A quote opens a quoted cell only at the cell's beginning: 5" is an ordinary cell. Within a quoted
+# cell, two quotes stand for one.
 _QUOTED = re.compile(rb'(?:(?<=[,\r\n])|\A)"[^"]*(?:""[^"]*)*(?:"|\Z)')
 
 
@@ -298,7 +299,7 @@ class Sink:
     def __init__(self, output: Path | None, page: Path | None) -> None:
         self._output, self._page = output, page
         self._shown: list[Fields] = []
-        # A .prom file has the latest release alone: a scraper keeps the history.
+        # A .prom file holds only the latest release: a scraper keeps the history.
         self._kept = output is not None and output.suffix != ".prom"
         self._live: Live | None = None
         self._drawn = False
@@ -321,8 +322,7 @@ class Sink:
             return release.to_json() + "\n"
         if self._output.suffix == ".prom":
             return release.open_metrics()
-        # The header belongs to the first interval alone: later ones are appended, also by later
-        # runs.
+        # Only the first interval has the header: later ones are appended, also by later runs.
         return str(release.to_frame().to_csv(index=False, header=release.interval == 0))
 
     def restore(self, written: int, pending: list[str]) -> None:
@@ -374,7 +374,8 @@ class Sink:
             beside.write_text(lines[-1], encoding="utf-8")
             beside.replace(self._output)
             return
-        # In bytes: the state counts them, and text files would change line ends on Windows.
+        # The file is binary: the state counts bytes, and text files would change line ends on
+        # Windows.
         with self._output.open("ab") as out:
             self.written += out.write("".join(lines).encode())
             out.flush()

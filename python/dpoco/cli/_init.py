@@ -69,7 +69,7 @@ def init(asked: Asked, values: Fields) -> None:
         if settings.data == "-":
             raise ValueError("the table must be a file")
         table = open_table(settings)
-        # A program that calls the command has no one to answer.
+        # If a program calls the command, nobody can answer questions.
         if sys.stdin.isatty():
             asked = complete(asked, table, typer.prompt)
         given = {**asked.given, **describe_columns(asked.settings, table)}

@@ -48,12 +48,12 @@ def publish_command(
     with shell.errors_in_one_line():
         if not force:
             shell.check_new(to)
-        # First: a wrong model is refused before a state, which is secret, is opened.
+        # This comes first: a wrong model is refused before a state, which is secret, is opened.
         earlier = None if like is None else dpoco.Model.load(like)
-        # The state names its class, and only the library's own: nothing else is imported.
+        # The state names its class. Only the library's own classes are imported.
         learner = dpoco.load(state, key=state_key())
         saved = read_saved(learner, trust_columns)
-        # Arms, experts and points of a net are no coefficients of columns.
+        # Arms, experts and points of a net are not coefficients of columns.
         if saved is not None and saved.family != "records":
             raise ValueError("only learners of labelled records have a decision that predicts")
         if earlier is not None:
@@ -113,7 +113,7 @@ def predict_command(
         found = dpoco.Model.load(model)
         rows = open_table(asked, fewest=1)
         kept = [] if keep is None else read_list(keep)
-        # All columns at once, before a file of many rows is read.
+        # All columns are checked at once, before a file of many rows is read.
         rows.check([*found.columns, *kept])
         answers = found.predict(found.coding.records(rows, found.columns)[0]).tolist()
         texts = {name: list(map(_text, rows.entries(name))) for name in kept}

@@ -204,7 +204,7 @@ class Asked(Statistics):
             raise ValueError(
                 "--page with --state needs --output FILE.jsonl, because the page shows this file"
             )
-        # Releases that find no place are lost, and a second run would draw other noise.
+        # Releases that cannot be written are lost, and a second run would draw other noise.
         for path in (self.output, self.page, self.state):
             if path is not None and not path.absolute().parent.is_dir():
                 raise ValueError(f"no such directory: {path.parent}")
@@ -226,7 +226,7 @@ def _monitor(asked: Asked) -> None:
     made = asked.monitor()
     person = asked.person.partition("=")[0] or None
     needed = (*(c.name for c in made._layout.columns), *asked.names, asked.time)
-    # Of all files, before the first is read: the tenth would be refused after hours.
+    # All files are checked before the first is read: the tenth would be refused after hours.
     check_columns(asked.files, tuple(dict.fromkeys(needed)), asked.follow)
     sink = Sink(asked.output, asked.page)
     monitor = _resume(made, asked.state, sink)
@@ -253,8 +253,8 @@ def _monitor(asked: Asked) -> None:
             elif not ended and used_up is None:
                 sink.draw(monitor)
                 continue
-            # The state first: it holds these lines as pending, and `restore` writes them again if
-            # the program is killed before the next line.
+            # The state is stored first: it holds these lines as pending, and `restore` writes them
+            # again if the program is killed before the next line.
             _keep(monitor, asked.state, positions, sink, ended)
             sink.write(ended)
             if used_up is not None:

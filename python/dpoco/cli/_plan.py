@@ -158,7 +158,7 @@ def make_command(entry: Learner) -> TyperCommand | TyperGroup:
         given = vars(parsed)
         as_json, horizon, epsilon = (given.pop(n) for n in ("as_json", "horizon", "epsilon"))
         with shell.errors_in_one_line():
-            # Options come as texts, whose types are those of the learner's constructor.
+            # Options come as texts, and get the types of the learner's constructor.
             read = {name: own[name].read(given.pop(name)) for name in own}
             options = {name: value for name, value in read.items() if value is not None}
             facts = {name: given.pop(name) for name in sizes}
@@ -221,7 +221,7 @@ class _Plans(TyperGroup):
         if cmd_name == "statistics":
             return plan_statistics_command
         known = {each.name: each for each in LEARNERS if each.plays in _PLANNED}
-        # auto and experts, which rank learners.
+        # The other names are auto and experts, which rank learners.
         if cmd_name not in known:
             return super().get_command(ctx, cmd_name)
         return make_command(known[cmd_name])

@@ -172,7 +172,7 @@ def plan_reports(
         given = {
             name: value
             for name, value in server.get_params().items()
-            # The seed is drawn afresh, and two plans of one problem are to be equal.
+            # The seed is drawn afresh, but two plans of one problem must be equal.
             if isinstance(value, (int, float, str)) and name != "public_seed"
         }
         record = {"risk_bound": bound, **given, "mixing": server.mixing}
@@ -220,7 +220,7 @@ def _loss(name: str, domain: Domain) -> Loss:
         return CustomLoss(1.0 / stretch, 1.0 / stretch**2)
     if name == "squared":
         plain = SquaredLoss(dual, label_bound=0.5, feature_bound_l2=1.0)
-        # Weighted so that its slope is the declared one.
+        # The weight makes the slope the declared one.
         return replace(plain, weight=dual / plain.lipschitz(domain))
     if name == "logistic":
         return LogisticLoss(dual, feature_bound_l2=1.0)
@@ -339,7 +339,8 @@ def _smallest_useful(
         if 0.0 < values[base] < math.inf:
             # A slope near 0 would lead out of all bounds.
             step = math.log(target / values[base]) / min(slope, -0.05)
-            # A little beyond where the slope points, so that the other end of the interval moves.
+            # The step goes a little beyond where the slope points, so that the other end of the
+            # interval moves.
             beyond = 0.985 if list(values.values())[-1] <= target else 1.015
             guess = base * math.exp(max(min(step, 9.0), -9.0)) * beyond
         if low and high:
@@ -358,7 +359,7 @@ def _noise(plan: Any, guarantee: Guarantee) -> Fields:
         scale = guarantee.noise_scale
     errors = {}
     if isinstance(own, GaussianSum) and own.scale > 0.0:
-        # Of the noisiest sum at unit sensitivity and mu, and what none is below.
+        # The error of the noisiest sum at unit sensitivity and mu, and a lower bound for all.
         errors = {
             "sum_error": continual_sum.max_error(own.factorisation, own.pushes),
             "least_sum_error": continual_sum.lower_bound(own.pushes),

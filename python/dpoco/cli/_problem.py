@@ -196,7 +196,7 @@ def make_games(
             raise ValueError(_nothing_known(game))
     if people is None:
         return found
-    # The search took the first rows, and their people with them.
+    # The search took the first rows, and also their people.
     return [replace(game, persons=people[len(people) - len(game.data[0]) :]) for game in found]
 
 
@@ -224,7 +224,7 @@ def _choice(
     if entry.name != _AUTO.name:
         return entry, read_options(entry, asked), ""
     budget = Budget._over(asked.epsilon, asked.delta, covered)
-    # Without an end, it must learn soon.
+    # A learner without a horizon must learn soon.
     horizon = None if covered == LARGEST_HORIZON else covered
     more |= {"horizon": horizon, "participation": read_participation(asked)}
     ranked = choose(problem, budget=budget, **more)
@@ -280,7 +280,7 @@ def _load_stream(family: str, task: Task) -> Stream:
 
 
 def _finder(task: Task, columns: int, rounds: int) -> RangeFinder:
-    """Return what searches ranges in the first rows; `ValueError` if there are too few rows."""
+    """Return the search for ranges in the first rows; `ValueError` if there are too few rows."""
     asked, covered = task.asked, task.covered_rounds(rounds)
     rule = read_participation(asked)
     budget, _ = split_budget(Budget._over(asked.epsilon, asked.delta, covered), rule is not None)
@@ -412,7 +412,7 @@ def _records(entries: Sequence[Learner], task: Task) -> list[games.Game]:
             batch = max(1, rounds // UPDATES)
             options = {"batch": batch, **options}
         if entry.name == "noisy-ftrl" and options.get("statistics") != "quadratic":
-            # For what is to be expected, not for the worst case.
+            # This step size is for the expected case, not for the worst case.
             options = {"step_size": "predicted", **options}
         horizon = min(covered, len(stream)) if entry.plays == "batch" else covered
         game = games.game_of_records(entry.load(), stream, domain, loss, horizon=horizon, **options)
@@ -499,7 +499,7 @@ def _arms(entries: Sequence[Learner], task: Task) -> list[games.Game]:
     classes = None if stream.coding.positive else (float(low), float(high))
     kept = task.describe("arms", _schema(stream, task, classes))
     rewards = games.class_rewards(stream.labels, high - low + 1, first=low)
-    # A label in another unit, or counted from another number, would teach nothing at all.
+    # Labels in another unit, or counted from another number, would teach nothing at all.
     if not np.any(rewards == 1.0):
         raise ValueError(
             f"no label of {stream.name} is a class in {low:g}..{high:g}: name the first class and "

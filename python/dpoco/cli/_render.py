@@ -154,7 +154,7 @@ def _protection(report: RunReport) -> str:
 
 def _cost(report: RunReport) -> str:
     """Return what privacy costs, in words."""
-    # Rounded as it is printed, so that no cost of "0.0000" is called one.
+    # The cost is rounded as it is printed, so that "0.0000" is not called a cost.
     price, unit = report.price_of_privacy, "loss a round"
     if is_fit(report):
         unit = "loss a record"
@@ -273,7 +273,7 @@ def _say_noise(report: RunReport) -> None:
 
 
 def _range(values: Sequence[float]) -> str:
-    """Return the range of repetitions, nothing of one."""
+    """Return the range of repetitions, or nothing if there is only one."""
     low, high = min(values), max(values)
     return f"{_decimal(low)}-{_decimal(high)}" if low < high else ""
 
@@ -296,7 +296,7 @@ def _say_details(report: RunReport) -> None:
         for name, shares in report.nonprivate_records["columns"].items()
         if any(shares.values()) or name in ranges
     ]
-    # Those of which most was changed come first: their range is probably wrong.
+    # The columns with most changes come first: their range is probably wrong.
     odd.sort(key=lambda column: -max(column[1].values()))
     for name, shares in odd[:_COLUMNS]:
         declared = "" if name not in ranges else " in [{:g}, {:g}]".format(*ranges[name])

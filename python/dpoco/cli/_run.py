@@ -66,7 +66,7 @@ def load_learner(asked: Settings) -> Any:
 
 
 def check_writable(directory: Path, *files: str | None) -> None:
-    """Find out before a long run, not after it, that the report has no place to go."""
+    """Check before a long run, and not after it, that the report can be written."""
     # It is made later: what is there already must be writable.
     nearest = next(path for path in (directory, *directory.absolute().parents) if path.exists())
     if not nearest.is_dir():
@@ -117,7 +117,7 @@ def _run(asked: Asked, out: Path, checkpoint: Path | None) -> None:
     settings = asked.settings
     if settings.skip_played and not settings.resume:
         raise ValueError("skip-played needs --resume")
-    # Who knows the seed can take the noise off again.
+    # Anyone who knows the seed can subtract the noise.
     if settings.decision is not None and settings.seed is not None:
         raise ValueError("--decision needs fresh noise: leave out the seed")
     resumed = load_learner(settings)
@@ -137,7 +137,7 @@ def _run(asked: Asked, out: Path, checkpoint: Path | None) -> None:
     if not (settings.force or settings.resume):
         shell.check_new(out / "report.json", settings.output, settings.decision)
     report, models = _play(game, settings, checkpoint, resumed)
-    # Before anything is written: a run that taught nothing leaves no report behind.
+    # This comes before anything is written: a run that taught nothing leaves no report behind.
     check_learned(report)
     _note_stream(settings, report)
     report = replace(report, settings={**report.settings, "command": settings.to_report()})
@@ -182,7 +182,7 @@ def _play(
             return guarantee
         both = behind_ranges(game.search, guarantee, budget=whole)
         both = both if people is None else people.of(both)
-        # The parts were planned from shares of the budget; what counts is their composition.
+        # The parts were planned from shares of the budget, but their composition counts.
         both.require(whole)
         return both
 

@@ -45,7 +45,7 @@ LEARNER, FILES, _REPORT = "Learning", "Files", "Report"
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything that a run can be asked, with its defaults."""
+    """All settings of a run, with their defaults."""
 
     data: str | None = setting(_DATA, "FILE",
         "CSV, Parquet or NPZ file, one round a row; several as a pattern in quotes or a folder; "
@@ -283,7 +283,7 @@ def _read(name: str, value: Any) -> Any:
     if tuple in option.types:
         fits = isinstance(value, list) and all(isinstance(each, str) for each in value)
         value = tuple(value) if fits else value
-    # Before numbers: `True` is an `int`.
+    # Bools come before numbers, since `True` is an `int`.
     elif isinstance(value, bool):
         fits = bool in kinds
     else:
@@ -369,7 +369,7 @@ def parse_file(path: Path) -> Any:
     if suffix == ".json":
         return json.loads(data)
     if suffix != ".toml":
-        # Not a `ValueError`, which `read_file` would take for a malformed file.
+        # This is not a `ValueError`, which `read_file` would take for a malformed file.
         raise ImportError(f"{path.name}: the format must be .toml or .json")
     if sys.version_info >= (3, 11):
         import tomllib
@@ -435,7 +435,7 @@ _USUAL = Settings()
 
 def refuse_useless(entry: Learner, asked: Settings) -> None:
     """Raise for a setting that the learner has no use for, or that auto may have none for."""
-    # Not ignored: it would pass for a setting that has an effect.
+    # An ignored setting would pass for one that has an effect, so it is refused.
     typed = {name for name in OPTIONS if getattr(asked, name) != getattr(_USUAL, name)}
     if entry.name == "auto" and asked.option.keys() - {"switches"}:
         own = min(asked.option)
@@ -519,7 +519,7 @@ def make_participation(
 ) -> Participation | None:
     """Return the rule of two options, or None without the first."""
     if rounds_per_person is None:
-        # A distance between rounds of one who has one round would mean nothing.
+        # For a person with only one round, a distance between rounds would mean nothing.
         if separation is not None:
             raise ValueError("separation needs --rounds-per-person")
         return None

@@ -35,7 +35,7 @@ from dpoco.learning.state import FRAME_SIGNATURE
 from dpoco.privacy.losses.combined import Unknown
 
 _VERIFICATION = "dpoco.verification/1"
-# The worst of several comes first; kinds of verdicts have their own codes.
+# The worst verdict comes first; each kind of verdict has its own exit code.
 _EXIT = {"signature refuted": 7, "refuted": 1, "not covered": 1, "not verified": 1, "not one": 2,
          "unreadable": 2, "not protected": 6, "only if": 5, "verified": 0}  # fmt: skip
 # Parts of a plan besides its guarantee; other documents of dpoco are read by themselves.
@@ -52,7 +52,7 @@ class NotOneError(Exception):
 
 
 class _NotCoveredError(Exception):
-    """There is nothing to derive a statement from, or no formula that does."""
+    """The statement cannot be derived: the file lacks a description, or no formula covers it."""
 
 
 class _Statement(NamedTuple):
@@ -153,11 +153,11 @@ def _row(
         row["statements"] = [each.words for each in found]
         row["verdict"] = "verified" if kind == "protected" else kind
         row |= {"sentence": sentence, "origin": origin}
-    # One file that cannot be read must not keep the verdict on the others back.
+    # One unreadable file must not prevent the verdict on the others.
     except (NotOneError, OSError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         row |= {"verdict": "not one", "reason": reason}
-    # This and the next are kinds of `StateError`, and say more.
+    # This error and the next are kinds of `StateError`, and say more.
     except UnreadableError as error:
         row |= {"verdict": "unreadable", "reason": str(error)}
     except SignatureError as error:
@@ -223,7 +223,7 @@ def _verify(stated: Stated) -> _Statement:
     """Return the statement of a certificate; `StateError` if it does not follow."""
     g = stated if isinstance(stated, Guarantee) else Guarantee.from_dict(stated)
     found = verdict(g)
-    # Nothing is promised, so that there is nothing to derive.
+    # The certificate promises nothing, so that there is nothing to derive.
     if not g.private:
         return _Statement("no privacy", found, g)
     if g.description is None and isinstance(g.loss.bare, Unknown):
@@ -273,7 +273,7 @@ def _independent_judge() -> _Judge:
 def _statements(file: Path, judge: _Judge) -> Iterator[_Statement]:
     """Yield every statement of a file that follows; `StateError` for one that does not."""
     data = file.read_bytes()
-    # By the first bytes: users name states as they like.
+    # The first bytes decide: users name states as they like.
     if data.startswith(FRAME_SIGNATURE) or is_encrypted(data):
         yield _of_learner(dpoco.load(file, key=state_key()), judge)
     elif (journal := is_journal(file)) is not None:
@@ -469,7 +469,7 @@ def is_journal(file: Path) -> bool | None:
     with file.open("rb") as opened:
         if opened.read(len(_SQLITE)) != _SQLITE:
             return None
-    # Not from the file's header: the last commits may still be in the log next to it.
+    # The file's header does not decide: the last commits may still be in the log next to it.
     try:
         with closing(_read_only(file)) as connection:
             (found,) = connection.execute("PRAGMA application_id").fetchone()
@@ -487,10 +487,10 @@ def copy_journal(file: Path, to: Path) -> None:
     key = Path(f"{file}.key")
     if key.exists():
         refuse_readable(key, key.stat())  # the copy's would be named by a place of the copy
-    # Made with its mode first: SQLite would make a file that others may read.
+    # The file is first made with its mode: SQLite would make a file that others may read.
     os.close(os.open(to, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     with closing(_read_only(file)) as source, closing(sqlite3.connect(to)) as target:
-        # SQLite's backup is of one moment, though the service writes on.
+        # SQLite's backup shows one moment, although the service continues to write.
         source.backup(target)
     # A service that passes its key itself has no such file.
     with suppress(FileNotFoundError):

@@ -37,7 +37,7 @@ def lazy(
     domain: Domain, loss: Loss, quiet: CoupledPlan, law: dict[str, float], window: float
 ) -> CoupledPlan:
     """Return `quiet` with a law and a coin without forced switches."""
-    # As in both papers p = 0: without privacy no switch has to be forced.
+    # Both papers set p = 0: without privacy no switch has to be forced.
     coin = Window(0.0, window, window)
     return _with_coin(domain, loss, _with_law(quiet, law), coin, None, "paper")
 
@@ -60,7 +60,7 @@ def _with_coin(
 
 def largest_ratio(spent: Callable[[float], float], epsilon: float) -> float:
     """Return the largest noise-to-signal ratio whose epsilon is at most the target."""
-    # In logarithms: budgets that are met need ratios of very different sizes.
+    # The search is over logarithms, since the ratios differ by orders of magnitude.
     low, high = math.log(1e-30), math.log(10.0)
     found = largest_fitting(lambda log_g: spent(math.exp(log_g)) <= epsilon, low, high, 100)
     if found is None:
@@ -70,7 +70,7 @@ def largest_ratio(spent: Callable[[float], float], epsilon: float) -> float:
 
 def require_long(horizon: int, delta: float) -> None:
     """Raise `CalibrationError` below the horizon that the privacy theorems ask for."""
-    # Of Theorems 8 and 11 (CTRL) and 4.1 (P-COMW), for the delta of the cap on switches.
+    # Theorems 8 and 11 (CTRL) and 4.1 (P-COMW) ask for it, for the delta of the cap on switches.
     least = 12.0 * math.log(1.0 / delta)
     if horizon < least:
         raise CalibrationError(

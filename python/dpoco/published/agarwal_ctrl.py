@@ -187,7 +187,7 @@ def lipschitz(
         nets = [checked_counts(shape, resolution)]
     for net in nets:
         try:
-            # Any rate will do: noise is planned without it.
+            # The rate does not matter here: the noise is planned without it.
             silent = plan(net, 1.0)
         except CalibrationError:  # the tails of so many variates cost more than delta
             if best is None and net == nets[-1]:
@@ -207,7 +207,7 @@ def _printed_parameters(q: EuclideanProblem, horizon: int, budget: Budget) -> tu
     """Return (eta, sigma) as printed."""
     # The theorem is stated for epsilon up to 1: a larger budget is not used.
     t, epsilon, size = float(horizon), min(budget.epsilon, 1.0), 1 if q.rank <= 1 else q.dimension
-    # The step of the regret bound; the two below are what the privacy proof needs.
+    # The step of the regret bound; the privacy proof needs the two below.
     steps = [q.diameter / (2.0 * q.lipschitz * math.sqrt(t))]
     if q.smoothness > 0.0:
         log = math.sqrt(math.log(t / budget.delta))
@@ -245,7 +245,7 @@ def _correct_parameters(q: EuclideanProblem, horizon: int, budget: Budget) -> tu
         steps = (0.5 * q.diameter**2 / eta, 2.0 * q.lipschitz**2 * eta * horizon)
         return math.fsum((*steps, sigma * math.sqrt(q.dimension) * q.diameter, 2.0 * whole))
 
-    # Larger steps are not allowed as printed; e^-25 of it is far below any that is best.
+    # The printed theorem allows no larger steps; e^-25 of this one is far below any best step.
     top = math.log(q.diameter / (2.0 * q.lipschitz * math.sqrt(horizon)))
     eta = math.exp(least(bound, top - 25.0, top, 45) if q.smoothness > 0.0 else top)
     return eta, noise(eta)

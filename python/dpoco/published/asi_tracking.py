@@ -116,7 +116,7 @@ def shift_detector(
         # The statistic changes by up to 2, which is printed as 1.
         b1, b2 = scale_for(4.0 if corrected else 2.0, rest), scale_for(4.0, rest)
         if corrected:
-            # Both noises together may miss the budget by a last digit.
+            # Both noises together may exceed the budget in the last digit.
             b2 = raise_scale(b2, lambda b: detector.epsilon_spent(scale, b1, b) <= budget.epsilon)
         noises = b1, b2
     found = detector.make_plan(own, "laplace", scale, noises)

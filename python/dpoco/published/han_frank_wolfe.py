@@ -77,7 +77,7 @@ def tree_frank_wolfe(
     """
     budget.require_delta()
     d, q = domain.dimension, domain.dual_exponent
-    # Generalized Gaussian noise is of a smooth norm, whose exponent is at least 2.
+    # Generalized Gaussian noise needs a smooth norm, with an exponent of at least 2.
     smooth = q >= 2.0
     # Without a budget, calibration settles everything but the noise.
     silent = tree.calibrate(
@@ -95,14 +95,14 @@ def tree_frank_wolfe(
         bound = published_leaf_bound(domain, loss, step_scale)
         scale = published_sigma(budget, pushes=total.pushes, kappa=kappa, leaf_bound=bound)
     mu = total.reach(near) / scale
-    # Published constants are not taken on trust: the exact accountant has the last word.
+    # The published constants are checked by the exact accountant, which decides.
     _require(gaussian.charged_gaussian_delta(budget.epsilon, mu, total.mass), budget)
     noisy = replace(total, scale=scale)
     return tree.make_plan(domain, loss, noisy, silent.tuning, _calibration(corrected))
 
 
 def _calibration(corrected: bool) -> str:
-    """Return what a plan says of where its numbers come from."""
+    """Return a plan's words on the origin of its numbers."""
     return "corrected" if corrected else "paper"
 
 
@@ -110,7 +110,7 @@ def _node_mu(budget: Budget, pushes: int, mass: float) -> float:
     """Return the mu of one node such that basic composition over bit_length(n) meets `budget`."""
     # A record is in at most one node of each height.
     nodes = pushes.bit_length()
-    # A compiled variate is cut off far out; what that costs is taken off the delta.
+    # Compiled variates are truncated far out; the cost of this is subtracted from delta.
     rest = gaussian.reserve(budget, mass / gaussian.truncation_mass(1.0))
     return gaussian_mu(rest.epsilon / nodes, rest.delta / nodes)
 
@@ -142,14 +142,14 @@ def polyhedral_frank_wolfe(
     )  # fmt: skip
     own, near, view = silent.mechanism, Neighbours(), L1Geometry(domain)
     if view.diameter() > 0.0 and corrected:
-        # In closed form, with exact sums in place of the printed integrals.
+        # This is a closed form, with exact sums in place of the printed integrals.
         own = polyhedral.with_least_scale(own, near, budget, tight=False)
     # A domain of one point selects nothing, and needs no noise.
     elif view.diameter() > 0.0:
         budget.require_delta()
         factor = polyhedral.published_factor(view, loss, horizon, budget.delta)
         own = replace(own, scale=factor / budget.epsilon)
-        # None means that the noise is none: for one round the printed integral is 0.
+        # None means no noise: for one round the printed integral is 0.
         known = own.loss(near)
         _require(1.0 if known is None else known.delta(budget.epsilon), budget)
     return polyhedral.make_plan(domain, loss, own, horizon, _calibration(corrected))
@@ -165,7 +165,7 @@ def forced_rounds(dimension: int, horizon: int, epsilon: float) -> int:
     epsilon : float
         Of the budget, positive.
     """
-    # Divided twice: the square of a small epsilon would vanish.
+    # The code divides twice, since the square of a small epsilon would vanish.
     rounds = math.log(dimension * horizon) * math.log(horizon) / epsilon / epsilon
     return int(min(rounds, horizon))
 

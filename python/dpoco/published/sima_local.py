@@ -129,7 +129,7 @@ class PublishedChannel:
         self._edges = np.cumsum(self.counts)
         lowest = -math.log(horizon * total / labels)
         honest = math.log1p((horizon - 1) * total / labels)
-        # A label that no hypothesis allows owns no cell, and is never sent: its share is of no use.
+        # A label that no hypothesis allows has no cell, and is never sent; its share is unused.
         shares = (1.0 - 1.0 / horizon) * matrix / np.maximum(self.counts, 1)
         values: FloatArray = np.log(labels * (shares + 1.0 / (horizon * total)))
         owned = values[:, self.counts > 0]
@@ -139,7 +139,7 @@ class PublishedChannel:
             "exact": float((owned.max(axis=1) - owned.min(axis=1)).max()),
             "printed": printed_width(count, horizon),
         }[choice("sensitivity", sensitivity, SENSITIVITIES)]
-        # Hypotheses that are all alike have the width 0.
+        # If all hypotheses are equal, the width is 0.
         self.step = lattice_step(max(self.width, 1e-12))
         low, high = (round(edge / self.step) for edge in (lowest, lowest + honest))
         self.table = np.clip(np.rint(values / self.step).astype(np.int64), low, high)
@@ -153,11 +153,11 @@ class PublishedChannel:
                 span = max(span, self.spread)  # ends of the range may round apart
         if delta > 0.0:
             factor = printed_scale_factor(count, epsilon, delta)
-            # Above what the product's rounding can take away.
+            # This is more than the product's rounding can take away.
             self.scale = Fraction(factor * span * (1.0 + 2.0**-49))
         else:
             factor = 1.0 / epsilon
-            # Ten reports of 0.1 must be within a budget of 1, whatever the doubles' rounding.
+            # Ten reports of 0.1 must be within a budget of 1, however doubles round.
             self.scale = Fraction(span) / Fraction(epsilon * (1.0 - 2.0**-50))
         self.b = factor * self.width
         self.shift = self.b * (2.0 * math.log(horizon) + math.log(count))
@@ -285,7 +285,7 @@ class PublishedDistributionLearner:
     def channel(self, x: ArrayLike | None = None) -> PublishedChannel:
         """Return what devices send in context `x`."""
         matrix = self._hypotheses.matrix(x)
-        # Contexts repeat, and a channel costs O(K M).
+        # Channels are kept, since contexts repeat and a channel costs O(K M).
         if self._last is None or self._last[0] is not matrix:
             made = PublishedChannel(
                 matrix, self._horizon, self._epsilon, self._delta, self._sensitivity
@@ -314,7 +314,7 @@ class PublishedDistributionLearner:
     @property
     def weights(self) -> FloatArray:
         """Weights of the hypotheses, shape (K,)."""
-        # Less the least, which cancels: weights neither overflow nor all vanish.
+        # The least value is subtracted, which cancels: weights neither overflow nor all vanish.
         powers: FloatArray = np.exp(-self._rate * (self._losses - self._losses.min()))
         weights: FloatArray = powers / powers.sum()
         return weights
