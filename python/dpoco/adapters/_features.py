@@ -135,7 +135,7 @@ class FeatureMap:
         Parameters
         ----------
         table : pandas.DataFrame or iterable of mappings
-            Of a table, one column a feature.
+            A table has one column for each feature.
         """
         rows = [self.row(record) for record in _records(table)]
         return np.stack(rows) if rows else np.zeros((0, self.dimension))

@@ -72,8 +72,9 @@ class LinearProblem:
         Public bounds, and the Huber loss's threshold. Features are measured in l2, for
         "polyhedral_frank_wolfe" in the maximum norm.
     radius : float, optional
-        Of the ball of coefficients, intercept included: l2, for "polyhedral_frank_wolfe" l1. None:
-        margins in one feature reach 4 or `label_bound` if all features are about as large.
+        Radius of the ball of coefficients, intercept included: l2, for "polyhedral_frank_wolfe"
+        l1. None: margins in one feature reach 4 or `label_bound` if all features are about as
+        large.
     intercept : bool
         Whether records get one more feature, the constant `feature_bound`.
     outputs : int

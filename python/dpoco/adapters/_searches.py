@@ -44,7 +44,7 @@ def warn_of_search(name: str, budget: Budget, ledger: object) -> None:
     Parameters
     ----------
     name : str
-        Of the estimator that is cloned.
+        Name of the estimator that is cloned.
     budget : Budget
         Of one fit.
     ledger : Ledger or None

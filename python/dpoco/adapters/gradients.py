@@ -463,7 +463,7 @@ class NoisyGradients:
 
         Notes
         -----
-        Of a restored object all reserved steps are skipped here: their noise is never released
+        In a restored object this call skips all reserved steps: their noise is never released
         again. Proof: ``docs/privacy/deep_learning.md``, Theorem 2.
 
         Raises

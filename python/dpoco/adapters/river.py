@@ -89,7 +89,7 @@ class PublicScaler(base.MiniBatchTransformer):
         Lowest and highest value of each feature, public; never taken from the data. Values outside
         count as the nearest end. Other features pass unchanged, and missing ones stay missing.
     norm : {"l2", "max"}, default "l2"
-        Of the ball: "l2" divides by the root of the number of names; "max", for
+        Norm of the ball: "l2" divides by the root of the number of names; "max", for
         "polyhedral_frank_wolfe", does not.
 
     Raises
@@ -201,7 +201,7 @@ class _LinearEstimator:
     def weights(self) -> Any:
         """Published coefficients: by name, or of the hashed entries, shape (d,).
 
-        Of more than two classes a dictionary of these, by label.
+        With more than two classes, a dictionary of these, by label.
         """
         order, rows = self._features.names, self._model.coefficients[0]
         if order is None:

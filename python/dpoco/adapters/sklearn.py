@@ -227,7 +227,7 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Lowest and highest value of every feature, or of each; public: a sensor's data sheet, a
         form's limits. Never take them from the data. Values outside count as the nearest end.
     norm : {"l2", "max"}, default "l2"
-        Of the ball: "l2" divides by sqrt(d); "max" does not, for "polyhedral_frank_wolfe".
+        Norm of the ball: "l2" divides by sqrt(d); "max" does not, for "polyhedral_frank_wolfe".
 
     Raises
     ------
@@ -739,8 +739,8 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
     def predict_proba(self, X: object) -> FloatArray:
         """Return the probabilities of all classes, shape (n, classes).
 
-        Of more than two classes they are the probabilities of each against all others, divided by
-        their sum.
+        With more than two classes, they are the probabilities of each against all others, divided
+        by their sum.
         """
         return probabilities(self._margins(X))
 

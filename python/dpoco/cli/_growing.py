@@ -94,7 +94,7 @@ class Places:
     Parameters
     ----------
     folder : Path
-        Of the state.
+        Folder of the state.
     known : dict of str to int
         What `known` was when the state was saved.
     """

@@ -99,7 +99,7 @@ class Task:
     searches : bool
         Whether ranges that nothing says are searched privately in the first rows.
     search : Guarantee or None
-        Of the search that was made.
+        Guarantee of the search that was made.
     """
 
     asked: Settings
@@ -385,7 +385,7 @@ def _linear_problem(asked: Settings, stream: Stream, ball: float) -> tuple[LpBal
 def _typical_length(stream: Stream) -> float:
     """Return the root mean square length of a record spread evenly over the cube [-1, 1]^d.
 
-    Of the features of a column's categories, one is 1 and the others are 0.
+    One of the features of a column's categories is 1, and the others are 0.
     """
     lists = [own for name, own in stream.coding.categories.items()
              if f"{name}={own[0]}" in stream.feature_names]  # fmt: skip

@@ -135,7 +135,7 @@ def errors_in_one_line(checkpoint: Path | None = None) -> Iterator[None]:
             text += f"; state kept in {checkpoint}, after round {kept.round:,}"
         typer.echo(text, err=True)
         raise typer.Exit(130) from None
-    # An `OSError` too, but no bad input: a reader such as `head` has seen enough.
+    # This is an `OSError` too, but not bad input: a reader such as `head` has seen enough.
     except BrokenPipeError:
         raise
     except (ValueError, OSError, ImportError, MemoryError, dpoco.DpocoError) as error:
@@ -168,7 +168,7 @@ def whole_numbers(name: str, text: str) -> list[int]:
 
 
 def check_figure(path: Path | None) -> None:
-    """Find out before the runs, not after them, that the figure cannot be drawn."""
+    """Check before the runs, and not after them, that the figure can be drawn."""
     if path is None:
         return
     if not path.absolute().parent.is_dir():
@@ -176,7 +176,7 @@ def check_figure(path: Path | None) -> None:
     if path.suffix.lower() not in _FIGURES:
         raise ValueError(f"--figure must end in {', '.join(_FIGURES[:-1])} or {_FIGURES[-1]}")
     dpoco.plotting.new_figure((1.0, 1.0))  # raises without matplotlib
-    # Permissions do not tell: the disk may be read-only, or the path a folder.
+    # Permissions are not enough: the disk may be read-only, or the path a folder.
     existed = path.exists()
     try:
         path.open("ab").close()
@@ -188,7 +188,7 @@ def check_figure(path: Path | None) -> None:
 
 def check_new(*files: Path | str | None) -> None:
     """Refuse to overwrite what an earlier run wrote."""
-    # Asked before the work: a run whose result has no place would have spent its budget.
+    # This comes before the work: a run whose result has no place would have spent its budget.
     for file in files:
         if file is not None and Path(file).exists():
             raise ValueError(f"{file} exists: name another place, or add --force to replace it")
@@ -199,7 +199,7 @@ def write_report(
 ) -> list[str]:
     """Write a report, and its figure next to it; return the files' names."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Before the figure, which may fail: the numbers of a long run are then kept.
+    # This comes before the figure, which may fail: the numbers of a long run are then kept.
     path.write_text(report.to_json() + "\n", encoding="utf-8")
     files = [str(path)]
     if draw is not None:

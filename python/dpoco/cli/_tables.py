@@ -24,7 +24,7 @@ from dpoco.errors import StateError
 def open_table(asked: Settings, fewest: int = 2) -> Table:
     """Return the table that settings name."""
     # A pipe can be read once, and a table is read several times.
-    # In bytes: the encoding that was declared is that of the table, not of the terminal.
+    # The input is read as bytes: the declared encoding is that of the table, not of the terminal.
     source: Any = io.BytesIO(sys.stdin.buffer.read()) if asked.data == "-" else asked.data
     form = FileFormat(asked.format, asked.separator, asked.decimal, asked.encoding,
                       asked.skip_lines)  # fmt: skip
@@ -238,7 +238,7 @@ def ask(
     Names and kinds of columns are read from the files; their ranges are not, ever. `unsearched`
     says why ranges cannot be searched.
     """
-    # All at once: a user who is asked one thing after another runs the command five times.
+    # The message asks for all at once: otherwise a user would run the command five times.
     texts = [each for each in columns if kinds[each] == "text" and each not in declared.categories]
     # A column of numbers with a few stray texts is a mistake in the file, no list of categories.
     for name in texts:

@@ -163,7 +163,7 @@ def forced_rounds(dimension: int, horizon: int, epsilon: float) -> int:
     dimension, horizon : int
         d and T.
     epsilon : float
-        Of the budget, positive.
+        Epsilon of the budget, positive.
     """
     # The code divides twice, since the square of a small epsilon would vanish.
     rounds = math.log(dimension * horizon) * math.log(horizon) / epsilon / epsilon
@@ -188,11 +188,11 @@ def high_dimensional_bandit(
     Parameters
     ----------
     arms, domain, horizon, link, context_bound, reward_bound
-        As of the learner.
+        As for the learner.
     budget : Budget
         What Theorem 4.1 claims; delta > 0.
     corrected : bool, default False
-        Of the arms' learners.
+        As for the learners of the arms.
     arm_learner : {"polyhedral", "tree"}, default "polyhedral"
         Which published learner the arms have.
     forced : int, optional

@@ -110,7 +110,7 @@ class PublishedChannel:
     spread : int
         Largest difference of two attainable integers of one row.
     scale : Fraction
-        Of the noise, in lattice steps.
+        Scale of the noise, in lattice steps.
     """
 
     def __init__(
@@ -249,7 +249,7 @@ class PublishedDistributionLearner:
     learning_rate : float or "printed", optional
         By default that of the proof; Algorithm 1 is printed with one larger by sqrt(K).
     public_seed : int, default 0
-        Of the coins that draw the loss.
+        Seed of the coins that draw the loss.
 
     Notes
     -----

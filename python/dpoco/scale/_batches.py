@@ -81,7 +81,7 @@ class BatchPartition:
         features : array_like of shape (n, d)
             Clipped as the learner does.
         labels : array_like of shape (n,)
-            Of the same records.
+            Labels of the same records.
 
         Returns
         -------

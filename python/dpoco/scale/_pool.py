@@ -59,7 +59,7 @@ def enroll(journal: Journal, name: str, prototype: Any, terms: Terms, same_unit:
     journal : Journal
         Where the pool is, or will be.
     name : str
-        Of the pool.
+        Name of the pool.
     prototype : learner or None
         None: the one that is stored.
     terms : Terms

@@ -197,7 +197,7 @@ class Shard:
     header : str
         The header from which learners are made: `stored_header`.
     directory : str
-        Of the journal.
+        Directory of the journal.
     terms : dict
         Terms of the whole pool.
     workers : int

@@ -24,7 +24,7 @@ class Caller(NamedTuple):
     Attributes
     ----------
     name : str
-        Of the user, or of the operator.
+        Name of the user or operator.
     operator : bool
         Whether the caller acts for all users.
     """
@@ -84,7 +84,7 @@ class Tokens:
         Parameters
         ----------
         name : str
-            Of the user or operator.
+            Name of the user or operator.
         operator : bool
             Whether the name is an operator's.
         overlap : float
