@@ -1,19 +1,20 @@
 """The charges of a journal: its ledger, groups of streams that see disjoint data, and forks.
 
-Claim: streams of which a person's record is in one, which may be chosen in reaction to everything
-released, have together the guarantee of `dpoco.accounting.pools.pool_guarantee`: that of one
-learner for draws with fresh noise, that with the tails of all streams for couplings, the purely
-private epsilon for others that have one, and otherwise the deltas of all streams added up.
+Claim: take streams such that the record of each person is in only one of them; which one may be
+chosen in reaction to everything released. Together they have the guarantee of
+`dpoco.accounting.pools.pool_guarantee`: for draws with fresh noise the guarantee of one learner,
+for couplings the one with the tails of all streams, for other streams with a purely private
+epsilon that epsilon, and for the rest the sum of the deltas of all streams.
 
 Proof: ``docs/privacy/pools.md`` and ``docs/privacy/journal.md``, section "Groups".
 
 A fork has two continuations, accounted as two charges.
 
-Claim: everything that learners with fresh noise release consists of draws, each of which costs,
-given all that was drawn before, no more than its share of the guarantee. A record that
-both continuations see is in the draws before the fork and in both sets of draws after it: together
-no more than in two runs. Others keep noise across rounds (a noisy threshold, the state of a
-coupling), for which that is not proved here.
+Claim: everything that learners with fresh noise release consists of draws. Given all earlier
+draws, each draw costs no more than its share of the guarantee. A record that both continuations
+see is in the draws before the fork and in both sets of draws after it: together it costs no more
+than in two runs. Other learners keep noise across rounds (a noisy threshold, the state of a
+coupling); for them this is not proved here.
 
 Proof: ``docs/privacy/journal.md``, section "Forks".
 """
@@ -37,7 +38,7 @@ _LARGEST_GROUP = 2**31
 
 
 class Accounts:
-    """The charges in the store; a copy in memory is valid as long as no write fails."""
+    """The charges in the store; the copy in memory is valid as long as no write fails."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
@@ -45,7 +46,7 @@ class Accounts:
         self._read = False
 
     def begin(self, given: Ledger | None, *, new: bool) -> None:
-        """Store the ledger of a new journal; of another one, `StateError` for other terms."""
+        """Store the ledger of a new journal; raise `StateError` if an old one has other terms."""
         if given is None:
             return
         if new:
@@ -57,7 +58,7 @@ class Accounts:
         theirs, ours = given.to_dict(), stored.to_dict()
         names = ("budget", "relation", "view", "adaptive", "side_share")
         same = all(theirs[name] == ours[name] for name in names)
-        # A ledger takes unit and currency from its first charge: one that was not charged has
+        # A ledger takes its unit and currency from its first charge, so an uncharged ledger has
         # neither.
         for name, unsaid in (("unit", None), ("currency", "auto")):
             same = same and theirs[name] in (unsaid, ours[name])
@@ -67,7 +68,7 @@ class Accounts:
             )
 
     def charge(self, guarantee: Guarantee, label: str, *, same_unit: bool = False) -> None:
-        """Charge and store, within a transaction; raises `BudgetExceeded` before anything else.
+        """Charge and store, within a transaction; raise `BudgetExceeded` before any change.
 
         Parameters
         ----------

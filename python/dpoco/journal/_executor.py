@@ -33,8 +33,8 @@ _REFUSALS = (
 class GroupCommitExecutor(Executor):
     """Calls of a journal's streams from any thread or event loop, many in one commit.
 
-    A commit takes the time of the disk's flush, whatever it holds. Calls that come while one is
-    under way wait, and go into the next one together; a call that comes alone is committed at once.
+    A commit takes as long as the disk's flush, however many calls it holds. Calls that arrive
+    during a commit wait, and share the next one; a call that arrives alone is committed at once.
 
     Parameters
     ----------
@@ -53,19 +53,20 @@ class GroupCommitExecutor(Executor):
 
     Notes
     -----
-    The guarantees of `Journal` hold for every call: what it returns is known to no one before the
-    commit that holds it is durable. Calls are played in the order in which they were submitted.
+    The guarantees of `Journal` hold for every call: nobody sees its result before the commit that
+    holds it is durable. Calls are played in the order in which they were submitted.
 
-    An error in a call reaches its caller alone. If the call may have moved a learner, the commit is
-    given up, and the calls before it are played again, from the stored state, to the same releases.
-    What fails a commit as a whole, such as a full disk or another writer, reaches all calls in it:
-    nothing of them was released.
+    An error in a call reaches only its caller. If the call may have moved a learner, the executor
+    gives up the commit and plays the earlier calls again from the stored state, which gives the
+    same releases. An error of the commit as a whole, such as a full disk or another writer,
+    reaches all calls of the commit: nothing of them was released.
 
-    A future that is cancelled before its call is played takes the call back. Later, ``cancel()``
-    returns False and the call counts, as if its caller had crashed. In a forked child, `submit`
-    raises `JournalFenced`. Calls are played by a daemon thread: what waits at the interpreter's
-    exit, without `shutdown`, is lost as in a crash. Proof: ``docs/privacy/journal.md``, "Group
-    commit". Time: that of the call, some 20 microseconds, and the commit.
+    A caller that cancels a future before its call is played takes the call back. Later,
+    ``cancel()`` returns False and the call counts, as if its caller had crashed. In a forked
+    child, `submit` raises `JournalFenced`. A daemon thread plays the calls: if the interpreter
+    exits without `shutdown`, waiting calls are lost as in a crash. Proof:
+    ``docs/privacy/journal.md``, "Group commit". Time: that of the call, some 20 microseconds, and
+    the commit.
 
     Examples
     --------
@@ -95,7 +96,8 @@ class GroupCommitExecutor(Executor):
         self._journal = journal
         self._most = positive_int("waiting", waiting)
         self._together = positive_int("together", together)
-        # A longer wait than the system can count would end the thread, and no call an answer.
+        # The system cannot count a longer wait: it would end the thread and leave all calls
+        # unanswered.
         self._linger = real_in("linger", linger, "[0, 1e6]")
         self._waiting: deque[_Call] = deque()
         self._changed = threading.Condition()
@@ -128,7 +130,7 @@ class GroupCommitExecutor(Executor):
         JournalFenced
             In a process that inherited the executor through fork.
         TypeError, ValueError
-            If it is no such method, or of a stream of another journal.
+            If `fn` is no such method, or belongs to a stream of another journal.
         """
         stream = getattr(fn, "__self__", None)
         if not isinstance(stream, Stream) or fn.__name__ not in _CALLS:
@@ -147,14 +149,14 @@ class GroupCommitExecutor(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more calls; those that wait are played and committed, or cancelled.
+        """Take no more calls; play and commit the waiting calls, or cancel them.
 
         Parameters
         ----------
         wait : bool, default True
-            Return when all are answered.
+            Return only when all calls are answered.
         cancel_futures : bool, default False
-            Cancel what has not begun to be played. Keyword-only.
+            Cancel the calls that are not being played yet. Keyword-only.
         """
         if os.getpid() != self._journal._owner:
             return
@@ -176,16 +178,15 @@ class GroupCommitExecutor(Executor):
                 group = groups.pop()
                 failed = self._commit(group) if group else None
                 if failed is not None:  # no caller has a result of this group
-                    # The last group is played first: calls stay in their order around the one that
+                    # Play the last group first, so that calls stay in order around the one that
                     # failed.
                     groups += [group[failed + 1 :], group[:failed]]
 
     def _next(self) -> list[_Call]:
-        """Wait for calls, and return those of the next commit; none after `shutdown`."""
+        """Wait for calls, and return those of the next commit; return none after `shutdown`."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._over)
-            # The first call has come: from here on it waits for others, but not longer than
-            # `linger`.
+            # The first call has arrived. It waits for others, but not longer than `linger`.
             if self._linger > 0.0:
                 full = lambda: self._over or len(self._waiting) >= self._together  # noqa: E731
                 self._changed.wait_for(full, self._linger)
@@ -195,14 +196,14 @@ class GroupCommitExecutor(Executor):
     def _commit(self, calls: list[_Call]) -> int | None:
         """Play calls in one transaction, and answer them.
 
-        Or give it up, answer the call that it failed at, and return the place of that.
+        If one call fails, give the commit up, answer that call, and return its index.
         """
         at = -1
         try:
             with _Shared(self._journal) as shared:
                 for at, call in enumerate(calls):  # noqa: B007
                     call.play(shared)
-                at = -1  # what fails now is the commit
+                at = -1  # no call fails from here on, only the commit
         except BaseException as error:
             if at >= 0:
                 calls[at].answer()
@@ -215,7 +216,7 @@ class GroupCommitExecutor(Executor):
 
 
 class _Call:
-    """A call that waits, and what came of it."""
+    """A waiting call and its result."""
 
     def __init__(
         self, future: Future[Any], method: Callable[..., Any], args: Any, kwargs: Any
@@ -225,7 +226,7 @@ class _Call:
         self._result: Any = None
 
     def play(self, shared: _Shared) -> None:
-        """Call; raise an error that may leave the transaction in disorder, and keep any other."""
+        """Call; raise an error that may leave the transaction in disorder, and keep others."""
         moves = shared.moves
         try:
             self._result = self._method(*self._args, **self._kwargs)
@@ -237,7 +238,7 @@ class _Call:
                 raise
 
     def answer(self) -> None:
-        """Hand out the answer, once it is durable."""
+        """Give the result to the caller, once it is durable."""
         if self.error is None:
             self.future.set_result(self._result)
         else:
@@ -245,7 +246,7 @@ class _Call:
 
 
 class _Shared(Transaction):
-    """A transaction that streams' methods take part in as if each had its own."""
+    """A transaction that several stream methods share as if each had its own."""
 
     moves = 0
 
@@ -258,12 +259,13 @@ class _Shared(Transaction):
     ) -> Work:
         """Play rounds; the executor reads their releases before the commit, and keeps them."""
         work = super().process(stream, *batch, first_round=first_round, person=person)
-        work._committed = True  # for the executor, which keeps its releases until it is
+        work._committed = True  # tells the executor, which keeps the releases until the commit
         return work
 
     def _touch(self, stream: Stream) -> None:
-        """Count how often a call has touched a stream: `_Call.play` asks whether it has."""
-        # Before the engine moves: `play` must see it even if the call fails right after.
+        """Count the calls' accesses to streams: `_Call.play` asks whether its call had one."""
+        # Count before the engine moves: `play` must see the access even if the call fails right
+        # after.
         self.moves += 1
         super()._touch(stream)
 

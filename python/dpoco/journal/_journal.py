@@ -48,22 +48,22 @@ class Journal:
         journal charges it. Later, pass None or a ledger with the same terms.
     releases : {"stored", "recompute"}, default "stored"
         What the journal keeps of the releases made while it is open in this way: the releases
-        themselves ("stored"), or, if this is less, the state before each batch ("recompute"). It
-        computes releases again from such a state when the batch is sent again with the same
-        records, which the digests verify. `Stream.release` cannot read them without records, and
-        replays begin where a batch began.
+        themselves ("stored"), or the state before each batch if this is shorter ("recompute"). If
+        the batch is sent again with the same records, which the digests verify, the journal
+        computes its releases again from that state. `Stream.release` cannot read such releases
+        without records, and replays begin where a batch began.
     mark : path-like or False, optional
         File that detects a journal set back to an older copy; default `<path>.mark`, False for
         none.
     encryption : EncryptionKey, optional
-        Encrypts all rows, besides `key`. A plain journal is refused: see `encrypt`.
+        Encrypts all rows, in addition to `key`. The constructor refuses a plain journal: see `encrypt`.
 
     Raises
     ------
     StateError
-        If the store is not a journal, is corrupt or locked, was restored from an old copy, or was
-        made with another key or with a ledger of other terms, or is encrypted under no key or
-        another one than given.
+        If the store is not a journal, is corrupt or locked, or was restored from an old copy; if
+        it was made with another key or with a ledger of other terms; or if it is plain although
+        `encryption` is given, or encrypted under a key that is not given.
     OSError
         If it cannot be written.
 
@@ -111,10 +111,10 @@ class Journal:
         # noise for different records.
         self._owner = os.getpid()
         self._lock = threading.RLock()
-        # The lock is re-entrant, so that alone it would let one thread begin two transactions.
+        # The lock is re-entrant, so it does not stop a thread from beginning two transactions.
         self._busy = False
-        self._line: object | None = None  # the pipeline that has the journal for itself
-        self._shared: tuple[int, Transaction] | None = None  # of calls of streams, in this thread
+        self._line: object | None = None  # the pipeline that owns the journal until its end
+        self._shared: tuple[int, Transaction] | None = None  # shared by calls of this thread
         self._mark: Mark | None = None
         own = isinstance(store, (str, os.PathLike))
         self._store: Store = SqliteStore(store) if own else store  # type: ignore[arg-type,assignment]
@@ -126,7 +126,8 @@ class Journal:
             self._accounts = Accounts(self._rows)
             self._take_over(ledger)
         except BaseException:
-            # There will be no object to close: without this the store would stay locked.
+            # The constructor fails, so nobody can call `close`: without this the store stays
+            # locked.
             try:
                 self._store.rollback()
             finally:
@@ -140,7 +141,7 @@ class Journal:
         rows = self._rows
         self._grown = new = rows.take(self._store.begin())
         if self._mark is not None:
-            self._mark.check(rows.head)  # also of a journal that was here before: refused
+            self._mark.check(rows.head)  # raises also if it is from an earlier journal at this place
         if new:
             rows.begin_keys()
         self._accounts.begin(ledger, new=new)
@@ -150,8 +151,8 @@ class Journal:
     def _guard(self, *, committed: bool = False) -> Iterator[None]:
         """Keep other threads out, and refuse in a forked child and after `close`.
 
-        `committed`: and within a transaction or pipeline, where memory and store are ahead of what
-        is durable.
+        `committed`: refuse also within a transaction or pipeline, where memory and store are ahead
+        of the durable state.
         """
         self._check_process()
         with self._lock:
@@ -161,8 +162,8 @@ class Journal:
             if committed and open_ and self._shared is None:
                 raise RoundOrderError("a transaction is open and not committed: end it first")
             self._store.check()
-            # The last commit reported an error and may be durable nevertheless. The transaction
-            # keeps other writers out between the reads of the head and of the list.
+            # The last commit reported an error but may be durable. The transaction keeps other
+            # writers out between the reads of the head and of the list.
             if not self._busy and not self._rows.certain:
                 try:
                     self._store.begin()
@@ -178,7 +179,7 @@ class Journal:
 
     def _enter(self, line: object | None = None) -> None:
         """Begin a transaction as the one writer, or raise before anything is drawn."""
-        # Before the lock, which a thread of the parent may have held at the fork.
+        # Check before the lock, which a thread of the parent may have held at the fork.
         self._check_process()
         self._lock.acquire()
         if self._busy or self._line is not line:
@@ -196,13 +197,13 @@ class Journal:
     def _commit(self) -> None:
         """Make what was written durable, and then let the mark follow."""
         self._rows.commit()
-        if self._grown:  # a stream that was lost would be made and charged again, with other noise
+        if self._grown:  # a lost stream would be made and charged again, with other noise
             sync = getattr(self._store, "sync", None)
             if sync is not None:
                 sync()
             self._grown = False
         if self._mark is not None:
-            # The commit is durable: a mark that cannot be written only notices less.
+            # The commit is durable; a mark that could not be written only detects less.
             with suppress(OSError):
                 self._mark.advance(self._rows.head)
 
@@ -210,13 +211,14 @@ class Journal:
         """End the transaction and give the lock back; `failed`: forget what it had in memory."""
         try:
             try:
-                self._store.rollback()  # what is left open: a transaction that only read
+                self._store.rollback()  # a transaction that only read is still open
             finally:
                 if failed:
                     self._rows.forget()
                     self._accounts.forget()
         except (OSError, StateError):
-            # Another error is on its way to the caller, and says more than that of the rollback.
+            # The caller already gets another error, which says more than the error of the
+            # rollback.
             if not failed:
                 raise
         finally:
@@ -287,7 +289,7 @@ class Journal:
         size = checked_size(group, group_size)
         given = isinstance(make, Stateful)
         with self._guard():
-            # `make` is not called under the lock: it calibrates, and other threads would wait.
+            # Call `make` outside the lock: it calibrates, and other threads would have to wait.
             known = self._find_stream(name)
         if known is not None:
             if check and make is not None and (given or name not in self._checked):
@@ -306,7 +308,7 @@ class Journal:
         try:
             return self._enroll(name, learner, "", group, size, same_unit)
         except ValueError:
-            # Another thread may have opened it while this one made its learner.
+            # Another thread may have opened the stream while this one made its learner.
             if name not in self.streams():
                 raise
             return self.open(name, make, check=check)
@@ -323,9 +325,9 @@ class Journal:
     ) -> MonitorStream:
         """Return the stream of a monitor; the first call makes, charges and stores it.
 
-        Arguments and errors as of `open`, and `TypeError` if the stream is of anything but a
-        `dpoco.statistics.Monitor`. Each call of the stream stores its releases, the sums of the
-        running interval, and the position in the input, in one commit.
+        Arguments and errors are those of `open`; raises `TypeError` also if the stream does not
+        belong to a `dpoco.statistics.Monitor`. Each call of the stream stores its releases, the
+        sums of the running interval, and the position in the input, in one commit.
         """
         made = make if make is None or isinstance(make, Monitor) else partial(_make_monitor, make)
         stream = self.open(
@@ -376,7 +378,7 @@ class Journal:
             return self._rows.names()
 
     def _find_stream(self, name: str) -> Stream | None:
-        """Return the stream of a name, loaded once; None if there certainly is none."""
+        """Return the stream of a name, loaded once; return None if it certainly does not exist."""
         stream = self._streams.get(name)
         if stream is None:
             row = self._rows.stream(name)
@@ -400,28 +402,29 @@ class Journal:
             if self._rows.stream(name) is not None:
                 raise ValueError(f"there is a stream {name!r} already")
             place = (self._rows.head.uid, name)
-            if learner._taken not in (None, place):  # the same, after a failure: it may go on there
+            # After a failure, the learner may already have this place: it may continue there.
+            if learner._taken not in (None, place):
                 raise StateError("a journal already holds this learner: continue it there")
             if group is None:
                 self._accounts.charge(learner.guarantee, name, same_unit=same_unit)
             else:
                 self._accounts.join(group, size, learner, same_unit=same_unit)
-            # No run of another thread goes past the state that is stored.
+            # Lock the learner, so that no thread plays rounds beyond the state that is stored.
             with learner._alone():
                 payload = read_payload(learner)
-                # The caller has the object, also one that a callable returned, and other threads
-                # may: the stream plays a copy of it.
+                # The caller and other threads may still hold the object, even one that a callable
+                # returned: the stream plays a copy of it.
                 mine = restore_learner(header, payload, learner._participants(), self._siblings)
                 stream = self._add_stream(name, header, origin, mine)
                 transaction._touch(stream)
-                learner._taken = place  # before the commit: two must never go on
+                learner._taken = place  # before the commit: two copies must never continue
                 learner._suspended, learner._asked = True, (-1, None)
-        # After the commit: a name whose transaction failed must not be found in memory.
+        # Register after the commit: a name whose transaction failed must not be found in memory.
         self._streams[name] = stream
         return stream
 
     def _add_stream(self, name: str, header: str, origin: str, learner: Any) -> Stream:
-        """Write the row of a new stream, whose loss a restart could not notice."""
+        """Write the row of a new stream; a restart could not notice if this row were lost."""
         self._grown = True
         row = self._rows.add_stream(name, header, origin, int(learner.round))
         return Stream(self, row, learner)
@@ -435,8 +438,8 @@ class Journal:
             check_forkable(parent._learner)
             if self._rows.stream(name) is not None:
                 raise ValueError(f"there is a stream {name!r} already")
-            # The context of the pending decision is known by a digest under the parent's identity,
-            # which the fork cannot compare.
+            # The journal knows the context of the pending decision by a digest under the parent's
+            # identity, which the fork cannot compare.
             if parent._family.contextual and parent._pending:
                 raise RoundOrderError("a decision waits for its reward: fork after the round")
             origin = f"fork of {parent.name!r} in round {parent._round}"
@@ -445,7 +448,7 @@ class Journal:
             learner = restore_learner(parent._row.header, payload, people, self._siblings)
             renew(learner)
             if getattr(learner, "_book", None) is not None:
-                learner._book = TicketBook()  # tickets that wait are the parent's
+                learner._book = TicketBook()  # waiting tickets belong to the parent
             child = self._add_stream(name, stored_header(learner), origin, learner)
             if not parent._family.contextual and child._pending != parent._pending:
                 raise StateError("a fork must continue from the same decision")
@@ -521,18 +524,18 @@ class Journal:
                 raise RoundOrderError(f"the stream is in round {stream._round}")
             if before <= row.kept_from:
                 return row.kept_from
-            # The chunk that holds round `before`, if there is one, begins what is kept.
+            # If a chunk holds round `before`, the journal keeps it as a whole.
             stop = min(before + 1, stream._round)
             kept = next((chunk.first for chunk in rows.chunks(row.id, before, stop)), before)
             if stream._learner._limiter is not None and kept > stream._since:
-                # The dropped chunks name people that no stored table counts yet: size 0 makes
+                # The dropped chunks name people that no stored table counts yet. Size 0 makes
                 # `_state` store the table in this commit.
                 stream._size = 0
                 transaction._touch(stream)
             rows.drop_chunks(row.id, 0, kept)
             row = replace(row, kept_from=kept)
             rows.put_stream(row)
-        # After the commit: if it fails, the rounds are still kept.
+        # Update after the commit: if it fails, the journal still keeps the rounds.
         stream._row = row
         return kept
 
@@ -578,12 +581,12 @@ class Journal:
         with self.transaction():
             unneeded = self._rows.rotate(key)
         if unneeded:
-            self._store.settle()  # or a power cut might bring back what needs them
+            self._store.settle()  # otherwise a power cut might bring back rows that need them
             with self.transaction():
                 self._rows.retire(unneeded)
 
     def encrypt(self, key: EncryptionKey) -> None:
-        """Encrypt all rows under the newest of these keys, whatever they are under now.
+        """Encrypt all rows under the newest of these keys, whether or not they are encrypted now.
 
         For a plain journal, and for a rotation: open it with the old key and the new one, and pass
         the new one, which is the only one that is needed from then on. One transaction: after a
@@ -604,7 +607,7 @@ class Journal:
             )
         with self.transaction():
             self._rows.encrypt(key)
-        # After the commit: the old plain rows may be overwritten only once the new ones are
+        # Scrub after the commit: the old plain rows may be overwritten only once the new ones are
         # durable.
         self._store.scrub()
 
@@ -614,7 +617,7 @@ class Journal:
         An unfinished pipeline is cut off: its uncommitted releases were not handed out.
         """
         if os.getpid() != self._owner:
-            return  # a thread of the parent may have held the lock: nothing releases it here
+            return  # a thread of the parent may have held the lock, and cannot release it here
         with self._lock:
             if self._busy:
                 raise RoundOrderError("a transaction is open: end it first")
@@ -635,7 +638,7 @@ class Journal:
 
 
 def _make_monitor(make: Callable[[], Any]) -> Monitor:
-    """Return what a callable makes, or raise `TypeError` if that is no monitor."""
+    """Return what a callable makes, or raise `TypeError` if it is no monitor."""
     made = make()
     if not isinstance(made, Monitor):
         raise TypeError(f"make must return a Monitor; got {type(made).__name__}")
@@ -643,6 +646,6 @@ def _make_monitor(make: Callable[[], Any]) -> Monitor:
 
 
 def _check_name(name: object) -> None:
-    """Raise `ValueError` for what is no name of a stream."""
+    """Raise `ValueError` if this cannot be the name of a stream."""
     if not isinstance(name, str) or not name:
         raise ValueError("name must be a text that is not empty")

@@ -36,7 +36,7 @@ from dpoco.errors import StateError
 from dpoco.journal._releases import DIGEST_BYTES, Head
 from dpoco.learning.state import write_atomically
 
-# Bytes. This is a part of the format: with another value the same row would have another seal.
+# Bytes. The format fixes this value: with another one, the same row would have another seal.
 _LONG = 16384
 _PLACE = struct.Struct("<QQQQQ")
 
@@ -63,18 +63,20 @@ class StreamDigests:
         self.number = number
         self._records = _derive(key, uid, b"records")
         self._contexts = _derive(key, uid, b"contexts")
-        # Under one key the record of ticket 5 and that of round 5 would have the same digest.
+        # With one key for both, the record of ticket 5 and that of round 5 would have the same
+        # digest.
         self._arrivals = _derive(key, uid, b"arrivals")
 
     def records(self, first: int, *rows: FloatArray) -> bytes:
-        """Return 16 bytes for each row of one (n, w), or of two such side by side.
+        """Return 16 bytes for the record of each of the rounds first, first + 1, ....
 
-        They are the records of the rounds first, first + 1, ....
+        A record is a row of one array of shape (n, w), or the rows of two such arrays side by
+        side.
         """
         return _core.keyed_digests(self._records, first, *rows)
 
     def arrival(self, ticket: int, rows: tuple[FloatArray, ...]) -> bytes:
-        """Return the digest of the record, (1, w) or two such, that a ticket is redeemed with."""
+        """Return the digest of the record that redeems a ticket: one or two arrays (1, w)."""
         return _core.keyed_digests(self._arrivals, ticket, *rows)
 
     def context(self, turn: int, context: FloatArray) -> bytes:
@@ -83,10 +85,10 @@ class StreamDigests:
 
 
 def with_people(rows: tuple[FloatArray, ...], people: bytes) -> tuple[FloatArray, ...]:
-    """Return records with two doubles more in each row: the words of its person's digest."""
+    """Append two doubles to each row of records: the words of its person's digest."""
     if not people:
         return rows
-    # These are not numbers: `keyed_digests` reads doubles as the words that they are stored in.
+    # These are not numbers: `keyed_digests` reads the words in which doubles are stored.
     words = np.frombuffer(people, dtype=np.float64).reshape(-1, 2)
     return (*rows[:-1], np.hstack((rows[-1], words)))
 
@@ -111,7 +113,8 @@ class RowSeals:
         hasher = self._rows.copy()
         hasher.update(_PLACE.pack(kind, owner, number, key, len(body)))
         if len(body) >= _LONG:
-            # Strips side by side, which is several times as fast as one after another.
+            # Digest strips side by side, which is several times as fast as one strip after
+            # another.
             whole = len(body) // 256 * 256
             strips = np.frombuffer(body, dtype=np.float64, count=whole // 8).reshape(-1, 32)
             hasher.update(_core.keyed_digests(self._strips, 0, strips))
@@ -140,7 +143,7 @@ class KeyFile:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path).resolve()  # a link would be replaced by a file
+        self.path = Path(path).resolve()  # a write would replace a link by a file
 
     def read(self) -> list[bytes]:
         """Return the keys, oldest first; an empty result if there is no file.
@@ -160,7 +163,7 @@ class KeyFile:
             record = json.loads(data)
             keys = [bytes.fromhex(text) for text in record["keys"]]
             good = record["kind"] == _KIND and all(len(key) == KEY_BYTES for key in keys)
-        except Exception:  # whatever odd JSON makes of it; its text must not be quoted
+        except Exception:  # any error of odd JSON; its text must not be quoted
             good = False
         if not good:
             raise StateError("not a key file of a journal")
@@ -186,8 +189,8 @@ class KeyFile:
         with self._lock():
             before = self.read()
             fresh = [checked_key(key) for key in add]
-            # From what the file has now, under the lock: another journal may have added or dropped
-            # keys.
+            # Start from the file as it is now, under the lock: another journal may have added or
+            # dropped keys.
             keys = [key for key in dict.fromkeys((*before, *fresh)) if key not in drop]
             if keys != before:
                 record = {"kind": _KIND, "keys": [key.hex() for key in keys]}
@@ -196,7 +199,10 @@ class KeyFile:
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
-        """Keep other processes from changing the file: it is replaced, so its folder is locked."""
+        """Keep other processes from changing the file, by a lock on its folder.
+
+        The file itself is replaced, so a lock on it would not hold.
+        """
         if os.name != "posix":
             yield
             return
@@ -215,7 +221,8 @@ class KeyFile:
             try:
                 yield
             finally:
-                fcntl.flock(folder, fcntl.LOCK_UN)  # also for a child that was forked meanwhile
+                # Unlock explicitly, also for a child that was forked meanwhile.
+                fcntl.flock(folder, fcntl.LOCK_UN)
         finally:
             os.close(folder)
 
@@ -240,7 +247,7 @@ class KeyRing:
             self._hold([checked_key(key) for key in ([given] if alone else given)])
 
     def _hold(self, keys: Sequence[bytes]) -> None:
-        """Keep these keys, and no others."""
+        """Keep these keys and drop all others."""
         self._keys = {key_fingerprint(key): key for key in keys}
 
     def read(self) -> None:
@@ -251,7 +258,8 @@ class KeyRing:
     def first(self) -> bytes:
         """Return the key of a new journal: the last one given, or a fresh one in the file."""
         if self.file is not None:
-            # Never a key that the file has: the journal that added that one may delete it.
+            # Add a fresh key, never one from the file: the journal that added that one may delete
+            # it.
             return self.add(secrets.token_bytes(KEY_BYTES))
         if not self._keys:
             raise ValueError("no key was given")
@@ -260,8 +268,8 @@ class KeyRing:
     def add(self, key: bytes, needed: Collection[bytes] = ()) -> bytes:
         """Add a key and return it; durable if there is a file.
 
-        `needed`: fingerprints of keys that go back into the file if it has lost them. Others that
-        it has no more, another journal has deleted.
+        `needed`: fingerprints of keys that go back into the file if the file has lost them.
+        Another journal has deleted all other missing keys.
         """
         key = checked_key(key)
         if self.file is None:
@@ -291,7 +299,7 @@ class KeyRing:
         return key
 
 
-# The width is fixed: a write replaces all of the one before, without truncating the file.
+# The width is fixed, so each write replaces all of the last one without truncating the file.
 _MARK = re.compile(rb"dpoco journal mark 1 ([0-9a-f]{32}) (\d{20}) (\d{20})\n")
 
 
@@ -335,7 +343,7 @@ class Mark:
             raise
 
     def check(self, head: Head) -> None:
-        """Raise `StateError` if the mark is of another journal, or knows of later transactions."""
+        """Raise `StateError` if the mark is another journal's, or counts later transactions."""
         data = os.pread(self._open(), 256, 0)
         if not data:
             return
@@ -367,7 +375,7 @@ class Mark:
         if self._handle is not None:
             handle, self._handle = self._handle, None
             try:
-                # The one time that the mark waits for the disk: commits do not.
+                # The mark waits for the disk only here; its commits do not.
                 os.fsync(handle)
             finally:
                 os.close(handle)

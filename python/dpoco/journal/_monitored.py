@@ -45,7 +45,7 @@ class MonitorStream:
         Parameters
         ----------
         records, time, person
-            As of `Monitor.add_many`.
+            As for `Monitor.add_many`.
         position : JSON-able, optional
             Where in the input these records end, such as the offset of each partition of a log. It
             is stored in the same commit; None leaves it as it is. Keyword-only.
@@ -58,7 +58,7 @@ class MonitorStream:
         Raises
         ------
         ValueError, TypeError, HorizonExceeded
-            As of `Monitor.add_many`; nothing is counted.
+            As for `Monitor.add_many`; nothing is counted.
         JournalFenced
             If another writer has taken over; nothing was drawn.
         OSError, StateError
@@ -167,20 +167,20 @@ class MonitorStream:
 
     @contextmanager
     def _locked_monitor(self) -> Iterator[Monitor]:
-        """Yield the monitor, to look at, as it is durable.
+        """Yield the monitor in its durable state, for reading.
 
-        Under the lock: a commit of another thread changes sums and position before they are stored,
-        and takes them back if it fails.
+        The lock is needed: a commit of another thread changes sums and position before they are
+        stored, and takes the changes back if it fails.
         """
         with self._journal._guard(committed=True):
             self._stream._ready()
             yield self._stream._learner
 
     def _commit(self, count: Callable[[Monitor], list[Release]], position: object) -> list[Release]:
-        """Count records, and return the releases once they and all the rest are stored."""
+        """Count records, and return the releases once everything is stored."""
         stream = self._stream
-        # A copy: what the caller changes later belongs to records that are still to come, and the
-        # next commit without a position would store it.
+        # Copy the position: the caller's later changes belong to later records, but the next
+        # commit without a position would store them.
         place = json.loads(json.dumps(position))
         with self._journal.transaction() as transaction:
             stream._ready()
@@ -191,6 +191,7 @@ class MonitorStream:
                 monitor.position = place
             if ended:
                 rows = np.array([monitor._write_row(release) for release in ended])
-                # Nothing is compared: an interval's records come in any number of calls.
+                # Store no digests: the records of an interval come in any number of calls, so
+                # nothing is compared.
                 transaction._end_rounds(stream, bytes(DIGEST_BYTES * len(rows)), rows, Digests())
         return ended

@@ -4,9 +4,9 @@ Layout of releases, rows of doubles or integers, little-endian: "f" (doubles) or
 integers); width w (u32), 0 for numbers; rounds n (u32); stored rows k (u32); 3 bytes of padding; if
 k < n, the rounds at which the stored rows begin, k numbers (i64); the rows.
 
-Or a recipe, by which they are computed again from their records: "r"; 0; rounds n; 0; the sum of
-the words of each release, modulo 2^16 (u16), by which another outcome is noticed; the state of the
-engine before the first of them.
+Instead of releases, a row may hold a recipe, by which releases are computed again from their
+records: "r"; 0; rounds n; 0; for each release the sum of its words modulo 2^16 (u16), by which a
+different result is noticed; the state of the engine before the first release.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ class Head:
     uid : bytes
         Identity, 16 random bytes.
     epoch : int
-        How often it was opened for writing.
+        Number of openings for writing.
     writer : bytes
-        The token of the last one to do so.
+        The token of the last writer.
     sequence : int
         Transactions committed so far.
     total : bytes
-        Sum over all listed rows of a digest of place and seal, modulo 2^128: none is missing,
-        stale, elsewhere or too much.
+        Sum over all listed rows of a digest of place and seal, modulo 2^128. It shows that no row
+        is missing, outdated, in another place or extra.
     keys : mapping of int to bytes
         Fingerprints of the keys by number; the largest number is the current key.
     """
@@ -75,7 +75,7 @@ class Head:
 
     @classmethod
     def from_bytes(cls, body: bytes) -> Head:
-        """Return what `to_bytes` was called on; `StateError` if it is not that."""
+        """Return the head with this body; raise `StateError` if `to_bytes` has not written it."""
         try:
             version, uid, epoch, writer, sequence, total = _HEAD.unpack_from(body)
             keys = dict(_KEY.iter_unpack(body[_HEAD.size :]))
@@ -90,7 +90,7 @@ class Head:
 
 @dataclass(frozen=True)
 class StreamRow:
-    """A stream: what is fixed when it is opened.
+    """The facts of a stream that are fixed when it is opened.
 
     Attributes
     ----------
@@ -103,7 +103,7 @@ class StreamRow:
     header : str
         The learner's description, as JSON; the state's payload is stored separately.
     origin : str
-        "" for a stream that was opened, else from where it was adopted or forked.
+        "" for a stream that was opened, otherwise the place that it was adopted or forked from.
     kept_from : int
         First round whose release is kept.
     place : int
@@ -119,13 +119,13 @@ class StreamRow:
     place: int
 
     def to_bytes(self, digest: bytes) -> bytes:
-        """Return the row's body, which has the digest of the header in its place."""
+        """Return the row's body, which contains the digest of the header instead of the header."""
         fields = {**vars(self), "uid": self.uid.hex(), "header": digest.hex()}
         return json.dumps(fields).encode()
 
     @classmethod
     def from_bytes(cls, body: bytes) -> tuple[StreamRow, bytes]:
-        """Return a row without its header, and the digest of that."""
+        """Return a row without its header, and the digest of the header."""
         fields = json.loads(body)
         digest = bytes.fromhex(fields["header"])
         return cls(**{**fields, "uid": bytes.fromhex(fields["uid"]), "header": ""}), digest
@@ -146,7 +146,7 @@ class StateRow:
     pending : bytes
         The release of the current round, if it precedes the round's record: already decided.
     people : bytes
-        The people of these rounds, stored in another row; empty: the later chunks name them.
+        The people of these rounds, stored in another row; if empty, the later chunks name them.
     """
 
     stream: int
@@ -177,10 +177,10 @@ def read_payload(learner: Stateful) -> bytes:
 def restore_learner(header: str, payload: bytes, people: bytes, siblings: Fields) -> Any:
     """Return the learner of a stored header and state, and of the people who have come.
 
-    What follows from the header, the guarantee above all, is computed for its first learner, of
-    which `siblings` keeps one.
+    Everything that follows from the header, above all the guarantee, is computed once, for the
+    first learner; `siblings` keeps one learner of each header.
     """
-    # No state of an engine begins like this: they begin with small numbers.
+    # No engine's state begins like this: these states begin with small numbers.
     framed = payload.startswith(FRAME_SIGNATURE)
     known = None if framed else siblings.get(header)
     if known is not None:
@@ -190,7 +190,7 @@ def restore_learner(header: str, payload: bytes, people: bytes, siblings: Fields
         front, payload = unpack(payload)
         record["object"]["tickets"] = front["tickets"]
     learner = find_class(record.get("kind"))._from_bytes(pack(record, payload + people))
-    if "tickets" not in record["object"]:  # those are each learner's own
+    if "tickets" not in record["object"]:  # each learner has its own tickets
         siblings[header] = learner._sibling(REPLACED_CLAIM)
     return learner
 
@@ -198,14 +198,14 @@ def restore_learner(header: str, payload: bytes, people: bytes, siblings: Fields
 def alike(learner: Stateful, header: str) -> bool:
     """Return whether a learner has the arguments of a stored header.
 
-    What calibration makes of them may differ between versions of the library: the stream keeps its
-    own.
+    The comparison ignores what calibration computes from the arguments, since this may differ
+    between versions of the library; the stream keeps its own values.
     """
     ours, theirs = json.loads(stored_header(learner)), json.loads(header)
     if ours["kind"] != theirs["kind"] or ours["object"]["seeded"] != theirs["object"]["seeded"]:
         return False
     own, stored = (learner._complete(each["object"]["arguments"]) for each in (ours, theirs))
-    # When a monitor's first interval begins; streams of the time before do not say it here.
+    # The begin of a monitor's first interval; headers of older streams do not contain it.
     start = ours["object"].get("start")
     return bool(own == stored and theirs["object"].get("start", start) == start)
 
@@ -275,10 +275,10 @@ def encode(releases: Releases) -> bytes:
     rows = np.ascontiguousarray(releases, dtype=_TYPES[code])
     rounds = rows.shape[0]
     width = rows.shape[1] if rows.ndim == 2 else 0
-    # A state is written in every commit, with the decision that comes next.
-    if rounds == 1:  # what is decided next: often
+    # Keep the common case short: every commit writes a state, and with it the next decision.
+    if rounds == 1:  # the next decision, in most cases
         return _LAYOUT.pack(code, width, 1, 1) + rows.tobytes()
-    # Bits are compared: 0.0 and -0.0 are equal, but are different releases.
+    # Compare bits: 0.0 and -0.0 are equal as numbers, but are different releases.
     begins = _begins(rows.view(np.int64).reshape(rounds, max(width, 1)))
     if begins is None:
         head = _LAYOUT.pack(code, width, rounds, rounds)
@@ -288,12 +288,13 @@ def encode(releases: Releases) -> bytes:
 
 
 def _begins(bits: NDArray[np.int64]) -> NDArray[np.int64] | None:
-    """Return where rows differ from the one before; None if that is at most rounds."""
+    """Return where rows differ from the row before; None if the places would save nothing."""
     rounds, width = bits.shape
     if rounds < 2:
         return None
     first = bits[1:, 0] != bits[:-1, 0]
-    if 2 * np.count_nonzero(first) >= rounds:  # the places would take about as much as the rows
+    # The places would take about as much space as the rows.
+    if 2 * np.count_nonzero(first) >= rounds:
         return None
     changes = first if width == 1 else np.any(bits[1:] != bits[:-1], axis=1)
     begins = np.concatenate([np.zeros(1, np.int64), np.flatnonzero(changes) + 1])
@@ -317,7 +318,7 @@ class Recipe:
 
     @classmethod
     def of(cls, data: bytes) -> Recipe | None:
-        """Return the recipe that `kept_form` has written; None if these are releases."""
+        """Return the recipe that `kept_form` has written; None if `data` holds releases."""
         if data[:1] != b"r":
             return None
         rounds = _LAYOUT.unpack_from(data)[2]
@@ -331,14 +332,14 @@ class Recipe:
 
 
 def kept_form(releases: Releases, start: bytes | None) -> bytes:
-    """Return what is stored of releases: `encode`, or a recipe if that is less than half as long.
+    """Return the bytes to store for releases: a recipe, if it takes less than half, or `encode`.
 
-    `start` is the state of the engine before them; None: no recipe.
+    `start` is the state of the engine before the releases; with None there is no recipe.
     """
     if start is not None and releases.dtype.kind == "f" and releases.ndim == 2:
         rounds, width = releases.shape
         length = 2 * rounds + len(start)
-        # Playing again costs time: a recipe must save at least half of the bytes.
+        # To play again costs time, so a recipe must save at least half of the bytes.
         if 2 * length < 8 * rounds * width:
             whole = np.ascontiguousarray(releases)
             begins = _begins(whole.view(np.int64))
@@ -349,9 +350,10 @@ def kept_form(releases: Releases, start: bytes | None) -> bytes:
 
 
 def decode(data: bytes, rounds: int) -> Releases:
-    """Return what `encode` was given, read-only; `StateError` if it is not that.
+    """Return the releases that `encode` has written, read-only; raise `StateError` for other data.
 
-    `rounds` is their number by another record: the head alone could ask for 2^32 long rows.
+    `rounds` is the number of releases by another record. The head of `data` alone could ask for
+    2^32 long rows.
     """
     try:
         code, width, claimed, stored = _LAYOUT.unpack_from(data)

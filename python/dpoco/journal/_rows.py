@@ -1,11 +1,12 @@
 """The rows of a journal: each sealed in its place, and all but the releases listed by the head.
 
-Claim: what is read is what was written last at that place of this journal, or `StateError` is
-raised; and what is not in the list was never written. Where rows lie, and whether an index finds
-them, is not relied on: places, seals and their sum are known from when the journal was opened.
+Claim: a read returns what was written last at that place of this journal, or raises `StateError`;
+and if a row is not in the list, it was never written. The proof does not rely on where rows lie,
+or on whether an index finds them: the writer knows places, seals and their sum since it opened the
+journal.
 
-On request every body is encrypted for its place in this journal; the seal is of what is stored.
-Then this holds for chosen damage as well.
+On request every body is encrypted for its place in this journal; the seal covers the stored bytes.
+The claim then also holds for damage that an adversary chooses.
 
 Proof: ``docs/privacy/journal.md``, "Damage".
 """
@@ -41,9 +42,9 @@ from dpoco.learning.state import find_class
 
 _HEAD, _TEXT, _HEADER, _STREAM, _STATE = range(RELEASES)
 _TOTAL_BYTES = 16
-# Databases have signed integers of 64 bits: larger numbers of rows do not exist.
+# Databases have signed integers of 64 bits: no row has a larger number.
 _END = 2**63 - 1
-# A chunk is read and opened as a whole, even for one of its rounds: this limits the work.
+# To read one round, its whole chunk is read and opened: this limits the work.
 _LONGEST = 4096  # rounds of a merged chunk
 _LISTED = struct.Struct("<QQQ")
 _ROUND = struct.Struct("<Q")
@@ -59,7 +60,7 @@ class Rows:
     Parameters
     ----------
     store : Store
-        Its transactions are the caller's: everything here is called within one, or reads.
+        The caller begins and ends its transactions; all methods are called within one, or read.
     ring : KeyRing
         The keys of this process.
     cipher : EncryptionKey or None
@@ -71,33 +72,34 @@ class Rows:
 
     def __init__(self, store: Store, ring: KeyRing, cipher: EncryptionKey | None) -> None:
         self._store, self._ring = store, ring
-        self._cipher = self._next_cipher = cipher  # of what is read, of what is written
-        self._row: Row | None = None  # in which the head was stored
+        self._cipher = self._next_cipher = cipher  # for reads, and for writes
+        self._row: Row | None = None  # the row that holds the head
         self._listed: dict[Place, bytes] = {}  # seals of all rows but the releases
-        self._changes: dict[Place, bytes] = {}  # the same, since the last commit
-        self._streams = self._stored = 0  # how many there are; and were, at the last commit
-        self.changed = False  # whether something was written since
-        self.certain = False  # whether the last commit is known to be what the store has
+        self._changes: dict[Place, bytes] = {}  # changed seals since the last commit
+        self._streams = self._stored = 0  # number of streams now, and at the last commit
+        self.changed = False  # whether anything was written since the last commit
+        self.certain = False  # whether the store certainly has the last commit
         self._headers: dict[bytes, str] = {}
         self._seals: dict[bytes, RowSeals] = {}
 
     # -- the list ---------------------------------------------------------------------------------
 
     def take(self, fresh: bool) -> bool:
-        """Read all that is listed, as a new writer; return whether the journal is new.
+        """Read all listed rows, as a new writer; return whether the journal is new.
 
-        `fresh`: the store is, and may be empty.
+        `fresh`: this transaction makes the store, which may therefore be empty.
         """
         self._ring.read()
         row = self._store.read(_HEAD, 0, 0)
-        # The first head is committed together with the table: an older table without a head is
+        # The first head and the table are committed together: an older table without a head is
         # damaged.
         if row is None and fresh:
             self.head = Head(secrets.token_bytes(16), 0, b"", 0, bytes(_TOTAL_BYTES), {})
         else:
             self._load(row)
         self.forget()
-        # The epoch alone would not tell apart two writers that both continue a copy of the store.
+        # If two writers both continue a copy of the store, the epoch alone would not tell them
+        # apart.
         writer = secrets.token_bytes(16)
         self._next = replace(self.head, epoch=self.head.epoch + 1, writer=writer)
         return row is None
@@ -109,7 +111,7 @@ class Rows:
     def refresh(self) -> None:
         """Raise unless the journal is as this writer has left it, within a transaction."""
         row = self._store.read(_HEAD, 0, 0)
-        # This transaction's head is the last one that this writer wrote, to the bit: nothing to
+        # If the head is the last one that this writer wrote, to the bit, there is nothing to
         # check.
         if self.certain and row == self._row:
             return
@@ -118,7 +120,7 @@ class Rows:
             raise StateError("the store holds another journal than the one that was opened")
         if (head.epoch, head.writer) != (mine.epoch, mine.writer):
             raise JournalFenced("another writer has opened the journal since")
-        # One ahead: a commit that reported an error, and was durable nevertheless.
+        # The store may be one ahead: a commit reported an error but is durable.
         if head.sequence not in (mine.sequence, mine.sequence + 1):
             raise StateError("the journal was replaced by an older copy while it was open")
         self._load(row)
@@ -133,14 +135,14 @@ class Rows:
             raise StateError("the journal is corrupt: its head is not as it was written")
         found = self._store.list_rows()
         listed = {(a, b, c): seal for a, b, c, seal in found if a != _HEAD}
-        try:  # a row that is there twice is one too many, whatever the index says
+        try:  # a row that occurs twice is one too many, whatever the index says
             total = _total(_sum(listed.items(), _sum_key(head, self._cipher)))
             good = len(listed) == len(found) - 1 and total == head.total
         except (struct.error, TypeError):  # damaged types
             good = False
         if not good:
             raise StateError("the journal is corrupt: its rows are not those that were written")
-        # Streams are never deleted, so that their number is the place of the next one.
+        # Streams are never deleted, so their number is the place of the next one.
         self._stored = sum(place[0] == _STREAM for place in listed)
         self.head, self._row, self._listed, self.certain = head, row, listed, True
 
@@ -154,8 +156,8 @@ class Rows:
         listed, changes = self._listed, self._changes
         before = _sum_key(self.head, self._cipher)
         now = _sum_key(self._next, self._next_cipher)
-        # A sum takes differences: a commit costs time for its own rows, not for the whole journal.
-        # Only under another key all terms change.
+        # The sum is updated by differences, so that a commit costs time for its own rows and not
+        # for the whole journal. Only a change of the key changes all terms.
         if now == before:
             gone = _sum([(place, listed[place]) for place in changes if place in listed], now)
             total = int.from_bytes(self.head.total, "little") - gone + _sum(changes.items(), now)
@@ -164,7 +166,7 @@ class Rows:
         head = replace(self._next, sequence=self._next.sequence + 1, total=_total(total))
         self._next = head
         row = self._seal((_HEAD, 0, 0), head.to_bytes())
-        # Until `commit` returns it is not known what the store has.
+        # Until `commit` returns, this process does not know what the store has.
         self.certain = False
         self._store.put([row])
         self._store.commit()
@@ -182,11 +184,11 @@ class Rows:
 
     @property
     def current(self) -> int:
-        """Number of the key of what is new."""
+        """Number of the key for new rows."""
         return self._next.key
 
     def key(self, number: int) -> bytes:
-        """Return a key, or raise `StateError` if this process has not got it."""
+        """Return a key, or raise `StateError` if this process does not have it."""
         if number not in self._next.keys:
             self._raise_damage()
         return self._ring.find(self._next.keys[number])
@@ -208,7 +210,7 @@ class Rows:
         return Row(*place, number, seal, body)
 
     def _open(self, row: Row, place: Place, head: Head | None = None) -> bytes | None:
-        """Return the body of a row that was written at its place; None of any other."""
+        """Return the body of a row that was written at its place; None for any other row."""
         head = head or self._next
         *numbers, seal, body = row
         # Damage can change types: SQLite stores any value in any column.
@@ -231,7 +233,7 @@ class Rows:
     def _raise_damage(self) -> NoReturn:
         """Raise `StateError`, or `JournalFenced` if another writer explains what was found."""
         row = self._store.read(_HEAD, 0, 0)
-        # A row that another writer has replaced since looks damaged to this one's list.
+        # If another writer has replaced a row since, the row looks damaged by this writer's list.
         if row is not None and row != self._row:
             head = self._read_head(row)
             if head.uid == self.head.uid and head.writer != self.head.writer:
@@ -259,7 +261,7 @@ class Rows:
     def _id(self, name: str) -> int:
         """Return the number of a name's row: a keyed digest, so that rows do not show names."""
         digest = hashlib.blake2b(name.encode(), key=self.head.uid, digest_size=8).digest()
-        # 63 bits, since the databases' integers have a sign.
+        # Keep 63 bits, since the databases' integers have a sign.
         return int.from_bytes(digest, "little") >> 1
 
     # -- texts ------------------------------------------------------------------------------------
@@ -270,13 +272,13 @@ class Rows:
         title = f"{name}\0".encode()
         if body is None:
             return None
-        # Two names may have the same 63 bits: the row says whose it is.
+        # Two names may have the same 63 bits: the body contains the name of its row.
         if not body.startswith(title):
             self._raise_damage()
         return body[len(title) :].decode()
 
     def put_value(self, name: str, text: str) -> None:
-        """Write or replace it."""
+        """Write or replace the text stored under a name."""
         self._put([((_TEXT, 0, self._id(name)), f"{name}\0{text}".encode())])
 
     # -- streams ----------------------------------------------------------------------------------
@@ -288,7 +290,7 @@ class Rows:
     def names(self) -> list[str]:
         """Return the names of all streams, in the order of their opening."""
         found = []
-        # Whether the index finds all rows is not relied on: each listed place must come once.
+        # The index may miss rows, so each listed place must come exactly once.
         places = self._places(_STREAM)
         for row in self._store.span(_STREAM, 0, 0, _END):
             place = row[:3]
@@ -302,7 +304,7 @@ class Rows:
         return [row.name for row in sorted(found, key=lambda row: row.place)]
 
     def stream(self, name: str) -> StreamRow | None:
-        """Return the stream of that name; None if there certainly is none."""
+        """Return the stream of that name; None if it certainly does not exist."""
         body = self._body((_STREAM, 0, self._id(name)))
         if body is None:
             return None
@@ -312,7 +314,8 @@ class Rows:
         header = self._headers.get(digest)
         if header is None:
             text = self._body((_HEADER, 0, _number(digest)))
-            # The place of a header has 63 bits of its digest; the stream's row has all of it.
+            # The place of a header has 63 bits of its digest; the stream's row has the whole
+            # digest.
             if text is None or hashlib.sha256(text).digest() != digest:
                 self._raise_damage()
             header = self._headers[digest] = text.decode()
@@ -344,7 +347,7 @@ class Rows:
         return StateRow.from_bytes(stream, body)
 
     def put_states(self, rows: Iterable[StateRow]) -> None:
-        """Write or replace states, and next to them who has come, where that is to be stored."""
+        """Write or replace states, and the tables of people of those that have one."""
         entries = []
         for row in rows:
             entries.append(((_STATE, 0, row.stream), row.to_bytes()))
@@ -353,7 +356,7 @@ class Rows:
         self._put(entries)
 
     def people(self, stream: int) -> tuple[int, bytes]:
-        """Return who has come, and in how many rounds; nothing if that was never stored."""
+        """Return the table of people, and its number of rounds; empty if never stored."""
         body = self._body((_STATE, 1, stream))
         return (0, b"") if body is None else (_ROUND.unpack_from(body)[0], body[_ROUND.size :])
 
@@ -381,8 +384,8 @@ class Rows:
     def add_chunks(self, chunks: Iterable[Chunk]) -> None:
         """Add chunks; a second one with the same first round fails."""
         self._store.add(
-            # Seal and digests of a chunk are under the same key: `rotate` leaves releases as they
-            # are, and `keys_in_use` sees in one column which keys they need.
+            # The same key seals a chunk and digests its records. So `rotate` leaves releases as
+            # they are, and `keys_in_use` reads from one column which keys they need.
             [self._seal((RELEASES, c.stream, c.first), c.to_bytes(), c.key) for c in chunks]
         )
         self.changed = True
@@ -393,7 +396,7 @@ class Rows:
         self.changed = True
 
     def merge(self, stream: int, start: int, stop: int) -> int:
-        """Merge neighbouring small chunks of these rounds; return how many became fewer."""
+        """Merge neighbouring small chunks of these rounds; return by how many their number fell."""
         merged = 0
         for group in _mergeable(self.chunks(stream, start, stop)):
             if len(group) > 1:
@@ -402,7 +405,7 @@ class Rows:
         return merged
 
     def _replace(self, group: list[Chunk]) -> None:
-        """Put one chunk in the place of neighbouring ones."""
+        """Replace neighbouring chunks by one chunk."""
         stream, first, key = group[0].stream, group[0].first, group[0].key
         releases = np.concatenate([decode(chunk.releases, chunk.count) for chunk in group])
         digests = b"".join(chunk.digests for chunk in group)
@@ -413,7 +416,7 @@ class Rows:
     # -- keys -------------------------------------------------------------------------------------
 
     def encrypt(self, cipher: EncryptionKey) -> None:
-        """Write all rows again under a cipher: each is read before, under the one until now."""
+        """Write all rows again under a new cipher; each is first read under the old one."""
         # Rows are read under `_cipher` until the commit, and written under this one.
         self._next_cipher = cipher
         for name in self.names():
@@ -428,21 +431,21 @@ class Rows:
         self._put_listed_again()
 
     def _put_listed_again(self) -> None:
-        """Write all listed rows under the key and the cipher to come."""
+        """Write all listed rows under the next key and the next cipher."""
         for place in self._listed:
             body = self._body(place)
             if body is not None:
                 self._put([(place, body)])
 
     def rotate(self, key: bytes) -> set[int]:
-        """Seal all listed rows under another key; return the numbers that none is sealed under."""
+        """Seal all listed rows under another key; return the numbers of keys that seal none."""
         if key_fingerprint(key) in self._next.keys.values():
             raise ValueError("the journal has used this key before: pass a new key")
-        self._ring.add(key, self._next.keys.values())  # before the journal needs it
+        self._ring.add(key, self._next.keys.values())  # store the key before the journal needs it
         number = self._next.key + 1
         self._next = replace(self._next, keys={**self._next.keys, number: key_fingerprint(key)})
         self._put_listed_again()
-        # Digests of records are one-way: rounds that are kept need their own key for replays.
+        # Digests of records are one-way, so the replay of a kept round needs its own key.
         unused = set(self._next.keys) - self._store.keys_in_use() - {number}
         return unused - self._keys_of_pending()
 
@@ -459,12 +462,12 @@ class Rows:
         return keys
 
     def retire(self, numbers: Collection[int]) -> None:
-        """Delete keys that nothing needs, in a transaction after the one that ceased to need them.
+        """Delete unneeded keys, in a transaction after the one that ceased to need them.
 
-        The keys first, then the journal's memory of them: a crash in between leaves that to the
-        next time.
+        The keys are deleted first, then the journal's entries for them. After a crash in between,
+        the next call removes the entries.
         """
-        keys = self._next.keys  # some may be gone: another thread has rotated in between
+        keys = self._next.keys  # another thread may have rotated in between and removed some
         self._ring.drop({name for number, name in keys.items() if number in numbers})
         left = {number: name for number, name in keys.items() if number not in numbers}
         self._next = replace(self._next, keys=left)
@@ -472,10 +475,10 @@ class Rows:
 
 
 def _mergeable(chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:
-    """Yield neighbours that may be one: releases, no recipes, under one key, and not too many."""
+    """Yield neighbours that may be merged: stored releases, under one key, and not too many."""
     group, rounds = list[Chunk](), 0
     for chunk in chunks:
-        # A recipe begins with the state before its first round: two of them are not one recipe. A
+        # A recipe begins with the state before its first round, so two recipes do not make one. A
         # row names one key for all its digests.
         recipe = Recipe.of(chunk.releases) is not None
         if recipe or (group and chunk.key != group[0].key) or rounds + chunk.count > _LONGEST:
@@ -488,18 +491,18 @@ def _mergeable(chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:
 
 
 def _context(place: Place, key: int, head: Head) -> bytes:
-    """Return what an encrypted body is bound to: its place, its key's number and its journal."""
-    # The journal's identity is in the head: the head is opened before it is known.
+    """Return the context that binds an encrypted body: its place, its key's number, its journal."""
+    # The head contains the journal's identity, so the head is opened before the identity is known.
     return _HEAD_CONTEXT if place[0] == _HEAD else _BOUND.pack(*place, key) + head.uid
 
 
 def _number(digest: bytes) -> int:
-    """Return 63 bits of a digest, as databases with signed integers hold them."""
+    """Return 63 bits of a digest, which fit into the signed integers of databases."""
     return int.from_bytes(digest[:8], "little") >> 1
 
 
 def _sum_key(head: Head, cipher: EncryptionKey | None) -> bytes:
-    """Return the key of the total: a secret of the head, if the head is encrypted."""
+    """Return the key of the total; if the head is encrypted, it is a secret of the head."""
     # The writer's token is in the encrypted head alone: without the encryption key no other rows
     # with the same total can be found (docs/privacy/journal.md, "Chosen damage").
     return head.uid if cipher is None else head.writer
@@ -516,5 +519,5 @@ def _sum(rows: Iterable[tuple[Place, bytes]], key: bytes) -> int:
 
 
 def _total(total: int) -> bytes:
-    """Return a sum modulo 2^128, as the head has it."""
+    """Return the bytes of a sum modulo 2^128, as the head contains them."""
     return (total % (1 << 8 * _TOTAL_BYTES)).to_bytes(_TOTAL_BYTES, "little")

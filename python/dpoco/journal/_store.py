@@ -25,7 +25,7 @@ from dpoco.learning.state import synchronise
 
 Values = Sequence[int | str | bytes]  # parameters of a statement
 Found = list[tuple[Any, ...]]  # rows of a result
-RELEASES = 5  # the last kind: rows that are many, and are not listed
+RELEASES = 5  # the last kind: many rows, which are not listed
 
 
 class Row(NamedTuple):
@@ -63,9 +63,9 @@ class Store(Protocol):
     * all data written before `commit` returned survive crashes and power cuts;
     * data written without a `commit` that returned are there as a whole or not at all.
 
-    Reads outside of a transaction see the last commit. Only one thread at a time calls methods.
-    A store that may break the second promise has a method ``sync()``, which waits for the disk: it
-    is called for what must not be lost.
+    Reads outside of a transaction see the last commit. Only one thread at a time calls methods. A
+    store that may break the second promise has a method ``sync()``, which waits for the disk; the
+    journal calls it for data that must not be lost.
     """
 
     @property
@@ -91,7 +91,7 @@ class Store(Protocol):
         """Return once no power cut can undo past commits; call it outside of transactions."""
 
     def scrub(self) -> None:
-        """Rewrite the database without what was replaced or dropped; outside of transactions."""
+        """Rewrite the database without replaced or dropped rows; for use outside transactions."""
 
     def list_rows(self) -> list[tuple[int, int, int, bytes]]:
         """Return kind, owner, number and seal of all rows whose kind is below `RELEASES`."""
@@ -127,8 +127,8 @@ _ROW = ", ".join(Row._fields)
 class SqlStore:
     """Base of the stores in SQL.
 
-    Subclasses connect, begin and end transactions, and run statements. Statements have ``?`` for
-    parameters.
+    Subclasses connect, begin and end transactions, and run statements, in which ``?`` marks a
+    parameter.
     """
 
     table = "sealed"
@@ -239,9 +239,9 @@ class SqliteStore(SqlStore):
         self._synchronous = _SYNCHRONOUS[choice("durability", durability, _SYNCHRONOUS)]
         self._path = Path(path).resolve()  # a link must not lead to a second lock
         self._connection: sqlite3.Connection | None = None
-        self._known = False  # that the table is there
+        self._known = False  # whether the table certainly exists
         if not self._path.exists():
-            # SQLite would make the file with the mode of the umask, often readable by others.
+            # SQLite would create the file with the mode of the umask, which others can often read.
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
         self._file = self._identity()
         try:
@@ -263,8 +263,8 @@ class SqliteStore(SqlStore):
         except OSError:
             raise JournalFenced("the journal's file was removed while it was open") from None
         refuse_readable(self._path, found)
-        # SQLite names its log after the path: with two names there would be two logs, and a writer
-        # under one name would not see the commits under the other.
+        # SQLite names its log after the path. A file with two names would have two logs, and a
+        # writer under one name would not see the commits under the other.
         if found.st_nlink > 1:
             raise StateError("the journal's file has two names (hard links): remove one of them")
         return found.st_dev, found.st_ino
@@ -279,9 +279,10 @@ class SqliteStore(SqlStore):
         self._connection = connection = sqlite3.connect(
             self._path, timeout=self._timeout, isolation_level=None, check_same_thread=False
         )
-        connection.text_factory = bytes  # a damaged type must not end in an error that quotes it
-        # The file may be damaged or forged: its schema calls no functions with side effects, and
-        # pages are checked as they are read.
+        # Otherwise an error about a damaged type would quote the value.
+        connection.text_factory = bytes
+        # The file may be damaged or forged, so its schema may call no functions with side effects,
+        # and SQLite checks pages as it reads them.
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA cell_size_check = ON")
         found = tuple(
@@ -289,10 +290,10 @@ class SqliteStore(SqlStore):
             for name in ("application_id", "user_version")
         )
         if not self._has_tables():
-            # Both numbers are written in the transaction that makes the table.
+            # The transaction that makes the table also writes both numbers.
             if found != (0, 0):
                 raise StateError("the journal is corrupt: it has no tables")
-            # Before the change to a write-ahead log, after which the size of pages is fixed.
+            # Set this before the change to a write-ahead log, which fixes the size of pages.
             connection.execute(f"PRAGMA page_size = {_PAGE}")
         elif found[0] != self.APPLICATION_ID:
             raise StateError("the file is a database, but not a dpoco journal")
@@ -311,7 +312,8 @@ class SqliteStore(SqlStore):
         """Turn SQLite's errors into the library's; their texts never hold data."""
         try:
             yield
-        except (sqlite3.Error, UnicodeDecodeError) as error:  # or of a text that quotes damage
+        # A `UnicodeDecodeError` comes from a damaged text, which it quotes.
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             text = str(error)
             if "locked" in text or "busy" in text:
                 raise StateError("the journal is locked by another process") from None
@@ -343,13 +345,13 @@ class SqliteStore(SqlStore):
 
     def begin(self) -> bool:
         """Take the write lock; return True if the table was made."""
-        # A deferred transaction would read first and find the lock taken at its first write, after
-        # engines have moved.
+        # A deferred transaction would begin with a read. It would find the lock taken only at its
+        # first write, after engines have moved.
         self._run("BEGIN IMMEDIATE")
         if self._known or self._has_tables():
             self._known = True
             return False
-        # `_known` stays False: a rollback would take the table away again.
+        # `_known` stays False, since a rollback would remove the table.
         self._make("INTEGER", "BLOB")
         self._run(f"PRAGMA application_id = {self.APPLICATION_ID}")
         self._run(f"PRAGMA user_version = {FORMAT}")
@@ -372,16 +374,16 @@ class SqliteStore(SqlStore):
         """Wait for the disk to have the log, while others read the database."""
         if self._synchronous == "FULL":
             return  # every commit has already waited
-        # The log alone: closing the database elsewhere drops its locks.
+        # Open only the log: to open and close the database a second time would drop its locks.
         log = self._path.with_name(f"{self._path.name}-wal")
         synchronise(log)
-        # The folder has the name of the log, which may be new.
+        # The log may be new, so its name in the folder must be durable.
         synchronise(log.parent)
 
     def scrub(self) -> None:
         """Rewrite the file, and empty the log."""
         self._run("VACUUM")
-        # The log may still have the pages that were replaced.
+        # The log may still contain the replaced pages.
         self._checkpoint("TRUNCATE")
 
     def _checkpoint(self, mode: str) -> None:
@@ -435,11 +437,11 @@ class PostgresStore(SqlStore):
     _connection: Any
 
     def __init__(self, dsn: str, *, prefix: str = "dpoco_", timeout: float = 5.0) -> None:
-        # The prefix goes into statements as it is: nothing in it may need quotes.
+        # Statements contain the prefix as it is, so it must not need quotes.
         if not re.fullmatch(r"[a-z_][a-z0-9_]{0,30}", prefix):
             raise ValueError("prefix must be a short name in lower case")
         self.table = f"{prefix}sealed"
-        self._old = f"{prefix}texts"  # of the format before
+        self._old = f"{prefix}texts"  # table of the previous format
         self._dsn, self._timeout = dsn, positive_float("timeout", timeout)
         self._psycopg = import_package("psycopg", "PostgresStore", "postgres")
         self._connect()
@@ -453,7 +455,7 @@ class PostgresStore(SqlStore):
                 self._dsn, autocommit=True, connect_timeout=max(2, math.ceil(self._timeout))
             )
             try:
-                # Every pending lock is given up after this time, and the error names no data.
+                # Every wait for a lock ends after this time, with an error that names no data.
                 with self._require_answers():
                     self._connection.execute(
                         "SELECT set_config('synchronous_commit', 'on', false), "
@@ -470,8 +472,8 @@ class PostgresStore(SqlStore):
         connection = self._connection
 
         def cut() -> None:
-            # A copy of the descriptor: the socket object closes it at the end, and the driver's
-            # stays open.
+            # Use a copy of the descriptor: the socket object closes the copy at the end, and the
+            # driver's descriptor stays open.
             with suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as stream:
                 stream.shutdown(socket.SHUT_RDWR)  # the driver's own wait ends with an error
 
@@ -513,8 +515,8 @@ class PostgresStore(SqlStore):
         if self._closed:
             raise StateError("the journal is closed")
         if self._connection.closed:
-            # On a new connection the rest of the transaction would be written statement by
-            # statement, and next to another writer.
+            # A new connection would write the rest of the transaction statement by statement,
+            # while another writer may be writing.
             if self._begun:
                 raise OSError("the journal cannot be written: the connection was lost")
             self._connect()
@@ -525,7 +527,7 @@ class PostgresStore(SqlStore):
         self._begun = True
         made = False
         if not self._known:
-            # Two processes may make the journal at once: there is no table yet that they could
+            # Two processes may create the journal at once, before there is a table that they could
             # lock.
             self._run("SELECT pg_advisory_xact_lock(?)", (0x64706F6A,))
             made = not self._exists(self.table)
@@ -540,7 +542,7 @@ class PostgresStore(SqlStore):
 
     def commit(self) -> None:
         """Wait for the server's log on disk."""
-        # Before the statement: whatever becomes of it, no transaction is left to roll back.
+        # Reset before the statement: however it ends, no transaction is left to roll back.
         self._begun = False
         self._run("COMMIT")
 
@@ -557,7 +559,7 @@ class PostgresStore(SqlStore):
     def scrub(self) -> None:
         """Have the server rewrite the table; its log and archives keep what they have.
 
-        This may take longer than any other statement, and is waited for.
+        This may take longer than any other statement; the store waits for it.
         """
         with self._translate_errors():
             self._connection.execute(f"VACUUM FULL {self.table}")

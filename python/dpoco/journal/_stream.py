@@ -29,8 +29,8 @@ from dpoco.learning.families import Arrays, Family, Parts, Releases, learner_fam
 from dpoco.learning.participation import Digests, Person, Persons
 from dpoco.learning.tickets import Ticket, TicketBook
 
-_SEARCHED = 1024  # rounds that are searched at once for that of a ticket
-_WRITTEN = 128  # bytes a round, about, that storing all people may take in the long run
+_SEARCHED = 1024  # rounds that a search for a ticket's round reads at once
+_WRITTEN = 128  # bytes per round, about, for tables of all people in the long run
 
 
 class Stream:
@@ -39,9 +39,9 @@ class Stream:
     You cannot get the learner itself: all its releases go through the journal.
     """
 
-    _learner: Any  # None: to be loaded from the journal
+    _learner: Any  # None: the next use loads it from the journal
     _round: int
-    _pending: bytes  # the release of the current round, if it precedes the round's record
+    _pending: bytes  # the current release, if it precedes its record
     _since = -1  # rounds whose people are stored as a whole, in so many bytes
     _size = 0
 
@@ -87,8 +87,8 @@ class Stream:
         if ticket or self._family.contextual:
             with self._journal._part() as transaction:
                 return (transaction._issue if ticket else transaction._decide)(self, context)
-        # The decision was committed with the state before it: nothing new is released, so no
-        # transaction.
+        # The decision was committed with the state before it. Nothing new is released, so there is
+        # no transaction.
         with self._journal._guard(committed=True):
             self._ready()
             if not self._pending:
@@ -149,7 +149,7 @@ class Stream:
             return None
         who = None if person is None else [person]
         with self._journal._guard():
-            # Whether a label may be None is known of the learner, which may have to be loaded.
+            # Whether a label may be None depends on the learner, which may have to be loaded.
             self._ready()
             batch = self._family.record(self._learner, record)
         decisions = self.process(*batch, first_round=round, person=who)
@@ -207,7 +207,7 @@ class Stream:
         Raises
         ------
         RoundOrderError
-            If it is not outstanding.
+            If the ticket is not outstanding.
         StateError
             For a ticket of another stream or learner, or a forged one.
         """
@@ -426,7 +426,7 @@ class Stream:
 
     def _digests_under(self, number: int) -> StreamDigests:
         """Return the digests under a key, of which the current one's are kept."""
-        # Its three keys are derived once, not in every call.
+        # Keep them, so that their three keys are not derived in every call.
         known = self._under_current
         if known is None or known.number != number:
             known = StreamDigests(self._journal._rows.key(number), number, self._row.uid)
@@ -440,7 +440,7 @@ class Stream:
             self._learner = self._restore()
 
     def _restore(self) -> Any:
-        """Return the learner of the stored state, checked against what was committed with it."""
+        """Return the learner of the stored state, checked against its committed decision."""
         row = self._journal._rows.state(self._row.id)
         since, people = self._journal._rows.people(self._row.id)
         learner = restore_learner(self._row.header, row.payload, people, self._journal._siblings)
@@ -450,8 +450,8 @@ class Stream:
         if learner.round != row.round:
             raise StateError("the journal is corrupt: a state of another round")
         family = learner_family(learner)
-        # A bandit's decision needs its context, which is not stored: `_decide` compares when that
-        # comes.
+        # A bandit's decision needs its context, which is not stored: `_decide` compares it when
+        # the context comes.
         if not family.contextual and _encode_upcoming(family, learner) != row.pending:
             raise StateError(
                 "the state does not give the decision that was committed with it: was the journal "
@@ -461,15 +461,16 @@ class Stream:
         return learner
 
     def _drop(self) -> None:
-        """Forget the learner, which may be ahead of the store: the next use loads it."""
+        """Drop the learner, which may be ahead of the store: the next use loads it."""
         self._learner = None
         self._context = None
 
     def _state(self) -> StateRow:
-        """Return what is stored of the learner now, and from time to time all its people."""
+        """Return the learner's current state to store, and from time to time all its people."""
         learner, people = self._learner, b""
-        # The table of all people is long. It is stored once the rounds since the last time are many
-        # in proportion to it, so that all these tables together cost `_WRITTEN` bytes a round.
+        # The table of all people is long. It is stored again only after a number of rounds in
+        # proportion to its length, so that all these tables together cost `_WRITTEN` bytes per
+        # round.
         rounds = self._round - self._since
         if learner._limiter is not None and _WRITTEN * rounds > self._size:
             people = learner._participants()
@@ -477,13 +478,13 @@ class Stream:
         return StateRow(self._row.id, self._round, read_payload(learner), self._pending, people)
 
     def _remember(self, since: int, people: bytes) -> None:
-        """Note that the people of the rounds before `since` are stored as a whole."""
-        # Before anybody has come it is not known what names are: the first round says it.
-        # Size 0 stores the table again in the next commit.
+        """Note that the people of the rounds before `since` are stored in a table."""
+        # Before the first person comes, the kind of names is unknown; the first round fixes it.
+        # Size 0 makes the next commit store the table again.
         self._since, self._size = since, len(people) if since else 0
 
     def _count(self, limiter: Any, stop: int) -> None:
-        """Count who has come since that was stored as a whole, as it was counted then."""
+        """Count the people who came after the stored table, as they were counted then."""
         at = self._since
         while at < stop:
             for chunk in self._journal._rows.chunks(self._row.id, at, min(at + _SEARCHED, stop)):
@@ -492,13 +493,13 @@ class Stream:
                 at = chunk.stop
 
     def _advance(self, rounds: int) -> None:
-        """Count rounds that are over, and read the next decision, which is stored with them."""
+        """Count completed rounds, and read the next decision, which is stored with them."""
         self._pending = _encode_upcoming(self._family, self._learner)
         self._context = None
         self._round += rounds
 
     def _check_pending(self, releases: Releases) -> None:
-        """Raise unless the first release is the one that was committed beforehand."""
+        """Raise unless the first release equals the one that was committed beforehand."""
         if not self._pending:
             return
         known = self._pending[CONTEXT.size :] if self._family.contextual else self._pending
@@ -509,7 +510,7 @@ class Stream:
         """Raise `ReplayMismatch` if a bandit's round was begun with another context."""
         if not self._pending:
             return
-        # The key may have been rotated since the round was begun.
+        # The key may have been rotated since the round began.
         key, known = CONTEXT.unpack_from(self._pending)
         digest = self._digests_under(key).context(self._round, np.ascontiguousarray(context))
         if not hmac.compare_digest(digest, known):
@@ -531,16 +532,16 @@ class Stream:
         return TicketBook() if book is None else book
 
     def _check_redeemed(self, ticket: Ticket, book: TicketBook, rows: Parts) -> None:
-        """Raise unless a round was played for this record of a ticket, or none for any."""
-        # Nothing was made of a dropped record, so there is no digest to compare it with.
+        """Raise unless this record redeemed the ticket, or no record did."""
+        # A dropped record ended no round, so there is no digest to compare with.
         if ticket.number in book.dropped:
             return
-        # No ticket is redeemed in a round before the one in which it was issued.
+        # A ticket is never redeemed in a round before the one in which it was issued.
         start, stop = max(ticket.round, self._row.kept_from), self._round
-        while stop > start:  # backwards: what comes again mostly came a moment ago
+        while stop > start:  # backwards: most repeated records came a moment ago
             first = max(start, stop - _SEARCHED)
             for chunk in self._journal._rows.chunks(self._row.id, first, stop):
-                # A match across two digests is as unlikely as a collision.
+                # A match between digests of different records is as unlikely as a collision.
                 if self._digests_under(chunk.key).arrival(ticket.number, rows) in chunk.digests:
                     return
             stop = first
@@ -552,7 +553,7 @@ class Stream:
         )
 
     def _check_kept(self, start: int, stop: int) -> None:
-        """Raise unless the releases of these rounds are there, and are kept."""
+        """Raise unless the releases of these rounds exist and are kept."""
         if start < self._row.kept_from and start < stop:
             raise StateError(f"rounds before {self._row.kept_from} are not kept in the journal")
         if stop > self._round:
@@ -573,7 +574,7 @@ class Stream:
         return _join(pieces) if pieces else self._nothing()
 
     def _replay(self, first: int, parts: Parts, people: bytes) -> Releases:
-        """Return the releases of rounds that are over, if these are their records and people."""
+        """Return the releases of completed rounds, if these are their records and people."""
         last = first + int(parts[0].shape[0])
         self._check_kept(first, last)
         pieces = []
@@ -589,8 +590,8 @@ class Stream:
             at = within.start * DIGEST_BYTES
             _compare(start, digests, chunk.digests[at : at + len(digests)])
             if recipe is not None:  # only now: other records must never meet this noise
-                # The stored state is that before the chunk; the rounds in between would need their
-                # records.
+                # The stored state precedes the chunk; to reach a later round, the records in
+                # between would be needed.
                 if start != chunk.first:
                     raise StateError(
                         f"these releases are not stored: they are computed again from round "
@@ -601,7 +602,7 @@ class Stream:
         return _join(pieces)
 
     def _computed_again(self, recipe: Recipe, first: int, records: Parts) -> Releases:
-        """Play rounds from the state before them, to the releases that they had: same noise."""
+        """Play rounds again from the state before them: same noise, so the same releases."""
         learner = restore_learner(self._row.header, recipe.start, b"", self._journal._siblings)
         if learner.round != first:
             raise StateError("the journal is corrupt: a state of another round")
@@ -621,7 +622,7 @@ class Stream:
 
 
 def _encode_upcoming(family: Family, learner: Any) -> bytes:
-    """Return the release of the current round, if that precedes its record; else nothing."""
+    """Return the release of the current round if it precedes the round's record, else b""."""
     upcoming = family.upcoming(learner)
     return b"" if upcoming is None else encode(upcoming)
 

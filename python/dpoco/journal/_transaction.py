@@ -1,8 +1,8 @@
-"""One commit for the rounds of any number of streams, and a line of them ahead of the disk.
+"""One commit for the rounds of any number of streams, and a pipeline that plays ahead of it.
 
-Engines are played here only. Claim: nothing is handed out before the commit that makes it durable
-has returned, and a commit that fails takes the learner in memory, and all that was played after it,
-with it.
+Only this module plays engines. Claim: the journal hands out nothing before the commit that makes
+it durable has returned. If a commit fails, the journal drops the learner in memory and everything
+that was played after that commit.
 
 Proof: ``docs/privacy/journal.md``.
 """
@@ -102,7 +102,7 @@ class Transaction:
     Notes
     -----
     If anything goes wrong before the commit, in this block or in the database, nothing has been
-    released. Learners that have moved are dropped, and the next use loads them from the journal.
+    released. The journal drops learners that have moved, and the next use loads them again.
     A transaction is used once, whether it was committed or failed.
     """
 
@@ -141,7 +141,7 @@ class Transaction:
         first_round: int | None = None,
         person: Persons = None,
     ) -> Work:
-        """Check a batch and its replayed part, and return what is to be played.
+        """Check a batch and its replayed part, and return the rounds that are to be played.
 
         For callers that play many learners at once. They play the rounds ``work.parts`` on
         ``work.learner`` and pass the releases to `put` before they call `take` for the same stream
@@ -163,17 +163,17 @@ class Transaction:
         # An empty batch still returns an array of the right type and width.
         stored = None if rounds else stream._nothing()
         if again:
-            # Rounds of this transaction may come again in it: they are read from the store.
+            # This transaction may repeat its own rounds: these are read from the store.
             self._flush()
             stored = stream._replay(first, tuple(part[:again] for part in parts), people)
         fresh = tuple(part[again:] for part in parts)
         if stream._family.contextual and rounds > again:
             stream._check_pending_context(fresh[0][0])
-        # The digest of a bandit's round needs its arm, so that records could not be compared before
-        # the noise is drawn again; and the engine's state does not count people.
+        # The digest of a bandit's round needs its arm, so its records cannot be compared before
+        # the noise is drawn again. The engine's state does not count people.
         recompute = self._journal._recompute and not (stream._family.contextual or people)
         start = stream._learner._engine.state() if recompute and rounds > again else None
-        # New rounds begin at the current one, however early the batch begins.
+        # New rounds begin at the current round, even if the batch begins earlier.
         work = Work(stream, turn, fresh, Digests(people[DIGEST_BYTES * again :]), stored, start)
         self._works.append(work)
         if work.rounds:
@@ -207,9 +207,8 @@ class Transaction:
             self._flush()
             stream._check_redeemed(ticket, book, rows)
             return
-        # All refusals come before `_touch`. A group of calls goes on without a call that was
-        # refused, but is given up once a stream was touched (docs/privacy/journal.md, "Group
-        # commit").
+        # Refuse before `_touch`: a group of calls continues without a refused call, but is given
+        # up once the call has touched a stream (docs/privacy/journal.md, "Group commit").
         stream._check_no_decision()
         self._touch(stream)
         if record:
@@ -218,7 +217,7 @@ class Transaction:
             learner.skip(person=people, ticket=ticket)
         if learner.round == stream._round:
             # A forced pull that is not needed ends no round (docs/privacy/delayed_feedback.md). It
-            # leaves no digest either: if the record comes again, the book alone knows of it.
+            # leaves no digest, so only the book knows the ticket if the record comes again.
             book.dropped.add(ticket.number)
         else:
             contextual = stream._family.contextual
@@ -227,7 +226,7 @@ class Transaction:
             self._end_rounds(stream, digest, release, people)
 
     def _issue(self, stream: Stream, context: ArrayLike | None) -> tuple[Any, Ticket]:
-        """Return a decision and a ticket, for `stream` to hand out once this is committed."""
+        """Return a decision and a ticket, which `stream` hands out after the commit."""
         stream._ready()
         learner = stream._learner
         given: Arrays = ()
@@ -242,13 +241,13 @@ class Transaction:
         return issued
 
     def _decide(self, stream: Stream, context: ArrayLike | None) -> int:
-        """Return a bandit's arm, for `stream` to hand out once this is committed."""
+        """Return a bandit's arm, which `stream` hands out after the commit."""
         stream._ready()
         row = float_array("context", context, (stream._learner.dimension,))
         stream._check_pending_context(row)
         arm = int(stream._learner.decide(row))
         release = np.array([arm], dtype=np.int64)
-        # A decision that is asked for again changes no state: there is nothing to commit.
+        # A repeated request for a decision changes no state, so there is nothing to commit.
         if stream._pending:
             stream._check_pending(release)
         else:
@@ -270,23 +269,22 @@ class Transaction:
         current = turn is None or turn == stream._round
         if context is None or (len(record) == 1 and not current):
             raise RoundOrderError("a reward needs the context of its round: decide() first")
-        # Whichever arm is chosen, its column has the reward: the learner reads no other.
+        # Give every arm this reward: the learner reads only the column of the chosen arm.
         rewards = np.zeros((1, learner.arms))
         rewards[:] = float_array("reward", [record[-1]], (1,))
         people = learner._digests(person, None)
         if not current:
             self.process(stream, [context], rewards, first_round=turn, person=people)
             return
-        # One by one, as it was decided: `run` refuses while a decision waits.
-        # `take` compares the context with the one that the round was begun with, before anything
-        # moves.
+        # Play the round alone, as it was decided: `run` refuses while a decision waits. `take`
+        # compares the context with the one of the decision before anything moves.
         work = self.take(stream, [context], rewards, person=people)
         arm = learner.decide(work.parts[0][0])
         learner.observe(float(rewards[0, 0]), person=people)
         self.put(work, np.array([arm], dtype=np.int64))
 
     def _skip(self, stream: Stream, turn: int | None, person: Persons) -> None:
-        """End a bandit's round with an empty record, which is digested as NaNs."""
+        """End a bandit's round with an empty record, whose digest is that of NaNs."""
         stream._ready()
         learner = stream._learner
         people = learner._digests(person, None)
@@ -299,7 +297,8 @@ class Transaction:
         if not stream._pending:
             raise RoundOrderError("no decision waits for its reward")
         self._touch(stream)
-        if stream._context is None:  # lost in a crash: any other one, an empty record has none
+        # The context was lost in a crash: any other one will do, since an empty record has none.
+        if stream._context is None:
             learner.decide(np.zeros(learner.dimension))
         learner.skip(person=people)
         digest = stream._digests.records(stream._round, *with_people((context, reward), people))
@@ -313,7 +312,7 @@ class Transaction:
         people: bytes,
         start: bytes | None = None,
     ) -> None:
-        """Enter rounds that were played; `start`: the state to compute their releases from."""
+        """Enter played rounds; `start`: the state from which their releases can be computed."""
         assert len(digests) == DIGEST_BYTES * releases.shape[0]
         kept = kept_form(releases, start)
         key = stream._digests.number
@@ -325,7 +324,7 @@ class Transaction:
         self._moved[id(stream)] = stream
 
     def _check_own(self, stream: Stream) -> None:
-        """Raise unless the transaction is open and of the stream's journal."""
+        """Raise unless the transaction is open and belongs to the stream's journal."""
         if not self._open:
             raise RoundOrderError("the transaction is over, or has not begun")
         if stream._journal is not self._journal:
@@ -358,34 +357,34 @@ class Transaction:
                 raise
             finally:
                 if kind is not None:
-                    # Before the lock is given back: no other thread may find an engine that is
-                    # ahead of the store.
+                    # Drop learners before the lock is released: no other thread may find an engine
+                    # that is ahead of the store.
                     for stream in self._moved.values():
                         stream._drop()
         finally:
             self._journal._leave(failed=kind is not None)
 
     def _seal(self) -> None:
-        """Fix what `_write` will write: nothing is played in this transaction from here on."""
+        """Fix what `_write` will write: this transaction plays nothing from here on."""
         self._open = False
         if any(work.rounds and work._fresh is None for work in self._works):
             raise StateError("rounds were handed out and not played")
-        # In a pipeline the engines play on while these states are written.
+        # A pipeline plays the engines on while it writes these states.
         self._states = [stream._state() for stream in self._moved.values()]
 
     def _write(self) -> None:
-        """Write rounds and states in one commit, and then let releases be handed out."""
+        """Write rounds and states in one commit, and then release the results."""
         self._flush()
         if self._states:
             self._journal._rows.put_states(self._states)
-        # Replays and reads write nothing: they need not wait for the disk.
+        # Replays and reads write nothing, so they need not wait for the disk.
         if self._journal._rows.changed:
             self._journal._commit()
         for work in self._works:
             work._committed = True
 
     def _write_apart(self) -> None:
-        """Write what was played outside of the store's transaction: see `Pipeline`."""
+        """Write rounds that were played outside of the store's transaction: see `Pipeline`."""
         self._journal._enter(self._line)
         failed = True
         try:
@@ -396,7 +395,7 @@ class Transaction:
 
 
 class Pipeline:
-    """One transaction that is being played, and one that is being written: see `process_many`."""
+    """A transaction that plays and one that writes at the same time: see `process_many`."""
 
     def __init__(
         self, stream: Stream, journal: Home, first_round: int | None, together: int
@@ -415,7 +414,7 @@ class Pipeline:
         whole = False
         try:
             with journal.transaction():
-                self._stream._ready()  # as the one writer, or nothing is drawn
+                self._stream._ready()  # needs the one writer; otherwise nothing is drawn
                 journal._line = self
             for batch in batches:
                 self._play(batch if isinstance(batch, tuple) else (batch,))
@@ -428,14 +427,14 @@ class Pipeline:
             self._end(pool, whole)
 
     def _end(self, pool: ThreadPoolExecutor, whole: bool) -> None:
-        """Leave the journal to others; `whole`: everything that was played is committed."""
+        """Release the journal; `whole`: all played rounds are committed."""
         journal = self._journal
         try:
             if not whole and journal._line is self:
-                self._stream._drop()  # it is ahead of what is committed, or may be
+                self._stream._drop()  # it is, or may be, ahead of the committed state
         finally:
             if journal._line is self:
-                journal._line = None  # from here on nothing of this pipeline begins to be written
+                journal._line = None  # from here on this pipeline begins no write
             mine = os.getpid() == journal._owner  # a forked child has no thread to wait for
             pool.shutdown(wait=mine, cancel_futures=True)
 
@@ -446,27 +445,28 @@ class Pipeline:
         whole: tuple[Any, ...] = batch
         *records, person = whole if stream._learner._limiter is not None else (*whole, None)
         if self._first is not None and self._first < stream._round:
-            # Rounds that were over before the pipeline began, in part at least.
+            # The batch has rounds that were over before the pipeline began.
             with Transaction(self._journal, self) as replay:
                 work = replay.process(stream, *records, first_round=self._first, person=person)
             played._works.append(work)
         else:
-            # It plays outside of the store's transaction, which `_write_apart` begins later.
+            # The transaction plays outside of the store's transaction, which `_write_apart` begins
+            # later.
             played._open = True
             work = played.process(stream, *records, first_round=self._first, person=person)
         if self._first is not None:
             self._first += work.offered
 
     def _next(self, pool: ThreadPoolExecutor) -> Iterator[Releases]:
-        """Wait for what is being written, begin to write what was played, and yield the former."""
+        """Wait for the running write, begin to write the played rounds, and yield the releases."""
         if self._result is not None:
-            # If that commit failed, its error ends the pipeline here, before anything later is
-            # handed out.
+            # If that commit failed, its error ends the pipeline here, before it hands out anything
+            # later.
             self._result.result()
         over, self._written = self._written, None
         if self._played._works:
             self._written, self._played = self._played, Transaction(self._journal, self)
-            # In this thread: the writing thread must not read engines that play on.
+            # Seal in this thread: the writing thread must not read engines that play on.
             self._written._seal()
             self._result = pool.submit(self._written._write_apart)
         for work in over._works if over is not None else ():
