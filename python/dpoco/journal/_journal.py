@@ -56,7 +56,8 @@ class Journal:
         File that detects a journal set back to an older copy; default `<path>.mark`, False for
         none.
     encryption : EncryptionKey, optional
-        Encrypts all rows, in addition to `key`. The constructor refuses a plain journal: see `encrypt`.
+        Encrypts all rows, in addition to `key`. The constructor refuses a plain journal: see
+        `encrypt`.
 
     Raises
     ------
