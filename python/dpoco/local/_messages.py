@@ -335,7 +335,7 @@ def threshold(family: str, seed: int, round: int, slot: int, hypotheses: int) ->
     family : str
         One of `COIN_FAMILIES`.
     seed, round, slot : int
-        Of the public coins; see `PublicCoins`.
+        Address of the public coins; see `PublicCoins`.
     hypotheses : int
         K.
     """
@@ -356,7 +356,7 @@ def loss(
     Parameters
     ----------
     seed, round, slot : int
-        Of the public coins.
+        Address of the public coins.
     mixing : float
         Share of the mean in the losses, in (0, 1].
     ranges : (array, array)
@@ -388,7 +388,7 @@ def adaptive(
     Parameters
     ----------
     seed, round, slot : int
-        Of the public coins.
+        Address of the public coins.
     matrix : array of shape (K, M)
         The hypotheses in the round's context.
     weights : array of shape (K,)
@@ -570,7 +570,7 @@ class RoundSpec:
         Parameters
         ----------
         data : bytes-like
-            Of any origin: fields are checked as those of a constructor are.
+            Bytes of any origin: fields are checked as those of a constructor are.
         """
         data = _octets(data)
         body, digest = data[:-_CHECK], data[-_CHECK:]
@@ -792,7 +792,7 @@ def _parts(
     magic: bytes, layout: struct.Struct, data: object
 ) -> tuple[tuple[int, bytes, str, bool], tuple[Any, ...], bytes]:
     """Return the head, the numbers that follow it, and the rest; ``ValueError`` for no reports."""
-    # Of any origin: callers compare these sizes with what is left before they read it.
+    # Data of any origin: callers compare these sizes with what is left before they read it.
     data = _octets(data)
     try:
         found, version, channel, simulated, number, digest = _REPORT.unpack_from(data)

@@ -175,7 +175,7 @@ class Posterior:
         Parameters
         ----------
         spec : RoundSpec
-            Of an open round.
+            Specification of an open round.
         matrix : array of shape (K, M)
             The hypotheses in its context.
         values : array of shape (n, width)

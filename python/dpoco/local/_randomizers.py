@@ -38,7 +38,7 @@ def best_bits(epsilon: float) -> int:
     Parameters
     ----------
     epsilon : float
-        Of the whole report, in (0, 30].
+        Privacy parameter of the whole report, in (0, 30].
     """
     value = checked_epsilon(epsilon)
     if value <= 1.0:  # k tanh(x / k)^2 falls in k there; below, rounding would decide
@@ -75,7 +75,7 @@ class BitRandomizer:
     Parameters
     ----------
     epsilon : float
-        Of all bits together, in (0, 30].
+        Privacy parameter of all bits together, in (0, 30].
     bits : int or "auto", default 1
         Each bit answers its own query with epsilon / bits; at most 64.
 

@@ -310,7 +310,7 @@ def _find_hypotheses(body: Arguments, arrays: Arrays, given: Hypotheses | None) 
 def read_arrays(payload: bytes) -> dict[str, NDArray[np.generic]]:
     """Return the arrays that ``np.savez`` wrote, without trusting what it says of sizes.
 
-    What is allocated is bounded by the size of `payload`, whatever it says: entries must be
+    The size of `payload` bounds the memory allocated, whatever it says: entries must be
     uncompressed, and of the size they state, else `StateError`. Other exceptions of ``zipfile`` and
     NumPy mean a malformed archive as well.
     """
