@@ -30,7 +30,7 @@ class Coding:
         By column of numbers: what stands for a missing cell. Elsewhere a record with a missing cell
         is an empty record.
     positive : str, optional
-        Of a label: the text or number that is the event (label 1); any other one is label 0.
+        For a label: the text or number that is the event (label 1); any other one is label 0.
 
     Raises
     ------

@@ -60,13 +60,13 @@ def load_file(
     label_scaling : PublicScaling, optional
         Public transformation of the labels (its intercept is ignored); default none.
     task : {"classification", "regression"}
-        What the labels are.
+        Kind of the labels.
     fewest : int, default 2
         Rounds that there must be.
     coding : Coding, optional
         Categories of columns of text, constants for missing cells, the text of the event.
     file_format : FileFormat, optional
-        What a file's name and first rows do not show: encoding, separator, lines on top.
+        Facts that a file's name and first rows do not show: encoding, separator, lines on top.
 
     Returns
     -------

@@ -141,7 +141,7 @@ class Stream:
     feature_names : tuple of str
         Names of the d columns.
     task : {"classification", "regression"}
-        What the labels are, which suggests the loss.
+        Kind of the labels, which suggests the loss.
     description : str
         Description of the stream.
     source : str
@@ -406,7 +406,7 @@ class Bundled:
     name : str
         Name.
     kind : {"records", "experts"}
-        What the charge is for.
+        Kind of stream that is charged for.
     rounds, columns : int
         Shape of what the loader returns.
     about : str

@@ -55,8 +55,8 @@ class FileFormat:
     kind : {"csv", "parquet", "npz"}, optional
         Format of files, whatever their names end in. None: by the name.
     separator : str, optional
-        Of the cells of a CSV file: a character, or comma, semicolon, tab or space (any number of
-        spaces). None: what the first two rows agree on, of semicolons, tabs, commas and bars.
+        Separator of the cells of a CSV file: a character, or comma, semicolon, tab or space (any
+        number of spaces). None: what the first two rows agree on, of semicolons, tabs, commas and bars.
     decimal : {"point", "comma"}, optional
         How a CSV file writes numbers. None: with a point; in cells that semicolons separate, also
         with a comma.
@@ -144,7 +144,7 @@ class Table:
     title : str
         Name of the file.
     names : list of str
-        Of its columns, in order.
+        Names of its columns, in order.
     select : callable
         Return chosen columns as numbers, shape (T, columns).
     entries : callable
@@ -232,7 +232,7 @@ def open_table(
 
     def entries(chosen: str) -> list[object]:
         found = [entry for each in parts for entry in each.entries(chosen)]
-        # Of a table of categories alone, nothing is selected as numbers.
+        # A table of categories alone has no columns that are selected as numbers.
         require(len(found))
         return found
 

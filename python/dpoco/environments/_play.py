@@ -219,7 +219,7 @@ def play_delayed(
         given = (rows[0][t],) if contextual else ()
         decision, tickets[t] = learner.decide(*given, ticket=True)
         decisions.append(decision)
-        # Of its own record, as it would be known at once: the delay is the learner's alone.
+        # Score the decision by its own record at once: only the learner sees the delay.
         values[t] = _value(learner, [part[t : t + 1] for part in rows], decision)
         most = max(most, len(tickets))
         if waits[t] >= 0:

@@ -275,7 +275,7 @@ def _mean_text(values: Sequence[float], *, bold: bool) -> str:
         return "--"
     width = 0.0
     if len(values) > 1:
-        # Of independent runs of a normal law; a later import, for it takes half a second.
+        # Assumes independent runs of a normal law. The import is late, for it takes half a second.
         from scipy.stats import t
 
         width = float(t.ppf(0.975, len(values) - 1)) * statistics.stdev(values)

@@ -42,7 +42,7 @@ class SavedTrace(Trace):
     comparators : dict of str to ndarray of float64, shape (T,)
         Losses of the named comparators.
     settings : dict
-        What was passed to `save`.
+        The settings that were passed to `save`.
     """
 
     comparators: dict[str, FloatArray] = field(default_factory=dict)
@@ -123,7 +123,7 @@ def save(
             settings = {**item.settings, **(settings or {})}
         for name, comparator in (comparators or {}).items():
             if isinstance(item, ExpertTrace):
-                # Of a sequence of experts, or of one, `Trace` wants the decisions themselves.
+                # `Trace` wants the decisions of a sequence of experts, or of one expert.
                 comparator = getattr(comparator, "decisions", comparator)
             decision: Any = getattr(comparator, "decision", comparator)
             table[_COMPARATOR + name] = item.comparator_losses(decision)

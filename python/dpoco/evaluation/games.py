@@ -83,7 +83,7 @@ class Game:
     counted : ndarray of bool, shape (T,)
         The rounds whose data are not missing: those that averages of losses are over.
     search : Guarantee, optional
-        Of a search for ranges in earlier rounds of the same stream.
+        Guarantee of a search for ranges in earlier rounds of the same stream.
     """
 
     learner: Maker
@@ -224,7 +224,7 @@ def game_of_experts(
     Parameters
     ----------
     learner : class
-        Of `dpoco.experts`.
+        A class of `dpoco.experts`.
     losses : array_like of shape (T, N)
         Losses of all experts; rounds past the horizon are left out.
     horizon, persons, **options
@@ -324,7 +324,7 @@ def game_of_arms(
     Parameters
     ----------
     learner : class
-        Of `dpoco.bandits`.
+        A class of `dpoco.bandits`.
     contexts : array_like of shape (T, d)
         One context a round; rounds past the horizon are left out.
     rewards : array_like of shape (T, K)

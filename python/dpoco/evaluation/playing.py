@@ -40,7 +40,7 @@ Step = Callable[[str, int, int], None]
 def describe_noise(game: Game, plan: AnyPlan, budget: Budget) -> Fields:
     """Return the noise of a run, and of the published constants where they are compared."""
     names = ("paper_scale", "paper_released", "scale_ratio", "released_ratio")
-    # Of a bandit with a learner an arm, of every arm's.
+    # A bandit with one learner for each arm has the numbers of the first arm's learner.
     holder = getattr(plan.mechanism, "parts", (plan.mechanism,))[0]
     scale: Any = getattr(holder, "noise_scale", getattr(holder, "scale", None))
     record: Fields = {"scale": scale, "released": None, **dict.fromkeys(names)}

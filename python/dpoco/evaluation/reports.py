@@ -258,8 +258,8 @@ class RunReport(Report):
         have no missing data: all average losses are over them. ``learned`` is the number of those
         that the learner learned from. Earlier reports lack this and `rows`.
     accuracy : dict
-        Of every player on records: ``error_rate`` and ``auc`` of yes-or-no labels, ``r2`` with the
-        squared loss, over the counted records; of the private learner the medians of its runs.
+        Scores of every player on records: ``error_rate`` and ``auc`` of yes-or-no labels, ``r2``
+        with the squared loss, over the counted records; of the private learner the medians of its runs.
 
     Notes
     -----

@@ -142,9 +142,8 @@ class Journal:
         rows = self._rows
         self._grown = new = rows.take(self._store.begin())
         if self._mark is not None:
-            self._mark.check(
-                rows.head
-            )  # raises also if it is from an earlier journal at this place
+            # Raises also if the mark is from an earlier journal at this place.
+            self._mark.check(rows.head)
         if new:
             rows.begin_keys()
         self._accounts.begin(ledger, new=new)

@@ -356,7 +356,7 @@ def loss(
     Parameters
     ----------
     seed, round, slot : int
-        Address of the public coins.
+        Numbers that determine the public coins.
     mixing : float
         Share of the mean in the losses, in (0, 1].
     ranges : (array, array)
@@ -388,7 +388,7 @@ def adaptive(
     Parameters
     ----------
     seed, round, slot : int
-        Address of the public coins.
+        Numbers that determine the public coins.
     matrix : array of shape (K, M)
         The hypotheses in the round's context.
     weights : array of shape (K,)

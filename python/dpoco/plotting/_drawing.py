@@ -145,7 +145,7 @@ def player_lines(
 ) -> tuple[NDArray[np.int64], list[Line]]:
     """Return the rounds shown, and for every player what ``so_far(trace)`` is at their end.
 
-    Of a report these are the private learner, the one without noise, and the two comparators, by
+    For a report these are the private learner, the one without noise, and the two comparators, by
     the names that the report gives them.
 
     Parameters
@@ -229,7 +229,7 @@ def draw(
     rounds : ndarray, shape (n,)
         Where its values are.
     legend : str, optional
-        What follows the label.
+        Text behind the label.
     """
     colour, style = look(place(axes, line.label, index))
     if line.low is not None and line.high is not None:
@@ -258,7 +258,7 @@ def draw_bounds(
     ----------
     axes : Axes
     lines : sequence of Line
-        Of the players that bounds may be of.
+        Lines of the players that may have bounds.
     bounds : mapping from label to float or None
         None: no bounds at all; a value that is None or infinite: none of this player.
     rounds : ndarray
@@ -395,9 +395,9 @@ def density(columns: NDArray[np.int64], places: Sequence[IntArray], rows: int = 
     columns : ndarray of int, shape (T,)
         Column of each round, increasing from 0.
     places : sequence of ndarray of int
-        Of each run; rounds may be missing.
+        Places of each run; rounds may be missing.
     rows : int
-        Of the table.
+        Rows of the table.
     """
     width = int(columns[-1]) + 1
     met = sum(np.bincount(each, minlength=rows * width) for each in places)

@@ -77,9 +77,9 @@ def draw_page(
     Parameters
     ----------
     releases : iterable of mappings
-        What `Release.to_dict` returned, in order.
+        Results of `Release.to_dict`, in order.
     guarantee : Guarantee or None
-        What all of them have.
+        The guarantee of all releases together.
     title : str
         Heading of the page.
 
@@ -244,7 +244,7 @@ def _drawing(name: str, points: Sequence[_Point]) -> str:
     Parameters
     ----------
     name : str
-        Of the series.
+        Name of the series.
     points : sequence of _Point
         In order; at least one has a value.
     """

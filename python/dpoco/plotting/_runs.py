@@ -31,7 +31,7 @@ _COLUMNS = 400
 def plot_loss(runs: RunReport | Comparison | Mapping[str, Runs], *, ax: Axes | None = None) -> Axes:
     """Draw the average loss so far, over the rounds.
 
-    Of a report the average is over the rounds whose data are not missing; of traces it is over all
+    For a report the average is over the rounds whose data are present; for traces it is over all
     rounds, where empty ones lose nothing.
 
     Parameters
@@ -119,7 +119,7 @@ def plot_regret(
     compared, places = drawing.BEST_FIXED, None
     if isinstance(runs, RunReport):
         rounds, lines = drawing.player_lines(runs)
-        # Of medians and ranges: regret shifts all runs of a report by the same numbers.
+        # Medians and ranges may be shifted: regret shifts all runs of a report by the same numbers.
         baseline = np.array(runs.curves.best_fixed)
         # The third line is the comparator, whose regret is 0.
         compared = lines.pop(2).label

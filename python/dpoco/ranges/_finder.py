@@ -86,7 +86,7 @@ class FoundRanges:
     def clip(self, records: ArrayLike) -> FloatArray:
         """Return records in half-widths from the middles, within [-1, 1], shape (n, d).
 
-        What is missing or not finite, and a column that is off, is 0.
+        Numbers that are missing or not finite, and columns that are off, become 0.
 
         Parameters
         ----------

@@ -49,7 +49,7 @@ class Layout:
     statistics : tuple of (str, Statistic)
         By name.
     weights : tuple of float
-        Of each statistic; a statistic of twice the weight has half the noise.
+        Weight of each statistic; a statistic of twice the weight has half the noise.
     by : tuple of (str, tuple)
         Columns that records are grouped by, with their public values.
     grid : float
@@ -74,7 +74,7 @@ class Layout:
         Parameters
         ----------
         statistics, weights, by
-            As of `Monitor`.
+            As for `Monitor`.
 
         Raises
         ------

@@ -73,8 +73,8 @@ class Monitor(Stateful):
     records_per_interval : int, default 1
         Largest number of records of one person in an interval; further ones count as empty.
     views : sequence of View
-        What is computed of the intervals: "interval", "total", `Last` and `HalfLife`. Views cost no
-        privacy; they decide which factorisation is used. Default: ``("interval",)``.
+        What is computed from the intervals: "interval", "total", `Last` and `HalfLife`. Views cost
+        no privacy; they decide which factorisation is used. Default: ``("interval",)``.
     by : mapping of str to sequence, optional
         Columns to group by, with their public values. All other values form the group "other".
     weights : mapping of str to float, optional
@@ -173,7 +173,7 @@ class Monitor(Stateful):
         self._mechanism = total
         self._guarantee = self._state_guarantee(budget, seeded)
         if budget is not None:
-            # Also of a sum that was planned here: a mistake in planning must not become a promise.
+            # This also checks a sum planned here: an error in planning must not become a promise.
             self._guarantee.require(budget)
         require_memory(sum_entries(total))
         self._build(claim)
@@ -285,7 +285,7 @@ class Monitor(Stateful):
         Returns
         -------
         list of Release
-            Of the intervals that ended before this record; mostly none.
+            Releases of the intervals that ended before this record; mostly none.
 
         Raises
         ------
@@ -373,7 +373,7 @@ class Monitor(Stateful):
         Returns
         -------
         list of Release
-            Of all intervals that ended.
+            Releases of all intervals that ended.
 
         Raises
         ------
@@ -472,7 +472,7 @@ class Monitor(Stateful):
         Parameters
         ----------
         tally : Tally
-            Of the interval `round`. Each tally may be merged once: nothing notices a second time.
+            Sums of the interval `round`. Merge each tally once: nothing notices a second time.
 
         Raises
         ------

@@ -75,7 +75,7 @@ class Reader:
         Parameters
         ----------
         table : table
-            As of `Monitor.add_many`.
+            As for `Monitor.add_many`.
         records : int
             Length that every column must have.
 
@@ -304,13 +304,13 @@ class Partition:
     layout : Layout
         Where statistics lie.
     summand : IntervalTotals
-        What a record adds at most to a cell of each block, and how many of a person count.
+        Bounds on what a record adds to a cell of each block, and how many of a person count.
     people : Participation or None
-        What people are kept to, if the partition is to do so.
+        Limits on the records of a person, if the partition enforces them.
     horizon : int
         Number of intervals.
     secret : bytes, optional
-        What names of people are hashed under; drawn if not given.
+        Key under which names of people are hashed; drawn if not given.
     """
 
     def __init__(
@@ -347,7 +347,7 @@ class Partition:
         RoundOrderError
             If another thread uses the partition; nothing is added.
         ValueError, TypeError
-            As of `Monitor.add_many`; nothing is added.
+            As for `Monitor.add_many`; nothing is added.
         """
         with self._alone():
             count = count_records(records, person)
@@ -416,7 +416,7 @@ class Partition:
         interval : int
             Number of the interval that ends.
         limit : int
-            What noise is planned for, in multiples of the grid.
+            Largest contribution that noise is planned for, in multiples of the grid.
         """
         self.records, self._interval = 0, interval + 1
         return self._tally.take(self.cells, limit, self._made_of[0].grid)

@@ -113,7 +113,7 @@ def row_norms(factor: Buffered, view: View, pushes: int) -> FloatArray:
     factor : Buffered
         How draws are correlated. With levels (`Normalised`) only the total has a formula.
     view : View
-        What is computed from the sums.
+        The view that is computed from the sums.
     pushes : int
         Number of intervals n.
 
@@ -188,7 +188,7 @@ class MonitorPlan:
     Attributes
     ----------
     total : GaussianSum
-        What is released: bounds, factorisation and scale of the noise.
+        The released sum: bounds, factorisation and scale of the noise.
     rows : tuple of Row
         One for each view and statistic.
     room : float
@@ -249,7 +249,7 @@ def choose(
     Parameters
     ----------
     views : sequence of View
-        What is asked for.
+        The views that the user asks for.
     near : Neighbours
         How often one person comes.
     pushes : int
@@ -357,7 +357,8 @@ def deviation(total: GaussianSum, view: View, interval: int) -> float:
     """Return the standard deviation of a cell's noise in a view after so many intervals."""
     factor = _buffers(total)
     if isinstance(factor, Normalised):
-        # Of totals alone, by a formula: long streams have no room for the noise of all intervals.
+        # A formula gives it for totals alone: the noise of all intervals of a long stream would not
+        # fit into memory.
         norm = continual_sum.row_norm(factor, np.array([interval]), total.pushes)[0]
     else:
         norm = row_norms(factor, view, total.pushes)[interval - 1]

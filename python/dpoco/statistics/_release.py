@@ -25,8 +25,8 @@ class Cell(NamedTuple):
     Attributes
     ----------
     view, statistic, group, label : str
-        What it is: the view, the statistic, the group ("" without groups), and the bin, category or
-        quantile ("" for a single number).
+        Name of the number: the view, the statistic, the group ("" without groups), and the bin,
+        category or quantile ("" for a single number).
     value : float or None
         None if the noise hides it.
     deviation : float or None
@@ -60,7 +60,7 @@ class Release:
     deviations : mapping of str to float
         Standard deviation of the noise of each view's cells.
     layout : Layout
-        What the cells are.
+        Layout of the cells.
     """
 
     interval: int
@@ -92,7 +92,7 @@ class Release:
         statistic, view : str
             Names; default: the first view.
         group, label : str
-            Of the cell; default: the only one. Keyword-only.
+            Names of the cell; default: the only one. Keyword-only.
 
         Raises
         ------

@@ -25,7 +25,7 @@ class Estimates:
     Attributes
     ----------
     labels : tuple of str
-        What each number of a group is: the bin, the category or the quantile; "" for a single one.
+        Name of each number of a group: the bin, the category or the quantile; "" for a single one.
     values : ndarray, shape (groups, labels)
         NaN where the noise hides the value.
     deviations : ndarray, shape (groups, labels)
@@ -59,7 +59,7 @@ def linear(
     Parameters
     ----------
     labels : tuple of str
-        Of a group's numbers.
+        Names of a group's numbers.
     values : ndarray, shape (groups, labels)
         Noisy numbers.
     deviation : float
@@ -89,9 +89,9 @@ def ratio(
     top, bottom : ndarray, shape (groups, 1)
         Noisy numbers; `bottom` is a count.
     variances : (float, float, float)
-        Of the noise of `top`, of `bottom`, and their covariance.
+        Variances of the noise of `top` and of `bottom`, and their covariance.
     low, high : float
-        What the value can be. A set that Fieller's method does not bound is [low, high].
+        Range of the value. A set that Fieller's method does not bound is [low, high].
     shift : float
         Added to the ratio.
     """
@@ -216,9 +216,9 @@ class Block:
     share : float
         Largest change, where the squares of a statistic's blocks add up to 1.
     scale : tuple of float
-        Of "value": lowest and highest number, and what is subtracted before dividing.
+        For "value": lowest and highest number, and the number subtracted before dividing.
     edges : tuple of float
-        Of "bin".
+        For "bin": edges of the bins.
     """
 
     entry: Literal["one", "present", "value", "bin", "code"]
@@ -260,8 +260,8 @@ class Statistic:
     def least_records(self, deviation: float) -> float:
         """Return from how many records of a group on the statistic is within about 10 %.
 
-        Of counts and sums: 10 % of the count, or of the largest sum. Of means and shares: a tenth
-        of the half-width of their range. Of quantiles: a tenth in probability.
+        For counts and sums: 10 % of the count, or of the largest sum. For means and shares: a tenth
+        of the half-width of their range. For quantiles: a tenth in probability.
 
         Parameters
         ----------
