@@ -56,7 +56,8 @@ class FileFormat:
         Format of files, whatever their names end in. None: by the name.
     separator : str, optional
         Separator of the cells of a CSV file: a character, or comma, semicolon, tab or space (any
-        number of spaces). None: what the first two rows agree on, of semicolons, tabs, commas and bars.
+        number of spaces). None: what the first two rows agree on, of semicolons, tabs, commas and
+        bars.
     decimal : {"point", "comma"}, optional
         How a CSV file writes numbers. None: with a point; in cells that semicolons separate, also
         with a comma.

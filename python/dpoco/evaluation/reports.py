@@ -259,7 +259,8 @@ class RunReport(Report):
         that the learner learned from. Earlier reports lack this and `rows`.
     accuracy : dict
         Scores of every player on records: ``error_rate`` and ``auc`` of yes-or-no labels, ``r2``
-        with the squared loss, over the counted records; of the private learner the medians of its runs.
+        with the squared loss, over the counted records; of the private learner the medians of its
+        runs.
 
     Notes
     -----
