@@ -9,8 +9,8 @@ calls, function by function: in Python from the constructor, where an attribute 
 of that name of a class that is reached; in C++ from what binds the functions of the compiled class
 that the learner's modules name, where a name may be any definition of it in a file that is
 included. Planning is left out, and so are forecasts of regret and printed constants: what they say
-is certified and compared with the budget, or no part of it. So are the words that all statements
-share, and storing and reading of states, and the rules that make decisions of releases.
+is certified and compared with the budget, or no part of it. Code that stores or
+reads states, or that is given releases only, does not count. The sentences of conditions do.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 PYTHON, CPP = ROOT / "python", ROOT / "cpp"
-PLANNING = ("words", "explain", "cli", "journal", "scale", "audit", "evaluation")
+PLANNING = ("explain", "cli", "journal", "scale", "audit", "evaluation")
 PLANS = ("calibrate", "plan", "for_people", "noise_dominates")  # the last only warns
 # The problem that a learner is followed with, besides what its constructor names itself.
 PROBLEM = ("domains.LpBall", "losses.LogisticLoss", "accounting.Budget")

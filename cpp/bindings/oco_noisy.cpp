@@ -73,7 +73,7 @@ Addition read_addition(Fields& summand) {
   return own;
 }
 
-// Of a tuning whose rounds have been read. Rules know nothing of the data but what is released.
+// These make rules from the fields of a tuning, apart from its rounds, which the engine reads.
 std::unique_ptr<oco::DecisionRule> make_step(DomainPointer domain, Fields& tuning) {
   return std::make_unique<oco::ProjectedStep>(std::move(domain), tuning.read<double>("step_size"));
 }

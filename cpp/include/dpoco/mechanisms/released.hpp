@@ -16,7 +16,7 @@ class ContinualSum;
 class Released {
  public:
   std::span<const double> values() const noexcept { return values_; }
-  // Of this release, from 1.
+  // The number of this release, from 1.
   std::uint64_t number() const noexcept { return number_; }
 
  private:

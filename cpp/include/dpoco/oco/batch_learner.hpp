@@ -78,7 +78,7 @@ class BatchLearner : public RecordLearner {
     rule_->advance(released, decision_);
     return previous_ != decision_;  // by value: a projection may turn 0 into -0
   }
-  // Of what was read. Throws StateError.
+  // Throws StateError unless the sum, the batches and the decision that were read fit together.
   void check_state() {
     if (sum_.round() != std::min(batch_.ended(), sum_.horizon())) {
       throw StateError("state holds an impossible round");

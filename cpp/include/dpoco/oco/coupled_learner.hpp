@@ -46,7 +46,7 @@ class CoupledLearner : public RecordLearner {
   // and below the body's width. As for continual sums: a cell still holds about 2^40 doubles.
   static constexpr int kGridBits = 12;
   double grid_within_body(double spread, int bits = kGridBits) const;
-  // Of a point whose digits are those of a public grid.
+  // The release of a drawn point, whose digits must be those of a public grid.
   mechanisms::Released release(std::span<const double> point) const { return {point, round()}; }
   // Rounds a point of the body; `out` may be `point`.
   void round_point(std::span<const double> point, std::span<double> out);

@@ -47,9 +47,6 @@ class NoisyFtrl final : public BatchLearner {
 
   static std::size_t sum_dimension(std::size_t dimension, Statistics statistics) noexcept;
 
-  const losses::RecordClipper& clipper() const noexcept { return clipper_; }
-  const losses::GlmLoss& loss() const noexcept { return loss_; }
-
   // The vector that a record adds to the sum at a decision, sum().dimension() entries; audits
   // compare it between neighbouring streams. Reads private data; not a release.
   void leaf(std::span<const double> at, std::span<const double> features, double label,

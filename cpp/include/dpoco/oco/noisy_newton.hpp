@@ -28,8 +28,6 @@ class NoisyNewton final : public BatchLearner {
   NoisyNewton(losses::GlmLoss loss, losses::RecordClipper clipper, NoisyNewtonSettings settings,
               mechanisms::ContinualSum sum, std::unique_ptr<DecisionRule> rule);
 
-  const losses::RecordClipper& clipper() const noexcept { return clipper_; }
-
   // The vector that a record adds to the sum at a given decision: see `NoisyFtrl::leaf`.
   void leaf(std::span<const double> at, std::span<const double> features, double label,
             std::span<double> out) const;
