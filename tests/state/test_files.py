@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 import dpoco
-from dpoco import mechanisms
-from dpoco.learning import state as _state
-from dpoco.learning.state import read_state, write_atomically
+from dpoco import _files, mechanisms
+from dpoco._files import read_state, write_atomically
 from dpoco.random import Source
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="modes and locks are POSIX")
@@ -67,9 +66,9 @@ def test_an_encrypted_state_may_lie_anywhere(tmp_path):
 
 INTERRUPTED = """
 import os, sys
-from dpoco.learning import state as _state
+from dpoco import _files
 os.fsync = lambda handle: os._exit(9)  # a power cut, with the file half written
-_state.write_atomically(sys.argv[1], b"half" * 1000)
+_files.write_atomically(sys.argv[1], b"half" * 1000)
 """
 
 
@@ -129,7 +128,7 @@ def test_a_save_that_fails_leaves_nothing(tmp_path, monkeypatch):
     def full(handle):
         raise OSError("no space")
 
-    monkeypatch.setattr(_state.os, "fsync", full)
+    monkeypatch.setattr(_files.os, "fsync", full)
     with pytest.raises(OSError, match="no space"):
         write_atomically(path, b"new")
     assert not [*tmp_path.iterdir()]

@@ -29,6 +29,7 @@ from numpy.typing import ArrayLike
 
 from dpoco import _core
 from dpoco._encryption import EncryptionKey, given_key, refuse_readable
+from dpoco._files import lock, read_state, synchronise, write_atomically
 from dpoco._literals import Relation
 from dpoco._validation import FloatArray, choice, float_array, positive_float, positive_int
 from dpoco.accounting import Budget, Guarantee, continual_sum
@@ -39,7 +40,7 @@ from dpoco.accounting.release import noisy_on_lattice
 from dpoco.accounting.statement import stated_delta
 from dpoco.errors import HorizonExceeded, StateError
 from dpoco.learning.participation import Participation
-from dpoco.learning.state import pack, read_state, synchronise, unpack, write_atomically
+from dpoco.learning.state import pack, unpack
 from dpoco.privacy.mechanisms.banded import Banded
 from dpoco.privacy.mechanisms.bounds import ClippedVector, ClippedVectors
 from dpoco.privacy.mechanisms.factorisations import Buffered, Normalised
@@ -110,16 +111,8 @@ class Reservation:
 
     def _lock(self, path: str | os.PathLike[str]) -> None:
         """Keep other processes out: two that reserve the same rounds would repeat their noise."""
-        if os.name != "posix":
-            return
-        import fcntl
-
-        try:
-            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StateError(
-                f"another process continues the training of {Path(path).name}"
-            ) from None
+        if os.name == "posix" and not lock(self._handle):
+            raise StateError(f"another process continues the training of {Path(path).name}")
 
     def _digest(self, rounds: int) -> bytes:
         """Return the mark by which a count is known to be of this training, and whole."""

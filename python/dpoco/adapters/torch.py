@@ -26,6 +26,7 @@ except ImportError:
     ) from None
 
 from dpoco._encryption import EncryptionKey, given_key, refuse_readable
+from dpoco._files import read_state, write_atomically
 from dpoco._literals import Relation
 from dpoco._validation import FloatArray, positive_float, positive_int
 from dpoco.accounting import Budget
@@ -33,7 +34,6 @@ from dpoco.adapters._clipped_gradients import Batch, ClippedGradients, Loss
 from dpoco.adapters.gradients import NoisyGradients
 from dpoco.errors import StateError
 from dpoco.learning.participation import Participation
-from dpoco.learning.state import read_state, write_atomically
 from dpoco.random import Source
 
 __all__ = ["PrivateLoader", "PrivateTraining"]

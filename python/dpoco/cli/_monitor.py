@@ -10,6 +10,7 @@ import numpy as np
 import typer
 
 import dpoco
+from dpoco._files import sole_user
 from dpoco._validation import import_package
 from dpoco.accounting import Budget
 from dpoco.cli import _shell as shell
@@ -18,7 +19,6 @@ from dpoco.cli._key import state_key
 from dpoco.cli._settings import column_pairs, parse_range, read_list
 from dpoco.errors import HorizonExceeded
 from dpoco.learning.participation import Participation
-from dpoco.learning.state import sole_user
 from dpoco.statistics import (
     Categories,
     Count,

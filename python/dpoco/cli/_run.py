@@ -14,6 +14,7 @@ import numpy as np
 import typer
 
 import dpoco
+from dpoco._files import sole_user
 from dpoco._validation import Fields
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting.ranges import behind_ranges
@@ -31,7 +32,6 @@ from dpoco.cli._render import (
 from dpoco.cli._settings import LEARNER, Asked, Settings, read_participation, settings_command
 from dpoco.cli._tables import read_saved
 from dpoco.evaluation import Comparison, Game, RunReport, compare_private
-from dpoco.learning.state import sole_user
 from dpoco.trace import ReadRecords
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpoco._files import write_atomically
 from dpoco._validation import Fields, FloatArray, IntArray, Named, reading
 from dpoco.bandits import BanditTrace
 from dpoco.experts import ExpertTrace
-from dpoco.learning.state import write_atomically
 from dpoco.trace import Trace
 
 NOTICE = "NOT PRIVATE: computed from raw records, for evaluation only"

@@ -31,10 +31,10 @@ import numpy as np
 
 from dpoco import _core
 from dpoco._encryption import KEY_BYTES, UnreadableError, checked_key, refuse_readable
+from dpoco._files import lock, unlock, write_atomically
 from dpoco._validation import FloatArray
 from dpoco.errors import StateError
 from dpoco.journal._releases import DIGEST_BYTES, Head
-from dpoco.learning.state import write_atomically
 
 # Bytes. The format fixes this value: with another one, the same row would have another seal.
 _LONG = 16384
@@ -206,23 +206,18 @@ class KeyFile:
         if os.name != "posix":
             yield
             return
-        import fcntl
-
         folder = os.open(self.path.parent, os.O_RDONLY)
         try:
             for attempt in range(_ATTEMPTS):
-                try:
-                    fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if lock(folder):
                     break
-                except BlockingIOError:
-                    if attempt == _ATTEMPTS - 1:
-                        raise StateError("the key file is locked by another process") from None
-                    time.sleep(_PAUSE)
+                if attempt == _ATTEMPTS - 1:
+                    raise StateError("the key file is locked by another process")
+                time.sleep(_PAUSE)
             try:
                 yield
             finally:
-                # Unlock explicitly, also for a child that was forked meanwhile.
-                fcntl.flock(folder, fcntl.LOCK_UN)
+                unlock(folder)
         finally:
             os.close(folder)
 

@@ -19,9 +19,9 @@ from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from dpoco import _literals as literals
 from dpoco._encryption import refuse_readable
+from dpoco._files import synchronise
 from dpoco._validation import choice, import_package, positive_float, real_in
 from dpoco.errors import JournalFenced, StateError
-from dpoco.learning.state import synchronise
 
 Values = Sequence[int | str | bytes]  # parameters of a statement
 Found = list[tuple[Any, ...]]  # rows of a result

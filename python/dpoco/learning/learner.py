@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
+from dpoco._files import check_writable
 from dpoco._validation import FloatArray, positive_int
 from dpoco.errors import HorizonExceeded, RoundOrderError, StateError
 from dpoco.learning.calibrated import Certified
 from dpoco.learning.choice import Candidate
 from dpoco.learning.participation import Digests, Limiter, Participation, Persons
-from dpoco.learning.state import check_writable, is_own
+from dpoco.learning.state import is_own
 from dpoco.learning.tickets import Delayed
 
 Progress = Callable[[int, int], None]

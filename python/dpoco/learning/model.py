@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpoco import _core
+from dpoco._files import write_atomically
 from dpoco._json import of_json
 from dpoco._validation import Fields, FloatArray, Named, float_array, whole_number
 from dpoco.accounting import Guarantee
 from dpoco.datasets import PublicScaling, Schema, Stream
 from dpoco.errors import StateError
-from dpoco.learning.state import write_atomically
 
 _SCHEMA = "dpoco.model/1"
 _CLASSES = (0, 1)

@@ -14,10 +14,8 @@ import json
 import os
 import struct
 import sys
-import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
 from functools import cache
 from inspect import signature
 from pathlib import Path
@@ -26,7 +24,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, overload
 import numpy as np
 
 from dpoco import _core
-from dpoco._encryption import EncryptionKey, decrypt, given_key, is_encrypted, refuse_readable
+from dpoco._encryption import EncryptionKey, given_key, is_encrypted, refuse_readable
+from dpoco._files import read_state, write_atomically
 from dpoco._validation import Fields, Named
 from dpoco.errors import RoundOrderError, StateError
 from dpoco.learners import LEARNERS, MONITORS, own_class
@@ -39,10 +38,6 @@ FRAME_SIGNATURE = b"dpocost\n"
 _VERSION = 1
 _FRAME = struct.Struct("<8sIIQ")
 _CHECKSUM = 32
-# This context is authenticated with the ciphertext, so that the head of a journal cannot replace a
-# state.
-_CONTEXT = b"state"
-_POSIX = os.name == "posix"
 
 # Placeholder for the key and stream, which the restored state contains.
 REPLACED_CLAIM: _core.Claim = {"key": bytes(32), "stream": 0}
@@ -127,168 +122,6 @@ def is_own(kind: type) -> bool:
     room = sys.modules.get(kind.__module__)
     own = kind.__module__.startswith("dpoco.") and room is not None
     return own and vars(room).get(kind.__name__) is kind
-
-
-def check_writable(path: str | os.PathLike[str]) -> None:
-    """Raise `OSError` now if `write_atomically` could not write `path` later."""
-    target = Path(path)
-    if target.is_dir() or not os.access(target.parent, os.W_OK):
-        raise OSError(f"cannot write {str(target)!r}")
-
-
-def read_state(path: str | os.PathLike[str], key: EncryptionKey | None) -> bytes:
-    """Return the data that `write_atomically` was given, with the same key or none.
-
-    Raises
-    ------
-    StateError
-        If the file is encrypted and no key or another one is given, or plain and a key is given.
-    OSError
-        If it cannot be read.
-    """
-    data, checked = Path(path).read_bytes(), given_key("key", key)
-    return decrypt(data, _CONTEXT, checked, "state", "dpoco.encrypt_file")
-
-
-def write_atomically(
-    path: str | os.PathLike[str], data: bytes, key: EncryptionKey | None = None
-) -> None:
-    """Write `data` so that a crash leaves the old file or the new one, readable by its owner only.
-
-    With a key, the file is encrypted as a state. The call waits for the disk. It replaces a link by
-    a file.
-
-    Raises
-    ------
-    OSError
-        If the folder cannot be written to, or the disk is full; the old file is unchanged.
-    """
-    target = Path(path)
-    handle, unfinished = _open_unfinished(target)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.writelines([data] if key is None else key.seal(_CONTEXT, data))
-            file.flush()
-            # The data must reach the disk before the rename: after a power cut the name must not
-            # point to an empty file.
-            os.fsync(file.fileno())
-            if _POSIX:  # while it is locked
-                unfinished.replace(target)
-        # These systems cannot rename an open file.
-        if not _POSIX:
-            unfinished.replace(target)
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
-        raise
-    # The rename must also survive a power cut.
-    synchronise(target.parent)
-
-
-@contextmanager
-def sole_user(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Keep other processes that call this from a state, which they would continue with its noise.
-
-    A locked file ``<path>.lock`` lies next to the state meanwhile. Where files have no locks,
-    nothing keeps others out.
-
-    Raises
-    ------
-    StateError
-        If another process has the state.
-    OSError
-        If the folder cannot be written to.
-    """
-    if not _POSIX:
-        yield
-        return
-    lock = os.path.realpath(path) + ".lock"
-    while (handle := _hold(lock)) is None:
-        pass
-    if handle < 0:
-        raise StateError(f"{path} is in use by another process: wait for its end")
-    try:
-        yield
-    finally:
-        with suppress(OSError):
-            os.unlink(lock)
-        os.close(handle)
-
-
-def _hold(lock: str) -> int | None:
-    """Return the descriptor of a locked file; -1 if another process has it, None to try again."""
-    handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    found: int | None = None
-    try:
-        if not _lock_file(handle):
-            found = -1
-        else:
-            # The process before may have removed the file between our opening and our locking it.
-            with suppress(FileNotFoundError):
-                found = handle if os.path.samestat(os.fstat(handle), os.stat(lock)) else None
-    finally:
-        if found != handle:
-            os.close(handle)
-    return found
-
-
-_MARK = ".unfinished"
-
-
-def _open_unfinished(target: Path) -> tuple[int, Path]:
-    """Make an empty file next to `target` that only its owner can read, and lock it.
-
-    Files of interrupted saves, which no process locks, are removed, since they would pile up.
-    """
-    prefix = f".{target.name}."
-    if _POSIX:
-        for entry in os.scandir(target.parent):
-            if entry.name.startswith(prefix) and entry.name.endswith(_MARK):
-                # Another process may remove it, or write to it.
-                with suppress(OSError):
-                    _remove_unlocked(entry.path)
-    while True:
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=prefix, suffix=_MARK)  # 0600
-        if not _POSIX or (_lock_file(handle) and os.path.exists(name)):
-            return handle, Path(name)
-        # Another save took this file for one of an interrupted save, and removed it.
-        os.close(handle)
-
-
-def _remove_unlocked(name: str) -> None:
-    """Remove a file that no process writes to; `OSError` if it cannot be locked."""
-    import fcntl
-
-    # Others may write to this folder, and a link of theirs must not lead to another file.
-    handle = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.unlink(name)
-    finally:
-        os.close(handle)
-
-
-def _lock_file(handle: int) -> bool:
-    """Lock a file; False if another process writes to it, True on systems without locks."""
-    import fcntl
-
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
-    return True
-
-
-def synchronise(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are on the disk, if the system offers this."""
-    if not _POSIX:
-        return
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 # Arguments that older states lack, with their values in such states.

@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import sys
 import threading
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpoco import _literals as literals
+from dpoco._files import lock, write_atomically
 from dpoco._json import of_json
 from dpoco._validation import (
     FloatArray,
@@ -34,17 +35,10 @@ from dpoco._validation import (
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.statement import client_guarantee
 from dpoco.errors import BudgetExceeded, StateError
-from dpoco.learning.state import write_atomically
 from dpoco.local._hypotheses import Hypotheses, Labels, Prediction
 from dpoco.local._messages import Report, ReportBatch, RoundSpec
 from dpoco.local._randomizers import draws
 from dpoco.random import Source
-
-if sys.platform == "win32":
-    import msvcrt
-else:
-    import fcntl
-
 
 _FIRST_LINE = b"dpoco ledger 1"
 # Contents of the lock file, of constant length, so that they can be overwritten in place.
@@ -349,19 +343,15 @@ def _fraction(numerator: object, denominator: object) -> Fraction:
 def _lock_file(path: Path) -> int:
     """Return the descriptor of the lock file, locked exclusively until it is closed."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    found = False
     try:
-        if sys.platform == "win32":
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-        else:
-            # `flock` is used instead of `lockf`, since a process loses POSIX locks when it closes
-            # any descriptor of the file.
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(handle)
-        raise StateError("the ledger is in use by another client") from None
-    except BaseException:
-        os.close(handle)
-        raise
+        with suppress(OSError):
+            found = lock(handle)
+    finally:
+        if not found:
+            os.close(handle)
+    if not found:
+        raise StateError("the ledger is in use by another client")
     return handle
 
 

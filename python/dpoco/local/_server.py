@@ -20,11 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
+from dpoco._files import write_atomically
 from dpoco._validation import FloatArray, positive_int, real_float, real_in
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.statement import local_guarantee
 from dpoco.errors import StateError
-from dpoco.learning.state import pack, unpack, write_atomically
+from dpoco.learning.state import pack, unpack
 from dpoco.local._hedge import Hedge
 from dpoco.local._hypotheses import Hypotheses
 from dpoco.local._posterior import Posterior

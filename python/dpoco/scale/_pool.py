@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 
 from dpoco import _literals as literals
 from dpoco._encryption import EncryptionKey, given_key, refuse_readable
+from dpoco._files import read_state, write_atomically
 from dpoco._validation import LARGEST_HORIZON, positive_int, whole_number
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import RoundOrderError, StateError
@@ -25,7 +26,7 @@ from dpoco.journal import Journal
 from dpoco.learning.families import Arrays, Parts, Releases, stored_header
 from dpoco.learning.learner import OnlineLearner
 from dpoco.learning.participation import Person, Persons
-from dpoco.learning.state import pack, read_state, write_atomically
+from dpoco.learning.state import pack
 from dpoco.scale._keyed_learners import (
     KIND,
     BatchLog,

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpoco import _literals as literals
+from dpoco._files import write_atomically
 from dpoco._validation import (
     LARGEST_HORIZON,
     Fields,
@@ -34,7 +35,6 @@ from dpoco.errors import DpocoError, HorizonExceeded, StateError
 from dpoco.journal import Journal
 from dpoco.learning.families import Arrays, Parts, Releases, stored_header
 from dpoco.learning.participation import Persons
-from dpoco.learning.state import write_atomically
 from dpoco.scale._keyed_learners import Names
 from dpoco.scale._keys import (
     Key,
