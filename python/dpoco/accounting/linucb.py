@@ -500,14 +500,8 @@ def guarantee(
     ----------
     arms, dimension : int
         K and d.
-    plan : Plan
-        Calibrated or the user's own.
-    relation : {"replace", "zero_out"}
-        What happens to one user's record between neighbours.
-    budget : Budget, float or None
-        The delta to state epsilon at (a budget's delta); None means 1 / (10 horizon).
-    seeded : bool
-        Whether the noise is reproducible, which voids the guarantee.
+    plan, relation, budget, seeded
+        See `dpoco.accounting.statement`.
 
     Raises
     ------

@@ -217,12 +217,8 @@ def guarantee(
     ----------
     domain
         The domain the learner runs with.
-    plan : Plan
-        Calibrated or the user's own.
-    budget : Budget, float or None
-        The delta to state epsilon at (a budget's delta); None means 1 / (10 horizon).
-    seeded : bool
-        Whether the noise is reproducible, which voids the guarantee.
+    plan, budget, seeded
+        See `dpoco.accounting.statement`.
 
     Raises
     ------

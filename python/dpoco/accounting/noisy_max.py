@@ -221,12 +221,8 @@ def guarantee(
 
     Parameters
     ----------
-    plan : Plan
-        Calibrated or the user's own.
-    budget : Budget, float or None
-        The delta to state epsilon at (a budget's delta); None means 1 / (10 horizon).
-    seeded : bool
-        Whether the noise is reproducible, which voids the guarantee.
+    plan, budget, seeded
+        See `dpoco.accounting.statement`.
     """
     own, drawn = plan.tuning, plan.mechanism
     law = f" ({drawn.law} noise)" if isinstance(drawn, Selections) else ""

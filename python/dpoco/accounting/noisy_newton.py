@@ -198,14 +198,8 @@ def guarantee(
     ----------
     domain, loss
         The domain and loss the learner runs with.
-    plan : Plan
-        Calibrated or the user's own.
-    relation : {"replace", "zero_out"}
-        Neighbouring streams.
-    budget : Budget, float or None
-        The delta to state epsilon at (a budget's delta); None means 1 / (10 horizon).
-    seeded : bool
-        Whether the noise is reproducible, which voids the guarantee.
+    plan, relation, budget, seeded
+        See `dpoco.accounting.statement`.
 
     Raises
     ------

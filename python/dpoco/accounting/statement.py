@@ -7,6 +7,18 @@ proof, which covers records that react to all releases before them. Proof:
 ``docs/privacy/delayed_feedback.md``.
 
 Locally private reports, one or many of one user: ``docs/privacy/local_randomizers.md``.
+
+Every accountant has a function ``guarantee``, with these options:
+
+plan : Plan
+    Calibrated or the user's own; its forecast is not trusted.
+relation : {"replace", "zero_out"}
+    What happens to one record between neighbouring streams.
+budget : Budget, float or None
+    The delta to state epsilon at (a budget's delta; pure privacy is stated at 0 whatever it is);
+    None means 1 / (10 horizon).
+seeded : bool
+    Whether the noise is reproducible, which voids the guarantee.
 """
 
 from __future__ import annotations
@@ -72,11 +84,8 @@ def expert_guarantee(
         T (1 - 1/N), and nothing has more than T).
     scope : str or None
         Of `REGRET_SCOPES`: the losses that it holds for.
-    budget : Budget, float or None
-        The delta to state epsilon at (a budget's delta; pure privacy is stated at 0 whatever it
-        is); None means 1 / (10 horizon).
-    seeded : bool
-        Whether the noise is reproducible, which voids the guarantee.
+    budget, seeded
+        As of every accountant, see above.
     details : dict
         Further rows of the report.
     **said

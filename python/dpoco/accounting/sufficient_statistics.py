@@ -51,12 +51,8 @@ def guarantee(
     ----------
     domain, loss
         The problem.
-    plan : Plan
-        Calibrated or the user's own.
-    budget : Budget, float or None
-        The delta to state epsilon at (a budget's delta); None means 1 / (10 n).
-    seeded : bool
-        Whether the noise is reproducible, which voids the guarantee.
+    plan, budget, seeded
+        See `dpoco.accounting.statement`.
 
     Raises
     ------

@@ -111,14 +111,8 @@ def guarantee(
 
     Parameters
     ----------
-    plan : Plan
-        Calibrated, or any other.
-    relation : {"replace", "zero_out"}
-        Neighbouring streams.
-    budget : Budget, optional
-        Its delta is the one epsilon is stated at; default 1 / (10 horizon).
-    seeded : bool
-        Whether the noise is reproducible, which voids the guarantee.
+    plan, relation, budget, seeded
+        See `dpoco.accounting.statement`.
     """
     total, vector = plan.mechanism, plan.mechanism.summand
     law = noise_in_words(total.order)
