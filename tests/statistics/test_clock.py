@@ -13,6 +13,7 @@ import pytest
 import dpoco
 from dpoco import HorizonExceeded
 from dpoco.statistics import Count, Monitor
+from dpoco.statistics._clock import Clock
 
 
 def counter(every, **options):
@@ -266,3 +267,15 @@ def test_columns_of_every_library_keep_their_time_zone(library, zone):
         begins.append([r.begin for r in [*monitor.add_many(records, time="at"), monitor.release()]])
     assert begins[0] == begins[1]
     assert len(begins[0]) == 2
+
+
+def test_the_rules_of_a_zone_do_not_change_with_a_state():
+    # Pandas finds other rules than zoneinfo for some names, and those that it found before.
+    time = dt.datetime(2026, 11, 1, 0, 30, tzinfo=ZoneInfo("America/Havana"), fold=1)
+    clock, again = Clock("1D"), Clock("1D")
+    clock.times([time], 1)
+    again.restore(clock.state())
+    later = clock.times([time + dt.timedelta(days=days) for days in range(0, 400, 7)], 58)
+    assert again.intervals(later).tolist() == clock.intervals(later).tolist()
+    assert [again.bounds(i) for i in range(400)] == [clock.bounds(i) for i in range(400)]
+    assert isinstance(again._zone, ZoneInfo)

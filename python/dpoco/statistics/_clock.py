@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime, timezone, tzinfo
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,8 +116,9 @@ class Clock:
             # Its name may be that of a zone with other rules, such as "CET".
             return time.tz_convert(timezone(zone.utcoffset(None)))
         try:
-            if time.tz_convert(str(zone)).utcoffset() == time.utcoffset():
-                return time
+            found = time.tz_convert(_find_zone(str(zone)))
+            if found.utcoffset() == time.utcoffset():
+                return found
         except (ValueError, KeyError):  # of the zone's name
             pass
         raise ValueError("time zones must be those of zoneinfo, or differences from UTC")
@@ -321,7 +323,18 @@ class Clock:
 def read_start(state: Mapping[str, str | None]) -> Any:
     """Return the begin of the first interval that `Clock.state` wrote, in its time zone."""
     begin = import_package("pandas", "intervals by the clock", "files").Timestamp(state["start"])
-    return begin if state["zone"] is None else begin.tz_convert(state["zone"])
+    return begin if state["zone"] is None else begin.tz_convert(_find_zone(state["zone"]))
+
+
+def _find_zone(name: str) -> tzinfo | str:
+    """Return a zone by its name; a difference from UTC, which pandas reads, stays a text.
+
+    Pandas before version 3 would take the rules of another library, with other hours that repeat.
+    """
+    try:
+        return ZoneInfo(name)
+    except (ValueError, KeyError):
+        return name
 
 
 def _zone_of_column(values: Any) -> str | None:
