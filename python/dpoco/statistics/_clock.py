@@ -235,7 +235,8 @@ class Clock:
         """Return times, each with its own difference from UTC, in the zone of the first."""
         if form:
             self._pandas.to_datetime(values, utc=True, **form)  # raises for texts in other forms
-        stamps = [self._pandas.Timestamp(value) for value in values]
+        # Some versions of pandas read no texts of NumPy one by one.
+        stamps = [self._pandas.Timestamp(str(v) if isinstance(v, str) else v) for v in values]
         if any(stamp.tz is None for stamp in stamps):
             raise ValueError("a time without a zone")
         return self._pandas.DatetimeIndex([stamp.tz_convert(stamps[0].tz) for stamp in stamps])
