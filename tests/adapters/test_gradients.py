@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -370,3 +371,28 @@ def test_skipped_rounds_shift_the_lattice_by_a_fresh_amount():
     apart = np.abs(np.subtract(one, other)) / coarse
     assert apart.max() == 1.0  # noise is the same, and rounds to neighbours
     assert 0.2 < np.mean(apart) < 0.5  # 1/3: both shifts are uniform
+
+
+def test_threads_take_turns(tmp_path):
+    """No two releases share a reserved round, and together they are the sum that was published."""
+    own = noisy(steps=40)
+    own.reserve(tmp_path / "rounds")
+    reserve, asked, found = own._reservation.reserve, [], []
+
+    def slow(step):
+        asked.append(step)
+        time.sleep(0.001)  # another thread runs
+        reserve(step)
+
+    own._reservation.reserve = slow
+
+    def work():
+        found.extend(own.release(np.zeros(3)) for _ in range(10))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert asked == list(range(1, 41))
+    assert np.array_equal(sum(found), own._published)

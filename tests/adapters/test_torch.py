@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 import stat
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -385,8 +389,86 @@ def test_refusals_come_before_anything_is_drawn():
     assert torch.equal(before, parameters(own))
     own = training()
     own.model[0].weight.data = torch.zeros(6, 5)
-    with pytest.raises(ValueError, match=r"'0.weight' has changed its shape"):
+    with pytest.raises(ValueError, match=r"'0.weight' has changed its shape or type"):
         own.step(examples())
+
+
+@pytest.mark.parametrize("words", [False, True])
+def test_errors_quote_no_value_of_an_example(words):
+    x, y = examples()
+    model = network()
+    if words:
+        model = nn.Sequential(nn.Embedding(10, 4), nn.Flatten(), nn.Linear(8, 3))
+        x = torch.ones(8, 2, dtype=torch.int64)
+        x[5, 1] = 777
+    else:
+        y[5] = 777
+    own = training(model)
+    with pytest.raises(ValueError, match="for the values of an example") as refused:
+        own.step((x, y))
+    assert "777" not in str(refused.value)
+    assert refused.value.__cause__ is refused.value.__context__ is None
+    assert own._count == own.round == 0
+    # What is wrong with the type is public, and PyTorch's text helps.
+    with pytest.raises(RuntimeError, match="type"):
+        own.step((x.to(torch.complex64), y))
+    with pytest.raises(TypeError, match="pair of tensors"):
+        own.step((x.numpy(), y.numpy()))
+
+
+@pytest.mark.parametrize("change", ["replace", "freeze", "free", "half"])
+def test_the_parameters_of_the_start_are_those_that_are_trained(change):
+    model = network()
+    model[2].bias.requires_grad_(False)
+    own = training(model)
+    own.step(examples())
+    if change == "replace":
+        model.load_state_dict(network(1).state_dict(), assign=True)
+        model[2].bias.requires_grad_(False)
+    elif change == "half":
+        model.half()
+    else:
+        (model[2].bias if change == "free" else model[0].bias).requires_grad_(change == "free")
+    with pytest.raises(ValueError, match=r"was replaced, frozen or set free|its shape or type"):
+        own.step(examples())
+    assert own.round == 1
+
+
+def test_threads_take_turns_and_release_every_example_once():
+    own = training(network(), budget=None, steps=200)
+    released = []
+    release = own.noise.release
+
+    def watched(total):
+        released.append(total.copy())
+        time.sleep(0.001)  # another thread runs
+        return release(total)
+
+    own.noise.release = watched
+    parts = [tuple(t[i : i + 1] for t in examples(40)) for i in range(40)]
+
+    def work(some):
+        for part in some:
+            own.step(part)
+
+    threads = [threading.Thread(target=work, args=(parts[i::4],)) for i in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert own.round == 40
+    # The model does not move without an optimizer, so that the parts' order does not matter.
+    assert np.allclose(sum(released), by_hand(network(), examples(40), 0.5), atol=1e-6)
+
+
+def test_a_training_is_not_copied_and_optimizers_compute_no_losses():
+    own = training()
+    for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+        for each in (own, own.noise):
+            with pytest.raises(TypeError, match="copies would share noise"):
+                copied(each)
+    with pytest.raises(TypeError, match="LBFGS computes losses"):
+        own.attach(torch.optim.LBFGS(own.model.parameters()))
 
 
 def test_tensors_on_other_devices_are_copied_which_is_said():

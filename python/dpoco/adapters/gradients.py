@@ -19,10 +19,12 @@ import math
 import os
 import secrets
 import struct
+import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -296,7 +298,7 @@ class NoisyGradients:
     -----
     Memory: 10 d doubles; those of a person with several steps may be correlated by a band of b of
     them, with (b + 6) d doubles, if b d is at most 2^25. Time of a step: one Gaussian draw of d
-    variates and O(d), or O(b d).
+    variates and O(d), or O(b d). Threads take turns.
 
     Examples
     --------
@@ -361,6 +363,8 @@ class NoisyGradients:
         self._secret = secrets.token_bytes(_SECRET)
         self._reservation: Reservation | None = None
         self._restored = self._closed = False
+        # Two releases at once would reserve one round and draw two.
+        self._turn = threading.Lock()
         self._key: EncryptionKey | None = None
 
     @property
@@ -418,11 +422,15 @@ class NoisyGradients:
             After `close`.
         """
         total = float_array("gradient_sum", gradient_sum, (self.mechanism.summand.size,))
-        self._require(1)
-        # Before the noise is drawn: a crash in between skips a round and releases nothing twice.
-        if self._reservation is not None:
-            self._reservation.reserve(self.round + 1)
-        return self._push(total)
+        # First of all: a thread of the parent process may have held the lock of a forked child.
+        self._engine.check_process()
+        with self._turn:
+            self._require(1)
+            # Before the noise is drawn: a crash in between skips a round and releases nothing
+            # twice.
+            if self._reservation is not None:
+                self._reservation.reserve(self.round + 1)
+            return self._push(total)
 
     def _push(self, total: FloatArray) -> FloatArray:
         """Return the noisy sum of a step: the difference of two noisy running sums."""
@@ -464,15 +472,18 @@ class NoisyGradients:
         StateError
             If the file is in use, of another training, or missing.
         """
-        if self._reservation is not None:
-            raise StateError("this training already has a reservation file")
-        if self._closed:
-            raise StateError("closed: another process may continue this training")
-        # A checkpoint of round 0 does not tell whether rounds were released after it was written.
-        new = self.round == 0 and not self._restored
-        kept = Reservation(path, self._secret, positive_int("ahead", ahead), new)
-        self._skip(min(kept.rounds, self.horizon) - self.round)
-        self._reservation = kept
+        most = positive_int("ahead", ahead)
+        with self._turn:
+            if self._reservation is not None:
+                raise StateError("this training already has a reservation file")
+            if self._closed:
+                raise StateError("closed: another process may continue this training")
+            # A checkpoint of round 0 does not tell whether rounds were released after it was
+            # written.
+            new = self.round == 0 and not self._restored
+            kept = Reservation(path, self._secret, most, new)
+            self._skip(min(kept.rounds, self.horizon) - self.round)
+            self._reservation = kept
 
     def _skip(self, rounds: int) -> None:
         """Draw the noise of steps and release none of it.
@@ -496,9 +507,10 @@ class NoisyGradients:
 
         This object releases nothing any more; without such a file nothing changes.
         """
-        if self._reservation is not None:
-            self._reservation.close()
-            self._reservation, self._closed = None, True
+        with self._turn:
+            if self._reservation is not None:
+                self._reservation.close()
+                self._reservation, self._closed = None, True
 
     # -- states -----------------------------------------------------------------------------------
 
@@ -509,7 +521,8 @@ class NoisyGradients:
 
     def to_bytes(self) -> bytes:
         """Return the state: noise key and raw sums of gradients."""
-        parts = (self._secret, self._published.tobytes(), self._engine.state())
+        with self._turn:
+            parts = (self._secret, self._published.tobytes(), self._engine.state())
         return pack(self._header(), b"".join(parts))
 
     def restore(self, data: bytes) -> None:
@@ -549,6 +562,9 @@ class NoisyGradients:
             refuse_readable(Path(path), Path(path).stat())
         self.restore(read_state(path, key))
         self._key = key
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("noisy gradients cannot be copied or pickled: copies would share noise")
 
     def __repr__(self) -> str:
         """Return how far the training is, and its guarantee."""

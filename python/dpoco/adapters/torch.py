@@ -8,13 +8,15 @@ gradients is post-processing. Guide: ``docs/deep_learning.md``; proof:
 
 from __future__ import annotations
 
+import inspect
 import io
 import os
+import threading
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -154,6 +156,10 @@ class PrivateTraining:
     ValueError, TypeError
         For models and arguments that no proof covers.
 
+    Notes
+    -----
+    Threads take turns, each for a whole call.
+
     Examples
     --------
     >>> import dpoco, torch
@@ -197,13 +203,15 @@ class PrivateTraining:
                     "double precision only are clipped exactly"
                 )
         # A layer that grows would change the entries of a clipped gradient and the sum's length.
-        self._shapes = {name: p.shape for name, p in self._trained.items()}
+        self._forms = {name: (p.shape, p.dtype) for name, p in self._trained.items()}
         self._size = sum(p.numel() for p in self._trained.values())
         self._gradients = ClippedGradients(model, loss, self._trained, positive_float("clip", clip))
         self._batch_size = positive_int("batch_size", batch_size)
         self._memory = positive_int("memory", memory)
         self._optimizer: torch.optim.Optimizer | None = None
         self._total, self._count = np.zeros(self._size), 0
+        # Two steps at once would release the same examples twice. `step` calls `accumulate`.
+        self._turn = threading.RLock()
         self._key: EncryptionKey | None = None
         if any(p.device.type != "cpu" for p in self._trained.values()):
             warnings.warn("sums of gradients are copied to the CPU, where noise is added",
@@ -231,7 +239,15 @@ class PrivateTraining:
         ------
         ValueError
             If it changes parameters that are not among those trained here.
+        TypeError
+            If its steps compute losses, as those of LBFGS do: these would not be private.
         """
+        closure = inspect.signature(optimizer.step).parameters.get("closure")
+        if closure is not None and closure.default is inspect.Parameter.empty:
+            raise TypeError(
+                f"{type(optimizer).__name__} computes losses in its steps: take an optimizer that "
+                "only reads gradients"
+            )
         own = {id(p) for p in self._trained.values()}
         given = {id(p) for group in optimizer.param_groups for p in group["params"]}
         # Frozen parameters are public and get no gradient, so that an optimizer may hold them.
@@ -246,26 +262,49 @@ class PrivateTraining:
 
         Raises
         ------
+        TypeError
+            Unless the batch is a pair of tensors.
         ValueError
-            If the step then has more examples than `batch_size`, or the loss of an example is no
-            number.
+            If the step then has more examples than `batch_size`, the loss of an example is no
+            number, or PyTorch refuses an example for its values; the text quotes none.
         """
         inputs, targets = batch
+        if not (isinstance(inputs, torch.Tensor) and isinstance(targets, torch.Tensor)):
+            raise TypeError("a batch is a pair of tensors: inputs and targets")
         examples = len(inputs)
         if len(targets) != examples:
             raise ValueError(f"a batch has {examples} inputs and {len(targets)} targets")
-        if self._count + examples > self._batch_size:
-            raise ValueError(
-                f"a step has at most batch_size = {self._batch_size} examples; got "
-                f"{self._count + examples}"
-            )
-        self._check_model()
+        with self._turn:
+            if self._count + examples > self._batch_size:
+                raise ValueError(
+                    f"a step has at most batch_size = {self._batch_size} examples; got "
+                    f"{self._count + examples}"
+                )
+            self._check_model()
+            self._total, self._count = self._add(inputs, targets), self._count + examples
+
+    def _add(self, inputs: torch.Tensor, targets: torch.Tensor) -> FloatArray:
+        """Return the sum of gradients so far and those of some examples, shape (d,)."""
         # The gradients are added to a copy of the sum. If a piece of the batch fails (memory, an
         # interrupt), the examples of earlier pieces would otherwise stay in the sum, and enter it
         # twice when the caller brings the batch again.
         total = self._total.copy()
-        self._gradients.add(batch, self._batch_size, self._memory, torch.from_numpy(total))
-        self._total, self._count = total, self._count + examples
+        size, memory = self._batch_size, self._memory
+        try:
+            self._gradients.add((inputs, targets), size, memory, torch.from_numpy(total))
+            return total
+        except MemoryError:
+            raise
+        except Exception as error:
+            name = type(error).__name__
+        # PyTorch's texts quote values ("index 777 is out of bounds"). Zeros of the same types and
+        # shapes show whether these, which are public, are wrong: the call then raises as before.
+        public = torch.zeros_like(inputs), torch.zeros_like(targets)
+        self._gradients.add(public, size, memory, torch.zeros_like(torch.from_numpy(total)))
+        raise ValueError(
+            f"PyTorch raises {name} for the values of an example, such as a label or a word beyond "
+            "the last one; zeros of the same types and shapes pass. Nothing was added"
+        )
 
     def step(self, batch: Batch | None = None) -> None:
         """Put the noisy mean gradient of a batch into ``.grad``; step the attached optimizer.
@@ -282,24 +321,25 @@ class PrivateTraining:
         HorizonExceeded
             After the last step.
         """
-        # This check comes before the gradients, which take most of the time.
-        self.noise._require(1)
-        if batch is not None:
-            self.accumulate(batch)
-        before, total, count = self.noise.round, self._total, self._count
-        self._total, self._count = np.zeros(self._size), 0
-        try:
-            noisy = self.noise.release(total)
-        except BaseException:
-            # A release that raises loses no examples, unless it was interrupted after the draw:
-            # the examples have then had their step, and must not get another one.
-            if self.noise.round == before:
-                self._total, self._count = total, count
-            raise
-        noisy /= self._batch_size
-        self._set_gradients(noisy)
-        if self._optimizer is not None:
-            self._optimizer.step()
+        with self._turn:
+            # This check comes before the gradients, which take most of the time.
+            self.noise._require(1)
+            if batch is not None:
+                self.accumulate(batch)
+            before, total, count = self.noise.round, self._total, self._count
+            self._total, self._count = np.zeros(self._size), 0
+            try:
+                noisy = self.noise.release(total)
+            except BaseException:
+                # A release that raises loses no examples, unless it was interrupted after the draw:
+                # the examples have then had their step, and must not get another one.
+                if self.noise.round == before:
+                    self._total, self._count = total, count
+                raise
+            noisy /= self._batch_size
+            self._set_gradients(noisy)
+            if self._optimizer is not None:
+                self._optimizer.step()
 
     def run(self, loader: PrivateLoader) -> None:
         """Play all steps that are left, with the loader's batches.
@@ -334,9 +374,16 @@ class PrivateTraining:
             raise RuntimeError(
                 "mixed precision (autocast) is refused: the proof does not cover its gradients"
             )
-        for name, parameter in self._trained.items():
-            if parameter.shape != self._shapes[name]:
-                raise ValueError(f"parameter {name!r} has changed its shape")
+        now = {n: p for n, p in self.model.named_parameters() if p.requires_grad}
+        for name in now.keys() | self._trained.keys():
+            # Gradients would otherwise go to a parameter that the model does not use any more.
+            if now.get(name) is not self._trained.get(name):
+                raise ValueError(
+                    f"parameter {name!r} was replaced, frozen or set free: the parameters that a "
+                    "training has at its start are those that it trains"
+                )
+            if (now[name].shape, now[name].dtype) != self._forms[name]:
+                raise ValueError(f"parameter {name!r} has changed its shape or type")
 
     def _set_gradients(self, noisy: FloatArray) -> None:
         """Put a noisy mean gradient, shape (d,), where optimisers look for it."""
@@ -360,20 +407,21 @@ class PrivateTraining:
         StateError
             With examples accumulated that no step has released.
         """
-        if self._count:
-            raise StateError("examples are accumulated: call step() before save()")
         self.noise._engine.check_process()
-        self._key = given_key("key", key, self._key)
-        held = {
-            "model": self.model.state_dict(),
-            "optimizer": None if self._optimizer is None else self._optimizer.state_dict(),
-            "generator": torch.get_rng_state(),
-            # PyTorch warns about memory that is read-only, as that of bytes.
-            "noise": torch.frombuffer(bytearray(self.noise.to_bytes()), dtype=torch.uint8),
-        }
-        file = io.BytesIO()
-        torch.save(held, file)
-        write_atomically(path, file.getvalue(), self._key)
+        with self._turn:
+            if self._count:
+                raise StateError("examples are accumulated: call step() before save()")
+            self._key = given_key("key", key, self._key)
+            held = {
+                "model": self.model.state_dict(),
+                "optimizer": None if self._optimizer is None else self._optimizer.state_dict(),
+                "generator": torch.get_rng_state(),
+                # PyTorch warns about memory that is read-only, as that of bytes.
+                "noise": torch.frombuffer(bytearray(self.noise.to_bytes()), dtype=torch.uint8),
+            }
+            file = io.BytesIO()
+            torch.save(held, file)
+            write_atomically(path, file.getvalue(), self._key)
 
     def load(self, path: str | os.PathLike[str], *, key: EncryptionKey | None = None) -> None:
         """Continue a saved training, bit for bit on a CPU, in an object with the same arguments.
@@ -404,6 +452,9 @@ class PrivateTraining:
         self.noise.restore(noise.numpy().tobytes())  # last: all else has been read
         torch.set_rng_state(generator)
         self._key = key
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a training cannot be copied or pickled: copies would share noise")
 
     def __repr__(self) -> str:
         """Return how far the training is, and its guarantee."""
