@@ -27,7 +27,7 @@ std::unique_ptr<LinUcb> make_linucb(const py::object& mechanism, const py::objec
     summand.read("arms", shared.arms);
     summand.read("label", shared.reward_high);
     summand.read("weight", own.reward_weight);
-    summand.skip("rounding");  // a factor of the proof, for products in doubles
+    summand.skip("rounding");  // a constant of the proof, for products in doubles
     return read_features(summand);
   });
   if (total.batches.growth != Growth::none) {
@@ -88,18 +88,18 @@ std::unique_ptr<ResidualPhases> make_residual_phases(const py::object& mechanism
 
 using Choices = std::span<std::int64_t>;
 
-// The interpreter lock is released while the rounds are played.
+// Releases the interpreter lock while the rounds are played.
 void run_bandit(BanditLearner& self, Reals contexts, Reals rewards, Choices chosen,
                 RealsOut own_rewards) {
   expect_size(contexts, chosen.size() * self.dimension(), "contexts");
   expect_size(rewards, chosen.size() * self.arms(), "rewards");
   expect_size(own_rewards, chosen.size(), "own_rewards");
   const auto entered = self.enter();   // while the interpreter lock still orders the threads
-  const py::gil_scoped_release nogil;  // no Python object is touched below
+  const py::gil_scoped_release nogil;  // no Python object is used below
   self.run(entered, contexts, rewards, chosen, own_rewards);
 }
 
-// The same for many bandits at once: bandit i plays the rows that `keyed_rows` says.
+// The same for many bandits at once: bandit i plays the rows that `keyed_rows` assigns to it.
 void run_keyed_bandits(const py::list& learners, const Integers& offsets, const Integers& rows,
                        Reals contexts, Reals rewards, Choices chosen, RealsOut own_rewards,
                        std::size_t workers) {
@@ -136,7 +136,7 @@ void recommend_bandit(BanditLearner& self, Reals contexts, Choices chosen,
   BanditLearner::Mask mask;
   if (allowed) {
     expect_size(*allowed, self.arms(), "allowed");
-    // Bytes, since a bool of the caller's memory need not be 0 or 1.
+    // Read as bytes, because a bool in the caller's memory need not be 0 or 1.
     const void* bytes = static_cast<const py::array&>(*allowed).data();
     mask = {static_cast<const std::uint8_t*>(bytes), self.arms()};
   }
@@ -145,7 +145,7 @@ void recommend_bandit(BanditLearner& self, Reals contexts, Choices chosen,
   self.recommend(entered, contexts, chosen, mask);
 }
 
-// Methods of bandits that are fitted to one private sum.
+// Methods of bandits whose estimates come from one private sum.
 template <class Bandit, class Released>
 void bind_sum(py::class_<Bandit, BanditLearner>& bandit, Released released) {
   const auto entries_of = [](const Bandit& self) { return self.arms() * self.dimension(); };

@@ -11,7 +11,7 @@ namespace {
 
 using Models = std::vector<std::unique_ptr<frank_wolfe::FrankWolfe>>;
 
-// claims: one an arm.
+// claims: one for each arm.
 std::unique_ptr<HighDimensionalBandit> make_bandit(
     const std::shared_ptr<const domains::Domain>& domain, const losses::GlmLoss& loss,
     const py::object& mechanism, const py::object& tuning, const py::list& claims,
@@ -53,7 +53,8 @@ std::size_t table_size(const HighDimensionalBandit& self) {
 Array leaf(const HighDimensionalBandit& self, std::uint64_t arm, Reals context, double reward) {
   expect_size(context, self.dimension(), "context");
   if (arm >= self.arms()) throw std::invalid_argument("arm does not exist");
-  // The guard of the bandit: with that of one model alone, a running round would fail midway.
+  // Enters the bandit, not one model: otherwise a round that another thread plays would fail
+  // midway.
   const auto entered = self.enter();
   const frank_wolfe::FrankWolfe& model = self.model(arm);
   std::vector<double> at(self.dimension());

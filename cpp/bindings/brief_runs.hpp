@@ -5,7 +5,7 @@
 
 #include "common.hpp"
 
-// What runs of a few rounds and single calls take: their cost is that of the call. pybind11 has no
+// Helpers of short runs and single calls, whose cost is that of the call itself. pybind11 has no
 // public names for the type `ndarray` and for the flag of read-only arrays.
 namespace dpoco::bindings {
 
@@ -13,7 +13,8 @@ inline void freeze(const py::handle& array) {
   py::detail::array_proxy(array.ptr())->flags &= ~py::detail::npy_api::NPY_ARRAY_WRITEABLE_;
 }
 
-// Whether an object is just an array of doubles, as the engine reads them, with these dimensions.
+// Returns whether an object is an array of doubles that the engine can read without conversion,
+// with this number of dimensions.
 inline bool is_plain(py::handle value, py::ssize_t dimensions) {
   static const PyTypeObject* const numpy = py::detail::npy_api::get().PyArray_Type_;
   if (Py_TYPE(value.ptr()) != numpy) return false;
@@ -23,7 +24,7 @@ inline bool is_plain(py::handle value, py::ssize_t dimensions) {
          reinterpret_cast<std::uintptr_t>(array.data()) % alignof(double) == 0;
 }
 
-// The rounds whose flag is set.
+// The rounds whose flag is set, as an array.
 inline Integers rounds_with(std::span<const std::uint8_t> flags) {
   Integers found(std::ranges::count(flags, 1));
   auto to = writable(found).begin();

@@ -1,6 +1,6 @@
 #pragma once
 
-// The one door to pybind11: all binding files see the same type casters.
+// The only include of pybind11, so that all binding files see the same type casters.
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
@@ -20,9 +20,10 @@ namespace dpoco::bindings {
 namespace py = pybind11;
 using namespace pybind11::literals;
 
-// The Python layer has checked dtype, shape and contiguity (`_validation.float_array`) and passes
-// arguments by place, as `_core.pyi` names them: pybind11's own errors would print them. pybind11
-// would convert what is given for an array_t, and silently copy it; it takes these as they are.
+// The Python layer has checked dtype, shape and contiguity (`_validation.float_array`), and passes
+// arguments by position, as `_core.pyi` names them, because errors of pybind11 would print them.
+// For an array_t, pybind11 would convert an argument and silently copy it; this type takes it
+// unchanged.
 template <class T>
 class Plain : public py::array_t<T, py::array::c_style> {
  public:
@@ -40,11 +41,11 @@ std::span<T> writable(Plain<T>& array) {
   return {array.mutable_data(), static_cast<std::size_t>(array.size())};
 }
 
-// Arrays of arguments whose shape does not matter.
+// Spans over arrays of any shape.
 using Reals = std::span<const double>;
 using RealsOut = std::span<double>;
 
-// The core asserts the sizes of its arguments in debug builds only.
+// Checks a size at the boundary. The core only asserts sizes, in debug builds.
 template <class Entries>
 void expect_size(const Entries& given, std::size_t size, const char* name) {
   if (static_cast<std::size_t>(given.size()) != size) {
@@ -52,7 +53,7 @@ void expect_size(const Entries& given, std::size_t size, const char* name) {
   }
 }
 
-// A fresh array of n entries that `fill` writes and nobody may write after it.
+// Returns a new, read-only array of n entries that `fill` writes.
 template <class Fill>
 Array read_only(py::ssize_t n, Fill fill) {
   Array out(n);
@@ -83,7 +84,7 @@ py::bytes state_of(const T& object) {
   return py::bytes(archive.take());
 }
 
-// For objects just built: a malformed state throws StateError and the object is dropped.
+// For newly built objects: a malformed state throws StateError, and the object is dropped.
 template <class T>
 void restore(T& object, const py::bytes& state) {
   const std::string bytes = state;
@@ -94,7 +95,8 @@ void restore(T& object, const py::bytes& state) {
 
 }  // namespace dpoco::bindings
 
-// An argument that is a span: of an array of this type, as it is. The caller holds the array.
+// Converts an argument to a span over an array of this type, without a copy. The caller owns the
+// array.
 template <class T>
 struct pybind11::detail::type_caster<std::span<T>> {
   using Held = dpoco::bindings::Plain<std::remove_const_t<T>>;

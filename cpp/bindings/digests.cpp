@@ -27,7 +27,7 @@ void register_digests(py::module_& m) {
         const auto left = static_cast<std::size_t>(rows.shape(1));
         const auto right = more ? static_cast<std::size_t>(more->shape(1)) : 0;
         const std::size_t width = left + right;
-        // Doubles are digested as the words they are stored in.
+        // The digest of a double is that of the word it is stored in.
         const auto* from = reinterpret_cast<const std::uint64_t*>(rows.data());
         const double* beside = more ? more->data() : nullptr;
         std::vector<std::uint64_t> digests(2 * count);

@@ -14,19 +14,19 @@ namespace {
 
 using Choices = std::span<std::int64_t>;
 
-// The interpreter lock is released while the rounds are played.
+// Releases the interpreter lock while the rounds are played.
 void run_losses(ExpertLearner& self, Reals losses, RealsOut own_losses, Choices decisions) {
   expect_size(losses, own_losses.size() * self.experts(), "losses");
   expect_size(decisions, own_losses.size(), "decisions");
   const auto entered = self.enter();   // while the interpreter lock still orders the threads
-  const py::gil_scoped_release nogil;  // no Python object is touched below
+  const py::gil_scoped_release nogil;  // no Python object is used below
   self.run(entered, losses, own_losses, decisions);
 }
 
-// The same for a short run, whose arrays are made here: losses in [0, 1], decisions, the rounds
-// after which the decision changed, and the rounds before. Nothing is played and None returned if a
-// loss needs a look, if there are more than `most`, or if rounds are missing to the horizon: that
-// is Python's to check, or to refuse.
+// The same for a short run. Creates its arrays: losses in [0, 1], decisions, the rounds after which
+// the decision changed, and returns them with the number of rounds before. Returns None and plays
+// nothing if `losses` is not a plain matrix, has more than `most` entries, or has more rows than
+// rounds are left: Python handles or refuses these calls.
 py::object run_losses_briefly(ExpertLearner& self, const py::object& losses, py::ssize_t most) {
   if (!is_plain(losses, 2)) return py::none();
   const auto rows = py::reinterpret_borrow<Array>(losses);
@@ -45,7 +45,7 @@ py::object run_losses_briefly(ExpertLearner& self, const py::object& losses, py:
   return py::make_tuple(std::move(own), std::move(decisions), rounds_with(changed), first);
 }
 
-// The same for many learners at once: learner i plays the rows that `keyed_rows` says.
+// The same for many learners at once: learner i plays the rows that `keyed_rows` assigns to it.
 void run_keyed_losses(const py::list& learners, const Integers& offsets, const Integers& rows,
                       Reals losses, RealsOut own_losses, Choices decisions, std::size_t workers) {
   const KeyedRows to = keyed_rows(learners, offsets, rows, own_losses.size());
@@ -64,7 +64,7 @@ void run_keyed_losses(const py::list& learners, const Integers& offsets, const I
 
 }  // namespace
 
-// The base of all learners of experts; they are registered after it.
+// Registers the base class of all learners of experts, which are registered after it.
 void register_experts(py::module_& m) {
   py::class_<ExpertLearner> learner(m, "ExpertLearner");
   learner.def_property_readonly("experts", &ExpertLearner::experts)

@@ -12,7 +12,7 @@ using mechanisms::AdditiveLaw;
 
 namespace {
 
-// The release of a vector by a law of batch_release; of scale 0, the vector itself.
+// Makes the release of a vector by a law of batch_release; with scale 0, of the vector itself.
 std::unique_ptr<mechanisms::VectorRelease> make_release(const std::string& law, double scale,
                                                         std::uint64_t experts, double grid = 0.0) {
   const auto dimension = static_cast<Index>(experts);
@@ -44,7 +44,8 @@ std::unique_ptr<BatchShare> make_batch_share(const py::object& mechanism, const 
     from.read("law", law);
     from.read("scale", scale);
     from.read("grid", own.grid);
-    // The common shift of a sum has no influence: without it, its changes are smaller in l2.
+    // A common shift of the sum changes no weight. Without it, changes of the sum are smaller in
+    // l2.
     own.centered = law == "gaussian" && scale > 0.0;
     if (from.read<std::uint64_t>("experts") != own.problem.experts ||
         from.read<std::uint64_t>("batch") != batch) {

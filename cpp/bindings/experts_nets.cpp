@@ -6,7 +6,7 @@ namespace dpoco::bindings {
 using experts::LinearTransform;
 using experts::NetTransform;
 
-// After register_prefix_hedge, which knows LinearTransform.
+// Called after register_prefix_hedge, which registers LinearTransform.
 void register_nets(py::module_& m) {
   py::class_<NetTransform, LinearTransform, std::shared_ptr<NetTransform>>(m, "NetTransform")
       .def_static("increments", &experts::make_increments)

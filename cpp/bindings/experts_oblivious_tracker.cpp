@@ -12,7 +12,7 @@ using samplers::SwitchingPaths;
 
 namespace {
 
-// What tracker_draws says: sizes, paths, coins.
+// The contents of tracker_draws: sizes, paths, coins.
 struct Draws {
   std::uint64_t experts = 1;
   double rate = 1.0;
@@ -20,7 +20,7 @@ struct Draws {
   mechanisms::SwitchSettings coins;
 };
 
-// `switches` is the level of the prior "at_most": paths have one more.
+// `switches` is the largest number of switches of the prior "at_most". Paths have one level more.
 Draws read_draws(const py::object& mechanism, std::uint64_t rounds, std::uint64_t switches) {
   Fields from(mechanism, "tracker_draws");
   from.expect_kind("tracker_draws");

@@ -15,7 +15,7 @@ using experts::PrefixHedge;
 
 namespace {
 
-// What a round adds: losses of experts, or a transform of losses on a net.
+// A round's summand: the losses of experts, or a transform of losses on a net.
 struct Leaf {
   std::uint64_t experts = 1;
   std::shared_ptr<LinearTransform> transform;
@@ -24,7 +24,7 @@ struct Leaf {
 Leaf read_net(Fields& summand) {
   const auto counts = summand.read<std::vector<std::uint64_t>>("counts");
   const auto name = summand.read<std::string>("transform");
-  // They are bounds of a promise, or make the limits that are enforced.
+  // These fields are bounds that the caller promises, or determine the limits that are enforced.
   for (const char* made : {"sides", "lipschitz", "enforced"}) summand.skip(made);
   const auto limits = summand.derive<std::vector<double>>("limits");
   Leaf leaf;
@@ -69,7 +69,7 @@ std::unique_ptr<PrefixHedge> make_prefix_hedge(const py::object& mechanism,
 
 }  // namespace
 
-// Transforms are registered after it and derive from LinearTransform.
+// Transforms are registered later, because they derive from LinearTransform.
 void register_prefix_hedge(py::module_& m) {
   py::class_<LinearTransform, std::shared_ptr<LinearTransform>>(m, "LinearTransform")
       .def_property_readonly("outputs", &LinearTransform::outputs);

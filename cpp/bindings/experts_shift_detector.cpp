@@ -18,7 +18,8 @@ namespace {
 
 using Expert = std::optional<std::uint64_t>;
 
-// What is drawn: selections, and perhaps tests, in instances of which a round belongs to one.
+// The draws of an instance: selections, and tests if there are any. A round belongs to one
+// instance.
 struct Instance {
   mechanisms::NoisyMaxSettings selection;
   std::optional<mechanisms::AboveThresholdSettings> test;
@@ -31,7 +32,7 @@ Instance read_instance(const py::object& mechanism, const experts::ExpertSetting
   std::vector<py::object> parts = read_parts(mechanism, "instances", lemma);
   if (Fields(parts.at(0), "a part").kind() == "parts") {
     parts = read_parts(parts.at(0), "together", "");
-    own.test = read_threshold_tests(parts.at(1), 2.0);  // of the test statistic
+    own.test = read_threshold_tests(parts.at(1), 2.0);  // the sensitivity of the test statistic
   }
   const Selections selections = read_selections(parts.at(0), [](Fields& scores) {
     scores.expect_kind("loss_sums");

@@ -11,12 +11,13 @@
 
 namespace dpoco::bindings {
 
-// Reads what an engine is built from, a dict or a frozen dataclass, field by field, and refuses one
-// whose fields are not exactly those that the engine reads: no bound can be stated and not be
-// enforced, or the other way round. Messages name fields and never hold values.
+// Reads the description or settings of an engine, a dict or a frozen dataclass, field by field.
+// Refuses one whose fields are not exactly those that the engine reads: every stated bound is
+// enforced, and every enforced bound is stated. Messages contain names of fields and never values.
 class Fields {
  public:
-  // what: whose fields these are, for messages. Throws TypeError for anything else.
+  // `what` names the owner of the fields in messages. Throws TypeError unless `from` is a dict or
+  // dataclass.
   Fields(py::handle from, std::string what)
       : from_(py::reinterpret_borrow<py::object>(from)), what_(std::move(what)) {
     if (py::isinstance<py::dict>(from)) {
@@ -33,7 +34,7 @@ class Fields {
     }
   }
 
-  // Throws TypeError for a field that is missing or of another type.
+  // Throws TypeError if the field is missing or has another type.
   template <class T>
   T read(const char* name) {
     if (left_.erase(name) == 0) throw py::type_error(what_ + ": field " + name + " is missing");
@@ -41,7 +42,7 @@ class Fields {
     const auto wrong = [&] {
       return py::type_error(what_ + ": field " + name + " is of the wrong type");
     };
-    // Their conversions would take more, and quote what they cannot convert.
+    // A conversion to a Python type would accept more, and quote a value that it cannot convert.
     if constexpr (std::is_base_of_v<py::object, T>) {
       if (!py::isinstance<T>(value)) throw wrong();
     }
@@ -55,7 +56,7 @@ class Fields {
   void read(const char* name, T& to) {
     to = read<T>(name);
   }
-  // A field that names one of several. Throws ValueError for another name.
+  // Reads a field whose value is one of several names. Throws ValueError for another name.
   template <class T>
   T read_name(const char* name, std::initializer_list<std::pair<const char*, T>> known) {
     const auto given = read<std::string>(name);
@@ -64,7 +65,7 @@ class Fields {
     }
     throw std::invalid_argument(what_ + ": unknown " + name);
   }
-  // A field that has fields.
+  // Opens a field that has fields itself.
   Fields open(const char* name, std::string what) {
     return {read<py::object>(name), std::move(what)};
   }
@@ -77,13 +78,13 @@ class Fields {
       throw py::type_error(what_ + " must be a " + expected);
     }
   }
-  // What a description computes from its fields: a property.
+  // Reads a property, which a description computes from its fields.
   template <class T>
   T derive(const char* name) const {
     return from_.attr(name).cast<T>();
   }
 
-  // Leaves out a field that is a constant of a proof: nothing in an engine could keep it.
+  // Skips a field that is a constant of a proof, which an engine cannot enforce.
   void skip(const char* name) { read<py::object>(name); }
 
   bool has(const char* name) const { return left_.count(name) != 0; }
@@ -100,7 +101,7 @@ class Fields {
   std::set<std::string> left_;
 };
 
-// What `read(fields)` makes of all the fields there are.
+// Returns `read(fields)` and requires that it has read all fields.
 template <class Read>
 auto read_whole(Fields fields, Read read) {
   auto result = read(fields);

@@ -31,7 +31,7 @@ std::shared_ptr<domains::VertexSet> make_vertex_set(const Array& vertices) {
       Eigen::Map<const RowMatrix>(vertices.data(), vertices.shape(0), vertices.shape(1)));
 }
 
-// What the mechanism of a learner says.
+// The numbers of a learner's mechanism.
 struct Steps {
   Leaf leaf;
   FrankWolfeSettings settings;
@@ -118,7 +118,7 @@ std::unique_ptr<SufficientStatistics> make_statistics(const losses::GlmLoss& los
     if (summand.read<std::uint64_t>("arms") != 1) throw std::invalid_argument("a fit has no arms");
     refuse_smaller(summand.read<double>("label"), label, "the bound on labels");
     summand.read("weight", settings.weight);
-    summand.skip("rounding");  // a factor of the proof, for products in doubles
+    summand.skip("rounding");  // a constant of the proof, for products in doubles
     return read_features(summand);
   });
   if (sum.settings.horizon != 1 || sum.settings.order != 2.0 || sum.settings.lattice.grid != 0.0 ||

@@ -47,12 +47,12 @@ class GibbsSampler {
     sum_->commit();
   }
 
-  // Rows of `out` are draws.
+  // Writes a draw to each row of `out`.
   void fill(random::Source& source, Array& out) {
     fill_with(out, [&](std::span<double> to) { sampler_.sample_many(source, *sum_, to); });
   }
 
-  // Rows of `out` are states of the chain, `steps` apart.
+  // Writes states of the chain, `steps` apart, to the rows of `out`.
   void walk(random::Source& source, std::uint64_t steps, Array& out) {
     fill_with(out, [&](std::span<double> to) { sampler_.walk(source, *sum_, steps, state_, to); });
   }
@@ -90,7 +90,7 @@ class GibbsSampler {
   void fill_with(Array& out, Fill fill) {
     expect_columns(out);
     const std::span<double> to = writable(out);
-    std::optional<py::gil_scoped_release> nogil;  // dpoco.random.Source holds its own lock
+    std::optional<py::gil_scoped_release> nogil;  // dpoco.random.Source is locked itself
     if (sum_->kind() != losses::LossSum::Kind::custom) nogil.emplace();
     const auto d = static_cast<std::size_t>(ambient());
     const auto n = static_cast<std::size_t>(sum_->dimension());

@@ -12,22 +12,22 @@ py::array_t<std::int64_t> whole_numbers(const std::vector<std::int64_t>& values)
   return py::array_t<std::int64_t>(static_cast<py::ssize_t>(values.size()), values.data());
 }
 
-// The number of a key; -1 if it has none. Keys may run code of theirs.
+// Returns the number of a key; -1 if it has none. Keys may run their own Python code.
 std::int64_t number_of_key(const py::dict& numbers, const py::object& key) {
   PyObject* number = PyDict_GetItemWithError(numbers.ptr(), key.ptr());
   if (number == nullptr && PyErr_Occurred() != nullptr) throw py::error_already_set();
   return number == nullptr ? -1 : py::cast<std::int64_t>(number);
 }
 
-// The numbers of a batch's keys, increasing; where the rows of each begin and end in the rows; the
-// rows, those of one key together and in their order; and the keys without a number, in the order
-// of their first rows: their numbers follow those of the others. O(n log n).
+// Groups the rows of a batch by key. Returns the numbers of the keys, increasing; the offsets of
+// each key's rows; the rows, grouped by key and in their order within a key; and the new keys, in
+// the order of their first rows. New keys get the numbers after those in use. O(n log n).
 py::tuple group_rows(const py::dict& numbers, const py::list& keys) {
   const std::size_t n = keys.size();
   const auto known = static_cast<std::int64_t>(numbers.size());
   py::dict more;
   py::list fresh;
-  std::vector<std::pair<std::int64_t, std::int64_t>> order;  // of keys' numbers and rows
+  std::vector<std::pair<std::int64_t, std::int64_t>> order;  // pairs of key number and row
   order.reserve(n);
   for (std::size_t row = 0; row < n; ++row) {
     const py::object key = keys[row];

@@ -24,7 +24,8 @@ struct KeyedRows {
   const std::int64_t* rows;
 };
 
-// Pointers without a length follow: everything is checked here. `size` rows in the arrays.
+// Checks everything here, because later code uses pointers without lengths. The arrays have `size`
+// rows.
 inline KeyedRows keyed_rows(const py::list& learners, const Integers& offsets, const Integers& rows,
                             std::size_t size) {
   const auto n = static_cast<std::size_t>(rows.size());
@@ -43,7 +44,7 @@ inline KeyedRows keyed_rows(const py::list& learners, const Integers& offsets, c
   return to;
 }
 
-// What all learners have in common; `read` gets it from one.
+// Returns a property that all learners must share; `read` gets it from one of them.
 template <class Learner, class Read>
 std::size_t common(const py::list& learners, Read read) {
   const auto of = [&](py::handle learner) {
@@ -63,26 +64,27 @@ struct Entered {
   explicit Entered(Learner& entered) : learner(&entered), entry(entered.enter()) {}
 };
 
-// Enters all learners while the interpreter lock still orders the threads, refuses before anything
-// is drawn (a learner that is in use, or named twice: RoundOrderError; one with too few rounds
-// left: HorizonExceeded; a forked child: StateError), and then plays on `workers` threads without
-// it.
+// Enters all learners while the interpreter lock still orders the threads, and refuses before any
+// draw: RoundOrderError if a learner is in use or named twice, HorizonExceeded if it has too few
+// rounds left, StateError in a forked child. Then plays on `workers` threads without the
+// interpreter lock.
 //
 // play(learner, entry, row, count) plays `count` consecutive rows from `row` on. If it throws, the
-// first exception passes on once all threads have stopped; every learner is between two rounds.
+// first exception is thrown again after all threads have stopped. Every learner is then between two
+// rounds.
 template <class Learner, class Play>
 void play_keyed(const py::list& learners, const KeyedRows& to, std::size_t workers, Play play) {
   std::deque<Entered<Learner>> entered;
   for (const py::handle learner : learners) entered.emplace_back(learner.cast<Learner&>());
   for (std::size_t i = 0; i < entered.size(); ++i) {
     Learner& learner = *entered[i].learner;
-    play(learner, entered[i].entry, 0, 0);  // no rounds: what would refuse some refuses these
+    play(learner, entered[i].entry, 0, 0);  // no rounds: only the checks
     const auto rounds = static_cast<std::uint64_t>(to.offsets[i + 1] - to.offsets[i]);
     if (rounds > learner.horizon() - learner.round()) {
       throw HorizonExceeded("fewer rounds are left to a learner than records have come for it");
     }
   }
-  const py::gil_scoped_release nogil;  // no Python object is touched below
+  const py::gil_scoped_release nogil;  // no Python object is used below
   std::atomic<std::size_t> next{0};
   std::exception_ptr failure;
   std::mutex failing;
@@ -109,7 +111,7 @@ void play_keyed(const py::list& learners, const KeyedRows& to, std::size_t worke
     try {
       threads.emplace_back(work);
     } catch (const std::system_error&) {
-      break;  // no more threads to be had: the others do the work
+      break;  // no further threads are available: the others do the work
     }
   }
   work();

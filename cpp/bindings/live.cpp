@@ -1,8 +1,8 @@
-// decide, observe and push in a hundred nanoseconds. `direct_record_decide` and its like mark
-// such a method of Python's: a call with plain arguments (vectors of doubles, a number), in turn,
-// of a learner whose `_direct` says so, goes straight to its engine. Every other call goes to
-// the method as it is written: what is refused, converted or of another kind is Python's. So both
-// do the same, and only the time differs.
+// Calls of decide, observe and push in a hundred nanoseconds. `direct_record_decide` and similar
+// functions mark such a Python method. A call goes directly to the engine if the arguments are
+// plain (vectors of doubles, a number), the call comes at the right time, and `_direct` of the
+// learner allows it. Every other call goes to the Python method, which refuses or converts
+// arguments. Both paths do the same and differ only in time.
 #include "brief_runs.hpp"
 #include "dpoco/bandits/bandit_learner.hpp"
 #include "dpoco/experts/expert_learner.hpp"
@@ -26,30 +26,31 @@ using experts::ExpertLearner;
 using mechanisms::ContinualSum;
 using oco::RecordLearner;
 
-// The fields of a learner that such a call needs, in a base of its Python class. A class of
-// pybind11 would have to look its fields up in every call. Python allocates it, as zeros.
+// The fields of a learner that a direct call needs, in a base of its Python class. For a pybind11
+// class, every call would have to look its fields up. Python allocates the object filled with
+// zeros.
 struct Live {
   PyObject base;
   py::object engine;
-  py::object known;  // the engine that `found` is, null if it is not of this `kind`
+  py::object known;  // the engine behind `found`; null if it is not of this `kind`
   const std::type_info* kind;
   void* found;
-  py::object decision;  // that was asked for in round `asked`; null: none was
+  py::object decision;  // the decision given in round `asked`; null before
   std::uint64_t asked;
-  py::object sole;  // the lock that a long run holds
-  int direct;       // arguments of `observe` that the engine takes as they come; 0: none
+  py::object sole;  // the lock that a long run takes
+  int direct;       // arguments of `observe` that need no conversion; 0: none
   char suspended;
 };
 
 using Arguments = std::span<PyObject* const>;  // without the learner
-// The result of the engine; null if the call is not for it: then nothing has been done.
+// The engine's result; null if the call does not fit, in which case nothing has changed.
 using Attempt = py::object (*)(Live&, Arguments);
 
 struct Marked {
   PyObject base;
   vectorcallfunc call;
   py::object function;
-  PyTypeObject* live;  // the type, which lives as long as the module
+  PyTypeObject* live;  // the type, which exists as long as the module
   Attempt attempt;
 };
 
@@ -60,7 +61,7 @@ T& as(PyObject* object) {
 
 // -- arguments and results ------------------------------------------------------------------------
 
-// A vector of doubles as the engine reads it; nothing for everything else.
+// A vector of doubles that the engine can read; nothing for any other object.
 std::optional<Reals> plain_vector(PyObject* value, std::size_t size) {
   if (!is_plain(value, 1)) return {};
   const auto vector = py::reinterpret_borrow<Array>(value);
@@ -69,7 +70,7 @@ std::optional<Reals> plain_vector(PyObject* value, std::size_t size) {
 }
 
 bool plain_number(PyObject* value, double& out) {
-  // A float, or NumPy's, which is laid out as one. Classes of Python's may convert in another way.
+  // A float, or NumPy's float, which has the same layout. Python classes may convert differently.
   if (PyFloat_Check(value) && !PyType_HasFeature(Py_TYPE(value), Py_TPFLAGS_HEAPTYPE)) {
     out = PyFloat_AS_DOUBLE(value);
     return true;
@@ -81,7 +82,7 @@ bool plain_number(PyObject* value, double& out) {
   return false;
 }
 
-// A new vector of doubles, whose entries are still to be written; pybind11 takes 40 ns more.
+// A new vector of doubles, not yet filled. pybind11 would need 40 ns more.
 Array fresh_vector(py::ssize_t size) {
   using Api = py::detail::npy_api;
   static const Api& numpy = Api::get();
@@ -92,9 +93,9 @@ Array fresh_vector(py::ssize_t size) {
   return py::reinterpret_steal<Array>(made);
 }
 
-// -- calls: their conditions are those of the method, which is asked where one does not hold ------
+// -- calls: conditions are those of the Python method, which is called if one does not hold -------
 
-// Asked before the engine is looked at: it calls Python, where anything may happen.
+// Must be called before the engine is used, because it calls Python, which may run any code.
 bool is_alone(const Live& self) {
   static PyObject* const locked = PyUnicode_InternFromString("locked");
   if (!self.sole) return false;
@@ -103,8 +104,9 @@ bool is_alone(const Live& self) {
   return py::reinterpret_steal<py::object>(answer).ptr() == Py_False;
 }
 
-// The engine, null if it is of another kind: whatever stands in for one, as tests may let it, is
-// called as Python does. pybind11's own search in every call would cost as much as the round.
+// Returns the engine; null if it is of another kind. A test may replace the engine by another
+// object, which is then called through Python. pybind11's own search would cost as much as the
+// round.
 template <class Engine>
 Engine* find_engine(Live& self) {
   if (!self.engine) return nullptr;
@@ -118,7 +120,7 @@ Engine* find_engine(Live& self) {
 
 bool is_asked(const Live& self, std::uint64_t turn) { return self.decision && self.asked == turn; }
 
-// Whether a decision of round `turn` may be made.
+// Returns whether a decision of round `turn` may be made.
 bool may_ask(const Live& self, std::uint64_t turn, std::uint64_t horizon) {
   return is_asked(self, turn) || (self.suspended == 0 && turn < horizon);
 }
@@ -157,7 +159,7 @@ py::object decide_for_context(Live& self, Arguments arguments) {
   return ask(self, turn, py::int_(engine->decide(turn, *context)));
 }
 
-// Ends round `turn`; false if the engine does not take this as it is.
+// Ends round `turn`. Returns false if the engine cannot take these arguments unchanged.
 bool take(RecordLearner& engine, std::uint64_t turn, Arguments arguments) {
   const auto record = plain_vector(arguments[0], static_cast<std::size_t>(engine.dimension()));
   double label = 0.0;
@@ -197,7 +199,7 @@ py::object push(Live& self, Arguments arguments) {
   return released;
 }
 
-// -- the marked method: of a class the function itself, of an object a method that calls this -----
+// -- the marked method: the function itself on a class, a bound method on an object ---------------
 
 PyObject* call(PyObject* callable, PyObject* const* all, std::size_t flagged, PyObject* names) {
   const auto& self = as<Marked>(callable);
@@ -299,7 +301,7 @@ py::object make_live_type() {
   return py::reinterpret_steal<py::object>(PyType_FromSpec(&spec));
 }
 
-// Marks belong to classes of modules, which live as long as the process: they are never freed.
+// Marks belong to classes of modules, which exist as long as the process, so they are never freed.
 py::object make_marked_type() {
   static PyMemberDef members[] = {
       {"__vectorcalloffset__", T_PYSSIZET, offsetof(Marked, call), READONLY, nullptr}, {}};

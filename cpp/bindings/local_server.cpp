@@ -33,7 +33,7 @@ void expect_rows(const Integers& values, std::size_t width) {
   }
 }
 
-// Runs `fill` without the interpreter lock; what it writes to is made before.
+// Runs `fill` without the interpreter lock. The array that it writes must exist before.
 template <class Fill>
 void without_lock(Fill fill) {
   const py::gil_scoped_release nogil;
@@ -100,7 +100,8 @@ double bit_information(Reals weights, Reals means, double contrast) {
   return local::bit_information(weights, means, contrast);
 }
 
-// Statistics of the rows that do not depend on weights: kept where the context stays the same.
+// Statistics of the rows that do not depend on weights. The caller keeps them while the context
+// stays.
 Array row_statistics(const Array& matrix, std::optional<double> contraction) {
   shape_of(matrix);
   Array out(matrix.shape(0));
@@ -127,7 +128,7 @@ double weighted_spread(Reals weights, const Array& matrix, Reals squares) {
   return local::weighted_spread(weights, entries(matrix), squares);
 }
 
-// Coefficients and means, starting from the two largest weights.
+// Coefficients and means of the adaptive query that starts from the two largest weights.
 py::tuple adaptive_query(Reals weights, const Array& matrix) {
   const Shape shape = shape_of(matrix);
   expect_size(weights, shape.rows, "weights");
@@ -202,7 +203,7 @@ void register_hedge(py::module_& m) {
 
 }  // namespace
 
-// The server's side: losses, means of public questions, and the two learners' weights.
+// The server's part: losses, means of public questions, and the weights of the two learners.
 void register_local_server(py::module_& m) {
   m.def("local_centred_losses", &centred_losses);
   m.def("local_loss_ranges", &loss_ranges);
@@ -215,7 +216,7 @@ void register_local_server(py::module_& m) {
   m.def("local_response_information", &response_information);
   m.def("local_weighted_spread", &weighted_spread);
   m.def("local_adaptive_query", &adaptive_query);
-  // The same bits on every machine, unlike libm's.
+  // Has the same bits on every machine, unlike libm's log.
   m.def("local_log", [](double x) { return elementary::log(x); });
   m.def("local_exp", [](double x) { return elementary::exp(x); });
   register_posterior(m);

@@ -14,7 +14,7 @@ using Labels = std::span<const std::int64_t>;
 using local::Measured;
 using local::Play;
 
-// The arrays behind a play, and what is measured on it.
+// The arrays of a simulation, and its measurements.
 struct Stage {
   Play play{};
   Measured measured{};

@@ -11,9 +11,8 @@ using losses::LossSum;
 
 namespace {
 
-// The sum of a user's loss objects, each with value(x) and gradient(x), and hessian(x) where it has
-// one. Evaluations
-// that are not finite count as zero, term by term: they must not decide over what is released.
+// The sum of a user's loss objects, each with value(x), gradient(x) and perhaps hessian(x). Each
+// evaluation that is not finite counts as zero, because it must not influence what is released.
 class ObjectSum final : public LossSum {
  public:
   explicit ObjectSum(const Body& body)
@@ -85,7 +84,7 @@ class ObjectSum final : public LossSum {
     add_hessian(staged_, point(u), full);
     body().pull_back_matrix(view(full), out);
   }
-  // Convex, so above its tangent at the centre.
+  // The loss is convex, so it is above its tangent at the centre.
   double staged_minimum() override {
     const Vector centre = Vector::Zero(dimension());
     Vector slope(dimension());
@@ -111,7 +110,7 @@ class ObjectSum final : public LossSum {
   }
   Vector on_line(double t) const { return line_at_ + t * line_along_; }
 
-  // Errors of conversion would quote what they could not convert.
+  // Errors of a conversion would quote the value, so they are replaced.
   static double value_of(const py::object& loss, const py::object& x) {
     const py::object given = loss.attr("value")(x);
     const double value = PyFloat_AsDouble(given.ptr());
@@ -135,7 +134,8 @@ class ObjectSum final : public LossSum {
     std::copy(array.data(), array.data() + array.size(), out.begin());
     return std::all_of(out.begin(), out.end(), [](double each) { return std::isfinite(each); });
   }
-  // Compensated: sums of neighbouring streams must not drift apart by rounding.
+  // Sums are compensated, so that rounding errors cannot let sums of neighbouring streams drift
+  // apart.
   void add_gradient(const py::object& loss, const py::object& x, Vector& to, Vector& rest) const {
     std::vector<double> part(static_cast<std::size_t>(to.size()));
     if (!read_array(loss.attr("gradient")(x), part, "a loss's gradient")) return;

@@ -31,7 +31,7 @@ GlmLoss make_glm_loss(const std::string& kind, double weight, double threshold, 
   return loss;
 }
 
-// f of one variable, by its slopes; see `OneVariableTable`.
+// f of one variable, given by its slopes; see `OneVariableTable`.
 GlmLoss make_table(Reals slopes, double reach, double at_zero, bool residual, double label_low,
                    double label_high) {
   if (!(label_low <= label_high)) throw std::invalid_argument("label bounds must be ordered");
@@ -58,7 +58,7 @@ Array clip_labels(const GlmLoss& self, Reals labels) {
   return out;
 }
 
-// The factor of every row of a matrix.
+// The clipping factor of every row of a matrix.
 Array multipliers(const RecordClipper& self, const Array& records) {
   if (records.ndim() != 2 || records.shape(1) != self.dimension()) {
     throw std::invalid_argument("records have the wrong shape");

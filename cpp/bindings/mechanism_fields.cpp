@@ -67,7 +67,7 @@ void read_factorisation(Fields from, mechanisms::SumSettings& sum) {
   } else if (kind == "blt_normalised") {
     sum.factorisation = Factorisation::blt_normalised;
     read_buffers(from, sum.blt);
-    // Blocks are those of so many pushes.
+    // Blocks are for this number of pushes.
     from.read<std::uint64_t>("pushes");
     sum.blt.ends = from.derive<std::vector<std::uint64_t>>("ends");
     sum.blt.levels = from.derive<std::vector<double>>("levels");
@@ -153,7 +153,7 @@ void read_losses(Fields from, CoupledDraws& draws) {
   from.read("dimension", draws.dimension);
   from.read("lipschitz", draws.lipschitz);
   from.read("smoothness", draws.smoothness);
-  from.skip("rank");  // of one loss's second derivatives: the sum of losses has its own
+  from.skip("rank");  // rank of one loss's second derivatives: the sum knows its own
   from.skip("enforced");
   from.finish();
 }

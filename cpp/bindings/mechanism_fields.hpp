@@ -18,9 +18,9 @@
 
 namespace dpoco::bindings {
 
-// Engines are built from descriptions (python/dpoco/privacy/mechanisms): every kind is read here,
-// under the names that its fields have in Python and in JSON. A reader that leaves out a field
-// fails: the description would state what nothing enforces.
+// Engines are built from descriptions (python/dpoco/privacy/mechanisms). This file reads every
+// kind, under the names that its fields have in Python and in JSON. A reader that leaves out a
+// field fails, because the description would state a bound that is not enforced.
 
 // key and stream: the random stream that the engine owns.
 std::unique_ptr<random::Source> read_claim(const py::object& claim);
@@ -28,7 +28,8 @@ std::unique_ptr<random::Source> read_claim(const py::object& claim);
 // batch, growth.
 Batches read_batches(Fields& from);
 
-// A clipped_vector, or the features of what is made of vectors: what brings them into their bounds.
+// Reads a clipped_vector, or the features of a summand of vectors, and returns the clipper that
+// enforces its bounds.
 losses::RecordClipper read_vector(Fields& summand);
 losses::RecordClipper read_features(Fields& summand);
 
@@ -39,15 +40,15 @@ struct Leaf {
 };
 Leaf read_leaf(Fields& summand);
 
-// A gaussian_sum without its summand. A sum that is never released has an engine of one round.
+// A gaussian_sum without its summand. For a sum that is never released, the engine has one round.
 struct GaussianSum {
   mechanisms::SumSettings settings;
   Batches batches;
 };
 GaussianSum read_gaussian_sum(Fields& from);
 
-// A whole gaussian_sum; `read_summand` reads the fields of its summand and returns the rest of what
-// an engine needs.
+// Reads a whole gaussian_sum. `read_summand` reads the fields of its summand and returns the other
+// parts that an engine needs.
 template <class Read>
 auto read_gaussian_sum(const py::object& description, Read read_summand) {
   Fields from(description, "gaussian_sum");
@@ -60,24 +61,24 @@ auto read_gaussian_sum(const py::object& description, Read read_summand) {
   return std::pair(std::move(sum), std::move(rest));
 }
 
-// experts, rounds, low, high: the sizes of a problem of experts, no description.
+// experts, rounds, low, high: the sizes of a problem of experts; not a description.
 experts::ExpertSettings read_experts(const py::object& problem);
 
-// Whether this is the description "nothing". Throws std::invalid_argument if it is, but decisions
-// do depend on data.
+// Returns whether this is the description "nothing". Throws std::invalid_argument if it is,
+// although decisions depend on data.
 bool read_nothing(const py::object& description, bool independent);
 
-// The parts of a description that says `how` and by which lemma.
+// The parts of a composed description, which states `how` they are composed and by which lemma.
 std::vector<py::object> read_parts(const py::object& description, const char* how,
                                    const char* lemma);
 
-// selections without their scores, all with noise of one scale.
+// The fields of selections without their scores. All have noise of one scale.
 struct Selections {
   mechanisms::SelectionNoise noise;
   double scale;
   std::uint64_t rounds;
 };
-// A whole selections; `read_scores` reads the fields of its scores.
+// Reads a whole selections. `read_scores` reads the fields of its scores.
 template <class Read>
 Selections read_selections(const py::object& description, Read read_scores) {
   using mechanisms::SelectionNoise;
@@ -98,13 +99,13 @@ Selections read_selections(const py::object& description, Read read_scores) {
   return own;
 }
 
-// A whole threshold_tests, of queries that one record moves by up to `moved`, and any two of them
-// apart by as much; 0 for what the caller promises.
+// Reads a whole threshold_tests. One record moves a query by up to `moved`, and the difference of
+// any two queries by as much; 0 if the caller promises the bounds.
 mechanisms::AboveThresholdSettings read_threshold_tests(const py::object& description,
                                                         double moved);
 
-// A coupled_draws; `read_draw` reads the law of a fresh decision. How a decision outlives a block
-// has the numbers that its kind is about, and zeros.
+// Reads a coupled_draws. `read_draw` reads the law of a fresh decision. Of the numbers that say
+// whether a decision outlives a block, those of other kinds are zero.
 struct CoupledDraws {
   mechanisms::SwitchSettings rule;
   Index dimension = 0;

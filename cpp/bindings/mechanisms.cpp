@@ -12,7 +12,7 @@ using Clipper = std::optional<losses::RecordClipper>;
 
 Clipper read_clipper(Fields& summand) {
   if (summand.kind() == "interval_totals") {
-    // Its tally bounds what a record adds to a total: nothing is left to clip.
+    // The tally bounds what a record adds to a total, so the sum does not clip.
     for (const char* kept : {"cells", "units", "records"}) summand.skip(kept);
     return std::nullopt;
   }
@@ -46,7 +46,7 @@ void register_mechanisms(py::module_& m) {
         expect_size(values, values.size() / d * d, "values");
         expect_size(out, values.size(), "out");
         const auto entered = self.enter();   // while the interpreter lock still orders the threads
-        const py::gil_scoped_release nogil;  // no Python object is touched below
+        const py::gil_scoped_release nogil;  // no Python object is used below
         self.run(entered, values, out);
       });
   bind_rounds(sum);

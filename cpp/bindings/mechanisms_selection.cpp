@@ -15,7 +15,7 @@ namespace {
 using NoisyMaxAnswers = mechanisms::Answers<NoisyMax>;
 using AboveThresholdAnswers = mechanisms::Answers<AboveThreshold>;
 
-// Selections by scores whose changes the caller promises.
+// Selections by scores, for which the caller promises the sensitivity.
 std::unique_ptr<NoisyMaxAnswers> make_noisy_max(const py::object& mechanism,
                                                 std::uint64_t candidates, std::uint64_t horizon,
                                                 bool largest, const py::object& claim) {

@@ -3,7 +3,7 @@
 namespace dpoco::bindings {
 namespace {
 
-// C++ errors become the classes of dpoco.errors, so that Python code has one hierarchy.
+// Turns C++ errors into the classes of dpoco.errors, so that Python code has one hierarchy.
 void register_errors() {
   py::register_exception_translator([](std::exception_ptr thrown) {
     const auto raise = [](const char* name, const std::exception& error) {

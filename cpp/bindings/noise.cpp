@@ -10,7 +10,7 @@ using noise::DiscreteLaplace;
 using noise::GeneralizedGaussian;
 using random::Source;
 
-// dpoco.random.Source holds its own lock where the interpreter's is released.
+// Where the interpreter lock is released, the lock of dpoco.random.Source protects the generator.
 void register_noise(py::module_& m) {
   using Unlocked = py::call_guard<py::gil_scoped_release>;
   m.def("fill_gamma", &noise::gammas, Unlocked());

@@ -18,7 +18,7 @@ namespace {
 
 using Flags = std::span<std::uint8_t>;
 
-// Plays the rows of `features`; labels and decisions may be None. The interpreter lock is released.
+// Plays the rows of `features`. Labels and decisions may be None. Releases the interpreter lock.
 void run_records(RecordLearner& self, Reals features, const std::optional<Reals>& labels,
                  RealsOut losses, const std::optional<RealsOut>& decisions, Flags changed) {
   const auto d = static_cast<std::size_t>(self.dimension());
@@ -27,15 +27,15 @@ void run_records(RecordLearner& self, Reals features, const std::optional<Reals>
   if (decisions) expect_size(*decisions, losses.size() * d, "decisions");
   expect_size(changed, losses.size(), "changed");
   const auto entered = self.enter();   // while the interpreter lock still orders the threads
-  const py::gil_scoped_release nogil;  // no Python object is touched below
+  const py::gil_scoped_release nogil;  // no Python object is used below
   self.run(entered, features, labels.value_or(Reals()), losses, decisions.value_or(RealsOut()),
            changed);
 }
 
-// The same for a short run, whose arrays are made here: losses, decisions (None unless they are
-// kept) and the rounds after which the decision changed; and the rounds before. Nothing is played
-// and None returned if a record or label needs a look, if there are more than `most` entries, or if
-// rounds are missing to the horizon: that is Python's to check, or to refuse.
+// The same for a short run. Creates its arrays: losses, decisions (None unless they are kept) and
+// the rounds after which the decision changed, and returns them with the number of rounds before.
+// Returns None and plays nothing if an array is not plain, if `features` has more than `most`
+// entries, or if it has more rows than rounds are left: Python handles or refuses these calls.
 py::object run_records_briefly(RecordLearner& self, const py::object& features,
                                const py::object& labels, bool labelled, bool keeps,
                                py::ssize_t most) {
@@ -61,7 +61,7 @@ py::object run_records_briefly(RecordLearner& self, const py::object& features,
   return py::make_tuple(std::move(losses), std::move(decisions), rounds_with(changed), first);
 }
 
-// The same for many learners at once: learner i plays the rows that `keyed_rows` says.
+// The same for many learners at once: learner i plays the rows that `keyed_rows` assigns to it.
 void run_keyed_records(const py::list& learners, const Integers& offsets, const Integers& rows,
                        Reals features, const std::optional<Reals>& labels, RealsOut losses,
                        RealsOut decisions, std::size_t workers) {
@@ -83,7 +83,7 @@ void run_keyed_records(const py::list& learners, const Integers& offsets, const 
 
 }  // namespace
 
-// The bases of the learners whose decisions are vectors; those are registered after them.
+// Registers the bases of the learners whose decisions are vectors, before these learners.
 void register_record_learners(py::module_& m) {
   py::class_<RecordLearner> learner(m, "RecordLearner");
   learner

@@ -35,7 +35,7 @@ oco::ForgettingSettings read_forgetting(Fields fields) {
                                 .memory = from.read<std::vector<double>>("memory")};
     for (const py::handle view : from.read<py::tuple>("views")) {
       own.views.push_back(read_whole({view, "a damped sum"}, [](Fields& its) {
-        its.read<double>("half_life");  // for people: `kept` follows from it
+        its.read<double>("half_life");  // used for people; `kept` follows from it
         return oco::ForgettingView{.kept = its.read<std::vector<double>>("kept"),
                                    .deviations = its.read<std::vector<double>>("deviations"),
                                    .covariances = its.read<std::vector<double>>("covariances")};
@@ -45,12 +45,12 @@ oco::ForgettingSettings read_forgetting(Fields fields) {
   });
 }
 
-// What a round adds is bounded by the learners themselves: their sums need no clipper.
+// The learners themselves bound what a round adds, so their sums need no clipper.
 mechanisms::ContinualSum make_sum(const GaussianSum& sum, const py::object& claim) {
   return mechanisms::make_sum(sum.settings, read_claim(claim));
 }
 
-// Bounds on what a round adds: a gradient's, or those of second moments, with a loss or without.
+// Bounds of a round's summand: of a gradient, or of second moments with or without a loss.
 struct Addition {
   Leaf leaf;
   double label = 0.0;
@@ -62,7 +62,7 @@ Addition read_addition(Fields& summand) {
   const bool with_loss = summand.kind() == "moments_and_loss";
   if (!with_loss && summand.kind() != "second_moments") return {.leaf = read_leaf(summand)};
   if (summand.read<std::uint64_t>("arms") != 1) throw std::invalid_argument("a leader has no arms");
-  summand.skip("rounding");  // a factor of the proof, for products in doubles
+  summand.skip("rounding");  // a constant of the proof, for products in doubles
   Addition own{.leaf = {.clipper = read_features(summand)},
                .label = summand.read<double>("label"),
                .weight = summand.read<double>("weight")};
@@ -73,7 +73,8 @@ Addition read_addition(Fields& summand) {
   return own;
 }
 
-// These make rules from the fields of a tuning, apart from its rounds, which the engine reads.
+// These functions make rules from the fields of a tuning, except its rounds, which the engine
+// reads.
 std::unique_ptr<oco::DecisionRule> make_step(DomainPointer domain, Fields& tuning) {
   return std::make_unique<oco::ProjectedStep>(std::move(domain), tuning.read<double>("step_size"));
 }
@@ -155,7 +156,7 @@ std::unique_ptr<NoisyNewton> make_noisy_newton(DomainPointer domain, const losse
 }
 
 // Adds the leaves of records at a decision to totals, each in whole multiples of `grid`, a power of
-// two. Integers add up to the same in any order. Each record is copied before it is looked at.
+// two. Sums of integers do not depend on the order. Copies each record before reading it.
 template <class Learner>
 void tally(const Learner& self, Reals at, Reals features, Reals labels, double grid,
            std::span<std::int64_t> totals) {
@@ -163,7 +164,7 @@ void tally(const Learner& self, Reals at, Reals features, Reals labels, double g
   expect_size(at, d, "at");
   expect_size(features, labels.size() * d, "features");
   expect_size(totals, static_cast<std::size_t>(self.sum().dimension()), "totals");
-  const py::gil_scoped_release nogil;  // no Python object is touched below
+  const py::gil_scoped_release nogil;  // no Python object is used below
   std::vector<double> row(d), leaf(totals.size());
   for (std::size_t t = 0; t < labels.size(); ++t) {
     std::ranges::copy(features.subspan(t * d, d), row.begin());
@@ -172,7 +173,7 @@ void tally(const Learner& self, Reals at, Reals features, Reals labels, double g
   }
 }
 
-// Rows of candidates: weight, estimated excess of its loss, deviation of the estimate.
+// One row for each candidate: weight, estimated excess of its loss, deviation of the estimate.
 Array choices(const NoisyFtrl& self) {
   const auto* rule = dynamic_cast<const RidgeRule*>(&self.rule());
   const oco::ForgettingLeader* leader = rule == nullptr ? nullptr : rule->forgetting();
@@ -197,8 +198,8 @@ Array metric(const NoisyNewton& self) {  // entries of a symmetric matrix
   return make_array(view(dynamic_cast<const NewtonRule&>(self.rule()).metric()));
 }
 
-// What both have; the previous decision of a leaf is there for the audit, which calls every learner
-// alike.
+// Methods of both learners. `leaf` ignores the previous decision, which the audit passes to every
+// learner.
 template <class Learner>
 void bind_batches(py::class_<Learner, oco::RecordLearner>& learner) {
   learner
@@ -219,7 +220,7 @@ void bind_batches(py::class_<Learner, oco::RecordLearner>& learner) {
       .def("tally", &tally<Learner>)
       .def("nonprivate_sum",
            [](const Learner& self) { return make_array(self.sum().nonprivate_sum()); })
-      .def("pushes", [](const Learner& self) {  // how many sums were released: public
+      .def("pushes", [](const Learner& self) {  // the number of released sums: public
         const auto entered = self.enter();
         return self.sum().round();
       });

@@ -30,7 +30,7 @@ std::vector<Person> unpacked(const py::bytes& digests) {
   return people;
 }
 
-// What people of rounds and of intervals share.
+// Methods shared by participants of rounds and of intervals.
 template <class People>
 void bind_people(py::class_<People>& people) {
   people

@@ -40,7 +40,7 @@ void register_random(py::module_& m) {
       .def("fill",
            [](Source& self, unsigned kind, RealsOut out) {
              const Variate variate = variate_from(kind);
-             const py::gil_scoped_release nogil;  // dpoco.random.Source holds its own lock
+             const py::gil_scoped_release nogil;  // dpoco.random.Source is locked itself
              self.fill(variate, out);
            })
       .def("draw",

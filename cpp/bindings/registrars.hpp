@@ -40,7 +40,7 @@ void register_repeated_runs(py::module_& m);
 void register_keyed_runs(py::module_& m);
 void register_tally(py::module_& m);
 
-// Shared by the rooms above: a key, and a generator from its key.
+// Used by other binding files: reads a key, and makes a generator from its key.
 random::Key key_from(const py::bytes& bytes);
 std::unique_ptr<random::Source> make_source(const py::bytes& key, std::uint64_t stream);
 

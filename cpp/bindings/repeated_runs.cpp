@@ -20,7 +20,7 @@ using Keys = Plain<std::uint64_t>;
 using NoisyMaxAnswers = mechanisms::Answers<mechanisms::NoisyMax>;
 using AboveThresholdAnswers = mechanisms::Answers<mechanisms::AboveThreshold>;
 
-// Rows of `width` entries, one a run, in an array of the caller's.
+// Rows of `width` entries, one for each run, in an array of the caller.
 template <class T>
 class Outcomes {
  public:
@@ -41,7 +41,7 @@ class Outcomes {
 
 // ---- decisions that are integers ----------------------------------------------------------------
 
-// `rounds(engine, to)` plays a stream and writes one decision a round.
+// `rounds(engine, to)` plays a stream and writes one decision per round.
 template <class Engine>
 struct PlayDecisions : Outcomes<std::int64_t> {
   using Rounds = std::function<void(Engine&, std::span<std::int64_t> to)>;
@@ -53,7 +53,7 @@ struct PlayDecisions : Outcomes<std::int64_t> {
   Rounds rounds;
 };
 
-// 1 for an alarm, 0 for none, -1 for queries after the last alarm, which are not answered.
+// Writes 1 for an alarm, 0 for none, and -1 for queries after the last alarm, which get no answer.
 void play_tests(AboveThresholdAnswers& self, Reals excesses, std::span<std::int64_t> to) {
   std::uint64_t alarms = 0;
   for (std::size_t t = 0; t < to.size(); ++t) {
@@ -83,8 +83,8 @@ void play_selections(NoisyMaxAnswers& self, Reals scores, std::span<std::int64_t
 
 // ---- decisions that are vectors -----------------------------------------------------------------
 
-// What is kept of T decisions of dimension d: all of them, and then, if `marks`, one entry a round:
-// whether it changed the decision.
+// The outcome of T decisions of dimension d: all decisions, followed, if `marks`, by one entry per
+// round that says whether the decision changed.
 class VectorOutcome {
  public:
   VectorOutcome(std::size_t rounds, bool marks, Outcomes<double> out)
@@ -94,7 +94,7 @@ class VectorOutcome {
   std::span<std::uint8_t> changed() noexcept { return changed_; }
   std::string outcome(std::size_t run) const { return out_.outcome(run); }
 
-  // Where T decisions of dimension d are written.
+  // The place for T decisions of dimension d.
   RealsOut decisions(std::size_t run, std::size_t d) {
     if (out_.width() != rounds_ * (d + (marks_ ? 1 : 0))) {
       throw std::invalid_argument("out has the wrong number of entries");
@@ -102,7 +102,7 @@ class VectorOutcome {
     return out_.row(run).first(rounds_ * d);
   }
 
-  // After the rounds.
+  // Called after the rounds.
   void finish(std::size_t run) {
     if (marks_) std::ranges::copy(changed_, out_.row(run).last(rounds_).begin());
   }
@@ -114,8 +114,8 @@ class VectorOutcome {
   std::vector<std::uint8_t> changed_;
 };
 
-// Learners of records, on features and labels or on gradients; coupled ones also on matrices and
-// vectors.
+// Plays learners of records, on features and labels or on gradients, and coupled learners also on
+// matrices and vectors.
 class PlayRecords {
  public:
   PlayRecords(Reals features, std::optional<Reals> labels, VectorOutcome out)
@@ -172,7 +172,7 @@ class PlaySums {
   VectorOutcome out_;
 };
 
-// ---- which is which -----------------------------------------------------------------------------
+// ---- the engine decides how it is played --------------------------------------------------------
 
 template <class Engine, class Play>
 std::size_t repeat(const py::function& build, const Keys& keys, Play play) {
@@ -227,7 +227,7 @@ std::size_t repeat_vectors(const std::string& kind, const py::function& build, c
 
 }  // namespace
 
-// For `dpoco.audit`. Both return how many engines they built.
+// Used by `dpoco.audit`. Both functions return how many engines they built.
 void register_repeated_runs(py::module_& m) {
   m.def("repeat_decisions", &repeat_decisions);
   m.def("repeat_vectors", &repeat_vectors);

@@ -10,15 +10,15 @@
 
 namespace dpoco::bindings {
 
-// Many independent runs of one engine on one fixed stream, for black-box audits. Every run is one
-// of the engine that `build(key)` returns, the learner's own builder, with its own key.
+// Many independent runs of one engine on one fixed stream, for black-box audits. Every run has the
+// engine that `build(key)` returns, the learner's own builder, with its own key.
 //
-// An engine that draws nothing when it is built need not be built again: it is restored to its
-// state of round 0 under the next key, which is what a saved learner goes through. That this gives
-// the same outcomes and the same final states as new engines is checked on the first runs of
-// every call, and on further ones spread over all of them: run 8, 16, 32, ... and about
-// one in a thousand, picked by its own key. Where it does not, or where the state does not hold the
-// key as it is, every run builds its engine, those before it once more.
+// An engine that draws nothing when it is built need not be built again. It is restored to its
+// state of round 0 under the next key, as a saved learner is. The first runs of every call, and
+// further runs spread over all of them (8, 16, 32, ... and about one in a thousand, picked by its
+// own key), are also played with new engines, to check that outcomes and final states are the same.
+// If they differ, or if the state does not contain the key unchanged, every run builds its engine,
+// and the earlier runs are repeated.
 template <class Engine, class Play>
 class RepeatedRuns {
  public:
@@ -26,7 +26,7 @@ class RepeatedRuns {
   static constexpr std::size_t kKeyWords = 4;
   static constexpr std::size_t kKeyBytes = kKeyWords * sizeof(std::uint64_t);
 
-  // `play(engine, run)` plays all rounds and writes the outcome of that run; it touches no Python
+  // `play(engine, run)` plays all rounds and writes the outcome of that run without using a Python
   // object. `outcome(run)` returns its bytes.
   RepeatedRuns(py::function build, const Keys& keys, Play& play)
       : build_(std::move(build)), play_(play), count_(static_cast<std::size_t>(keys.size())) {
@@ -35,7 +35,7 @@ class RepeatedRuns {
     keys_ = keys.data();
   }
 
-  // Returns how many engines were built. Signals are served between stretches of runs.
+  // Returns how many engines were built. Handles signals between stretches of runs.
   std::size_t run() {
     if (count_ == 0) return 0;
     std::size_t built = std::min(count_, kChecked);
@@ -85,7 +85,7 @@ class RepeatedRuns {
     return archive.take();
   }
 
-  // Plays the first runs with engines built for them and with one that is restored again and again.
+  // Plays the first runs both with new engines and with one engine that is restored for each.
   bool check(std::size_t runs) {
     spare_ = build(0);
     first_ = state(*spare_.engine);
@@ -125,12 +125,12 @@ class RepeatedRuns {
     reader.finish();
   }
 
-  // Plays a stretch of runs and returns the next one. Remembers those to be looked at again.
+  // Plays a stretch of runs and returns the next run. Marks the runs that will be checked.
   std::size_t run_rekeyed(std::size_t from) {
     const std::size_t first = from;
     marked_.clear();
     {
-      const py::gil_scoped_release nogil;  // no Python object is touched below
+      const py::gil_scoped_release nogil;  // no Python object is used below
       const auto until = std::chrono::steady_clock::now() + kStretch;
       do {
         restore(from);
@@ -160,7 +160,7 @@ class RepeatedRuns {
     marked_.push_back({run, play_.outcome(run), state(*spare_.engine)});
   }
 
-  // Plays the marked runs with engines built for them.
+  // Plays the marked runs with new engines.
   Recheck recheck() {
     for (const Marked& each : marked_) {
       const Built fresh = build(each.run);
@@ -180,7 +180,7 @@ class RepeatedRuns {
       const std::size_t size = std::min(kBuilt, count_ - from);
       for (std::size_t i = 0; i < size; ++i) engines.push_back(build(from + i));
       {
-        const py::gil_scoped_release nogil;  // no Python object is touched below
+        const py::gil_scoped_release nogil;  // no Python object is used below
         for (std::size_t i = 0; i < size; ++i) play_(*engines[i].engine, from + i);
       }
       from += size;
@@ -197,9 +197,9 @@ class RepeatedRuns {
   std::size_t count_;
   const std::uint64_t* keys_ = nullptr;
   Built spare_{py::none(), nullptr};
-  std::string first_;  // its state in round 0: secret as the key in it, and gone with this object
-  std::vector<std::size_t> places_;  // of the key in it
-  std::vector<Marked> marked_;       // runs of the last stretch that are looked at again
+  std::string first_;  // its state in round 0: contains the key, so as secret as the key
+  std::vector<std::size_t> places_;  // positions of the key in it
+  std::vector<Marked> marked_;       // runs of the last stretch that will be checked
 };
 
 }  // namespace dpoco::bindings

@@ -8,7 +8,7 @@
 
 namespace dpoco::bindings {
 
-// Calls use(source, i) with each generator of a learner or mechanism: most have one.
+// Calls use(source, i) with each generator of a learner or mechanism. Most have one.
 template <class T, class Use>
 void for_each_source(T& object, Use use) {
   if constexpr (requires { object.sources(); }) {
@@ -18,7 +18,7 @@ void for_each_source(T& object, Use use) {
   }
 }
 
-// How many variates of each kind they have drawn.
+// The numbers of variates of each kind that the generators have drawn.
 template <class T>
 std::vector<std::uint64_t> variates_drawn(const T& self) {
   std::vector<std::uint64_t> positions(random::kVariates, 0);
@@ -30,8 +30,8 @@ std::vector<std::uint64_t> variates_drawn(const T& self) {
   return positions;
 }
 
-// What `dpoco.learning.learner` and `dpoco.learning.state` ask of everything that is compiled and
-// draws noise.
+// The methods that `dpoco.learning.learner` and `dpoco.learning.state` need of every compiled class
+// that draws noise.
 template <class T, class... Rest>
 void bind_rounds(py::class_<T, Rest...>& bound) {
   bound.def_property_readonly("round", &T::round)
@@ -47,7 +47,7 @@ void bind_rounds(py::class_<T, Rest...>& bound) {
            })
       .def("rekey",
            [](T& self, const py::bytes& key, std::uint64_t stream) {
-             // One stream of the new key for each generator, numbered from the one given.
+             // Each generator gets one stream of the new key, numbered from the given one.
              for_each_source(self, [&](random::Source& source, std::size_t i) {
                source.rekey(key_from(key), stream + i);
              });

@@ -14,7 +14,7 @@ using samplers::TruncatedGaussian;
 
 namespace {
 
-// Rows of `out` are draws, all in the domain's own coordinates.
+// Writes a draw to each row of `out`, in the domain's own coordinates.
 void fill_truncated_gaussian(Source& source, const std::shared_ptr<Domain>& domain, Reals mean,
                              double scale, Array& out) {
   TruncatedGaussian law(Body::of(domain, false));
@@ -24,7 +24,7 @@ void fill_truncated_gaussian(Source& source, const std::shared_ptr<Domain>& doma
     throw std::invalid_argument("out has the wrong number of columns");
   }
   const std::span<double> to = writable(out);
-  const py::gil_scoped_release nogil;  // dpoco.random.Source holds its own lock
+  const py::gil_scoped_release nogil;  // dpoco.random.Source is locked itself
   std::vector<double> centre(static_cast<std::size_t>(law.body().dimension()));
   std::vector<double> draw(centre.size());
   law.body().coordinates(mean, centre);

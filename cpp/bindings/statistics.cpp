@@ -48,11 +48,12 @@ Block block_of(const Row& row) {
   return block;
 }
 
-// The columns of single records, until they are added up: of dictionaries with plain numbers and
-// texts, which are most. All others are read by dpoco.statistics._columns and handed on.
+// Collects the columns of single records until they are added up. Takes dictionaries with plain
+// numbers and texts, the most frequent case. dpoco.statistics._columns reads all other records and
+// passes them to `enter`.
 class Recorder {
  public:
-  // Columns, and columns to group by, each with its codes by value; none: a column of numbers.
+  // Names of columns, and of columns to group by with the codes of their values; none for numbers.
   using Names = std::vector<std::pair<py::object, std::optional<py::dict>>>;
 
   Recorder(Names columns, Names by, std::size_t room)
@@ -65,7 +66,7 @@ class Recorder {
   void close() { room_ = 0; }
   [[nodiscard]] std::size_t size() const { return groups_.size(); }
 
-  // Returns whether the record was taken; if not, nothing has changed.
+  // Returns whether it took the record. If not, nothing has changed.
   bool take(const py::handle& record) {
     if (groups_.size() >= room_ || !PyDict_CheckExact(record.ptr()) ||
         generation_ != random::fork_generation()) {
@@ -86,14 +87,14 @@ class Recorder {
     return true;
   }
 
-  // Enters a record that was read elsewhere.
+  // Enters a record that Python has read.
   void enter(const std::vector<double>& row, std::int32_t group) {
     if (row.size() != row_.size()) throw std::invalid_argument("a record of another shape");
     row_ = row;
     append(group);
   }
 
-  // Returns the columns and groups of all records, and begins with the next.
+  // Returns the columns and groups of all collected records, and starts again without records.
   py::tuple flush() {
     py::list columns;
     for (auto& numbers : numbers_) {

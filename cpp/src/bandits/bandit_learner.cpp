@@ -47,7 +47,7 @@ void BanditLearner::admit(Context context) {
   }
 }
 
-// Returns the reward as the learner reads it.
+// Returns the clipped reward; 0 for NaN or an infinity.
 double BanditLearner::finish(std::uint64_t arm, double reward) {
   const bool given = std::isfinite(reward);
   const double own = given ? std::clamp(reward, settings_.reward_low, settings_.reward_high) : 0.0;

@@ -43,7 +43,7 @@ HighDimensionalBandit::HighDimensionalBandit(BanditSettings settings, losses::Re
   }
   forced_end_ = std::min(arms() * own_.forced, horizon());
   for (std::uint64_t arm = 0; arm < arms(); ++arm) {
-    // No round may fail midway for a clock that has run out.
+    // The constructor checks the clocks, so that no round fails because a clock has run out.
     if (models_[static_cast<std::size_t>(arm)]->horizon() < clock(arm, horizon())) {
       throw std::invalid_argument("the clock of an arm runs past its model's horizon");
     }
@@ -94,7 +94,7 @@ std::uint64_t HighDimensionalBandit::clock(std::uint64_t arm, std::uint64_t roun
   return own + (rounds > forced_end_ ? rounds - forced_end_ : 0);
 }
 
-// Whether all forced rounds are over: never, if the horizon ends before them.
+// Returns whether all forced rounds are over. This never happens if the horizon ends before them.
 bool HighDimensionalBandit::is_frozen(std::uint64_t rounds) const noexcept {
   return rounds >= arms() * own_.forced;
 }
@@ -120,12 +120,13 @@ std::uint64_t HighDimensionalBandit::advise(Context context) {
       top = std::max(top, early_[static_cast<std::size_t>(arm)]);
     }
   }
-  // Means grow with margins, so that these are compared: means close to 1 round to ties.
+  // The mean reward increases with the margin, so the code compares margins: means close to 1 would
+  // round to ties.
   std::uint64_t best = 0;
   double highest = kLowest;
   for (std::uint64_t arm = 0; arm < arms(); ++arm) {
     const double early = early_[static_cast<std::size_t>(arm)];
-    // The first in the early estimates is in, however small the gap.
+    // The best arm of the early estimates is always a candidate, however small the gap.
     if (!all && early != top && !(early > top - 0.5 * own_.gap)) continue;
     const double margin = selection_margin(coefficients_, arm, context);
     if (margin > highest) {
@@ -174,7 +175,7 @@ void HighDimensionalBandit::write_own(Archive& archive) const {
 
 void HighDimensionalBandit::read_own(ArchiveReader& archive) {
   const std::vector<double> start = coefficients_;
-  // Forced pulls come in any order; behind the last one of all arms every clock is known.
+  // Forced pulls come in any order. After the last forced pull of all arms, every clock is known.
   const bool any_order = round() < arms() * own_.forced;
   std::uint64_t pulls = 0;
   archive.reals(frozen_);

@@ -16,8 +16,8 @@
 namespace dpoco::bandits {
 namespace {
 
-// Products of the clipped contexts round a few times more than the contexts themselves; this keeps
-// the exact norm of the statistics inside the declared one.
+// The products of clipped contexts carry a few more rounding errors than the contexts themselves.
+// This factor keeps the exact norm of the statistics within the declared bound.
 constexpr double kShrink = 1.0 - 16.0 * std::numeric_limits<double>::epsilon();
 
 }  // namespace
@@ -61,13 +61,14 @@ LinUcb::LinUcb(BanditSettings settings, losses::RecordClipper clipper, LinUcbSet
   estimate();
 }
 
-// The last round's vector decides nothing: it is not pushed.
+// No decision depends on the vector of the last round, so it is not pushed.
 std::uint64_t LinUcb::releases_after(std::uint64_t rounds) const noexcept {
   return std::min(rounds, horizon() - 1) / own_.batch;
 }
 
-// Products of clipped entries only: a product of bounds first would lose its precision where the
-// clipping factor is tiny. Off-diagonal entries times sqrt(2): the packed norm is Frobenius'.
+// Only clipped entries are multiplied: a product of bounds would lose its precision if the clipping
+// factor is tiny. Off-diagonal entries carry a factor sqrt(2), so that the norm of the packed
+// matrix is its Frobenius norm.
 void LinUcb::statistics(Context context, double reward, std::span<double> to) const {
   assert(to.size() == entries_);
   const std::size_t d = dimension();
@@ -87,14 +88,15 @@ void LinUcb::leaf(std::uint64_t arm, Context context, double reward, std::span<d
   statistics(context, reward, out.subspan(static_cast<std::size_t>(arm) * entries_, entries_));
 }
 
-// All that is read here is released, so running time and failures may depend on it.
+// This function reads only released values, so its running time and its failures may depend on
+// them.
 void LinUcb::factor(std::uint64_t arm) {
   const std::size_t d = dimension();
   const auto index = static_cast<std::size_t>(arm);
   const double* packed = released_.data() + index * entries_;
   oco::CholeskyFactor& cholesky = factors_[index];
   const auto scale = simd::kernels().scale;
-  // With the confidence of the guarantee on regret the first shift suffices.
+  // At the confidence level of the regret bound the first shift suffices.
   double shift = own_.shift;
   for (;;) {
     const double* from = packed;

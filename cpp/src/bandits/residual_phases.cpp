@@ -20,21 +20,22 @@
 namespace dpoco::bandits {
 namespace {
 
-constexpr double kRenewal = 0.25;        // of the last step's square that the belief forgets
-constexpr double kLeastVariance = 1e-6;  // of a sum without noise, so that there is an inverse
+constexpr double kRenewal = 0.25;        // share of the last step's square added to the covariance
+constexpr double kLeastVariance = 1e-6;  // variance of a sum without noise: has an inverse
 constexpr std::size_t kScales = 120;
 constexpr std::size_t kEdges = ResidualPhases::kBins - 1;
 constexpr double kTwoOverRootPi = 1.12837916709551257390;
-// Public: nothing depends on their being secret.
+// The key of the public coins and draws. The guarantee does not need them to be secret.
 constexpr std::uint64_t kCoinSeed = 0;
 constexpr std::uint64_t kDrawStream = 0;
 
-// Where bins of residuals end, in clips.
+// The ends of the bins of residuals, in clipping bounds.
 constexpr std::array<double, kEdges> kBinEnds = {
     0.125, 0.17677669529663687, 0.25, 0.35355339059327373, 0.5, 0.70710678118654752,
     1.0,   1.41421356237309505, 2.0};
 
-// The chance of a standard normal variate to be within x, x >= 0, from a series of positive terms.
+// The probability that a standard normal variate is within x, x >= 0, from a series of positive
+// terms.
 double chance_within(double x) {
   const double z = x * kSqrtHalf;
   if (z > 6.0) return 1.0;
@@ -62,8 +63,8 @@ struct ScaleTable {
   }
 };
 
-// The scale of a normal law, in clips, whose histogram is nearest to a noisy one; 0 if nothing is
-// left of that.
+// The scale, in clipping bounds, of the normal law whose histogram is nearest to a noisy histogram;
+// 0 if no count of it is positive.
 double fitted_scale(std::span<const double> noisy) {
   static const ScaleTable table;
   std::array<double, kEdges> shares;
@@ -89,8 +90,8 @@ double fitted_scale(std::span<const double> noisy) {
   return best;
 }
 
-// The part of a matrix of second moments that noise does not explain, its trace apart; `square`
-// bounds the trace.
+// Shrinks the eigenvalues of a matrix of second moments, except the trace, by the part that noise
+// explains. `square` bounds the trace.
 RowMatrix shrunk(const RowMatrix& moments, double deviation, double square) {
   const Index d = moments.rows();
   const double mean = moments.trace() / static_cast<double>(d);
@@ -114,7 +115,7 @@ RowMatrix shrunk(const RowMatrix& moments, double deviation, double square) {
   return out;
 }
 
-// Row k of C on the last and all earlier summands; what is kept then holds the last one as well.
+// Row k of C, applied to the last and all earlier summands. Adds the last one to `kept`.
 template <class T, class Row>
 T mix(T& kept, const T& last, const Row& row) {
   const T fresh = row.fresh * last;
@@ -201,7 +202,8 @@ ResidualPhases::ResidualPhases(BanditSettings settings, losses::RecordClipper cl
       Vector::Zero(static_cast<Index>(packed_size(dimension()) + more));
 }
 
-// Of categories alone no normal law spreads the errors: clips leave most of them whole.
+// With category features only, the errors have no normal law: clipping leaves most of them
+// unchanged.
 ResidualPhases::Constants ResidualPhases::choose_constants() const {
   const double width = own_.one_hot > 0 ? 1.0 : 2.0;
   if (own_.one_hot + (own_.intercept ? 1U : 0U) == dimension()) return {width, 1.0, 2.0};
@@ -300,7 +302,7 @@ void ResidualPhases::learn(std::uint64_t arm, Context context, double reward) {
   batch_.clear();
 }
 
-// All from here on sees released numbers only, and public ones.
+// From here on, all values are released or public.
 void ResidualPhases::close_phase(std::uint64_t length) {
   const std::size_t d = dimension();
   const auto ended = static_cast<double>(round() + 1);
@@ -336,7 +338,7 @@ void ResidualPhases::close_phase(std::uint64_t length) {
                    own_.reward_noise.value_or(0.0));
 }
 
-// `sums`: one triangle; or those of all arms, and weighted contexts.
+// `sums` has one triangle, or the triangles of all arms followed by the weighted contexts.
 void ResidualPhases::pool_moments(std::span<const double> sums, double length, const Row& row) {
   const auto size = static_cast<Index>(packed_size(dimension()));
   Vector last(kept_moments_.size());
@@ -352,7 +354,7 @@ void ResidualPhases::pool_moments(std::span<const double> sums, double length, c
   pooled_length_ += rounds * rounds;
 }
 
-// The mean of contexts as far as it stands out of the noise, within the unit ball.
+// The mean of the contexts, shrunk by the part that noise explains, within the unit ball.
 Vector ResidualPhases::pooled_mean() const {
   const auto d = static_cast<Index>(dimension());
   Vector mean = pooled_moments_.tail(d) / (pooled_length_ * *own_.mean);
@@ -366,21 +368,22 @@ Vector ResidualPhases::pooled_mean() const {
   return mean;
 }
 
-// Contexts of the law that released moments describe, kDraws rows: a category for each, in shares,
-// and around its mean the entries that are neither one-hot nor constant. `moments` becomes that
-// law's.
+// Draws kDraws contexts, one per row, from the law that the released moments describe. Each row has
+// a category, by the categories' shares; the entries that are neither one-hot nor constant vary
+// around the mean of the category. Replaces `moments` by the moments of this law.
 RowMatrix ResidualPhases::draw_contexts(RowMatrix& moments) const {
   const auto d = static_cast<Index>(dimension());
   const auto first = static_cast<Index>(own_.one_hot);
   const Index free = d - first - (own_.intercept ? 1 : 0);
   const double constant = own_.intercept.value_or(0.0) / clipper().bound();
-  const double sums = own_.mean ? static_cast<double>(arms_.size()) : 1.0;  // each with its noise
+  const double sums = own_.mean ? static_cast<double>(arms_.size()) : 1.0;  // each with noise
   const double deviation =
       sum_.noise_scale() * std::sqrt(sums) / (own_.weight * std::sqrt(pooled_length_));
   moments.resize(d, d);
   unpack(view(pooled_moments_), moments);
   moments /= pooled_length_ * own_.weight;
-  // One category without one-hot entries. `length` is what its entry is, for means.
+  // Without one-hot entries there is one category. `length` is the value of the entry that marks a
+  // category: the one-hot entry or the constant.
   Vector shares = Vector::Ones(std::max<Index>(first, 1));
   double length = constant;
   if (first > 0) {
@@ -419,7 +422,7 @@ RowMatrix ResidualPhases::draw_contexts(RowMatrix& moments) const {
     root.compute(Eigen::MatrixXd(raised));
     lower = root.matrixL();
   }
-  // Every category's entries without those that vary: those that do have its mean.
+  // The mean context of every category.
   RowMatrix centres = RowMatrix::Zero(shares.size(), d);
   centres.block(0, first, shares.size(), free) = means;
   if (own_.intercept) centres.col(d - 1).setConstant(constant);
@@ -442,12 +445,12 @@ RowMatrix ResidualPhases::draw_contexts(RowMatrix& moments) const {
   return out;
 }
 
-// About the sum of x x' over the contexts of each arm in a phase of so many rounds.
+// Approximates the sum of x x' over the contexts of each arm in a phase of `length` rounds.
 std::vector<RowMatrix> ResidualPhases::design(double length) const {
   const auto d = static_cast<Index>(dimension());
   RowMatrix moments;
   const RowMatrix contexts = draw_contexts(moments);
-  if (sum_.round() == 1) {  // arms were drawn by coins
+  if (sum_.round() == 1) {  // fair coins chose the arms
     return std::vector<RowMatrix>(arms_.size(),
                                   moments * (length / static_cast<double>(arms_.size())));
   }
@@ -460,8 +463,8 @@ std::vector<RowMatrix> ResidualPhases::design(double length) const {
   return out;
 }
 
-// Moves what drawn contexts say of an arm towards what was released of it, by the share of their
-// difference that noise does not explain (James and Stein).
+// Moves the predicted moments of an arm towards the released ones, by the share of their difference
+// that noise does not explain (James and Stein).
 void ResidualPhases::correct(RowMatrix& moments, std::span<const double> packed,
                              const Row& row) const {
   const Index d = moments.rows();
@@ -483,7 +486,8 @@ void ResidualPhases::correct(RowMatrix& moments, std::span<const double> packed,
   }
 }
 
-// The mean square of what the belief does not know of a round's mean reward.
+// The mean square of the error of the predicted mean rewards, from the covariances of the
+// coefficients.
 double ResidualPhases::mean_spread(const std::vector<RowMatrix>& design, double length) const {
   double total = 0.0;
   for (std::size_t a = 0; a < arms_.size(); ++a) {
@@ -517,7 +521,8 @@ void ResidualPhases::update(Arm& arm, const RowMatrix& moments, std::span<const 
   if (!moved.allFinite()) return;
   const double length = std::sqrt(moved.squaredNorm());
   const double kept = length > reach_ ? reach_ / length : 1.0;
-  // A belief that is moved away from its own mean would be surer than it can be, and stay wrong.
+  // With own_.mean, only the coefficients are projected. If the projection moved the mean of a
+  // belief, its covariance would be too small, and the belief would stay wrong.
   if (!own_.mean) moved *= kept;
   const Vector step = moved - arm.mean;
   const RowMatrix left = arm.covariance - gain.transpose() * known;
@@ -526,7 +531,7 @@ void ResidualPhases::update(Arm& arm, const RowMatrix& moments, std::span<const 
   arm.coefficients = own_.mean ? Vector(kept * moved) : moved;
 }
 
-// Arms may have changed in a phase of so many rounds: beliefs widen towards the first one.
+// Arms may have changed during the phase, so every covariance moves back towards the prior.
 void ResidualPhases::forget(double length) {
   const double ln2 = elementary::kLn2Hi + elementary::kLn2Lo;
   const double kept = elementary::exp(-length / *own_.half_life * ln2);
@@ -556,7 +561,7 @@ double ResidualPhases::clip() const {
   return clip_;
 }
 
-// Calls visit(values) for all that follows from releases.
+// Calls visit(values) for all values that follow from releases.
 template <class Visit>
 void ResidualPhases::visit_state(Visit visit) {
   const auto all = [](auto& held) {

@@ -35,7 +35,7 @@ void absorb(Words& v, std::uint64_t word) noexcept {
   v[0] ^= word;
 }
 
-// Tables are moved before more than seven of eight places are taken, to half as many again.
+// A table that is seven eighths full is moved to one with half as many places again.
 constexpr std::size_t usable_places(std::size_t places) { return places - places / 8; }
 
 constexpr std::uint64_t kLastBits = 40;
@@ -114,14 +114,14 @@ Participants::Entry& Participants::find(const Person& person) {
 
 bool Participants::admit(std::uint64_t round, const Person& person) {
   if (rule_.rounds == 0 && ring_.empty()) return true;
-  // Played again, after an interrupt: who passed before it may be forgotten already.
+  // A round is repeated after an interrupt. The people admitted in it may already be forgotten.
   if (rule_.rounds == 0 && round < next_) return false;
   Entry& entry = find(person);
   const std::uint64_t count = entry.word >> kLastBits;
   const std::uint64_t last = entry.word & kLastRound;
-  // Both answers take the same way: nothing but the record itself differs.
+  // Both answers take the same code path, so that the running time does not show the answer.
   const bool fresh = count == 0;
-  // A round that is played again may lie before the last one that counts.
+  // A repeated round may come before the last counted one.
   const bool apart = fresh | ((round >= last) & (round - last >= rule_.separation));
   const bool left = (rule_.rounds == 0) | (count < rule_.rounds);
   const bool passes = apart & left;
@@ -154,7 +154,8 @@ void Participants::admit(std::uint64_t round, std::span<const Person> people,
   }
 }
 
-// Empties the places of the ring up to this round's, whose people may come again from the next on.
+// Empties the places of the ring up to this round. These people may come again from the next round
+// on.
 void Participants::forget(std::uint64_t round) {
   const std::uint64_t size = ring_.size();
   for (std::uint64_t r = std::max(next_, round - std::min(round, size - 1)); r <= round; ++r) {
@@ -166,7 +167,7 @@ void Participants::forget(std::uint64_t round) {
   next_ = round + 1;
 }
 
-// Forgets a person, unless this person has passed again since.
+// Forgets a person, unless the person was admitted again after round `last`.
 void Participants::erase(const Person& person, std::uint64_t last) {
   Table& table = find_table(person);
   auto& entries = table.entries;
@@ -177,7 +178,7 @@ void Participants::erase(const Person& person, std::uint64_t last) {
   if (entries[hole].word == 0 || (entries[hole].word & kLastRound) != last) return;
   for (std::size_t i = after(hole); entries[i].word != 0; i = after(i)) {
     const std::size_t from = home(entries[i].person, size);
-    // Whether its home is behind the hole, going round: then it stays where it is.
+    // An entry whose home is between the hole and its place, going round, stays.
     if (hole < i ? hole < from && from <= i : hole < from || from <= i) continue;
     entries[hole] = entries[i];
     hole = i;
@@ -224,7 +225,8 @@ void Participants::read(ArchiveReader& reader) {
   }
   tables_ = {};
   people_ = 0;
-  // They come in the order of their places: in a table that grew as they come, they would crowd.
+  // The file has the entries in the order of their places. In a table that grows while it is
+  // filled, they would cluster.
   for (std::size_t i = 0; i < kTables; ++i) {
     if (sizes[i] > 0) tables_[i].entries.resize(sizes[i] * 4 / 3 + 8);
   }
@@ -259,7 +261,8 @@ void IntervalParticipants::admit(std::uint64_t interval, std::span<const Person>
   interval_ = interval;
   for (std::size_t i = 0; i < people.size(); ++i) {
     const auto [found, first] = left_.try_emplace(people[i], 0);
-    // The first record of an interval decides whether it is one of this person's intervals.
+    // The first record of a person in an interval decides whether the interval counts for this
+    // person.
     if (first && intervals_.admit(interval, people[i])) found->second = records_;
     passed[i] = found->second > 0 ? 1 : 0;
     found->second -= passed[i];

@@ -40,7 +40,8 @@ void ActiveSet::combine(std::span<const double> coefficients, Index begin, Index
   }
 }
 
-// One reflection carries the part of the row across the others into the next column of Q.
+// One reflection turns the part of the row that is orthogonal to the others into the next column of
+// Q.
 void ActiveSet::add(Index row, std::span<const double> rotated) {
   const auto& kernel = simd::kernels();
   const Index k = size();
@@ -67,7 +68,7 @@ void ActiveSet::add(Index row, std::span<const double> rotated) {
   rows_.push_back(row);
 }
 
-// The columns behind the removed one have an entry below the diagonal each: rotated away.
+// Each column behind the removed one has one entry below the diagonal; a rotation removes it.
 void ActiveSet::remove(Index position) noexcept {
   const Index last = size() - 1;
   for (Index j = position; j < last; ++j) {

@@ -8,8 +8,8 @@
 namespace dpoco::domains {
 
 // Independent rows a_1..a_k of length n, as an orthogonal factorisation [a_1 .. a_k] = Q [R; 0]
-// that is updated when a row enters or leaves. Every product runs over the vector kernels, so
-// results are the same bits on every machine.
+// that is updated when a row enters or leaves. Every product uses the vector kernels, so results
+// have the same bits on every machine.
 class ActiveSet {
  public:
   void reset(Index n);  // no row; Q is the identity

@@ -82,7 +82,7 @@ double BallBarrier::distance(const ConstVectorRef& x, const ConstVectorRef& step
     const double b = from.dot(along);
     const double c = 1.0 - from.squaredNorm();
     const double s = std::sqrt(b * b + a * c);
-    // Of the two forms of the root, the one that does not cancel.
+    // The form of the root that does not cancel.
     return b > 0.0 ? c / (b + s) : (s - b) / a;
   }
   // t -> ||from + t along||_p is convex and below 1 at 0: bisect where it crosses 1.

@@ -155,7 +155,7 @@ void Body::pull_back_matrix(std::span<const double> a, std::span<double> m) cons
     std::ranges::copy(a, m.begin());
     return;
   }
-  // The rows, then the columns; of these all at once.
+  // First the rows, then the columns, each for all points at once.
   RowMatrix half(d, n);
   for (Index i = 0; i < d; ++i) {
     pull_back(a.subspan(static_cast<std::size_t>(i * d), static_cast<std::size_t>(d)),
@@ -202,7 +202,7 @@ void Body::chord(std::span<const double> u, std::span<const double> step, double
   high = kInfinity;
   const Index n = dimension_;
   assert(std::ssize(u) == n && std::ssize(step) == n);
-  // Cuts the line where slope t reaches room >= 0.
+  // Cuts the line at the point where slope * t reaches room >= 0.
   const auto cut = [&](double slope, double room) {
     if (slope > 0.0) {
       high = std::min(high, room / slope);
@@ -231,7 +231,7 @@ void Body::chord(std::span<const double> u, std::span<const double> step, double
       if (!(a > 0.0)) return;
       c = std::max(c, 0.0);
       const double root = std::sqrt(b * b + a * c);
-      // Of the two forms of each root, the one that does not cancel.
+      // For each root, the form that does not cancel.
       if (b > 0.0) {
         high = c / (b + root);
         low = -(b + root) / a;
@@ -298,7 +298,7 @@ double Body::support_low(std::span<const double> w) const noexcept {
         }
         return extent_ * least;
       }
-      // Of the box around it.
+      // The bound for the box around the polytope.
       const auto& polytope = static_cast<const Polytope&>(*domain_);
       double corner = 0.0;
       for (Index i = 0; i < n; ++i) {

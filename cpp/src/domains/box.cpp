@@ -14,7 +14,7 @@ Box::Box(Vector lower, Vector upper)
     : Domain(lower.size()), lower_(std::move(lower)), upper_(std::move(upper)) {
   if (lower_.size() != upper_.size())
     throw std::invalid_argument("lower and upper must have the same length");
-  // Written so that NaN fails.
+  // NaN fails these comparisons.
   for (Index i = 0; i < lower_.size(); ++i)
     if (!(lower_[i] <= upper_[i]) || !std::isfinite(lower_[i]) || !std::isfinite(upper_[i]))
       throw std::invalid_argument("lower and upper must be finite with lower <= upper");

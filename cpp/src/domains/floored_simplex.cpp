@@ -15,8 +15,9 @@ void project_floored_simplex(std::span<const double> log_v, double floor, std::s
   const double highest = *std::max_element(log_v.begin(), log_v.end());
   for (std::size_t i = 0; i < n; ++i) w[i] = log_v[i] - highest;
   k.exp(w.data(), n, w.data());  // the largest is 1
-  // Entries below the floor go to it and leave the rest less mass than they had, which can only
-  // bring more entries below it: entries above it at the end are also above in the projection.
+  // Entries below the floor are raised to it, which takes mass from the others and can only bring
+  // more entries below the floor. So entries that are above it at the end are also above it in the
+  // projection.
   double* above = scratch.data();
   std::copy(w.begin(), w.end(), above);
   std::size_t count = n;

@@ -76,7 +76,7 @@ void LpBall::minimize_general(std::span<const double> g, std::span<double> v) co
     std::ranges::fill(v, 0.0);
     return;
   }
-  // Power 2 is the common p = 3/2.
+  // The power is 2 for the common p = 3/2.
   const auto powers = [&](const double* x, double scale) {
     power == 2.0 ? kernel.signed_square(x, n, scale, v.data())
                  : kernel.signed_power(x, n, scale, power, v.data());

@@ -25,8 +25,9 @@ inline constexpr double kUnitRounding = std::numeric_limits<double>::epsilon();
 template <>
 inline constexpr double kUnitRounding<DoubleDouble> = 0x1p-102;
 
-// The point of smallest length in the convex hull of n points (Wolfe, "Finding the nearest point in
-// a polytope", 1976): `corral` holds affinely independent ones around it, `weights` the point.
+// The shortest point in the convex hull of n points (Wolfe, "Finding the nearest point in a
+// polytope", 1976). `corral` has affinely independent points, and the shortest point is their
+// combination by `weights`.
 template <class Real>
 class NearestPoint {
  public:
@@ -51,7 +52,7 @@ class NearestPoint {
     update();
   }
 
-  // Goes on from what another precision has found: weights are positive.
+  // Continues from the result of another precision. The weights must be positive.
   void resume(Corral corral, Reals weights) {
     corral_ = std::move(corral);
     weights_ = std::move(weights);
@@ -64,7 +65,7 @@ class NearestPoint {
     const std::size_t most = 50 * (count_ + d_) + 100;
     for (std::size_t step = 0; step < most; ++step) {
       const Real square = dot(point_, point_);
-      // A length or a slope of 0, up to rounding.
+      // The length or the slope is 0 up to rounding.
       if (square <= rounding * largest_square_) break;
       std::size_t best = 0;
       Real least(std::numeric_limits<double>::infinity());
@@ -83,7 +84,7 @@ class NearestPoint {
       corral_.push_back(best);
       weights_.push_back(Real(0.0));
       shrink();
-      if (!(dot(point_, point_) < square)) {  // rounding has the last word
+      if (!(dot(point_, point_) < square)) {  // rounding allows no further descent
         corral_ = corral;
         weights_ = weights;
         update();
@@ -112,9 +113,9 @@ class NearestPoint {
     for (Real& w : weights_) w = w / sum;
   }
 
-  // Weights, of sum 1 and any sign, of the point of smallest length in the corral's affine hull:
-  // least squares by the modified Gram-Schmidt method, which is stable with the right-hand side as
-  // the last column. An edge in the span of earlier ones gets no weight.
+  // The weights, with sum 1 and any signs, of the shortest point in the corral's affine hull: least
+  // squares by the modified Gram-Schmidt method, which is stable if the right-hand side is the last
+  // column. An edge in the span of earlier edges gets no weight.
   Reals affine_weights() const {
     const std::size_t edges = corral_.size() - 1;
     const std::span<const Real> origin = row(corral_[0]);
@@ -153,7 +154,7 @@ class NearestPoint {
     return c;
   }
 
-  // Moves to the affine minimum, dropping rows whose weights would turn negative on the way.
+  // Moves to the affine minimum. Drops the rows whose weights would become negative on the way.
   void shrink() {
     while (true) {
       const Reals target = affine_weights();

@@ -9,7 +9,7 @@
 namespace dpoco::domains {
 namespace {
 
-// Eight partials added in a fixed order, as in simd/kernels.hpp.
+// Adds eight partial sums in a fixed order, as in simd/kernels.hpp.
 template <class Term>
 double sum_terms(std::span<const double> x, Term term) noexcept {
   const Index n = std::ssize(x);
@@ -27,7 +27,8 @@ double root(double sum, double order) noexcept {
   return elementary::exp(elementary::log(sum) / order);
 }
 
-// max|x| so small or large that its reciprocal or the powers would leave the normal range.
+// For a max|x| that is so small or large that its reciprocal or the powers would leave the normal
+// range.
 double rescaled_norm(std::span<const double> x, double order, double max_abs) noexcept {
   constexpr std::size_t kChunk = 128;
   const PowerOfTwoScale scale = power_of_two_scale(max_abs);

@@ -22,7 +22,7 @@ double largest(std::span<const double> x) noexcept {
   return simd::kernels().max_abs(x.data(), x.size());
 }
 
-// bounds - rows center, of checked arguments.
+// bounds - rows center. Checks its arguments.
 Vector find_slack(const RowMatrix& rows, const Vector& bounds, const Vector& center) {
   const Index n = center.size();
   if (n < 1 || rows.rows() < 1 || rows.cols() != n || bounds.size() != rows.rows()) {
@@ -42,7 +42,7 @@ Vector find_slack(const RowMatrix& rows, const Vector& bounds, const Vector& cen
   return slack;
 }
 
-// Of this thread: minimisers are const and may run on many threads, and a stream calls them often.
+// One workspace per thread: minimisers are const, may run on many threads, and are called often.
 WallWalk& workspace() {
   thread_local WallWalk walk;
   return walk;
@@ -90,9 +90,10 @@ void Polytope::bounding_box(const RowMatrix& rows, const Vector& bounds, const V
   above.resize(n);
   Vector g = Vector::Zero(n);
   WallWalk walk;
-  // The bound of the analytic centre's ellipsoid is too large by a factor of up to m + 1.
+  // The bound from the ellipsoid around the analytic centre is too large by a factor of up to m +
+  // 1.
   const double size = reach / static_cast<double>(rows.rows() + 1);
-  // More than the sums of n or m terms in the bound round.
+  // This exceeds the rounding errors of the sums of n or m terms in the bound.
   const double outward = 1.0 + 8.0 * kEpsilon * static_cast<double>(n + rows.rows());
   for (Index i = 0; i < n; ++i) {
     for (const double side : {-1.0, 1.0}) {
@@ -122,13 +123,14 @@ void Polytope::project(std::span<const double> x, std::span<double> out) const {
   const Index n = dimension();
   assert(std::ssize(x) == n && out.size() == x.size());
   if (std::isnan(largest(x))) return center(out);
-  // Farther points round by more than the set in any case; their squares must not overflow.
+  // Points farther away are rounded by more than the size of the set anyway, and their squares
+  // would overflow.
   constexpr double kFar = 1e140;
   for (Index i = 0; i < n; ++i) out[i] = 0.5 * x[i] - 0.5 * center_[i];
   const double size = largest(out);
   const double shrink = size > kFar ? kFar / size : 2.0;
   for (Index i = 0; i < n; ++i) out[i] *= shrink;
-  // Its own results count as inside.
+  // Results of the projection itself count as inside.
   const double grain = 2e-14 * radius_;
   bool inside = true;
   for (Index j = 0; inside && j < rows_.rows(); ++j) {

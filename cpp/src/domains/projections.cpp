@@ -10,8 +10,8 @@
 namespace dpoco::domains {
 namespace {
 
-// The level with sum_i max(level - gap_i, 0) = total, gaps >= 0 with at least one zero.
-// In gaps from the largest entry nothing cancels, however large the entries are.
+// The level with sum_i max(level - gap_i, 0) = total, for gaps >= 0 of which at least one is zero.
+// Gaps are distances from the largest entry, so nothing cancels, however large the entries are.
 double water_level(std::vector<double>& gaps, double total) {
   std::sort(gaps.begin(), gaps.end());
   double sum = 0.0;
@@ -35,9 +35,9 @@ double solve_level(std::size_t n, double total, const Gap& gap) {
   return water_level(gaps, total);
 }
 
-// log y for y + exp(log_mu) y^(p-1) = x, by Newton's method on logarithms: the left side's
-// logarithm is convex and increasing with slope between 1 and p - 1, so from the right the steps
-// decrease to the root. `share` is the second term's part of x.
+// log y for y + exp(log_mu) y^(p-1) = x, by Newton's method on logarithms. The logarithm of the
+// left side is convex and increasing with slope between 1 and p - 1, so steps from the right
+// decrease to the root. `share` is the second term's share of x.
 struct Coordinate {
   double log_y;
   double share;
@@ -137,7 +137,7 @@ void project_l2_ball(std::span<const double> x, double radius, std::span<double>
   if (length <= radius) return;
   double top = 0.0;
   for (const double each : x) top = std::max(top, std::fabs(each));
-  // Scaled first: radius / length may be subnormal, or the length infinite.
+  // Scales the entries first, because radius / length may be subnormal, or the length infinite.
   const PowerOfTwoScale scale = power_of_two_scale(top);
   for (std::size_t i = 0; i < x.size(); ++i) out[i] = scale.apply(x[i]);
   const double factor = radius / norm(out, 2.0);

@@ -12,7 +12,7 @@
 namespace dpoco::domains {
 namespace {
 
-// Lanes let the loop vectorise; a minimum does not depend on the order.
+// The lanes let the loop vectorise. A minimum does not depend on the order of comparisons.
 double minimum(std::span<const double> x) noexcept {
   const Index n = std::ssize(x);
   double least[8];

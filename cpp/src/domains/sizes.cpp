@@ -15,9 +15,9 @@
 namespace dpoco::domains {
 namespace {
 
-// All pairs of so many vertices are looked at.
+// With at most this many vertices, all pairs are compared.
 constexpr Index kMostPaired = 256;
-// Directions a search starts from, and the points it goes on to.
+// The number of starting directions of a search, and of its steps from each.
 constexpr Index kMostStarts = 32;
 constexpr int kMostSteps = 20;
 
@@ -40,8 +40,8 @@ Vector slope_of_norm(const Vector& x, double order) {
   return g;
 }
 
-// The largest of a convex function of points at an end of a set, by moving on to the end in the
-// direction of its slope for as long as it grows; from several starts.
+// Maximises |x|_order over a set. From several starts, moves to the point of the set that is
+// farthest in the direction of the slope, until the norm no longer grows.
 template <class Ends>
 double climb(Index n, double order, Ends ends) {
   double best = 0.0;
@@ -114,7 +114,7 @@ double VertexSet::max_norm(double order) const {
 
 double VertexSet::diameter(double order) const {
   Vector gap(dimension());
-  // How far from vertex i the others lie, and the farthest of them.
+  // Returns the largest distance from vertex i to the others. `other` becomes the farthest vertex.
   const auto reach = [&](Index i, Index most, Index& other) {
     double largest = 0.0;
     for (Index j = 0; j < most; ++j) {
@@ -133,7 +133,8 @@ double VertexSet::diameter(double order) const {
     for (Index i = 0; i < count(); ++i) largest = std::max(largest, reach(i, i, other));
     return largest;
   }
-  // From vertices spread over the list to the one farthest away, for as long as that grows.
+  // Starts at vertices spread over the list, and moves to the farthest vertex while the distance
+  // grows.
   for (Index start = 0; start < kMostStarts; ++start) {
     Index at = start * count() / kMostStarts;
     double reached = -1.0;

@@ -18,7 +18,7 @@ VertexSet::VertexSet(RowMatrix vertices) : Domain(vertices.cols()), vertices_(st
   }
   size_ = vertices_.cwiseAbs().maxCoeff();
   center_ = vertices_.colwise().mean().transpose();
-  // The mean of equal points may be a rounding away from them.
+  // The mean of equal points may differ from them by a rounding error.
   const bool one_point = (vertices_.rowwise() - vertices_.row(0)).cwiseAbs().maxCoeff() == 0.0;
   if (one_point) center_ = vertices_.row(0).transpose();
 }
@@ -47,7 +47,7 @@ void VertexSet::project(std::span<const double> x, std::span<double> out) const 
   assert(std::ssize(x) == dimension() && out.size() == x.size());
   const auto target = as_vector(x);
   if (!target.allFinite()) return center(out);
-  // In units of the larger of both sizes, so that no square over- or underflows; a power of 2.
+  // The unit is a power of 2 near the larger of both sizes, so that no square over- or underflows.
   constexpr double kLeast = std::numeric_limits<double>::min();
   const double size = std::max({size_, target.cwiseAbs().maxCoeff(), kLeast});
   int exponent = 0;
@@ -65,12 +65,14 @@ void VertexSet::project(std::span<const double> x, std::span<double> out) const 
   }
   NearestPoint<double> rough(std::move(near), d);
   rough.find();
-  // A column a million times smaller than another is below the rounding of doubles in every square:
-  // the last steps, mostly a check, are taken in double-double arithmetic.
+  // The squares of a column that is a million times smaller than another are below the rounding
+  // error of doubles. So the last steps, which mostly only check the result, use double-double
+  // arithmetic.
   NearestPoint<DoubleDouble> fine(std::move(exact), d);
   fine.resume(rough.corral(), {rough.weights().begin(), rough.weights().end()});
   fine.find();
-  // Their combination, not the difference to x: its rounding is that of the set, however far x is.
+  // Computes the combination of the points, not the difference to x: its rounding error is relative
+  // to the set, however far away x is.
   std::ranges::fill(out, 0.0);
   for (std::size_t i = 0; i < fine.corral().size(); ++i) {
     const auto weight = static_cast<double>(fine.weights()[i]);

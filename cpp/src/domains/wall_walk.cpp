@@ -11,12 +11,12 @@ namespace dpoco::domains {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-// Relative to the gradient: what rounding leaves of a component that is zero.
+// A component of at most this size, relative to the gradient, counts as zero up to rounding.
 constexpr double kFlat = 1e-14;
-// Relative to the set's size: the play of the ratio test, which may then choose the wall that
-// is met at the steepest angle (Harris).
+// Tolerance of the ratio test, relative to the set's size. Within it, the test may choose the wall
+// that is met at the steepest angle (Harris).
 constexpr double kGrain = 1e-14;
-// A wall met at a smaller angle is parallel to the direction.
+// A wall that is met at a smaller angle counts as parallel to the direction.
 constexpr double kParallel = 1e-11;
 
 using simd::dot;
@@ -69,7 +69,7 @@ void WallWalk::gradient() {
   active_.rotate(view(pull_), view(rotated_));
 }
 
-// The first wall met on the way along direction_, and the step to it; -1 for none.
+// Returns the first wall on the way along direction_, and the step to it; -1 if there is none.
 Index WallWalk::blocking(double& step) const {
   double limit = kInfinity;
   double nearest = kInfinity;
@@ -90,7 +90,7 @@ Index WallWalk::blocking(double& step) const {
   return chosen;
 }
 
-// Moves by at most `length` along the unit vector direction_; false if it got all the way.
+// Moves by at most `length` along the unit vector direction_. Returns false if no wall stopped it.
 bool WallWalk::advance(double length) {
   const Index n = rows_->cols();
   for (Index j = 0; j < room_.size(); ++j) {
@@ -112,7 +112,8 @@ bool WallWalk::advance(double length) {
   return true;
 }
 
-// The position of the wall to leave, given the rotated pull; -1 if all multipliers are nonnegative.
+// Returns the position of the wall to leave, given the rotated pull; -1 if all multipliers are
+// nonnegative.
 Index WallWalk::leaving(double tolerance) {
   multipliers_ = rotated_.head(active_.size());
   active_.solve(view(multipliers_));
@@ -148,7 +149,7 @@ void WallWalk::walk() {
       bland_ = stalled > 2 * n;
       continue;
     }
-    // Of a projection the multipliers are of the size of the distance.
+    // For a projection, the multipliers are of the size of the distance.
     const double size = linear_ ? scale_ : norm(view(pull_), 2.0);
     const Index out = leaving(kFlat * std::max(size, linear_ ? 0.0 : kFlat * scale_));
     if (out < 0) break;
@@ -159,8 +160,8 @@ void WallWalk::walk() {
   refine();
 }
 
-// Puts the point back on its walls, so that the rounding of the steps does not add up; a second
-// pass corrects the rounding of the first.
+// Puts the point back on its walls, so that rounding errors of the steps do not accumulate. A
+// second pass corrects the rounding error of the first.
 void WallWalk::refine() {
   const Index n = rows_->cols();
   const Index k = active_.size();

@@ -15,11 +15,11 @@ namespace dpoco::domains {
 // (Bland); a cap on the steps ends what rounding might let cycle. Every iterate is feasible.
 class WallWalk {
  public:
-  // Back to u = 0 with no active wall; `size` is that of the set. The rows and slacks must outlive
-  // the walk.
+  // Starts again from u = 0 with no active wall. `size` is the size of the set. The rows and slacks
+  // must outlive the walk.
   void start(const RowMatrix& rows, const Vector& slack, double size);
 
-  // Continue from the current point and walls.
+  // These two continue from the current point and walls.
   void minimize_linear(std::span<const double> g);
   void project(std::span<const double> v);
 
@@ -43,14 +43,14 @@ class WallWalk {
   bool bland_ = false;
   double grain_ = 0.0;  // violations below this do not count
   double scale_ = 0.0;  // length of v or g
-  double step_ = 0.0;   // the last one's
+  double step_ = 0.0;   // length of the last step
   ActiveSet active_;
   std::vector<char> is_active_;
   Vector point_;
   Vector room_;
   Vector rate_;
   Vector pull_;     // -gradient
-  Vector rotated_;  // in the coordinates of the factorisation
+  Vector rotated_;  // pull_ in the coordinates of the factorisation
   Vector direction_;
   Vector multipliers_;
 };

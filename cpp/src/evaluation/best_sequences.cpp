@@ -19,7 +19,7 @@ void require_entries(const LossTable& table) {
   }
 }
 
-// Before `round` the sequence was with `expert`, and before that it is told by `parent`.
+// Before `round` the sequence was with `expert`; `parent` describes the sequence before that.
 struct Switch {
   std::uint64_t round;
   std::uint32_t expert;
@@ -27,7 +27,8 @@ struct Switch {
 };
 
 // The switches of all sequences that may still turn out best. A parent is older than its children,
-// so one pass backwards finds what is still reachable and one pass forwards moves it together.
+// so one pass backwards finds the nodes that are still reachable, and one pass forwards moves them
+// together.
 class SwitchTree {
  public:
   std::uint32_t add(Switch node) {
@@ -35,7 +36,7 @@ class SwitchTree {
     return static_cast<std::uint32_t>(nodes_.size() - 1);
   }
   const Switch& operator[](std::uint32_t node) const { return nodes_[node]; }
-  // Reachable nodes number at most those of the last collection and those added since.
+  // The reachable nodes are at most those of the last collection plus those added since.
   bool full(std::uint64_t coming) const { return nodes_.size() + coming > limit_; }
 
   void collect(std::vector<std::uint32_t>& leaves) {
@@ -68,13 +69,13 @@ class SwitchTree {
   std::size_t limit_ = std::size_t{1} << 16;
 };
 
-// The least entry of a layer and the lowest index that has it.
+// The smallest entry of a layer and the lowest index that has it.
 struct Least {
   double value;
   std::uint32_t expert;
 };
 
-// Layer c has, for every expert j, the least loss of a sequence with at most c switches that is
+// For every expert j, layer c has the smallest loss of a sequence with at most c switches that is
 // with j now: D(c, j) <- l(j) + min(D(c, j), min_i D(c - 1, i)).
 class Layers {
  public:
@@ -86,8 +87,8 @@ class Layers {
 
   void advance(std::uint64_t round, std::span<const double> losses) {
     if (tree_.full(least_.size())) tree_.collect(latest_);
-    // Downwards: layer c wants layer c - 1 as it was before this round. Nobody switches into the
-    // first round.
+    // Goes downwards, because layer c needs layer c - 1 as it was before this round. No sequence
+    // switches in the first round.
     for (std::size_t c = least_.size(); c-- > 0;) {
       if (c > 0 && round > 0) switch_into(c, round);
       double* const cost = costs_.data() + c * experts_;
@@ -120,7 +121,7 @@ class Layers {
     std::uint32_t* const latest = latest_.data() + c * experts_;
     std::uint32_t node = kNone;
     for (std::uint64_t j = 0; j < experts_; ++j) {
-      if (!(from < cost[j])) continue;  // ties stay
+      if (!(from < cost[j])) continue;  // ties do not switch
       if (node == kNone) {
         node = tree_.add({round, expert, latest_[(c - 1) * experts_ + expert]});
       }
@@ -136,7 +137,7 @@ class Layers {
   SwitchTree tree_;
 };
 
-// Kadane's rule for all experts at once, every round costing `toll` more.
+// Kadane's rule for all experts at once, if every round costs `toll` more.
 double largest_interval_sum(const LossTable& table, std::span<const double> own_losses, double toll,
                             std::vector<double>& ending) {
   std::fill(ending.begin(), ending.end(), -kInfinity);  // no interval ends before the first round

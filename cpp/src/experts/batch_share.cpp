@@ -17,7 +17,7 @@ namespace {
 // Below it, shared weights could underflow.
 constexpr double kLeastShare = 1e-100;
 
-// Largest error of the weights' sum and of the batch's sums by rounding.
+// The largest rounding error of the weights' sum and of the batch's sums.
 constexpr double kTolerance = 1e-6;
 
 }  // namespace
@@ -42,8 +42,7 @@ BatchShare::BatchShare(BatchShareSettings settings,
   if (floor != 0.0 && !(floor >= kLeastShare && floor <= 1.0 / n && share == 0.0)) {
     throw std::invalid_argument("floor must be 0 or in [1e-100, 1 / experts], without sharing");
   }
-  // The decisions of a single expert say nothing, and the last batch's losses would be used by
-  // nobody.
+  // A single expert leaves no choice, and no decision would use the losses of the last batch.
   releases_ = experts() == 1 ? 0 : (horizon() - 1) / settings_.batch;
   // Adding 1.5 2^52 q rounds to multiples of q = 2^-52 times the first power of two from B on.
   shift_ = 1.5 * static_cast<double>(std::bit_ceil(settings_.batch));
@@ -75,7 +74,7 @@ void BatchShare::weights(std::span<double> out) const {
   const auto entry = enter();
   const std::size_t n = table_.size();
   assert(out.size() == n);
-  // From the table, not the state: they are what decisions are drawn from.
+  // Uses the table, not the state, because decisions are drawn from the table.
   for (std::size_t i = 0; i < n; ++i) {
     out[i] = (i == 0 ? table_[0] : table_[i] - table_[i - 1]) / table_[n - 1];
   }
@@ -84,8 +83,8 @@ void BatchShare::weights(std::span<double> out) const {
 void BatchShare::learn(std::span<const double> losses) {
   const std::uint64_t over = round() + 1;
   if (round() / settings_.batch < releases_) {
-    // Losses on a grid so fine that no digit of a batch's sum is lost: the sums of neighbouring
-    // batches then differ by what the changed round differs by, exactly. 0 and 1 are on the grid.
+    // Rounds losses to a grid on which the sums of a batch are exact. Then the sums of neighbouring
+    // batches differ exactly by the difference in the changed round. 0 and 1 are on the grid.
     const simd::Kernels& k = simd::kernels();
     const std::size_t n = sums_.size();
     k.affine(1.0, losses.data(), shift_, n, scratch_.data());
@@ -121,7 +120,7 @@ void BatchShare::update() {
     for (std::size_t i = 0; i < n; ++i) scratch_[i] -= eta * x[i];
     domains::project_floored_simplex(scratch_, settings_.floor, table_, state_);
   } else if (settings_.share_rate > 0.0) {
-    // The least of the losses has weight o at least and factor 1: the sum does not underflow.
+    // The smallest loss has a weight of at least o and factor 1, so the sum does not underflow.
     const double total = k.tilt(state, x, k.smallest(x, n), eta, n, state);
     const double other = settings_.share_rate / static_cast<double>(n - 1);
     k.affine((1.0 - settings_.share_rate - other) / total, state, other, n, state);
@@ -131,7 +130,7 @@ void BatchShare::update() {
   }
 }
 
-// One release, many decisions: a decision then costs a search in the table.
+// One release serves many decisions. With the table, a decision costs one search.
 void BatchShare::tabulate() {
   const std::size_t n = state_.size();
   double* table = table_.data();
@@ -143,7 +142,8 @@ void BatchShare::tabulate() {
   for (std::size_t i = 1; i < n; ++i) table[i] += table[i - 1];
 }
 
-// Post-processing of releases: one uniform serves, though weights below its precision get lost.
+// This is post-processing of releases, so one uniform suffices. Weights below its precision are
+// lost.
 void BatchShare::draw() {
   if (experts() == 1) return;
   const double height = source().uniform() * table_.back();
@@ -193,7 +193,7 @@ void BatchShare::read_own(ArchiveReader& archive) {
           ? settings_.floor
           : settings_.share_rate / static_cast<double>(std::max<std::size_t>(1, state_.size() - 1));
   if (!normal || least < lowest * (1.0 - kTolerance)) throw StateError("state holds no weights");
-  // A generator behind its round would draw noise again that was already used.
+  // A generator that is behind its round would draw noise that was already used.
   if (!release_->accounts_for(source(), released, draws_before(round()))) {
     throw StateError("state holds a generator at another round");
   }

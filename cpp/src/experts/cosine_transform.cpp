@@ -9,13 +9,13 @@
 namespace dpoco::experts {
 namespace {
 
-// Two real columns make one complex sequence; this many sequences are worked on side by side, so
-// that every loop below is over lanes of constant number and vectorises.
+// Two real columns make one complex sequence. This many sequences are processed side by side, so
+// that every loop below has a constant number of lanes and vectorises.
 constexpr std::size_t kLanes = 4;
 constexpr std::size_t kWidth = 2 * kLanes;  // an entry: real parts, then imaginary parts
 
-// Entries are kWidth doubles within larger arrays. These innermost loops take pointers to them, so
-// that their lengths are constants that a compiler vectorises.
+// An entry is kWidth doubles within a larger array. These innermost loops take pointers to entries,
+// so that their lengths are constants and a compiler vectorises them.
 
 // b = (c + i s) a
 void turn(const double* a, double c, double s, double* b) noexcept {
@@ -42,8 +42,8 @@ void sum_and_difference(const double* a, const double* b, double* sum, double* d
   }
 }
 
-// Where the transform of real columns is evaluated: sequence 2i from the front, 2i + 1 from the
-// back (Makhoul, "A fast cosine transform in one and two dimensions", 1980).
+// The position at which the transform of a real column is evaluated: sequence 2i from the front, 2i
+// + 1 from the back (Makhoul, "A fast cosine transform in one and two dimensions", 1980).
 std::size_t shuffle_row(std::size_t row, std::size_t n) noexcept {
   return row % 2 == 0 ? row / 2 : n - 1 - row / 2;
 }
@@ -51,7 +51,7 @@ std::size_t shuffle_row(std::size_t row, std::size_t n) noexcept {
 }  // namespace
 
 void unit_root(std::size_t k, std::size_t n, double& cosine, double& sine) noexcept {
-  // The angle in units of pi / (4 n), brought into [0, pi/4] by symmetries: exact.
+  // The angle in units of pi / (4 n). Symmetries bring it into [0, pi/4] exactly.
   std::size_t a = 8 * (k % n);
   const bool below = a > 4 * n;
   if (below) a = 8 * n - a;
@@ -163,7 +163,8 @@ void CosineTransform::forward(std::span<const double> in, std::span<double> out)
     }
     transform();
     for (std::size_t k = 0; k < n; ++k) {
-      // Of V = A + i B, A and B the transforms of real columns: A_k = (V_k + conj V_{n-k}) / 2,
+      // V = A + i B, where A and B are the transforms of real columns: A_k = (V_k + conj V_{n-k}) /
+      // 2,
       // B_k = (V_k - conj V_{n-k}) / (2 i).
       const double* here = work_.data() + k * kWidth;
       const double* mirrored = work_.data() + (k == 0 ? 0 : n - k) * kWidth;
@@ -200,8 +201,8 @@ void CosineTransform::inverse(std::span<const double> in, std::span<double> out)
       const double scale = std::sqrt((k == 0 ? 1.0 : 0.5) * inverse_length);
       const double c = scale * quarter_cosines_[k];
       const double s = scale * quarter_sines_[k];
-      // V_k = A_k + i B_k with A_k = e^{i pi k / 2n} (C_k - i C_{n-k}); real and imaginary parts
-      // swapped, so that the forward transform below is the inverse one.
+      // V_k = A_k + i B_k with A_k = e^{i pi k / 2n} (C_k - i C_{n-k}). Real and imaginary parts
+      // are swapped, so that the forward transform below is the inverse one.
       double* to = work_.data() + k * kWidth;
       for (std::size_t v = 0; v < kLanes; ++v) {
         const double a = here[v];

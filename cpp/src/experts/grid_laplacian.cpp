@@ -11,7 +11,7 @@
 namespace dpoco::experts {
 namespace {
 
-// 2 - 2 cos(pi k / n), k < n: eigenvalues of a path's Laplacian.
+// 2 - 2 cos(pi k / n), k < n: the eigenvalues of a path's Laplacian.
 std::vector<double> path_eigenvalues(std::size_t n) {
   std::vector<double> values(n);
   for (std::size_t k = 0; k < n; ++k) {
@@ -53,9 +53,10 @@ class GridLaplacian final : public NetTransform {
   std::size_t inputs() const noexcept override { return rows_ * columns_; }
   std::size_t outputs() const noexcept override { return rows_ * columns_ - 1; }
 
-  // With the field e of bounded edge differences and the incidence matrix B, the nearest gradient
-  // is B u, L u = B' e, L = B' B; its white coefficients are L^{-1/2} B' e. Projecting does not
-  // lengthen, and where nothing is bounded e = B l already.
+  // Let e be the field of bounded edge differences and B the incidence matrix. The nearest gradient
+  // is B u with L u = B' e, L = B' B, and its white coefficients are L^{-1/2} B' e. The projection
+  // does not increase the length, and it changes nothing if no difference exceeded its bound: then
+  // e = B l.
   std::size_t apply(std::span<const double> losses, std::span<double> out) override {
     assert(losses.size() == inputs() && out.size() == outputs());
     if (!all_finite(losses)) return zero_round(*this, out);

@@ -21,19 +21,20 @@ inline bool all_finite(std::span<const double> values) noexcept {
   return zeros == 0.0;
 }
 
-// Every entry of a round that is not finite somewhere is replaced.
+// For a round that has a value that is not finite: zeroes the row and counts all its entries as
+// changed.
 inline std::size_t zero_round(const LinearTransform& transform, std::span<double> out) noexcept {
   std::ranges::fill(out, 0.0);
   return transform.inputs();
 }
 
-// Infinite differences of finite values also end at the limit.
+// The bound also applies to infinite differences of finite values.
 inline double bounded(double value, double limit) noexcept {
   const double low = value < -limit ? -limit : value;
   return low > limit ? limit : low;
 }
 
-// Whether the bound changes more than what rounding of an honest loss can explain.
+// Returns whether the bound changes the value by more than the rounding errors of losses within it.
 inline bool exceeds(double value, double limit) noexcept {
   return std::fabs(value) > limit * (1.0 + 1e-6);
 }

@@ -62,7 +62,7 @@ class Parent final : public NetTransform {
       for (std::uint32_t j = 0; j < side; ++j) {
         const std::uint32_t both = i | j;
         const std::uint32_t bit = both & (~both + 1);
-        // A last axis is the only one if there is one.
+        // With one axis, the first limit is also the last.
         const double down = i & bit ? limits.front() * bit : 0.0;
         const double across = j & bit ? limits.back() * bit : 0.0;
         parents_.push_back((i & ~bit) * side + (j & ~bit));
@@ -99,8 +99,8 @@ class Parent final : public NetTransform {
   }
 
  private:
-  std::vector<double> axes_;  // the limit of a step along each
-  std::size_t side_ = 0;      // points along each
+  std::vector<double> axes_;  // the limit of a step along each axis
+  std::size_t side_ = 0;      // points along each axis
   std::vector<std::uint32_t> parents_;
   std::vector<double> limits_;
 };

@@ -13,7 +13,8 @@
 namespace dpoco::experts {
 namespace {
 
-// As in mechanisms/continual_sum.cpp: as many short rounds at once as stay in the cache.
+// As in mechanisms/continual_sum.cpp: the learner processes as many short rounds at once as fit
+// into the cache.
 constexpr std::size_t kBlockEntries = 2048;
 
 }  // namespace
@@ -49,7 +50,7 @@ PrefixHedge::PrefixHedge(ExpertSettings settings, double learning_rate,
   draw();
 }
 
-// The last round decides nothing, and a single expert needs no decisions.
+// No decision follows the last round, and a single expert needs no decisions.
 std::uint64_t PrefixHedge::pushes_after(std::uint64_t rounds) const noexcept {
   return experts() == 1 ? 0 : std::min(rounds, horizon() - 1);
 }
@@ -62,9 +63,10 @@ void PrefixHedge::admit(std::span<const double> losses, std::span<double> to) {
   }
 }
 
-// Writes what a round adds to the sum; returns how many entries the transform changed. Without the
-// mean, neighbouring rows are as close as their difference up to a common shift: the sum is rounded
-// to a grid, entry by entry, so leaving the shift to the softmax would come too late.
+// Writes a round's contribution to the sum, and returns how many entries the transform changed.
+// Subtracts the mean, so that neighbouring rows differ by no more than they do up to a common
+// shift. The softmax would also remove the shift, but only after the sum has been rounded to a grid
+// entry by entry.
 std::uint64_t PrefixHedge::add(std::span<const double> admitted, std::span<double> row) {
   if (transform_) return transform_->apply(admitted, row);
   const simd::Kernels& k = simd::kernels();
@@ -107,18 +109,19 @@ void PrefixHedge::learn(std::span<const double> losses) {
   decide(sums);
 }
 
-// The losses do not depend on decisions: all sums of a block come first. The decisions' uniforms
-// and the sum's noise are different variates of the source, so their order does not matter.
+// The losses do not depend on decisions, so all sums of a block come first. The uniforms of
+// decisions and the noise of the sum are different variates of the source, so their order does not
+// matter.
 void PrefixHedge::play(std::span<const double> losses, std::span<double> own_losses,
                        std::span<std::int64_t> decisions) {
   const std::size_t n = scores_.size();
   const auto entries = static_cast<std::size_t>(sum_.dimension());
-  // For long runs only: a learner that plays round by round needs no more than one of each.
+  // Only long runs need larger buffers. A learner that plays round by round needs one row of each.
   const std::size_t most = std::min(block_, decisions.size());
   if (admitted_.size() < most * n) {
     rows_.resize(most * entries);
     sums_.resize(most * entries);
-    admitted_.resize(most * n);  // last: its size stands for all three
+    admitted_.resize(most * n);  // last, because its size stands for all three
   }
   const std::span<double> rows(rows_);
   const std::span<double> sums(sums_);
@@ -181,7 +184,7 @@ void PrefixHedge::read_own(ArchiveReader& archive) {
   });
   if (!possible) throw StateError("state holds impossible scores");
   weigh();
-  // Differences of absurd scores may overflow.
+  // Differences of extremely large scores may overflow.
   if (!std::isfinite(total_) || !(weights_[current()] > 0.0))
     throw StateError("state holds an impossible decision");
 }

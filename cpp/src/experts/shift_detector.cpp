@@ -36,7 +36,7 @@ void ShiftDetector::learn(std::span<const double> losses) {
   if (detects_) {
     const double allowance = bias_.after(instance_.selected_from());
     const double excess = statistic_.update(current(), losses, allowance) - threshold_;
-    // After the last round nothing follows that an alarm could serve.
+    // After the last round no alarm is useful.
     if (!last && test_.test(excess, source())) {
       alarms_.push_back(round());
       instance_.restart();

@@ -17,7 +17,7 @@ namespace {
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 constexpr std::size_t kMostLines = 64;
 constexpr std::uint64_t kLongestReach = 1ULL << 50;
-// A steeper line is never above zero, and would spoil the last bits of losses.
+// A steeper line is never above zero, and would cost the last bits of losses.
 constexpr double kSteepest = 4.0;
 
 bool all_finite(const std::vector<double>& values) {
@@ -61,7 +61,7 @@ void ShiftStatistic::reset() noexcept {
     rows_.clear();
     allowances_.clear();
   } else {
-    // Without a round there is no window: minus infinity, and nothing carried over.
+    // Before the first round there is no window: the maximum is minus infinity, or the sums are 0.
     const double start = settings_.windows == Windows::tangent ? kNever : 0.0;
     std::fill(rows_.begin(), rows_.end(), start);
     std::fill(allowances_.begin(), allowances_.end(), 0.0);
@@ -70,7 +70,7 @@ void ShiftStatistic::reset() noexcept {
 
 double ShiftStatistic::update(std::uint64_t own, std::span<const double> losses, double allowance) {
   ++round_;
-  // Adding and taking away 1.5 * 2^52 multiples rounds to the nearest one.
+  // Adding and subtracting 1.5 * 2^52 grid units rounds to the nearest multiple.
   const double shift = elementary::kRoundMagic * grid_;
   const simd::Kernels& k = simd::kernels();
   assert(losses.size() == losses_.size());
@@ -97,7 +97,7 @@ double ShiftStatistic::update_tangent(double gain, std::span<const double> losse
     const double row = cusum(gain - settings_.slopes[k], losses.data(), n, rows_.data() + k * n);
     most = std::max(most, std::min(row, reach) - settings_.offsets[k]);
   }
-  if (round_ > settings_.reach) {  // no sum exceeds the number of its rounds
+  if (round_ > settings_.reach) {  // no sum exceeds its number of rounds
     for (double& row : rows_) row = std::min(row, reach);
   }
   return most;
@@ -110,7 +110,7 @@ double ShiftStatistic::update_dyadic(double own_loss, std::span<const double> lo
   double* block = rows_.data() + levels * n;
   simd::kernels().affine(-1.0, losses.data(), own_loss, n, block);
   double most = kNever;
-  // The blocks that end now have 1, 2, 4, ... rounds; each but the longest is a right half.
+  // The blocks that end now have 1, 2, 4, ... rounds. Each but the longest is a right half.
   for (std::size_t k = 0; k < levels; ++k) {
     double* left = rows_.data() + k * n;
     most = std::max(most, *std::max_element(block, block + n) - allowance - settings_.offsets[k]);
@@ -167,7 +167,8 @@ void ShiftStatistic::write(Archive& archive) const {
 void ShiftStatistic::read(ArchiveReader& archive) {
   const std::uint64_t round = archive.word();
   if (settings_.windows == Windows::naive) {
-    // Row by row: a lie about their number ends where the data do, not in an allocation.
+    // Reads row by row, so that a wrong number of rows ends at the end of the data, not in a huge
+    // allocation.
     rows_.clear();
     for (std::uint64_t i = 0; i < round; ++i) {
       rows_.resize(rows_.size() + settings_.experts);
@@ -183,8 +184,8 @@ void ShiftStatistic::read(ArchiveReader& archive) {
 }
 
 bool ShiftStatistic::is_plausible() const {
-  // Sums of differences of losses and of allowances in [0, 1], multiples of the grid; cut off, if
-  // tangents.
+  // Rows are sums of differences of losses, and allowances_ are sums of allowances in [0, 1]. All
+  // are multiples of the grid, and tangent windows cut sums off.
   const bool cut_off = settings_.windows == Windows::tangent;
   const auto most = static_cast<double>(cut_off ? std::min(round_, settings_.reach) : round_);
   const auto on_grid = [this](double x) { return nearest_multiple(x, grid_) == x; };

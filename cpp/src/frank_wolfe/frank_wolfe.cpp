@@ -69,8 +69,8 @@ void FrankWolfe::observe_gradients(std::uint64_t decided, std::span<const double
                                    std::span<const double> at_previous) {
   play_turn(decided, [&] {
     const double w = weight();
-    // The leaf is clipped, not the two gradients: clipping each
-    // would break the smoothness that bounds their weighted difference.
+    // Clips the leaf, not the two gradients. Clipping each gradient would break the smoothness that
+    // bounds their weighted difference.
     assert(std::ssize(at_decision) == dimension() && at_previous.size() == at_decision.size());
     for (std::size_t i = 0; i < at_decision.size(); ++i) {  // the row is padded
       row_[i] = w * at_decision[i] - (w - 1.0) * at_previous[i];

@@ -27,7 +27,7 @@ class SumRule final : public VertexRule {
     }
   }
 
-  // The minimiser is the same for any positive multiple of the direction, so `terms` is left out.
+  // The minimiser is the same for any positive multiple of the direction, so `terms` has no effect.
   void next(std::uint64_t, double, double factor, std::span<const double> row,
             std::span<double> vertex) override {
     sum_.add_one(factor, row, direction_);
@@ -70,7 +70,7 @@ class SelectionRule final : public VertexRule {
     for (const auto& [diameter, order] :
          {std::pair(stated.l1, 1.0), std::pair(stated.l2, 2.0),
           std::pair(stated.linf, std::numeric_limits<double>::infinity())}) {
-      // An infinite one states nothing.
+      // An infinite diameter states no bound.
       if (diameter < std::numeric_limits<double>::infinity()) {
         refuse_smaller(diameter, domain_->diameter(order), "a diameter of the domain");
       }
@@ -103,12 +103,12 @@ class SelectionRule final : public VertexRule {
   void read(ArchiveReader& archive, std::uint64_t updates) override {
     if (archive.real() != settings_.scale) throw StateError("state has noise of another scale");
     source_->read(archive);
-    // Before the first update there is nothing.
+    // Before the first update the sum is zero.
     const bool zero = std::all_of(sum_.begin(), sum_.end(), [](double x) { return x == 0.0; });
     if (!are_rests(sum_, rest_) || (updates == 0 && !zero)) {
       throw StateError("state holds no sum");
     }
-    // A generator behind its round would draw noise again that was already used.
+    // A generator that is behind its round would draw noise that was already used.
     if (!selection_->accounts_for(*source_, settings_.scale > 0.0 ? updates : 0)) {
       throw StateError("state holds a generator at another round");
     }
@@ -120,7 +120,7 @@ class SelectionRule final : public VertexRule {
   std::unique_ptr<mechanisms::VertexSelection> selection_;
   std::unique_ptr<random::Source> source_;
   std::vector<double> sum_;
-  std::vector<double> rest_;  // what rounding has lost of the sum
+  std::vector<double> rest_;  // compensation of the sum's rounding errors
 };
 
 }  // namespace

@@ -31,7 +31,7 @@ double entropy_sum(std::span<const double> x, double a, double b) noexcept {
   return total;
 }
 
-// Calls use(part) for the parts, one behind the other, of the weighted mean of a matrix's rows.
+// Calls use(part) for consecutive parts of the weighted mean of a matrix's rows.
 template <class Use>
 void mix_rows(std::span<const double> weights, std::span<const double> matrix, Use use) noexcept {
   const simd::Kernels& k = simd::kernels();
@@ -134,8 +134,8 @@ void adaptive_query(std::span<const double> weights, std::span<const double> mat
     for (std::size_t j = 0; j < n; ++j) centred[j] *= weights[j];
     threshold_means(matrix, centred, {}, next);
     if (std::ranges::equal(next, means)) break;
-    // The step cannot lose in exact arithmetic; where all weight is on one hypothesis it would end
-    // in a constant question.
+    // In exact arithmetic the step cannot reduce the information. If all weight is on one
+    // hypothesis, it would end in a constant question.
     double reached = 0.0;
     const double mean = simd::dot(weights, next);
     for (std::size_t j = 0; j < n; ++j) {

@@ -13,7 +13,7 @@
 namespace dpoco::local {
 namespace {
 
-// Sums of weights below this have lost digits to underflow.
+// Sums of weights below this may have lost digits to underflow.
 constexpr double kReliable = 1e-280;
 
 }  // namespace
@@ -74,7 +74,7 @@ double Hedge::mix_loss(double low) noexcept {
   const simd::Kernels& k = simd::kernels();
   const double total = k.tilt(weights_.data(), estimate_.data(), low, now, n, scratch_.data());
   if (total > kReliable) return low - elementary::log(total) / now;
-  // The smallest estimate has a vanishing weight: in terms of cumulative losses nothing vanishes.
+  // The smallest estimate has a tiny weight. In terms of cumulative losses no sum vanishes.
   const double before = k.smallest(losses_.data(), n);
   const double old_sum = k.tilt(nullptr, losses_.data(), before, now, n, scratch_.data());
   for (std::size_t j = 0; j < n; ++j) scratch_[j] = losses_[j] + estimate_[j];

@@ -10,12 +10,12 @@
 namespace dpoco::local {
 namespace {
 
-constexpr std::size_t kBlock = 128;  // labels worked on at once: K rows of them stay in the cache
+constexpr std::size_t kBlock = 128;  // labels per block: K rows of them stay in the cache
 
-// Both work on columns of a larger matrix, whose rows are `stride` apart: a span would have to
-// contain the columns between them.
+// Both functions work on columns of a larger matrix, whose rows are `stride` apart. A span would
+// have to contain the columns between them, so they take pointers.
 
-// floor_y = mixing * mean of the column. Hypotheses are added in their order.
+// floor_y = mixing * mean of the column. Adds hypotheses in their order.
 void mixed_floor(const double* matrix, std::size_t hypotheses, std::size_t labels,
                  std::size_t stride, double mixing, double* floor) noexcept {
   const simd::Kernels& k = simd::kernels();
@@ -25,7 +25,7 @@ void mixed_floor(const double* matrix, std::size_t hypotheses, std::size_t label
   for (std::size_t y = 0; y < labels; ++y) floor[y] = mixing * (floor[y] / count);
 }
 
-// A block of at most kBlock labels; out has rows `out_stride` apart.
+// Processes a block of at most kBlock labels. The rows of `out` are `out_stride` apart.
 void block_losses(const double* matrix, std::size_t hypotheses, std::size_t labels,
                   std::size_t stride, double mixing, const double* floor, double* out,
                   std::size_t out_stride) noexcept {

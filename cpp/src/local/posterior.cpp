@@ -13,10 +13,10 @@ namespace dpoco::local {
 
 namespace {
 
-// Labels at a time: K rows of a block are read twice, the second time from the cache.
+// Labels per block: K rows of a block are read twice, the second time from the cache.
 constexpr std::size_t kBlock = 256;
 
-// Nothing is asked where there is nothing to tell apart: as on the device.
+// Returns whether there is nothing to distinguish. Then, as on the device, there is no question.
 bool idle(std::span<const double> coefficients, std::size_t labels) {
   return labels == 1 || std::ranges::all_of(coefficients, [](double each) { return each == 0.0; });
 }
@@ -50,7 +50,7 @@ void threshold_means(std::span<const double> matrix, std::span<const double> coe
       means[j] += k.dot(&matrix[j * labels + first], score, count);
     }
   }
-  // Rows sum to 1 only up to rounding and the tolerance of the check.
+  // Rows sum to 1 only up to rounding errors and the tolerance of the check.
   for (double& mean : means) mean = std::clamp(mean, -1.0, 1.0);
 }
 
@@ -80,7 +80,7 @@ void Posterior::add(std::span<const double> increments) noexcept {
   for (std::size_t j = 0; j < n; ++j) logs_[j] -= largest;
 }
 
-// One report at a time, so that reports brought singly and together give the same bits.
+// Adds one report at a time, so that single reports and batches of them give the same bits.
 void Posterior::add_bits(std::span<const double> means, double contrast,
                          std::span<const std::int64_t> values) {
   const std::size_t n = logs_.size();

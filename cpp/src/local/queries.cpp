@@ -50,7 +50,7 @@ void threshold_question(Family family, PublicCoins coins, std::span<std::uint32_
 
 namespace {
 
-// Labels at a time: their sums stay in the first cache, whatever the number of labels.
+// Labels per block: their sums stay in the first cache, whatever the number of labels.
 constexpr std::size_t kBlock = 256;
 
 }  // namespace
@@ -99,12 +99,12 @@ void loss_values(const LossScale& scale, std::size_t hypotheses, std::span<const
     const double* const own = &matrix[scale.index * stride + start];
     for (std::size_t i = 0; i < count; ++i) {
       const double floor = scale.mixing * (sums[i] / count_of_rows);
-      // Rounding is monotonic: the extremes of the mixtures are the mixtures of the extremes.
+      // Rounding is monotonic, so the extremes of the mixtures are the mixtures of the extremes.
       const double low = keep * least[i] + floor;
       const double high = keep * most[i] + floor;
       const double mine = keep * own[i] + floor;
       double value = 0.0;
-      // Only hostile numbers fail the last two tests; logarithms need normal ones.
+      // Only extreme input fails the last two tests. Logarithms need normal numbers.
       if (floor > kSmallestMixed && low > kSmallestMixed && mine > kSmallestMixed &&
           std::isfinite(high + mine)) {
         const double centre = 0.5 * (elementary::log(high) + elementary::log(low));

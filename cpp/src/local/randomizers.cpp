@@ -15,7 +15,7 @@ namespace {
 using random::Source;
 
 constexpr double kHalf = 4503599627370496.0;  // 2^52
-// Units taken off the larger probability: more than exp and what follows can round up.
+// Units subtracted from the larger probability: more than exp and the following steps can round up.
 constexpr std::uint64_t kMargin = 4;
 // Up to this many members, a sorted list is faster than a bit for every label.
 constexpr std::uint64_t kFew = 32;
@@ -26,7 +26,8 @@ void check_epsilon(double epsilon) {
   }
 }
 
-// Nearest integer of x in [0, 2^53], half to even: whatever the rounding of library functions is.
+// The integer nearest to x in [0, 2^53], half to even. Does not depend on how library functions
+// round.
 double round_half(double x) {
   return x >= kHalf ? x : (x + kHalf) - kHalf;  // doubles from 2^52 on are integers
 }
@@ -64,8 +65,8 @@ SubsetLaw::SubsetLaw(std::uint64_t labels, std::uint64_t size, double epsilon)
   const double rest = static_cast<double>(labels - size) * elementary::exp(-epsilon);
   const auto units = static_cast<std::uint64_t>(static_cast<double>(kUnits) * (d / (d + rest)));
   if (units > kMargin) {
-    // Below the share of a uniform subset the margin has eaten epsilon: outsiders would be likelier
-    // than the own label, and by any factor.
+    // Below the share of a uniform subset, the margin has used up epsilon: other labels would be
+    // likelier than the own label, by any factor.
     const Wide share = multiply(units - kMargin, labels);
     const Wide uniform = multiply(kUnits, size);
     const bool more =

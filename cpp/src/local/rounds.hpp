@@ -14,7 +14,7 @@
 
 namespace dpoco::local {
 
-// Requests of a simulated round: its questions, and bits or a subset.
+// Requests of a simulated round: the questions, and bits or a subset.
 
 inline constexpr std::uint64_t kAdaptiveSlot = 1000;
 
@@ -102,8 +102,8 @@ class Questions {
   std::vector<double> values_;
 };
 
-// Informations of randomized response and of subsets, computed once a context where weights are
-// uniform.
+// The information of randomized response and of subsets. It is computed once per context if weights
+// are uniform.
 class Choice {
  public:
   Choice(const Play& play, const PosteriorPlan& plan)

@@ -28,7 +28,7 @@ void check(const Play& play) {
   }
 }
 
-// Distances of predictions from the truth, and weights at checkpoints.
+// Measures the distance of predictions from the truth, and stores weights at checkpoints.
 class Meter {
  public:
   Meter(const Play& play, Measured& out)
@@ -177,7 +177,7 @@ void simulate(const Play& play, const HedgePlan& plan, Hedge& learner, random::S
       loss_values(scale, n, own, play.labels, {&phi, 1});
     }
     const std::int64_t bit = BitLaw::draw(law.threshold(phi), source) ? 1 : 0;
-    // Else the bit is a coin, or about losses that all hypotheses share.
+    // Otherwise the bit is a fair coin, or its losses are equal for all hypotheses.
     if (inverse > 0.0 && play.labels > 1 && widest[at] > kSmallestHalfRange) {
       if (plan.adaptive_rate) {
         learner.raise_start(static_cast<double>(n) * inverse * widest[at] * log_count);

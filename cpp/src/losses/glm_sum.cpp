@@ -12,12 +12,13 @@
 namespace dpoco::losses {
 namespace {
 
-// Entries worked on together stay in the first cache.
+// A block of this many entries stays in the first cache.
 constexpr std::size_t kBlockEntries = 3072;
-// Rows whose terms are added plainly; sums of such parts are compensated, or those of neighbouring
-// streams could drift apart: docs/privacy/continual_sum.md.
+// Up to this many groups of rows are added without compensation. Sums of such parts are
+// compensated, because the sums of neighbouring streams could drift apart otherwise:
+// docs/privacy/continual_sum.md.
 constexpr std::size_t kMostGroups = 32;
-// So many rows do not stay in the second cache, whatever their length.
+// This many rows do not stay in the second cache, whatever their length.
 constexpr std::size_t kBeyondCache = 1 << 14;
 
 class GlmSum final : public LossSum {
@@ -108,8 +109,8 @@ class GlmSum final : public LossSum {
     staged_[d + 1] = dropped_ ? loss_.label_low : loss_.clip_label(label);
   }
 
-  // A dropped record is the zero loss, not the loss of a zero vector: a constant, both, but only
-  // the former is 0.
+  // A dropped record has the zero loss, not the loss of a zero vector. Both are constants, but only
+  // the zero loss has the value 0.
   double staged_value(std::span<const double> u) const override {
     return dropped_ ? 0.0 : loss_.value(margin(u), label());
   }
@@ -159,7 +160,8 @@ class GlmSum final : public LossSum {
 
  private:
   double label() const noexcept { return staged_[rows_.dimension() + 1]; }
-  // Whether a clipped record can have become row i: samplers may take forever on steeper losses.
+  // Returns whether a clipped record can have become row i. On steeper losses samplers could run
+  // forever.
   bool possible(std::size_t i) const {
     const std::size_t d = rows_.dimension();
     std::vector<double> row(d + 2);
@@ -182,20 +184,20 @@ class GlmSum final : public LossSum {
   // The least second derivative over margins in [low, high].
   double least_curvature(double low, double high, double label) const {
     if (!std::isfinite(low) || !std::isfinite(high)) return 0.0;
-    // That of the logistic loss falls on both sides of 0, that of the Huber loss is 0 outside its
-    // threshold: the least is at an end.
+    // The second derivative of the logistic loss falls on both sides of 0, and that of the Huber
+    // loss is 0 outside its threshold. So the minimum is at an end.
     return std::min(loss_.curvature(low, label), loss_.curvature(high, label));
   }
 
-  // The offset is one more entry of a row, and 1 the entry of u that it meets.
+  // The offset is one more entry of a row, multiplied by an entry 1 of u.
   void extend(std::span<const double> u) {
     assert(u.size() == rows_.dimension());
     extended_.assign(u.begin(), u.end());
     extended_.push_back(1.0);
   }
 
-  // Calls visit(first group, number of groups, margins) for all rows in order; it may overwrite the
-  // margins.
+  // Calls visit(first group, number of groups, margins) for all rows in order. `visit` may
+  // overwrite the margins.
   template <class Visit>
   void for_blocks(std::span<const double> u, Visit visit) {
     const auto dots = simd::kernels().lane_dots;
@@ -207,7 +209,7 @@ class GlmSum final : public LossSum {
     for (std::size_t first = 0; first < rows_.groups(); first += most) {
       const std::size_t groups = std::min(most, rows_.groups() - first);
       dots(rows_.group(first), groups, rows_.stride(), extended_.data(), d + 1, margins);
-      // The next block comes while this one is worked on.
+      // Prefetches the next block.
       const std::size_t ahead = std::min(most, rows_.groups() - first - groups);
       const double* const next = rows_.group(first + groups);
       for (std::size_t i = 0; i < ahead * rows_.stride(); ++i) {
@@ -217,7 +219,7 @@ class GlmSum final : public LossSum {
     }
   }
 
-  // The sum's gradient and Hessian at u, in one pass over the rows; one of them may be empty.
+  // Computes the sum's gradient and Hessian at u in one pass over the rows. Either may be empty.
   void pass(std::span<const double> u, std::span<double> gradient, std::span<double> hessian) {
     const simd::Kernels& k = simd::kernels();
     const std::size_t n = rows_.dimension();
@@ -279,7 +281,7 @@ class GlmSum final : public LossSum {
     return sum;
   }
 
-  // Margins to count * dl/dz and count * d^2l/dz^2.
+  // Replaces margins by count * dl/dz, and by count * d^2l/dz^2.
   void derivatives(std::size_t first, std::span<double> margins) const {
     const bool logistic = loss_.kind == GlmKind::logistic;
     if (logistic) simd::kernels().sigmoid(margins.data(), margins.size(), margins.data());
@@ -331,8 +333,8 @@ class GlmSum final : public LossSum {
   Rows rows_;
   std::vector<double> extended_;  // u, 1
   Lines lanes_;                   // partial sums
-  Lines totals_;                  // of many
-  Lines rests_;                   // what rounding has lost of those
+  Lines totals_;                  // sums of lanes_
+  Lines rests_;                   // compensation of the rounding errors of totals_
   std::vector<double> line_at_;
   std::vector<double> line_along_;
 };

@@ -15,10 +15,10 @@ namespace dpoco::losses {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-// Rounding must not carry a loss over its bounds.
+// Leaves room for rounding, so that a loss stays within its bounds.
 constexpr double kReserve = 1.0 - 1e-12;
 
-// F(u) = u'Au/2 + g'u + k: all a quadratic loss ever needs.
+// F(u) = u'Au/2 + g'u + k, all that is needed of a quadratic loss.
 struct Quadratic {
   explicit Quadratic(Index n) : matrix(RowMatrix::Zero(n, n)), slope(Vector::Zero(n)) {}
 
@@ -101,7 +101,7 @@ class QuadraticSum : public LossSum {
 
  private:
   Quadratic sum_;
-  Quadratic rest_;  // what rounding has lost of the sum, entry by entry
+  Quadratic rest_;  // compensation of the sum's rounding errors, entry by entry
   double line_[3] = {0.0, 0.0, 0.0};
 };
 
@@ -121,7 +121,7 @@ class SquaredSum final : public QuadraticSum {
     const double multiplier = GlmLoss::label_multiplier(label) * clipper_.multiplier(row_);
     for (double& each : row_) each = multiplier == 0.0 ? 0.0 : multiplier * each;
     offset_ = body().pull_back(row_, view(direction_));
-    // A dropped record is the zero loss: its vector, offset and label are all 0.
+    // A dropped record has the zero loss: its vector, offset and label are all 0.
     label_ = multiplier == 0.0 ? 0.0 : loss_.clip_label(label);
   }
 
@@ -150,7 +150,7 @@ class SquaredSum final : public QuadraticSum {
     const double residual = offset_ - label_;
     for (Index i = 0; i < dimension(); ++i) {
       for (Index j = 0; j < dimension(); ++j) {
-        // This order of factors is symmetric to the last bit.
+        // With this order of factors the matrix is symmetric to the last bit.
         add_to_matrix(i, j, factor * (direction_[i] * direction_[j]));
       }
       add_to_slope(i, factor * residual * direction_[i]);
@@ -175,7 +175,7 @@ class SquaredSum final : public QuadraticSum {
 class MatrixSum final : public QuadraticSum {
  public:
   MatrixSum(const domains::Body& body, double lipschitz, double smoothness, double radius)
-      // Slopes have no bound beyond the radius.
+      // With an infinite radius the slopes have no bound.
       : QuadraticSum(body, 0,
                      {.lipschitz = std::isinf(radius) ? 0.0 : lipschitz, .smoothness = smoothness}),
         lipschitz_(lipschitz),
@@ -233,7 +233,7 @@ class MatrixSum final : public QuadraticSum {
   void staged_hessian(std::span<const double>, std::span<double> out) const override {
     std::ranges::copy(view(staged_.matrix), out.begin());
   }
-  // Convex, so above its tangent at the centre.
+  // The loss is convex, so it is above its tangent at the centre.
   double staged_minimum() override {
     return staged_.constant + body().support_low(view(staged_.slope));
   }
@@ -247,7 +247,7 @@ class MatrixSum final : public QuadraticSum {
   }
 
  private:
-  // The factor that brings full_ and slope within the bounds; 0 if no factor does.
+  // The factor that brings full_ and slope within the bounds; 0 if there is none.
   double admissible_scale(const Vector& slope) {
     if (!full_.allFinite() || !slope.allFinite()) return 0.0;
     solver_.compute(full_, Eigen::EigenvaluesOnly);
@@ -265,7 +265,7 @@ class MatrixSum final : public QuadraticSum {
     return scale >= std::numeric_limits<double>::min() ? scale : 0.0;
   }
 
-  // Shrinks a staged loss that rounding has brought above the bounds.
+  // Shrinks a staged loss that exceeds the bounds because of rounding.
   void enforce_bounds() {
     double excess = 0.0;
     if (std::isfinite(radius_)) {

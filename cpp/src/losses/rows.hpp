@@ -16,7 +16,7 @@ namespace dpoco::losses {
 
 inline constexpr std::size_t kLanes = 8;
 
-// Eight numbers are a line of the cache; a load of two halves takes twice as long.
+// Eight numbers are one cache line. A load across two lines takes twice as long.
 template <class T>
 struct LineAllocator {
   using value_type = T;
@@ -32,9 +32,9 @@ struct LineAllocator {
 };
 using Lines = std::vector<double, LineAllocator<double>>;
 
-// The distinct rows (v, offset, label) of a stream with their counts. A row's loss at u is
-// l(offset + <v, u>, label). Kept in groups of eight, entry by entry, as the kernels take them;
-// rows that fill up the last group are zero and have count zero.
+// The distinct rows (v, offset, label) of a stream with their counts. A row's loss at u is l(offset
+// + <v, u>, label). The rows are stored in groups of eight, entry by entry, as the kernels read
+// them. Rows that fill up the last group are zero with count zero.
 class Rows {
  public:
   explicit Rows(std::size_t dimension)
@@ -45,7 +45,7 @@ class Rows {
   std::size_t dimension() const noexcept { return length_ - 2; }
   // Columns of a group: v, offset, label, count.
   std::size_t stride() const noexcept { return stride_; }
-  // Where a group begins, for kernels, which take several of them without a gap.
+  // Where a group begins. Kernels read several consecutive groups from here.
   const double* group(std::size_t k) const noexcept {
     return values_.data() + k * kLanes * stride_;
   }
@@ -104,7 +104,8 @@ class Rows {
   }
 
  private:
-  // An array of n numbers; grows with the numbers read, whatever length the state claims.
+  // Reads an array of n numbers. The array grows with the numbers read, whatever length the state
+  // claims.
   static std::vector<double> all(ArchiveReader& archive, std::uint64_t n) {
     if (archive.word() != n) throw StateError("state holds an array of another length");
     std::vector<double> values;

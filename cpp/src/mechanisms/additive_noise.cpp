@@ -20,8 +20,8 @@ namespace {
 using random::Source;
 using random::Variate;
 
-// As for continual sums: fine enough to add less than 1e-8 of the variance, coarse enough that the
-// cells' probabilities do not depend on where the noise's doubles lie.
+// As for continual sums: fine enough to add less than 1e-8 of the variance, and coarse enough that
+// the cells' probabilities do not depend on the spacing of the noise's doubles.
 constexpr int kGridBits = 12;
 
 const char* law_name(AdditiveLaw law) noexcept {
@@ -64,7 +64,7 @@ class AdditiveNoise final : public VectorRelease {
                     std::uint64_t uniforms) const override {
     const std::uint64_t entries = releases * noise_.size();
     const bool cube = law_ == AdditiveLaw::cube_exponential;
-    // Values that are drawn once more come from the words, whose number is random.
+    // Values in the tails are drawn again from words, whose number is random.
     return source.position(Variate::uniform) == uniforms + (cube ? entries : 0) &&
            source.position(Variate::exponential) == (cube ? entries + releases : 0) &&
            source.position(Variate::gaussian) == (law_ == AdditiveLaw::gaussian ? entries : 0) &&
@@ -98,7 +98,7 @@ class AdditiveNoise final : public VectorRelease {
   std::vector<double> noise_;
 };
 
-// The same in integers times a power of two.
+// The same release in integers times a power of two.
 class LatticeNoise final : public VectorRelease {
  public:
   LatticeNoise(AdditiveLaw law, double scale, Index dimension, double grid)
@@ -135,7 +135,7 @@ class LatticeNoise final : public VectorRelease {
 
   bool accounts_for(const Source& source, std::uint64_t releases,
                     std::uint64_t uniforms) const override {
-    // Laplace variates come from the words, whose number is random.
+    // Laplace variates are computed from words, whose number is random.
     const std::uint64_t entries = gaussian_ ? releases * dimension_ : 0;
     return source.position(Variate::uniform) == uniforms &&
            source.position(Variate::exponential) == 0 &&
@@ -158,7 +158,7 @@ class LatticeNoise final : public VectorRelease {
     const double step = step_;
     const double ratio = grid / step;
     for (std::size_t i = 0; i < dimension_; ++i) {
-      // Whatever x is, an integer that conversions and sums hold exactly.
+      // Whatever x is, the result is an integer that conversions and sums represent exactly.
       const double within = std::clamp(x[i] / grid, -0x1p51 + 1.0, 0x1p51 - 1.0);
       const Number sum = static_cast<Number>(nearest_multiple(within, 1.0)) + noise[i];
       out[i] = nearest_multiple(static_cast<double>(sum) * ratio, 1.0) * step;
@@ -167,7 +167,7 @@ class LatticeNoise final : public VectorRelease {
 
   double scale_;
   double grid_;
-  double step_ = 0.0;  // of what is released: post-processing
+  double step_ = 0.0;  // of the released values: post-processing
   std::size_t dimension_;
   std::vector<double> gaussians_;
   std::vector<std::int64_t> laplaces_;

@@ -14,15 +14,16 @@
 namespace dpoco::mechanisms {
 namespace {
 
-// Fine enough to add less than 1e-8 of the variance, coarse enough that a cell holds about 2^40
-// doubles, so that the cells' probabilities no longer depend on where the noise's doubles lie.
+// Fine enough to add less than 1e-8 of the variance, and coarse enough that a cell contains about
+// 2^40 doubles, so that the cells' probabilities do not depend on the spacing of the noise's
+// doubles.
 constexpr int kGridBits = 12;
 
-// Sums stay below this many multiples, sums with noise below twice it.
+// Sums stay below this many multiples, and sums with noise below twice as many.
 constexpr double kFarthest = 0x1p61;
 constexpr double kLargestLimit = 0x1p50;
 
-// Short rounds are worked on many at once, as many as stay in the cache.
+// Short rounds are processed in blocks of as many as stay in the cache.
 constexpr std::uint64_t kBlockEntries = 2048;
 
 std::unique_ptr<NoiseProcess> make_process(const SumSettings& settings) {
@@ -116,12 +117,12 @@ void ContinualSum::run(const Exclusive::Entry&, std::span<const double> values,
 void ContinualSum::add(std::span<const double> rows, std::span<double> out) {
   const auto d = static_cast<std::size_t>(dimension_);
   const std::uint64_t rounds = rows.size() / d;
-  // On a lattice no sum needs these doubles: a single summand has them.
+  // On a lattice the sum does not use sum_, so a single summand is copied there.
   std::vector<double>& copies = on_lattice() && rounds == 1 ? sum_ : rows_;
   if (copies.size() < rows.size()) copies.resize(rows.size());
   if (factors_.size() < rounds) factors_.resize(rounds);
-  // Were a summand to change between the reading of its norm and its addition, the bound would not
-  // hold.
+  // Copies the summands. If one changed between the reading of its norm and its addition, the bound
+  // would not hold.
   std::ranges::copy(rows, copies.begin());
   const std::span<const double> noise = rounds == 1 ? next_noise().first(d) : draw(rounds);
   round_ = round_ + rounds;
@@ -156,7 +157,7 @@ std::span<const double> ContinualSum::next_noise() {
     const std::uint64_t rows = std::max<std::uint64_t>(1, std::min(expected_, most));
     const std::span<const double> drawn = draw(rows);
     const auto d = static_cast<std::size_t>(dimension_);
-    for (std::size_t r = rows; r-- > 0;) {  // from the last on: rows become longer
+    for (std::size_t r = rows; r-- > 0;) {  // backwards, because rows become longer
       const std::span<double> row = std::span(noise_).subspan(r * width(), width());
       std::ranges::copy_backward(drawn.subspan(r * d, d), row.begin() + dimension_);
       std::ranges::fill(row.subspan(d), 0.0);
@@ -183,7 +184,8 @@ void ContinualSum::release(std::span<const double> factors, std::span<const doub
   }
 }
 
-// An integer below 2^61 as two doubles: the same form of state for both kinds of sums.
+// Splits an integer below 2^61 into two doubles, so that both kinds of sums have the same state
+// format.
 void ContinualSum::split(std::vector<double>& sum, std::vector<double>& rest) const {
   for (std::size_t i = 0; i < exact_.size(); ++i) {
     const auto nearest = static_cast<double>(exact_[i]);
@@ -237,7 +239,7 @@ void ContinualSum::read(ArchiveReader& archive) {
     sum_ = std::move(sum);
     rest_ = std::move(rest);
   }
-  // A generator behind its round would draw noise again that was already used.
+  // A generator that is behind its round would draw noise that was already used.
   if (!process_->matches(round, *source_)) {
     throw StateError("state holds a generator at another round");
   }

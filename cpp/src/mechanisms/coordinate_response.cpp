@@ -14,7 +14,7 @@ namespace {
 using random::Source;
 using random::Variate;
 
-// tanh(x) for x > 0: a series where the exponentials cancel.
+// tanh(x) for x > 0, by a series where the exponentials would cancel.
 double stable_tanh(double x) {
   if (x < 1e-3) return x * (1.0 - x * x * (1.0 / 3.0 - x * x * (2.0 / 15.0)));
   const double e = elementary::exp(-2.0 * x);
@@ -42,8 +42,8 @@ class CoordinateResponse final : public VectorRelease {
     const auto place = static_cast<std::size_t>(source.uniform() * n);
     const std::size_t chosen = std::min(place, dimension_ - 1);
     const double value = x[chosen];
-    // P(b = 1) is to P(b = -1) as the second weight is to the first. Drawn by a race, which keeps
-    // the smaller one's relative precision: a comparison with one uniform would not.
+    // P(b = 1) : P(b = -1) = second weight : first weight. The draw is a race, which keeps the
+    // relative precision of the smaller weight; a comparison with one uniform would not.
     const double weights[2] = {(1.0 - value) + value * odds_, value + (1.0 - value) * odds_};
     double scratch[2];
     const bool up = samplers::draw_by_race(source, weights, scratch) == 1;

@@ -25,7 +25,7 @@ std::size_t require_size(Index dimension, std::uint64_t horizon) {
   return static_cast<std::size_t>(dimension);
 }
 
-// Multiples of unit, fewer than 2^50 of them, or with unit 0 any numbers.
+// Requires multiples of unit, fewer than 2^50 of them, or with unit 0 any finite numbers.
 void check_noise(const std::vector<double>& values, double unit) {
   for (double value : values) {
     if (!std::isfinite(value)) throw StateError("state holds noise that is not a number");
@@ -40,13 +40,13 @@ void read_noise(ArchiveReader& archive, std::vector<double>& values, double unit
   check_noise(values, unit);
 }
 
-// The bits of a noise scale that buffers on the lattice keep: docs/privacy/lattice.md.
+// Precision, in bits of the noise scale, of buffers on the lattice: docs/privacy/lattice.md.
 constexpr int kBufferBits = 43;
 
 double nearest_integer(double x) { return nearest_multiple(x, 1.0); }
 
-// Fresh vectors of one law. The Gaussian's scale is left to the caller, who multiplies in passing;
-// draws on a lattice come complete.
+// Independent vectors of one law. The caller multiplies Gaussian draws by scale(), together with
+// other factors; draws on a lattice are already scaled.
 class Draws {
  public:
   Draws(Index dimension, NoiseLaw law)
@@ -62,8 +62,8 @@ class Draws {
   double unit() const noexcept { return on_lattice() ? 1.0 : 0.0; }
 
   double scale() const noexcept { return gaussian() && !rounded_ ? sampler_.scale() : 1.0; }
-  // Draws on a lattice are of this part of the law's scale from now on; returns theirs. Of others,
-  // returns what scale() becomes for who multiplies.
+  // Lowers the scale of later draws to this share of the law's scale, and returns the new scale.
+  // Only draws on a lattice change; for others the caller multiplies by the returned scale.
   double lower(double level) {
     if (!rounded_) return level * scale();
     current_.emplace(level * rounded_->scale());
@@ -74,7 +74,7 @@ class Draws {
     return {sampler_.order(), sampler_.scale(), 0.0};
   }
 
-  // Writes vectors one after the other; scale() times each is one draw.
+  // Writes consecutive vectors. Each times scale() is one draw.
   void next(Source& source, std::span<double> out) {
     if (current_) return current_->fill(source, out);
     if (gaussian()) return source.fill(random::Variate::gaussian, out);
@@ -111,9 +111,9 @@ class Levels {
   std::vector<double> data_;
 };
 
-// prefix[level of t's lowest bit] = prefix[lowest bit of t without it] + scale node: the noise of
-// the prefix 1..t is one vector addition away from that of the prefix before the completed node.
-// The node is in `out`, where the prefix goes.
+// prefix[level of t's lowest bit] = prefix[lowest bit of t without it] + scale node. So the noise
+// of the prefix 1..t costs one vector addition to the noise of the prefix before the completed
+// node. `out` contains the node and receives the prefix.
 void extend_prefix(Levels& prefix, std::uint64_t t, double scale, std::span<double> out) {
   const std::uint64_t before = t & (t - 1);
   const double* base = before == 0 ? nullptr : prefix[std::countr_zero(before)].data();
@@ -207,8 +207,8 @@ bool operator==(const BandParameters& one, const BandParameters& other) {
   return one.coefficients == other.coefficients && one.levels == other.levels;
 }
 
-// Processes of one description, as the learners of a pool have, hold it once: the blocks of a long
-// horizon are some hundred.
+// Processes with equal parameters, as in the learners of a pool, share one copy: a long horizon has
+// some hundred blocks.
 template <class Parameters>
 std::shared_ptr<const Parameters> share_parameters(Parameters own) {
   static std::mutex guard;
@@ -222,9 +222,10 @@ std::shared_ptr<const Parameters> share_parameters(Parameters own) {
   return known;
 }
 
-// C is Toeplitz with c_0 = 1, c_i = sum_j omega_j (1 - s_j)^(i-1); the buffers solve C w = z. Noise
-// in doubles uses 1 - s_j, rounded, noise on a lattice s_j itself. With blocks the buffers are kept
-// times the scale of the draws, so that a round costs no more; they change with it between blocks.
+// C is Toeplitz with c_0 = 1, c_i = sum_j omega_j (1 - s_j)^(i-1), and the buffers solve C w = z.
+// Noise in doubles uses the rounded 1 - s_j, noise on a lattice s_j itself. With blocks the buffers
+// are stored times the scale of the draws, so that a round costs no more; they are rescaled between
+// blocks.
 class BufferedToeplitz final : public NoiseProcess {
  public:
   BufferedToeplitz(Index dimension, NoiseLaw law, BltParameters parameters)
@@ -286,7 +287,7 @@ class BufferedToeplitz final : public NoiseProcess {
     if (!right) throw std::invalid_argument("blocks must be in order, with levels falling from 1");
   }
 
-  // Rounds whose draws have one scale.
+  // Plays rounds whose draws have one scale.
   void step(double scale, Source& source, std::span<double> out) {
     const std::uint64_t rounds = out.size() / d_;
     draws_.next(source, out);
@@ -300,7 +301,7 @@ class BufferedToeplitz final : public NoiseProcess {
                         buffers_.data(), total_.data(), out.data());
   }
 
-  // On a lattice to multiples of the unit, as lattice_blt rounds.
+  // On a lattice, rounds to multiples of the unit, as lattice_blt does.
   void rescale(double ratio) {
     const double magic = elementary::kRoundMagic * unit_;
     for (double& held : buffers_) {
@@ -313,13 +314,13 @@ class BufferedToeplitz final : public NoiseProcess {
   std::shared_ptr<const BltParameters> held_;
   const BltParameters& parameters_;
   std::vector<double> keep_;  // 1 - decay
-  double unit_ = 0.0;         // of the buffers on a lattice
+  double unit_ = 0.0;         // unit of the buffers on a lattice
   std::vector<double> buffers_;
   std::vector<double> total_;
 };
 
-// Increments w of the noise solve C w = z, where w over its level is what the coefficients apply
-// to. The last ones are kept, each in the place of the one that leaves the band.
+// Increments w of the noise solve C w = z, where the coefficients apply to w divided by its level.
+// The process keeps the last increments; each replaces the one that leaves the band.
 class Banded final : public NoiseProcess {
  public:
   Banded(Index dimension, NoiseLaw law, BandParameters parameters)
@@ -358,7 +359,7 @@ class Banded final : public NoiseProcess {
     return std::span(kept_).subspan(t % parameters_.coefficients.size() * d_, d_);
   }
 
-  // On a lattice what is taken back is rounded.
+  // On a lattice the subtracted part is rounded.
   void step(std::size_t t, Source& source, std::span<double> out) {
     const auto& [coefficients, levels] = parameters_;
     if (t >= levels.size()) throw std::logic_error("a round behind the last level");

@@ -22,7 +22,7 @@ std::size_t NoisyMax::select(std::span<const double> scores, random::Source& sou
   const std::size_t n = settings_.candidates;
   assert(scores.size() == n);
   if (n == 1) return 0;
-  scratch_.resize(n);  // the first time: what a state file says is not worth memory before
+  scratch_.resize(n);  // at first use, so that a state file cannot claim memory
   const std::span<double> noise = scratch_;
   double scale = settings_.scale;
   if (settings_.noise == SelectionNoise::laplace && scale > 0.0) {

@@ -24,9 +24,9 @@ using domains::VertexSet;
 using random::Source;
 
 constexpr std::size_t kBlock = 64;
-// Added to every weight: exponentials below e^-708 are 0, and a probability must not vanish in one
-// of two worlds only. log(e^-u + c) moves less than u does, so the range of its changes is no
-// longer than that of the scores.
+// Added to every weight. Exponentials below e^-708 are 0, and a probability must not vanish for
+// only one of two neighbouring streams. log(e^-u + c) changes by less than u does, so the range of
+// its changes is no longer than that of the scores.
 constexpr double kFloor = 0x1p-1000;
 
 double with_floors(double sum, std::size_t count) {
@@ -35,18 +35,19 @@ double with_floors(double sum, std::size_t count) {
 
 std::size_t count_blocks(std::size_t n) { return (n + kBlock - 1) / kBlock; }
 
-// Draws i < n with probability proportional to weight_i + kFloor in two races, first among blocks,
-// then in the block: every probability keeps its relative precision, however small, and the
-// exponentials of a race cost more than the weights.
+// Draws i < n with probability proportional to weight_i + kFloor in two races, first among blocks
+// and then within the block. Every probability keeps its relative precision, however small. Races
+// over blocks save time, because the exponential variates of a race cost more than the weights.
 class BlockRace {
  public:
   explicit BlockRace(std::size_t blocks) : sums_(blocks), scratch_(std::max(blocks, kBlock)) {}
 
   static std::uint64_t draws(std::size_t blocks) { return kBlock + (blocks > 1 ? blocks : 0); }
 
-  // Blocks come in kRuns runs of one length, of which those at one place read the same scores.
-  // fill(b, out) writes the weights of block b, at most kBlock, and returns their sum with the
-  // floors; the entries it leaves are never drawn. Returns block and place.
+  // The blocks form kRuns runs of equal length; blocks at the same place of the runs read the same
+  // scores. fill(b, out) writes the weights of block b, at most kBlock, and returns their sum with
+  // the floors. Entries that it does not write are never drawn. Returns the block and the place in
+  // it.
   template <std::size_t kRuns = 1, class Fill>
   std::pair<std::size_t, std::size_t> draw(Source& source, Fill fill) {
     double weights[kBlock];
@@ -58,7 +59,7 @@ class BlockRace {
       }
       block = samplers::draw_by_race(source, sums_, scratch_);
     }
-    std::fill(weights, weights + kBlock, -kFloor);  // nothing, once the floor is added
+    std::fill(weights, weights + kBlock, -kFloor);  // weight zero, once the floor is added
     fill(block, weights);
     for (double& weight : weights) weight += kFloor;
     return {block, samplers::draw_by_race(source, weights, scratch_)};
@@ -69,9 +70,9 @@ class BlockRace {
   std::vector<double> scratch_;
 };
 
-// The least of scores with Laplace noise of scale 1 added to each; they come in any number of
-// pieces. Blocks stay in the cache, and every pass over them is vectorised: a running comparison of
-// one score after the other would cost more than the noise.
+// The smallest of the scores with Laplace noise of scale 1 added to each. Scores may be added in
+// any number of pieces. Blocks stay in the cache, and every pass over them is vectorised: a running
+// comparison of single scores would cost more than the noise.
 class NoisyLeast {
  public:
   explicit NoisyLeast(Source& source) : source_(source) {}
@@ -100,10 +101,10 @@ class NoisyLeast {
  private:
   static constexpr std::size_t kPiece = 512;
 
-  // noise::laplaces' full tails; nearly always there is nothing to do.
+  // Adds the full tails of noise::laplaces. In nearly all cases there is nothing to do.
   void mend(std::span<double> x) {
-    constexpr double kFar = 22.0;      // below the upper end that is drawn once more
-    constexpr double kNear = 0x1p-31;  // above the lower one
+    constexpr double kFar = 22.0;      // below the upper end, beyond which variates are replaced
+    constexpr double kNear = 0x1p-31;  // above the lower end
     unsigned outer = 0;
     for (const double each : x) {
       const double magnitude = std::fabs(each);
@@ -236,8 +237,8 @@ class ListSelection final : public VertexSelection {
   BlockRace race_;
 };
 
-// Each coordinate goes to its upper end with its own probability. u_j, the excess of the upper
-// end's score times the rate, is cut off at +-kFar: that only shrinks the effect of a record.
+// Each coordinate goes to its upper end with its own probability. u_j is the excess of the upper
+// end's score times the rate. It is cut off at +-kFar, which only reduces the effect of a record.
 class BoxSelection final : public VertexSelection {
  public:
   BoxSelection(std::shared_ptr<const Box> box, SelectionNoise noise)
@@ -270,7 +271,7 @@ class BoxSelection final : public VertexSelection {
     simd::kernels().exp(odds_.data(), d, odds_.data());
     noise::exponentials(source, noise_values_);
     for (std::size_t j = 0; j < d; ++j) {
-      // A race of the better end, of weight 1, against the other one, of weight odds_j <= 1.
+      // A race between the better end, of weight 1, and the other end, of weight odds_j <= 1.
       const bool upset = first[j] < odds_[j] * second[j];
       const bool upper_is_better = direction[j] < 0.0;
       vertex[j] = upset != upper_is_better ? high[j] : low[j];

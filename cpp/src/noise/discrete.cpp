@@ -15,14 +15,15 @@ namespace {
 constexpr double kLn2 = elementary::kLn2Hi + elementary::kLn2Lo;
 constexpr std::uint64_t kMagnitude = (1ULL << 63) - 1;
 constexpr std::int64_t kFarthest = 1LL << 62;
-// Blocks are cut so that there are at least 2^9 of them in a scale, from scale 2^20 on: then the
-// law within a block is flat to 2^-9, and doubles hold every block number with bits to spare.
+// From scale 2^20 on, blocks are so short that a scale has at least 2^9 of them. Then the law
+// within a block is flat to 2^-9, and doubles represent every block number with bits to spare.
 constexpr int kBlocks = 9;
 constexpr int kFirstBlocked = 20;
-// Fewer leading digits than this leave -log too coarse for `margin_`; once in 2^16 draws.
+// With fewer leading digits than this, -log is too coarse for `margin_`. This occurs once in 2^16
+// draws.
 constexpr std::uint64_t kFewestDigits = 1ULL << 47;
 
-// num / den of a ratio of doubles, as integers.
+// A ratio of doubles as a ratio of integers.
 struct Fraction {
   Natural numerator;
   Natural denominator;
@@ -40,7 +41,8 @@ Fraction to_fraction(Ratio ratio) {
   return {numerator, denominator << static_cast<std::size_t>(-shift)};
 }
 
-// A uniform in [0, 1) known to some binary digits: it lies in [digits, digits + 1] 2^-bits.
+// A uniform in [0, 1) of which some binary digits are known: it lies in [digits, digits + 1]
+// 2^-bits.
 struct Expansion {
   Natural digits;
   std::size_t bits;
@@ -51,7 +53,7 @@ struct Expansion {
     bits += 64;
   }
 
-  // exp(-numerator / denominator) > this uniform?
+  // Returns whether exp(-numerator / denominator) > this uniform.
   template <class Words>
   bool is_below_exp(Words& words, const Natural& numerator, const Natural& denominator) {
     if (numerator.is_zero()) return true;
@@ -62,7 +64,7 @@ struct Expansion {
     }
   }
 
-  // Is this uniform below 2 q^k / (1 + q), q = exp(-denominator / numerator of the scale)?
+  // Returns whether this uniform is below 2 q^k / (1 + q), q = exp(-1 / scale).
   template <class Words>
   bool is_below_tail(Words& words, std::uint64_t k, const Fraction& scale) {
     const Natural exponent = Natural(k) * scale.denominator;
@@ -75,8 +77,8 @@ struct Expansion {
     }
   }
 
-  // A double that -log of this uniform is within 2^-43 + 2^-48 |it| of; takes digits until there
-  // are 48 significant ones.
+  // Returns a double within 2^-43 + 2^-48 |x| of x = -log of this uniform. Reads words until 48
+  // digits are significant.
   template <class Words>
   double minus_log(Words& words) {
     while (digits.bit_length() < 48) extend(words);
@@ -100,14 +102,15 @@ double require_scale(Ratio scale) {
 // Below this scale, Laplace proposals of scale 2 s^2 are kept more often than those of scale s.
 constexpr double kLargestSmall = 0.875;
 
-// A double above 2 s^2 for an s that is known to three roundings.
+// A double above 2 s^2 for an s that carries three rounding errors.
 double above_twice_square(double s) {
   const double above = 2.0 * s * s * (1.0 + 0x1p-48);
   return above > kSmallestScale ? above : kSmallestScale;
 }
 
-// 1 if log U > log_p for the uniform that a kernel returns as u, -1 if it is less, 0 if doubles do
-// not tell: u is within 2^-65 + 2^-53 U of U, and its logarithm within a relative 2^-51.
+// Returns 1 if log U > log_p for the uniform U that a kernel returns as u, -1 if log U < log_p, and
+// 0 if doubles cannot decide: u is within 2^-65 + 2^-53 U of U, and its logarithm has a relative
+// error of 2^-51.
 int compare(double u, double log_p) {
   if (!(log_p > -700.0)) return 1;  // no kernel goes as far
   const double difference = elementary::log(u) - log_p;
@@ -151,14 +154,15 @@ DiscreteLaplace::DiscreteLaplace(Ratio scale, Decisions decisions)
   const int exponent = std::ilogb(s);
   block_bits_ = exponent < kFirstBlocked ? 0 : static_cast<unsigned>(exponent - kBlocks);
   blocks_ = s / static_cast<double>(1ULL << block_bits_);
-  // Unblocked, |n| >= k has probability 2 q^k / (1 + q); blocked, a block number >= k has q^k.
+  // Without blocks, |n| >= k has probability 2 q^k / (1 + q). With blocks, a block number >= k has
+  // probability q^k.
   const double shared = elementary::log1p(elementary::exp(-1.0 / s));
   origin_ = 63.0 * kLn2 + (block_bits_ == 0 ? kLn2 - shared : 0.0);
   margin_ = blocks_ * 0x1p-42;
   inverse_ = 1.0 / s;
 }
 
-// The number of whole blocks; negative if doubles do not tell.
+// Returns the number of whole blocks; negative if doubles cannot decide.
 std::int64_t DiscreteLaplace::plain_blocks(std::uint64_t digits, double log_digits) const {
   const double x = blocks_ * (origin_ - log_digits);
   const auto k = static_cast<std::int64_t>(x);
@@ -194,13 +198,14 @@ std::int64_t DiscreteLaplace::whole_blocks_exactly(Words& words, std::uint64_t d
   return static_cast<std::int64_t>(k);
 }
 
-// 1 if an offset within a block is kept, -1 if not, 0 if doubles do not tell.
+// Returns 1 if an offset within a block is kept, -1 if not, 0 if doubles cannot decide.
 int DiscreteLaplace::plainly_keeps(std::uint64_t offset, std::uint64_t digits) const {
   const unsigned bits = 64 - block_bits_;
   const double x = static_cast<double>(offset) * inverse_;  // below 2^-9
   const double unit = 1.0 / static_cast<double>(1ULL << bits);
   const double v = static_cast<double>(digits) * unit;
-  // 1 - x < exp(-x) < 1 - x + x^2 / 2. Four units: what `is_below_exp` decides with these digits.
+  // 1 - x < exp(-x) < 1 - x + x^2 / 2. The four units cover what `is_below_exp` decides with these
+  // digits.
   if (v + 4.0 * unit < 1.0 - x - 0x1p-45) return 1;
   return v - 4.0 * unit > 1.0 - x + 0.5 * x * x + 0x1p-45 ? -1 : 0;
 }
@@ -228,7 +233,7 @@ std::int64_t DiscreteLaplace::draw(Words& words) const {
         offset = inner >> (64 - block_bits_);
       } while (!keeps(words, offset, inner & (~0ULL >> block_bits_)));
       magnitude = (magnitude << block_bits_) + static_cast<std::int64_t>(offset);
-      if (negative && magnitude == 0) continue;  // one zero of the two
+      if (negative && magnitude == 0) continue;  // keeps one of the two zeros
       if (magnitude > kFarthest) magnitude = kFarthest;
     }
     return negative ? -magnitude : magnitude;
@@ -243,14 +248,14 @@ bool DiscreteLaplace::plainly_draws(std::span<const std::uint64_t> words, double
     const std::uint64_t offset = words[1] >> (64 - block_bits_);
     if (plainly_keeps(offset, words[1] & (~0ULL >> block_bits_)) <= 0) return false;
     magnitude = (magnitude << block_bits_) + static_cast<std::int64_t>(offset);
-    if (magnitude == 0) return false;  // one zero of the two is thrown away
+    if (magnitude == 0) return false;  // one of the two zeros is rejected
   }
   out = (words[0] >> 63) != 0 ? -magnitude : magnitude;
   return true;
 }
 
 void DiscreteLaplace::draw_many(Source& source, std::span<std::int64_t> out) const {
-  const std::size_t taken = block_bits_ > 0 ? 2 : 1;  // words, by nearly every draw
+  const std::size_t taken = block_bits_ > 0 ? 2 : 1;  // words per draw, in nearly all cases
   std::uint64_t words[simd::kSuperblock];
   double logs[simd::kSuperblock];
   const std::span<const std::uint64_t> read = words;

@@ -7,15 +7,15 @@ namespace {
 
 using random::Variate;
 
-// P(X > kHigh) = P(X < kLow) = 2^-32; both ends are whole cells of the 64 (for Laplace 63) bits
-// behind a variate.
+// P(X > kHigh) = P(X < kLow) = 2^-32. Both ends are whole cells of the 64 bits (for Laplace 63) of
+// a variate.
 constexpr double kTail = 0x1p-32;
 constexpr double kHigh = 22.180709777918249;  // -log(2^-32)
 constexpr double kLow = 0x1.000000008p-32;    // -log(1 - 2^-32)
 
 bool is_outer(double x) { return x > kHigh || x < kLow; }
 
-// Uniform in (0, 1) from as many words as it takes to know it to relative 2^-32.
+// A uniform in (0, 1) with relative precision 2^-32, from as many words as that needs.
 double fine_uniform(Source& source) {
   double scale = 0x1p-64;
   std::uint64_t j = source.word();
@@ -29,8 +29,8 @@ double fine_uniform(Source& source) {
 }  // namespace
 
 double mend(Source& source, double x) {
-  // X = -log U with U uniform: given X > kHigh, U / kTail is uniform, and given X < kLow,
-  // (1 - U) / kTail.
+  // X = -log U with U uniform. Given X > kHigh, U / kTail is uniform; given X < kLow, (1 - U) /
+  // kTail is uniform.
   if (x > kHigh) return kHigh - elementary::log(fine_uniform(source));
   if (x < kLow) return -elementary::log1p(-kTail * fine_uniform(source));
   return x;
@@ -60,7 +60,8 @@ void laplaces(Source& source, std::span<double> out) {
 }
 
 void cube_exponential(Source& source, double scale, std::span<double> out) {
-  // Gamma(n + 1) as a sum of exponentials: exact, and no slower than the n uniforms.
+  // Gamma(n + 1) as a sum of exponentials. This is exact, and no slower than drawing the n
+  // uniforms.
   double radius = exponential(source);
   exponentials(source, out);
   for (const double each : out) radius += each;

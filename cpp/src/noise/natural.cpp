@@ -80,7 +80,7 @@ Natural Natural::operator/(const Natural& other) const {
     quotient.trim();
     return quotient;
   }
-  // Bit by bit: once a comparison, for quotients of a few hundred bits.
+  // Divides bit by bit. Each comparison divides at most once, for quotients of a few hundred bits.
   Natural rest;
   for (std::size_t i = bit_length(); i-- > 0;) {
     rest = rest << 1;
@@ -126,9 +126,10 @@ bool Natural::operator<(const Natural& other) const noexcept {
 }
 
 Enclosure enclose_exp(const Natural& numerator, const Natural& denominator, std::size_t bits) {
-  // exp(-x) = exp(-x / 2^t)^(2^t) with x / 2^t < 1/2. In units of 2^-w: at most w terms with an
-  // error below 3 each and 4 for the argument and the tail; squaring doubles an error and adds 1.
-  // So the error is below 2^t (3 w + 5) units, which is below 2^-bits: docs/privacy.
+  // exp(-x) = exp(-x / 2^t)^(2^t) with x / 2^t < 1/2. In units of 2^-w, the series has at most w
+  // terms with an error below 3 each, and 4 for the argument and the tail. Squaring doubles an
+  // error and adds 1. So the error is below 2^t (3 w + 5) units, which is below 2^-bits:
+  // docs/privacy.
   const std::size_t over = numerator.bit_length() + 2;
   const std::size_t halvings =
       over > denominator.bit_length() ? over - denominator.bit_length() : 0;

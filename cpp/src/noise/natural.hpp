@@ -6,8 +6,8 @@
 
 namespace dpoco::noise {
 
-// Natural numbers of any size, for comparisons that words of the machine leave undecided. They are
-// needed once in millions of draws: short rather than fast.
+// Natural numbers of any size, for comparisons that machine words leave undecided. They are needed
+// once in millions of draws, so the code is short rather than fast.
 class Natural {
  public:
   Natural() = default;
@@ -16,7 +16,7 @@ class Natural {
 
   bool is_zero() const noexcept { return limbs_.empty(); }
   std::size_t bit_length() const noexcept;
-  // The integer below 2^64 this number is; of larger ones, the lowest 64 bits.
+  // The number if it is below 2^64; otherwise its lowest 64 bits.
   std::uint64_t low_word() const noexcept;
 
   Natural operator+(const Natural& other) const;
@@ -33,8 +33,8 @@ class Natural {
   std::vector<std::uint32_t> limbs_;  // lowest first, no leading zeros
 };
 
-// floor or next lower integer of 2^bits exp(-x), x = numerator / denominator >= 0:
-// lower <= 2^bits exp(-x) <= upper = lower + 3.
+// An enclosure of 2^bits exp(-x), x = numerator / denominator >= 0. `lower` is the floor or one
+// less: lower <= 2^bits exp(-x) <= upper = lower + 3.
 struct Enclosure {
   Natural lower;
   Natural upper;

@@ -16,10 +16,11 @@ constexpr double kHalfPi = 1.5707963267948966;
 constexpr unsigned kAngleBits = 62;
 constexpr std::uint64_t kAngleMask = (1ULL << kAngleBits) - 1;
 constexpr std::size_t kFewestDigits = 48;
-// Bits that series carry beyond those they answer for: their errors are below 2^20 of the last.
+// Extra bits of series: their errors are below 2^20 units of the last bit.
 constexpr std::size_t kGuard = 32;
 
-// A uniform in [0, 1) known to some binary digits: it lies in [digits, digits + 1] 2^-bits.
+// A uniform in [0, 1) of which some binary digits are known: it lies in [digits, digits + 1]
+// 2^-bits.
 struct Uniform {
   Natural digits;
   std::size_t bits;
@@ -41,7 +42,7 @@ double as_double(const Natural& n, std::size_t bits) {
   return std::ldexp(leading + half, static_cast<int>(dropped) - static_cast<int>(bits));
 }
 
-// About -log of a uniform whose digits and whose complement's have kFewestDigits significant ones.
+// Approximates -log of a uniform that has, as its complement, kFewestDigits significant digits.
 double minus_log(const Uniform& u) {
   if (u.in_upper_half()) return -elementary::log1p(-as_double(u.complement(), u.bits));
   const std::size_t zeros = u.bits - u.digits.bit_length();
@@ -49,7 +50,7 @@ double minus_log(const Uniform& u) {
   return static_cast<double>(zeros) * kLn2 - elementary::log(leading);
 }
 
-// 2^w atan(1 / q) but for one unit per term.
+// 2^w atan(1 / q) with an error of at most one unit per term.
 Natural inverse_tangent(std::uint64_t q, std::size_t w) {
   Natural power = Natural::power_of_two(w) / Natural(q);
   Natural positive;
@@ -89,7 +90,7 @@ Natural to_numerator(double scale) {
          << static_cast<std::size_t>(exponent + 10);
 }
 
-// |Z| = sqrt(-2 log U) times the cosine or the sine of V pi / 2 measured from the nearer axis.
+// |Z| = sqrt(-2 log U) times the cosine or the sine of V pi / 2, measured from the nearer axis.
 struct Magnitude {
   Uniform u;
   Uniform v;
@@ -109,8 +110,8 @@ struct Magnitude {
     return scale * (std::sqrt(2.0 * minus_log(u)) * part);
   }
 
-  // Is scale |Z| >= k - 1/2? With P = 1 + cos(pi V) for the cosine and 1 - cos(pi V) for the sine,
-  // Z^2 = -log(U) P, so this says U <= exp(-(2 k - 1)^2 / (4 scale^2 P)).
+  // Returns whether scale |Z| >= k - 1/2. With P = 1 + cos(pi V) for the cosine and 1 - cos(pi V)
+  // for the sine, Z^2 = -log(U) P, so this is U <= exp(-(2 k - 1)^2 / (4 scale^2 P)).
   bool reaches(std::uint64_t k) {
     if (k == 0) return true;
     const Natural odd(2 * k - 1);
@@ -168,7 +169,7 @@ RoundedGaussian::RoundedGaussian(double scale) : scale_(scale) {
 
 std::int64_t RoundedGaussian::resolve(random::PairWords pair, PairDigits& more,
                                       Decisions decisions) const {
-  // As in the kernel `gaussian`: quadrant, and whether the nearer axis swaps the pair.
+  // As in the kernel `gaussian`: the quadrant, and whether the nearer axis swaps the pair.
   const std::uint64_t quadrant = pair.angle >> kAngleBits;
   const bool swapped = (((pair.angle >> (kAngleBits - 1)) ^ quadrant) & 1) != 0;
   const bool negative = ((pair.second ? quadrant : quadrant + 1) & 2) != 0;

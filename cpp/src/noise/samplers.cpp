@@ -23,7 +23,7 @@ double gamma(Source& source, double shape) {
   for (;;) {
     const double x = source.gaussian();
     const double t = 1.0 + c * x;
-    // Drawn before the test on t: every attempt costs the same variates.
+    // The draw comes before the test of t, so that every attempt uses the same number of variates.
     const double e = source.exponential();
     if (t <= 0.0) continue;
     const double v = t * t * t;
@@ -45,7 +45,7 @@ void gammas(Source& source, double shape, std::span<double> out) {
   double v[kMost];
   double logs[kMost];
   while (!out.empty()) {
-    // No more than will be made in any case.
+    // No more attempts than are needed in any case.
     const std::size_t attempts = std::min(out.size(), kMost);
     source.fill(Variate::gaussian, std::span(x).first(attempts));
     source.fill(Variate::exponential, std::span(e).first(attempts));
@@ -78,8 +78,8 @@ GeneralizedGaussian::GeneralizedGaussian(Index dimension, double order, double s
   }
 }
 
-// Density proportional to exp(-x^r) on x >= 0. For finite r it is U Gamma(1 + 1/r)^(1/r), which
-// does not underflow for large r as Gamma(1/r)^(1/r) would.
+// A magnitude with density proportional to exp(-x^r) on x >= 0. For finite r it is U Gamma(1 +
+// 1/r)^(1/r), which does not underflow for large r; Gamma(1/r)^(1/r) would.
 void GeneralizedGaussian::sample_magnitudes(Source& source) {
   if (order_ == 1.0) return source.fill(Variate::exponential, magnitudes_);
   source.fill(Variate::uniform, magnitudes_);
@@ -101,8 +101,8 @@ bool GeneralizedGaussian::accounts_for(const Source& source, std::uint64_t vecto
   if (order_ == 2.0) return attempts == vectors * d;
   constexpr std::uint64_t kMost = 1ULL << 60;
   const bool laplace_like = order_ == 1.0;
-  const bool gammas = !laplace_like && !std::isinf(order_);  // one a coordinate
-  // The radius takes a gamma variate of shape d / 2, which for d = 1 takes one exponential more.
+  const bool gammas = !laplace_like && !std::isinf(order_);  // one per coordinate
+  // The radius uses a gamma variate of shape d / 2, which for d = 1 needs one more exponential.
   const std::uint64_t further = (d == 1 ? vectors : 0) + (laplace_like ? vectors * d : 0);
   return source.position(Variate::word) == vectors * signs_.size() &&
          source.position(Variate::uniform) == (laplace_like ? 0 : vectors * d) &&

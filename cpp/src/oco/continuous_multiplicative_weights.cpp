@@ -17,12 +17,13 @@ namespace {
 using domains::Body;
 using losses::LossSum;
 
-// Without a known curvature the spread is bounded from above only; these further bits allow for it.
+// If the curvature is unknown, the spread has only an upper bound. These extra bits allow for a
+// smaller spread.
 constexpr int kUnknownCurvatureBits = 8;
 
-// Draws of the excess of one law over another, by rejection. They are wanted with a probability
-// that is one over the expected number of attempts, so this many attempts change the law by less
-// than 1e-6; with laws that differ by rounding errors alone they might never end.
+// The excess of one law over another is drawn by rejection. A draw is needed with a probability of
+// one over the expected number of attempts, so this limit changes the law by less than 1e-6. For
+// laws that differ only by rounding errors, unlimited rejection might never end.
 constexpr int kMaxAttempts = 1 << 20;
 
 }  // namespace
@@ -100,7 +101,7 @@ void ContinuousMultiplicativeWeights::check_settings() const {
   }
 }
 
-// A public lower scale of the laws' standard deviation per coordinate.
+// A public lower bound of the order of the laws' standard deviation per coordinate.
 double ContinuousMultiplicativeWeights::grid() const {
   const bool linear = sum_->kind() == LossSum::Kind::linear;
   const bool unknown = !linear && !std::isfinite(settings_.smoothness);
@@ -116,7 +117,7 @@ void ContinuousMultiplicativeWeights::release() {
   embed_released();
 }
 
-// Of the staged and committed loss.
+// The log factor of the loss that is staged and committed.
 double ContinuousMultiplicativeWeights::log_factor(bool& forced) {
   const double beta = settings_.gibbs.inverse_temperature;
   // A custom loss without a finite value counts as zero.
@@ -171,8 +172,8 @@ void ContinuousMultiplicativeWeights::draw() {
   drawn_ = rule_.round();
 }
 
-// From the density proportional to (mu' - mu)^+: a draw u of mu' is kept with probability
-// 1 - mu(u)/mu'(u).
+// Draws from the density proportional to (mu' - mu)^+: keeps a draw u of mu' with probability 1 -
+// mu(u)/mu'(u).
 void ContinuousMultiplicativeWeights::draw_excess() {
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     sampler_.sample(*source_, *sum_, point_);
@@ -223,8 +224,8 @@ void ContinuousMultiplicativeWeights::read_state(ArchiveReader& archive) {
   if (normalizer_) normalizer_->read(archive, *sum_);
   if (anchors_) anchors_->read(archive, sum_->body(), drawn_);
   source_->read(archive);
-  // The current point was drawn at the start or at the end of a block, and at the start if and only
-  // if none was drawn since.
+  // The current point was drawn at the start or at the end of a block. It was drawn at the start if
+  // and only if no switch has occurred.
   if (drawn_ % settings_.rule.block != 0 || (drawn_ == 0) != (rule_.switches() == 0)) {
     throw StateError("state holds impossible switches");
   }
@@ -237,9 +238,9 @@ void ContinuousMultiplicativeWeights::read_state(ArchiveReader& archive) {
   copy_counts();
 }
 
-// A generator behind its round would draw noise again that was already used. Samplers that reject
-// use any number of variates, but each draw takes some: one per coordinate where coordinates are
-// independent.
+// A generator that is behind its round would draw noise that was already used. Samplers with
+// rejection use any number of variates, but each draw uses some: one per coordinate if coordinates
+// are independent.
 void ContinuousMultiplicativeWeights::check_positions() const {
   std::uint64_t variates = 0;
   for (const random::Variate kind :

@@ -19,9 +19,9 @@ namespace {
 using domains::Body;
 using losses::LossSum;
 
-// Draws of the excess of one law over another, by rejection. They are wanted with a probability
-// that is one over the expected number of attempts, so this many attempts change the law by less
-// than 1e-5; with laws that differ by rounding errors alone they might never end.
+// The excess of one law over another is drawn by rejection. A draw is needed with a probability of
+// one over the expected number of attempts, so this limit changes the law by less than 1e-5. For
+// laws that differ only by rounding errors, unlimited rejection might never end.
 constexpr std::uint64_t kMostAttempts = 1ULL << 16;
 
 std::unique_ptr<LeaderLaw> make_law(LossSum& sum,
@@ -45,7 +45,7 @@ CoupledRegularizedLeader::CoupledRegularizedLeader(std::unique_ptr<LossSum> sum,
   noise_.assign(released_.size(), 0.0);
   scaled_ = noise_;
   law_ = make_law(*sum_, settings_);
-  // The first block of growing noise ends in a switch whatever the density.
+  // With growing noise, the first block always ends in a switch, so it needs no density.
   draw(variance(1), rule_.wants_factor() && !settings_.noise_growth);
 }
 
@@ -93,19 +93,19 @@ void CoupledRegularizedLeader::check_settings() const {
   }
 }
 
-// A power of two well below a public lower bound of the noise's scale where it is rounded; 0
+// A power of two well below a public lower bound of the noise's scale at the place of rounding; 0
 // without noise.
 double CoupledRegularizedLeader::released_grid() const {
   if (settings_.noise_scale == 0.0) return 0.0;
   double spread = settings_.noise_scale;
   if (sum_->kind() == LossSum::Kind::linear) return grid_below(spread, kGridBits);
-  // |du/dZ| >= 1 / (largest curvature of the losses and the step): the barrier's is left out, it
-  // only makes the decisions near the boundary coarser.
+  // |du/dZ| >= 1 / (largest curvature of the losses and the step). This leaves out the barrier's
+  // curvature, so the grid is only coarser, relative to the noise, near the boundary.
   spread /= 1.0 / settings_.step_size + static_cast<double>(horizon()) * settings_.smoothness;
   return grid_within_body(spread);
 }
 
-// Of a coordinate of the noise behind round t's decision.
+// The variance of a coordinate of the noise in round t's decision.
 double CoupledRegularizedLeader::variance(std::uint64_t t) const noexcept {
   const double square = settings_.noise_scale * settings_.noise_scale;
   return settings_.noise_growth ? square * static_cast<double>(t - 1) : square;
@@ -192,7 +192,7 @@ bool CoupledRegularizedLeader::close_round() {
     if (counted_) sum_->commit();
   }
   const bool moved = rule_.advance(factor, *source_, first);
-  // A point about to be left needs no density any more, but the solver starts from it.
+  // A point that is about to be replaced needs no density, but the solver starts from it.
   if (open) law_->absorb(density && !moved && rule_.open());
   if (moved) {
     if (settings_.coupling == LeaderCoupling::maximal && !first) {
@@ -258,7 +258,7 @@ void CoupledRegularizedLeader::read_state(ArchiveReader& archive) {
   release();
 }
 
-// A generator behind its round would draw noise again that was already used.
+// A generator that is behind its round would draw noise that was already used.
 void CoupledRegularizedLeader::check_positions() const {
   const std::uint64_t n = noise_.size();
   const std::uint64_t decisions = std::min(round(), horizon() - 1) / settings_.rule.block;
@@ -268,7 +268,7 @@ void CoupledRegularizedLeader::check_positions() const {
   const std::uint64_t first = settings_.noise_growth ? 0 : 1;
   std::uint64_t draws = 0;
   if (settings_.noise_scale > 0.0) draws = first + (maximal ? sure + attempts_ : switches);
-  // Uniforms: one for every decision until the switches are used up.
+  // One uniform for every decision until no switches are left.
   std::uint64_t least = 0;
   std::uint64_t most = 0;
   if (settings_.rule.forced < 1.0 && settings_.rule.max_switches > 0) {

@@ -13,12 +13,13 @@
 namespace dpoco::oco {
 namespace {
 
-// The rule of the choice, fixed on streams of which none is in the tests: a candidate counts
+// Constants of the choice, fixed on streams that are not in the tests. The weight of a candidate is
 // exp(-(excess + 2 deviations) / (quarter of the median deviation)).
 constexpr double kCaution = 2.0;
 constexpr double kTemperature = 0.25;
 
-// A step of a finite difference, in deviations: far above the solver's error, far below the noise.
+// The step of a finite difference, in deviations: far above the solver's error, far below the
+// noise.
 constexpr double kStep = 0x1p-10;
 
 const double& behind(const std::vector<double>& values, std::uint64_t push) {
@@ -39,7 +40,7 @@ void write_quadratic(std::span<const double> theta, double scale, std::span<doub
   for (const double each : theta) *out++ = -2.0 * each / scale;
 }
 
-// Signs that depend on the push alone and never on the key of the noise.
+// Signs that depend only on the number of the push, never on the key of the noise.
 void write_signs(std::uint64_t push, std::span<double> to) {
   std::uint64_t state = push * 0x9E3779B97F4A7C15u;
   for (double& each : to) {  // splitmix64
@@ -124,7 +125,7 @@ void ForgettingLeader::compare(std::span<const double> increment) {
   }
 }
 
-// The derivative along random signs has the divergence as its mean.
+// The mean of the derivative along random signs is the divergence.
 double ForgettingLeader::probed_correction(std::span<const double> decision, double ridge,
                                            double step) {
   std::copy(decision.begin(), decision.end(), point_.begin());
@@ -176,7 +177,7 @@ void ForgettingLeader::weigh() {
   std::nth_element(others.begin(), middle, others.end());
   double median = *middle;
   if (others.size() % 2 == 0) median = 0.5 * (median + *std::max_element(others.begin(), middle));
-  if (!(median > 0.0)) {  // without noise, or before anything has been compared
+  if (!(median > 0.0)) {  // without noise, or before the first comparison
     std::fill(shares_.begin(), shares_.end(), 0.0);
     const auto least = std::min_element(excess_.begin(), excess_.end());
     const bool better = *least < 0.0;

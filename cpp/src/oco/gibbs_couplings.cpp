@@ -16,8 +16,8 @@ namespace {
 
 using losses::LossSum;
 
-// The Gibbs law of F = <S, u> is N(-S/lam, I/(beta lam)) on the body, so with m, m' the means
-// before and after a loss <w, u> and P the normal probability of the body
+// The Gibbs law of F = <S, u> is N(-S/lam, I/(beta lam)) on the body. Let m, m' be the means before
+// and after a loss <w, u>, and P the normal probability of the body. Then
 //   ln(Z'/Z) = -beta <w, m> + beta ||w||^2 / (2 lam) + ln P(m') - ln P(m).
 class LinearNormalizer final : public LogNormalizer {
  public:
@@ -42,7 +42,7 @@ class LinearNormalizer final : public LogNormalizer {
     excess_ = 0.5 * beta_ * square / lam_ + (log_mass_ - before);
   }
 
-  // Everything follows from the sum; the last round's values are for diagnosis only.
+  // All other values follow from the sum. The last round's values are only diagnostics.
   void write(Archive& archive) const override {
     archive.real(reference_);
     archive.real(excess_);
@@ -68,8 +68,8 @@ class LinearNormalizer final : public LogNormalizer {
   double log_mass_ = 0.0;
 };
 
-// For quadratic F on R^d, with H = Hessian(F) + lam I and m the minimiser of F + lam ||u||^2 / 2, a
-// loss l with gradient p at m gives, H' and m' after it,
+// For quadratic F on R^d, let H = Hessian(F) + lam I and m the minimiser of F + lam ||u||^2 / 2,
+// with H' and m' after a loss l with gradient p at m. Then
 //   ln(Z'/Z) = -beta l(m) + (beta/2) p'H'^-1 p - ln(det H' / det H) / 2,   m' = m - H'^-1 p.
 class QuadraticNormalizer final : public LogNormalizer {
  public:
@@ -116,7 +116,7 @@ class QuadraticNormalizer final : public LogNormalizer {
   }
 
  private:
-  // Rounding errors of the updates add up for this long only.
+  // After this many updates the factor is computed again, because rounding errors add up.
   static constexpr std::uint64_t kUpdates = 512;
 
   void factorize(LossSum& sum) {
@@ -134,7 +134,7 @@ class QuadraticNormalizer final : public LogNormalizer {
     for (double& each : mode_) each = -each;
   }
 
-  // From H to H'; returns ln(det H' / det H). In one dimension a full rank is a rank of 1.
+  // Updates H to H' and returns ln(det H' / det H). In one dimension a full rank is rank 1.
   double take_curvature(LossSum& sum) {
     if (sum.rank() != 1 || n_ == 1) {
       const double before = factor_.log_determinant();
@@ -195,7 +195,7 @@ Anchors::Anchors(Index dimension, AnchorSettings settings, bool linear)
       mean_(dimension_, 0.0) {
   const double g = settings.noise_to_signal;
   const auto rounds = static_cast<double>(settings.horizon);
-  // All means of `count` points of a run of `horizon` rounds stay within z standard errors.
+  // All means of `count` points in a run of `horizon` rounds stay within z standard errors.
   const double z = std::sqrt(2.0 * (elementary::log(2.0) + 3.0 * elementary::log(rounds)));
   fixed_width_ =
       tail_quantile(g, settings.error) * g + z * g / std::sqrt(static_cast<double>(settings.count));

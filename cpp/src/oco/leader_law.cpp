@@ -16,7 +16,7 @@ using losses::LossSum;
 
 constexpr double kLogTwoPi = 1.8378770664093454836;
 
-// |grad J + Z| may be this many noise scales where rounding allows no better.
+// |grad J + Z| may be this many noise scales if rounding prevents better.
 constexpr double kResidual = 1e-9;
 
 // A factor is computed again after this many updates.
@@ -66,7 +66,7 @@ void LeaderLaw::read(ArchiveReader& archive) {
 
 namespace {
 
-// With y in the place of u: grad J = S - y = -Z and no determinant.
+// Uses y in place of u: grad J = S - y = -Z, and the determinant is 1.
 class ShiftedGaussian final : public LeaderLaw {
  public:
   explicit ShiftedGaussian(LossSum& sum) : LeaderLaw(sum) {}
@@ -113,7 +113,7 @@ class RegularizedLeader final : public LeaderLaw {
   RegularizedLeader(LossSum& sum, Regularizer regularizer)
       : LeaderLaw(sum),
         solver_(with_walls(std::move(regularizer), sum.body())),
-        // In one dimension a Hessian is its own direction and need not be split.
+        // In one dimension the Hessian is a number, so there is no direction to split off.
         rank_one_(sum.rank() == 1 && n_ > 1),
         slope_rest_(n_, 0.0),
         curvature_rest_(n_ * n_, 0.0),
@@ -130,7 +130,7 @@ class RegularizedLeader final : public LeaderLaw {
 
   void draw(std::span<const double> z, double variance, bool density) override {
     if (variance == 0.0 && regularizer().inverse_step == 0.0 && sum_.empty()) {
-      std::fill(at_.u.begin(), at_.u.end(), 0.0);  // the barrier's centre, or no loss at all
+      std::fill(at_.u.begin(), at_.u.end(), 0.0);  // the barrier's centre, or no losses yet
     } else {
       residual_ = solver_.solve(sum_, z, kResidual * size(variance), at_);
     }
@@ -169,7 +169,8 @@ class RegularizedLeader final : public LeaderLaw {
     if (rank_one_) {
       factor_.whiten(sum_.staged_direction(), white_);
       const double gain = bend_ * dot(white_, white_);
-      // det(H + k vv') = det H (1 + k v'H^-1 v), and its inverse where H holds the loss already
+      // det(H + k vv') = det H (1 + k v'H^-1 v), and the inverse factor if H already contains the
+      // loss
       return gaussian + (committed ? -elementary::log1p(-gain) : elementary::log1p(gain));
     }
     if (!committed) {
@@ -247,14 +248,14 @@ class RegularizedLeader final : public LeaderLaw {
  private:
   const Regularizer& regularizer() const noexcept { return solver_.regularizer(); }
 
-  // Scale of a residual: the noise, or without noise the gradients that must balance.
+  // Scale of a residual: the noise; without noise, the gradients that must balance.
   double size(double variance) const {
     if (variance > 0.0) return std::sqrt(variance);
     return std::sqrt(dot(at_.slope, at_.slope)) +
            regularizer().inverse_step * std::sqrt(dot(at_.u, at_.u));
   }
 
-  // next_factor_ = factor of the Hessian of J at the point, plus sign times the staged Hessian.
+  // next_factor_ = factor of the Hessian of J at the point, plus `sign` times the staged Hessian.
   bool factor_with_staged(double sign) {
     for (std::size_t i = 0; i < staged_hessian_.size(); ++i) {
       staged_sum_[i] = at_.curvature[i] + sign * staged_hessian_[i];
@@ -269,7 +270,7 @@ class RegularizedLeader final : public LeaderLaw {
     updates_ = 0;
   }
 
-  // After a move, updates all that depends on the point.
+  // After a move, updates all values that depend on the point.
   void settle(bool density) {
     const bool exact = std::exchange(at_.exact, false);
     std::fill(slope_rest_.begin(), slope_rest_.end(), 0.0);
@@ -287,7 +288,7 @@ class RegularizedLeader final : public LeaderLaw {
   LeaderSolver solver_;
   bool rank_one_;
   double residual_ = 0.0;
-  // Rounding errors of the point's slope and curvature since the last move.
+  // Compensation of the rounding errors of the point's slope and curvature since the last move.
   std::vector<double> slope_rest_;
   std::vector<double> curvature_rest_;
   std::vector<double> pull_;  // the regularizer's gradient at the point
@@ -296,7 +297,7 @@ class RegularizedLeader final : public LeaderLaw {
   CholeskyFactor factor_;  // of the Hessian of J at the point, if its density is wanted
   CholeskyFactor next_factor_;
   std::vector<double> staged_hessian_;
-  std::vector<double> staged_sum_;  // with the committed ones
+  std::vector<double> staged_sum_;  // sum of the committed and staged losses
   std::vector<double> matrix_;
   std::uint64_t updates_ = 0;
 };

@@ -9,35 +9,35 @@
 
 namespace dpoco::oco {
 
-// The law of a coupled leader's point, and the point it is at. Noise has independent coordinates
-// N(0, variance); a law's density at the point depends on it. The sum is the learner's; all vectors
-// have sum.dimension() entries.
+// The law of a coupled leader's point, and the current point. The noise has independent coordinates
+// N(0, variance), on which the law's density at the point depends. The learner owns the sum. All
+// vectors have sum.dimension() entries.
 class LeaderLaw {
  public:
   virtual ~LeaderLaw() = default;
 
   const std::vector<double>& point() const noexcept { return at_.u; }
 
-  // Moves to the point of noise z under the sum's losses. `density`: whether the density there will
-  // be asked for. Throws StateError if there is no such point or it cannot be found.
+  // Moves to the point of noise z under the sum's losses. `density` says whether the density there
+  // will be needed. Throws StateError if there is no such point or it cannot be found.
   virtual void draw(std::span<const double> z, double variance, bool density) = 0;
   // |grad J + z| of the last draw.
   virtual double residual() const noexcept { return 0.0; }
 
-  // Evaluates the sum's staged loss at the point. False if it cannot be evaluated: then it counts
-  // as the zero loss in what follows and must not be committed.
+  // Evaluates the sum's staged loss at the point. Returns false if it cannot be evaluated: then it
+  // counts as the zero loss and must not be committed.
   virtual bool stage(bool density) = 0;
-  // The zero loss in the place of the staged one.
+  // Replaces the staged loss by the zero loss.
   virtual void stage_zero() = 0;
-  // ln(mu'/mu) of the evaluated loss at the point, before and after which the noise has these
-  // variances. `committed`: whether the sum already holds the loss.
+  // ln(mu'/mu) of the evaluated loss at the point, for noise of variance `before` without the loss
+  // and `after` with it. `committed` says whether the sum already contains the loss.
   virtual double log_ratio(double before, double after, bool committed) = 0;
-  // The evaluated loss enters the law, the point stays. `density`: see draw.
+  // Adds the evaluated loss to the law; the point stays. `density` is as in draw.
   virtual void absorb(bool density) = 0;
 
-  // ln mu at u under the sum's losses: moves there.
+  // Moves to u and returns ln mu there under the sum's losses.
   virtual double log_density(std::span<const double> u, double variance) = 0;
-  // Moves to u, with density.
+  // Moves to u and prepares the density.
   virtual void go(std::span<const double> u) = 0;
 
   virtual void write(Archive& archive) const;

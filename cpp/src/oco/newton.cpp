@@ -13,39 +13,41 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Sizes of the gradient at which a point counts as the minimiser: relative to its terms, and to
-// what may remain at most.
+// A point counts as the minimiser if the gradient is at most this size: relative to its terms, and
+// relative to the tolerance.
 constexpr double kTolerance = 1e-12;
 constexpr double kEnough = 0.1;
-// A step that leaves more than this part of the gradient shows a bad model.
+// A step that leaves more than this share of the gradient shows a bad model.
 constexpr double kContraction = 0.5;
-// Convergence takes about six steps; hundreds mean that the losses are not what they promise.
+// Convergence takes about six steps. Hundreds of steps mean that the losses are not convex and
+// smooth.
 constexpr int kMostSteps = 1000;
 constexpr int kMostNewtonSteps = 200;
 constexpr int kMostHalvings = 60;
-// Newton steps go at most this part of the way to the boundary.
+// Newton steps go at most this share of the way to the boundary.
 constexpr double kReach = 0.9;
-// A step is long enough where it leaves at most this part of the slope along it.
+// A step is long enough if it leaves at most this share of the slope along it.
 constexpr double kFlat = 0.5;
-// Bisection of doubles of any size ends long before.
+// Bisection ends long before this, whatever the size of the doubles.
 constexpr int kMostTrials = 200;
-// Searches that do not halve the gradient: rounding is all that is left.
+// After this many searches that do not halve the gradient, only rounding errors are left.
 constexpr int kMostIdle = 40;
-// The factor of a matrix that is singular up to rounding: relative sizes of what is added to it.
+// Relative sizes of the ridge that is added to a matrix that is singular up to rounding.
 constexpr double kLeastRidge = 1e-14;
 constexpr double kMostRidge = 1.0;
 constexpr double kRidgeGrowth = 100.0;
-// Walls whose parts of a model's Hessian are this far apart are added one by one: a step needs no
-// more than four digits.
+// If the barrier terms of a model's Hessian differ by this factor, they are added one by one. A
+// step needs no more than four digits.
 constexpr double kSteep = 1e12;
-// Gradients of a convex sum pass below this part of their terms.
+// For a convex sum, the gradient falls below this share of its terms.
 constexpr double kConvex = 1e-6;
-// Squared Newton decrement, in barrier weights, below which full steps are safe.
+// Full steps are safe if the squared Newton decrement, in units of the barrier weight, is below
+// this.
 constexpr double kFullStep = 1e-2;
 // Newton steps that a start near the minimiser may need.
 constexpr int kNearSteps = 12;
-// The barrier's weight changes by this factor at a time, once the squared decrement is below this
-// many weights; it never needs to be larger than this.
+// The barrier's weight changes by the factor kDegree each time the squared decrement is below
+// kCentral times the weight. It never needs to exceed kLargestWeight.
 constexpr double kDegree = 10.0;
 constexpr double kCentral = 0.1;
 constexpr double kLargestWeight = 1e30;
@@ -88,8 +90,8 @@ double LeaderSolver::scale(const LeaderPoint& at, Linear z) const {
   return norm(z) + norm(at.slope) + regularizer_.inverse_step * norm(at.u);
 }
 
-// Effect of the rounding of u itself on the gradient there. Close to the boundary, where strong
-// losses hold u, the barrier is so steep that this passes any fixed tolerance.
+// The effect of the rounding of u itself on the gradient. Close to the boundary, where strong
+// losses hold u, the barrier is so steep that this exceeds any fixed tolerance.
 double LeaderSolver::rounding(const std::vector<double>& u, const std::vector<double>& curvature) {
   std::copy(curvature.begin(), curvature.end(), matrix_.begin());
   regularizer_.add_hessian(u, matrix_);
@@ -97,8 +99,8 @@ double LeaderSolver::rounding(const std::vector<double>& u, const std::vector<do
   return ulps * std::numeric_limits<double>::epsilon() * norm(matrix_) * norm(u);
 }
 
-// The factor of a model's Hessian at u, to factor_; where rounding made that indefinite, of one
-// with a larger diagonal: any positive definite matrix gives a descent.
+// Factors the model's Hessian at u into factor_. If rounding made it indefinite, increases the
+// diagonal: any positive definite matrix gives a descent direction.
 bool LeaderSolver::factor_model(const std::vector<double>& u,
                                 const std::vector<double>& curvature) {
   if (path_.factor(u, curvature, matrix_, factor_, kSteep)) return true;
@@ -114,8 +116,8 @@ bool LeaderSolver::factor_model(const std::vector<double>& u,
   return false;
 }
 
-// The Newton step of the model at next_, to step_; returns its squared decrement, which is not
-// finite if there is none.
+// Computes the model's Newton step at next_ into step_. Returns its squared decrement, which is not
+// finite if there is no step.
 double LeaderSolver::newton_step(const std::vector<double>& curvature) {
   path_.gradient(next_, gradient_);
   for (std::size_t i = 0; i < n_; ++i) {
@@ -127,7 +129,7 @@ double LeaderSolver::newton_step(const std::vector<double>& curvature) {
   return -dot(step_, gradient_);
 }
 
-// Whether u'Au/2 + <linear_, u> + regularizer does not rise at trial_ along step_.
+// Returns whether u'Au/2 + <linear_, u> + regularizer does not increase at trial_ along step_.
 bool LeaderSolver::falls(const std::vector<double>& curvature) {
   path_.gradient(trial_, gradient_);
   for (std::size_t i = 0; i < n_; ++i) {
@@ -136,8 +138,8 @@ bool LeaderSolver::falls(const std::vector<double>& curvature) {
   return dot(step_, gradient_) <= 0.0;
 }
 
-// trial_ = a point on the way from next_ along step_ from which the model still falls, but less.
-// False if there is none.
+// Finds a point trial_ on the way from next_ along step_ from which the model still decreases.
+// Returns false if there is none.
 bool LeaderSolver::damp(const std::vector<double>& curvature) {
   double t = std::min(1.0, kReach * path_.distance(next_, step_));
   for (int halving = 0; halving < kMostHalvings; ++halving, t *= 0.5) {
@@ -147,8 +149,9 @@ bool LeaderSolver::damp(const std::vector<double>& curvature) {
   return false;
 }
 
-// Newton steps on the model from next_, damped while the decrement is large, until it falls below
-// `enough` or, for enough = 0, as far as rounding allows. False if `most` steps were not enough.
+// Takes Newton steps on the model from next_, damped while the decrement is large, until the
+// decrement falls below `enough`, or for enough = 0 as far as rounding allows. Returns false if
+// `most` steps were not enough.
 bool LeaderSolver::descend(const std::vector<double>& curvature, double size, double enough,
                            int most) {
   double last = kInfinity;
@@ -160,8 +163,9 @@ bool LeaderSolver::descend(const std::vector<double>& curvature, double size, do
     const double length = norm(gradient_);
     if (length <= std::numeric_limits<double>::epsilon() * size) return true;
     const bool damped = path_.barrier && decrement > kFullStep * std::min(path_.weight, 1.0);
-    // All that rounding leaves? Close to a wall, the gradient may grow once while the decrement
-    // falls: a step more than where losses are cheap to look at.
+    // Stops if only rounding errors are left. Close to a wall, the gradient may grow once while the
+    // decrement falls. If the losses are costly to evaluate, the solver takes a further step in
+    // this case.
     const bool falling =
         costly_ && length > kConvex * size && decrement < kContraction * last_decrement;
     if (!damped && !falling && length >= kContraction * last) return true;
@@ -175,9 +179,9 @@ bool LeaderSolver::descend(const std::vector<double>& curvature, double size, do
 }
 
 // next_ = minimiser of the losses' model at `at`, plus regularizer, plus <z, .>. Near the last
-// minimiser Newton steps lead there; from afar they would creep along the boundary, for the
-// barrier's weight is small. So they start at the centre then, with a weight that keeps the
-// minimiser near it and is brought down by degrees.
+// minimiser Newton steps lead there. From far away they would creep along the boundary, because the
+// barrier's weight is small. So they start at the centre, with a weight that keeps the minimiser
+// near it and is reduced step by step.
 void LeaderSolver::minimize_model(const LeaderPoint& at, Linear z, bool near) {
   const std::vector<double>& a = at.curvature;
   for (std::size_t i = 0; i < n_; ++i) {
@@ -199,9 +203,9 @@ void LeaderSolver::minimize_model(const LeaderPoint& at, Linear z, bool near) {
   descend(a, size, 0.0, kMostNewtonSteps);
 }
 
-// Looks at the losses at next_; returns what is left of the gradient there. At the minimiser the
-// Hessian is wanted next: where losses come from memory, the look that is likely to be the last,
-// as in the solve before, has it on the way.
+// Evaluates the losses at next_ and returns the size of the remaining gradient. At the minimiser
+// the Hessian is needed next. If the losses do not fit into the cache, the evaluation that is
+// likely to be the last, judging by the previous solve, computes it in the same pass.
 double LeaderSolver::look(losses::LossSum& sum, Linear z) {
   next_exact_ = ++looks_ >= expected_looks_ && costly_;
   if (next_exact_) {
@@ -242,8 +246,8 @@ void LeaderSolver::move(LeaderPoint& at) {
   at.exact = next_exact_;
 }
 
-// The derivative of the objective at at.u + t step_, which goes to trial_; infinite outside the
-// barrier's interior.
+// The derivative of the objective at at.u + t step_, a point that is written to trial_. Infinite
+// outside the barrier's interior.
 double LeaderSolver::line_slope(losses::LossSum& sum, Linear z, const LeaderPoint& at, double t) {
   for (std::size_t i = 0; i < n_; ++i) trial_[i] = at.u[i] + t * step_[i];
   if (!regularizer_.inside(trial_)) return kInfinity;
@@ -253,9 +257,10 @@ double LeaderSolver::line_slope(losses::LossSum& sum, Linear z, const LeaderPoin
   return std::isfinite(slope) ? slope : kInfinity;
 }
 
-// next_ = a point on the ray from at.u along step_ where the objective falls at most kFlat times as
-// fast as at at.u, but does fall; in one dimension, the last such double. Where there is none
-// between at.u and the first double where it rises, next_ is that one, and false.
+// next_ = a point on the ray from at.u along step_ where the objective still decreases, but at most
+// kFlat times as fast as at at.u; in one dimension, the last such double. If there is none between
+// at.u and the first double where the objective increases, next_ is that double and the result is
+// false.
 bool LeaderSolver::search(losses::LossSum& sum, Linear z, const LeaderPoint& at) {
   next_ = at.u;
   sum.prepare_line(at.u, step_);
@@ -297,13 +302,13 @@ bool LeaderSolver::search(losses::LossSum& sum, Linear z, const LeaderPoint& at)
   return false;
 }
 
-// Moves `at` to a lower point, the exact Hessian there with it. False if there is none: then `at`
-// stays, or moves by the last bits of u to where the gradient is smaller.
+// Moves `at` to a lower point and computes the exact Hessian there. Returns false if there is no
+// lower point. Then `at` stays, or moves by the last bits of u to where the gradient is smaller.
 bool LeaderSolver::improve(losses::LossSum& sum, Linear z, LeaderPoint& at, double& last) {
   bool found = true;
   for (std::size_t i = 0; i < n_; ++i) step_[i] = next_[i] - at.u[i];
   if (!search(sum, z, at)) {
-    // The exact Newton step instead: the model may have been far off.
+    // Tries the exact Newton step, because the model may have been far off.
     sum.hessian(at.u, at.curvature);
     path_.weight = regularizer_.weight;
     residual(at, z);
@@ -323,7 +328,7 @@ bool LeaderSolver::improve(losses::LossSum& sum, Linear z, LeaderPoint& at, doub
   return found;
 }
 
-// The centre, where everything is finite if it is anywhere.
+// Moves to the centre, where all values are finite if they are finite anywhere.
 void LeaderSolver::restart(losses::LossSum& sum, LeaderPoint& at) {
   std::fill(at.u.begin(), at.u.end(), 0.0);
   sum.gradient(at.u, at.slope);
@@ -340,7 +345,7 @@ double LeaderSolver::solve(losses::LossSum& sum, Linear z, double tolerance, Lea
     last = residual(at, z);
     if (!std::isfinite(last)) throw StateError("the leader cannot be found");
   }
-  double best = last;  // the least that was left where a search began
+  double best = last;  // the smallest residual at the start of a search
   int idle = 0;
   for (int k = 0; k < kMostSteps && idle < kMostIdle; ++k) {
     const double enough = std::max(kTolerance * scale(at, z), kEnough * tolerance);

@@ -13,8 +13,8 @@ namespace {
 
 constexpr int kGradientSteps = 300;
 
-// The given functions of the eigenvalues of a symmetric matrix, on its eigenvectors. Those that are
-// 0 cost nothing.
+// Applies the function to the eigenvalues of a symmetric matrix and returns the sum over its
+// eigenvectors. Values of 0 cost nothing.
 template <class Function>
 Eigen::MatrixXd spectral(const Eigenvalues& solved, Function function) {
   const Eigen::MatrixXd& axes = solved.eigenvectors();
@@ -79,8 +79,8 @@ void NewtonRule::advance(const mechanisms::Released& released, std::span<double>
   show(deviation, decision);
 }
 
-// Of the released matrix only what the noise alone does not reach counts, and nothing is ever taken
-// off the metric unless curvatures are forgotten.
+// Only the part of the released matrix that exceeds the noise counts. The metric never decreases
+// unless curvatures are forgotten.
 void NewtonRule::grow_metric(std::span<const double> matrix, double deviation) {
   const Index n = dimension();
   Eigen::MatrixXd found(n, n);
@@ -119,7 +119,8 @@ void NewtonRule::move_into_domain(const Vector& target) {
   if (!point_.allFinite()) point_.setZero();
 }
 
-// Nesterov's method for strongly convex functions, in the metric; every point ends in the domain.
+// Nesterov's method for strongly convex functions, in the metric. Every iterate is projected onto
+// the domain.
 void NewtonRule::project_onto_domain(const Vector& target) {
   const Index n = dimension();
   const auto inside = [&](const Vector& x) {
@@ -142,7 +143,7 @@ void NewtonRule::project_onto_domain(const Vector& target) {
   }
 }
 
-// Shrunk by what the noise alone moves a step, as James and Stein do.
+// Shrinks the point by the size of the steps that noise alone would cause (James and Stein).
 void NewtonRule::show(double deviation, std::span<double> decision) const {
   double moved = 0.0;
   for (const double p : axes_.eigenvalues()) moved += (deviation / p) * (deviation / p);

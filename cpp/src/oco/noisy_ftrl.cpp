@@ -14,8 +14,8 @@
 namespace dpoco::oco {
 namespace {
 
-// Products of the clipped features round a few times more than the features themselves; this keeps
-// the exact norm of the statistics inside the declared one.
+// The products of clipped features carry a few more rounding errors than the features themselves.
+// This factor keeps the exact norm of the statistics within the declared bound.
 constexpr double kShrink = 1.0 - 16.0 * std::numeric_limits<double>::epsilon();
 
 void add_scaled(double factor, std::span<const double> x, std::span<double> to,
@@ -74,7 +74,7 @@ double NoisyFtrl::add_leaf(std::span<const double> at, std::span<const double> f
     add_quadratic(clipped, y, settings_.vector_scale, add);
     const double loss = loss_.value(margin, y);
     if (const RunningLoss& own = settings_.running_loss; own.weight > 0.0) {
-      // The products of raw features may overflow and cancel: a NaN counts as the largest loss.
+      // The products of raw features may overflow and cancel. A NaN counts as the largest loss.
       add(own.weight * (loss < own.largest ? std::max(loss, 0.0) : own.largest));
     }
     return loss;

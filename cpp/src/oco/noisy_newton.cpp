@@ -30,7 +30,7 @@ NoisyNewton::NoisyNewton(losses::GlmLoss loss, losses::RecordClipper clipper,
   }
 }
 
-// Rows of the triangle hold products of clipped entries.
+// The rows of the triangle contain products of clipped entries.
 double NoisyNewton::add_leaf(std::span<const double> at, std::span<const double> features,
                              double label, std::span<double> to, std::span<double> rest,
                              std::span<double> x) const {
@@ -42,8 +42,8 @@ double NoisyNewton::add_leaf(std::span<const double> at, std::span<const double>
   const double y = loss_.clip_label(label);
   for (std::size_t i = 0; i < d; ++i) x[i] = multiplier * features[i];
   const double margin = simd::dot(at, x);
-  const bool huber = loss_.kind == losses::GlmKind::huber;  // the same for all margins, for it has
-  const double curvature = huber ? loss_.weight : loss_.curvature(margin, y);  // to be public
+  const bool huber = loss_.kind == losses::GlmKind::huber;  // equal for all margins, because
+  const double curvature = huber ? loss_.weight : loss_.curvature(margin, y);  // it must be public
   const double bound = settings_.scalar_bound;
   const double slope = std::clamp(loss_.derivative(margin, y), -bound, bound);
   const double weight =

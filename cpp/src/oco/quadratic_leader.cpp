@@ -11,7 +11,7 @@
 namespace dpoco::oco {
 namespace {
 
-// Enough for a condition number of 10^5 from a cold start; a stream's next minimiser is near.
+// Enough for a condition number of 10^5 from a cold start. In a stream the next minimiser is near.
 constexpr int kSteps = 10'000;
 constexpr double kTolerance = 1e-13;
 
@@ -22,9 +22,9 @@ double euclidean_radius(const domains::Domain& domain) {
   return ball != nullptr && ball->p() == 2.0 ? ball->radius() : 0.0;
 }
 
-// x_i = b_i / (A_i + nu), nu >= 0 with ||x|| = radius unless nu = 0 is inside. Newton's method on
-// 1/||x|| - 1/radius increases monotonically to the root (Conn, Gould and Toint, "Trust Region
-// Methods", Section 7.3).
+// x_i = b_i / (A_i + nu), where nu >= 0 and ||x|| = radius, or nu = 0 if that point is inside.
+// Newton's method on 1/||x|| - 1/radius increases monotonically to the root (Conn, Gould and Toint,
+// "Trust Region Methods", Section 7.3).
 double minimize_on_ball(const Vector& spectrum, const Vector& linear, double radius, Vector& x) {
   double shift = 0.0;
   constexpr int kNewtonSteps = 100;  // it is quadratic: the bound is for termination only
@@ -40,10 +40,10 @@ double minimize_on_ball(const Vector& spectrum, const Vector& linear, double rad
   return shift;
 }
 
-// With h = 1 / (M+ + ridge + multiplier) and t = x - c, the derivative of x along a change of M by
-// the unit matrix of (i, j) is P (h g), where P projects along the boundary: I - n t'/(n.t) with
-// n = h t on it, I inside; g has the entries -rho x_j and -rho x_i, and rho is the divided
-// difference of max(w, 0).
+// Let h = 1 / (M+ + ridge + multiplier) and t = x - c. The derivative of x along a change of M by
+// the unit matrix of (i, j) is P (h g). P projects along the boundary: I - n t'/(n.t) with n = h t
+// on it, I inside. g has the entries -rho x_j and -rho x_i, and rho is the divided difference of
+// max(w, 0).
 SteinTerms stein_terms(std::span<const double> spectrum, std::span<const double> inverse,
                        std::span<const double> x, std::span<const double> from_center,
                        bool constrained) {
@@ -123,9 +123,9 @@ void QuadraticLeader::shrink(double variance, std::span<double> x) const {
   at = center_ + kept * (at - center_);
 }
 
-// Nesterov's method, started afresh whenever its momentum points uphill (O'Donoghue and Candes,
-// "Adaptive restart for accelerated gradient schemes"). A projected step from y to z is within
-// 2 (largest / smallest) ||y - z|| of the minimiser.
+// Nesterov's method, restarted whenever its momentum points uphill (O'Donoghue and Candes,
+// "Adaptive restart for accelerated gradient schemes"). A projected step from y to z is within 2
+// (largest / smallest) ||y - z|| of the minimiser.
 void QuadraticLeader::solve_general(std::span<double> x) {
   const RowMatrix& vectors = eigen_.eigenvectors();
   matrix_.noalias() = vectors * spectrum_.asDiagonal() * vectors.transpose();

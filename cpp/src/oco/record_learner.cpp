@@ -7,8 +7,8 @@
 namespace dpoco::oco {
 namespace {
 
-// Many short records are copied at once: a copy that is still on its way to the cache is read
-// slowly.
+// Many short records are copied at once, because reading a copy that has not reached the cache yet
+// is slow.
 constexpr std::uint64_t kBlockEntries = 2048;
 
 }  // namespace

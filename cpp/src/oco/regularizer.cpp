@@ -43,7 +43,7 @@ bool Regularizer::factor(std::span<const double> u, std::span<const double> curv
       as_matrix(matrix, dimension).diagonal().array() += inverse_step;
       bool exists = out.compute(matrix);
       double last = 0.0;
-      // In the order of their sizes, ties together: an update keeps what is smaller than itself.
+      // Updates in the order of size, ties together, because an update preserves smaller terms.
       while (exists) {
         double next = kInfinity;
         for (Index j = 0; j < pull.size(); ++j) {

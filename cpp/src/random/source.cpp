@@ -19,7 +19,7 @@ std::atomic<std::uint64_t> generation{0};
 
 void count_fork() { generation.fetch_add(1, std::memory_order_relaxed); }
 
-// A plain memset of memory about to be freed may be optimised away.
+// The compiler may remove a plain memset of memory that is freed next.
 void wipe(void* memory, std::size_t bytes) {
   volatile char* p = static_cast<volatile char*>(memory);
   for (std::size_t i = 0; i < bytes; ++i) p[i] = 0;
@@ -46,7 +46,7 @@ simd::FillDoubles filler(Variate kind) {
 
 constexpr std::size_t kHalf = simd::kSuperblock / 2;
 
-// The nonces beyond those of the kinds: 6 for Gaussians, up to 11.
+// Nonces after those of the kinds: 6 for Gaussians, up to 11.
 unsigned digits_nonce(Variate kind) noexcept { return 6 + (static_cast<unsigned>(kind) + 4) % 6; }
 
 }  // namespace
@@ -108,9 +108,9 @@ void Source::load(Variate kind, Lane& from) {
   from.loaded = superblock;
 }
 
-// Variates that the kernels compute from 64 digits, corrected if these do not suffice.
+// Fills in variates that the kernels compute from 64 digits, corrected if these do not suffice.
 void Source::produce(Variate kind, std::uint64_t superblock, std::span<double> out) const {
-  constexpr std::size_t kChunk = 8;  // of which a processor's nearest cache holds the values
+  constexpr std::size_t kChunk = 8;  // values of this many blocks fit into the nearest cache
   const simd::FillDoubles make = filler(kind);
   assert(out.size() % simd::kSuperblock == 0);
   while (!out.empty()) {
@@ -148,7 +148,7 @@ void Source::fill(Variate kind, std::span<double> out) {
     const std::uint64_t superblock = from.position / simd::kSuperblock;
     std::size_t count;
     if (index == 0 && out.size() >= simd::kSuperblock) {
-      // Whole superblocks go straight to the caller.
+      // Whole superblocks are written directly to the caller.
       count = out.size() / simd::kSuperblock * simd::kSuperblock;
       produce(kind, superblock, out.first(count));
     } else {
@@ -163,7 +163,7 @@ void Source::fill(Variate kind, std::span<double> out) {
 
 Source::Gaussians Source::next_gaussians(std::size_t most) {
   check_process();
-  // A superblock's first half holds one member of each pair, its second half the other.
+  // The first half of a superblock has one member of each pair, the second half the other.
   Lane& from = lane(Variate::gaussian);
   if (from.loaded != from.position / simd::kSuperblock) load(Variate::gaussian, from);
   const std::size_t index = from.position % simd::kSuperblock;

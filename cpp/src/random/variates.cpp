@@ -8,14 +8,14 @@
 namespace dpoco::random {
 namespace {
 
-// A word this close to an end of its range has too few digits. At the least such words are mended,
-// and nothing else: 2^17 of 2^64 (Laplace: of 2^63).
+// A word this close to an end of its range has too few digits. Exactly these words are mended: 2^17
+// of 2^64 (Laplace: of 2^63).
 constexpr std::uint64_t kFewest = 1ULL << 16;
-// Further words after which a uniform's digits end: with probability 2^-960.
+// The largest number of further words of a uniform. More would be needed with probability 2^-960.
 constexpr std::size_t kMostZeros = 14;
 
-// Where a kernel's value may come from a word near an end. Gaussians: where the larger of a pair
-// may be part of a long radius, and the smaller of a short one.
+// Bounds beyond which a kernel's value may come from a word near an end. For Gaussians, the larger
+// of a pair may belong to a long radius, and the smaller to a short one.
 struct Inner {
   double low;
   double high;
@@ -89,7 +89,7 @@ void mend(Variate kind, std::span<const std::uint64_t, simd::kSuperblock> raw,
   constexpr std::size_t kHalf = simd::kSuperblock / 2;
   const std::uint64_t few = kind == Variate::laplace ? 2 * kFewest : kFewest;  // a bit is the sign
   const bool pairs = kind == Variate::gaussian;
-  // Near 1 a uniform is a rounded double anyway, and the kernel's value stays.
+  // Near 1 a uniform is a rounded double anyway, so the kernel's value stays.
   const bool lower_only = kind == Variate::uniform;
   for (std::size_t i = 0; i < (pairs ? kHalf : simd::kSuperblock); ++i) {
     if (raw[i] >= few && (lower_only || ~raw[i] >= few)) continue;

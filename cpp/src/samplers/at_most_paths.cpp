@@ -30,12 +30,12 @@ double merge(double a, double b) {
   return (a < b ? a : b) - elementary::softplus(-gap);
 }
 
-// Level c holds the weights a(c, j) of the sequences so far that end in j after c switches. With
-// v(c, j) = a(c, j) exp(-rate * loss_j) a round is
+// Level c has the weights a(c, j) of the sequences so far that end in j after c switches. With v(c,
+// j) = a(c, j) exp(-rate * loss_j), a round is
 //     a(c, j) <- v(c, j) + sum over i != j of v(c - 1, i).
-// Level 0 follows from cumulative losses. The others are kept as costs relative to an offset of
-// their level, since no common scale of a level would do: an expert that is hopeless now may be the
-// only good one later on.
+// Level 0 follows from cumulative losses. The other levels are stored as costs relative to an
+// offset of the level and not as weights on a common scale: an expert that is hopeless now may be
+// the only good one later.
 class AtMostPaths final : public SwitchingPaths {
  public:
   AtMostPaths(std::uint64_t experts, std::uint64_t rounds, std::uint64_t switches, double rate)
@@ -72,8 +72,8 @@ class AtMostPaths final : public SwitchingPaths {
     return {.level = level, .expert = draw_by_log_race(source, above_, below_)};
   }
 
-  // Of the m steps left, k are switches with weight proportional to binom(m, k) (N - 1)^k, so that
-  // the next one is a switch with probability E(k) / m.
+  // Of the m steps left, k are switches with weight proportional to binom(m, k) (N - 1)^k. So the
+  // next step is a switch with probability E(k) / m.
   double move_chance(std::uint64_t level) const override {
     const std::uint64_t left = steps_left() + 1;  // counting the one to be taken
     const std::uint64_t most = std::min(switches_ - level, left);
@@ -138,7 +138,7 @@ class AtMostPaths final : public SwitchingPaths {
       k.axpy(rate(), rounded_.data(), experts(), row(c).data());
       minima_[c] = k.smallest(row(c).data(), experts());
     }
-    // All costs are relative to the best constant sequence's.
+    // All costs are relative to that of the best constant sequence.
     const double least = relative_sums();
     const double shift = rate() * ((sums_.offset() - offset) + (least - least_));
     least_ = least;
@@ -162,9 +162,9 @@ class AtMostPaths final : public SwitchingPaths {
     filled_ = archive.word_below(switches_ + 2);
     sums_.read(archive);
     archive.reals(offsets_, rows_);
-    // Costs and offsets that runs reach are below 1e120, rates being at most 1e100; from 1e150 on
-    // sums of a few of them could overflow. A cost exceeds its level's reference by
-    // -log(e^600 + N + 1) or more. Level 0 has no offset.
+    // With rates of at most 1e100, runs reach only costs and offsets below 1e120. From 1e150 on,
+    // sums of a few of them could overflow. A cost exceeds its level's reference by -log(e^600 + N
+    // + 1) or more. Level 0 has no offset.
     const bool possible = std::all_of(offsets_.begin(), offsets_.end(),
                                       [](double x) { return std::abs(x) < kLargestCost; }) &&
                           offsets_[0] == 0.0 &&
@@ -186,31 +186,33 @@ class AtMostPaths final : public SwitchingPaths {
 
   std::uint64_t steps_left() const { return round() < rounds_ ? rounds_ - round() : 0; }
 
-  // base_ <- cumulative losses, relative; returns the smallest.
+  // base_ <- relative cumulative losses. Returns the smallest.
   double relative_sums() {
     sums_.relative(base_);
     return simd::kernels().smallest(base_.data(), experts());
   }
 
-  // out_j <- v(level, j) over the level's largest; returns their sum.
+  // out_j <- v(level, j) / the level's largest. Returns their sum.
   double normalize(std::uint64_t level, std::span<double> out) const {
     const simd::Kernels& k = simd::kernels();
     if (level == 0) return k.tilt(nullptr, base_.data(), least_, rate(), experts(), out.data());
     return k.tilt(nullptr, row(level).data(), minima_[level], 1.0, experts(), out.data());
   }
 
-  // Cost of v(level, j) relative to the level's smallest.
+  // The cost of v(level, j) relative to the level's smallest cost.
   double cost_above_least(std::uint64_t level, std::size_t j) const {
     return level == 0 ? rate() * (base_[j] - least_) : row(level)[j] - minima_[level];
   }
 
-  // Cost of the sum of v(level, i) over all i but the first of the level's best, relative to that.
+  // The cost of the sum of v(level, i) over all i except the level's first best, relative to the
+  // cost of that one.
   double cost_of_the_rest(std::uint64_t level, std::size_t best,
                           std::span<double> normalized) const {
     normalized[best] = 0.0;
     const double rest = simd::kernels().sum(normalized.data(), experts());
     normalized[best] = 1.0;
-    // Entries that were flushed to zero do not count in it, or it counts them one by one.
+    // The sum misses entries that were flushed to zero. If it is too small, the loop below adds the
+    // costs one by one.
     if (rest > 1e-280) return -elementary::log(rest);
     double cost = kInfinity;
     for (std::size_t i = 0; i < experts(); ++i) {
@@ -219,27 +221,28 @@ class AtMostPaths final : public SwitchingPaths {
     return cost;
   }
 
-  // Ends the round for level c, whose v is in its row, normalised in above_, and that of the level
-  // below in below_ (all that is there if c is new). Returns what the new costs are relative to.
+  // Ends the round for level c. v is in its row, normalised in above_, and v of the level below is
+  // in below_ (the only one if c is new). Returns the reference of the new costs.
   double mix(std::uint64_t c, double total_below) {
     const simd::Kernels& k = simd::kernels();
     const std::size_t n = experts();
     const bool is_new = c >= filled_;
     const double reference_below = offsets_[c - 1] + minima_[c - 1];
     const double gap = is_new ? kInfinity : offsets_[c] + minima_[c] - reference_below;
-    // One entry is 1, as costs are finite; should none be, nothing past the end may be written.
+    // Costs are finite, so one entry is 1. The search ends before the last entry, so that a
+    // violation cannot write past the end.
     const auto found = std::find(below_.begin(), below_.end() - 1, 1.0);
     const auto best = static_cast<std::size_t>(found - below_.begin());
     const double rest = cost_of_the_rest(c - 1, best, below_);
     const double own = is_new ? kInfinity : cost_above_least(c, best);
     double* to = row(c).data();
     if (gap > -600.0) {
-      // The level below sets the scale. "All but j" loses nothing to cancellation for j other than
-      // the best, whose weight 1 stays in the sum.
+      // The level below sets the scale. Subtracting entry j from the sum loses nothing to
+      // cancellation unless j is the best, whose weight 1 stays in the sum otherwise.
       const double scale = is_new ? 0.0 : elementary::exp(-gap);
       k.affine(scale, above_.data(), total_below, n, to);
       k.axpy(-1.0, below_.data(), n, to);
-      to[best] = 1.0;  // for the logarithm
+      to[best] = 1.0;  // keeps the logarithm finite
       k.log(to, n, to);
       k.affine(-1.0, to, 0.0, n, to);
       to[best] = merge(gap + own, rest);
@@ -253,19 +256,19 @@ class AtMostPaths final : public SwitchingPaths {
     return reference_below + gap;
   }
 
-  // Costs of the weights of one level, in the present round, relative to offsets_[level].
+  // The costs of the weights of one level in the current round, relative to offsets_[level].
   void costs(std::uint64_t level, std::span<double> out) const {
     const simd::Kernels& k = simd::kernels();
     if (level > 0) return void(std::ranges::copy(row(level), out.begin()));
     double* to = out.data();
     sums_.relative(out);
     const double least = k.smallest(to, experts());
-    k.affine(1.0, to, -least, experts(), to);  // before the product: the difference is exact
+    k.affine(1.0, to, -least, experts(), to);  // before the product: an exact difference
     k.affine(rate(), to, 0.0, experts(), to);
   }
 
-  // Cost of each level: of the weights of its states times the number of their completions,
-  // sum over k <= S - c of binom(m, k) (N - 1)^k, m steps being left.
+  // The cost of each level: the weights of its states times the number of their completions,
+  // sum over k <= S - c of binom(m, k) (N - 1)^k, with m steps left.
   void weigh_levels(std::span<double> out, std::span<double> scratch) const {
     const simd::Kernels& k = simd::kernels();
     const std::uint64_t left = steps_left();
@@ -291,16 +294,16 @@ class AtMostPaths final : public SwitchingPaths {
 
   std::uint64_t rounds_;
   std::uint64_t switches_;
-  std::uint64_t filled_ = 1;  // levels that any sequence so far has reached
+  std::uint64_t filled_ = 1;  // levels that a sequence can have reached so far
   ExactSums sums_;
-  double least_ = 0.0;           // of the cumulative losses, relative to the sums' offset
+  double least_ = 0.0;           // smallest cumulative loss, relative to the sums' offset
   std::vector<double> rounded_;  // the round's losses
   std::vector<double> base_;     // cumulative losses, relative to the sums' offset
-  std::vector<double> above_;    // scratch of mixing and drawing
+  std::vector<double> above_;    // scratch for mixing and drawing
   std::vector<double> below_;
   std::vector<double> rows_;     // costs of levels 1, ..., S
-  std::vector<double> offsets_;  // of the levels' costs; 0 for level 0
-  std::vector<double> minima_;   // of their rows while a round ends
+  std::vector<double> offsets_;  // offsets of the levels' costs; 0 for level 0
+  std::vector<double> minima_;   // minima of the rows while a round ends
   std::vector<double> level_costs_;
   std::vector<double> level_race_;
 };

@@ -17,7 +17,7 @@ std::size_t draw_by_race(random::Source& source, std::span<const double> weights
   std::size_t first = 0;
   double best = std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < n; ++i) {
-    // A zero weight never arrives: E / 0 is infinite, E being positive.
+    // An entry of weight zero never wins: E / 0 is infinite, because E is positive.
     const double arrival = scratch[i] / weights[i];
     if (arrival < best) {
       best = arrival;
@@ -51,7 +51,7 @@ std::size_t draw_by_scan(double uniform, std::span<const double> weights, double
   const std::size_t n = weights.size();
   double left = uniform * total;
   std::size_t i = 0;
-  // Whole blocks first: their sums do not wait for each other.
+  // Adds whole blocks first, because their sums do not wait for each other.
   while (i + kBlock < n) {
     const double block = k.sum(&weights[i], kBlock);
     if (left <= block) break;
@@ -64,7 +64,8 @@ std::size_t draw_by_scan(double uniform, std::span<const double> weights, double
       if (left <= 0.0) return i;
     }
   }
-  // Sums in different orders differ by roundings: the last one that has any weight.
+  // Sums in different orders differ by rounding errors. In this case takes the last entry that has
+  // a positive weight.
   while (i > 1 && !(weights[i - 1] > 0.0)) --i;
   return i - 1;
 }

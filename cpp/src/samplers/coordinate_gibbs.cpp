@@ -10,7 +10,8 @@
 namespace dpoco::samplers {
 namespace {
 
-// Rounding in the running product grows with the number of sweeps since it was last computed.
+// The rounding errors of the running product grow with the number of sweeps since it was last
+// computed.
 constexpr std::uint64_t kRefresh = 256;
 
 }  // namespace
@@ -74,7 +75,7 @@ void CoordinateGibbs::sweep(random::Source& source) {
   double* force = force_.data();
   double* state = state_.data();
   for (Index i = 0; i < n; ++i) {
-    // The diagonal is 1: the conditional law is N(state - force, 1) on its interval.
+    // The diagonal is 1, so the conditional law is N(state - force, 1) on its interval.
     const double next = truncated_normal(source, state[i] - force[i], 1.0, lower_[i], upper_[i]);
     const double step = next - state[i];
     state[i] = next;

@@ -11,9 +11,9 @@ using losses::LossSum;
 
 namespace {
 
-// Corrections of the weights per plane: each costs no look at F.
+// Corrections of the weights per plane. They do not evaluate F.
 constexpr int kCorrections = 200;
-// Halvings of a width that starts at the largest there can be.
+// Halvings of a width that starts at the largest possible.
 constexpr int kHalvings = 100;
 
 }  // namespace
@@ -29,7 +29,8 @@ CuttingPlanes::CuttingPlanes(domains::Body body, double regularization)
       heights_(kPlanes),
       scratch_(body_.dimension()) {}
 
-// The combination, the minimiser at_ of it plus lam ||u||^2 / 2, and the planes' heights there.
+// Computes the combination of planes, the minimiser at_ of it plus lam ||u||^2 / 2, and the heights
+// of the planes there.
 void CuttingPlanes::move() {
   slope_.noalias() = slopes_.leftCols(count_) * weights_.head(count_);
   scratch_ = slope_ / -lam_;
@@ -38,7 +39,8 @@ void CuttingPlanes::move() {
   heights_.head(count_) += offsets_.head(count_);
 }
 
-// Where the next plane goes; the two of least weight become one if all places are taken.
+// Returns the place for the next plane. If all are taken, merges the two planes of the smallest
+// weights.
 Index CuttingPlanes::free_place() {
   if (count_ < kPlanes) return count_++;
   Index least = 0;
@@ -61,8 +63,8 @@ Index CuttingPlanes::free_place() {
   return least;
 }
 
-// Moves weight from one plane to another, the length that is best without walls: the dual's second
-// derivative is at least -||difference of the slopes||^2 / lam.
+// Moves weight from one plane to another. The amount is the best without walls: the second
+// derivative of the dual is at least -||difference of the slopes||^2 / lam.
 void CuttingPlanes::shift(Index from, Index to) {
   scratch_ = slopes_.col(to) - slopes_.col(from);
   const double square = scratch_.squaredNorm();
@@ -74,7 +76,7 @@ void CuttingPlanes::shift(Index from, Index to) {
   move();
 }
 
-// Corrections until the weights are within `enough` of the best.
+// Corrects the weights until they are within `enough` of the best.
 void CuttingPlanes::weigh(double enough) {
   for (int k = 0; k < kCorrections; ++k) {
     Index high = 0;
@@ -161,7 +163,8 @@ double SecantCurvature::width(LossSum& sum, const Vector& u, const Vector& direc
 void SecantCurvature::measure(LossSum& sum, const Vector& u, Matrix& out) {
   const Index n = body_.dimension();
   double bend = 0.0;
-  // Along the axes first, whose differences of subgradients show the directions to measure in.
+  // Measures along the axes first. The differences of subgradients show in which directions to
+  // measure.
   out.setZero();
   for (Index i = 0; i < n; ++i) {
     direction_.setZero();

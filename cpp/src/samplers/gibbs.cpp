@@ -24,14 +24,14 @@ using random::Source;
 
 namespace {
 
-// Above this residual of the mode the losses have kinks there.
+// If the residual of the mode is above this, the losses have kinks there.
 constexpr double kSmooth = 1e-6;
-// Largest gap of the best tangent under kinks, in nats of the log density.
+// With kinks: the largest gap of the best tangent, in nats of the log density.
 constexpr double kGap = 0.1;
-// Planes for the start of a chain, and for a mode.
+// The number of planes for the start of a chain, and for a mode.
 constexpr std::uint64_t kFewPlanes = 200;
 constexpr std::uint64_t kMostPlanes = 2000;
-// Proposals after which a chain takes over; a user's losses are slow to ask.
+// After this many proposals a chain takes over. The losses of users are slow to evaluate.
 constexpr std::uint64_t kMostProposals = 100000;
 
 GibbsSettings require_settings(GibbsSettings settings) {
@@ -74,7 +74,7 @@ struct GibbsSampler::Work {
         draw(body.dimension()),
         factor(body.dimension()) {}
 
-  // Chooses the method and does what the draws share.
+  // Chooses the method and does the work that all draws share.
   void prepare(Source& source, LossSum& sum);
   void prepare_flat(Source& source, LossSum& sum);
   void prepare_gaussian(LossSum& sum);
@@ -100,7 +100,7 @@ struct GibbsSampler::Work {
   Langevin langevin;
   Proximal proximal;
   Whitening metric;
-  std::uint64_t length = 0;  // of a Langevin chain
+  std::uint64_t length = 0;  // length of a Langevin chain
   double scale = 1.0;
   bool kinks = false;  // `below` belongs to the sum
   Minorant below;
@@ -152,14 +152,15 @@ void GibbsSampler::Work::prepare_flat(Source& source, LossSum& sum) {
   if (report.predicted_acceptance < settings.chain_below) prepare_chain(sum);
 }
 
-// F = F(0) + <F'(0), u> + u'Hu/2: a Gaussian of precision beta (H + lam I).
+// F = F(0) + <F'(0), u> + u'Hu/2, so the law is a Gaussian with precision beta (H + lam I).
 void GibbsSampler::Work::prepare_gaussian(LossSum& sum) {
   report.method = GibbsMethod::gaussian;
   at.setZero();
   sum.gradient_and_hessian(view(at), view(slope), view(hessian));
   hessian.diagonal().array() += lam;
   factor.compute(hessian);
-  // Positive definite but for rounding; whether it is, is private.
+  // Rounding may make the matrix indefinite. This is private, so the code increases the diagonal
+  // and does not fail.
   double trifle = 1e-15 * hessian.trace();
   while (factor.info() != Eigen::Success && std::isfinite(trifle)) {
     hessian.diagonal().array() += trifle;
@@ -174,13 +175,14 @@ void GibbsSampler::Work::prepare_gaussian(LossSum& sum) {
 void GibbsSampler::Work::prepare_chain(LossSum& sum) {
   modes.central(sum, beta, metric.centre, hessian);
   metric.factor.compute(hessian);
-  if (metric.factor.info() != Eigen::Success) return;  // not convex: the envelope stays
+  if (metric.factor.info() != Eigen::Success) return;  // not convex: the envelope remains
   report.method = GibbsMethod::hit_and_run;
   const bool smooth = sum.kind() != LossSum::Kind::custom;
   if (body.dimension() > settings.langevin_above && smooth) {
     const double condition = langevin.condition(sum, metric);
     const auto walks = HitAndRun::steps(body.dimension(), settings.tolerance);
-    // Its length grows with the condition number; a step costs about as much as one of the other.
+    // The length of the Langevin chain grows with the condition number. Its step costs about as
+    // much as a hit-and-run step.
     const double steps = Langevin::steps(body.dimension(), settings.tolerance, condition);
     if (steps <= static_cast<double>(walks)) {
       report.method = GibbsMethod::langevin;
@@ -202,13 +204,13 @@ void GibbsSampler::Work::prepare_chosen_chain(LossSum& sum) {
   report.method = langevin_asked ? GibbsMethod::langevin : GibbsMethod::hit_and_run;
 }
 
-// Values and subgradients suffice: a combination of tangents in the place of the mode's.
+// Needs only values and subgradients: a combination of tangents replaces the tangent at the mode.
 void GibbsSampler::Work::prepare_kinks(LossSum& sum) {
   kinks = true;
   const std::uint64_t most = settings.exact_only ? settings.most_planes : kFewPlanes;
   planes.solve(sum, kGap / beta, most, below);
   if (!std::isfinite(below.height) || !below.slope.allFinite() || !below.at.allFinite()) {
-    // Losses that are no numbers have no law: the draw ends, anywhere in the body.
+    // Losses that are not numbers have no law. The draw still ends, anywhere in the body.
     below.height = 0.0;
     below.slope.setZero();
     below.at.setZero();
@@ -225,8 +227,8 @@ void GibbsSampler::Work::prepare_kinks(LossSum& sum) {
   report.method = GibbsMethod::envelope;
 }
 
-// The metric is the curvature over a standard deviation of the law: a Hessian knows nothing of
-// kinks around it.
+// The metric is the curvature over a standard deviation of the law, because a Hessian does not show
+// kinks.
 void GibbsSampler::Work::prepare_chain_on_kinks(LossSum& sum) {
   if (!kinks) planes.solve(sum, kGap / beta, kFewPlanes, below);
   const bool space = body.kind() == Body::Kind::space;
@@ -247,7 +249,7 @@ std::uint64_t GibbsSampler::Work::most_proposals(LossSum& sum) const {
   return sum.kind() == LossSum::Kind::custom ? 4 * steps : kMostProposals;
 }
 
-// False if a chain has to take over.
+// Returns false if a chain has to take over.
 bool GibbsSampler::Work::sample_envelope(Source& source, LossSum& sum) {
   const std::uint64_t most = most_proposals(sum);
   bool accepted = false;

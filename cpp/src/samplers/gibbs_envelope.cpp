@@ -13,8 +13,9 @@ using losses::LossSum;
 
 namespace {
 
-// Relative to the trace of a sum of positive semidefinite terms, more than rounding in the sum and
-// in its eigenvalues: with so much less curvature the paraboloid stays below F.
+// Relative to the trace of a sum of positive semidefinite terms, this exceeds the rounding errors
+// of the sum and of its eigenvalues. With the curvature reduced by this much, the paraboloid stays
+// below F.
 constexpr double kReserve = 1e-10;
 
 bool has_own_law(const domains::Body& body) {
@@ -22,8 +23,8 @@ bool has_own_law(const domains::Body& body) {
   return body.kind() != Kind::lp_ball && (body.kind() != Kind::polytope || body.simplex());
 }
 
-// The ball of the same radius around an l_p ball with p < 4; otherwise the smallest box, which is
-// then the tighter one. `shift` becomes its centre.
+// For an l_p ball with p < 4, the Euclidean ball of the same radius around it; otherwise the
+// smallest box, which is tighter then. `shift` becomes its centre.
 domains::Body around(const domains::Body& body, Vector& shift) {
   shift = Vector::Zero(body.dimension());
   if (has_own_law(body)) return body;
@@ -128,7 +129,7 @@ void Envelope::build(LossSum& sum, const Vector& at, const Matrix& hessian, bool
   const double target =
       target_.info() == Eigen::Success ? log_determinant(target_) : n * elementary::log(lam_);
 
-  // The gradient of F + lam ||u||^2 / 2; the Gaussian's mean is x0 - (lam I + C)^-1 of it.
+  // The gradient of F + lam ||u||^2 / 2. The Gaussian's mean is x0 - (lam I + C)^-1 times it.
   offset_ = slope_ + lam_ * at;
 
   whole_ = false;
@@ -167,8 +168,9 @@ void Envelope::build(LossSum& sum, const Vector& at, const Matrix& hessian, bool
   mean_ = at - offset_ / (lam_ + curvature_);
 }
 
-// Of the Gaussian around `at`: the product over independent directions of the share of the chord. A
-// logistic law stands in for the normal one; this only chooses between exact methods.
+// The log probability that the Gaussian around `at` is inside: the product over independent
+// directions of the chord's share. A logistic law replaces the normal one. The result only chooses
+// between exact methods.
 double Envelope::log_inside(const Vector& at) {
   if (body_.kind() == domains::Body::Kind::space) return 0.0;
   constexpr double kLogisticScale = 1.702;
@@ -187,7 +189,7 @@ double Envelope::log_inside(const Vector& at) {
   return sum;
 }
 
-// beta (F(u) - the paraboloid at u), >= 0 but for rounding.
+// beta (F(u) - the paraboloid at u), nonnegative up to rounding.
 double Envelope::excess(LossSum& sum, const Vector& u) {
   offset_ = u - origin_;
   double below = slope_.dot(offset_);

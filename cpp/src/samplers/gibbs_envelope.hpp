@@ -11,60 +11,62 @@
 
 namespace dpoco::samplers {
 
-// Exact draws from N(mean, scale^2 I) on any body: where TruncatedGaussian has no special method
-// (l_p balls, general polytopes), from its law on a ball or box around the body, until one falls
+// Exact draws from N(mean, scale^2 I) on any body. If TruncatedGaussian has no special method (l_p
+// balls, general polytopes), draws from the law on a ball or box around the body until a draw is
 // inside.
 class FlatSampler {
  public:
   explicit FlatSampler(const domains::Body& body);
 
-  // Makes at most `most` >= 1 proposals and returns their number; `out` is the last one, and
-  // whether it is a draw is `inside`.
+  // Makes at most `most` >= 1 proposals and returns their number. `out` is the last one; `inside`
+  // says whether it is a valid draw.
   std::uint64_t sample(random::Source& source, const Vector& mean, double scale, Vector& out,
                        std::uint64_t most, bool& inside);
 
-  // The share of proposals inside, from a fixed number of draws; 1 without drawing where all are.
+  // The share of proposals that are inside, from a fixed number of draws; 1 without drawing if all
+  // are.
   double pilot_share(random::Source& source, const Vector& mean, double scale, Vector& scratch);
 
  private:
   domains::Body body_;
   bool direct_;
-  Vector shift_;  // the centre of what is around the body
+  Vector shift_;  // centre of the enclosing ball or box
   TruncatedGaussian law_;
   Vector moved_;
 };
 
-// Rejection under a tangent paraboloid: for x0 in the body and C with 0 <= C <= Hessian(F) there,
-//   F(u) >= F(x0) + <F'(x0), u - x0> + (u - x0)'C(u - x0)/2   for u in the body,
-// so the Gaussian with precision beta (lam I + C) that belongs to the right side, cut to the body,
-// dominates the Gibbs law; a proposal is kept with probability exp(-beta (left - right)).
-// Two choices of C: h I, whose Gaussian is cut to the body by an exact sampler, and the whole
-// matrix, whose draws are thrown away outside the body. Both are exact, whatever x0.
+// Rejection under a tangent paraboloid. For x0 in the body and C with 0 <= C <= Hessian(F) there,
+//   F(u) >= F(x0) + <F'(x0), u - x0> + (u - x0)'C(u - x0)/2   for u in the body.
+// So the Gaussian with precision beta (lam I + C) that belongs to the right side, restricted to the
+// body, dominates the Gibbs law. A proposal is kept with probability exp(-beta (left - right)). C
+// is either h I, for which an exact sampler draws the Gaussian on the body, or the whole matrix,
+// whose draws outside the body are rejected. Both are exact for every x0.
 class Envelope {
  public:
   Envelope(domains::Body body, double inverse_temperature, double regularization);
 
-  // x0 = at, in the body; `hessian` of F there serves the prediction only. C is a multiple of the
-  // identity if `flat`.
+  // Uses x0 = at, in the body. `hessian` is that of F at x0 and is only used for the prediction. C
+  // is a multiple of the identity if `flat`.
   void build(losses::LossSum& sum, const Vector& at, const Matrix& hessian, bool flat);
 
-  // C = 0, and any affine minorant in the place of the tangent.
+  // Uses C = 0 and any affine minorant in place of the tangent.
   void build(const Minorant& below);
 
-  // Whether C is the matrix, of whose acceptance nothing is proved.
+  // Returns whether C is the whole matrix. Its acceptance rate has no proved bound.
   bool whole() const noexcept { return whole_; }
 
-  // Share of draws of the proposal's own law that fall into the body: see FlatSampler.
+  // The share of draws of the proposal's own law that are inside the body: see FlatSampler.
   double pilot_share(random::Source& source, Vector& scratch) {
     return whole_ ? 1.0 : flat_.pilot_share(source, mean_, scale_, scratch);
   }
 
-  // Logarithm of the predicted acceptance: prod sqrt((lam + C's) / (lam + hessian's eigenvalues)),
-  // and for the matrix the share of its Gaussian inside the body, crudely.
+  // The logarithm of the predicted acceptance: prod sqrt((lam + eigenvalues of C) / (lam +
+  // eigenvalues of the hessian)), and for the whole matrix also a crude estimate of its Gaussian's
+  // share inside the body.
   double log_acceptance() const noexcept { return log_acceptance_; }
 
-  // Makes at most `most` >= 1 proposals and returns their number; `out` is the last one, and
-  // whether it is a draw is `accepted`.
+  // Makes at most `most` >= 1 proposals and returns their number. `out` is the last one; `accepted`
+  // says whether it is a valid draw.
   std::uint64_t sample(random::Source& source, losses::LossSum& sum, Vector& out,
                        std::uint64_t most, bool& accepted);
 

@@ -12,7 +12,7 @@ using losses::LossSum;
 namespace {
 
 constexpr double kNearOne = 1.0 - 0x1p-40;
-// Enough for an interval of doubles of any size.
+// Enough for any interval of doubles.
 constexpr int kBisections = 1200;
 
 // 1 - exp(-y) for y >= 0, without cancellation.
@@ -67,8 +67,8 @@ bool LineSampler::insert(LossSum& sum, double t, double value) {
   return true;
 }
 
-// The first tangents: a width on both sides of the guess, and on an infinite line as far out as it
-// takes for the outer two to fall outwards.
+// Places the first tangents: at one width on both sides of the guess, and on an infinite line so
+// far out that the density falls outwards at the outer two.
 void LineSampler::touch(LossSum& sum, double guess, double width) {
   const double middle = std::clamp(guess, low_, high_);
   count_ = 0;
@@ -90,8 +90,8 @@ void LineSampler::touch(LossSum& sum, double guess, double width) {
   }
 }
 
-// A point between `from`, near the mode, and `end` where the log density is between .5 and 2 below
-// `top`; `end` itself if it falls less.
+// Returns a point between `from`, near the mode, and `end` where the log density is .5 to 2 below
+// `top`; `end` itself if the density falls by at most 2 there.
 double LineSampler::fall(LossSum& sum, double from, double end, double top) {
   if (top - value(sum, end) <= 2.0) return end;
   double near = from;
@@ -106,8 +106,8 @@ double LineSampler::fall(LossSum& sum, double from, double end, double top) {
   return far;
 }
 
-// Replaces the tangents by four: at both sides of the mode, which bound the density by e^.05 of its
-// maximum, and where it has fallen on either side.
+// Replaces the tangents by four: two at both sides of the mode, which bound the density by e^.05
+// times its maximum, and one on either side where the density has fallen.
 void LineSampler::refine(LossSum& sum) {
   double low = low_;
   double high = high_;
@@ -150,9 +150,9 @@ void LineSampler::refine(LossSum& sum) {
   insert(sum, right, value(sum, right));
 }
 
-// Where the pieces end and how much mass they have. Any division into pieces is valid, because a
-// tangent is above the density everywhere: rounding in an intersection costs acceptance, not
-// exactness.
+// Computes the ends of the pieces and their masses. Any division into pieces is valid, because a
+// tangent is above the density everywhere. So rounding errors of an intersection cost acceptance,
+// not exactness.
 void LineSampler::measure() {
   ends_[0] = low_;
   ends_[count_] = high_;
@@ -185,7 +185,7 @@ void LineSampler::measure() {
 }
 
 double LineSampler::propose(random::Source& source, std::size_t& piece) {
-  // Near 1 a uniform variate is told by its distance from 1.
+  // Near 1, the distance from 1 has more digits than the uniform variate.
   const auto rest_of = [&source](double share) {
     return share < kNearOne ? 1.0 - share : source.complement();
   };
@@ -197,7 +197,7 @@ double LineSampler::propose(random::Source& source, std::size_t& piece) {
   const double width = high - low;
   const double steepness = std::fabs(tangents_[piece].slope);
   const double fall = steepness * width;
-  // The distance from the higher end: exponential, cut at the width.
+  // The distance from the higher end is exponential, cut at the width.
   double distance = share * width;
   if (!(fall < 1e-15)) {
     distance = std::min(cut_exponential(share, rest_of(share), fall) / steepness, width);

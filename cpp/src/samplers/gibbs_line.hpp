@@ -11,27 +11,27 @@
 
 namespace dpoco::samplers {
 
-// -log(1 - share (1 - exp(-fall))): an exponential variate cut at `fall` from a uniform share,
-// whose distance from 1 is `rest`. So the far end of a law also has all digits.
+// -log(1 - share (1 - exp(-fall))): an exponential variate, cut at `fall`, from a uniform share.
+// `rest` is the distance of the share from 1, so that the far end of a law also has all digits.
 double cut_exponential(double share, double rest, double fall);
 
-// Which of the pieces of a law the place share * (sum of masses) is in.
+// Returns the piece of a law that contains the place share * (sum of masses).
 std::size_t piece_at(std::span<const double> masses, double total, double share, double rest);
 
-// Exact draws from a Gibbs law restricted to a line u + t step, low <= t <= high: the log density
+// Exact draws from a Gibbs law restricted to a line u + t step, low <= t <= high. The log density
 // h(t) = -beta (F(u + t step) + lam ||u + t step||^2 / 2) is concave, so no tangent is below it.
-// Adaptive rejection sampling (Gilks and Wild, 1992): propose from the piecewise exponential of the
-// tangents, and let every rejected point bring a tangent. Exact wherever the tangents touch. Should
-// they all be used up, they are placed again around the mode, so that a proposal is accepted with
-// probability .35; after kMostProposals of them, which no concave density brings about, the last
+// Adaptive rejection sampling (Gilks and Wild, 1992): proposes from the piecewise exponential of
+// the tangents, and adds a tangent at every rejected point. This is exact for any tangents. When
+// all tangents are used up, they are placed again around the mode, where a proposal is accepted
+// with probability .35. After kMostProposals proposals, which no concave density needs, the last
 // one counts.
 class LineSampler {
  public:
   LineSampler(double inverse_temperature, double regularization)
       : beta_(inverse_temperature), lam_(regularization) {}
 
-  // `guess` and `width` > 0: roughly where the law lies and how wide it is. Both ends are finite or
-  // both infinite.
+  // `guess` and `width` > 0 say roughly where the law is and how wide it is. Both ends are finite
+  // or both are infinite.
   double sample(random::Source& source, losses::LossSum& sum, const Vector& u, const Vector& step,
                 double low, double high, double guess, double width);
 

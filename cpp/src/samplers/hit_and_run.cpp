@@ -34,7 +34,7 @@ void HitAndRun::step(random::Source& source, losses::LossSum& sum, const Whiteni
   double low = 0.0;
   double high = 0.0;
   body_.chord(view(out), view(step_), low, high);
-  // Were the law the Gaussian of the metric, these would be its mean and deviation on the line.
+  // If the law were the Gaussian of the metric, these would be its mean and deviation on the line.
   const double square = direction_.squaredNorm();
   const double guess = -direction_.dot(position_) / square;
   const double t = line_.sample(source, sum, out, step_, low, high, guess, 1.0 / std::sqrt(square));

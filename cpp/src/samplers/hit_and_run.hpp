@@ -10,7 +10,7 @@
 
 namespace dpoco::samplers {
 
-// Where a chain starts and the metric it moves in: u = centre + L^-T z with L L' = precision.
+// The start of a chain and its metric: u = centre + L^-T z with L L' = precision.
 struct Whitening {
   explicit Whitening(Index dimension) : centre(dimension), factor(dimension) {}
 
@@ -18,8 +18,8 @@ struct Whitening {
   Cholesky factor;
 };
 
-// Hit-and-run: a uniform direction in whitened coordinates, then an exact draw on the line. The
-// Gibbs law is invariant, whatever the metric; the metric decides how fast the chain forgets its
+// Hit-and-run: draws a uniform direction in whitened coordinates, then a point on the line exactly.
+// The Gibbs law is invariant for every metric. The metric decides how fast the chain forgets its
 // start.
 class HitAndRun {
  public:
@@ -33,8 +33,8 @@ class HitAndRun {
   std::uint64_t sample(random::Source& source, losses::LossSum& sum, const Whitening& metric,
                        Vector& out);
 
-  // One step from `out`, whose whitened coordinates are kept from the step before: `resume` finds
-  // them.
+  // Makes one step from `out`. The whitened coordinates are kept from the step before; `resume`
+  // computes them.
   void step(random::Source& source, losses::LossSum& sum, const Whitening& metric, Vector& out);
   void resume(const Whitening& metric, const Vector& out);
 

@@ -14,7 +14,7 @@ using losses::LossSum;
 namespace {
 
 constexpr double kAcceptance = 0.574;
-constexpr int kWarmUp = 300;  // a number that no data touch
+constexpr int kWarmUp = 300;  // the same for all data
 
 }  // namespace
 
@@ -71,7 +71,7 @@ double Langevin::propose(random::Source& source, LossSum& sum, const Whitening& 
   if (!body_.contains(view(next_), 0.0)) return 0.0;
   const double reached = energy(sum, next_);
   force(sum, metric, next_, next_force_);
-  // The noise that would lead back is -(noise - drift/size (force + next force)).
+  // The noise of the reverse step is -(noise - drift/size (force + next force)).
   move_ = noise_ - (drift / size) * (force_ + next_force_);
   const double log_ratio = energy_ - reached + 0.5 * (noise_.squaredNorm() - move_.squaredNorm());
   accepted = threshold >= -log_ratio;
@@ -85,7 +85,7 @@ double Langevin::propose(random::Source& source, LossSum& sum, const Whitening& 
 
 void Langevin::start(random::Source& source, LossSum& sum, const Whitening& metric, Vector& out) {
   const auto n = static_cast<double>(body_.dimension());
-  // From the Gaussian of the metric, drawn towards the centre where that is outside.
+  // Draws from the Gaussian of the metric, and moves a point outside the body towards the centre.
   source.fill(random::Variate::gaussian, view(move_));
   metric.factor.matrixU().solveInPlace(move_);
   double low = 0.0;

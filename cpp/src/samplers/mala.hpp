@@ -20,15 +20,16 @@ class Langevin {
   // ceil(20 n^(1/3) condition ln(1 / tolerance)), the steps after the warm-up.
   static double steps(Index dimension, double tolerance, double condition);
 
-  // An upper bound of the condition number of the whitened law from its least curvature, the metric
-  // standing for the greatest.
+  // An upper bound of the condition number of the whitened law, from its smallest curvature; the
+  // metric replaces the largest curvature.
   double condition(losses::LossSum& sum, const Whitening& metric);
 
   // Makes `count` steps after the warm-up; returns how many were accepted.
   std::uint64_t sample(random::Source& source, losses::LossSum& sum, const Whitening& metric,
                        std::uint64_t count, Vector& out);
 
-  // The start and the warm-up, whose last step size counts from then on; and steps from `out`.
+  // Draws the start and makes the warm-up, whose last step size is used from then on; then steps
+  // from `out`.
   void start(random::Source& source, losses::LossSum& sum, const Whitening& metric, Vector& out);
   std::uint64_t walk(random::Source& source, losses::LossSum& sum, const Whitening& metric,
                      std::uint64_t count, Vector& out);

@@ -13,7 +13,7 @@ using losses::LossSum;
 namespace {
 
 constexpr int kMostRounds = 200;
-// Rounds that do not halve the residual show kinks.
+// After this many rounds that do not halve the residual, the losses are taken to have kinks.
 constexpr int kIdleRounds = 40;
 constexpr int kIdleCustomRounds = 8;
 
@@ -52,9 +52,9 @@ double ModeSolver::residual(const Vector& u) {
   return scale * (u - scratch_).norm();
 }
 
-// The length in (0, 1] at which J along u + length * step_ is least, slope < 0 being J's at 0. By
-// bisection on the slope, which rounding disturbs less than the value. 0 where a user's loss shows
-// a kink there: it is slow to ask, and further steps lead nowhere.
+// Returns the length in (0, 1] that minimises J along u + length * step_, given J's slope < 0 at 0.
+// Bisects the slope, which rounding disturbs less than the value. Returns 0 if a user's loss shows
+// a kink: it is slow to evaluate, and further steps would not help.
 double ModeSolver::search(LossSum& sum, const Vector& u, double slope) {
   sum.prepare_line(view(u), view(step_));
   const double cross = u.dot(step_);
@@ -69,7 +69,7 @@ double ModeSolver::search(LossSum& sum, const Vector& u, double slope) {
   double slope_high = slope_at(1.0);
   if (slope_high <= 1e-3 * -slope) return 1.0;
   for (int k = 0; k < 60 && high - low > 1e-12; ++k) {
-    // The secant, kept away from the ends so that the bracket shrinks.
+    // A secant step, kept away from the ends so that the bracket shrinks.
     const double width = high - low;
     const bool jumps = std::min(slope_high, -slope_low) >= 0.1 * -slope;
     if (custom && width < 1e-4 && jumps) return 0.0;
@@ -111,7 +111,7 @@ double ModeSolver::solve(LossSum& sum, Vector& u) {
     step_ = target_ - u;
     const double slope = gradient_.dot(step_);
     const double now = value(sum, u);
-    // Where rounding hides the descent, whole steps are tried until the residual stops falling.
+    // If rounding hides the descent, the solver tries whole steps until the residual stops falling.
     const double hidden = 1e-12 * (1.0 + std::fabs(now));
     if (!(slope < hidden)) break;
     const bool whole = slope > -hidden || value(sum, target_) <= now + 0.1 * slope;
@@ -128,7 +128,8 @@ double ModeSolver::solve(LossSum& sum, Vector& u) {
   return best;
 }
 
-// Without a barrier: beta J's own Hessian at the mode, which is pulled in from the walls.
+// Without a barrier: takes the Hessian of beta J at the mode, and moves the mode away from the
+// walls.
 void ModeSolver::widen(double inverse_temperature, Vector& u, Matrix& hessian) const {
   hessian = inverse_temperature * hessian_;
   if (body_.kind() == Body::Kind::space) return;

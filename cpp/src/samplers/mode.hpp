@@ -11,10 +11,10 @@ namespace dpoco::samplers {
 
 using Matrix = Eigen::MatrixXd;
 
-// Minimises (v - at)'H(v - at)/2 + g'(v - at) over a body, H positive definite: the step of
-// Newton's method with constraints. By kind of body: Cholesky alone where its point is inside;
-// otherwise projected Newton steps (box), the secular equation (ball), accelerated projected
-// gradients.
+// Minimises (v - at)'H(v - at)/2 + g'(v - at) over a body, for positive definite H: the step of
+// Newton's method with constraints. If the unconstrained minimum is inside, Cholesky alone
+// suffices. Otherwise the kind of body decides: projected Newton steps (box), the secular equation
+// (ball), or accelerated projected gradients.
 class QuadraticModel {
  public:
   explicit QuadraticModel(domains::Body body);
@@ -38,7 +38,8 @@ class QuadraticModel {
 };
 
 // An affine minorant of F on a body, from values and subgradients: a convex combination of tangents
-// l(u) = height + <slope, u - at>, `at` the minimiser of l + lam ||u||^2 / 2 over the body.
+// l(u) = height + <slope, u - at>, where `at` is the minimiser of l + lam ||u||^2 / 2 over the
+// body.
 struct Minorant {
   explicit Minorant(Index dimension) : at(dimension), slope(dimension) {}
 
@@ -47,22 +48,23 @@ struct Minorant {
   double height = 0.0;  // l(at)
 };
 
-// Minimises J(u) = F(u) + lam ||u||^2 / 2 over a body, by Newton's method with constraints and
-// a line search. F convex with a (generalised) Hessian; Huber losses included. Nothing rests on its
-// accuracy: samplers are exact from any point of the body.
+// Minimises J(u) = F(u) + lam ||u||^2 / 2 over a body, by Newton's method with constraints and a
+// line search. F must be convex with a (generalised) Hessian, as Huber losses are. No guarantee
+// depends on the accuracy: samplers are exact from any point of the body.
 class ModeSolver {
  public:
   ModeSolver(domains::Body body, double regularization);
 
-  // Returns the residual that GibbsSampler::mode describes, infinite where a kink ended the search.
+  // Returns the residual that GibbsSampler::mode describes; infinite if a kink ended the search.
   double solve(losses::LossSum& sum, Vector& u);
 
-  // The minimiser of beta J plus the body's barrier, roughly, and the Hessian there. Near active
-  // walls it sits where the Gibbs law has its mass, and the Hessian knows how thin that layer is.
-  // On the space: the mode. Without a barrier (l_p balls, p < 2): the mode pulled in.
+  // Computes roughly the minimiser of beta J plus the body's barrier, and the Hessian there. Near
+  // active walls it lies where the Gibbs law has its mass, and the Hessian shows how thin that
+  // layer is. On the whole space this is the mode. Without a barrier (l_p balls, p < 2) it is the
+  // mode moved inwards.
   void central(losses::LossSum& sum, double inverse_temperature, Vector& u, Matrix& hessian);
 
-  // The same with l(u) + (u - at)'bend (u - at)/2 in the place of F: for losses without Hessians.
+  // The same with l(u) + (u - at)'bend (u - at)/2 in place of F, for losses without Hessians.
   void central(const Minorant& tangent, const Matrix& bend, double inverse_temperature, Vector& u,
                Matrix& hessian);
 

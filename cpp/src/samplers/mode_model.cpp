@@ -35,7 +35,8 @@ void QuadraticModel::minimize(const Matrix& hessian, const Vector& gradient, con
   }
 }
 
-// Newton steps in the coordinates that are free, projected back, until the active walls stand.
+// Newton steps in the free coordinates, projected back, until the set of active walls no longer
+// changes.
 void QuadraticModel::minimize_box(const Matrix& hessian, const Vector& gradient, const Vector& at,
                                   Vector& out) {
   const Index n = body_.dimension();
@@ -89,8 +90,8 @@ void QuadraticModel::minimize_box(const Matrix& hessian, const Vector& gradient,
   }
 }
 
-// (H + m I) v = H at - g with the multiplier m > 0 that puts v on the sphere; Newton's method on
-// 1/|v(m)| - 1/R, which is concave, comes from below.
+// Solves (H + m I) v = H at - g for the multiplier m > 0 that puts v on the sphere. Newton's method
+// on the concave 1/|v(m)| - 1/R approaches the root from below.
 void QuadraticModel::minimize_ball(const Matrix& hessian, const Vector& gradient, const Vector& at,
                                    Vector& out) {
   const double radius = body_.radius();
@@ -131,7 +132,7 @@ void QuadraticModel::minimize_projected(const Matrix& hessian, const Vector& gra
     body_.project(view(slope_), view(next_));
     slope_ = next_ - out;
     const double moved = slope_.norm();
-    // Momentum against the descent is dropped.
+    // Drops momentum that points uphill.
     const bool uphill = (ahead_ - next_).dot(slope_) > 0.0;
     ahead_ = next_;
     if (!uphill) ahead_ += momentum * slope_;

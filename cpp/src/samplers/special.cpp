@@ -10,12 +10,12 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// An interval [a, b] flipped so that b >= |a|: equal mass, and a >= 0 in the tails. The offset of
-// the tail form is -a^2/2; beyond 1e150 its square would overflow.
+// An interval [a, b] is flipped so that b >= |a|: its mass stays, and a >= 0 in the tails. The
+// offset of the tail form is -a^2/2, whose square would overflow beyond 1e150.
 constexpr double kFarthest = 1e150;
 
-// (Phi(b) - Phi(a)) / phi(c) / (b - a), c the middle, h half the length: sum over even k of
-// He_k(c) h^k / (k+1)!. For c h < 0.4 and h < 1 twelve terms are below 1e-17.
+// (Phi(b) - Phi(a)) / phi(c) / (b - a), with c the middle and h half the length: the sum over even
+// k of He_k(c) h^k / (k+1)!. For c h < 0.4 and h < 1, terms from the twelfth on are below 1e-17.
 double narrow_factor(double c, double h) {
   const double ch = c * h;
   const double hh = h * h;
@@ -41,7 +41,7 @@ struct Interval {
   double excess;
 };
 
-// `exponent` is (b - a)(b + a)/2 >= 0, `length` b - a, both better known to the caller.
+// `exponent` is (b - a)(b + a)/2 >= 0 and `length` is b - a. The caller knows both more precisely.
 DPOCO_INLINE Interval wide_interval(double a, double b, double exponent) {
   const double size = a < 0.0 ? -a : a;
   const double near = mills_ratio(size);
@@ -55,8 +55,8 @@ DPOCO_INLINE Interval wide_interval(double a, double b, double exponent) {
   return {tail ? -half_square - kLogSqrtTwoPi : 0.0, tail ? in_tail : in_middle};
 }
 
-// Whether the wide form would cancel: the factor between the densities at both ends, and for an
-// interval around 0 its mass, must not be near 1 and 0.
+// Returns whether the wide form would cancel: the ratio of the densities at both ends must not be
+// near 1, and the mass of an interval around 0 must not be near 0.
 DPOCO_INLINE bool is_narrow(double a, double length, double exponent) {
   return exponent < 0.7 && (a >= 0.0 || length < 1.0);
 }
@@ -107,7 +107,7 @@ double log_normal_box(std::span<const double> half_widths, std::span<const doubl
     double offsets[kBlock];
     double excesses[kBlock];
     bool narrow[kBlock];
-    // Symmetric bounds: the mean's sign does not matter, and low = (|m| - h)/s <= high.
+    // Symmetric bounds: the mean's sign has no effect, and low = (|m| - h)/s <= high.
     for (long i = 0; i < count; ++i) {
       const double h = half_widths[start + i];
       const double m = means[start + i];
@@ -143,7 +143,7 @@ namespace {
 
 constexpr double kStirlingFrom = 10.0;
 
-// ln Gamma(a) - ((a - 1/2) ln a - a + ln sqrt(2 pi)) for a >= 10; the first term left out is below
+// ln Gamma(a) - ((a - 1/2) ln a - a + ln sqrt(2 pi)) for a >= 10. The first omitted term is below
 // 2e-17.
 double stirling_error(double a) {
   const double s = 1.0 / (a * a);
@@ -158,8 +158,8 @@ double stirling_error(double a) {
   return sum / a;
 }
 
-// y - 1 - ln y >= 0 at y = x/a, with relative accuracy near y = 1: with delta = y - 1 and
-// s = delta/(2 + delta) it is s delta - 2 (s^3/3 + s^5/5 + ...).
+// y - 1 - ln y >= 0 at y = x/a, with relative accuracy near y = 1. With delta = y - 1 and s =
+// delta/(2 + delta) it is s delta - 2 (s^3/3 + s^5/5 + ...).
 double log_deficit(double x, double a) {
   const double delta = (x - a) / a;
   if (delta < -0.3 || delta > 0.4) return delta - elementary::log(x / a);
@@ -198,7 +198,8 @@ IncompleteGamma::Value IncompleteGamma::operator()(double x) const {
   // elementary::log needs a normal number; 1e-300 stands for anything smaller.
   x = std::max(x, 1e-300);
   const double prefactor = log_prefactor(x);
-  // The series has positive terms; past this point Q is below 0.1 and its fraction converges fast.
+  // The series has positive terms. Beyond this point Q is below 0.1 and its continued fraction
+  // converges fast.
   if (x < a_ + 1.0 + 1.5 * std::sqrt(a_ + 1.0)) {
     double term = 1.0;
     double sum = 1.0;

@@ -13,14 +13,14 @@ namespace dpoco::samplers {
 
 namespace {
 
-// The place of u in (0, 1] among n equal parts.
+// Returns which of n equal parts contains u in (0, 1].
 std::uint64_t find_part(double u, std::uint64_t n) {
   return std::min(static_cast<std::uint64_t>(u * static_cast<double>(n)), n - 1);
 }
 
-// Weights a_j of the present expert. A round is a_j <- (stay - move) v_j / sum(v) + move with
-// v_j = a_j exp(-rate * loss_j): they sum to 1 and none falls below `move`, so that neither many
-// rounds nor a huge rate wear them out.
+// Weights a_j of the current expert. A round is a_j <- (stay - move) v_j / sum(v) + move with v_j =
+// a_j exp(-rate * loss_j). The weights sum to 1 and none falls below `move`, so they do not
+// degenerate after many rounds or for a large rate.
 class SharePaths final : public SwitchingPaths {
  public:
   SharePaths(std::uint64_t experts, double share_rate, double rate)
@@ -56,7 +56,7 @@ class SharePaths final : public SwitchingPaths {
 
   void absorb(std::span<const double> losses) override {
     const simd::Kernels& k = simd::kernels();
-    // Weights relative to the best loss only where exp(-rate) would come near the smallest double.
+    // Weights are relative to the best loss only if exp(-rate) would be near the smallest double.
     const double base = rate() > 300.0 ? k.smallest(losses.data(), experts()) : 0.0;
     const double sum =
         k.tilt(weights_.data(), losses.data(), base, rate(), experts(), weights_.data());
@@ -67,7 +67,7 @@ class SharePaths final : public SwitchingPaths {
   void read_messages(ArchiveReader& archive) override {
     archive.reals(weights_);
     for (const double weight : weights_) {
-      // None that a round leaves behind is below `move`, and 1/N is not either.
+      // After a round no weight is below `move`, and 1/N is not below it either.
       if (!(weight >= 0.5 * move_ && weight <= 2.0)) {
         throw StateError("state holds impossible weights");
       }
@@ -76,8 +76,8 @@ class SharePaths final : public SwitchingPaths {
 
  private:
   double share_rate_;
-  double move_;  // chance of one given other expert
-  double keep_;  // chance to stay less that
+  double move_;  // probability of one given other expert
+  double keep_;  // probability to stay minus move_
   std::vector<double> weights_;
   std::vector<double> race_;
 };
@@ -99,7 +99,8 @@ PathState SwitchingPaths::start(random::Source& source) const {
 
 PathState SwitchingPaths::follow(PathState state, random::Source& source) const {
   if (!moves()) return state;
-  // One variate whatever the level, which is not public; a second one where the expert changes.
+  // Draws one variate whatever the level, which is not public, and a second one if the expert
+  // changes.
   if (source.uniform() > move_chance(state.level)) return state;
   const std::uint64_t other = find_part(source.uniform(), experts_ - 1);
   return {.level = levels() > 1 ? state.level + 1 : 0,

@@ -54,7 +54,7 @@ void TruncatedGaussian::sample(random::Source& source, std::span<const double> m
     case Kind::lp_ball:
       break;
   }
-  // A Gaussian on the simplex's hyperplane is one of all coordinates, given their sum.
+  // A Gaussian on the simplex's hyperplane is a Gaussian of all coordinates, given their sum.
   const auto d = static_cast<std::size_t>(body_.ambient());
   const std::span<double> x = std::span(work_).first(d);
   body_.embed(mean, x);

@@ -7,12 +7,12 @@
 #include "dpoco/samplers/truncated_normal.hpp"
 #include "truncated_gaussian_parts.hpp"
 
-// Everything is in units of the scale: radius r, |mean| = m. The coordinate along the mean is
-// z = r - u, u in [0, 2r] the distance to the cap nearest to the mean. Given u the squared rest is
-// at most 2x, x = u (2r - u)/2, and half of it is a Gamma(a) variate, a = (n - 1)/2. So
+// All lengths are in units of the scale: radius r, |mean| = m. The coordinate along the mean is z =
+// r - u, where u in [0, 2r] is the distance to the cap nearest to the mean. Given u, half of the
+// remaining square is a Gamma(a) variate, a = (n - 1)/2, of at most x = u (2r - u)/2. So
 //   ln density of u = energy(u) + const,  energy(u) = -c u - u^2/2 + ln P(a, x),  c = m - r,
-// which is concave, as the marginal of a log-concave law. In u nothing cancels however far the
-// mean.
+// which is concave, as the marginal of a log-concave law. In u nothing cancels, however far away
+// the mean is.
 
 namespace dpoco::samplers {
 namespace {
@@ -20,14 +20,15 @@ namespace {
 using random::Source;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-// Means farther than this, in units of the scale, change nothing but overflows; balls smaller than
-// kSmallest are enlarged, larger than kLargest shrunk.
+// In units of the scale: a mean that is farther away changes nothing and could only overflow. Balls
+// smaller than kSmallest are enlarged, balls larger than kLargest are shrunk.
 constexpr double kFarthest = 1e150;
 constexpr double kSmallest = 1e-70;
 constexpr double kLargest = 1e60;
 
-// |x| / largest, in [1, sqrt(n)], with the largest |x_i|; 0 for x = 0. Nothing overflows. `Sum` is
-// double for draws; CompensatedSum for masses, whose error a guarantee charges.
+// |x| / largest, in [1, sqrt(n)], where `largest` is the largest |x_i|; 0 for x = 0. Nothing
+// overflows. `Sum` is double for draws, and CompensatedSum for masses, whose error is part of a
+// guarantee.
 template <class Sum>
 double length_over_largest(std::span<const double> x, double& largest) {
   largest = 0.0;
@@ -41,7 +42,8 @@ double length_over_largest(std::span<const double> x, double& largest) {
   return std::sqrt(static_cast<double>(sum));
 }
 
-// Standard deviations by which the mean squared length of the Gaussian, n + m^2, is inside r^2.
+// The number of standard deviations by which the mean squared length of the Gaussian, n + m^2, is
+// below r^2.
 double standing(double n, double r, double m) {
   if (m > 1e50) return r >= m ? kInfinity : -kInfinity;
   return ((r - m) * (r + m) - n) / std::sqrt(2.0 * n + 4.0 * m * m);
@@ -81,10 +83,10 @@ class Axial {
     return u > 0.0 && u < 2.0 * r_ ? gamma_(limit(u)).log_p - u * (c_ + 0.5 * u) : -kInfinity;
   }
 
-  // A point where the slope times `spread`, or the width of the peak if that is larger, is below
-  // 0.01: the cap of the envelope there is hardly too high. The mode solves u (c + u) = k(u) with k
-  // decreasing from a, and k > a/3 where x < a/2 and u < r/2, since elasticity > a - x; it is below
-  // r, where the slope is -m.
+  // Returns a point where the slope times the larger of `spread` and the width of the peak is below
+  // 0.01, so that the cap of the envelope is hardly too high. The mode solves u (c + u) = k(u),
+  // where k decreases from a, and k > a/3 where x < a/2 and u < r/2, because elasticity > a - x. It
+  // is below r, where the slope is -m.
   Point mode(double spread) const {
     double low = std::min({root(a_ / 3.0), 0.5 * a_ / r_, 0.5 * r_});
     double high = std::min(r_, root(a_));
@@ -94,11 +96,11 @@ class Axial {
       const double width = 1.0 / std::sqrt(std::max(-point.curvature, 1.0));
       if (std::fabs(point.slope) * std::max(width, spread) < 0.01) break;
       (point.slope > 0.0 ? low : high) = u;
-      // Newton's step for u times the slope, which is nearly straight where P is a power of u.
+      // Newton's step for u times the slope, which is nearly straight if P is a power of u.
       const double derivative = point.slope + u * point.curvature;
       double next = u - u * point.slope / derivative;
-      // Every fourth step halves the bracket in orders of magnitude, of which there may be
-      // hundreds.
+      // Every fourth step halves the bracket in orders of magnitude, because it may span hundreds
+      // of them.
       if (i % 4 == 3 || !(derivative < 0.0) || !(next > low && next < high)) {
         next = std::sqrt(low) * std::sqrt(high);
       }
@@ -109,7 +111,7 @@ class Axial {
     return point;
   }
 
-  // A point on one side (sign) of the mode whose energy is lower by 0.5 to 2.
+  // A point on one side (sign) of the mode whose energy is 0.5 to 2 lower.
   Point shoulder(const Point& mode, double sign) const {
     const double reach = sign < 0.0 ? mode.u : 2.0 * r_ - mode.u;
     double distance = 1.4 / std::sqrt(std::max(-mode.curvature, 1.0));
@@ -122,7 +124,7 @@ class Axial {
       const double drop = mode.energy - point.energy;
       if (drop >= 0.5 && drop <= 2.0) break;
       (drop < 0.5 ? low : high) = distance;
-      // The drop is convex: a step to 1 along the chord from the mode, at most fourfold.
+      // The drop is convex, so the step goes to 1 along the chord from the mode, at most fourfold.
       const double step = distance / std::max(drop, 0.25);
       distance = step > low && step < high ? step : 0.5 * (low + high);
       if (!(distance > low && distance < high)) break;
@@ -146,13 +148,13 @@ class Axial {
   double c_;
 };
 
-// Rejection from two tangents and a cap (docs/privacy/samplers.md: acceptance at least 0.39 for
-// shoulders 0.5 to 2 below the mode, less the slack of the cap).
+// Rejection from two tangents and a cap. docs/privacy/samplers.md: the acceptance is at least 0.39
+// for shoulders 0.5 to 2 below the mode, minus the slack of the cap.
 double Axial::sample(Source& source) const {
   Point top = mode(0.0);
   Point left = shoulder(top, -1.0);
   Point right = shoulder(top, 1.0);
-  // Where one side of the peak is far wider than the other, its slope has to be smaller still.
+  // If one side of the peak is far wider than the other, its slope has to be even smaller.
   for (int i = 0; i < 3 && std::fabs(top.slope) * (right.u - left.u) > 0.1; ++i) {
     top = mode(right.u - left.u);
     left = shoulder(top, -1.0);
@@ -190,9 +192,9 @@ double Axial::sample(Source& source) const {
   }
 }
 
-// ln of the mass by the trapezoidal rule in t = ln u, for means far from the centre: the integrand
-// is analytic in a strip and falls doubly exponentially on the right, like exp((a + 1) t) on the
-// left, so the rule converges geometrically in 1/step.
+// ln of the mass by the trapezoidal rule in t = ln u, for means far from the centre. The integrand
+// is analytic in a strip and falls doubly exponentially on the right, and like exp((a + 1) t) on
+// the left, so the rule converges geometrically in 1/step.
 double Axial::log_mass() const {
   const Point top = mode(0.0);
   const double inward = c_ < 0.0 ? -c_ : 0.0;
@@ -225,16 +227,17 @@ double mean_decay(double y) {
 
 // ln of the noncentral chi-square mass from
 //   P = exp(-(m^2 + r^2)/2) sum_{k >= 0} (r/m)^(nu+k) I_(nu+k)(m r),  nu = n/2,
-// positive terms. s_v = I_(v+1)(mr) / (mr I_v(mr)) obeys s_v = 1 / (2 (v+1) + (mr)^2 s_(v+1)),
-// stable downwards, and the sum and the normalisation of I follow on the way (Horner): one division
-// a term.
+// with positive terms. s_v = I_(v+1)(mr) / (mr I_v(mr)) satisfies s_v = 1 / (2 (v+1) + (mr)^2
+// s_(v+1)), which is stable downwards. The sum and the normalisation of I follow on the way
+// (Horner), with one division per term.
 double log_bessel_mass(Index n, double r, double m) {
   const double order = 0.5 * static_cast<double>(n);
   const double base = n % 2 == 0 ? 0.0 : 0.5;
   const double product = m * r;
   const double coupling = product * product;
   const double square = r * r;
-  // The terms peak at order (r^2 - m^2)/2; nine standard deviations and 40 more leave below 1e-17.
+  // The largest term has order (r^2 - m^2)/2. Terms more than nine standard deviations and 40 above
+  // it add less than 1e-17.
   const double peak = std::max(0.0, 0.5 * (r - m) * (r + m) - order);
   const double spread = r > m ? 0.5 * (square + m * m) : product;
   const double terms = std::ceil(peak + 9.0 * std::sqrt(spread) + 40.0);
@@ -242,7 +245,7 @@ double log_bessel_mass(Index n, double r, double m) {
   double s = 1.0 / (v + 1.0 + std::sqrt((v + 1.0) * (v + 1.0) + coupling));
   double one = 1.0;
   double sum = 1.0;
-  CompensatedSum logs;      // one term for some 460 of the result
+  CompensatedSum logs;      // one term for about 460 of the result
   double bessel_sum = 1.0;  // sum_{k >= 0} I_(v+k) / I_v
   for (; v >= order; v -= 1.0) {
     s = 1.0 / (2.0 * (v + 1.0) + coupling * s);
@@ -286,7 +289,7 @@ double log_ball_mass(double radius, std::span<const double> mean, double scale) 
   const double length = length_over_largest<CompensatedSum>(mean, largest);
   const double m = largest / scale * length;
   if (m - r > kFarthest) return -0.5 * kFarthest * kFarthest;
-  // |N(0, I)| exceeds sqrt(n) + 9 with probability below 3e-18.
+  // P(|N(0, I)| > sqrt(n) + 9) is below 3e-18.
   if (r - m > std::sqrt(static_cast<double>(n)) + 9.0) return 0.0;
   if (m * r < 2e4) return log_bessel_mass(n, r, m);
   return Axial(n, r, m).log_mass();
@@ -301,7 +304,7 @@ void sample_ball(Source& source, double radius, std::span<const double> mean, do
   const double length = length_over_largest<double>(mean, largest);
   double m = std::min(largest / scale * length, std::max(kFarthest, 1e10 * r));
   if (standing(static_cast<double>(n), r, m) > -0.5) {
-    // The Gaussian is inside with probability at least 0.3.
+    // The Gaussian is inside with probability of at least 0.3.
     double square;
     do {
       source.fill(random::Variate::gaussian, work);
@@ -314,7 +317,7 @@ void sample_ball(Source& source, double radius, std::span<const double> mean, do
     for (Index i = 0; i < n; ++i) out[i] = scale * work[i];
     return;
   }
-  if (r < kSmallest) {  // the curvature is gone: the law depends on m r and on the shape only
+  if (r < kSmallest) {  // without curvature the law depends only on m r and the shape
     m *= r / kSmallest;
     r = kSmallest;
   }
@@ -330,7 +333,7 @@ void sample_ball(Source& source, double radius, std::span<const double> mean, do
   const double along = r - u;
   const double half_square =
       truncated_gamma(source, 0.5 * static_cast<double>(n - 1), axial.limit(u));
-  // The axis into `out`, a Gaussian made orthogonal to it into `work`.
+  // Writes the axis to `out`, and a Gaussian orthogonal to it to `work`.
   for (Index i = 0; i < n; ++i) {
     out[i] = largest > 0.0 ? (mean[i] / largest) / length : (i == 0 ? 1.0 : 0.0);
   }

@@ -1,6 +1,6 @@
 #pragma once
 
-// The bodies behind TruncatedGaussian, one file each.
+// The samplers behind TruncatedGaussian, one file for each kind of body.
 
 #include <span>
 

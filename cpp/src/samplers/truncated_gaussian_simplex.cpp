@@ -8,8 +8,9 @@
 
 // A Gaussian with independent coordinates, given x >= 0 and sum x = total. Adding a constant to all
 // means multiplies its density on the hyperplane by a constant, so the means may be shifted until
-// independent truncated normals have the right expected sum. Then all coordinates but the widest
-// are drawn; the widest takes what is left, with probability its density there over its largest.
+// independent truncated normals have the right expected sum. Then all coordinates except the widest
+// are drawn. The widest gets the remainder, accepted with probability its density there over its
+// largest.
 
 namespace dpoco::samplers {
 namespace {
@@ -18,7 +19,7 @@ using random::Source;
 
 constexpr double kUnbounded = 1e300;
 
-// Mean and variance of a standard normal beyond a wall at alpha, measured from the wall.
+// The mean and variance of a standard normal beyond a wall at alpha, measured from the wall.
 struct Tail {
   double mean;
   double variance;
@@ -42,7 +43,7 @@ struct Sum {
   double variance;
 };
 
-// Of standard normals beyond walls at -(means_i + shift).
+// The expected sum of standard normals beyond walls at -(means_i + shift).
 Sum sum_means(std::span<const double> means, double shift) {
   Sum sum{0.0, 0.0};
   for (const double each : means) {
@@ -53,9 +54,10 @@ Sum sum_means(std::span<const double> means, double shift) {
   return sum;
 }
 
-// The shift with an expected sum of `total`, to a tenth of the sum's standard deviation. Any shift
-// is exact. The expected sum is convex in the shift, first like 1/distance, then straight: Newton's
-// method on its inverse from below for a small total, on itself from above for a large one.
+// The shift with an expected sum of `total`, to a tenth of the sum's standard deviation. The
+// sampler is exact for any shift. The expected sum is convex in the shift, first like 1/distance,
+// then straight: Newton's method runs on its inverse from below for a small total, and on itself
+// from above for a large one.
 double balance(std::span<const double> means, double total) {
   const double largest = *std::ranges::max_element(means);
   double low = -largest - static_cast<double>(means.size()) /
@@ -84,7 +86,7 @@ void sample_simplex(Source& source, double total, std::span<const double> mean, 
   const std::size_t n = mean.size();
   assert(out.size() == n && work.size() == 2 * n);
   const std::span<double> means = work.first(n);
-  // Only differences of means matter; beyond 1e200 they would overflow and change nothing.
+  // Only differences of means matter. Beyond 1e200 they would overflow and change nothing.
   const double top = *std::ranges::max_element(mean);
   for (std::size_t i = 0; i < n; ++i) means[i] = std::max((mean[i] - top) / scale, -1e200);
   const double sum = total / scale;
@@ -99,9 +101,9 @@ void sample_simplex(Source& source, double total, std::span<const double> mean, 
       widest_variance = variance;
     }
   }
-  // Coordinates are drawn as deviations from their centres max(mean, 0): at a tiny scale only these
-  // keep their precision. `rest` is what the centres leave of the total; below its rounding it is
-  // 0.
+  // Coordinates are drawn as deviations from their centres max(mean, 0), because only deviations
+  // keep their precision at a tiny scale. `rest` is the total minus the centres. If it is below its
+  // rounding error, it is 0.
   double rest = sum;
   for (std::size_t i = 0; i < n; ++i) rest -= std::max(means[i], 0.0);
   if (std::fabs(rest) <= 4e-16 * static_cast<double>(n) * sum) rest = 0.0;

@@ -7,15 +7,15 @@
 #include "dpoco/noise/samplers.hpp"
 #include "dpoco/simd/elementary.hpp"
 
-// Every test compares an exponential variate with an energy >= 0, so that a proposal is accepted
-// with probability exp(-energy) up to the truncation of the variate.
+// Every test compares an exponential variate with an energy >= 0, so a proposal is accepted with
+// probability exp(-energy), up to the truncation of the variate.
 
 namespace dpoco::samplers {
 namespace {
 
 using random::Source;
 
-// sqrt(2 pi): at this length of an interval around 0 uniform and Gaussian proposals are equally
+// sqrt(2 pi): for an interval of this length around 0, uniform and Gaussian proposals are equally
 // good.
 constexpr double kUniformBelow = 2.5066;
 
@@ -23,10 +23,11 @@ constexpr double kUniformBelow = 2.5066;
 
 double normal_tail(Source& source, double rate, double length) {
   // Robert (1995): the best exponential rate is rate + gap with gap (rate + gap) = 1. Far out the
-  // gap has no effect and its computation would overflow.
+  // gap has no effect and would overflow.
   const double gap = rate < 1e8 ? 2.0 / (rate + std::sqrt(rate * rate + 4.0)) : 0.0;
   const double proposal = rate + gap;
-  // Beyond exp(gap^2/2)/proposal the exponential proposal wins; its chord is as good.
+  // For lengths beyond exp(gap^2/2)/proposal the exponential proposal is better. Its chord is as
+  // good.
   if (length * proposal <= 1.0 + 0.6487 * gap * gap) {
     for (;;) {
       const double x = length * source.uniform();
@@ -65,7 +66,7 @@ double truncated_normal(Source& source, double mean, double scale, double low, d
 
 double truncated_gamma(Source& source, double shape, double limit) {
   if (shape < 1.0) {
-    // Only shape 1/2 needs this branch in a ball (the plane), half the square of a normal variate.
+    // In a ball, only shape 1/2 (the plane) needs this branch: half the square of a normal variate.
     if (shape == 0.5) {
       const double z = truncated_normal(source, 0.0, 1.0, 0.0, std::sqrt(2.0 * limit));
       return std::min(0.5 * z * z, limit);
@@ -86,8 +87,9 @@ double truncated_gamma(Source& source, double shape, double limit) {
       if (x <= limit) return x;
     }
   }
-  // x = limit exp(-y): y has the log-concave density exp(-shape y - limit exp(-y)). Its tangent
-  // with slope -rate touches at y0; what is left is shed (s - 1 + exp(-s)), s = y - y0.
+  // x = limit exp(-y), where y has the log-concave density exp(-shape y - limit exp(-y)). Its
+  // tangent with slope -rate touches at y0, and the remaining energy is shed (s - 1 + exp(-s)), s =
+  // y - y0.
   const double sum = shape + limit;
   const double shed =
       2.0 * limit * (shape - 1.0) / (sum + std::sqrt(sum * sum - 4.0 * limit * (shape - 1.0)));
@@ -103,7 +105,7 @@ double truncated_gamma(Source& source, double shape, double limit) {
     const double y = source.exponential() / rate;
     const double s = y - touch;
     const double decay = elementary::exp(-s);
-    // Near the point of contact the difference cancels: its series has the relative accuracy.
+    // Near the point of contact the difference cancels. Its series has the relative accuracy.
     if (shed * (s - 1.0 + decay) <= source.exponential()) return limit * elementary::exp(-y);
   }
 }

@@ -34,7 +34,8 @@ DPOCO_INLINE void blake_mix(Quads& a, Quads& b, Quads& c, Quads& d, Quads x, Qua
   b = turn<63>(b ^ c);
 }
 
-// Takes in one block of sixteen words a lane; `length` bytes with it, all lanes alike.
+// Adds one block of sixteen words to each lane. `length` is the number of bytes including this
+// block, the same for all lanes.
 DPOCO_INLINE void blake_block(Quads* h, const Quads* m, std::uint64_t length, bool last) {
   Quads v[16];
   for (int i = 0; i < 8; ++i) v[i] = h[i];
@@ -56,8 +57,8 @@ DPOCO_INLINE void blake_block(Quads* h, const Quads* m, std::uint64_t length, bo
   for (int i = 0; i < 8; ++i) h[i] ^= v[i] ^ v[8 + i];
 }
 
-// A row's message: its number (first, first + 1, ...), then its `width` words, which may be those
-// of doubles: they are read byte by byte.
+// The message of a row is its number (first, first + 1, ...) followed by its `width` words. The
+// words may be those of doubles, because they are read byte by byte.
 void keyed_digests(const std::uint64_t* key, std::uint64_t first, const std::uint64_t* rows,
                    std::size_t count, std::size_t width, std::uint64_t* out) {
   Quads keyed[8];

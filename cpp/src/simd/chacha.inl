@@ -1,7 +1,7 @@
 // The key stream; a part of kernels.inl.
 
 // Original layout: 64-bit block counter (words 12, 13), 64-bit nonce (words 14, 15). Sixteen blocks
-// are computed side by side; word w of block b is stored at 16 w + b whatever the vector width.
+// are computed side by side. Word w of block b is stored at 16 w + b for every vector width.
 
 typedef std::uint32_t Words __attribute__((vector_size(DPOCO_VECTOR_BYTES)));
 constexpr std::size_t kLanes = DPOCO_VECTOR_BYTES / 4;
@@ -40,8 +40,8 @@ DPOCO_INLINE Words lane_numbers() {
   return numbers;
 }
 
-// Groups of kLanes blocks worked on in turn, so that one group's chain of operations fills the gaps
-// of the other's.
+// The number of groups of kLanes blocks that are processed in turn, so that the chain of operations
+// of one group fills the gaps of the other.
 constexpr std::size_t kGroups = kLanes == 16 ? 1 : 2;
 
 DPOCO_INLINE void superblock(const Position& at, std::uint64_t index, std::uint32_t* out) {

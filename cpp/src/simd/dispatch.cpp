@@ -11,13 +11,15 @@ namespace dpoco::simd {
 namespace {
 
 #if DPOCO_X86_VARIANTS
-// All that kernels_avx2.cpp and kernels_avx512.cpp are compiled with, as bits of leaf 7, EBX.
+// All features that kernels_avx2.cpp and kernels_avx512.cpp are compiled with, as bits of leaf 7,
+// EBX.
 constexpr unsigned kAvx2Features = bit_AVX2 | bit_BMI2;
 constexpr unsigned kAvx512Features =
     kAvx2Features | bit_AVX512F | bit_AVX512DQ | bit_AVX512BW | bit_AVX512VL;
 
-// Features of the processor, if the operating system saves its registers. Asked of the processor:
-// __builtin_cpu_supports needs a table that not every tool chain links into a shared library.
+// The features of the processor, if the operating system saves its registers. The code asks the
+// processor, because __builtin_cpu_supports needs a table that not every tool chain links into a
+// shared library.
 unsigned features() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) == 0 || (ecx & bit_OSXSAVE) == 0) return 0;

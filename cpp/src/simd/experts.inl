@@ -2,14 +2,15 @@
 
 constexpr double kLargest = 0x1.fffffffffffffp1023;
 
-// V = Doubles or double, whose comparisons select entry by entry alike. kUnit: the range is [0, 1].
+// V is Doubles or double; comparisons select entry by entry for both. kUnit means that the range is
+// [0, 1].
 template <bool kUnit, class V>
 DPOCO_INLINE V admit(V x, V low, V high, double inverse, V& count) {
   const V one = V{} + 1.0;
-  // In [0, 1] minus zero becomes zero, which adds the same and is a little faster.
+  // For the range [0, 1], minus zero becomes zero, which adds the same and is a little faster.
   const V above = kUnit ? (x > low ? x : low) : (x < low ? low : x);
   const V clipped = x <= kLargest ? (above > high ? high : above) : low;
-  count = clipped == x ? count : count + one;  // not equal for NaN and infinities, too
+  count = clipped == x ? count : count + one;  // also unequal for NaN and infinities
   if constexpr (kUnit) return clipped;
   // The product may round above 1 although the clipped value is in the range.
   const V unit = (clipped - low) * inverse;
@@ -33,15 +34,15 @@ std::uint64_t admit_losses(const double* x, std::size_t n, double low, double hi
   return static_cast<std::uint64_t>(rest);
 }
 
-// Compilers would load again for each use of what is loaded.
+// Without `volatile`, compilers would load the value again for each use.
 DPOCO_INLINE Doubles load_once(const double* from) {
   typedef Doubles Anywhere __attribute__((aligned(8), may_alias));
   return *reinterpret_cast<const volatile Anywhere*>(from);
 }
 
-// Rows are added a few at a time. Where a vector of columns has losses in [0, 1] only, they need no
-// clipping and no count. The last vector of a row ends with it; its sums stay in a register, since
-// columns that it shares with the one before are added twice.
+// Adds a few rows at a time. If a vector of columns has only losses in [0, 1], they need no
+// clipping and no count. The last vector of a row ends with the row. Its sums stay in a register,
+// because columns that it shares with the vector before are added twice.
 template <bool kUnit, class V>
 DPOCO_INLINE std::uint64_t admit_rows(std::size_t rounds, const double* x, std::size_t n,
                                       double low, double high, double inverse, double grid,
@@ -63,7 +64,7 @@ DPOCO_INLINE std::uint64_t admit_rows(std::size_t rounds, const double* x, std::
       for (std::size_t r = 0; r < rows; ++r) {
         const Doubles loss = load_once(from + r * n);
         const Bits bits = (Bits)loss;
-        outside |= bits | (kOne - bits);  // negative unless in [0, 1]; for minus zero, too
+        outside |= bits | (kOne - bits);  // negative unless in [0, 1]; also for minus zero
         plain += (loss + magic) - magic;
       }
       if (!any_lane((Longs)outside < 0)) return plain;
@@ -120,7 +121,7 @@ double smallest(const double* x, std::size_t n) {
   return m;
 }
 
-// Multiplies out by the weights, if any, and adds it to the eight partial sums.
+// Multiplies `out` by the weights, if any, and adds it to the eight partial sums.
 template <bool kWeighted>
 DPOCO_INLINE void weigh(const double* weights, std::size_t n, double* out, Doubles* acc) {
   for (std::size_t i = 0; i < n; i += kPartials) {
@@ -135,7 +136,8 @@ DPOCO_INLINE void weigh(const double* weights, std::size_t n, double* out, Doubl
   }
 }
 
-// The exponentials of a cached piece first: in one loop with the sum they overlap less.
+// Computes the exponentials of a cached piece first: in one loop with the sum they would overlap
+// less.
 template <bool kWeighted>
 DPOCO_INLINE double tilt_all(const double* weights, const double* x, double base, double rate,
                              std::size_t n, double* out) {
@@ -144,7 +146,7 @@ DPOCO_INLINE double tilt_all(const double* weights, const double* x, double base
   const std::size_t whole = n - n % kPartials;
   for (std::size_t first = 0; first < whole; first += kPiece) {
     const std::size_t count = whole - first < kPiece ? whole - first : kPiece;
-    // Exponents and results stay apart, since out may alias x or the weights.
+    // Exponentials and results have separate arrays, because out may alias x or the weights.
     double piece[kPiece];
     for (std::size_t i = 0; i < count; i += kPartials) {
       double group[kPartials];
@@ -168,7 +170,7 @@ DPOCO_INLINE double tilt_all(const double* weights, const double* x, double base
 
 double tilt(const double* weights, const double* x, double base, double rate, std::size_t n,
             double* out) {
-  // Without weights the pointer is not used; out keeps its arithmetic defined.
+  // Without weights the pointer is not used. Passing `out` keeps its arithmetic defined.
   return weights == nullptr ? tilt_all<false>(out, x, base, rate, n, out)
                             : tilt_all<true>(weights, x, base, rate, n, out);
 }

@@ -1,7 +1,7 @@
-// Body of the kernels; the including file sets the instruction set (by compiler flags),
-// DPOCO_VECTOR_BYTES and the names. Everything has internal linkage except the table at the end:
-// an out-of-line copy built for a wide instruction set must not be shared with other files, so
-// only headers without out-of-line functions are included.
+// The body of the kernels. The including file sets the instruction set (by compiler flags),
+// DPOCO_VECTOR_BYTES and the names. Everything has internal linkage except the table at the end: an
+// out-of-line copy built for a wide instruction set must not be shared with other files. So this
+// file includes only headers without out-of-line functions.
 
 #if defined(__AVX512F__)
 #include <immintrin.h>
@@ -35,7 +35,7 @@ DPOCO_INLINE Doubles load(const double* from) {
 
 DPOCO_INLINE void store(double* to, Doubles v) { __builtin_memcpy(to, &v, sizeof v); }
 
-// The same of V = Doubles or double.
+// The same for V = Doubles or double.
 template <class V>
 DPOCO_INLINE V get(const double* from) {
   V v;
@@ -52,8 +52,9 @@ DPOCO_INLINE double add_partials(const double* a) {
   return ((a[0] + a[4]) + (a[2] + a[6])) + ((a[1] + a[5]) + (a[3] + a[7]));
 }
 
-// The first `count` < 8 of eight entries, then `pad`: zeros change no sum that began with one.
-// Vectors that are put together from single entries in memory wait until all before is stored.
+// Loads the first `count` < 8 of eight entries, followed by `pad`. Zeros change no sum that began
+// with a zero. A vector that is assembled from single entries in memory has to wait until all
+// stores before it are done.
 DPOCO_INLINE void load_some(const double* from, std::size_t count, double pad, Doubles* to) {
 #if defined(__AVX512F__)
   const auto there = static_cast<__mmask8>((1U << count) - 1);
@@ -106,7 +107,7 @@ double sum(const double* x, std::size_t n) {
 
 double max_abs(const double* x, std::size_t n) {
   Doubles largest[kParts] = {};
-  Doubles spoiled[kParts] = {};  // becomes NaN when a NaN or an infinity passes
+  Doubles spoiled[kParts] = {};  // becomes NaN if any value is NaN or infinite
   std::size_t i = 0;
   for (; i + kPartials <= n; i += kPartials) {
     for (std::size_t p = 0; p < kParts; ++p) {
@@ -200,7 +201,7 @@ void log(const double* x, std::size_t n, double* out) {
       });
 }
 
-// out_i = entry(i-th entries), a vector or one at a time.
+// out_i = entry(i-th entries), for a vector or one entry at a time.
 template <class Entry>
 DPOCO_INLINE void by_entries(std::size_t n, double* out, Entry entry) {
   std::size_t i = 0;
@@ -243,8 +244,8 @@ void axpy(double a, const double* x, std::size_t n, double* y) {
   for (; i < n; ++i) y[i] += a * x[i];
 }
 
-// The last n % kWidth entries one by one; the barrier keeps compilers from vectorising them again,
-// with more bookkeeping than work.
+// Processes the last n % kWidth entries one by one. The barrier keeps compilers from vectorising
+// this loop, which would cost more bookkeeping than work.
 template <class Entry>
 DPOCO_INLINE void remaining(std::size_t i, std::size_t n, Entry entry) {
   for (; i < n; ++i) {
@@ -281,7 +282,7 @@ void extend(const double* base, const double* z, double scale, std::size_t n, do
   });
 }
 
-// From 2^51 multiples on the sum would be inexact; such a value is left as it is.
+// From 2^51 multiples on the sum would be inexact, so such a value stays as it is.
 DPOCO_INLINE Doubles nearest_multiple(Doubles x, double grid, double inverse) {
   const Doubles scaled = x * inverse;
   const Doubles rounded = (scaled + el::kRoundMagic) - el::kRoundMagic;
@@ -295,10 +296,10 @@ DPOCO_INLINE double nearest_multiple(double x, double grid, double inverse) {
   return (__builtin_fabs(scaled) < 2251799813685248.0 ? rounded : scaled) * grid;
 }
 
-// Calls columns(V{}, firsts) with the first columns of two vectors of type V at a time, which cover
-// n columns together: the chains of operations of two fill each other's gaps. Columns that vectors
-// share are worked on twice, with the same result: all that is changed is read before anything is
-// written.
+// Calls columns(V{}, firsts) with the first columns of two vectors of type V at a time, until n
+// columns are covered: the chains of operations of the two vectors fill each other's gaps. Columns
+// that both vectors contain are computed twice, with the same result, because all values are read
+// before any is written.
 template <class Columns>
 DPOCO_INLINE void by_columns(std::size_t n, Columns columns) {
   if (n < kWidth) {
@@ -348,8 +349,8 @@ void release(std::size_t rounds, const double* a, const double* g, const double*
                   [=](auto x) { return nearest_multiple(x, grid, inverse); });
 }
 
-// The rounds of a buffered process: step(held, z) is a round's own part of the noise, and brings
-// the buffers forward.
+// Plays the rounds of a buffered process. step(held, z) returns a round's own part of the noise,
+// and advances the buffers.
 template <std::size_t kBuffers, class Step>
 DPOCO_INLINE void buffered(std::size_t rounds, std::size_t n, double* state, double* total,
                            double* z, Step step) {
@@ -375,7 +376,7 @@ DPOCO_INLINE void buffered(std::size_t rounds, std::size_t n, double* state, dou
   });
 }
 
-// The number of buffers that processes usually have.
+// The usual number of buffers of a process.
 constexpr std::size_t kUsual = 5;
 
 void blt(std::size_t rounds, std::size_t n, double scale, std::size_t buffers, const double* keep,

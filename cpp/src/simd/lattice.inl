@@ -1,12 +1,13 @@
 // Integer arithmetic of sums on a lattice; a part of kernels.inl. docs/privacy/lattice.md has the
-// bounds. Integers below 2^51 in doubles become 64-bit integers by their place in the mantissa of
-// 1.5 * 2^52, and back.
+// bounds. Doubles that are integers below 2^51 become 64-bit integers, and back, by their place in
+// the mantissa of 1.5 * 2^52.
 
 typedef std::int64_t Longs __attribute__((vector_size(DPOCO_VECTOR_BYTES)));
 typedef std::uint64_t Bits __attribute__((vector_size(DPOCO_VECTOR_BYTES)));
 
-// Largest error of double arithmetic, relative to the value, and the most that digits beyond those
-// of the words may add. Pairs whose squared radius is not between these have too few digits in it.
+// The largest error of double arithmetic, relative to the value, and the largest contribution of
+// digits beyond those of the words. A pair whose squared radius is not between the two squares has
+// too few digits in it.
 constexpr double kRelativeMargin = 0x1p-48;
 constexpr double kAbsoluteMargin = 0x1p-21;
 constexpr double kSmallestSquare = 0x1p-27;
@@ -81,8 +82,9 @@ void accumulate_rounded(double a, const double* x, double grid, double limit, st
   });
 }
 
-// One step of kWidth columns or one: D and U hold doubles and unsigned integers. Returns what is
-// released: half of a multiple of 2^shift more, then cut, is the nearest multiple, ties up.
+// One step of kWidth columns or of one column: D has doubles and U unsigned integers. Returns the
+// released value: adding half a multiple of 2^shift and cutting rounds to the nearest multiple,
+// ties up.
 template <class D, class U>
 DPOCO_INLINE D lattice_step(D leaf, D noise, double limit, unsigned shift, double step, U& sum) {
   constexpr std::uint64_t kMagic = 0x4338000000000000ULL;  // 1.5 * 2^52
@@ -94,7 +96,7 @@ DPOCO_INLINE D lattice_step(D leaf, D noise, double limit, unsigned shift, doubl
   U noise_bits;
   __builtin_memcpy(&noise_bits, &moved, sizeof noise_bits);
   const std::uint64_t half = shift > 0 ? 1ULL << (shift - 1) : 0;
-#if defined(__AVX512DQ__)  // has integers of 64 bits as doubles
+#if defined(__AVX512DQ__)  // converts 64-bit integers to doubles
   if constexpr (sizeof(U) == sizeof(Longs)) {
     const Longs cut = (Longs)(sum + noise_bits + (half - kMagic)) >> static_cast<int>(shift);
     return __builtin_convertvector(cut, Doubles) * step;

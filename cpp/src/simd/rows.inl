@@ -37,10 +37,11 @@ DPOCO_INLINE void add_columns(const double* groups, std::size_t count, std::size
   }
 }
 
-// As many columns at once as leave the sums in registers.
+// The largest number of columns at once for which the sums stay in registers.
 constexpr std::size_t kColumnsAtOnce = kParts == 1 ? 8 : 4;
 
-// The last columns together as well: one by one, each of their sums would wait for itself.
+// The last columns are also processed together. One by one, each of their sums would wait for
+// itself.
 template <std::size_t kColumns, class Weight>
 DPOCO_INLINE void add_last_columns(const double* groups, std::size_t count, std::size_t stride,
                                    std::size_t n, Weight weight, double* sums) {
@@ -85,8 +86,9 @@ void lane_grams(const double* groups, std::size_t count, std::size_t stride, con
   }
 }
 
-// Entries of `out` from first to last, kVectors vectors that end with the one at `last`, stay in
-// registers while the rows pass. All are read before any is written: the last two may overlap.
+// The entries of `out` from first to last, kVectors vectors of which the last begins at `last`,
+// stay in registers during the pass over the rows. All are read before any is written, because the
+// last two may overlap.
 template <class V, std::size_t kVectors>
 DPOCO_INLINE void eliminate_columns(const double* rows, std::size_t stride, std::size_t count,
                                     std::size_t first, std::size_t last, double* out) {

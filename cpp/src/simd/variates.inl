@@ -1,6 +1,6 @@
 // Uniform words to variates; a part of kernels.inl.
 
-// Numbers of kBits = 62 to 64 bits as uniforms. The two halves of j become doubles by their places
+// Integers of kBits = 62 to 64 bits as uniforms. The two halves of j become doubles by their places
 // in the mantissas of 2^(84-kBits) and 2^(52-kBits).
 template <unsigned kBits>
 struct Grid {
@@ -11,14 +11,14 @@ struct Grid {
   static constexpr double kUnit = kBits == 64 ? 0x1p-64 : kBits == 63 ? 0x1p-63 : 0x1p-62;
   static constexpr double kOffset = kUnit * (0x1p84 + 0x1p52);
 
-  // (j + 1/2) 2^-kBits, correctly rounded but for the half: two exact halves joined by one sum.
+  // (j + 1/2) 2^-kBits, correctly rounded except for the half: one sum of two exact halves.
   DPOCO_INLINE double uniform(std::uint64_t j) {
     const double high = el::from_bits((j >> 32) | kHighBits);
     const double low = el::from_bits((j & kLowMask) | kLowBits);
     return ((high - kOffset) + low) + 0.5 * kUnit;
   }
 
-  // The same of the complement 2^kBits - 1 - j: 1 - uniform(j) without cancellation.
+  // The same for the complement 2^kBits - 1 - j: 1 - uniform(j) without cancellation.
   DPOCO_INLINE double complement(std::uint64_t j) {
     const double high = el::from_bits((j >> 32) ^ (kHighBits | kHighMask));
     const double low = el::from_bits((j & kLowMask) ^ (kLowBits | kLowMask));
@@ -26,15 +26,15 @@ struct Grid {
   }
 };
 
-// A superblock of variates is computed in passes over small arrays: the chain of operations behind
-// one variate is so long that a processor cannot overlap enough of them in a single loop.
+// A superblock of variates is computed in passes over small arrays. The chain of operations of one
+// variate is so long that a processor cannot overlap enough of them in a single loop.
 struct Logarithms {
   alignas(64) double f[kSuperblock];
   alignas(64) double k[kSuperblock];
 };
 
-// Prepares log(u), u = uniform(j) = (1 + f) 2^k. For k = 0, f is the exact u - 1: no relative error
-// near u = 1.
+// Prepares log(u), u = uniform(j) = (1 + f) 2^k. For k = 0, f is the exact u - 1, so there is no
+// relative error near u = 1.
 template <unsigned kBits>
 DPOCO_INLINE void split_uniform(std::uint64_t j, double& f, double& k) {
   double split;
@@ -42,16 +42,16 @@ DPOCO_INLINE void split_uniform(std::uint64_t j, double& f, double& k) {
   f = k == 0.0 ? -Grid<kBits>::complement(j) : split;
 }
 
-// to_i = -log u_i: Exp(1).
+// to_i = -log u_i, which has the law Exp(1).
 DPOCO_INLINE void exponentials(const std::uint64_t* raw, std::size_t n, double* to) {
   Logarithms logs;
   for (std::size_t i = 0; i < n; ++i) split_uniform<64>(raw[i], logs.f[i], logs.k[i]);
   for (std::size_t i = 0; i < n; ++i) to[i] = -el::log_reduced(logs.f[i], logs.k[i]);
 }
 
-// A uniform point of the circle from 64 bits: the top two are the quadrant, the others an angle in
-// it, measured from the nearer axis. So the small coordinate also keeps its relative precision:
-// an angle on a coarse grid would show in the ratio of two coordinates.
+// A uniform point on the circle from 64 bits: the top two are the quadrant, the others an angle in
+// it, measured from the nearer axis. So the smaller coordinate also keeps its relative precision.
+// An angle on a coarse grid would show in the ratio of two coordinates.
 DPOCO_INLINE double to_angle(std::uint64_t j) {
   const std::uint64_t in_quadrant = j & ((1ULL << 62) - 1);
   const double u = Grid<62>::uniform(in_quadrant);
@@ -90,7 +90,7 @@ void gaussian(Position at, std::size_t superblocks, double* out) {
       const std::uint64_t q = j >> 62;
       const std::uint64_t c = el::to_bits(el::cosine(angle[i]));
       const std::uint64_t s = el::to_bits(el::sine(angle[i]));
-      // Past the diagonal of its quadrant (bit 61) the roles swap; a quarter turn (bit 62) swaps
+      // Beyond the diagonal of the quadrant (bit 61) the roles swap. A quarter turn (bit 62) swaps
       // again.
       const std::uint64_t swap = (c ^ s) & (0 - (((j >> 61) ^ q) & 1));
       const std::uint64_t x = c ^ swap ^ (((q + 1) & 2) << 62);

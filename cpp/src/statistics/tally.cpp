@@ -17,7 +17,7 @@ void saturate(std::int64_t& cell, std::int64_t more) {
   cell = std::clamp(cell + more, -kFull, kFull);
 }
 
-// The number of edges that are not above x.
+// Returns the number of edges that are not above x.
 std::size_t find_bin(const std::vector<double>& edges, double x) {
   if (edges.size() > kFewEdges) {
     const auto above = std::upper_bound(edges.begin(), edges.end(), x);
@@ -28,7 +28,7 @@ std::size_t find_bin(const std::vector<double>& edges, double x) {
   return found;
 }
 
-// Calls add(cell of the first group, entry) for each record that has one.
+// Calls add(cell of the first group, entry) for each record that has an entry.
 template <class Find>
 void add_block(const Columns& records, std::size_t groups, std::span<std::int64_t> block,
                Find find) {

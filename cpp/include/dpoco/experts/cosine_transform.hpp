@@ -7,15 +7,15 @@
 namespace dpoco::experts {
 
 // The orthonormal cosine transform (DCT-II) of any length n and its inverse, along the columns of a
-// matrix, many columns at once. O(n log n) a column for lengths with small prime factors,
-// O(n (sum of prime factors)) in general. Tables and arithmetic use + - * / sqrt alone, so the same
-// bits come out on every platform; libraries take their sines from libm, which differs.
+// matrix, many columns at once. O(n log n) per column for lengths with small prime factors, O(n
+// (sum of prime factors)) in general. Tables and arithmetic use only + - * / sqrt, so results have
+// the same bits on every platform; other libraries use the sines of libm, which differ.
 class CosineTransform {
  public:
   explicit CosineTransform(std::size_t length);
 
   std::size_t length() const noexcept { return length_; }
-  // in: a matrix of length() rows; out: its transform, transposed. Distinct.
+  // `in` is a matrix of length() rows, `out` its transform, transposed. They must be distinct.
   void forward(std::span<const double> in, std::span<double> out) noexcept;
   void inverse(std::span<const double> in, std::span<double> out) noexcept;
 

@@ -11,8 +11,8 @@
 
 namespace dpoco::experts {
 
-// Losses are declared to lie in [low, high] and brought to [0, 1] by the affine map; what lies
-// outside is clipped, and an entry that is not finite counts as 0.
+// Losses are declared to lie in [low, high], and an affine map brings them to [0, 1]. Values
+// outside are clipped, and an entry that is not finite counts as 0.
 struct LossRange {
   double low = 0.0;
   double high = 1.0;
@@ -24,34 +24,34 @@ struct ExpertSettings {
   LossRange range;
 };
 
-// Base of all learners of experts: a decision is an index below experts(), a round ends with
-// the losses of all experts.
+// Base of all learners of experts. A decision is an index below experts(), and the losses of all
+// experts end a round.
 //
-// A learner draws its first decision when it is built and every further one at the end of the
-// round before, so that asking for a decision changes nothing.
+// A learner draws its first decision when it is built, and every further decision at the end of the
+// round before. So asking for a decision changes nothing.
 class ExpertLearner : public Rounds {
  public:
   std::uint64_t experts() const noexcept { return settings_.experts; }
-  // The decision of the current round; after the last one, that of the last. Throws
+  // The decision of the current round; after the last round, that of the last round. Throws
   // RoundOrderError while another thread runs the learner.
   std::uint64_t decision() const;
   virtual random::Source& source() noexcept { return *source_; }
   virtual const random::Source& source() const noexcept { return *source_; }
   void check_process() const override { source().check_process(); }
 
-  // Ends the round: the one in which `decided` rounds were over when its decision was asked for.
-  // Throws as `Rounds` says.
+  // Ends the round whose decision was asked for after `decided` rounds. Throws as `Rounds`
+  // describes.
   void observe(std::uint64_t decided, std::span<const double> losses);
 
-  // Many rounds, whose losses (rows of `experts` entries) were fixed beforehand. own_losses: what
-  // the decisions lost, in [0, 1]; decisions: what they were; both with an entry a round. The
-  // caller enters.
+  // Plays many rounds whose losses (rows of `experts` entries) were fixed before. Writes
+  // own_losses, the losses of the decisions in [0, 1], and decisions; both have one entry per
+  // round. The caller must have entered the learner.
   void run(const Exclusive::Entry& entered, std::span<const double> losses,
            std::span<double> own_losses, std::span<std::int64_t> decisions);
 
-  // Entries clipped or replaced so far: depends on raw data, not private.
+  // The number of entries clipped or replaced so far. Depends on raw data, so it is not private.
   std::uint64_t nonprivate_violations() const noexcept { return violations_; }
-  // All that `write_own` writes: raw data, for audits.
+  // The output of `write_own`: raw data, for audits.
   std::string nonprivate_memory() const {
     Archive archive;
     write_own(archive);
@@ -59,19 +59,19 @@ class ExpertLearner : public Rounds {
   }
 
  protected:
-  // Throws std::invalid_argument for settings out of range. The subclass's constructor draws the
-  // first decision with `set_decision`. The source may be null for a subclass that overrides
-  // `source` and keeps it in its own state.
+  // Throws std::invalid_argument for settings out of range. The constructor of a subclass draws the
+  // first decision and calls `set_decision`. The source may be null for a subclass that overrides
+  // `source` and has the generator in its own state.
   ExpertLearner(ExpertSettings settings, std::unique_ptr<random::Source> source);
 
   void set_decision(std::uint64_t expert) noexcept { decision_ = expert; }
   std::uint64_t current() const noexcept { return decision_; }
-  // Whether the round being ended is the last one: no decision need follow it.
+  // Returns whether the current round is the last one, so that no further decision is needed.
   bool ends_last_round() const noexcept { return round() + 1 >= horizon(); }
-  // Admits a row of losses to [0, 1] and counts violations. A subclass whose losses have no common
-  // range brings its own bounds.
+  // Clips a row of losses to [0, 1] and counts violations. A subclass whose losses have no common
+  // range uses its own bounds.
   virtual void admit(std::span<const double> losses, std::span<double> to);
-  // Admits rows, writes what the current decision loses, and adds them to sums, rounded to
+  // Clips rows, writes the losses of the current decision, and adds the rows to sums, rounded to
   // multiples of grid.
   void admit_sums(std::span<const double> losses, double grid, std::span<double> sums,
                   std::span<double> own_losses);
@@ -80,12 +80,13 @@ class ExpertLearner : public Rounds {
   // Ends a round of admitted losses and sets the next decision. round() still counts the rounds
   // before it.
   virtual void learn(std::span<const double> losses) = 0;
-  // Plays rows and counts them; the default admits and learns them one by one.
+  // Plays rows and counts them. By default admits and learns them one by one.
   virtual void play(std::span<const double> losses, std::span<double> own_losses,
                     std::span<std::int64_t> decisions);
-  // Everything but the round, the decision, the count of violations and the base's source.
+  // Writes everything except the round, the decision, the count of violations and the base's
+  // source.
   virtual void write_own(Archive& archive) const = 0;
-  // Called after those are restored; throws StateError for an impossible state.
+  // Called after these are restored. Throws StateError for an impossible state.
   virtual void read_own(ArchiveReader& archive) = 0;
   void write_state(Archive& archive) const override;
   void read_state(ArchiveReader& archive) override;

@@ -10,20 +10,21 @@
 
 namespace dpoco::experts {
 
-// Law of the step at the end of the present round, given everything before it: for tests.
+// The law of the step at the end of the current round, given the past, for tests.
 struct TrackerKernel {
   double keep = 1.0;                               // probability that the path is kept
-  std::unique_ptr<samplers::SwitchingPaths> next;  // of the next round: law of a fresh draw, steps
+  std::unique_ptr<samplers::SwitchingPaths> next;  // in the next round: law of a fresh draw, steps
 };
 
-// The batched private dartboard over all sequences of experts, evaluated lazily: a path is followed
-// by the prior's own steps; at the end of a batch of B rounds it is kept with probability
-// (1 - p) exp(-eta * its loss in the batch), otherwise redrawn from exponential weights
-// (docs/privacy/oblivious_tracker.md). The number of variates is a function of the experts played
-// and of the rounds with a fresh draw.
+// The batched private dartboard over all sequences of experts, evaluated lazily. A path follows the
+// prior's own steps. At the end of a batch of B rounds it is kept with probability (1 - p) exp(-eta
+// * its loss in the batch); otherwise a new path is drawn from exponential weights
+// (docs/privacy/oblivious_tracker.md). The number of variates depends only on the experts played
+// and on the rounds with a fresh draw.
 class ObliviousTracker final : public ExpertLearner {
  public:
-  // `coins`: block B, forced p, the cap on fresh draws; its horizon is the learner's.
+  // `coins` has the block B, the forced share p and the cap on fresh draws. Its horizon is the
+  // learner's.
   ObliviousTracker(ExpertSettings settings, std::unique_ptr<samplers::SwitchingPaths> paths,
                    mechanisms::SwitchSettings coins, double learning_rate,
                    std::unique_ptr<random::Source> source);
@@ -31,9 +32,10 @@ class ObliviousTracker final : public ExpertLearner {
   std::uint64_t resamples() const noexcept { return resamples_; }  // any thread may ask
 
   samplers::PathState nonprivate_state() const noexcept { return state_; }
-  // Puts the path elsewhere, for tests. Throws std::invalid_argument for no state.
+  // Replaces the state of the path, for tests. Throws std::invalid_argument for an impossible
+  // state.
   void nonprivate_set_state(samplers::PathState state);
-  // For these losses in [0, 1]; changes nothing.
+  // Returns the kernel for these losses in [0, 1]. Changes nothing.
   TrackerKernel nonprivate_kernel(std::span<const double> losses) const;
 
  protected:

@@ -24,17 +24,17 @@ struct ShiftDetectorSettings {
   ShiftStatisticSettings statistic;
 };
 
-// Selection on epochs that starts afresh whenever a private test finds that recent losses do not
-// fit the past. The alarms, as all decisions, are public: the guarantee covers them. An alarm in
-// round t starts a new instance in round t + 1, so that round t is used by one instance only;
-// restarting in t would use it twice (docs/privacy/shift_detector.md). O(N K) a round.
+// Selection on epochs that restarts whenever a private test finds that recent losses do not fit the
+// past. Alarms are public, as all decisions, and the guarantee covers them. An alarm in round t
+// starts a new instance in round t + 1. A restart in round t would use that round twice
+// (docs/privacy/shift_detector.md). O(N K) per round.
 class ShiftDetector final : public ExpertLearner {
  public:
   ShiftDetector(ExpertSettings settings, const ShiftDetectorSettings& own,
                 std::unique_ptr<random::Source> source);
 
-  // Losses that wait for the next selection, summed, and what the test statistic keeps of windows:
-  // raw data, for audits.
+  // Sums of the losses since the last selection, and the windows of the test statistic: raw data,
+  // for audits.
   std::vector<double> nonprivate_sums() const { return instance_.sums(); }
   const std::vector<double>& nonprivate_rows() const noexcept { return statistic_.rows(); }
 

@@ -14,26 +14,26 @@ enum class Windows { tangent, dyadic, naive };
 struct ShiftStatisticSettings {
   std::uint64_t experts = 1;
   Windows windows = Windows::tangent;
-  // tangent, naive: a window of w rounds is allowed min_k offsets_k + slopes_k w.
-  // dyadic: offsets_k is allowed for a block of 2^k rounds; no slopes.
+  // tangent, naive: the allowance of a window of w rounds is min_k offsets_k + slopes_k w. dyadic:
+  // offsets_k is the allowance of a block of 2^k rounds; no slopes.
   std::vector<double> offsets;
   std::vector<double> slopes;
-  // Losses and allowances are rounded to multiples of max(2^-46, reach 2^-51), reach a power of two
-  // of at most 2^50: sums of up to so many rounds have no other error.
+  // Losses and allowances are rounded to multiples of max(2^-46, reach 2^-51), where reach is a
+  // power of two of at most 2^50. Sums over at most `reach` rounds have no other error.
   std::uint64_t reach = 1 << 20;
 };
 
-// How much the decisions lost against the best expert in the worst window that ends now, less an
-// allowance: the largest, over windows and experts j, of
-//   sum over the window of (l_i(J_i) - l_i(j) - allowance_i) - what the window's length is allowed.
-// A round's losses l move it by at most l'(J) - l(J) + [-1, 1], whatever the window
-// (docs/privacy/shift_detector.md): one noise draw protects all windows at once. That holds to the
-// last bit, l being the rounded losses: no error of rounding could add up over the rounds.
+// The excess loss of the decisions over the best expert in the worst window that ends now, minus an
+// allowance. It is the largest, over windows and experts j, of
+//   sum over the window of (l_i(J_i) - l_i(j) - allowance_i) - allowance of the window's length.
+// A change of a round's losses from l' to l moves it by at most l'(J) - l(J) + [-1, 1], whatever
+// the window (docs/privacy/shift_detector.md), so one noise draw protects all windows at once. This
+// is exact to the last bit for the rounded losses: no rounding errors accumulate over the rounds.
 //
-// tangent: all windows, as one sum per line and expert that is cut off at zero (CUSUM): O(N K) a
-// round. A sum beyond `reach` is cut off there. dyadic: aligned blocks of 2^k rounds, tested when
-// they end: O(N) a round, amortised. None is longer than `reach`. naive: as tangent, from stored
-// prefix sums: O(N n) in the n-th round and as much memory.
+// tangent: all windows, with one sum per line and expert that is cut off at zero (CUSUM) and at
+// `reach`; O(N K) per round. dyadic: aligned blocks of 2^k rounds, up to `reach`, tested when they
+// end; O(N) per round, amortised. naive: as tangent, from stored prefix sums; O(N n) time in the
+// n-th round and as much memory.
 class ShiftStatistic {
  public:
   // Throws std::invalid_argument for settings out of range.
@@ -43,8 +43,8 @@ class ShiftStatistic {
   std::uint64_t round() const noexcept { return round_; }  // rounds since the last reset
   const std::vector<double>& rows() const noexcept { return rows_; }
   void reset() noexcept;
-  // Ends a round: losses in [0, 1] of all experts, `own` the index played, `allowance` its public
-  // allowance. Returns the statistic.
+  // Ends a round with losses in [0, 1] of all experts, the played index `own`, and the public
+  // allowance of that expert. Returns the statistic.
   double update(std::uint64_t own, std::span<const double> losses, double allowance);
 
   void write(Archive& archive) const;
@@ -58,10 +58,10 @@ class ShiftStatistic {
 
   ShiftStatisticSettings settings_;
   double grid_;
-  std::vector<double> losses_;  // of a round, rounded
+  std::vector<double> losses_;  // rounded losses of a round
   std::uint64_t round_ = 0;
-  // tangent: a row of sums per line. dyadic: per level the last block that ended as a left half,
-  // and one more row for the block in work. naive: prefix sums of l_i(J_i) - l_i(j).
+  // tangent: a row of sums per line. dyadic: for each level the last block that ended as a left
+  // half, and one row for the current block. naive: prefix sums of l_i(J_i) - l_i(j).
   std::vector<double> rows_;
   std::vector<double> allowances_;  // dyadic: of those blocks; naive: prefix sums
 };

@@ -23,20 +23,22 @@ struct FrankWolfeSettings {
 };
 
 // Private online Frank-Wolfe (Han et al., DP-TOFW and DP-POFW, Algorithms 1 and 2, in batches and
-// with corrected weights and leaf clipping). All rounds of batch k see theta_k; their leaves
+// with corrected weights and leaf clipping). All rounds of batch k see theta_k. Their leaves
 //   g = w_k grad(theta_k) - (w_k - 1) grad(theta_{k-1})
-// enter a sum, from which a vertex v_k is found: by minimisation of a private sum, or by a private
-// selection for an exact one. Then theta_{k+1} = theta_k + eta_k (v_k - theta_k). Data reach the
-// decisions through the vertices alone. An incomplete last batch is never used. O(d) per round and
-// per update. No allocation but in a run of many rounds, which reads and draws several at once.
+// enter a sum, from which a vertex v_k follows: by minimisation of a private sum, or by a private
+// selection for an exact sum. Then theta_{k+1} = theta_k + eta_k (v_k - theta_k). Data influence
+// the decisions only through the vertices. An incomplete last batch is never used. O(d) per round
+// and per update. No allocation, except in a run of many rounds, which reads and draws several at
+// once.
 class FrankWolfe final : public oco::RecordLearner {
  public:
-  // start: the public first decision, in the domain.
+  // `start` is the public first decision, in the domain.
   FrankWolfe(std::shared_ptr<const domains::Domain> domain, LeafRule leaves,
              FrankWolfeSettings settings, std::unique_ptr<VertexRule> rule,
              std::span<const double> start);
 
-  // theta_{k-1}, the other point where a custom loss is differentiated; theta_1 in the first batch.
+  // theta_{k-1}, the second point at which a custom loss is differentiated; theta_1 in the first
+  // batch.
   void previous_decision(std::span<double> out) const;
   const random::Source& source() const noexcept override { return rule_->source(); }
   using RecordLearner::source;
@@ -46,16 +48,16 @@ class FrankWolfe final : public oco::RecordLearner {
   const FrankWolfeSettings& settings() const noexcept { return settings_; }
   std::uint64_t batch() const noexcept { return settings_.batch; }
 
-  // As `observe`: of a custom loss, and a round without a record, whose leaf is exactly 0.
+  // As `observe`, for a custom loss and for a round without a record, whose leaf is exactly 0.
   void observe_gradients(std::uint64_t decided, std::span<const double> at_decision,
                          std::span<const double> at_previous);
   void skip(std::uint64_t decided);
 
-  // The leaf of a record at given decisions in the current round: what an audit compares between
-  // neighbouring streams. Reads private data; not a release.
+  // The leaf of a record at given decisions in the current round. Audits compare it between
+  // neighbouring streams. It reads private data and is not a release.
   void leaf(std::span<const double> at, std::span<const double> previous,
             std::span<const double> features, double label, std::span<double> out) const;
-  // The sum of the full batches' leaves. Private data; for audits.
+  // The sum of the full batches' leaves. Private data, for audits.
   std::vector<double> nonprivate_sum() const { return rule_->nonprivate_sum(); }
 
  protected:
@@ -76,9 +78,9 @@ class FrankWolfe final : public oco::RecordLearner {
   FrankWolfeSettings settings_;
   std::unique_ptr<VertexRule> rule_;
   std::uint64_t step_ = 1;        // k = 1 + round / batch: index of the current decision
-  std::vector<double> previous_;  // as the decision, the row and the vertex, padded with zeros
+  std::vector<double> previous_;  // padded with zeros, as are the decision, the row and the vertex
   BatchSum batch_;
-  double factor_ = 0.0;  // of the row, in a batch of one round: its sum
+  double factor_ = 0.0;  // of the row: in a batch of one round, factor_ * row_ is its sum
   std::vector<double> vertex_;
 };
 

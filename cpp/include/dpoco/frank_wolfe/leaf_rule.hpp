@@ -7,7 +7,7 @@
 
 namespace dpoco::frank_wolfe {
 
-// A round's summand in a gradient sum, its leaf w grad(theta) - (w - 1) grad(previous theta),
+// A round's summand in a gradient sum, the leaf w grad(theta) - (w - 1) grad(previous theta),
 // clipped so that no record exceeds the declared bounds.
 class LeafRule {
  public:
@@ -18,13 +18,13 @@ class LeafRule {
   const losses::RecordClipper& clipper() const noexcept { return clipper_; }
   double scalar_bound() const noexcept { return scalar_bound_; }
 
-  // `factor` times the record is its leaf; 0, whatever the record, if an entry is not finite.
+  // The leaf is `factor` times the record. `factor` is 0 if an entry of the record is not finite.
   struct Leaf {
     double factor = 0.0;
-    double loss = 0.0;  // at `at`
+    double loss = 0.0;  // the loss at `at`
   };
-  // Vectors, all of one length, may have zeros behind their dimension() entries. For a linear loss
-  // the leaf is the gradient itself, whatever the weight.
+  // All vectors have the same length, and may have zeros after their dimension() entries. For a
+  // linear loss the leaf is the gradient itself, whatever the weight.
   Leaf of(double weight, std::span<const double> at, std::span<const double> previous,
           std::span<const double> features, double label) const;
   Leaf of_gradient(std::span<const double> at, std::span<const double> gradient) const;

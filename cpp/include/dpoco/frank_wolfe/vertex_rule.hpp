@@ -13,8 +13,8 @@
 
 namespace dpoco::frank_wolfe {
 
-// Diameters of a decision set, which the sensitivity of scores rests on; infinite where it does
-// not.
+// Diameters of a decision set, which determine the sensitivity of scores; infinite if it does not
+// depend on them.
 struct Diameters {
   double l1 = 0.0;
   double l2 = 0.0;
@@ -28,42 +28,44 @@ struct SelectionRuleSettings {
   Diameters diameters;
 };
 
-// Which vertex an update moves towards: the only way from data to decisions. Owns what it draws.
+// Chooses the vertex that an update moves towards: the only way from data to decisions. Owns its
+// mechanism.
 class VertexRule {
  public:
   virtual ~VertexRule() = default;
 
-  // Adds the sum of a full batch's leaves, factor times a row, to those before, and writes the
-  // vertex of update k = 1, 2, ... `terms`: the batch times w_k, by which the sum is a gradient
-  // estimate. Row and vertex have simd::padded(dimension()) entries, with zeros at the end.
+  // Adds the sum of a full batch's leaves, factor times a row, to the earlier sums, and writes the
+  // vertex of update k = 1, 2, ... `terms` is the batch times w_k; dividing the sum by it gives a
+  // gradient estimate. Row and vertex have simd::padded(dimension()) entries, with zeros at the
+  // end.
   virtual void next(std::uint64_t k, double terms, double factor, std::span<const double> row,
                     std::span<double> vertex) = 0;
 
-  virtual void expect(std::uint64_t) noexcept {}  // so many updates, without anything in between
+  virtual void expect(std::uint64_t) noexcept {}  // the next updates follow directly
 
   virtual Index dimension() const noexcept = 0;
-  // The mechanism that draws: a sum, or a selection.
+  // The mechanism that draws: a sum or a selection.
   virtual const mechanisms::ContinualSum* sum() const noexcept { return nullptr; }
   virtual const SelectionRuleSettings* selection() const noexcept { return nullptr; }
   virtual const random::Source& source() const noexcept = 0;
   // The sum of the full batches' leaves: raw data, for audits.
   virtual std::vector<double> nonprivate_sum() const = 0;
 
-  // A state has two parts, before and after that of the batch in work.
+  // A state has two parts, before and after that of the current batch.
   virtual void write_sum(Archive&) const {}
   virtual void write(Archive& archive) const = 0;
   virtual void read_sum(ArchiveReader&) {}
-  // Throws StateError unless this is a state after so many updates.
+  // Throws StateError unless this is a possible state after `updates` updates.
   virtual void read(ArchiveReader& archive, std::uint64_t updates) = 0;
 };
 
-// The minimiser of the linear function that a private continual sum releases: docs/privacy/
-// tree_frank_wolfe.md. The sum's horizon is the number of updates.
+// Minimises the linear function that a private continual sum releases:
+// docs/privacy/tree_frank_wolfe.md. The sum's horizon is the number of updates.
 std::unique_ptr<VertexRule> make_sum_rule(std::shared_ptr<const domains::Domain> domain,
                                           mechanisms::ContinualSum sum);
 
-// A private selection of the vertex for an exact sum: docs/privacy/polyhedral_frank_wolfe.md. O(d),
-// or O(d) per vertex of a list. Throws std::invalid_argument for diameters below the domain's.
+// Selects the vertex privately for an exact sum: docs/privacy/polyhedral_frank_wolfe.md. O(d), or
+// O(d) per vertex of a list. Throws std::invalid_argument for diameters below the domain's.
 std::unique_ptr<VertexRule> make_selection_rule(std::shared_ptr<const domains::Domain> domain,
                                                 SelectionRuleSettings settings,
                                                 std::unique_ptr<random::Source> source);

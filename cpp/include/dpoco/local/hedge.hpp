@@ -9,9 +9,9 @@
 
 namespace dpoco::local {
 
-// Exponential weights on unbiased loss estimates. With a fixed rate, w ~ exp(-rate C), C the
-// cumulative estimates; else AdaHedge: rate = log K / D, D = its start plus all mix gaps (de
-// Rooij, van Erven, Grunwald and Koolen, 2014). O(K) a report, no allocation.
+// Exponential weights on unbiased loss estimates. With a fixed rate, w ~ exp(-rate C), where C are
+// the cumulative estimates. Otherwise AdaHedge: rate = log K / D, where D is its start plus all mix
+// gaps (de Rooij, van Erven, Grunwald and Koolen, 2014). O(K) per report, no allocation.
 class Hedge {
  public:
   // fixed_rate 0 means AdaHedge. Throws std::invalid_argument unless K >= 1 and the rate is finite
@@ -27,13 +27,14 @@ class Hedge {
   std::span<const double> losses() const noexcept { return losses_; }
   std::span<const double> weights() const noexcept { return weights_; }
 
-  // Raises D_0, and D by as much, if it is smaller: public, before the reports of a round.
+  // Raises D_0 to `start` if it is smaller, and D by as much. Public, and before the reports of a
+  // round.
   void raise_start(double start);
 
-  // One estimate of all K losses, added in order. Not finite entries count as 0.
+  // Adds one estimate of all K losses, in order. Entries that are not finite count as 0.
   void add(std::span<const double> estimate);
-  // Reports of one coordinate: estimate_j = middle_j + [j = index] (2 bit - 1) scale.
-  // Throws std::invalid_argument for anything but bits, before any change.
+  // Adds reports of one coordinate: estimate_j = middle_j + [j = index] (2 bit - 1) scale. Throws
+  // std::invalid_argument, before any change, if an entry is not a bit.
   void add_coordinate(std::size_t index, std::span<const double> middle, double scale,
                       std::span<const std::int64_t> bits);
 

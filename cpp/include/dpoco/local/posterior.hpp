@@ -9,9 +9,9 @@
 
 namespace dpoco::local {
 
-// phi_y = +1 if sum_j c_j F[j, y] > 0 (added in the order of j), else -1, and
-// means_j = sum_y F[j, y] phi_y clamped to [-1, 1]. `phi` may be empty. One pass over F; the same
-// bits on every machine.
+// phi_y = +1 if sum_j c_j F[j, y] > 0 (added in the order of j), else -1, and means_j = sum_y F[j,
+// y] phi_y clamped to [-1, 1]. `phi` may be empty. One pass over F. Results have the same bits on
+// every machine.
 void threshold_means(std::span<const double> matrix, std::span<const double> coefficients,
                      std::span<double> phi, std::span<double> means) noexcept;
 
@@ -19,8 +19,9 @@ void threshold_means(std::span<const double> matrix, std::span<const double> coe
 void query_means(std::span<const double> matrix, std::span<const double> phi,
                  std::span<double> means) noexcept;
 
-// Tempered Bayes on the messages themselves: L_j = sum of log-likelihoods of all reports under
-// hypothesis j, the largest subtracted after each; weights proportional to exp(temperature L_j).
+// Tempered Bayes on the messages themselves. L_j is the sum of the log-likelihoods of all reports
+// under hypothesis j, and the largest is subtracted after each report. Weights are proportional to
+// exp(temperature L_j).
 class Posterior {
  public:
   // Throws std::invalid_argument unless K >= 1 and temperature is in (0, 1].
@@ -30,18 +31,18 @@ class Posterior {
   std::uint64_t reports() const noexcept { return reports_; }
   std::span<const double> log_likelihoods() const noexcept { return logs_; }
 
-  // Reports to one specification, of as many bits each as means has rows of K expectations of the
-  // public questions, in [-1, 1]; contrast c0: Pr[b = 1 | y] = (1 + c0 phi(y)) / 2.
-  // O(bits K) once and O(bits K) a report.
+  // Adds reports to one specification. Each has as many bits as means has rows, and a row has the K
+  // expectations of a public question, in [-1, 1]. The contrast is c0: Pr[b = 1 | y] = (1 + c0
+  // phi(y)) / 2. O(bits K) once and O(bits K) per report.
   void add_bits(std::span<const double> means, double contrast,
                 std::span<const std::int64_t> values);
-  // Reports of subsets of `size` labels each: Pr[Z | y] is 1 + excess times larger if y is in Z.
-  // matrix has K rows. Throws std::invalid_argument for a size of 0 or a label out of range, before
-  // any change. O(size K) a report.
+  // Adds reports of subsets of `size` labels each: Pr[Z | y] is 1 + excess times larger if y is in
+  // Z. matrix has K rows. Throws std::invalid_argument, before any change, for a size of 0 or a
+  // label out of range. O(size K) per report.
   void add_subsets(std::span<const double> matrix, double excess, std::size_t size,
                    std::span<const std::int64_t> values);
 
-  // Weights at another temperature are also post-processing.
+  // Weights at another temperature. They are also post-processing.
   void weights(double temperature, std::span<double> out) const noexcept;
   double temperature() const noexcept { return temperature_; }
 

@@ -6,7 +6,7 @@
 
 namespace dpoco::local {
 
-// The product of two words, exactly, and without a type that only some compilers have.
+// The exact product of two words. Needs no type that only some compilers have.
 struct Wide {
   std::uint64_t high;
   std::uint64_t low;
@@ -23,21 +23,22 @@ inline Wide multiply(std::uint64_t x, std::uint64_t y) noexcept {
   return {x1 * y1 + (middle >> 32) + (other >> 32), (other << 32) | (low & 0xffffffffU)};
 }
 
-// The next integer uniform in [0, n), n >= 1, from a stream of uniform words: exactly, by
-// rejection (Lemire, "Fast random integer generation in an interval", 2019).
+// The next integer uniform in [0, n), n >= 1, from a stream of uniform words. Exact, by rejection
+// (Lemire, "Fast random integer generation in an interval", 2019).
 template <class Next>
 std::uint64_t below(std::uint64_t n, Next&& next) {
   Wide product = multiply(next(), n);
-  if (product.low < n) {  // else it is beyond 2^64 mod n, too
+  if (product.low < n) {  // otherwise it is also above 2^64 mod n
     const std::uint64_t least = (0 - n) % n;
     while (product.low < least) product = multiply(next(), n);
   }
   return product.high;
 }
 
-// The randomness of the questions, which server and devices compute alike: SplitMix64 in counter
-// mode, one stream per (seed, round, slot). Public: never noise. It must never change, as devices
-// in the field depend on it; the same in every language (docs/privacy/local_randomizers.md).
+// The randomness of the questions, which server and devices both compute: SplitMix64 in counter
+// mode, one stream per (seed, round, slot). It is public and never used as noise. It must never
+// change, because devices in use depend on it, and it must be the same in every language
+// (docs/privacy/local_randomizers.md).
 class PublicCoins {
  public:
   PublicCoins(std::uint64_t seed, std::uint64_t round, std::uint64_t slot) noexcept
@@ -48,7 +49,7 @@ class PublicCoins {
     return local::below(n, [this] { return word(); });
   }
 
-  // A partial Fisher-Yates shuffle: the first `size` members of 0..n-1 become a uniform subset, in
+  // A partial Fisher-Yates shuffle: the first `size` entries of 0..n-1 become a uniform subset, in
   // random order. members: n integers, overwritten.
   void shuffle(std::size_t n, std::size_t size, std::uint32_t* members) noexcept {
     for (std::size_t i = 0; i < n; ++i) members[i] = static_cast<std::uint32_t>(i);

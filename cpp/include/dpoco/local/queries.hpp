@@ -9,12 +9,12 @@
 
 namespace dpoco::local {
 
-// Values phi(y) of public queries, in [-1, 1]: 0 for whatever is not a number or infinite, so that
-// no public number can take a report's law out of its bounds. Row j of `matrix` starts at
-// j stride and holds F[j, y] for as many labels as phi has. One label alone gives the same bits as
-// among many: devices and server agree. No allocation.
+// Values phi(y) of public queries, in [-1, 1]. A value that is NaN or infinite becomes 0, so that
+// no public number can take a report's law out of its bounds. Row j of `matrix` starts at j stride
+// and has F[j, y] for as many labels as phi has. A single label gives the same bits as all labels
+// together, so devices and server agree. No allocation.
 
-// +1 where sum_j c_j F[j, y] > 0, added in the order of j, else -1; all 0 if all c_j are.
+// +1 where sum_j c_j F[j, y] > 0, added in the order of j, else -1; all 0 if all c_j are 0.
 void threshold_values(std::span<const double> coefficients, std::span<const double> matrix,
                       std::size_t stride, std::span<double> phi) noexcept;
 
@@ -25,13 +25,14 @@ enum class Family { bisection, scheffe, mean_test, hadamard, adaptive };
 Family family_from(const std::string& name);
 
 // Coefficients of a threshold question of the first three families, from public coins alone; zeros
-// for a single hypothesis, which is asked nothing. members: an integer a hypothesis, overwritten.
+// if there is only one hypothesis and so no question. members: one integer per hypothesis,
+// overwritten.
 void threshold_question(Family family, PublicCoins coins, std::span<std::uint32_t> members,
                         std::span<double> coefficients) noexcept;
-// Where one random hypothesis exceeds another; at least two hypotheses.
+// +1 where one random hypothesis exceeds another, else -1. Needs at least two hypotheses.
 void pair_question(PublicCoins& coins, std::span<double> coefficients) noexcept;
 
-// One loss of those in losses.hpp, scaled: (u_index(y) - midpoint) / half_range.
+// One loss of losses.hpp, scaled: (u_index(y) - midpoint) / half_range.
 struct LossScale {
   std::size_t index;
   double midpoint;

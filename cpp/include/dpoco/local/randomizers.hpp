@@ -9,9 +9,9 @@
 
 namespace dpoco::local {
 
-// Laws of private reports as integers over 2^53, and exact draws from them. Noise words come from
-// a `random::Source`, never from public coins. Why no likelihood ratio exceeds e^epsilon:
-// docs/privacy/local_randomizers.md.
+// Laws of private reports as integers over 2^53, and exact draws from them. Noise words come from a
+// `random::Source`, never from public coins. docs/privacy/local_randomizers.md proves that no
+// likelihood ratio exceeds e^epsilon.
 
 inline constexpr std::uint64_t kUnits = 1ULL << 53;
 inline constexpr double kLargestEpsilon = 30.0;
@@ -39,8 +39,8 @@ class BitLaw {
   std::uint64_t high_;
 };
 
-// A subset of `size` of the labels that contains the own one with probability inside / 2^53, and
-// is uniform otherwise.
+// A subset of `size` labels that contains the own label with probability inside / 2^53, and is
+// otherwise uniform.
 class SubsetLaw {
  public:
   // Throws std::invalid_argument unless 1 <= size < labels < 2^31 and epsilon is in (0, 30].
@@ -48,13 +48,13 @@ class SubsetLaw {
 
   std::uint64_t labels() const noexcept { return labels_; }
   std::uint64_t size() const noexcept { return size_; }
-  // Numerator over 2^53; 0 where epsilon is too small for 53 bits: then every report is a uniform
-  // subset, whatever the label.
+  // Numerator over 2^53. It is 0 if epsilon is too small for 53 bits: then every report is a
+  // uniform subset, whatever the label.
   std::uint64_t inside() const noexcept { return inside_; }
 
-  // Writes the report on label `own`, ascending; a label outside [0, labels) gives a uniform
-  // subset. size + 1 words whatever the label, but for rejections of probability below
-  // size labels 2^-64. O(size), plus O(labels / 64) where size is large.
+  // Writes the report on label `own`, ascending. A label outside [0, labels) gives a uniform
+  // subset. Uses size + 1 words whatever the label, except for rejections with probability below
+  // size labels 2^-64. O(size), plus O(labels / 64) for a large size.
   void draw(std::int64_t own, random::Source& source, std::span<std::int64_t> report);
 
  private:
@@ -64,7 +64,7 @@ class SubsetLaw {
   std::uint64_t labels_;
   std::uint64_t size_;
   std::uint64_t inside_;
-  std::vector<std::uint64_t> marks_;   // one bit a label; empty where size is small
+  std::vector<std::uint64_t> marks_;   // one bit per label; empty for a small size
   std::vector<std::uint64_t> chosen_;  // ascending
 };
 

@@ -12,11 +12,10 @@
 
 namespace dpoco::local {
 
-// Server and devices in one process, one report a round: for experiments. The noise of all devices
-// comes from one source.
+// Server and devices in one process, with one report per round, for experiments. The noise of all
+// devices comes from one source.
 
-// Inputs of a simulation, and its measurements. Spans are not owned; those that may be empty say
-// so.
+// Inputs of a simulation. Spans do not own their memory. Comments say which may be empty.
 struct Play {
   std::span<const double> tables;  // contexts x K x M
   std::size_t contexts;
@@ -25,21 +24,21 @@ struct Play {
   std::span<const std::int64_t> context;  // of each round; empty: the first
   std::span<const std::int64_t> label;    // of each round; out of range: no event
   std::uint64_t first;                    // number of the first round, from 1
-  double mixing;                          // of predictions; negative: 1 / (t + 1) in round t
+  double mixing;                          // mixing of predictions; negative: 1 / (t + 1) in round t
   std::span<const double> truth;          // contexts x M; empty: no risk
-  std::int64_t named;                     // hypothesis whose confidence is watched; negative: none
+  std::int64_t named;                     // hypothesis whose confidence is recorded; negative: none
   double confidence;                      // beta
   std::span<const std::uint64_t>
-      checkpoints;  // ascending round numbers after which weights are kept
+      checkpoints;  // ascending round numbers after which weights are stored
 };
 
 // Results, in the caller's buffers.
 struct Measured {
   std::span<double> kl;          // per round, if there is a truth
   std::span<double> tv;          // total variation, half the l1 distance
-  std::span<double> weights;     // K a checkpoint
+  std::span<double> weights;     // K per checkpoint
   std::uint64_t misses = 0;      // rounds after which the named hypothesis is outside the set
-  std::uint64_t first_miss = 0;  // 0: never
+  std::uint64_t first_miss = 0;  // 0: none
   std::uint64_t subsets = 0;     // rounds that asked for a subset
 };
 
@@ -64,11 +63,11 @@ struct HedgePlan {
   double epsilon;
   double mixing;  // of the losses
   bool exact_range;
-  double half_range;  // else
+  double half_range;  // used otherwise
   bool adaptive_rate;
 };
 
-// Throws std::invalid_argument for plans that make no sense, before any draw.
+// Throws std::invalid_argument for contradictory plans, before any draw.
 void simulate(const Play& play, const PosteriorPlan& plan, Posterior& learner,
               random::Source& source, Measured& out);
 void simulate(const Play& play, const HedgePlan& plan, Hedge& learner, random::Source& source,

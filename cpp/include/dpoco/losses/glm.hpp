@@ -14,8 +14,8 @@ namespace dpoco::losses {
 
 enum class GlmKind : std::uint8_t { squared, logistic, huber, table };
 
-// A convex function f of one variable, f(0) = `at_zero`. Its derivative is linear between equally
-// spaced knots of [-reach, reach] and constant beyond, so f, f' and f'' belong together exactly.
+// A convex function f of one variable with f(0) = `at_zero`. Its derivative is linear between
+// equally spaced knots of [-reach, reach] and constant beyond, so f, f' and f'' match exactly.
 class OneVariableTable {
  public:
   // slopes: f' at the knots, at least two, finite, not decreasing. Throws std::invalid_argument.
@@ -61,12 +61,12 @@ class OneVariableTable {
 
  private:
   struct Place {
-    std::size_t knot;  // the last one that is not above
-    double part;       // of the way to the next, in [0, 1]
+    std::size_t knot;  // the last knot that is not above
+    double part;       // share of the way to the next, in [0, 1]
   };
   Place find(double t) const noexcept {
     const double last = static_cast<double>(slopes_.size() - 1);
-    const double steps = std::fmax(0.0, std::fmin((t + reach_) / width_, last));  // NaN: a knot
+    const double steps = std::fmax(0.0, std::fmin((t + reach_) / width_, last));  // NaN: knot 0
     const double knot = std::fmin(std::floor(steps), last - 1.0);
     return {static_cast<std::size_t>(knot), steps - knot};
   }
@@ -77,12 +77,14 @@ class OneVariableTable {
   double width_ = 0.0;
 };
 
-// Loss weight * l(z, y) of a margin z = <theta, x> and a label y. Data never raise: for any y,
-// clip_label(y) is a finite label in range and label_multiplier(y) says whether the round counts.
+// Loss weight * l(z, y) of a margin z = <theta, x> and a label y. No data raise an error: for any
+// y, clip_label(y) is a finite label in range, and label_multiplier(y) says whether the record
+// counts.
 struct GlmLoss {
   GlmKind kind = GlmKind::squared;
   double weight = 1.0;
-  // Huber: where the loss turns linear. Logistic: the largest slope, see `damping`; 1 is none.
+  // Huber: the residual beyond which the loss is linear. Logistic: the largest slope, see
+  // `damping`; 1 for no damping.
   double threshold = 1.0;
   double label_low = -1.0;
   double label_high = 1.0;
@@ -108,9 +110,9 @@ struct GlmLoss {
            (magnitude <= threshold ? 0.5 * r * r : threshold * (magnitude - 0.5 * threshold));
   }
 
-  // Logistic: by what the slope q - y at the probability q is multiplied, so that it is at most
-  // `threshold` for all labels in [0, 1]. Positive, so it is 0 on average where that of the loss
-  // is.
+  // Logistic loss: the factor of the slope q - y at the probability q that keeps it at most
+  // `threshold` for all labels in [0, 1]. It is positive, so the damped slope has mean 0 where the
+  // loss's own slope has.
   double damping(double z) const noexcept {
     return threshold < 1.0 ? std::fmin(1.0, threshold / elementary::sigmoid(std::fabs(z))) : 1.0;
   }
@@ -132,15 +134,15 @@ struct GlmLoss {
     return weight * (r > threshold ? threshold : (r < -threshold ? -threshold : r));
   }
 
-  // d^2 l/dz^2 (Huber: 1 inside the threshold, 0 outside; damped: on average over labels of the law
-  // that the margin predicts)
+  // d^2 l/dz^2. Huber: 1 inside the threshold, 0 outside. Damped: the mean over labels of the law
+  // that the margin predicts.
   double curvature(double z, double y) const noexcept {
     switch (kind) {
       case GlmKind::squared:
         return weight * 2.0;
       case GlmKind::logistic: {
         const double s = elementary::sigmoid(z);
-        // sigmoid(-z) instead of 1 - s, which cancels for large z
+        // uses sigmoid(-z), because 1 - s cancels for large z
         return weight * (damping(z) * (s * elementary::sigmoid(-z)));
       }
       case GlmKind::table:
@@ -152,8 +154,8 @@ struct GlmLoss {
     return std::fabs(z - y) <= threshold ? weight : 0.0;
   }
 
-  // Bounds of |dl/dz| and d^2 l/dz^2 over margins |z| <= margin and labels in range; attained.
-  // An infinite margin is allowed.
+  // The largest |dl/dz| and d^2 l/dz^2 over margins |z| <= margin and labels in range. Both bounds
+  // are attained. An infinite margin is allowed.
   double largest_slope(double margin) const noexcept {
     const double far = std::fmax(std::fabs(label_low), std::fabs(label_high));
     switch (kind) {
@@ -190,7 +192,7 @@ struct GlmLoss {
     return y >= label_low ? below : label_low;
   }
 
-  // 0 for a label that is not finite: the round is a zero record. 1 otherwise.
+  // 0 for a label that is not finite, which makes the round a zero record; 1 otherwise.
   static double label_multiplier(double y) noexcept { return std::isfinite(y) ? 1.0 : 0.0; }
 };
 

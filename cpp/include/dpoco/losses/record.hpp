@@ -8,11 +8,11 @@
 
 namespace dpoco::losses {
 
-// Enforces the declared bounds ||x||_order <= bound and ||x||_2 <= bound_l2 on every record,
-// which is what the sensitivity of a leaf rests on.
+// Enforces the declared bounds ||x||_order <= bound and ||x||_2 <= bound_l2 on every record. The
+// sensitivity of a leaf depends on them.
 class RecordClipper {
  public:
-  // order in [1, inf]; bounds positive, bound_l2 = inf for none. Throws std::invalid_argument.
+  // order in [1, inf]; bounds positive; bound_l2 = inf for none. Throws std::invalid_argument.
   RecordClipper(Index dimension, double bound, double order,
                 double bound_l2 = std::numeric_limits<double>::infinity());
 
@@ -20,8 +20,8 @@ class RecordClipper {
   double bound() const noexcept { return bound_; }
   double order() const noexcept { return order_; }
   double bound_l2() const noexcept { return bound_l2_; }
-  // Bounds of a clipped record x: ||x||_2, and |<x, y>| for all y with norms of order r at most
-  // max_norm(r), by Hoelder's inequality in the declared order and in l_2.
+  // Bounds of a clipped record x: largest ||x||_2, and |<x, y>| for all y with norms of order r of
+  // at most max_norm(r), by Hoelder's inequality in the declared order and in l_2.
   double largest_l2() const noexcept;
   template <class MaxNorm>
   double largest_product(MaxNorm max_norm) const {
@@ -33,8 +33,8 @@ class RecordClipper {
   }
 
   // The factor in (0, 1] that brings x inside both bounds, or 0 (a zero record) if an entry is not
-  // finite or the factor would not be a normal number. The exact norm of the rounded product
-  // factor * x never exceeds a bound. O(dimension), allocation free, no data-dependent branch
+  // finite or the factor would not be a normal number. The exact norm of the rounded product factor
+  // * x never exceeds a bound. O(dimension), no allocation, and no branch that depends on data,
   // except for entries outside about 1e-100 .. 1e100.
   double multiplier(std::span<const double> x) const noexcept;
 
@@ -45,7 +45,7 @@ class RecordClipper {
   double bound_l2_;
   double safe_bound_;
   double safe_bound_l2_;
-  double inside_ = 0.0;  // a sum of cubes below this is of a record inside the bound of order 3
+  double inside_ = 0.0;  // a record with a smaller sum of cubes is inside the bound of order 3
 };
 
 }  // namespace dpoco::losses

@@ -19,20 +19,20 @@
 
 namespace dpoco::oco {
 
-// Base of learners that add up the records of a batch and release the sum of all batches, from
-// which a rule makes the decisions.
+// Base of learners that add up the records of a batch and release the sum of all batches. A rule
+// computes the decisions from the releases.
 class BatchLearner : public RecordLearner {
  public:
   const mechanisms::ContinualSum& sum() const noexcept { return sum_; }
   const Batches& batches() const noexcept { return batch_.batches(); }
-  // The rule that makes the decisions. It holds releases and public settings only.
+  // The rule that makes the decisions. It has only releases and public settings.
   const DecisionRule& rule() const noexcept { return *rule_; }
   const random::Source& source() const noexcept override { return sum_.source(); }
   using RecordLearner::source;
 
-  // All rounds of a batch: `total` is what its records add to the sum, added up elsewhere. Throws
-  // as `observe`, and std::invalid_argument, nothing changed, unless a batch begins in this round
-  // and has so many rounds.
+  // Plays all rounds of a batch, whose records' sum `total` was computed elsewhere. Throws as
+  // `observe` does, and std::invalid_argument, without any change, unless a batch begins in this
+  // round and has this number of rounds.
   void observe_batch(std::uint64_t decided, std::span<const double> total, std::uint64_t rounds) {
     const auto entry = enter();
     require(rounds);
@@ -68,7 +68,7 @@ class BatchLearner : public RecordLearner {
 
   bool close_round() override {
     if (!batch_.close_round()) return false;
-    if (sum_.round() == sum_.horizon()) {  // with the last round: nobody sees its sum
+    if (sum_.round() == sum_.horizon()) {  // no decision needs the sum of the last round
       batch_.clear();
       return false;
     }
@@ -78,7 +78,7 @@ class BatchLearner : public RecordLearner {
     rule_->advance(released, decision_);
     return previous_ != decision_;  // by value: a projection may turn 0 into -0
   }
-  // Throws StateError unless the sum, the batches and the decision that were read fit together.
+  // Throws StateError unless the restored sum, batches and decision fit together.
   void check_state() {
     if (sum_.round() != std::min(batch_.ended(), sum_.horizon())) {
       throw StateError("state holds an impossible round");

@@ -13,14 +13,14 @@ namespace dpoco::oco {
 class LogNormalizer;
 class Anchors;
 
-// How a round's acceptance factor follows from its loss l and the kept point u. With mu and mu' the
-// Gibbs laws before and after the round:
+// How a round's acceptance factor follows from its loss l and the kept point u. Let mu and mu' be
+// the Gibbs laws before and after the round.
 //   density_ratio  mu'(u)/mu(u), scaled by exp(-clip_high) and clipped (the published rule);
 //   dartboard      exp(-beta (l(u) - min l));
 //   anchored       exp(-beta (l(u) - mean of l over earlier released points)), scaled and clipped;
-//   scheduled      none: a fresh draw at every block's end;
+//   scheduled      no factor: a fresh draw at every block's end;
 //   maximal        min(1, mu'(u)/mu(u)), and a switch draws from the excess of mu' over mu: the
-//                  fewest switches a Markov coupling of the laws can have. Not private.
+//                  fewest switches that a Markov coupling of the laws can have. Not private.
 enum class Coupling : std::uint8_t { density_ratio, dartboard, anchored, scheduled, maximal };
 
 struct ContinuousMultiplicativeWeightsSettings {
@@ -33,28 +33,29 @@ struct ContinuousMultiplicativeWeightsSettings {
   std::uint64_t anchors = 0;      // anchored: how many points
   double lipschitz = 0.0;         // l2 Lipschitz constant of the losses
   double clip_error = 0.0;        // anchored: total variation that clipping may add per round
-  // Public bound of the losses' curvature, infinite if unknown; it only sets the released grid.
+  // Public bound of the losses' curvature, infinite if unknown. It only determines the released
+  // grid.
   double smoothness = std::numeric_limits<double>::infinity();
 };
 
 // Continuous multiplicative weights with lazily resampled decisions (Agarwal et al., P-COMW,
 // Algorithm 1, with blocks and the couplings above). Round t releases a point whose law is the
-// Gibbs law of the losses before it; a switch rule decides at the end of each block whether the
-// point is kept or drawn afresh: docs/privacy/couplings.md.
+// Gibbs law of the losses before it. At the end of each block a switch rule decides whether the
+// point is kept or a new one is drawn: docs/privacy/couplings.md.
 //
-// Released is the drawn point u rounded to a public grid far finer than the law's spread (and
-// projected onto the domain if rounding left it), so that the digits say nothing about how it was
-// computed; the coupling goes on with u itself. Random numbers, in this order: the first decision,
-// then the first `anchors` points, both from the law without losses, at construction; then, per
-// block, one uniform if the bit is random and one Gibbs draw if it switches.
+// The learner releases the drawn point u rounded to a public grid far finer than the law's spread
+// (and projected onto the domain if rounding left it), so that the digits do not show how it was
+// computed. The coupling continues with u itself. Random numbers are drawn in this order: at
+// construction the first decision, then the first `anchors` points, all from the law without
+// losses; then, per block, one uniform if the bit is random and one Gibbs draw if it switches.
 //
 // Cost per round: one evaluation of the loss (anchored: one more per anchor; none for linear
 // losses), plus a normaliser for density_ratio and maximal. No allocation.
 class ContinuousMultiplicativeWeights final : public CoupledLearner {
  public:
   // Throws std::invalid_argument for settings out of range, for `dartboard` on all of R^d, and for
-  // `density_ratio` or `maximal` where the normaliser has no closed form: it has one for linear
-  // losses on R^d, a ball or a box, and for quadratic ones on R^d.
+  // `density_ratio` or `maximal` if the normaliser has no closed form. It has one for linear losses
+  // on R^d, a ball or a box, and for quadratic losses on R^d.
   ContinuousMultiplicativeWeights(std::unique_ptr<losses::LossSum> sum,
                                   ContinuousMultiplicativeWeightsSettings settings,
                                   std::unique_ptr<random::Source> source);
@@ -63,8 +64,8 @@ class ContinuousMultiplicativeWeights final : public CoupledLearner {
   const ContinuousMultiplicativeWeightsSettings& settings() const noexcept { return settings_; }
 
   // Private values, for tests and studies: the last round's log acceptance factor and
-  // ln(Z_{t+1}/Z_t) (0 where they were not needed); the unrounded point and the anchors' mean in
-  // the body's coordinates.
+  // ln(Z_{t+1}/Z_t) (0 if they were not needed); the unrounded point and the anchors' mean in the
+  // body's coordinates.
   double nonprivate_log_factor() const noexcept { return log_factor_; }
   double nonprivate_log_change() const noexcept;
   void nonprivate_point(std::span<double> out) const override;
@@ -88,7 +89,7 @@ class ContinuousMultiplicativeWeights final : public CoupledLearner {
   samplers::GibbsSampler sampler_;
   std::unique_ptr<LogNormalizer> normalizer_;  // density_ratio and maximal
   std::unique_ptr<Anchors> anchors_;           // anchored
-  std::uint64_t drawn_ = 0;                    // rounds before the current point's draw
+  std::uint64_t drawn_ = 0;  // number of rounds before the current point was drawn
   double log_factor_ = 0.0;
   std::vector<double> point_;  // u
 };

@@ -15,8 +15,8 @@
 
 namespace dpoco::oco {
 
-// How decisions follow from the releases of a private sum. A rule has nothing but these and public
-// settings: it is post-processing, and no guarantee rests on what it computes.
+// Computes decisions from the releases of a private sum. A rule has only these and public settings,
+// so it is post-processing, and no guarantee depends on its result.
 class DecisionRule : public mechanisms::PostProcessing {
  public:
   virtual ~DecisionRule() = default;
@@ -29,7 +29,7 @@ class DecisionRule : public mechanisms::PostProcessing {
 
   virtual void write(Archive&) const {}
   virtual void read(ArchiveReader&) {}
-  // Throws StateError unless the rule that was read, and this decision, are possible.
+  // Throws StateError unless the restored rule and this decision are possible.
   virtual void check(std::span<const double> decision);
 
  protected:
@@ -39,8 +39,8 @@ class DecisionRule : public mechanisms::PostProcessing {
   std::shared_ptr<const domains::Domain> domain_;
 };
 
-// The projection of c - eta G onto the domain: c its centre, G the released sum of gradients. O(d),
-// and one projection.
+// The projection of c - eta G onto the domain, with its centre c and the released sum of gradients
+// G. O(d), and one projection.
 class ProjectedStep final : public DecisionRule {
  public:
   // Throws std::invalid_argument unless the step size, eta, is positive.
@@ -51,21 +51,22 @@ class ProjectedStep final : public DecisionRule {
  private:
   double step_size_;
   std::vector<double> center_;
-  std::vector<double> target_;  // what is projected
+  std::vector<double> target_;  // the point before its projection
 };
 
-// The running loss in a released sum: its last entry holds `weight` times the losses of all rounds.
+// The running loss in a released sum. Its last entry has `weight` times the losses of all rounds.
 struct ReleasedLoss {
-  double weight = 0.0;             // 0: none is released
-  std::vector<double> kept = {1};  // what past losses count behind every release; the last: later
+  double weight = 0.0;  // 0: none is released
+  // Weight of past losses at each release; the last entry also holds for all later releases.
+  std::vector<double> kept = {1};
 };
 
 struct RidgeSettings {
   double vector_scale = 1.0;        // factor on y x in the sum
   double domain_radius = 1.0;       // largest distance from the centre
-  std::vector<double> ridges = {};  // added to the matrix behind every release
+  std::vector<double> ridges = {};  // added to the matrix of each release
   double shrinkage = 0.0;           // variance of a coordinate of the released sum of y x / ridge^2
-  // Damped sums of the increments in place of ridges and shrinkage.
+  // Damped sums of the increments, instead of ridges and shrinkage.
   std::optional<ForgettingSettings> forgetting = std::nullopt;
   ReleasedLoss loss = {};
 };
@@ -74,15 +75,15 @@ struct RidgeSettings {
 // docs/privacy/noisy_ftrl.md. O(d^3).
 class RidgeRule final : public DecisionRule {
  public:
-  // releases: how many the sum has. Throws std::invalid_argument.
+  // releases: the number of releases of the sum. Throws std::invalid_argument.
   RidgeRule(std::shared_ptr<const domains::Domain> domain, std::uint64_t releases,
             RidgeSettings settings);
 
-  // The choice among damped sums; null without one.
+  // The choice among damped sums; null if there is none.
   const ForgettingLeader* forgetting() const noexcept {
     return forgetting_ ? &*forgetting_ : nullptr;
   }
-  // Noisy sum of the losses of all rounds released, the past damped; 0 where there is none.
+  // Noisy sum of the losses of all released rounds, with damped past; 0 if there is none.
   double released_loss() const noexcept { return released_loss_; }
 
   void advance(const mechanisms::Released& released, std::span<double> decision) override;
@@ -96,8 +97,8 @@ class RidgeRule final : public DecisionRule {
   RidgeSettings settings_;
   QuadraticLeader leader_;
   std::optional<ForgettingLeader> forgetting_;
-  std::vector<double> before_;     // the sum released before, of which increments are differences
-  std::vector<double> increment_;  // with noise
+  std::vector<double> before_;     // the sum released before; increments are differences from it
+  std::vector<double> increment_;  // increment of the sum, with noise
   double released_loss_ = 0.0;
   double loss_before_ = 0.0;  // the entry of the sum released before
 };

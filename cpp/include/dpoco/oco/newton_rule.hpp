@@ -14,20 +14,20 @@ namespace dpoco::oco {
 struct NewtonSettings {
   double curvature_weight = 1.0;  // factor on matrices in the sum
   double step_size = 1.0;         // eta: the metric begins as I / eta
-  double step_share = 1.0;        // of the curvature that enters the metric
-  double shrinkage = 1.0;         // of decisions towards the centre, in units of the noise
-  // Of every entry of a released sum, for each of them; of one that forgets, of the damped sum.
+  double step_share = 1.0;        // share of the curvature that enters the metric
+  double shrinkage = 1.0;         // shrinkage towards the centre, in units of the noise
+  // Noise deviation of an entry of the sum at each release; with forgetting, of the damped sum.
   std::vector<double> deviations;
-  // Weight of past curvatures after every release; empty: all of them, in a metric that never
-  // falls. The last entries of both also hold for all later releases.
+  // Weight of past curvatures at each release. If empty, all keep weight 1, and the metric never
+  // decreases. The last entries of both vectors also hold for all later releases.
   std::vector<double> kept = {};
 };
 
-// Newton steps on released sums of gradients and curvatures: the decision moves by the gradient of
-// a batch in a metric that grows with what released curvature stands out of the noise. O(d^3).
+// Newton steps on released sums of gradients and curvatures. The decision moves by the gradient of
+// a batch in a metric that grows with the released curvature that exceeds the noise. O(d^3).
 class NewtonRule final : public DecisionRule {
  public:
-  // releases: how many the sum has. Throws std::invalid_argument.
+  // releases: the number of releases of the sum. Throws std::invalid_argument.
   NewtonRule(std::shared_ptr<const domains::Domain> domain, std::uint64_t releases,
              NewtonSettings settings);
 
@@ -49,9 +49,9 @@ class NewtonRule final : public DecisionRule {
   double ball_radius_;  // see `euclidean_radius`
   NewtonSettings settings_;
   Vector center_;
-  Vector point_;            // the decision before it is shrunk, less the centre
-  Vector gradients_;        // released, up to the last batch
-  Vector curvatures_;       // likewise, packed, if they are forgotten
+  Vector point_;            // the decision before shrinkage, minus the centre
+  Vector gradients_;        // released sum up to the last batch
+  Vector curvatures_;       // the same, packed, with forgetting
   Vector damped_;           // their damped sum
   Eigen::MatrixXd metric_;  // A
   Eigenvalues axes_;        // of the metric

@@ -13,12 +13,12 @@
 
 namespace dpoco::oco {
 
-// Summand of a round in the private sum: the gradient at its decision, or, for the squared loss,
-// (x x', y x), from which the whole loss follows.
+// A round's summand in the private sum: the gradient at its decision or, for the squared loss, (x
+// x', y x), from which the whole loss follows.
 enum class Statistics { gradient, quadratic };
 
-// A published running loss: `weight` times a round's loss at its decision, clipped to [0, largest],
-// is the last entry of what the round adds to the sum. A weight of 0 is none.
+// A published running loss: the last entry of a round's summand is `weight` times its loss at its
+// decision, clipped to [0, largest]. A weight of 0 means none.
 struct RunningLoss {
   double weight = 0.0;
   double largest = 0.0;
@@ -33,26 +33,27 @@ struct NoisyFtrlSettings {
   RunningLoss running_loss = {};
 };
 
-// Follow the regularised leader on privately summed gradients: with batches of one round, the
-// decision after t rounds is the projection of c - eta G_t, c the domain's centre and G_t the
-// noisy sum of the clipped gradients; or ridge regression on noisy quadratic statistics. Only the
-// sum touches data, so the decisions are post-processing of it: docs/privacy/noisy_ftrl.md.
-// Gradients: O(d) a round plus one projection. Quadratic: O(d^2) a round and O(d^3) a decision.
+// Follow the regularised leader on privately summed gradients. With batches of one round, the
+// decision after t rounds is the projection of c - eta G_t, with the domain's centre c and the
+// noisy sum G_t of the clipped gradients; or ridge regression on noisy quadratic statistics. Only
+// the sum reads data, so the decisions are post-processing of it: docs/privacy/noisy_ftrl.md.
+// Gradients: O(d) per round plus one projection. Quadratic: O(d^2) per round and O(d^3) per
+// decision.
 class NoisyFtrl final : public BatchLearner {
  public:
-  // The sum's horizon is that of batches that end, or end before the last round; its dimension
-  // sum_dimension(d, statistics), and one more with a running loss.
+  // The sum's horizon is the number of batches that end, or that end before the last round. Its
+  // dimension is sum_dimension(d, statistics), and one more with a running loss.
   NoisyFtrl(losses::GlmLoss loss, losses::RecordClipper clipper, NoisyFtrlSettings settings,
             mechanisms::ContinualSum sum, std::unique_ptr<DecisionRule> rule);
 
   static std::size_t sum_dimension(std::size_t dimension, Statistics statistics) noexcept;
 
-  // The vector that a record adds to the sum at a decision, sum().dimension() entries; audits
-  // compare it between neighbouring streams. Reads private data; not a release.
+  // The vector that a record adds to the sum at a decision, sum().dimension() entries. Audits
+  // compare it between neighbouring streams. It reads private data and is not a release.
   void leaf(std::span<const double> at, std::span<const double> features, double label,
             std::span<double> out) const;
 
-  // Throws std::invalid_argument for statistics that are gradients.
+  // Throws std::invalid_argument if the statistics are gradients.
   void observe_batch(std::uint64_t decided, std::span<const double> total, std::uint64_t rounds);
 
  protected:
@@ -64,9 +65,9 @@ class NoisyFtrl final : public BatchLearner {
   void read_state(ArchiveReader& archive) override;
 
  private:
-  // Adds the record's leaf at the given decision to `to`; returns the loss there. `rest`: what
-  // rounding has lost of a sum of several leaves; empty where `to` is zero before. The record's
-  // features go to `clipped`.
+  // Adds the record's leaf at the given decision to `to` and returns the loss there. `rest` has the
+  // compensation for a sum of several leaves; it is empty if `to` was zero before. Writes the
+  // record's features to `clipped`.
   double add_leaf(std::span<const double> at, std::span<const double> features, double label,
                   std::span<double> to, std::span<double> rest, std::span<double> clipped) const;
   void clip(std::span<double> row) const;  // in place
@@ -76,7 +77,7 @@ class NoisyFtrl final : public BatchLearner {
   losses::GlmLoss loss_;
   losses::RecordClipper clipper_;
   NoisyFtrlSettings settings_;
-  std::vector<double> clipped_;  // a record's features
+  std::vector<double> clipped_;  // features of a record
 };
 
 }  // namespace dpoco::oco

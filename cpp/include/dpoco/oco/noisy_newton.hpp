@@ -15,12 +15,12 @@ struct NoisyNewtonSettings {
   std::uint64_t horizon = 0;      // rounds
   Batches batches;                // rounds per decision
   double scalar_bound = 0.0;      // |dl/dz| <= this
-  double curvature_bound = 0.0;   // d^2 l/dz^2 is kept in [0, this]
+  double curvature_bound = 0.0;   // d^2 l/dz^2 is clamped to [0, this]
   double curvature_weight = 1.0;  // factor on matrices in the sum
 };
 
-// Newton steps on private sums of gradients and curvatures. Only the sum touches data:
-// docs/privacy/noisy_newton.md. O(d^2) a round, O(d^3) a batch.
+// Newton steps on private sums of gradients and curvatures. Only the sum reads data:
+// docs/privacy/noisy_newton.md. O(d^2) per round, O(d^3) per batch.
 class NoisyNewton final : public BatchLearner {
  public:
   // The sum has d + d (d + 1) / 2 entries: a gradient, then the upper triangle of a matrix, off the
@@ -44,7 +44,7 @@ class NoisyNewton final : public BatchLearner {
   losses::GlmLoss loss_;
   losses::RecordClipper clipper_;
   NoisyNewtonSettings settings_;
-  std::vector<double> clipped_;  // a record's features
+  std::vector<double> clipped_;  // features of a record
 };
 
 }  // namespace dpoco::oco

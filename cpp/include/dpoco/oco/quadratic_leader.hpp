@@ -9,11 +9,11 @@
 
 namespace dpoco::oco {
 
-// Of a Euclidean ball about the origin; 0 for any other domain.
+// The radius of a Euclidean ball about the origin; 0 for any other domain.
 double euclidean_radius(const domains::Domain& domain);
 
-// The minimiser of x'Ax - 2 b'x with ||x|| <= radius, in the eigenbasis of A: its eigenvalues are
-// given, all positive, and b. Returns the multiplier of the constraint, 0 inside the ball.
+// The minimiser of x'Ax - 2 b'x with ||x|| <= radius, in the eigenbasis of A, given its
+// eigenvalues, all positive, and b. Returns the multiplier of the constraint, 0 inside the ball.
 double minimize_on_ball(const Vector& spectrum, const Vector& linear, double radius, Vector& x);
 
 // Terms of Stein's identity for the minimiser x of x'M+ x - 2 b'x + ridge ||x - c||^2 over a ball
@@ -32,16 +32,16 @@ SteinTerms stein_terms(std::span<const double> spectrum, std::span<const double>
 
 // Minimises x'M+ x - 2 b'x + ridge ||x - c||^2 over a domain with centre c. M+ is the given
 // symmetric matrix with negative eigenvalues replaced by 0, the nearest positive semidefinite
-// matrix in the Frobenius norm, so the objective is strongly convex whatever M is.
-// All it sees is released, so its running time may depend on it.
+// matrix in the Frobenius norm, so the objective is strongly convex for every M. All inputs are
+// released, so the running time may depend on them.
 class QuadraticLeader {
  public:
   // radius: of the domain about c, the unit of the accuracy. Throws std::invalid_argument.
   QuadraticLeader(std::shared_ptr<const domains::Domain> domain, double radius);
 
-  // packed: M, off-diagonal entries times sqrt(2), then b times vector_scale. x: a point of the
-  // domain to start from, replaced by the minimiser. One eigendecomposition, O(d^3); then the
-  // secular equation for a Euclidean ball, accelerated projected gradient steps otherwise, until
+  // packed: M, off-diagonal entries times sqrt(2), then b times vector_scale. x: the starting point
+  // in the domain, replaced by the minimiser. Takes one eigendecomposition, O(d^3); then the
+  // secular equation for a Euclidean ball, or accelerated projected gradient steps until x is
   // within 1e-13 radius or as near as rounding allows: 2e-15 radius times the condition number.
   void minimize(std::span<const double> packed, double vector_scale, double ridge,
                 std::span<double> x);
@@ -49,13 +49,13 @@ class QuadraticLeader {
   void decompose(std::span<const double> packed, double vector_scale);
   void solve(double ridge, std::span<double> x);
 
-  // Whether the domain is a Euclidean ball about the origin.
+  // Returns whether the domain is a Euclidean ball about the origin.
   bool on_ball() const noexcept { return ball_radius_ > 0.0; }
-  // Of the last minimiser; for balls only.
+  // The terms of the last minimiser, for balls only.
   SteinTerms stein_terms() const;
 
-  // Draws x, the last minimiser, towards c: what noise of this variance in every coordinate of b
-  // adds to ||x - c||^2, variance tr(A^-2) with A = M+ + ridge I, is taken off it, down to 0.
+  // Shrinks x, the last minimiser, towards c. Noise of this variance in every coordinate of b adds
+  // variance tr(A^-2) to ||x - c||^2, with A = M+ + ridge I; this is subtracted from it, down to 0.
   void shrink(double variance, std::span<double> x) const;
 
  private:

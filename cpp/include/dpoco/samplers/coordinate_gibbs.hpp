@@ -8,21 +8,21 @@
 
 namespace dpoco::samplers {
 
-// A Markov chain whose law is N(mean, P^-1) conditioned on a box: every sweep redraws the
-// coordinates in order, each from its exact conditional law, a truncated normal. The law is exactly
-// invariant; only mixing is approximate. A sweep is O(n^2): P (x - mean) follows by one column of P
-// a coordinate. No allocation after construction.
+// A Markov chain for N(mean, P^-1) conditioned on a box. Every sweep redraws the coordinates in
+// order, each from its exact conditional law, a truncated normal. The law is exactly invariant, so
+// only the mixing is approximate. A sweep takes O(n^2), because P (x - mean) is updated by one
+// column of P per coordinate. No allocation after construction.
 class CoordinateGibbs {
  public:
   // Throws std::invalid_argument unless the sizes agree, `precision` is symmetric with a positive
-  // diagonal, and lower < upper. Bounds may be infinite. Positive definiteness is the caller's
-  // duty.
+  // diagonal, and lower < upper. Bounds may be infinite. The caller must ensure positive
+  // definiteness.
   CoordinateGibbs(const ConstRowMatrixRef& precision, const ConstVectorRef& mean,
                   const ConstVectorRef& lower, const ConstVectorRef& upper);
 
   Index dimension() const noexcept { return static_cast<Index>(deviation_.size()); }
 
-  // Moves the chain to x, clamped to the box. Starts at the mean, clamped.
+  // Moves the chain to x, clamped to the box. A new chain starts at the clamped mean.
   void restart(std::span<const double> x);
   void sweep(random::Source& source);
   void current(std::span<double> out) const;
@@ -30,7 +30,8 @@ class CoordinateGibbs {
  private:
   void refresh();
 
-  // In units of the conditional standard deviations, so that the precision has a unit diagonal.
+  // Coordinates are in units of the conditional standard deviations, so the precision has a unit
+  // diagonal.
   RowMatrix precision_;
   Vector deviation_;
   Vector mean_;

@@ -1,7 +1,8 @@
 #pragma once
 
-// Normal and gamma integrals from + - * / sqrt and simd/elementary.hpp only: the same bits on every
-// machine. Relative accuracy about 1e-13 unless a function says otherwise.
+// Normal and gamma integrals from + - * / sqrt and simd/elementary.hpp only, so results have the
+// same bits on every machine. The relative accuracy is about 1e-13 unless a function states
+// another.
 
 #include <span>
 
@@ -12,8 +13,8 @@ namespace dpoco::samplers {
 inline constexpr double kLogSqrtTwoPi = 0.91893853320467274178;  // ln sqrt(2 pi)
 inline constexpr double kInverseSqrtTwoPi = 0.39894228040143267794;
 
-// Mills' ratio (1 - Phi(x)) / phi(x) for 0 <= x < infinity: (1 + x) times it is a polynomial in
-// t = (x - 5)/(x + 5), its Chebyshev series cut at 2e-17. Branch-free; relative error below 5e-16.
+// Mills' ratio (1 - Phi(x)) / phi(x) for 0 <= x < infinity. (1 + x) times it is a polynomial in t =
+// (x - 5)/(x + 5), its Chebyshev series cut at 2e-17. Branch-free, with relative error below 5e-16.
 DPOCO_INLINE double mills_ratio(double x) {
   const double t = 1.0 - 10.0 / (x + 5.0);
   const double s = t * t;
@@ -44,7 +45,8 @@ DPOCO_INLINE double mills_ratio(double x) {
   return (even + odd * t) / (1.0 + x);
 }
 
-// A sum of n terms, off by 2^-53 of itself and n^2 2^-105 times the sum of their sizes (Neumaier).
+// A sum of n terms with an error of 2^-53 of itself plus n^2 2^-105 times the sum of their
+// magnitudes (Neumaier).
 class CompensatedSum {
  public:
   CompensatedSum& operator+=(double term) {
@@ -64,8 +66,8 @@ class CompensatedSum {
 // ln Phi(x) for any x; -infinity and 0 at the ends.
 double log_normal_cdf(double x);
 
-// ln(Phi(b) - Phi(a)) for a < b, either of them infinite. Accurate in both tails and for intervals
-// of any length; ln of a probability near 1 keeps its relative accuracy.
+// ln(Phi(b) - Phi(a)) for a < b, either of which may be infinite. Accurate in both tails and for
+// intervals of any length. The ln of a probability near 1 keeps its relative accuracy.
 double log_normal_interval(double a, double b);
 
 // sum_i ln(Phi((h_i - m_i)/s) - Phi((-h_i - m_i)/s)): the same for n intervals [-h_i, h_i] with a
@@ -73,7 +75,7 @@ double log_normal_interval(double a, double b);
 double log_normal_box(std::span<const double> half_widths, std::span<const double> means,
                       double scale);
 
-// ln Gamma(a) for a > 0; absolute accuracy near its zeros 1 and 2.
+// ln Gamma(a) for a > 0, with absolute accuracy near its zeros 1 and 2.
 double log_gamma(double a);
 
 // The regularised lower incomplete gamma function P(a, x) for one a > 0.
@@ -85,7 +87,7 @@ class IncompleteGamma {
     double log_p;       // ln P(a, x)
     double elasticity;  // x P'(a, x) / P(a, x): falls from a at x = 0 to 0
   };
-  // For finite x > 0. O(sqrt(a)) terms near x = a.
+  // For finite x > 0. Takes O(sqrt(a)) terms near x = a.
   Value operator()(double x) const;
 
   double p(double x) const;  // 0 for x <= 0

@@ -11,20 +11,20 @@
 
 namespace dpoco::samplers {
 
-// Where a path of experts is in a round: the expert it plays and, for priors that count them, how
-// many switches it has behind it.
+// The state of a path of experts in a round: its expert and, for priors that count switches, the
+// number of switches so far.
 struct PathState {
   std::uint64_t level = 0;
   std::uint64_t expert = 0;
 };
 
-// Exponential weights over all sequences of T experts, a Markov prior times exp(-rate * past loss),
-// in O(levels * N) time a round and memory. No sequence is ever drawn: the state of one in the
-// present round comes from forward messages, and its future from the prior's own transitions, whose
-// law the weights do not touch (docs/privacy/oblivious_tracker.md).
+// Exponential weights over all sequences of T experts: a Markov prior times exp(-rate * past loss),
+// in O(levels * N) time per round and memory. No whole sequence is ever drawn. Forward messages
+// give the state of a sequence in the current round, and the prior's own transitions, which do not
+// depend on the weights, give its future (docs/privacy/oblivious_tracker.md).
 //
-// Losses are in [0, 1]. A fresh path and the messages depend on data; `start` and `follow` do not,
-// and the numbers of variates they draw are functions of the path of experts.
+// Losses are in [0, 1]. A new path and the messages depend on data; `start` and `follow` do not.
+// The numbers of variates that `start` and `follow` draw are functions of the path of experts.
 class SwitchingPaths {
  public:
   virtual ~SwitchingPaths() = default;
@@ -33,32 +33,32 @@ class SwitchingPaths {
   std::uint64_t round() const noexcept { return round_; }  // 1, ..., T
   virtual std::size_t levels() const noexcept = 0;
   double rate() const noexcept { return rate_; }
-  // Of paths that share weights.
+  // The share rate, for paths that share weights.
   virtual std::optional<double> share_rate() const noexcept { return std::nullopt; }
 
-  // Ends the round: its losses enter the weights.
+  // Ends the round and adds its losses to the weights.
   void learn(std::span<const double> losses) {
     absorb(losses);
     ++round_;
   }
-  // Ends the round without them, in O(1); no path may be drawn from then on.
+  // Ends the round without losses, in O(1). No path may be drawn afterwards.
   void skip() noexcept { ++round_; }
 
   // The state of a path drawn from the prior, in the first round.
   PathState start(random::Source& source) const;
-  // The state of a path drawn from the weights of the present round.
+  // The state of a path drawn from the weights of the current round.
   virtual PathState draw(random::Source& source) = 0;
-  // The prior's step into the present round, from a state in the round before.
+  // The prior's step into the current round, from a state in the round before.
   PathState follow(PathState state, random::Source& source) const;
-  // The chance that it leads to another expert, each of them equally likely.
+  // The probability that the step leads to another expert. All others are equally likely.
   virtual double move_chance(std::uint64_t level) const = 0;
 
-  // Loss of an expert in the present round, as the weights count it.
+  // The loss of an expert in the current round, as the weights count it.
   virtual double loss(std::span<const double> losses, std::uint64_t expert) const {
     return losses[expert];
   }
 
-  // The law of `draw`: levels rows of N probabilities. Depends on data; for tests.
+  // The law of `draw`: `levels` rows of N probabilities. Depends on data, for tests.
   virtual void nonprivate_law(std::span<double> out) const = 0;
   virtual std::unique_ptr<SwitchingPaths> copy() const = 0;
 
@@ -69,7 +69,7 @@ class SwitchingPaths {
   SwitchingPaths(std::uint64_t experts, double rate);
   SwitchingPaths(const SwitchingPaths&) = default;
 
-  // Whether paths can ever change their expert.
+  // Returns whether paths can ever change their expert.
   virtual bool moves() const noexcept = 0;
   virtual void absorb(std::span<const double> losses) = 0;
   virtual void write_messages(Archive& archive) const = 0;
@@ -81,14 +81,14 @@ class SwitchingPaths {
   std::uint64_t round_ = 1;
 };
 
-// In every round the path moves to another expert with probability share_rate, whatever the round.
-// Throws std::invalid_argument unless share_rate is in [1e-100, 1 - 1/experts]; for 0, see below.
+// In every round the path moves to another expert with probability share_rate. Throws
+// std::invalid_argument unless share_rate is in [1e-100, 1 - 1/experts]; for 0, see below.
 std::unique_ptr<SwitchingPaths> make_share_paths(std::uint64_t experts, double share_rate,
                                                  double rate);
 
-// All sequences with at most `switches` changes of expert in `rounds` rounds, equally likely.
-// switches = 0: the constant ones, so exponential weights over experts. Losses are rounded to
-// multiples of 2^-46 and cumulative losses are exact sums of those.
+// All sequences with at most `switches` changes of expert in `rounds` rounds, equally likely. With
+// switches = 0 these are the constant sequences, so the weights are exponential weights over
+// experts. Losses are rounded to multiples of 2^-46, and cumulative losses are exact sums of them.
 std::unique_ptr<SwitchingPaths> make_at_most_paths(std::uint64_t experts, std::uint64_t rounds,
                                                    std::uint64_t switches, double rate);
 

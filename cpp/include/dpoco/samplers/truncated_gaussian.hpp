@@ -11,8 +11,8 @@ namespace dpoco::samplers {
 
 // Exact draws from N(mean, scale^2 I) conditioned on a body: the Gibbs law of linear losses. Space:
 // one Gaussian per coordinate. Box: independent truncated normals. Ball: axial coordinate, radius,
-// direction. Polytope: rejection, see the implementation. Every method is exact in real arithmetic;
-// the number of variates is random (its law depends on mean and scale) and has a small expectation.
+// direction. Polytope: rejection, see the implementation. Every method is exact in real arithmetic.
+// The number of variates is random (its law depends on mean and scale) and has a small mean.
 class TruncatedGaussian {
  public:
   explicit TruncatedGaussian(domains::Body body);
@@ -23,10 +23,10 @@ class TruncatedGaussian {
   void sample(random::Source& source, std::span<const double> mean, double scale,
               std::span<double> out);
 
-  // Whether log_mass is available: space, ball and box.
+  // Returns whether log_mass is available: for space, ball and box.
   bool has_log_mass() const noexcept;
-  // ln P(N(mean, scale^2 I) in body), absolute error below 1e-12 (relative when large), finite for
-  // any finite mean.
+  // ln P(N(mean, scale^2 I) in body) with absolute error below 1e-12 (relative if it is large),
+  // finite for any finite mean.
   double log_mass(std::span<const double> mean, double scale) const;
 
  private:

@@ -1,10 +1,11 @@
 #pragma once
 
-// exp, log and powers from + - * / and integer operations only: the same bits on every compiler
-// and instruction set, and branch-free, so loops over them vectorise. libm gives neither.
+// exp, log and powers from + - * / and integer operations only. Results have the same bits on every
+// compiler and instruction set, which libm does not provide. The functions are branch-free, so
+// loops over them vectorise.
 //
-// Included by files compiled for different instruction sets: everything here is forced inline, so
-// no out-of-line copy built for a wider set can be picked by the linker.
+// Files compiled for different instruction sets include this header. Everything here is forced
+// inline, so that the linker cannot pick an out-of-line copy built for a wider set.
 
 #include <cstdint>
 
