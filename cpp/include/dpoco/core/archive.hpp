@@ -9,14 +9,14 @@
 
 namespace dpoco {
 
-// Binary state: little-endian 64-bit words in a fixed order. Framing, versions and checksum are
-// added by the Python layer; the reader still checks every length, so that a bad frame cannot
+// Binary state: little-endian 64-bit words in a fixed order. The Python layer adds framing,
+// versions and checksum. The reader still checks every length, so that a bad frame cannot make it
 // read out of bounds.
 class Archive {
  public:
   void word(std::uint64_t value);
   void real(double value);
-  // Writes of each array of doubles its length, then its entries.
+  // Writes the length of each array of doubles, followed by its entries.
   template <class... Arrays>
   void reals(const Arrays&... arrays) {
     (append({arrays.data(), static_cast<std::size_t>(arrays.size())}), ...);

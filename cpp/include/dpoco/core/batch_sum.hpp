@@ -15,13 +15,13 @@
 
 namespace dpoco {
 
-// Public lengths of batches: constant, or growing with the rounds before.
+// Public lengths of batches: constant, or growing with the number of rounds before.
 enum class Growth : std::uint8_t { none, root, quarter, three_tenths };
 struct Batches {
   std::uint64_t first = 1;
   Growth growth = Growth::none;
 
-  // Of the batch that begins after `start` rounds.
+  // The length of the batch that begins after `start` rounds.
   std::uint64_t length(std::uint64_t start) const noexcept {
     switch (growth) {
       case Growth::root:
@@ -38,7 +38,8 @@ struct Batches {
   bool single() const noexcept { return first == 1 && growth == Growth::none; }
 
  private:
-  // Each batch is 1.3 times as long as the one before, rounded down: that after `start` rounds.
+  // The length of the batch that begins after `start` rounds, if each batch is 1.3 times as long as
+  // the one before, rounded down.
   std::uint64_t longer(std::uint64_t start) const noexcept {
     auto length = static_cast<double>(first);
     for (std::uint64_t end = 0; end < start; length *= 1.3) {
@@ -54,8 +55,8 @@ struct Batches {
   }
 };
 
-// The sum of a batch's rounds, with the rounding errors of its additions: without these,
-// neighbouring streams drift apart. Zeros fill it up to simd::padded(entries).
+// The sum of a batch's rounds with the rounding errors of its additions, without which neighbouring
+// streams drift apart. Padded with zeros to simd::padded(entries).
 class BatchSum {
  public:
   BatchSum(std::size_t entries, Batches batches)
@@ -68,16 +69,16 @@ class BatchSum {
   }
 
   const Batches& batches() const noexcept { return batches_; }
-  std::uint64_t length() const noexcept { return length_; }  // of the batch in work
+  std::uint64_t length() const noexcept { return length_; }  // of the current batch
   std::uint64_t ended() const noexcept { return ended_; }    // batches
   const std::vector<double>& values() const noexcept { return sum_; }
   std::span<double> sum() noexcept { return std::span(sum_).first(entries_); }
-  // Empty for batches of one round, which are their leaves: no sum, nothing to lose.
+  // The rounding errors. Empty for batches of one round, whose sum is the leaf itself.
   std::span<double> rest() noexcept {
     return batches_.single() ? std::span<double>() : std::span(rest_).first(entries_);
   }
 
-  // Ends a round; whether it was the batch's last.
+  // Ends a round. Returns whether it was the last round of the batch.
   bool close_round() noexcept {
     if (++rounds_ < length_) return false;
     ++ended_;
@@ -94,7 +95,8 @@ class BatchSum {
     if (!batches_.single()) archive.reals(std::span(rest_).first(entries_));
   }
   void read_sum(ArchiveReader& archive) { archive.reals(sum()); }
-  // `round` rounds are over, of all batches. Throws StateError for what no batch can hold.
+  // `round` is the number of completed rounds of all batches. Throws StateError for an impossible
+  // state.
   void read_rest(ArchiveReader& archive, std::uint64_t round) {
     if (!batches_.single()) archive.reals(rest());
     locate(round);
@@ -119,9 +121,9 @@ class BatchSum {
   }
 
   Batches batches_;
-  std::uint64_t start_ = 0;  // rounds before the batch in work
+  std::uint64_t start_ = 0;  // rounds before the current batch
   std::uint64_t length_;
-  std::uint64_t rounds_ = 0;  // of it that are over
+  std::uint64_t rounds_ = 0;  // its completed rounds
   std::uint64_t ended_ = 0;
   std::size_t entries_;
   std::vector<double> sum_;

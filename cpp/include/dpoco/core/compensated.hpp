@@ -9,11 +9,12 @@
 
 namespace dpoco {
 
-// sum <- sum + x, rest <- what rounding loses of it: exact (Knuth's two-sum). The sum stays within
-// one rounding of the true one, however many summands there are. Plain rounding would let two
-// streams that differ in one round drift apart: docs/privacy/continual_sum.md.
+// Adds x and the earlier rest to sum. rest becomes the rounding error of the addition to sum, which
+// is exact (Knuth's two-sum). The sum stays within one rounding error of the true sum, however many
+// summands there are. Plain rounding would let two streams that differ in one round drift apart:
+// docs/privacy/continual_sum.md.
 //
-// V is double or a vector of doubles. Forced inline, since kernels of several instruction sets
+// V is double or a vector of doubles. Forced inline, because kernels of several instruction sets
 // include it.
 template <class V>
 DPOCO_INLINE void add_compensated(V x, V& sum, V& rest) {
@@ -24,8 +25,8 @@ DPOCO_INLINE void add_compensated(V x, V& sum, V& rest) {
   sum = total;
 }
 
-// Whether each sum can have been left with such a rest: what rounding loses is less than the last
-// digit of the sum. For the checks of restored states.
+// Checks restored states: returns whether each rest is possible for its sum, as a rounding error is
+// less than the last digit of the sum.
 inline bool are_rests(std::span<const double> sums, std::span<const double> rests) {
   assert(rests.size() == sums.size());
   for (std::size_t i = 0; i < sums.size(); ++i) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// Eigen's solvers, compiled once, in eigen_solvers.cpp: their templates take seconds wherever they
-// are used.
+// Eigen's solvers, compiled once, in eigen_solvers.cpp, because their templates take seconds in
+// every file that instantiates them.
 #include <Eigen/Cholesky>
 #include <Eigen/Eigenvalues>
 

@@ -8,8 +8,8 @@
 
 namespace dpoco {
 
-// Lets one thread at a time into an object. A second one is refused, not queued: the order of
-// rounds would be arbitrary.
+// Lets one thread at a time use an object. A second thread is refused and not queued, because the
+// order of rounds would be arbitrary.
 class Exclusive {
  public:
   class Entry {

@@ -6,8 +6,8 @@
 
 namespace dpoco {
 
-// Symmetric matrices kept as their upper triangles, row by row, entries off the diagonal times
-// sqrt(2): the Euclidean norm of what is kept is Frobenius' norm of the matrix.
+// Symmetric matrices stored as their upper triangles, row by row, with off-diagonal entries times
+// sqrt(2): the Euclidean norm of the stored vector is the Frobenius norm of the matrix.
 
 inline constexpr double kSqrtTwo = 1.41421356237309504880;
 inline constexpr double kSqrtHalf = 0.70710678118654752440;
@@ -15,9 +15,9 @@ inline constexpr double kSqrtHalf = 0.70710678118654752440;
 // Number of entries of a matrix of order n.
 constexpr std::size_t packed_size(std::size_t n) noexcept { return n * (n + 1) / 2; }
 
-// Calls add(entry) with x x', and then with vector_scale y x, in their order. x: clipped features.
-// Products of clipped entries only: a product of bounds first would lose its precision where the
-// clipping factor is tiny.
+// Calls add(entry) with the entries of x x', and then with those of vector_scale y x, in their
+// order. x: clipped features. Only clipped entries are multiplied: a product of bounds would lose
+// its precision if the clipping factor is tiny.
 template <class Add>
 void add_quadratic(std::span<const double> x, double y, double vector_scale, Add add) {
   const std::size_t n = x.size();
@@ -30,7 +30,7 @@ void add_quadratic(std::span<const double> x, double y, double vector_scale, Add
   for (std::size_t i = 0; i < n; ++i) add(factor * x[i]);
 }
 
-// Reads a square matrix; returns what follows it.
+// Reads a square matrix and returns the rest of the span.
 template <class Matrix>
 std::span<const double> unpack(std::span<const double> packed, Matrix& matrix) {
   assert(packed.size() >= packed_size(static_cast<std::size_t>(matrix.rows())));

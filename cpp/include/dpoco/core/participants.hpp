@@ -62,7 +62,7 @@ class Participants {
  private:
   struct Entry {
     Person person;
-    std::uint64_t word = 0;  // 24 bits of records passed, 40 of the last one's round; 0: empty
+    std::uint64_t word = 0;  // 24 bits of records admitted, 40 of the last one's round; 0: empty
   };
   static_assert(sizeof(Entry) == 24);
 

@@ -39,8 +39,8 @@ class Rounds {
   // Throws as `require(1)`, and RoundOrderError unless `decided` rounds are over.
   void require_turn(std::uint64_t decided) const;
 
-  // Plays one round. If `play` throws, the exception passes on, and no round is played and no state
-  // written ever after: the round cannot be repeated, its noise may be spent.
+  // Plays one round. If `play` throws, the exception is passed on, and no further round is played
+  // and no state written: the round cannot be repeated, because its noise may have been used.
   template <class Play>
   void play_round(Play play) {
     whole_ = false;

@@ -19,9 +19,9 @@ class Polytope final : public Domain {
   Polytope(RowMatrix rows, const Vector& bounds, Vector center, Vector lower, Vector upper,
            double radius);
 
-  // The smallest box around the set, rounded outward by a bound of what rounding leaves of the
-  // duality gap; `reach` bounds the distances from `center`. Entries are positive:
-  // -below <= x - center <= above. 2 n linear programs. Throws std::invalid_argument as above.
+  // The smallest box around the set, rounded outward by a bound of the duality gap that rounding
+  // leaves. `reach` bounds the distances from `center`. Entries are positive: -below <= x - center
+  // <= above. Solves 2 n linear programs. Throws std::invalid_argument as above.
   static void bounding_box(const RowMatrix& rows, const Vector& bounds, const Vector& center,
                            double reach, Vector& below, Vector& above);
 
@@ -31,8 +31,8 @@ class Polytope final : public Domain {
   const Vector& upper() const noexcept { return upper_; }
   double radius() const noexcept { return radius_; }
 
-  // Of tied minimisers the one that the walk from the centre reaches. The centre also for a g that
-  // is not finite.
+  // Among tied minimisers, returns the one that the walk from the centre reaches. Returns the
+  // centre for a g that is not finite.
   void minimize_linear(std::span<const double> g, std::span<double> v) const noexcept override;
   // A point of the set is its own projection, bit for bit.
   void project(std::span<const double> x, std::span<double> out) const override;

@@ -27,7 +27,8 @@ class Answers {
     const auto entry = exclusive_.enter();
     if (round_ >= horizon_) throw HorizonExceeded("the declared number of answers is used up");
     source_->check_process();
-    // The exclusive entry decides which answer is the first: outside it, two threads could both be.
+    // The exclusive entry decides which answer is the first. Without it, two threads could both be
+    // first.
     const auto result = ask(law_, *source_, round_ == 0);
     round_ = round_ + 1;
     return result;
