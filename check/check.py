@@ -1171,8 +1171,14 @@ FRESH = ("gaussian_sum", "batch_release", "selections", "local_report", "nothing
 def joint(parts: list[Loss]) -> Loss:
     """Return the loss of all parts together, of which none is nothing (composition.md)."""
     mass, records = add_up(each.mass for each in parts), [each.record for each in parts]
-    joined = make_loss("together", mass, parts=records) if parts else NOTHING
-    return parts[0] if len(parts) == 1 else joined
+    kinds = {record["kind"] for record in records}
+    if len(parts) < 2:
+        return parts[0] if parts else NOTHING
+    if kinds == {"gdp"}:
+        return make_loss("gdp", mass, mu=add_up(each["mu"] ** 2 for each in records).sqrt())
+    if kinds == {"pure"}:
+        return make_loss("pure", mass, epsilon=add_up(each["epsilon"] for each in records))
+    return make_loss("together", mass, parts=records)
 
 
 def either(parts: list[Loss]) -> Loss:
@@ -1268,11 +1274,10 @@ def longest(own: Any) -> float:
     if own.kind == "gaussian_sum":
         return extent(own)[1] if own.pushes else math.inf
     if own.kind == "parts":
-        if own.how != "one_of":
-            return math.inf
-        if getattr(own, "forced", None) is None:
-            return sum(map(longest, own.parts))
-        return (len(own.parts) - 1) * own.forced + max(map(longest, own.parts))
+        rounds = [math.inf if own.how == "instances" else longest(part) for part in own.parts]
+        if own.how == "one_of" and own.forced is None:
+            return sum(rounds)
+        return max(rounds) + (len(rounds) - 1) * (own.forced or 0)
     if own.kind == "selections" and own.scores.kind != "promised_scores":
         return (own.rounds + 1) * getattr(own.scores, "batch", math.inf)  # sums: of any number
     if own.kind == "range_search":

@@ -225,3 +225,26 @@ def test_drift_takes_a_learner_that_forgets():
     assert huber.learner_.get_params()["half_life"] == 1500.0
     other = PrivateRegressor(["a", "b"], horizon=50_000, **plain)
     assert other.learner_.get_params()["half_life"] is None
+
+
+@pytest.mark.parametrize("classes", [(False, True), (0, 1, 2)])
+def test_who_had_the_only_round_in_the_search_has_none_behind_it(classes):
+    """Takes seconds: three fits, with searches for the noise of people."""
+    rule = dpoco.Participation(rounds=1)
+    X, y = records(4000)
+    names = np.arange(4000)
+    names[3000::2] = names[:500]
+
+    def fit(rows):
+        model = classifier(classes=classes, participation=rule, horizon=100_000, epsilon=2.0)
+        return model.partial_fit(rows, y + 0, persons=names)
+
+    model = fit(X)
+    assert model._model._finder.horizon < 3000
+    # A record that has a part of its own in the search and behind it is charged for one part.
+    assert model.guarantee_.person == (1, 1)
+    other = X.copy()
+    other[3000::2] = np.nan
+    assert np.array_equal(fit(other).coef_, model.coef_)
+    other[3001::2] = np.nan
+    assert not np.array_equal(fit(other).coef_, model.coef_)

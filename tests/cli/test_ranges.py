@@ -109,3 +109,22 @@ def test_columns_without_values_or_changes_do_not_stop_a_run(events, invoke):
     model = dpoco.Model.load(events / "model.json")
     low, high = dict(zip(model.features, model.ranges, strict=True))["empty"]
     assert high - low > 1e20  # off: all values are next to the middle
+
+
+def test_who_had_the_only_round_in_the_search_has_none_behind_it(events, invoke):
+    """Takes seconds: two runs of twelve thousand rows."""
+    people = ("--rounds-per-person", "1", "--person", "user", "--epsilon", "8")
+    write(events / "events.csv", 0, 12_000)
+    head, *rows = (events / "events.csv").read_text().splitlines()
+    last = [f"0,1.6e9,1,u{place}" for place in range(200)]
+    (events / "events.csv").write_text("\n".join([head, *rows, *last]) + "\n")
+    invoke("run", "events.csv", *OPTIONS, *people, "--checkpoint", "state")
+    learner = dpoco.load("state")
+    first = 12_200 - learner.round
+    assert first < 1000
+    # All users of rows, each once: those of the search, all others, and nobody new in the end.
+    assert learner._limiter._people.people == 6000
+    report = json.loads((events / "results/report.json").read_text())
+    assert dpoco.Guarantee.from_dict(report["guarantee"]).person == (1, 1)
+    digests = learner._limiter.digests([f"u{place}" for place in range(200)], 200)
+    assert not learner._limiter.admit(learner.round, digests).any()

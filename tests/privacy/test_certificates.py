@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import functools
+import json
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from check import check
 from tests.plans import changed
 
 import dpoco
 from dpoco.accounting.pools import pool_guarantee
+from dpoco.accounting.ranges import behind_ranges
 from dpoco.errors import BudgetExceeded, StateError
 from dpoco.privacy.mechanisms.base import Nothing
 from dpoco.privacy.neighbours import Neighbours
@@ -133,6 +137,27 @@ def test_a_horizon_beyond_the_description_is_refused(make):
     with pytest.raises(StateError, match="contradicts"):
         edited(make, horizon=3 * make()._mechanism.longest)
     assert horizon <= make()._mechanism.longest
+
+
+def test_parts_that_see_the_same_rounds_end_with_the_longest():
+    """Neither verifier believes more rounds, also of such parts behind a search for ranges."""
+    long = dpoco.mechanisms.ContinualSum(3, horizon=400, budget=BUDGET, bound=1.0).guarantee
+    both = dpoco.Guarantee.composed(ftrl().guarantee, long)
+    endless = dpoco.Guarantee.composed(both, share().guarantee)
+    search = dpoco.ranges.RangeFinder(3, budget=BUDGET, horizon=10**4).guarantee
+    behind = behind_ranges(search, both, budget=BUDGET)
+    for own, most in ((both, 401), (endless, None), (behind, search.horizon + 401)):
+        assert own.description.longest == most
+        assert own.horizon <= (most or math.inf)
+        for horizon in (own.horizon, 10**9):
+            record = {**own.to_dict(), "horizon": horizon}
+            if horizon == own.horizon or most is None:
+                dpoco.Guarantee.from_dict(record).verify()
+                assert check.check(json.loads(json.dumps(record)))[0] == "proved"
+                continue
+            with pytest.raises(StateError, match="contradicts"):
+                dpoco.Guarantee.from_dict(record)
+            assert check.check(json.loads(json.dumps(record)))[0] == "not proved"
 
 
 def test_a_promise_is_never_certified():

@@ -597,3 +597,30 @@ def test_a_state_of_an_impossible_round_is_refused(turn, tmp_path):
     forged.save(tmp_path / "state")
     with pytest.raises(dpoco.StateError, match="round"):
         dpoco.load(tmp_path / "state")
+
+
+def test_a_search_hands_over_its_people_at_its_end():
+    problem = dpoco.domains.LpBall(2, 2.0, 1.0), dpoco.losses.LogisticLoss(1.0)
+
+    def behind(rule):
+        covered = {"horizon": 1000, "budget": BUDGET, "participation": rule}
+        return dpoco.oco.NoisyFTRL(*problem, **covered)
+
+    rule = dpoco.Participation(rounds=1)
+    own = RangeFinder(2, budget=BUDGET, participation=rule)
+    learner = behind(rule)
+    rows = records(2, own.horizon)
+    own.run(rows[1:], persons=np.arange(len(rows) - 1))
+    with pytest.raises(dpoco.StateError, match="hands over"):
+        own.hand_over(learner)
+    own.run(rows[:1], persons=[len(rows)])
+    with pytest.raises(dpoco.StateError, match="hands over"):
+        own.hand_over(behind(None))
+    own.hand_over(learner)
+    empty = learner._engine.nonprivate_sum().copy()
+    for person, enters in ((7, False), (len(rows), False), (-1, True)):
+        learner.decide()
+        learner.observe([0.5, 0.5], 1.0, person=person)
+        assert np.array_equal(learner._engine.nonprivate_sum(), empty) != enters
+    with pytest.raises(dpoco.StateError, match="hands over"):
+        own.hand_over(learner)

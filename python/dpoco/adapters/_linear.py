@@ -642,7 +642,10 @@ class LinearModel:
     def _search_in(self, features: FloatArray, labels: FloatArray, persons: People) -> int:
         """Give the first rows to a search that has not ended; return how many these are."""
         finder = self._finder
-        if finder is None or finder.left == 0 or not self._learners:
+        if finder is None or self._ranges is not None or not self._learners:
+            return 0
+        if finder.left == 0:  # an interrupt came before `_end_search`
+            self._end_search(finder)
             return 0
         # All rows must fit before the search takes the first of them, and have labels: learners
         # check that behind the search.
@@ -653,8 +656,15 @@ class LinearModel:
         rows = np.column_stack([features, labels]) if self.problem.labels else features
         finder.run(rows[part], persons=None if persons is None else persons[part])
         if finder.left == 0:
-            self._ranges = finder.ranges
+            self._end_search(finder)
         return part.stop
+
+    def _end_search(self, finder: RangeFinder) -> None:
+        """Take the ranges that were found, and let the learners know who has come."""
+        for learner in self._learners:
+            finder.hand_over(learner)
+        # Last: without ranges this is done again before the first round of a learner.
+        self._ranges = finder.ranges
 
     @contextmanager
     def watch_call(self, rows: int) -> Iterator[None]:

@@ -100,6 +100,8 @@ class Task:
         Whether ranges that nothing says are searched privately in the first rows.
     search : Guarantee or None
         Guarantee of the search that was made.
+    finder : RangeFinder or None
+        The search, if this run made it.
     """
 
     asked: Settings
@@ -110,6 +112,7 @@ class Task:
     people: Sequence[str] | None = None
     searches: bool = False
     search: Guarantee | None = None
+    finder: RangeFinder | None = None
 
     def covered_rounds(self, rounds: int) -> int:
         """Return how many rounds the guarantee covers; `rounds` unless it was asked for."""
@@ -346,7 +349,7 @@ def _search_ranges(task: Task) -> tuple[Task, int]:
         ranges={**declared.ranges, **dict(zip(unknown, found, strict=True))},
         missing={**dict.fromkeys(unknown, "middle"), **declared.missing},
     )
-    return replace(task, declared=declared, search=finder.guarantee), first
+    return replace(task, declared=declared, search=finder.guarantee, finder=finder), first
 
 
 def _schema(stream: Stream, task: Task, label_range: tuple[float, float] | None = None) -> Schema:
@@ -416,7 +419,9 @@ def _records(entries: Sequence[Learner], task: Task) -> list[games.Game]:
             options = {"step_size": "predicted", **options}
         horizon = min(covered, len(stream)) if entry.plays == "batch" else covered
         game = games.game_of_records(entry.load(), stream, domain, loss, horizon=horizon, **options)
-        found.append(replace(game, chosen=why, described=kept, search=task.search))
+        found.append(
+            replace(game, chosen=why, described=kept, search=task.search, finder=task.finder)
+        )
     return found
 
 

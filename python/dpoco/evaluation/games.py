@@ -24,6 +24,7 @@ from dpoco.evaluation import _comparators as hindsight
 from dpoco.learners import LEARNERS
 from dpoco.losses import MarginLoss
 from dpoco.random import Source
+from dpoco.ranges import RangeFinder
 from dpoco.trace import average_over, counted_rounds
 
 Maker = Callable[..., Any]  # the class of a learner
@@ -84,6 +85,8 @@ class Game:
         The rounds whose data are not missing: those that averages of losses are over.
     search : Guarantee, optional
         Guarantee of a search for ranges in earlier rounds of the same stream.
+    finder : RangeFinder, optional
+        That search, if it is over and the learner has not started.
     """
 
     learner: Maker
@@ -102,6 +105,7 @@ class Game:
     described: Fields | None = None
     counted: NDArray[np.bool_] = field(default_factory=lambda: np.ones(0, dtype=bool))
     search: Guarantee | None = None
+    finder: RangeFinder | None = None
     _known: dict[Budget | None, Any] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -125,6 +129,8 @@ class Game:
         if "plan" in arguments:
             # A search for parameters takes seconds, and repeated runs need the same.
             self._known[budget] = made.plan
+        if self.finder is not None:
+            self.finder.hand_over(made)
         return made
 
 

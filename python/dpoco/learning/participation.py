@@ -254,9 +254,10 @@ class Limiter:
         # The text separates this key from others that are derived from the same claim.
         self._key = hashlib.sha256(b"dpoco participants" + secret).digest()[:_KEY]
         self._kind: type | None = None
-        # Counters are needed only if they bind before the separation does.
+        # Counters are needed only if they bind before the separation does. A single round is
+        # counted in any case, since its counter may go on in a later part of the stream.
         most = 0 if rule.rounds is None else rule.rounds
-        if most >= -(-horizon // rule.separation) and rule.separation <= rule.max_persons:
+        if 1 < most >= -(-horizon // rule.separation) and rule.separation <= rule.max_persons:
             most = 0
         self._most_people = rule.max_persons
         numbers = rule.separation, rule.max_persons

@@ -376,6 +376,31 @@ class RangeFinder(Stateful):
             if self.left == 0 and self._ranges is None:
                 self._ranges = self._find_ranges()
 
+    def hand_over(self, learner: Any) -> None:
+        """Let the learner behind refuse people who had their only round in the search.
+
+        Call it after the last record of the search and before the learner's first one, if both
+        enforce the same participation.
+
+        Parameters
+        ----------
+        learner : OnlineLearner
+            The learner behind, unstarted.
+
+        Raises
+        ------
+        StateError
+            If records of the search are still to come, the learner has started, or its
+            participation is another one.
+        """
+        people: Participation | None = self._arguments["participation"]
+        if self.left or learner.round or learner.get_params()["participation"] != people:
+            raise StateError("a search hands over its people once, to a learner of the same rule")
+        # If people may have several rounds, they may have as many in each part, since the losses
+        # add up. Of a single round only one part is charged (docs/privacy/ranges.md, "One round").
+        if people is not None and people.rounds == 1 and self._limiter is not None:
+            learner._limiter.restore(self._limiter.state())
+
     def _digests(self, persons: Persons, rounds: int | None) -> bytes:
         """Return who the people of some records are, or raise if they are needed and not given."""
         if self._limiter is None:

@@ -197,16 +197,18 @@ class Parts(Mechanism):
 
     @property
     def longest(self) -> int | None:
-        """The rounds of all parts, if each round belongs to one part; otherwise None.
+        """The rounds of all parts, one part after the other, or of the longest, if all see a round.
 
-        After the forced rounds the clocks of all arms run together.
+        After the forced rounds the clocks of all arms run together. Of instances the number, and so
+        that of rounds, has no limit.
         """
         rounds = [part.longest for part in self.parts]
         known = [each for each in rounds if each is not None]
-        if self.how != "one_of" or len(known) < len(rounds):
+        if self.how == "instances" or len(known) < len(rounds):
             return None
-        waits = None if self.forced is None else (len(known) - 1) * self.forced
-        return sum(known) if waits is None else waits + max(known)
+        if self.how == "one_of" and self.forced is None:
+            return sum(known)
+        return max(known) + (len(known) - 1) * (self.forced or 0)
 
     def loss(self, near: Neighbours) -> Loss | None:
         """Return the sum, or the worst, of the parts' losses.
