@@ -1,7 +1,7 @@
 """Privacy accounting: parameters to guarantee, and budget to parameters.
 
-Pure functions of public quantities; nothing here draws a random number. One module per proof, whose
-docstring states the claim and where it is proved. Modules are imported on first use.
+These functions use public quantities only and draw no random numbers. There is one module per
+proof; its docstring states the claim and where it is proved. Modules are imported on first use.
 """
 
 from __future__ import annotations

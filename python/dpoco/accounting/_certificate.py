@@ -1,6 +1,6 @@
-"""The record of a guarantee in JSON: written, read strictly, and its numbers computed again.
+"""The record of a guarantee in JSON: writing, strict reading, and recomputing its numbers.
 
-Proof of what is computed: the pages that `Guarantee` names.
+Proofs of these numbers: the pages that `Guarantee` names.
 """
 
 from __future__ import annotations
@@ -33,15 +33,16 @@ __all__ = ["combine_numbers", "contradicts_itself", "read", "read_loss", "to_rec
 T = TypeVar("T", bound=Terms)
 
 _KIND, _VERSION = "dpoco.guarantee", 2
-# Relative, of numbers that are computed again: margins and other machines move them by less.
+# Relative tolerances for recomputed numbers. Search margins and other machines cause smaller
+# differences.
 _CLOSE, _SAME_CLOSE = 1e-6, 1e-9
 _DIGITS, _UP = 1.0 - 1e-12, 1.0 + 1e-12
-# Fields of a record, in order: those of a guarantee, with numbers of the loss instead of it.
+# Fields of a record, in order: those of a guarantee, but with the numbers of the loss in its place.
 _ORDER = ("epsilon", "delta", "change", "unit", "horizon", "mechanism", "mu", "rho",
           "calibration", "certified", "seeded", "claimed", "paper_epsilon", "reference",
           "conditions", "truncation_mass", "profile", "regret_bound", "details", "numerics", "view",
           "description", "person")  # fmt: skip
-# Numbers that earlier records repeat of what the description says.
+# Numbers that earlier records contain although they follow from the description.
 _REPEATED = ("sensitivity", "sensitivity_norm", "noise_scale", "noise_multiplier",
              "column_norm")  # fmt: skip
 # JSON types of these fields that are not numbers.
@@ -55,7 +56,7 @@ _JSON: dict[Any, tuple[type, ...]] = {
     "tuple[int, int] | None": (list, tuple, type(None)),
     "dict[str, float | str | None]": (dict,),
 }
-# Fields that records of the first release do not have, and what they stand for there.
+# Fields that records of the first release lack, with their values in such records.
 _LATER: Fields = {"profile": None, "regret_bound": None, "details": {},
                           "numerics": None, "description": None, "person": None,
                           "seeded": None,
@@ -65,10 +66,10 @@ _NUMBERS = ("mu", "rho", "profile", "truncation_mass")  # of the loss
 _LOSSES: tuple[type[Loss], ...] = (BoundedRange, CoupledBits, Decaying, Either, FlaggedDraws,
                                    Group, Pure, Responses, Returning, ReturningDraws, TiltedDraws,
                                    Together)  # fmt: skip
-_PARTS = (*_LOSSES, Gaussian, Zcdp)  # which records of guarantees hold as mu and rho
+_PARTS = (*_LOSSES, Gaussian, Zcdp)  # records of guarantees write the last two as mu and rho
 
-# Meaning of a record of version 1. Its "joint" did not name the change: it is read as the one that
-# costs a ledger more.
+# Meaning of a record of version 1. Its "joint" did not name the change, so we read it as the change
+# that costs a ledger more.
 _RELATIONS = {
     "replace": {"change": "replace", "view": "everyone"},
     "zero_out": {"change": "zero_out", "view": "everyone"},
@@ -89,7 +90,7 @@ def to_record(guarantee: Terms) -> Fields:
     for name in _ORDER:
         value = getattr(guarantee, name)
         if name in _LATER and value == _LATER[name]:
-            continue  # as written before the field existed
+            continue  # records from before this field existed lack it
         described = isinstance(value, Description)
         record[name] = description_record(value) if described else plain(value)
     return record
@@ -101,15 +102,16 @@ def read(record: Named, make: type[T]) -> T:
     Parameters
     ----------
     record : mapping
-        Of this version, or of an earlier one, with the fields that it had.
+        A record of this version, or of an earlier one with the fields of that version.
     make : type
-        `dpoco.Guarantee`; this module does not know it, since it is bound there as methods.
+        `dpoco.Guarantee`. It is passed because this module, which provides its methods, cannot
+        import it.
 
     Raises
     ------
     StateError
-        If it is another record, of another form, one that contradicts itself, or one that states
-        something else than what follows from its description.
+        If the record is of another kind or form, contradicts itself, or states something other than
+        what follows from its description.
     """
     if isinstance(record, Mapping):
         record = upgrade_version_1({**_LATER, **record})
@@ -121,16 +123,18 @@ def read(record: Named, make: type[T]) -> T:
         earlier = body["seeded"] is None
         read_body(body)
         stated = make(**body)
-        # Earlier versions called a guarantee certified that rests on a promise of the caller.
+        # Earlier versions marked a guarantee as certified although it relied on a promise of the
+        # caller.
         believed = earlier and stated.doubts and not stated.seeded
         body["certified"] = body["certified"] and not (believed and stated.description is not None)
-        # A condition that follows from the description cannot be dropped from a record: readers
-        # would see a stronger statement. Records from before `seeded` existed are not held to it.
+        # A record must contain every condition that follows from the description. Otherwise readers
+        # would see a stronger statement. Records from before `seeded` existed are exempt.
         left_out = not earlier and not {*stated.derived} <= {*body["conditions"]}
         contradiction = contradicts_itself(stated) or _differs(stated, body, repeated) or left_out
     except StateError:
         raise
-    # Records come from anybody: every error that a hostile record causes is the same refusal.
+    # Anyone may have written a record, so every error that a hostile record causes gives the same
+    # message.
     except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise StateError("malformed guarantee record") from error
     if contradiction:
@@ -139,7 +143,7 @@ def read(record: Named, make: type[T]) -> T:
 
 
 def read_body(body: Fields) -> None:
-    """Turn the fields of a record into those of a guarantee; raise for what they must not hold."""
+    """Convert a record's fields to those of a guarantee; raise for values that are not allowed."""
     kinds = {each.name: each.type for each in fields(Terms)}
     if body["seeded"] is None:
         body["seeded"] = _was_seeded(body)
@@ -174,13 +178,13 @@ def _check_words(body: Named) -> None:
 
 
 def _was_seeded(body: Named) -> bool:
-    """Return what an earlier record says of its noise: by a condition, or by no certificate."""
+    """Return whether an earlier record's conditions say that its noise is reproducible."""
     texts = body["conditions"] if isinstance(body["conditions"], (list, tuple)) else ()
     return any(isinstance(text, str) and text.startswith(_REPRODUCIBLE) for text in texts)
 
 
 def _read_repeated(name: str, value: object) -> float | str | None:
-    """Return a number that the description decides, as an earlier record has it, or None."""
+    """Return a number from an earlier record that now follows from the description, or None."""
     if name == "sensitivity_norm":
         if not isinstance(value, (str, type(None))):
             raise TypeError("sensitivity_norm must be a text")
@@ -189,7 +193,7 @@ def _read_repeated(name: str, value: object) -> float | str | None:
 
 
 def _differs(stated: Terms, body: Named, repeated: Named) -> bool:
-    """Return whether a record states something else than what its guarantee has by itself."""
+    """Return whether a record contradicts the guarantee computed from its description."""
     reproducible = any(text.startswith(_REPRODUCIBLE) for text in stated.conditions)
     if stated.description is None:
         return reproducible and not stated.seeded
@@ -206,7 +210,7 @@ def _differs(stated: Terms, body: Named, repeated: Named) -> bool:
 
 
 def _divide_by_column(own: Fields, repeated: Named) -> Fields:
-    """Return the numbers of a declared mechanism as earlier records have them: of one release."""
+    """Return a declared mechanism's numbers in the form of earlier records: for one release."""
     single, moved = repeated["sensitivity"], own["sensitivity"]
     if not single or not moved or repeated["column_norm"] is None:
         return own
@@ -214,7 +218,7 @@ def _divide_by_column(own: Fields, repeated: Named) -> Fields:
 
 
 def _agrees(value: Any, own: Any) -> bool:
-    """Return whether what a record repeats is the guarantee's own, to the last digits."""
+    """Return whether a value of a record equals that of the guarantee, up to the last digits."""
     if value is None or isinstance(value, str):
         return bool(value in (None, own))
     if own is None:
@@ -225,12 +229,12 @@ def _agrees(value: Any, own: Any) -> bool:
 def combine_numbers(
     mu: float | None, rho: float | None, profile: Named | None, mass: float
 ) -> Loss:
-    """Return the loss of which a guarantee states these numbers; `ValueError` if there is none."""
+    """Return the loss that has these numbers; `ValueError` if there is none."""
     if not all(value is None or value > 0.0 for value in (mu, rho)) or not 0.0 <= mass <= 1.0:
         raise ValueError("mu and rho must be positive, and truncation_mass in [0, 1]")
     known: list[Loss] = [] if mu is None else [Gaussian(mu)]
-    # Compared exactly: records write rho of a Gaussian as this very product, which says nothing
-    # new.
+    # The comparison is exact: for a Gaussian loss, records contain exactly this product as rho,
+    # which adds no information.
     if rho is not None and (mu is None or rho != 0.5 * mu * mu):
         known.append(Zcdp(rho))
     if profile is not None:
@@ -239,19 +243,19 @@ def combine_numbers(
 
 
 def read_loss(record: Named, known: tuple[type[Loss], ...] = _LOSSES) -> Loss:
-    """Return the loss, of one of some kinds, that `Loss.to_dict` wrote.
+    """Return the loss that `Loss.to_dict` wrote, if it is of one of the known kinds.
 
     Parameters
     ----------
     record : mapping
-        "kind" and the fields of that loss, under the names that records have for them.
+        "kind" and the fields of that loss, under the names used in records.
     known : tuple of type
-        The kinds that are allowed: parts of combined losses may be mu and rho as well.
+        The allowed kinds. Parts of combined losses may also be mu and rho.
 
     Raises
     ------
     ValueError
-        For another kind, other fields, or values of other types.
+        For another kind, wrong fields, or values of a wrong type.
     """
     kind = record.get("kind") if isinstance(record, Mapping) else None
     found = [each for each in known if each.kind == kind]
@@ -272,7 +276,7 @@ def read_loss(record: Named, known: tuple[type[Loss], ...] = _LOSSES) -> Loss:
         numbers["one"] = read_loss(numbers["one"])
     if loss in (Either, Together):
         numbers["parts"] = tuple(read_loss(part, _PARTS) for part in numbers["parts"])
-    # To Python True is the number 1, in comparisons and in formulas.
+    # In Python, True equals 1, both in comparisons and in formulas.
     if any(isinstance(value, bool) for value in numbers.values()):
         raise ValueError(f"a loss of kind {loss.kind!r} holds numbers, not bools")
     try:
@@ -282,29 +286,31 @@ def read_loss(record: Named, known: tuple[type[Loss], ...] = _LOSSES) -> Loss:
 
 
 def verify(stated: Terms) -> None:
-    """Raise `StateError` unless the stated point follows from a new computation."""
+    """Raise `StateError` unless a new computation confirms the stated epsilon and delta."""
     loss: Loss | None = stated.loss
     if stated.description is not None:
         loss = stated.description.loss(stated.neighbours)
     if loss is None or (isinstance(loss, Unknown) and stated.description is None):
-        follows = not stated.private or loss is not None  # a bare point: nothing to compute
+        follows = not stated.private or loss is not None  # a bare point: nothing to recompute
     elif not stated.private:
-        follows = True  # nothing is stated at this delta
+        follows = True  # the record states nothing at this delta
     elif stated.delta == 0.0:
-        # The curve is not asked: far out a delta underflows to 0 without being 0.
+        # We do not evaluate the curve here: for large epsilon its delta underflows to 0 without
+        # being 0.
         follows = loss.mass == 0.0 and loss.pure <= stated.epsilon * _UP
     else:
-        # Another machine's last digits may differ on either side of the comparison.
+        # On another machine, the last digits may fall on the other side of the comparison.
         follows = loss.delta(stated.epsilon * _UP) <= stated.delta * _UP
     if not follows or contradicts_itself(stated):
         raise StateError("epsilon does not follow from the other fields")
 
 
 def contradicts_itself(stated: Terms) -> bool:
-    """Return whether epsilon does not follow from the loss, or this not from the description.
+    """Return whether epsilon contradicts the loss, or the loss contradicts the description.
 
-    Numbers may be 1e-6 larger than what follows, and 1e-12 smaller: other machines, and margins
-    of searches, move them by less. `verify` computes the point again, and is stricter.
+    Numbers may exceed the recomputed ones by a relative 1e-6, and be smaller by 1e-12, because
+    search margins and other machines cause smaller differences. `verify` recomputes epsilon and
+    delta and is stricter.
     """
     if stated.description is not None and not _follows(stated, stated.description):
         return True
@@ -314,12 +320,13 @@ def contradicts_itself(stated: Terms) -> bool:
     loss, mass = stated.loss, stated.loss.mass
     if not stated.private or isinstance(loss.bare, Unknown):
         return False
-    # A curve that is stated besides mu and rho must prove as much as they do.
+    # If a record states a curve besides mu and rho, the curve must prove at least as much as they
+    # do.
     most = stated.beyond
     own = loss if most is None else with_tails(most, mass)
-    if isinstance(most, Pure) and mu is None:  # rho may: of pure releases one after the other
+    if isinstance(most, Pure) and mu is None:  # rho may be stated: for a sequence of pure releases
         own, rho = loss, math.inf if stated.rho is None else stated.rho
-        # With a description, `_follows` has compared both numbers with it.
+        # If there is a description, `_follows` has already compared both numbers with it.
         least = most.pure**2 * (1.0 - _CLOSE)
         if stated.description is None and not 2.0 * rho * stated.horizon >= least:
             return True
@@ -327,17 +334,17 @@ def contradicts_itself(stated: Terms) -> bool:
         pure = math.inf if most is None else most.pure
         if mu is not None or mass > 0.0 or not _near(stated.epsilon, pure):
             return True
-        at = 0.25 * pure  # where rho must not say more either
+        at = 0.25 * pure  # epsilon at which rho must not prove more than the curve
         return loss.delta(at) < own.delta(at) * (1.0 - _CLOSE)
-    # Both directions are checked: an epsilon that is too small is false, and one that is too large
-    # was not computed from this loss.
+    # Both directions are checked: a smaller epsilon is false, and a larger one was not computed
+    # from this loss.
     above = own.delta(stated.epsilon * (1.0 + _CLOSE))
     below = loss.delta(stated.epsilon * (1.0 - _CLOSE)) if stated.epsilon > 0.0 else 1.0
     return above > stated.delta * (1.0 + _CLOSE) or below < stated.delta * (1.0 - _CLOSE)
 
 
 def _follows(stated: Terms, mechanism: Mechanism) -> bool:
-    """Return whether loss, horizon and certificate are such as the mechanism allows."""
+    """Return whether the mechanism allows the stated loss, horizon and certificate."""
     loss = mechanism.loss(stated.neighbours)
     own = stated.loss.bare
     if loss is None:
@@ -348,14 +355,15 @@ def _follows(stated: Terms, mechanism: Mechanism) -> bool:
     longest = math.inf if mechanism.longest is None else mechanism.longest
     if stated.horizon > longest:
         return False
-    # Less than what follows is refused to the last digits that machines differ by.
+    # Numbers that promise more privacy than those recomputed are refused, up to the last digits, in
+    # which machines differ.
     return _reaches(stated.loss.mass, loss.mass) and all(
         _is_covered(part, ideal) for part in own.bounds
     )
 
 
 def _is_covered(part: Loss, ideal: Loss) -> bool:
-    """Return whether a part of what is stated follows from the ideal loss of a mechanism."""
+    """Return whether a part of the stated loss follows from the mechanism's ideal loss."""
     if isinstance(part, Gaussian):
         return _reaches(part.mu, ideal.mu)
     if isinstance(part, Zcdp):
@@ -364,7 +372,7 @@ def _is_covered(part: Loss, ideal: Loss) -> bool:
 
 
 def _same(one: Loss, other: Loss) -> bool:
-    """Return whether two losses have the same parameters, to the last digits."""
+    """Return whether two losses have the same parameters, up to the last digits."""
     if isinstance(one, Either | Together) and type(one) is type(other):
         return len(one.parts) == len(other.parts) and all(map(_same, one.parts, other.parts))
     pairs = zip(one.to_dict().values(), other.to_dict().values(), strict=False)
@@ -375,36 +383,36 @@ def _same(one: Loss, other: Loss) -> bool:
 
 
 def _reaches(value: float, other: float) -> bool:
-    """Return whether a stated number is the one that follows, and not less private."""
+    """Return whether a stated number is close to the recomputed one and no more private."""
     return _near(value, other) and value >= other * _DIGITS
 
 
 def _near(value: float, other: float) -> bool:
-    """Return whether two numbers are equal to a relative 1e-6."""
+    """Return whether two numbers are equal up to a relative 1e-6."""
     return math.isclose(value, other, rel_tol=_CLOSE)
 
 
 def _float(value: object) -> float:
-    """Return a number of JSON, or the text of an infinite one, as a float."""
+    """Return a JSON number, or a text such as "inf", as a float."""
     if value == "inf":
         return math.inf
-    # These numbers are written as floats; an int could be True.
+    # Records write these numbers as floats. An int could be True.
     if type(value) is not float or not math.isfinite(value):
         raise TypeError("expected a number")
     return value
 
 
 def _detail(value: Any) -> float | str | None:
-    """Return the number that `plain_float` wrote as text; anything else of a detail unchanged."""
+    """Return the number that `plain_float` wrote as a text; return other values unchanged."""
     if value is not None and type(value) not in (str, bool, int, float):
         raise TypeError("details must be numbers or texts")
     if isinstance(value, int):
-        float(value)  # OverflowError for what no report could print
+        float(value)  # OverflowError for an int too large to print
     return float(value) if value in ("inf", "-inf", "nan") else value
 
 
 def upgrade_version_1(record: Named) -> Fields:
-    """Return a record whose one relation said both what changes and who looks, as two."""
+    """Split the single relation of a version 1 record into what changes and who observes."""
     word = record.get("relation")
     if (
         record.get("version") != 1

@@ -1,12 +1,13 @@
-"""Common code of the accountants of the two coupled learners: a problem's plans and guarantee.
+"""Code shared by the accountants of the two coupled learners: plans and guarantees of a problem.
 
 Proofs: ``docs/privacy/couplings.md``, ``docs/privacy/oco_regret.md`` and the learners' own pages.
 
-The search for coupling, block length and noise of the least regret bound has two stages. A rough
-profile, in which later bits count as a Gaussian of the same variance, is solved for the noise on a
-whole grid of block lengths and forced-switch probabilities at once. Then the exact accountant is
-solved for the noise at the few best grid points. What is returned always meets the budget by the
-exact accountant; only its optimality rests on the rough stage.
+The search finds the coupling, block length and noise with the least regret bound in two stages. The
+first stage uses an approximate privacy curve, in which later bits count as a Gaussian of the same
+variance. It solves for the noise on a whole grid of block lengths and forced-switch probabilities
+at once. The second stage solves for the noise with the exact accountant at the few best grid
+points. The returned plan always meets the budget according to the exact accountant; only its
+optimality depends on the first stage.
 """
 
 from __future__ import annotations
@@ -53,33 +54,33 @@ Keep = kinds.Always | kinds.Window | kinds.Dartboard | kinds.Anchored | kinds.Ma
 Law = tuple[float, float]
 Grid = FloatArray | float
 
-# A constant decision is a draw this close to the centre, relative to the radius.
+# The draw for a constant decision is this close to the centre, relative to the radius.
 CONSTANT_SPREAD = 1e-9
-# Released points that the coupling "anchored" averages over.
+# Number of released points that the coupling "anchored" averages over.
 ANCHORS = 16
-# Share of delta that inexact draws may cost before a smaller epsilon is aimed at.
+# If inexact draws cost more than this share of delta, we aim at a smaller epsilon.
 _MASS_SHARE = 0.2
 
 
 @dataclass(frozen=True)
 class Setting(ABC, Generic[R]):
-    """A learner's problem: what stays fixed while a search varies coupling, block and noise.
+    """A learner's problem: the constants of a search over coupling, block and noise.
 
-    In the methods `variant` is the learner's own extra parameter, and `noise` the ratio of signal
-    to noise.
+    In the methods, `variant` is the learner's own extra parameter and `noise` is the ratio of
+    signal to noise.
 
     Attributes
     ----------
     problem : EuclideanProblem
         Constants of domain and loss.
     horizon, relation, budget
-        Rounds, neighbours, and what may be spent; budget None is learning without privacy.
+        Rounds, neighbouring relation, and the budget; budget None means learning without privacy.
     private_couplings, lazy_couplings : tuple of str
-        Those whose statements hold for the problem with privacy, and without forced switches.
+        Couplings that are valid for this problem with privacy, and without forced switches.
     variants : tuple of float
-        What the search tries.
+        Values of `variant` that the search tries.
     tuning : GibbsTuning or TiltedTuning
-        The learner's own, for couplings without anchors.
+        The learner's tuning for couplings without anchors.
     """
 
     problem: EuclideanProblem
@@ -91,21 +92,21 @@ class Setting(ABC, Generic[R]):
     variants: tuple[float, ...]
     tuning: Any
 
-    # The learner's class of runs, and its regret bound, which takes the numbers of a law.
+    # The learner's class of runs. It has the regret bound, which takes the parameters of a law.
     kind: ClassVar[Any]
     regret: ClassVar[Any]
 
     @abstractmethod
     def still_law(self) -> Law:
-        """Return the law of the decision that never looks at data."""
+        """Return the law of the decision that ignores the data."""
 
     @abstractmethod
     def law(self, variant: float, block: int, noise: float) -> Law:
-        """Return the law of the least regret bound."""
+        """Return the law with the least regret bound."""
 
     @abstractmethod
     def quiet_noise(self, block: int) -> float:
-        """Return a ratio of signal to noise at which the noise costs next to nothing."""
+        """Return a signal-to-noise ratio at which the noise hardly adds regret."""
 
     @abstractmethod
     def draw(self, law: Law) -> kinds.GibbsDraw | kinds.TiltedMinimum:
@@ -113,18 +114,18 @@ class Setting(ABC, Generic[R]):
 
     @abstractmethod
     def laziest(self, coupling: str, limit: float) -> list[CoupledPlan]:
-        """Return the best plans of a coupling for so many expected switches, if any."""
+        """Return the best plans of a coupling with at most `limit` expected switches, if any."""
 
     @abstractmethod
     def rough_law(self, variant: float, m: FloatArray, g: FloatArray) -> tuple[Grid, Grid, Grid]:
-        """Return (b, spread, beta) on a grid of blocks and noises, roughly.
+        """Return approximate (b, spread, beta) on a grid of blocks and noises.
 
-        b is the step size times the smoothness, `spread` how far draws lie from the centre over
-        R^n, beta the inverse temperature that "dartboard" asks for.
+        b is the step size times the smoothness. `spread` is the distance of draws from the centre
+        over R^n. beta is the inverse temperature that "dartboard" needs.
         """
 
     def bare(self, block: int, law: Law) -> R:
-        """Return a fresh draw every block, of that law, without privacy."""
+        """Return a run with a fresh draw from `law` in every block, without privacy."""
         losses = self.kind.bound_losses(self.problem)
         drawn = kinds.CoupledDraws(
             losses, self.draw(law), kinds.Always(), self.horizon, block, None
@@ -161,17 +162,17 @@ class Setting(ABC, Generic[R]):
         cap = m.decisions
         if coupling != "scheduled":
             closeness, tail = self.allowance(run)
-            # Half of the allowance is for windows that are too wide (docs/privacy/oco_regret.md).
+            # Windows that are too wide use up half of the allowance (docs/privacy/oco_regret.md).
             if coupling == "anchored":
                 tail *= 0.5
-            # Every decision forgets with probability `forced`, so that errors of so many blocks add
-            # up: each round may err by its share (docs/privacy/oco_regret.md, "Clipped acceptance
-            # factors").
+            # Every decision forgets with probability `forced`, so errors of block / forced rounds
+            # add up, and each round may only err by its share (docs/privacy/oco_regret.md, "Clipped
+            # acceptance factors").
             error = min(0.5, forced / block * closeness)
             run = self.keep(run, self.window(run, coupling, noise, error, forced, tail))
             cap = switch_cap(m.decisions, hazard(run), tail)
             if run.mean_switches is not None:
-                # Either cap is reached with probability `tail` at most.
+                # The run reaches either cap with probability at most `tail`.
                 cap = min(cap, bernstein_cap(run.mean_switches, tail))
         return self.finish(self.keep(run, run.mechanism.keep, cap))
 
@@ -184,10 +185,10 @@ class Setting(ABC, Generic[R]):
         forced: float = 0.0,
         tail: float = 0.0,
     ) -> Keep:
-        """Return a coupling, for that total variation a round by clipping.
+        """Return a coupling whose clipping changes a round's law by `error` in total variation.
 
-        `error` concerns regret only: acceptance factors are clamped to the window whatever it is.
-        `tail` is for couplings whose window may be too narrow with some probability.
+        `error` affects the regret only, because acceptance factors are always clamped to the
+        window. `tail` is for couplings whose window may be too narrow with some probability.
         """
         if coupling == "maximal":
             return kinds.Maximal(forced)
@@ -196,46 +197,46 @@ class Setting(ABC, Generic[R]):
         return kinds.Window(forced, high, low)
 
     def lazy_window(self, run: R, coupling: str, noise: float) -> Keep:
-        """Return the same without forced switches: clipping costs G D / 2 in all."""
+        """Return the window without forced switches: clipping costs G D / 2 in total."""
         error = self.allowance(run)[0] * 2.0 / max(self.horizon - 1, 2)
         return self.window(run, coupling, noise, error)
 
     def lazy(self, coupling: str, law: Law, noise: float) -> CoupledPlan:
-        """Return a plan without privacy, of a coupling without forced switches."""
+        """Return a plan without privacy for a coupling without forced switches."""
         run = self.bare(1, law)
         return self.finish(self.keep(run, self.lazy_window(run, coupling, noise)))
 
     def allowance(self, run: R) -> tuple[float, float]:
-        """Return the total variations that cost G D / 2 (clipping) and G D (cap) in regret.
+        """Return the allowed errors that cost regret of G D / 2 (clipping) and G D (cap).
 
-        Between the law of a decision and the ideal one in every round, and the probability of
-        reaching the cap.
+        The first is the total variation between the law of a decision and the ideal one in every
+        round; the second is the probability of reaching the cap.
         """
         t = float(self.horizon)
         if not self.problem.unbounded:
             return 0.5 / t, min(0.5, 1.0 / t)
-        # On all of R^n losses have no range; second moments take its place, and with them a square
-        # (docs/privacy/oco_regret.md, "In R^n").
+        # On R^n the range of losses is unbounded. The proof uses second moments instead, which
+        # gives a square (docs/privacy/oco_regret.md, "In R^n").
         closeness = min(0.5 / t, (self.problem.diameter / (4.0 * t**1.5 * run.mean_distance)) ** 2)
         return max(closeness, 1e-250), max(min(0.5, 4.0 * closeness), 1e-250)
 
     def constant(self) -> CoupledPlan:
-        """Return the plan of the decision that never looks at data."""
+        """Return the plan of the decision that ignores the data."""
         run = self.bare(self.horizon, self.still_law())
         return self.finish(self.keep(run, kinds.Always(), 0))
 
     def quiet(self, block: int) -> CoupledPlan:
-        """Return a fresh draw every block, with noise that costs next to nothing."""
+        """Return a plan with a fresh draw in every block and noise that hardly adds regret."""
         return self.finish(self.bare(block, self.law(1.0, block, self.quiet_noise(block))))
 
     def delta_spent(self, plan: CoupledPlan, budget: Budget) -> float:
-        """Return a bound on delta at the budget's epsilon, inexact draws charged; 1 if none is."""
+        """Return a bound on delta at the budget's epsilon, inexact draws included, or 1."""
         loss = plan.mechanism.loss(Neighbours(self.relation))
         if loss is None:
             return 1.0
         if loss.mass == 0.0:
             return loss.delta(budget.epsilon)
-        # A guarantee at a smaller epsilon, where the charge would take too much of the budget.
+        # If inexact draws would use too much of delta, we state the guarantee at a smaller epsilon.
         epsilon = max(0.0, math.log(_MASS_SHARE * budget.delta / loss.mass))
         epsilon = min(budget.epsilon, epsilon)
         return loss.bare.delta(epsilon) + (1.0 + math.exp(epsilon)) * loss.mass
@@ -249,7 +250,7 @@ def state(
     budget: Budget | float | None,
     seeded: bool,
 ) -> Guarantee:
-    """Return what a run guarantees; `calibration` says how its plan was found."""
+    """Return the guarantee of a run; `calibration` says how its plan was found."""
     q, drawn = run.problem, run.mechanism
     near = Neighbours(choice("relation", relation, CHANGES))
     delta = stated_delta(budget, drawn.rounds)
@@ -261,7 +262,7 @@ def state(
         return replace(none, conditions=(*none.conditions, *conditions), **said)
     details = said["details"]
     cost = drawn.loss(near)
-    assert cost is not None  # it is private
+    assert cost is not None  # not None, because the run is private
     bits = cost.bare
     claimed, printed = describe_claim(run, calibration, near, delta)
     own = []
@@ -298,9 +299,9 @@ _LARGEST_PLAN = 10**12
 _SMALLEST_NOISE, _LARGEST_NOISE = 1e-14, 4.0
 _FORCED = np.exp(np.linspace(math.log(2e-6), math.log(0.6), 26))
 _FINALISTS = 2
-# "scheduled" flips no coins, so nothing but its draws has to be trusted: it wins near-ties.
+# "scheduled" flips no coins, so its privacy relies on its draws alone. It wins near-ties.
 _TIE = 1.05
-# The rough stage is right within a few percent; what it sees this far behind cannot win.
+# The first stage is right within a few percent, so a bound this much larger cannot win.
 _HOPELESS = 1.2
 
 
@@ -308,27 +309,27 @@ def search_plan(
     setting: Setting[R], couplings: Sequence[str], coupling: str, block: int | None,
     max_switches: float | None,
 ) -> CoupledPlan:  # fmt: skip
-    """Return the plan of the least proven regret bound; `couplings` are all there are.
+    """Return the plan with the least proven regret bound.
 
     Parameters
     ----------
     setting : Setting
         The learner's problem.
     couplings : sequence of str
-        What `coupling` may be, besides "auto".
+        Values of `coupling` other than "auto".
     coupling : str
-        "auto" compares all that fit the problem.
+        "auto" compares all couplings that fit the problem.
     block : int or None
-        Rounds that share a decision; None searches.
+        Rounds that share a decision; None searches for the best value.
     max_switches : float or None
-        Largest expected number of switches, without privacy.
+        Largest expected number of switches; only without privacy.
 
     Raises
     ------
     ValueError, TypeError
-        For contradictory arguments, and couplings that do not fit the problem.
+        For contradictory arguments, and for couplings that do not fit the problem.
     CalibrationError
-        If no plan keeps the switches, or delta is 0.
+        If no plan has so few switches, or if delta is 0.
     """
     horizon, budget = setting.horizon, setting.budget
     if budget is not None:
@@ -355,13 +356,13 @@ def search_plan(
             )
         return setting.quiet(1 if block is None else block)
     require_global_bounds(setting.problem)
-    if horizon == 1:  # one decision, made before there are data
+    if horizon == 1:  # the only decision is made before there are data
         return setting.constant()
     return _best(setting, budget, _admissible(coupling, setting.private_couplings), block)
 
 
 def _admissible(coupling: str, allowed: Sequence[str]) -> Sequence[str]:
-    """Return the couplings to compare, or raise if the one asked for is not allowed."""
+    """Return the couplings to compare, or raise if the requested one is not allowed."""
     if coupling == "auto":
         return allowed
     if coupling not in allowed:
@@ -373,18 +374,19 @@ def _admissible(coupling: str, allowed: Sequence[str]) -> Sequence[str]:
 
 
 def _laziest(setting: Setting[R], limit: float, coupling: str, block: int | None) -> CoupledPlan:
-    """Return the plan of the least bound with at most `limit` expected switches."""
+    """Return the plan with the least bound that has at most `limit` expected switches."""
     horizon = setting.horizon
     known: Sequence[str] = setting.lazy_couplings if block in (None, 1) else ()
     if horizon == 1:
         return setting.quiet(1)
     allowed = ("scheduled", *known)
     names = _admissible(coupling, allowed)
-    if "maximal" in names:  # switches less often than the others at the same laws
+    if "maximal" in names:  # it switches less often than the other couplings with the same laws
         names = [name for name in names if name in ("scheduled", "maximal")]
     found = [p for name in names if name != "scheduled" for p in setting.laziest(name, limit)]
     if "scheduled" in names:
-        # The shortest block with at most `limit` ends before the last.
+        # The last block causes no switch, so this is the shortest block with at most `limit`
+        # switches.
         least = -(-horizon // (math.floor(min(limit, horizon)) + 1))
         if block is not None and block < least:
             raise CalibrationError(f"blocks of {block} rounds switch more than {limit:g} times")
@@ -397,9 +399,10 @@ def _laziest(setting: Setting[R], limit: float, coupling: str, block: int | None
 def _best(
     setting: Setting[R], budget: Budget, couplings: Sequence[str], block: int | None
 ) -> CoupledPlan:
-    """Return the plan of the least regret bound among `couplings` that meet `budget`.
+    """Return the plan with the least regret bound among `couplings` that meet `budget`.
 
-    What cannot beat the constant decision is not refined; that decision, if nothing does.
+    Plans that cannot beat the constant decision are not refined. If no plan beats it, its plan is
+    returned.
     """
     trivial = setting.problem.lipschitz * setting.problem.radius * setting.horizon
     ranked = sorted(
@@ -427,7 +430,7 @@ def _best(
 
 @dataclass(frozen=True, order=True, slots=True)
 class _Start:
-    """A point of the grid, ordered by its rough regret bound."""
+    """A grid point, ordered by its approximate regret bound."""
 
     value: float
     coupling: str
@@ -450,12 +453,13 @@ def _starts(setting: Setting[R], budget: Budget, coupling: str, block: int | Non
     for variant in setting.variants:
         sizes = np.array(blocks, dtype=float)
         noise = _rough_noise(setting, budget, coupling, variant, sizes, forced)
-        # More signal to noise is less noise, hence a smaller bound on regret.
+        # A larger signal-to-noise ratio means less noise, and hence a smaller regret bound.
         where = noise.argmax(axis=1)
         for row, m in enumerate(blocks):
             g = float(noise[row, where[row]])
             if g > _SMALLEST_NOISE:
-                # Without clip and cap terms, and the barrier's, which all have.
+                # Without the terms for clipping, cap and barrier, which are the same for all
+                # points.
                 own = setting.problem.lazy(setting.horizon, m)
                 value = setting.regret(own, *setting.law(variant, m, g)).total
                 found.append(_Start(value, coupling, variant, m, float(forced[where[row]]), g))
@@ -463,7 +467,7 @@ def _starts(setting: Setting[R], budget: Budget, coupling: str, block: int | Non
 
 
 def _refine(setting: Setting[R], budget: Budget, start: _Start) -> CoupledPlan | None:
-    """Return the best plan near a grid point: golden section on the log forced switch."""
+    """Return the best plan near a grid point, by golden section on log(forced)."""
     solved: dict[float, tuple[float, CoupledPlan | None, float]] = {}
 
     def at(log_p: float, noise: float) -> tuple[float, CoupledPlan | None, float]:
@@ -478,8 +482,7 @@ def _refine(setting: Setting[R], budget: Budget, start: _Start) -> CoupledPlan |
 
     if start.coupling == "scheduled":
         return at(0.0, start.noise)[1]
-    # Neighbours on the grid of forced switches are 0.5 apart in their logarithm: this reaches
-    # beyond both.
+    # Neighbouring grid points differ by 0.5 in log(forced). The interval extends beyond both.
     low, high = math.log(start.forced) - 0.9, min(math.log(start.forced) + 0.9, -1e-9)
     ratio = 0.5 * (math.sqrt(5.0) - 1.0)
     left, right = high - ratio * (high - low), low + ratio * (high - low)
@@ -499,7 +502,7 @@ def _refine(setting: Setting[R], budget: Budget, start: _Start) -> CoupledPlan |
 def _solve(
     setting: Setting[R], budget: Budget, start: _Start, forced: float, noise: float
 ) -> tuple[CoupledPlan | None, float]:
-    """Return the plan of the largest noise-to-signal ratio that meets the budget."""
+    """Return the plan with the largest signal-to-noise ratio that meets the budget."""
     target = math.log(budget.delta)
 
     def excess(log_g: float) -> tuple[float, CoupledPlan]:
@@ -509,7 +512,7 @@ def _solve(
 
     x, step = math.log(noise), 0.02
     low: tuple[float, float, CoupledPlan] | None = None  # meets the budget
-    high: tuple[float, float] | None = None  # does not
+    high: tuple[float, float] | None = None  # exceeds the budget
     for _ in range(40):
         value, built = excess(x)
         if value <= 0.0:
@@ -524,7 +527,7 @@ def _solve(
             if not math.log(_SMALLEST_NOISE) < x < math.log(_LARGEST_NOISE):
                 break
         else:
-            # False position, kept off both ends, aimed slightly to the safe side.
+            # False position, kept away from both ends and aimed slightly to the safe side.
             share = min(max((-2e-3 - low[1]) / (high[1] - low[1]), 0.03), 0.97)
             x = low[0] + share * (high[0] - low[0])
     return (None, noise) if low is None else (low[2], math.exp(low[0]))
@@ -534,7 +537,7 @@ def _rough_noise(
     setting: Setting[R], budget: Budget, coupling: str, variant: float, blocks: FloatArray,
     forced: FloatArray,
 ) -> FloatArray:  # fmt: skip
-    """Return the largest noise-to-signal ratio that roughly meets the budget on the grid."""
+    """Return the largest signal-to-noise ratio that roughly meets the budget, on the grid."""
     m, p = np.meshgrid(blocks, forced, indexing="ij")
     low = np.full(m.shape, math.log(_SMALLEST_NOISE))
     high = np.full(m.shape, math.log(_LARGEST_NOISE))
@@ -551,11 +554,11 @@ def _rough_delta(
     setting: Setting[R], epsilon: float, coupling: str, variant: float, m: FloatArray,
     p: FloatArray, g: FloatArray,
 ) -> FloatArray:  # fmt: skip
-    """Return delta on a grid of blocks m, forced switches p and noises g, roughly."""
+    """Return the approximate delta on a grid of blocks m, forced switches p and noises g."""
     q, horizon, sides = setting.problem, float(setting.horizon), Neighbours(setting.relation).sides
     decisions = np.ceil(horizon / m) - 1.0
     b, spread, beta = setting.rough_law(variant, m, g)
-    # Beyond b ~ 0.1 the Renyi bound runs out of orders; the square forbids it smoothly.
+    # Beyond b ~ 0.1 the Renyi bound has too few orders. The square excludes such b smoothly.
     curved = min(sides * q.rank, q.dimension) * (b * (1.0 + 10.0 * b)) ** 2
     variance = (sides * g) ** 2 + curved
     if coupling == "scheduled":
@@ -588,15 +591,15 @@ def _rough_curve(
     epsilon: float, p: FloatArray, variance: FloatArray, log_floor: FloatArray,
     later_bits: FloatArray, shift: FloatArray,
 ) -> FloatArray:  # fmt: skip
-    """Return delta where all draws together have mu^2 = variance, and later bits count as more."""
-    # Imported late: private plans alone pay for SciPy's import. The rough stage may use any
-    # function, since the exact accountant checks what it finds.
+    """Return delta if all draws have mu^2 = variance in total and later bits are Gaussians."""
+    # We import SciPy here because only private plans need it. The first stage may use any function,
+    # because the exact accountant checks the result.
     from scipy.special import log_ndtr, ndtr
 
     moved = -(1.0 - p) * np.expm1(-shift)
     step = np.log1p(moved / p)
-    # The three outcomes of a later bit have the variance (p + p') step^2: each counts as a Gaussian
-    # of as much.
+    # The three outcomes of a later bit have the variance (p + p') step^2. Each bit counts as a
+    # Gaussian with this variance.
     mu = np.sqrt(variance + later_bits * (2.0 * p + moved) * step * step) + 1e-12
 
     def delta(e: FloatArray) -> FloatArray:
@@ -612,11 +615,11 @@ def _rough_curve(
 
 
 def _rough_window(noise: FloatArray, error: FloatArray) -> FloatArray:
-    """Return roughly the a with delta_G(a; g) = error: a = g x + g^2/2, g psi(x) = error."""
+    """Return the approximate a with delta_G(a; g) = error: a = g x + g^2/2, g psi(x) = error."""
     from scipy.special import erfcx
 
     x = np.linspace(0.0, 38.0, 1500)
-    # psi(x) = phi(x) - x Phi(-x), through the Mills ratio.
+    # psi(x) = phi(x) - x Phi(-x), computed with the Mills ratio.
     log_psi = -0.5 * x * x - 0.5 * math.log(2.0 * math.pi)
     log_psi += np.log1p(-x * math.sqrt(0.5 * math.pi) * erfcx(x / math.sqrt(2.0)))
     found = np.interp(np.log(error) - np.log(noise), log_psi[::-1], x[::-1])
@@ -624,7 +627,7 @@ def _rough_window(noise: FloatArray, error: FloatArray) -> FloatArray:
 
 
 def _rough_cap(decisions: FloatArray, hazard: FloatArray, tail: Grid) -> FloatArray:
-    """Return roughly the upper quantile of a binomial law."""
+    """Return the approximate upper quantile of a binomial law."""
     from scipy.special import ndtri
 
     z = -ndtri(tail)

@@ -5,21 +5,22 @@ every order, and is pure with n epsilon; an epsilon-private mechanism is mu-GDP 
 mu = 2 Phi^-1(1 / (1 + e^-eps)). Protecting a replaced instead of an emptied round doubles mu and
 epsilon, quadruples rho, and turns (epsilon, delta) into (2 epsilon, (1 + e^epsilon) delta).
 
-Claim: let every charge's parameters, and which charge comes next, depend in any way on what was
-released before, and let no charge be admitted that would lift a sum above its limit. Everything
-released is together (epsilon, delta)-private if the sums and limits are those of one currency:
+Claim: the parameters of every charge, and the choice of the next charge, may depend in any way on
+earlier releases. No charge is admitted that would lift a sum above its limit. Then all releases
+together are (epsilon, delta)-private if the sums and limits are those of one currency:
 
 * basic: the epsilons up to epsilon, the deltas up to delta;
 * gaussian: mu^2 up to the largest mu^2 whose curve has delta_1 at epsilon;
 * renyi: divergences of one order a, up to the largest that proves delta_1 at epsilon;
 
-where the last two leave delta - delta_1 for charges known by (epsilon_i, delta_i) only, which count
-as epsilon_i-private with delta_i on the side, and for (1 + e^epsilon) times truncated tails. The
-currency, the order and delta_1 are fixed before the first release.
+In the last two currencies, delta - delta_1 pays for charges of which only (epsilon_i, delta_i) is
+known, and for (1 + e^epsilon) times truncated tails. Such a charge counts as epsilon_i-private, and
+its delta_i is added separately. The currency, the order and delta_1 are fixed before the first
+release.
 
 Proof: ``docs/privacy/ledger.md``. Sources: Rogers, Roth, Ullman and Vadhan (2016); Feldman and
-Zrnic (2021); Smith and Thakurta (2022); Whitehouse, Ramdas, Rogers and Wu (2023); of costs: Dong,
-Roth and Su (2022) for mu; Bun and Steinke (2016), Prop. 27, for rho.
+Zrnic (2021); Smith and Thakurta (2022); Whitehouse, Ramdas, Rogers and Wu (2023). Sources for
+costs: Dong, Roth and Su (2022) for mu; Bun and Steinke (2016), Prop. 27, for rho.
 """
 
 from __future__ import annotations
@@ -49,11 +50,12 @@ _Found = TypeVar("_Found")
 
 CURRENCIES = ("basic", "gaussian", "renyi")
 WAYS = ("parts", "point")
-# How the largest budget is searched: relative precision of epsilon, least share of the largest.
+# Search for the largest budget: relative precision of epsilon, smallest share of `largest`,
+# attempts.
 _PRECISION, _SMALLEST, _TRIALS = 1e-3, 2.0**-12, 30
-_ROUNDING = 1e-12  # of limits, downwards
-_LARGEST_GAUSSIAN = 1e6  # epsilon: beyond what mu = 1000 spends
-# Names of a part's numbers in stored costs.
+_ROUNDING = 1e-12  # limits are reduced by this relative amount
+_LARGEST_GAUSSIAN = 1e6  # epsilon, above that of mu = 1000
+# Names of a loss's parameters in stored costs.
 _STORED: dict[str, type[Loss]] = {"mu": Gaussian, "rho": Zcdp, "pure": Pure}
 
 
@@ -63,18 +65,18 @@ def pure_mu(epsilon: float) -> float:
     Parameters
     ----------
     epsilon : float
-        At least 0; may be infinite, as mu then is.
+        At least 0; if it is infinite, mu is infinite.
     """
     ndtri = special_functions().ndtri
     if epsilon > 600.0:
         # Phi(-x) <= e^(-x^2 / 2) / 2, which is e^-eps / 2 <= 1 / (1 + e^eps) at x = sqrt(2 eps).
         return 2.0 * math.sqrt(2.0 * epsilon) * (1.0 + 1e-14)
-    # -Phi^-1(1 / (1 + e^eps)): the small probability keeps its digits.
+    # The small probability keeps its digits: -Phi^-1(1 / (1 + e^eps)).
     return -2.0 * float(ndtri(1.0 / (1.0 + math.exp(epsilon)))) * (1.0 + 1e-14) + 1e-15
 
 
 def with_gaussian(loss: Loss) -> Loss:
-    """Return an ideal loss, together with the Gaussian one that covers it if it is pure."""
+    """Return an ideal loss; if it is pure, together with the Gaussian loss that bounds it."""
     if loss.pure == math.inf or loss.mu <= (mu := pure_mu(loss.pure)):
         return loss
     return least(*loss.bounds, Gaussian(mu))
@@ -87,11 +89,11 @@ class Repeated(Loss):
     Attributes
     ----------
     one : Loss
-        Of a single release, without truncated tails.
+        Loss of a single release, without truncated tails.
     count : int
         At least 1.
     mu, rho, pure : float
-        Of all releases, rounded up: sqrt(count) mu, count rho and count epsilon.
+        Totals over all releases, rounded up: sqrt(count) mu, count rho and count epsilon.
     """
 
     kind = "repeated"
@@ -102,7 +104,7 @@ class Repeated(Loss):
     pure: float = field(init=False)
 
     def __post_init__(self) -> None:
-        """Add up the numbers of one release."""
+        """Compute the totals from one release."""
         self.require(count=1)
         object.__setattr__(self, "mu", math.sqrt(self.count) * self.one.mu * UP)
         for name in ("rho", "pure"):
@@ -110,7 +112,7 @@ class Repeated(Loss):
             object.__setattr__(self, name, total)
 
     def renyi(self, orders: FloatArray) -> FloatArray:
-        """Return the divergences of one release, `count` times."""
+        """Return `count` times the divergences of one release."""
         return self.count * self.one.renyi(orders) * UP
 
 
@@ -121,7 +123,7 @@ class Cost:
     Attributes
     ----------
     loss : Loss
-        Of everything that is charged, truncated tails included.
+        Loss of everything that is charged, truncated tails included.
     epsilon, delta : float
         A point of the charge's curve; an infinite epsilon if none is stated.
     """
@@ -133,10 +135,10 @@ class Cost:
     def square(self) -> float:
         """Return the smallest known mu^2 of the ideal loss."""
         mu = with_gaussian(self.loss.bare).mu
-        return mu * mu  # ** would raise where that is infinite
+        return mu * mu  # mu ** 2 would raise for huge mu
 
     def renyi(self, orders: FloatArray) -> FloatArray:
-        """Return the smallest bounds known on the Renyi divergences of the ideal loss."""
+        """Return the smallest known bounds on the Renyi divergences of the ideal loss."""
         return self.loss.bare.renyi(orders)
 
     def double(self) -> Cost:
@@ -154,7 +156,7 @@ class Cost:
         return Cost(loss, 2.0 * self.epsilon, min(1.0, delta))
 
     def to_dict(self) -> Fields:
-        """Return a dictionary that JSON can carry, of what an event costs."""
+        """Return a JSON-able dictionary of the cost."""
         parts = self.loss.parts if isinstance(self.loss, Together) else (self.loss,)
         return {"parts": [_part_to_dict(part) for part in parts]}
 
@@ -168,14 +170,14 @@ class Cost:
 
 
 def _part_to_dict(part: Loss) -> Fields:
-    """Return the numbers of one mechanism, and how often it is repeated."""
+    """Return the parameters of one mechanism's loss, and its number of repetitions."""
     count, one = (part.count, part.one) if isinstance(part, Repeated) else (1, part)
     numbers = {n: getattr(p, n) for n, k in _STORED.items() for p in one.bounds if type(p) is k}
     return {"count": count, **{n: v for n, v in numbers.items() if v != math.inf}}
 
 
 def _part_from_dict(record: Named) -> Loss:
-    """Return the loss that `_part_to_dict` wrote, or raise for what it would not write."""
+    """Return the loss that `_part_to_dict` wrote; raise for anything else."""
     numbers = {name: value for name, value in record.items() if name != "count"}
     bounds = (_STORED[n](real_float(n, v)) for n, v in sorted(numbers.items()))  # type: ignore[call-arg]
     count, one = positive_int("count", record["count"]), least(*bounds)
@@ -192,7 +194,7 @@ def _double(loss: Loss) -> Loss:
 
 
 class Spent(NamedTuple):
-    """Amounts in a currency: of the main sum, and of delta on the side."""
+    """Amounts in a currency: the main sum, and the separate sum of delta."""
 
     main: float
     side: float
@@ -204,13 +206,13 @@ class Filter(NamedTuple):
     Attributes
     ----------
     currency : {"basic", "gaussian", "renyi"}
-        What is added up: epsilons, mu^2, or divergences of one order.
+        What is summed: epsilons, mu^2, or divergences of one order.
     order : float
-        Of the Renyi divergence; 0 in other currencies.
+        Order of the Renyi divergence; 0 in other currencies.
     limit : Spent
         Largest sums that together prove the budget.
     tail_factor : float
-        What a truncated tail costs on the side, per unit of its mass: 1 + e^epsilon of the budget.
+        Cost of a truncated tail in the separate sum, per unit of mass: 1 + e^epsilon of the budget.
     """
 
     currency: str
@@ -219,9 +221,9 @@ class Filter(NamedTuple):
     tail_factor: float
 
     def choose(self, cost: Cost, left: Spent) -> str:
-        """Return the way of paying with the smallest main amount that what is `left` can pay.
+        """Return the way of paying with the smallest main amount that fits into `left`.
 
-        If it can pay none, the one with the smallest main amount.
+        If neither way fits, return the one with the smallest main amount.
         """
         prices = self.prices(cost)
         fitting = [
@@ -232,12 +234,12 @@ class Filter(NamedTuple):
         return min(fitting or prices, key=prices.__getitem__)
 
     def prices(self, cost: Cost) -> dict[str, Spent]:
-        """Return what a charge costs by its loss, and by its stated (epsilon, delta)."""
-        # Written this way, since an infinite factor times a mass of 0 would be NaN.
+        """Return the cost of a charge by its loss, and by its stated (epsilon, delta)."""
+        # The condition avoids NaN: the factor may be infinite and the mass 0.
         tails = self.tail_factor * cost.loss.mass if cost.loss.mass > 0.0 else 0.0
         if self.currency == "basic":
-            # In this currency nothing but a pure loss adds up by itself; all else counts by its
-            # stated point, which has paid for tails.
+            # In this currency, only the epsilon of a pure loss can be summed. Every other loss
+            # counts by its stated point, which already includes tails.
             parts, point = Spent(cost.loss.pure, 0.0), cost.epsilon
         elif self.currency == "gaussian":
             mu = pure_mu(cost.epsilon)
@@ -251,7 +253,7 @@ class Filter(NamedTuple):
 
 @lru_cache(maxsize=64)
 def make_filter(currency: str, budget: Budget, side_share: float) -> Filter:
-    """Return the filter of a currency for a budget; `side_share` of delta is kept on the side.
+    """Return the filter of a currency for a budget; `side_share` of delta is kept separate.
 
     Parameters
     ----------
@@ -279,10 +281,11 @@ def make_filter(currency: str, budget: Budget, side_share: float) -> Filter:
         return Filter("gaussian", 0.0, Spent(mu * mu * (1.0 - _ROUNDING), side), factor)
     orders = 1.0 + 2.0 ** np.linspace(-10.0, 14.0, 4001)
     t = orders - 1.0
-    # Divergences that prove main_delta at epsilon; the order is the best for zCDP mechanisms.
+    # Divergences that prove main_delta at epsilon. The chosen order is the best one for zCDP
+    # mechanisms.
     limits = budget.epsilon + (np.log(main_delta) + np.log(t) + orders * np.log1p(1.0 / t)) / t
-    # The order is fixed before the first release: to go on while some order is within its limit is
-    # not covered (docs/privacy/ledger.md, after Theorem 3).
+    # The order is fixed before the first release. Continuing while any order is within its limit is
+    # not covered by the proof (docs/privacy/ledger.md, after Theorem 3).
     best = int(np.argmax(limits / orders))
     limit = float(limits[best]) * (1.0 - _ROUNDING)
     if not 0.0 < limit < math.inf:
@@ -291,7 +294,7 @@ def make_filter(currency: str, budget: Budget, side_share: float) -> Filter:
 
 
 class Exact(NamedTuple):
-    """A sum of doubles, exact until it is asked for; infinite once a term is not finite."""
+    """An exact sum of doubles, rounded only when read; infinite if a term is not finite."""
 
     value: Fraction = Fraction(0)
     finite: bool = True
@@ -309,25 +312,25 @@ class Exact(NamedTuple):
 
 
 def fixed_epsilon(costs: Sequence[Cost], delta: float) -> float:
-    """Return the least epsilon known at `delta` of charges that were all fixed in advance.
+    """Return the least epsilon proved at `delta` for charges that were all fixed in advance.
 
-    The losses are composed in three ways, and the smallest bound counts. In each way, a charge of
-    which nothing is known that would add up counts with its stated (epsilon, delta) instead.
+    The losses are composed in three ways, and the smallest bound is returned. In each way, a charge
+    whose loss cannot be summed counts by its stated (epsilon, delta).
 
     Parameters
     ----------
     costs : sequence of Cost
-        Of all charges; none cost 0.
+        Costs of all charges; none is 0.
     delta : float
-        Of the budget, in [0, 1).
+        Delta of the budget, in [0, 1).
 
     Returns
     -------
     float
         Infinite if nothing is proved at this delta.
     """
-    # For each of the three, charges that it cannot add up are given their stated point: which
-    # charges these are differs, so that none of the three is the best for all lists.
+    # In each way, other charges are replaced by their stated points, so no way is the best for all
+    # lists.
     ways = (
         [cost.loss.pure <= cost.epsilon for cost in costs],
         [cost.square() < math.inf for cost in costs],
@@ -337,7 +340,7 @@ def fixed_epsilon(costs: Sequence[Cost], delta: float) -> float:
 
 
 def _compose(costs: Sequence[Cost], by_loss: Iterable[bool], delta: float) -> float:
-    """Return epsilon of charges that count by their losses, or else by their stated points."""
+    """Return epsilon of charges that count by their losses or by their stated points."""
     losses, side = list[Loss](), list[float]()
     for cost, own in zip(costs, by_loss, strict=True):
         loss = cost.loss if own else Pure(cost.epsilon)
@@ -350,10 +353,10 @@ def _compose(costs: Sequence[Cost], by_loss: Iterable[bool], delta: float) -> fl
 def largest_fitting(attempt: Callable[[float], _Found | None], largest: float) -> _Found | None:
     """Return ``attempt(epsilon)`` at the largest epsilon for which it is not None.
 
-    Assumes that what fits at an epsilon fits at smaller ones; up to a relative 1e-3, at most 30
-    attempts; None if nothing fits down to `largest` / 4096.
+    Assumes that an attempt that succeeds at an epsilon succeeds at smaller ones. The precision is a
+    relative 1e-3; at most 30 attempts. None if no attempt succeeds down to `largest` / 4096.
     """
-    # Before the first charge the whole budget fits.
+    # Before the first charge, `attempt` succeeds at the whole budget.
     best = attempt(largest)
     if best is not None:
         return best

@@ -1,8 +1,8 @@
-"""A guarantee for lawyers, auditors and the people concerned: a statement without terms.
+"""A guarantee in plain words, for lawyers, auditors and the people concerned.
 
-``dpoco.accounting.attack_power`` computes every number from the guarantee's own curve, and
-``docs/privacy/explanations.md`` proves what the numbers mean. Every condition of the guarantee is
-on the page, once.
+``dpoco.accounting.attack_power`` computes every number from the guarantee's curve, and
+``docs/privacy/explanations.md`` proves what the numbers mean. The page contains every condition of
+the guarantee once.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ _THINGS = {
     "one user's record": "Any single record of a user",
     "one report": "What any single report was made of",
 }
-_LARGE = 10.0  # epsilon from which odds may change twenty thousand times
+_LARGE = 10.0  # from this epsilon on, odds may change by a factor of 20,000
 _RARE, _CANDIDATES, _SUSPICION = 1000, 100, 0.01
-_CERTAIN = 0.999  # which a tenth of a percent rounds up to 100
-# How far apart releases can be, as the largest difference of two probabilities, in words.
+_CERTAIN = 0.999  # rounding up a larger share to tenths of a percent gives 100
+# Largest difference of two probabilities up to which releases are called close, or similar.
 _CLOSE, _SIMILAR = 0.1, 0.5
 # First words of the conditions that belong to the section of the program.
 _PROGRAM = ("The program", "The operating system", "Each user's device", "The device")
 
 
 def span(guarantee: Terms) -> str:
-    """Return "1000 rounds", or "1 release" of a data set of records."""
+    """Return "1000 rounds", or "1 release" if the records are a data set."""
     noun = "release" if guarantee.unit == "one record" else "round"
     return f"{guarantee.horizon} {noun}" + ("" if guarantee.horizon == 1 else "s")
 
@@ -60,11 +60,11 @@ def span(guarantee: Terms) -> str:
 def odds_factor(guarantee: Terms) -> tuple[float, float]:
     """Return the factor that odds can rise by, and the probability of exceeding it.
 
-    e^epsilon, never exceeded, where delta is 0; else 2 e^epsilon, and 2 delta. The factor is
-    infinite where no double holds it.
+    The factor is e^epsilon, never exceeded, if delta is 0. Otherwise it is 2 e^epsilon, exceeded
+    with probability at most 2 delta. The factor is infinite if no double can hold it.
     """
-    # With a delta, odds may exceed e^epsilon with a probability far above delta. They exceed twice
-    # as much with probability at most 2 delta (docs/privacy/explanations.md, "Odds").
+    # If delta > 0, odds may exceed e^epsilon with a probability far above delta. They exceed twice
+    # this factor with probability at most 2 delta (docs/privacy/explanations.md, "Odds").
     factor = math.exp(guarantee.epsilon) if guarantee.epsilon < 700.0 else math.inf
     pure = guarantee.delta == 0.0
     return (factor, 0.0) if pure else (2.0 * factor, min(1.0, 2.0 * guarantee.delta))
@@ -78,23 +78,23 @@ def plain_sections(
     Parameters
     ----------
     g : Guarantee
-        Of any learner. Without privacy there are two sections: the head, and that nothing is
-        promised.
+        Guarantee of any learner. Without privacy there are two sections: the head, and one that
+        states that nothing is promised.
     people : int, optional
         Number of people, for a warning; default: the number of rounds.
     about : mapping, optional
-        What the statement is about, by name: "Title", "File", "Operator" and the like.
+        Facts about the statement, by name: "Title", "File", "Operator" and the like.
 
     Raises
     ------
     ValueError, TypeError
-        If `people` is no number of people.
+        If `people` is not a number of people.
     """
     yield _head(about or {})
     if not g.private:
         yield "No privacy is promised", g.mechanism, g.conditions
         return
-    # In front of what is protected: who reads on has seen what speaks against it.
+    # Warnings come before the protection, so that readers see them first.
     if warned := tuple(_warnings(g, people)):
         yield "WARNING", "", warned
     yield "What is protected", _protection(g), ()
@@ -124,7 +124,7 @@ def plain_sections(
 
 
 def _head(about: Mapping[str, str]) -> Section:
-    """Return the title, and what the statement is about, a line each."""
+    """Return the title and one line per fact in `about`."""
     named = {"Software": f"dpoco {_core.__version__}", **about}
     title = named.pop("Title", "")
     items = tuple(f"{name}: {value}" for name, value in named.items())
@@ -132,8 +132,9 @@ def _head(about: Mapping[str, str]) -> Section:
 
 
 def _warnings(g: Terms, people: int | None) -> Iterator[str]:
-    """Yield what speaks against relying on the numbers, the kind of the verdict first."""
-    # Of the three only the first: with a known seed nothing else matters, as in `verdict`.
+    """Yield reasons not to rely on the numbers, beginning with the verdict's."""
+    # Only the first applicable of the three. With a known seed nothing else matters, as in
+    # `verdict`.
     if g.seeded:
         yield "The noise is reproducible. The numbers below would hold if it were secret."
     elif g.description is None:
@@ -144,17 +145,17 @@ def _warnings(g: Terms, people: int | None) -> Iterator[str]:
         much = "an attacker's odds may change by a factor of more than twenty thousand"
         yield f"Hardly any protection: epsilon = {g.epsilon:.4g} is above {_LARGE:g}, so {much}."
     count, whom = (g.horizon, "rounds") if people is None else (people, "people")
-    # Publishing all data of one of n people, drawn at random, has a delta of 1/n.
+    # Publishing all data of a random one of n people has a delta of 1/n.
     if g.delta * positive_int("people", count) > 1.0:
         fails = "With such a chance the protection of some of them may fail completely"
         yield f"{fails}: delta = {g.delta:.3g} is above 1 in {count:,}, the number of {whom}."
 
 
 def _protection(g: Terms) -> str:
-    """Return what is protected, in words that follow the numbers."""
+    """Return a description of what is protected, to print after the numbers."""
     other = "was left empty" if g.change == "zero_out" else "had been anything else"
-    # At epsilon 0 delta bounds the difference of any two probabilities.
-    # The unit of a caller's own mechanism may be any text, which is shown as it is.
+    # At epsilon 0, delta bounds the difference of any two probabilities.
+    # The unit of a caller's own mechanism may be any text, and is shown unchanged.
     thing, apart = _THINGS.get(g.unit, g.unit), g.delta_at(0.0)
     if g.epsilon > _LARGE:
         return f"{thing}, but in name only: the releases may show what it was."
@@ -167,11 +168,11 @@ def _protection(g: Terms) -> str:
 
 
 def _risks(g: Terms) -> Iterator[str]:
-    """Yield the three risks of Opinion 05/2014 of the Article 29 Working Party, and what is left.
+    """Yield the three risks of Opinion 05/2014 of the Article 29 Working Party and their bounds.
 
     Proof of each number: ``docs/privacy/explanations.md``.
     """
-    # A bound on what fits one record says nothing of a person who has several.
+    # A bound for one record says nothing about a person who has several.
     own = g.unit in ("one person", "one user")
     many, one = ("people", "a protected person") if own else ("records", "a protected record")
     rare, of_many, half = _percent(1.0 / _RARE), _percent(1.0 / _CANDIDATES), _percent(0.5)
@@ -191,7 +192,7 @@ def _risks(g: Terms) -> Iterator[str]:
         f"The pick is right with a chance of at most {{}}, instead of {of_many}.",
         "The pick could be right with practical certainty.",
     )
-    # The opinion's third risk: what can be deduced about a person who is already known.
+    # The opinion's third risk is inference about a person who is already known.
     factor, exceeded = odds_factor(g)
     fails = f", except with a chance of {at_most(exceeded, 2)}" if exceeded else ""
     suspicion = f"A suspicion that was {_percent(_SUSPICION)} likely"
@@ -220,10 +221,10 @@ def _risks(g: Terms) -> Iterator[str]:
 
 
 def _sort_conditions(g: Terms) -> tuple[tuple[str, ...], ...]:
-    """Return all conditions: what is public, duties, what the program does, and the rest."""
+    """Return all conditions: public facts, duties, actions of the program, and the rest."""
     public, duties, program, rest = list[str](), list[str](), list[str](), list[str]()
-    # By their first words, which `dpoco.accounting.conditions` keeps: actor, verb, object. All that
-    # begins otherwise is in the rest, so that no condition is lost.
+    # The first words decide; `dpoco.accounting.conditions` fixes them: actor, verb, object. A
+    # condition that begins otherwise goes to the rest, so no condition is lost.
     for text in g.conditions:
         if text.startswith("The operator") or text[:4].isupper():  # PROMISED, ASSUMED, SEEDED
             duties.append(text)
@@ -235,7 +236,7 @@ def _sort_conditions(g: Terms) -> tuple[tuple[str, ...], ...]:
 
 
 def _further_duties(g: Terms) -> tuple[str, ...]:
-    """Return the duties that are no conditions of the proof, but of what it is worth."""
+    """Return duties on which the proof does not depend, but the value of the guarantee does."""
     return (
         f"The operator stops after {span(g)}.",
         "The operator keeps raw data, logs and the key of the noise secret.",
@@ -248,7 +249,7 @@ def _gaps(g: Terms) -> Iterator[str]:
     if g.unit not in ("one person", "one user"):
         # A guess between two equally likely contents is right with probability at most
         # (e^epsilon + delta) / (1 + e^epsilon).
-        # Cut off where both sums are the same double, so that the bound is 1.
+        # Above 700 both sums are the same double, so the bound is 1.
         ten = math.exp(min(group_epsilon(g, 10), 700.0))
         yield f"More than {g.unit}: several of one person. " + _bound_sentence(
             (ten + g.delta) / (1.0 + ten),
@@ -263,22 +264,23 @@ def _gaps(g: Terms) -> Iterator[str]:
 
 
 def at_most(bound: float, digits: int = 4) -> str:
-    """Return an upper bound as text of so many digits, rounded up.
+    """Return an upper bound as text with so many digits, rounded up.
 
-    Rounded to nearest it would be false about every other time.
+    Rounding to nearest would make the text false in half of all cases.
     """
-    # From the shortest text of the double: 0.9 stays 0.9, though the double is a little more.
+    # We start from the shortest text of the double: 0.9 stays 0.9 although the double is a little
+    # larger.
     shown = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(bound))
     return f"{float(shown):.{digits}g}"
 
 
 def _bound_sentence(share: float, text: str, certain: str) -> str:
-    """Return `text` with a bound on a probability; `certain` where the bound says nothing."""
+    """Return `text` with a bound on a probability, or `certain` if the bound says nothing."""
     return certain if share > _CERTAIN else text.format(_percent(share))
 
 
 def _percent(share: float) -> str:
     """Return a bound as a percentage, rounded up."""
-    # Rounded to nine digits first: a bound that is a tenth of a percent but for its last digit
-    # would otherwise be stated one tenth higher.
+    # First round to nine digits. Otherwise a rounding error in the last digit of a bound would
+    # raise the stated percentage by a tenth.
     return f"{math.ceil(round(1000.0 * share, 9)) / 10.0:g} %"

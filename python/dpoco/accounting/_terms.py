@@ -1,9 +1,8 @@
-"""The terms of a guarantee: a plain value that follows from a description and what is stated of it.
+"""The terms of a guarantee: a plain value computed from a description and a few statements.
 
-A guarantee is about everything that one learner releases over its whole horizon. The pair (epsilon,
-delta) is one point of its privacy curve, which is that of its loss (`dpoco.privacy`), truncated
-tails of the samplers included. `dpoco.Guarantee` has these terms, and can be printed, stored and
-checked.
+A guarantee covers everything that one learner releases over its whole horizon. The pair (epsilon,
+delta) is one point of the privacy curve of its loss (`dpoco.privacy`), with truncated tails of the
+samplers included. `dpoco.Guarantee` has these terms and can be printed, stored and checked.
 
 Proof pages: ``docs/privacy/gaussian.md`` and ``docs/privacy/couplings.md`` (curves),
 ``docs/privacy/noise.md`` (truncated tails), and the page named in ``reference`` (the mechanism).
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Terms"]
 
-_NUMBERS = ("gdp", "zcdp", "unknown")  # kinds of losses that `mu` and `rho` say all about
+_NUMBERS = ("gdp", "zcdp", "unknown")  # kinds of losses that `mu` and `rho` describe completely
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -65,15 +64,15 @@ class Terms:
     person: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
-        """Validate ranges, freeze sequences, and take from the description what follows."""
+        """Validate ranges, freeze sequences, and set the fields that the description decides."""
         for name in ("person", "conditions", "claimed"):
             value = getattr(self, name)
             object.__setattr__(self, name, None if value is None else tuple(value))
-        # The caller may still change the dictionary that was given.
+        # Copied, because the caller may change the given dictionary later.
         object.__setattr__(self, "details", dict(self.details))
         if self.person is not None and len(self.person) != 2:
             raise ValueError("person must be rounds and separation")
-        _ = self.neighbours  # raises for what is none
+        _ = self.neighbours  # raises for an unknown neighbouring relation
         if self.numerics is not None:
             choice("numerics", self.numerics, ("lattice", "float"))
         if not self.epsilon >= 0.0:
@@ -83,32 +82,32 @@ class Terms:
         if type(self.horizon) is not int or not 1 <= self.horizon <= 2**62:
             raise ValueError(f"horizon must be an int in [1, 2^62]; got {self.horizon!r}")
         if self.regret_bound is not None and not self.regret_bound < math.inf:
-            object.__setattr__(self, "regret_bound", None)  # nothing is bounded
+            object.__setattr__(self, "regret_bound", None)  # an infinite bound is no bound
         if self.description is not None:
             self._take_from(self.description)
-        # Only a description says what several rounds cost.
+        # Only a description says what several rounds of a person cost.
         if (self.description is not None and self.unit == "one person") != bool(self.person):
             raise ValueError("a statement about one person needs a description, and its rounds")
 
     def _take_from(self, description: Mechanism) -> None:
-        """Set what the description and the set-up decide, whatever else was said."""
+        """Set the fields that the description and the set-up decide, overriding given values."""
         units = meaning.units(description, self.view, self.person)
         unit = self.unit or (*units, "one round")[0]
         if units and unit not in units:
             raise ValueError(f"this mechanism protects {units[0]!r}, not {unit!r}")
         first, last = self._own_conditions(description)
         given = dict.fromkeys(self.conditions)
-        # A record repeats the derived conditions; they are taken out and put back in their order,
-        # so that reading what was written changes nothing.
+        # A record repeats the derived conditions. We remove them and insert them again in their
+        # order, so that a guarantee that was written and read is unchanged.
         further = (text for text in given if text not in first and text not in last)
         object.__setattr__(self, "unit", unit)
         object.__setattr__(self, "numerics", meaning.arithmetic(description))
         object.__setattr__(self, "conditions", (*first, *further, *last))
-        # No caller and no record can state this: it is set again here, whatever they said.
+        # Neither a caller nor a record can state this field; it is always computed here.
         object.__setattr__(self, "certified", self.private and not self.doubts)
 
     def _own_conditions(self, description: Mechanism) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the conditions that follow, in front of the issuer's own and behind them."""
+        """Return the derived conditions to print before and after the issuer's own."""
         person = self.person is not None
         return meaning.conditions(
             description, self.neighbours, person=person, seeded=self.seeded, mass=self.loss.mass
@@ -131,53 +130,54 @@ class Terms:
     ) -> Self:
         """Return the guarantee of everything that `mechanism` releases, stated at `delta`.
 
-        Epsilon, mu, rho, profile and tails come from ``mechanism.loss(near)`` and nothing else.
-        What is purely private is stated at delta 0 where `delta` buys no more than the curve of
-        that.
+        Epsilon, mu, rho, profile and tails are computed from ``mechanism.loss(near)`` alone. A
+        purely private mechanism is stated at delta 0 unless `delta` allows a smaller epsilon than
+        that of the pure curve.
 
         Parameters
         ----------
         mechanism, near
-            What is enforced and drawn, and for which neighbours.
+            The mechanism that is enforced and drawn, and the neighbouring streams.
         released : str
-            What is released, in words.
+            Description of the releases, in words.
         horizon : int or None
             Rounds covered; None is an endless stream.
         delta : float
-            Where epsilon is stated, in [0, 1).
+            Delta at which epsilon is stated, in [0, 1).
         reference : str
             Theorem and page of the proof.
         seeded : bool
             Whether the noise is reproducible.
         conditions : tuple of str
-            Further ones than those that follow from the description.
+            Conditions besides those that follow from the description.
         unit : str
-            Where the description allows several.
+            Unit of the data, if the description allows several.
         **said
-            Fields of the guarantee that only people read.
+            Other fields of the guarantee, which only people read.
 
         Returns
         -------
         Guarantee
-            Without a loss one without privacy, with the regret and the details that were given.
+            If the mechanism has no loss, a guarantee without privacy but with the given regret and
+            details.
 
         Raises
         ------
         ValueError
-            For a unit that the mechanism does not protect, and numbers out of range.
+            For a unit that the mechanism does not protect, and for numbers out of range.
         """
         rounds = LARGEST_HORIZON if horizon is None else int(horizon)
         loss = mechanism.loss(near)
         if loss is None:
             own = (*meaning.units(mechanism, near.view, None), "one round")[0]
             none = cls.none(rounds, released, unit=unit or own)
-            # Regret is bounded with and without privacy.
+            # The regret bound holds with and without privacy.
             forecast = {name: said[name] for name in ("regret_bound", "details") if name in said}
             return replace(none, **forecast)
         bounds = loss.bare.bounds
         others = [one for one in bounds if not isinstance(one, Pure)]
         pure = len(others) < len(bounds) and loss.mass == 0.0
-        # A delta that buys no smaller epsilon is given back: pure privacy is the stronger
+        # If `delta` allows no smaller epsilon, we state delta 0: pure privacy is the stronger
         # statement.
         if pure and all(one.epsilon(delta) >= loss.pure for one in others):
             delta = 0.0
@@ -206,14 +206,14 @@ class Terms:
         horizon : int
             Rounds covered.
         mechanism : str
-            What is released, in words.
+            Description of the releases, in words.
         unit : str
-            What one change of the data would concern.
+            Unit of the data that one change would affect.
 
         Returns
         -------
         Guarantee
-            With an infinite epsilon, delta 1, and the condition that there is no noise.
+            With an infinite epsilon, delta 1, and the condition that no noise is added.
         """
         released = "the decisions" if unit == "one round" else "what is released"
         return cls(
@@ -251,7 +251,7 @@ class Terms:
         change : {"replace", "zero_out"}
             The change of a record that `sensitivity` refers to.
         unit : str
-            Unit of the data that a record is.
+            Unit of the data that one record stands for.
         released : str
             What is released, in words.
         conditions : sequence of str
@@ -330,13 +330,13 @@ class Terms:
     ) -> Self:  # fmt: skip
         """Return the guarantee of a caller's mechanism with Gaussian or purely private releases.
 
-        `moved` over `scale` is what one release tells; rounded up over all of them.
+        `moved` over `scale` is the privacy loss of one release; the total over all is rounded up.
         """
         count, page = positive_int("releases", releases), "gaussian" if gaussian else "pure"
-        # Releases with separate noise: moves add up in squares in l2, and as they are in l1.
+        # Releases have separate noise: sensitivities add up in squares for l2, and directly for l1.
         if gaussian:
             total = moved * math.sqrt(count)
-            # Products and roots are rounded to nearest: the sum may be larger.
+            # Products and roots are rounded to nearest, so the computed total may be too small.
             while total < math.inf and Fraction(total) ** 2 < count * Fraction(moved) ** 2:
                 total = math.nextafter(total, math.inf)
         else:
@@ -361,7 +361,9 @@ class Terms:
         ----------
         *parts : Guarantee
             Guarantees of mechanisms that were fixed in advance, each with a description, about the
-            same change, view and unit. If you choose mechanisms as you go, charge a `Ledger`.
+            Guarantees of mechanisms that were fixed in advance. Each has a description, and all
+            have the same change, view and unit. If you choose mechanisms as you go, charge a
+            `Ledger`.
         delta : float, optional
             Delta at which epsilon is stated. Default: the largest delta of the parts.
 
@@ -373,7 +375,7 @@ class Terms:
         Raises
         ------
         ValueError
-            For no parts, parts without a description, and parts about different things.
+            If there are no parts, or parts without a description or about different things.
 
         Examples
         --------
@@ -418,7 +420,7 @@ class Terms:
         Returns
         -------
         float
-            An upper bound in [0, 1]; 1 where nothing is known.
+            An upper bound in [0, 1]; 1 if nothing is known.
 
         Raises
         ------
@@ -427,12 +429,12 @@ class Terms:
         """
         if not epsilon >= 0.0:
             raise ValueError(f"epsilon must be at least 0; got {epsilon!r}")
-        # The stated point holds also where the loss knows nothing (ledgers, bare points).
+        # The stated point also holds if the loss is unknown (ledgers, bare points).
         stated = self.delta if epsilon >= self.epsilon else 1.0
         return min(stated, self.loss.delta(epsilon))
 
     def epsilon_at(self, delta: float) -> float:
-        """Return the smallest epsilon known at `delta`; infinite if there is none.
+        """Return the smallest epsilon proved at `delta`; infinite if there is none.
 
         Parameters
         ----------
@@ -451,9 +453,10 @@ class Terms:
     def require(self, budget: Budget) -> None:
         """Raise `BudgetExceeded` unless the guarantee is at least as strong as `budget`.
 
-        Every learner asks this of the guarantee of its plan, also of one that others wrote.
+        Every learner checks the guarantee of its plan in this way, even if the plan was given to
+        it.
         """
-        if budget.delta == 0.0:  # a delta may underflow to 0 where the ratio is not bounded
+        if budget.delta == 0.0:  # if the ratio is unbounded, a delta may underflow to 0
             kept = self.epsilon_at(0.0) <= budget.epsilon
         else:
             kept = self.delta_at(budget.epsilon) <= budget.delta
@@ -465,7 +468,7 @@ class Terms:
 
     @property
     def neighbours(self) -> Neighbours:
-        """Which streams must look alike, and to whom."""
+        """The neighbouring streams, and the observer."""
         return _find_neighbours(self.change, self.view, *(self.person or (1, 1)))
 
     def for_person(self, rounds: int | None, separation: int = 1, *, once: bool = False) -> Self:
@@ -480,41 +483,42 @@ class Terms:
             Smallest distance between a person's rounds, at least 1; 1 allows neighbouring rounds.
             Rounds are counted in order of arrival, not by releases.
         once : bool, default False
-            State it also for a person with one round: with a limiter all that such a person brings
-            is protected, and not only the round that counted.
+            Also state the guarantee for a person with one round. With a limiter it then protects
+            all records of this person, not only the one that counted.
 
         Returns
         -------
         Guarantee
-            Without the claims of papers, which are about single rounds; itself for one round,
-            unless `once`. A pure guarantee stays pure where a person's rounds have a pure epsilon.
+            Without published claims, which are about single rounds. For one round it is this
+            guarantee itself, unless `once`. A pure guarantee stays pure if a person's rounds have a
+            pure epsilon.
 
         Raises
         ------
         ValueError, TypeError
-            For bad arguments, if nothing is proved about several rounds of a person, and for a
-            guarantee for people who come less often.
+            For bad arguments, if no proof covers several rounds of a person, and for a guarantee
+            that is about people with fewer rounds.
 
         Notes
         -----
-        Running sums, sums that are released once, selections of vertices, arms with either,
-        decisions that are kept or drawn afresh, and steps on sampled records are charged the cost
-        of the worst such pattern (``docs/privacy/participation.md``). All other mechanisms are
-        charged for a group of `rounds` (``docs/privacy/composition.md``).
+        For running sums, sums that are released once, selections of vertices, arms with any of
+        these, decisions that are kept or drawn afresh, and steps on sampled records, the cost is
+        that of the worst pattern of rounds (``docs/privacy/participation.md``). All other
+        mechanisms are charged for a group of `rounds` (``docs/privacy/composition.md``).
         """
         apart = positive_int("separation", separation)
         asked = 2**62 if rounds is None else positive_int("rounds", rounds)
         counted = meaning.records_in_interval(self.description) is not None
-        stream = counted or self.unit in ("one round", "one user's record")  # rounds count
+        stream = counted or self.unit in ("one round", "one user's record")  # units that are rounds
         if rounds is None and (apart == 1 or not stream):
             raise ValueError("rounds may be None for a stream and a separation above 1 only")
         if not (stream or self.person):
-            apart = 1  # where records lie in a data set is data
+            apart = 1  # the places of records in a data set are data
         most = most_rounds(asked, apart, self.horizon) if stream or self.person else asked
         if not self.private or (most == 1 and not once):
             return self
         if self.person is not None:
-            # A pattern that keeps to the stricter rule also keeps to the one that was proved.
+            # A pattern that obeys the stricter rule also obeys the rule that was proved.
             if most > self.person[0] or apart < self.person[1]:
                 raise ValueError("the guarantee is for people who come less often")
             return self
@@ -524,15 +528,15 @@ class Terms:
                 "parts"
             )
         loss = self.description.loss(Neighbours(self.change, self.view, most, apart))
-        assert loss is not None  # it is private
+        assert loss is not None  # not None, because the mechanism is private
         pure = self.delta == 0.0 and loss.pure < math.inf
-        # A pure guarantee of single rounds may have no pure one for people; then it needs a delta.
+        # A pure guarantee of single rounds may have no pure one for people, and then needs a delta.
         delta = 0.0 if pure else self.delta or 1.0 / (10.0 * self.horizon)
         return replace(
             self,
             **_at(loss, delta),
             unit="one person",
-            # Published numbers are about single rounds.
+            # Published claims are about single rounds.
             claimed=None,
             paper_epsilon=None,
             conditions=self.further,
@@ -541,21 +545,21 @@ class Terms:
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """The assumptions of the protection that are neither enforced nor proved, one clause each.
+        """Assumptions of the guarantee that are neither enforced nor proved, one clause each.
 
-        Of a guarantee without a description they are unknown.
+        If there is no description, the assumptions are unknown.
         """
         found: tuple[str, ...] = ()
         if self.seeded:
             found = ("the noise is drawn afresh and stays secret",)
         if self.description is None:
             return found
-        # Where nothing depends on the data, no promise is needed.
+        # If nothing depends on the data, no promise is needed.
         if self.loss.bare != NOTHING:
             promised = (text for text in self.further if text.startswith(PROMISED))
             own = (text.removeprefix(PROMISED).rstrip(".") for text in promised)
             found = (*found, *meaning.promises(self.description), *own)
-        # A printed claim of these learners is never taken over, even where it happens to follow
+        # The printed claim of these learners is never certified, even if it happens to follow
         # (docs/privacy/oco_regret.md, "Published parameters").
         printed = self.calibration == "paper" and self.description.kind == "coupled_draws"
         if self.claimed is not None and (printed or not self._claim_follows()):
@@ -565,15 +569,15 @@ class Terms:
         return found
 
     def _claim_follows(self) -> bool:
-        """Return whether the curve proves what is claimed."""
+        """Return whether the curve proves the claimed epsilon and delta."""
         assert self.claimed is not None
         epsilon, delta = self.claimed
-        # The slack is that of `check_claim`.
+        # `check_claim` uses the same slack.
         return epsilon >= 0.0 and self.delta_at(epsilon) <= delta * (1.0 + 1e-9)
 
     @property
     def further(self) -> tuple[str, ...]:
-        """The `conditions` that do not follow from the description: the issuer's own."""
+        """The issuer's own conditions: those that do not follow from the description."""
         if self.description is None:
             return self.conditions
         first, last = self._own_conditions(self.description)
@@ -581,20 +585,20 @@ class Terms:
 
     @property
     def derived(self) -> tuple[str, ...]:
-        """The `conditions` that follow from the description; none without one."""
+        """The conditions that follow from the description; empty without a description."""
         own = self.further
         return tuple(text for text in self.conditions if text not in own)
 
     @property
     def _numbers(self) -> Any:
-        """Numbers of the noise that follow from the description; none without one."""
+        """Numbers of the noise that follow from the description; none without a description."""
         if self.description is None:
             return meaning.Numbers()
         return meaning.numbers(self.description, self.neighbours)
 
     @property
     def sensitivity(self) -> float | None:
-        """Norm of the largest difference between neighbouring streams in what is summed."""
+        """Norm of the largest difference of the summed values between neighbouring streams."""
         return self._numbers.sensitivity  # type: ignore[no-any-return]
 
     @property
@@ -604,20 +608,20 @@ class Terms:
 
     @property
     def noise_scale(self) -> float:
-        """Scale of one noise draw, in units of what is summed; 0 if there is none.
+        """Scale of one noise draw, in units of the summed values; 0 if there is none.
 
-        Of the first draw if draws become smaller (``blt_normalised``).
+        Scale of the first draw if draws become smaller (``blt_normalised``).
         """
         return self._numbers.noise_scale  # type: ignore[no-any-return]
 
     @property
     def column_norm(self) -> float | None:
-        """Largest column norm of the continual sum; of a person, that of all rounds together."""
+        """Largest column norm of the continual sum; for a person, that of all rounds together."""
         return self._numbers.column_norm  # type: ignore[no-any-return]
 
     @property
     def noise_multiplier(self) -> float | None:
-        """1/mu: the scale in units of everything that one change moves."""
+        """1/mu: the noise scale divided by the norm of everything that one change moves."""
         return None if self.mu is None else 1.0 / self.mu
 
     # -- what the loss is made of ------------------------------------------------------------------
@@ -629,16 +633,16 @@ class Terms:
 
     @property
     def beyond(self) -> Loss | None:
-        """Loss that says more than `mu` and `rho`; None if these are all."""
+        """A loss that proves more than `mu` and `rho`; None if these say all."""
         return next((each for each in self.stated if each.kind not in _NUMBERS), None)
 
     def _number(self, kind: str, name: str) -> float | None:
-        """Return a number of the stated loss of this kind; None if there is none."""
+        """Return a parameter of the stated loss of this kind; None if there is none."""
         return next((getattr(each, name) for each in self.stated if each.kind == kind), None)
 
     @property
     def mu(self) -> float | None:
-        """Parameter of Gaussian differential privacy, if it says as much as the curve."""
+        """Parameter of Gaussian differential privacy, if it proves as much as the curve."""
         return self._number("gdp", "mu")
 
     @property
@@ -649,7 +653,7 @@ class Terms:
 
     @property
     def profile(self) -> Fields | None:
-        """Numbers of a loss that says more than `mu` and `rho`; "kind" names it.
+        """Parameters of a loss that proves more than `mu` and `rho`; "kind" names the loss.
 
         "pure": `epsilon`. "gaussian" and "renyi": draws composed with bits, see
         ``docs/privacy/couplings.md``. Others: see the page named in `reference`.
@@ -662,9 +666,8 @@ class Terms:
         return self.loss.mass
 
 
-# Pools, and learners that go on from a state, certify the same plan again and again.
-# The caches are `typed`: True and 1.0 equal 1 but are no counts, 0 equals 0.0 and the fields repeat
-# delta as it was given.
+# Pools and resumed learners certify the same plan many times. The caches are `typed` because True
+# and 1.0 equal 1 but are not counts; 0 equals 0.0, and the fields repeat delta as it was given.
 @lru_cache(maxsize=256, typed=True)
 def _find_neighbours(change: str, view: str, rounds: int, separation: int) -> Neighbours:
     return Neighbours(change, view, rounds, separation)
@@ -672,7 +675,7 @@ def _find_neighbours(change: str, view: str, rounds: int, separation: int) -> Ne
 
 @lru_cache(maxsize=256, typed=True)
 def _at(loss: Loss, delta: float) -> Fields:
-    """Return the fields of a guarantee that a loss decides, stated at `delta`, to read only."""
+    """Return the read-only fields of a guarantee that a loss decides, stated at `delta`."""
     epsilon = loss.epsilon(delta)
     own = _choose_bounds(loss.bare, epsilon, delta)
     return {
@@ -683,10 +686,11 @@ def _at(loss: Loss, delta: float) -> Fields:
 
 
 def _choose_bounds(ideal: Loss, epsilon: float, delta: float) -> tuple[Loss, ...]:
-    """Return the bounds that a guarantee at this point states of an ideal loss.
+    """Return the bounds on an ideal loss that a guarantee at this point states.
 
-    These are the curve with the least delta there and at most one number: mu if it proves as much
-    as the loss, or rho of selections that shrink and of the least of several losses.
+    These are the curve with the least delta at this point and at most one number. The number is mu
+    if it proves as much as the loss. It is rho for selections that shrink and for the least of
+    several losses.
     """
     curves = [one for one in ideal.bounds if not isinstance(one, (Gaussian, Zcdp))]
     at = epsilon if math.isfinite(epsilon) else 0.0

@@ -1,12 +1,11 @@
-"""Noises of AboveThreshold, the sparse vector technique, for a budget.
+"""Calibration of the noise of AboveThreshold, the sparse vector technique.
 
-Claim: with noise of scale b_1 on the threshold, drawn once, and of scale b_2 on every query, the
-answers up to alarm number k are (D/b_1 + k s/b_2)-private, for queries that one record raises by at
-most D and moves apart by at most s. Noise of one sign is enough, since the proof only ever moves
-the threshold upwards.
+Claim: one noise of scale b_1 is added to the threshold, and one of scale b_2 to every query. Then
+the answers up to alarm number k are (D/b_1 + k s/b_2)-private, if one record raises queries by at
+most D and moves two of them apart by at most s. Noise with one sign suffices, because the proof
+only moves the threshold upwards.
 
-What they cost: `dpoco.privacy.mechanisms.selections`. Proof: ``docs/privacy/shift_detector.md``,
-Theorem 1.
+Costs: `dpoco.privacy.mechanisms.selections`. Proof: ``docs/privacy/shift_detector.md``, Theorem 1.
 """
 
 from __future__ import annotations
@@ -43,9 +42,9 @@ class ThresholdTuning(Description):
     horizon : int or None
         Number of queries; None is 10^12.
     false_alarm : float
-        Probability that any of all queries raises an alarm below its threshold.
+        Probability that any query below its threshold raises an alarm.
     margin : float
-        What is added to every threshold to that end, in units of the queries.
+        Amount added to every threshold to keep `false_alarm`, in units of the queries.
     """
 
     kind = "threshold_tuning"
@@ -54,7 +53,7 @@ class ThresholdTuning(Description):
     margin: float = limits(zero=True)
 
     def __post_init__(self) -> None:
-        """Refuse what is no probability."""
+        """Raise for a `false_alarm` that is not a probability."""
         super().__post_init__()
         probability("false_alarm", self.false_alarm)
 
@@ -63,9 +62,9 @@ ThresholdPlan = Plan[ThresholdTests, ThresholdTuning, None]
 
 
 def detection_margin(plan: ThresholdPlan, beta: float) -> float:
-    """Return how far above threshold and margin a query must lie to be found for sure.
+    """Return how far above threshold plus margin a query must lie to be detected.
 
-    It then raises an alarm with probability at least ``1 - beta``.
+    A query this far above raises an alarm with probability at least ``1 - beta``.
 
     Parameters
     ----------
@@ -77,9 +76,9 @@ def detection_margin(plan: ThresholdPlan, beta: float) -> float:
     Raises
     ------
     ValueError, TypeError
-        If `beta` is no such probability.
+        If `beta` is not such a probability.
     """
-    # Noise on the query only helps; that on the threshold exceeds b x with probability e^-x.
+    # Noise on the query only helps. Noise on the threshold exceeds b x with probability e^-x.
     return plan.mechanism.threshold_scale * -math.log(probability("beta", beta))
 
 
@@ -96,14 +95,14 @@ def probability(name: str, value: float) -> float:
 def split_scales(
     epsilon: float, *, sensitivity: float, spread: float, alarms: int, log_queries: float
 ) -> tuple[float, float]:
-    """Return the scales of threshold and query noise that spend `epsilon` best.
+    """Return the best scales of threshold and query noise for `epsilon`.
 
-    Least ``b_1 + log_queries b_2``: the mean noise on the threshold and the largest on the queries.
+    They minimise ``b_1 + log_queries b_2``: mean threshold noise plus largest query noise.
 
     Parameters
     ----------
     epsilon : float
-        What both together may cost, positive.
+        Cost of both noises together, positive.
     sensitivity, spread : float
         D and s, positive.
     alarms : int
@@ -122,13 +121,13 @@ def split_scales(
         If a scale exceeds 1e200.
     """
     # The minimum of b_1 + L b_2 at a given D / b_1 + k s / b_2, by Lagrange.
-    # The threshold's noise is drawn once, and every alarm pays for the noise of its queries.
+    # The threshold's noise is drawn once, but every alarm pays for the noise of its queries.
     ratio = math.sqrt(alarms * spread * log_queries / sensitivity)
     first = epsilon / (1.0 + ratio)
     threshold_scale = scale_for(sensitivity, first)
     query_scale = scale_for(alarms * spread, epsilon - first)
     threshold = (1, sensitivity, threshold_scale)
-    # Both quotients are rounded: the query noise pays for what the sum of both is above epsilon.
+    # Both quotients are rounded. The query scale is raised until their sum is at most epsilon.
     query_scale = raise_scale(
         query_scale, lambda b: sum_up(threshold, (alarms, spread, b)) <= epsilon
     )
@@ -144,7 +143,7 @@ def calibrate(
     alarms: int = 1,
     false_alarm: float = 0.05,
 ) -> ThresholdPlan:
-    """Return the noises that spend `budget.epsilon` best; its delta is not needed.
+    """Return the best noise scales for `budget.epsilon`; the budget's delta is not needed.
 
     Parameters
     ----------
@@ -155,13 +154,13 @@ def calibrate(
     sensitivity : float
         Largest change of one query, in either direction.
     spread : float, optional
-        Largest rise of one query plus largest fall of another that the same record can cause;
-        default: twice the sensitivity. Queries that a record moves all the same way have a spread
-        equal to their sensitivity.
+        Largest sum of the rise of one query and the fall of another that the same record can cause.
+        The default is twice the sensitivity. If a record moves all queries in the same direction,
+        the spread equals their sensitivity.
     alarms : int
-        Alarms answered.
+        Number of alarms answered.
     false_alarm : float
-        Probability that one of all queries raises an alarm though below its threshold.
+        Probability that any query below its threshold raises an alarm.
 
     Raises
     ------
@@ -176,7 +175,7 @@ def calibrate(
     count, rare = positive_int("alarms", alarms), probability("false_alarm", false_alarm)
     n = None if horizon is None else positive_int("horizon", horizon)
     first = second = 0.0
-    # A union bound: the largest of n exponential noises exceeds b log(n / p) with probability p.
+    # Union bound: the largest of n exponential noises exceeds b log(n / p) with probability p.
     log_queries = math.log((n or LARGEST_HORIZON) / rare)
     quiet = ThresholdTests(
         law="exponential",
@@ -191,7 +190,7 @@ def calibrate(
             budget.epsilon, sensitivity=moved, spread=apart, alarms=count, log_queries=log_queries
         )
     drawn = replace(quiet, threshold_scale=first, query_scale=second)
-    # Noise raises queries only; thresholds are raised by as much as it almost never exceeds.
+    # Noise only raises queries, so thresholds are raised by an amount that it almost never exceeds.
     return Plan(drawn, ThresholdTuning(n, rare, second * log_queries), None)
 
 
@@ -205,7 +204,7 @@ def guarantee(
     plan : Plan
         Calibrated or the user's own.
     budget : Budget, float or None
-        Ignored: the guarantee is pure, and a delta buys nothing.
+        Ignored: the guarantee is pure, so a delta does not help.
     seeded : bool
         Whether the noise is reproducible, which voids the guarantee.
     """
@@ -215,7 +214,7 @@ def guarantee(
         Neighbours(),
         released=f"the answers of AboveThreshold up to its alarm number {drawn.alarms}",
         horizon=plan.tuning.horizon,
-        delta=0.0,  # the proof shifts the threshold's noise: no event is left out
+        delta=0.0,  # the proof shifts the threshold's noise and excludes no event
         reference="sparse vector technique, one-sided noise; docs/privacy/shift_detector.md",
         seeded=seeded,
         conditions=("Thresholds are public.",),

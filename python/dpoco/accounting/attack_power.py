@@ -3,14 +3,14 @@
 Claim: let delta(e) be the curve of a guarantee and P, Q the laws of the releases on neighbouring
 streams. Then
 
-* who thinks the first stream has probability pi <= 1/2 guesses right with probability at most
-  1 - pi + pi delta(log((1 - pi) / pi)); for pi > 1/2 with 1 - pi in its place;
+* an attacker for whom the first stream has probability pi <= 1/2 guesses right with probability at
+most 1 - pi + pi delta(log((1 - pi) / pi)); for pi > 1/2, replace pi by 1 - pi;
 * a test with false-alarm probability a has power at most
   min(delta(e) + exp(e) a, 1 - exp(-e) (1 - delta(e) - a)), for every e >= 0;
-* the odds of the stream that was there rise by a factor of more than 2 exp(e) with probability at
-  most 2 delta(e), and with delta(e) = 0 never by more than exp(e);
-* k changed units have the curve of k mu, k^2 rho or k epsilon, and the releases are for them
-  (k e, delta(e) (exp(k e) - 1) / (exp(e) - 1))-private for every e > 0.
+* the odds of the true stream rise by a factor above 2 exp(e) with probability at most 2 delta(e);
+if delta(e) = 0, they never rise by more than exp(e);
+* for k changed units the curve is that of k mu, k^2 rho or k epsilon, and the releases are (k e,
+delta(e) (exp(k e) - 1) / (exp(e) - 1))-private for every e > 0.
 
 Proof: ``docs/privacy/explanations.md``. Sources: Kairouz, Oh and Viswanath (2015) and Dong, Roth
 and Su (2022) for tests; Bun and Steinke (2016) for groups under zCDP.
@@ -29,12 +29,12 @@ from dpoco.privacy.losses.loss import UP, sum_up
 
 __all__ = ["group_epsilon", "guessing_probability", "posterior", "test_power"]
 
-# Points of the curve that are tried; more would tighten bounds that hold for each of them.
+# Points of the curve to evaluate. The bounds hold at each point; more points make them tighter.
 _SHARES = np.concatenate([[0.0, 1.0], np.geomspace(1e-3, 4.0, 96)])
 
 
 def guessing_probability(guarantee: Terms, prior: float = 0.5) -> float:
-    """Return a bound on the probability to guess which of two neighbouring streams was there.
+    """Return a bound on the probability of guessing which of two neighbouring streams was used.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def guessing_probability(guarantee: Terms, prior: float = 0.5) -> float:
         Between max(prior, 1 - prior), which needs no releases, and 1: (1 + delta(0)) / 2 at 0.5.
     """
     p = _probability("prior", prior)
-    # Streams may be exchanged: the bound is about the one that is less likely beforehand.
+    # The streams may be exchanged: the bound is stated for the less likely one.
     p = min(p, 1.0 - p)
     return min(1.0, 1.0 - p + p * guarantee.delta_at(math.log1p(-p) - math.log(p)))
 
@@ -62,13 +62,13 @@ def test_power(guarantee: Terms, false_alarm: float) -> float:
     guarantee : Guarantee
         Its curve is used, at 98 points.
     false_alarm : float
-        Probability that the test rejects a stream that was there, in (0, 1).
+        Probability that the test rejects the true stream, in (0, 1).
 
     Returns
     -------
     float
-        Between `false_alarm` and 1, which is returned without privacy. At most a few percent above
-        the best bound that the curve proves.
+        Between `false_alarm` and 1; 1 without privacy. At most a few percent above the best bound
+        that the curve proves.
     """
     a = _probability("false_alarm", false_alarm)
     if not guarantee.private:
@@ -76,7 +76,7 @@ def test_power(guarantee: Terms, false_alarm: float) -> float:
     best = 1.0
     for epsilon in _epsilons(guarantee):
         delta = guarantee.delta_at(epsilon)
-        # Two bounds: of the test itself, and of its complement with the streams exchanged.
+        # Two bounds: for the test, and for its complement with the streams exchanged.
         grown = math.exp(epsilon) * a if epsilon < 700.0 else math.inf
         best = min(best, delta + grown, 1.0 - math.exp(-epsilon) * (1.0 - delta - a))
     return best
@@ -86,7 +86,7 @@ test_power.__test__ = False  # type: ignore[attr-defined]  # no test, whatever i
 
 
 def posterior(prior: float, factor: float) -> float:
-    """Return the probability that odds of `prior` become when multiplied by `factor`.
+    """Return the probability whose odds are the odds of `prior` times `factor`.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def posterior(prior: float, factor: float) -> float:
 
 
 def group_epsilon(guarantee: Terms, units: int, delta: float | None = None) -> float:
-    """Return the smallest epsilon known for streams that differ in up to `units` units.
+    """Return the smallest epsilon proved for streams that differ in up to `units` units.
 
     Parameters
     ----------
@@ -116,8 +116,8 @@ def group_epsilon(guarantee: Terms, units: int, delta: float | None = None) -> f
     Returns
     -------
     float
-        The least of three bounds: k times the pure epsilon, that of k mu or k^2 rho, and that of k
-        steps from one point of the curve. Infinite if nothing is known.
+        The least of three bounds: k times the pure epsilon, the epsilon of k mu or k^2 rho, and
+        that of k steps from one point of the curve. Infinite if no bound is known.
     """
     k = positive_int("units", units)
     target = guarantee.delta if delta is None else real_float("delta", delta)
@@ -125,13 +125,14 @@ def group_epsilon(guarantee: Terms, units: int, delta: float | None = None) -> f
         return math.inf
     if not guarantee.private or k == 1:
         return guarantee.epsilon_at(target)
-    # Rounded up: to nearest, k epsilon would be less than what holds about every other time.
+    # Rounded up, because k epsilon rounded to nearest would be too small in about half of all
+    # cases.
     found = [sum_up((k, guarantee.epsilon_at(0.0), 1.0))]
     if target > 0.0:
         for each in guarantee.stated:
             if min(each.mu, each.rho) < math.inf:
-                # Real noise is that close to ideal noise on every stream: tails count once, not k
-                # times (docs/privacy/explanations.md, "Groups").
+                # The distance between real and ideal noise holds on every stream, so tails count
+                # once, not k times (docs/privacy/explanations.md, "Groups").
                 found.append(with_tails(group(each, k), guarantee.loss.mass).epsilon(target))
         for epsilon in _epsilons(guarantee):
             if epsilon > 0.0 and _in_steps(guarantee.delta_at(epsilon), epsilon, k) <= target:
@@ -143,13 +144,13 @@ def _in_steps(delta: float, epsilon: float, k: int) -> float:
     """Return delta (1 + e^epsilon + ... + e^((k - 1) epsilon))."""
     if delta == 0.0:
         return 0.0
-    if k * epsilon > 700.0:  # beyond all doubles soon
+    if k * epsilon > 700.0:  # would soon overflow
         return math.inf
     return delta * math.expm1(k * epsilon) / math.expm1(epsilon) * UP
 
 
 def _epsilons(guarantee: Terms) -> list[float]:
-    """Return where the curve is asked: 0, and from a thousandth to four times the epsilon."""
+    """Return the epsilons to evaluate: 0, and 0.001 to 4 times the guarantee's epsilon."""
     scale = guarantee.epsilon if guarantee.epsilon > 0.0 else 1.0
     return [float(epsilon) for epsilon in scale * _SHARES]
 

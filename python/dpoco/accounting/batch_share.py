@@ -1,15 +1,15 @@
 """Accounting of the batched share: exponential weights on noisy sums of batches.
 
 Claim: every round enters the released sum of one batch only, and decisions are post-processing of
-the sums. So all decisions together, over any number of rounds and against streams that react to
-them, are as private as one release, whose change between neighbouring streams is at most 1 in
-max-norm, N in l1 and, the common shift taken off, sqrt(N - (N mod 2) / N) in l2:
+the sums. So all decisions together, over any number of rounds and for streams that react to them,
+are as private as one release. Between neighbouring streams it changes by at most 1 in max-norm, N
+in l1 and, after subtracting the common shift, sqrt(N - (N mod 2) / N) in l2:
 
 * "knorm", density exp(-max |z| / k): 1/k, purely; "laplace" of scale b: N/b, purely;
 * "gaussian" of deviation s: mu = sqrt(N - (N mod 2) / N) / s, with N truncated tails;
-* "coordinate_rr": the epsilon of the response, purely, also against the party that collects it.
+* "coordinate_rr": the epsilon of the response, purely, even against the party that collects it.
 
-As printed the algorithm adds Laplace noise of scale 1/epsilon and claims epsilon; N epsilon holds.
+The printed algorithm adds Laplace noise of scale 1/epsilon and claims epsilon; N epsilon is true.
 
 Proof: ``docs/privacy/batch_share.md``. Source: Asi, Raman and Saha, "Tracking the best
 expert privately", algorithm 3, corrected.
@@ -20,11 +20,11 @@ lmgf(u) = log E exp(u Z_1) of the noise, whose law is symmetric:
 * streams fixed in advance: pi / eta + nb (eta B^2 / 8 + lmgf(eta) / eta) + S floor(B / 2);
 * streams that react: that plus min_u (log |C(nb, S)| + nb lmgf(u)) / u.
 
-Randomised response replaces the terms of a batch (B = 1) by its own, see `Noise.batch_cost`.
+For randomised response (B = 1), `Noise.batch_cost` replaces the terms of a batch.
 
-The prior starts at a uniformly drawn expert, keeps it with probability 1 - sigma a round and moves
-to each other one with probability sigma / (N - 1). Exponential weights on all sequences under it
-lose to any one of them at most -log(its prior mass) / eta more.
+The prior starts at a uniformly drawn expert, keeps it with probability 1 - sigma in each round and
+moves to each other expert with probability sigma / (N - 1). Exponential weights on all sequences
+under this prior exceed the loss of any one sequence by at most -log(its prior mass) / eta.
 
 Proof: ``docs/privacy/batch_share.md``.
 """
@@ -74,7 +74,7 @@ def share_log_prior(experts: int, rounds: int, switches: int, share_rate: float)
     experts, rounds : int
         At least 1.
     switches : int
-        S; more than ``rounds - 1`` count as that many.
+        S; larger values count as ``rounds - 1``.
     share_rate : float
         sigma, in [0, 1 - 1/experts].
 
@@ -96,32 +96,32 @@ def share_log_prior(experts: int, rounds: int, switches: int, share_rate: float)
 
 
 def best_share_rate(experts: int, rounds: int, switches: int) -> float:
-    """Return the sigma in [0, 1 - 1/experts] with the least `share_log_prior`, S / (T - 1) or less.
+    """Return the sigma in [0, 1 - 1/experts] with the least `share_log_prior`, <= S / (T - 1).
 
     Parameters
     ----------
     experts, rounds, switches : int
-        N, T and S; S above T - 1 counts as that.
+        N, T and S; larger S count as T - 1.
     """
     if experts == 1 or rounds == 1:
         return 0.0
-    # The maximum of a binomial likelihood, cut off where the prior forgets everything.
+    # The maximum of a binomial likelihood, at most the rate at which the prior forgets everything.
     return min(1.0 - 1.0 / experts, min(switches, rounds - 1) / (rounds - 1))
 
 
 def log_class_size(experts: int, rounds: int, switches: int) -> float:
     """Return the log of the number of sequences of `rounds` experts with at most S switches.
 
-    That is N sum_{c <= S} binom(rounds - 1, c) (N - 1)^c. O(S) time and memory, at most 2 million
-    terms: those farther than 40 standard deviations from the largest, or a million places, are
-    bounded by geometric series.
+    This is N sum_{c <= S} binom(rounds - 1, c) (N - 1)^c. Time and memory are O(S), for at most 2
+    million terms: geometric series bound the terms that are more than 40 standard deviations, or a
+    million places, away from the largest.
     """
     if experts == 1:
         return 0.0
     betaln = special_functions().betaln
     moves = rounds - 1
     most = min(switches, moves)
-    # The terms are a binomial law's, with mean moves (N - 1) / N.
+    # The terms are proportional to a binomial law with mean moves (N - 1) / N.
     peak = min(float(most), moves * (experts - 1) / experts)
     reach = min(1e6, 50.0 + 40.0 * math.sqrt(moves))
     low, high = max(0.0, math.floor(peak - reach)), min(float(most), math.ceil(peak + reach))
@@ -134,28 +134,28 @@ def log_class_size(experts: int, rounds: int, switches: int) -> float:
     top = float(np.max(terms))
     weights = np.exp(terms - top)
     total = float(weights.sum())
-    # Terms fall ever faster away from the peak: what is left out on a side is at most the geometric
-    # series behind its last term.
+    # Terms fall ever faster away from the peak, so the omitted terms on a side are at most the
+    # geometric series after the last summed term.
     if low > 0.0:
         down = low / ((moves - low + 1.0) * (experts - 1.0))
         total += float(weights[0]) * down / (1.0 - down)
     if high < most:
         up = (moves - high) * (experts - 1.0) / (high + 1.0)
         total += float(weights[-1]) * up / (1.0 - up)
-    # With more than the errors of the logarithms of beta functions.
+    # The factor covers the errors of the logarithms of beta functions.
     return (math.log(experts) + top + math.log(total)) * (1.0 + 1e-14)
 
 
 @dataclass(frozen=True)
 class Noise:
-    """Noise that is added to each entry of a sum: a law of the batched share, symmetric.
+    """Symmetric noise that is added to each entry of a sum in the batched share.
 
     Attributes
     ----------
     law : {"knorm", "gaussian", "laplace", "coordinate_rr", "none"}
-        As of `BatchShare`, or "none".
+        Law as in `BatchShare`, or "none".
     scale : float
-        Its scale; 1 / epsilon of "coordinate_rr".
+        Scale of the law; 1 / epsilon for "coordinate_rr".
     experts : int
         N.
     """
@@ -165,16 +165,16 @@ class Noise:
     experts: int
 
     def log_moment(self, rate: float) -> float:
-        """Return log E exp(rate Z_1) of one coordinate of the noise; infinite where it is.
+        """Return log E exp(rate Z_1) of one coordinate of the noise; may be infinite.
 
         Parameters
         ----------
         rate : float
-            At least 0, per unit of loss. Laws are symmetric: its sign would have no effect.
+            At least 0, per unit of loss. The laws are symmetric, so the sign does not matter.
 
         Notes
         -----
-        For "coordinate_rr" the largest over all losses l of the log moment of the estimate's error.
+        For "coordinate_rr", the largest log moment of the estimate's error over all losses l.
         """
         if self.law == "none" or rate == 0.0:
             return 0.0
@@ -183,19 +183,22 @@ class Noise:
             return 0.5 * x * x
         if self.law == "coordinate_rr":
             return _response_moment(self.scale, self.experts, rate)
-        # Tails of these laws fall like e^(-|z| / scale): beyond that rate moments are infinite.
+        # The tails of these laws fall like e^(-|z| / scale), so moments are infinite beyond that
+        # rate.
         if not x < 1.0:
             return math.inf
         if self.law == "laplace":
             return -math.log1p(-x * x)
-        # knorm: [(1 - x)^-N - (1 + x)^-N] / (2 x N), with y = N artanh(x) without cancellation.
+        # knorm: [(1 - x)^-N - (1 + x)^-N] / (2 x N), computed with y = N artanh(x) to avoid
+        # cancellation.
         y = self.experts * math.atanh(x)
         return -0.5 * self.experts * math.log1p(-x * x) + _log_sinhc(y) + _log_artanhc(x)
 
     @property
     def variance(self) -> float:
-        """Variance of one coordinate (randomised response: an upper bound)."""
-        # An estimate of a response is N times a sign, once in N times, over 2 tanh(epsilon / 2).
+        """Variance of one coordinate (for randomised response, an upper bound)."""
+        # With probability 1 / N, the estimate of a response is N times a sign, over 2 tanh(epsilon
+        # / 2).
         n = self.experts
         if self.law == "coordinate_rr":
             return 0.25 * n / math.tanh(0.5 / self.scale) ** 2
@@ -204,9 +207,9 @@ class Noise:
         return factor * self.scale * self.scale
 
     def batch_cost(self, batch: int, rate: float) -> float:
-        """Return what a batch costs the learner: eta B^2/8 from its losses, the rest from noise.
+        """Return a batch's cost to the learner: eta B^2/8 from its losses, the rest from noise.
 
-        For randomised response both at once: with a = eta N / (2 tanh(epsilon / 2)) and
+        For randomised response both are in one term: with a = eta N / (2 tanh(epsilon / 2)) and
         phi(a) = e^a - 1 - a, (phi(-a) + e^epsilon phi(a)) / ((1 + e^epsilon) N eta).
 
         Parameters
@@ -219,7 +222,7 @@ class Noise:
         Returns
         -------
         float
-            In units of loss; infinite for rates past the moments.
+            In units of loss; infinite for rates at which moments are infinite.
         """
         if self.law == "coordinate_rr":
             a = rate * self.experts / (2.0 * math.tanh(0.5 / self.scale))
@@ -233,32 +236,32 @@ class Noise:
         Parameters
         ----------
         steps, switches : int
-            Batches, and switches of the sequences that are compared.
+            Number of batches, and of switches of the compared sequences.
         """
         if self.law == "none":
             return 0.0
         size = log_class_size(self.experts, steps, switches)
-        # Any u > 0 is valid: an inexact minimum only makes the bound a little larger.
+        # The bound holds for any u > 0: an inexact minimum only makes it a little larger.
         u = self.best_rate(size / steps, self.variance, self.log_moment)
         return (size + steps * self.log_moment(u)) / u
 
     def best_rate(self, start: float, spread: float, cost: Callable[[float], float]) -> float:
         """Return the minimiser of (start + cost(rate)) / rate, cost convex, about spread rate^2/2.
 
-        Such a quotient has one minimum, which is searched for in log(rate).
+        Such a quotient has one minimum, which we search for in log(rate).
 
         Parameters
         ----------
         start : float
-            What is spread over the rounds: a prior's cost, or the log of a number of sequences.
+            Cost that is spread over the rounds: of a prior, or the log of a number of sequences.
         spread : float
-            Second derivative of `cost` at 0, roughly: where the search begins.
+            Approximate second derivative of `cost` at 0, which determines where the search begins.
         cost : callable
-            Takes a rate; infinite past the moments of the noise.
+            Takes a rate; infinite for rates at which moments of the noise are infinite.
         """
-        # Moments are infinite from 1 / scale on.
+        # Moments are infinite for rates of at least 1 / scale.
         limit = (1.0 - 1e-12) / self.scale if self.law in ("knorm", "laplace") else math.inf
-        if not 0.0 < start < math.inf:  # a single expert; or a bound that is infinite anyway
+        if not 0.0 < start < math.inf:  # a single expert, or an infinite bound
             return min(1.0, 0.5 * limit)
         guess = math.sqrt(2.0 * start / spread)
         low, high = math.log(1e-4 * min(guess, limit)), math.log(min(1e4 * guess, limit))
@@ -293,7 +296,7 @@ class ShareRegret:
     Attributes
     ----------
     terms : dict of str to float
-        What the bound for streams fixed in advance is the sum of; empty if it is infinite.
+        Terms of the bound for streams fixed in advance; empty if the bound is infinite.
     oblivious, adaptive : float
         The bounds for streams fixed in advance, and for all streams.
     """
@@ -307,39 +310,40 @@ class ShareRegret:
         return self.adaptive if adversary == "adaptive" else self.oblivious
 
     def terms_for(self, adversary: str) -> dict[str, float]:
-        """Return what that bound is the sum of; empty if it is infinite."""
+        """Return the terms of that bound; empty if it is infinite."""
         if adversary == "oblivious" or not math.isfinite(self.adaptive):
             return dict(self.terms) if adversary == "oblivious" else {}
         return {**self.terms, "noise of the comparator": self.adaptive - self.oblivious}
 
 
 def bound_regret(noise: Noise, rounds: int, switches: int, schedule: Schedule) -> ShareRegret:
-    """Return the bounds over `rounds` rounds; infinite for learning rates past the moments.
+    """Return the bounds over `rounds` rounds; infinite for rates at which moments are infinite.
 
     Parameters
     ----------
     noise : Noise
-        What is added to the sums.
+        Noise that is added to the sums.
     rounds, switches : int
-        T and S; S above T - 1 counts as that.
+        T and S; larger S count as T - 1.
     schedule : Schedule
-        Batches and rates.
+        Batch length and rates.
 
     Returns
     -------
     ShareRegret
-        In losses of [0, 1]. A few evaluations of a moment, and O(S) for streams that react.
+        In losses of [0, 1]. Computing it takes a few moments of the noise, and O(S) for streams
+        that react.
     """
     if noise.experts == 1:
         return ShareRegret({}, 0.0, 0.0)
     batch, eta, sigma = schedule
-    # The last batch is counted with a noise that is never drawn, as in the proof.
+    # The proof also counts noise for the last batch, although it is never drawn.
     steps = -(-rounds // batch)
     prior = share_log_prior(noise.experts, steps, switches, sigma) / eta
     cost = noise.batch_cost(batch, eta)
     plain = 0.0 if noise.law == "coordinate_rr" else 0.125 * eta * batch * batch
-    # Of a comparator that switches inside a batch the longest-kept expert is compared with
-    # (docs/privacy/batch_share.md, "Regret").
+    # If a comparator switches inside a batch, we compare with the expert that it keeps longest
+    # there (docs/privacy/batch_share.md, "Regret").
     inside = float(min(switches, rounds - 1) * (batch // 2))
     oblivious = prior + steps * cost + inside
     if not math.isfinite(oblivious):
@@ -363,28 +367,28 @@ def search(
     learning_rate: float | None = None,
     share_rate: float | None = None,
 ) -> tuple[float, Schedule]:
-    """Return the least bound over whatever is left open (None), and the schedule.
+    """Return the least bound over all arguments that are None, and its schedule.
 
-    The best share rate is known in closed form, the bound has one minimum in the learning rate,
-    and batches are searched on a geometric grid that is refined around its best. Some ms.
+    The best share rate has a closed form, the bound has one minimum in the learning rate, and
+    batches are searched on a geometric grid that is refined around its best point. Takes a few ms.
 
     Parameters
     ----------
     noise : Noise
-        What is added to the sums.
+        Noise that is added to the sums.
     rounds, switches : int
         T and S.
     adversary : {"oblivious", "adaptive"}
-        Which bound is least.
+        The bound to minimise.
     batch, learning_rate, share_rate : optional
-        What is fixed.
+        Fixed values.
 
     Returns
     -------
     bound : float
         Infinite if no schedule has one.
     schedule : Schedule
-        What attains it.
+        The schedule with this bound.
     """
     n = noise.experts
 
@@ -404,8 +408,8 @@ def search(
 
     if batch is not None or noise.law == "coordinate_rr" or n == 1:
         return at(1 if batch is None else batch)
-    # Lengths 19 % apart, then halfway again and again around the best. 2^41 is more than the
-    # longest horizon, 10^12.
+    # The grid has ratios of 1.19, which are halved repeatedly around the best point. 2^41 exceeds
+    # the longest horizon, 10^12.
     sizes = sorted({min(rounds, round(2.0 ** (k / 4.0))) for k in range(165)})
     tried = {size: at(size) for size in sizes}
     while True:
@@ -421,7 +425,7 @@ def search(
 def _response_moment(scale: float, experts: int, rate: float) -> float:
     """Return max over l in [0, 1] of log E exp(rate (estimate_1 - l)) of randomised response.
 
-    With x = l - 1/2 it is -rate x + log(A + B x), concave in x.
+    With x = l - 1/2, this is -rate x + log(A + B x), which is concave in x.
     """
     slope = math.tanh(0.5 / scale)
     a = rate * experts / (2.0 * slope)
@@ -429,14 +433,14 @@ def _response_moment(scale: float, experts: int, rate: float) -> float:
         return math.inf
     level = 1.0 + (math.cosh(a) - 1.0) / experts
     tilt = 2.0 * slope * math.sinh(a) / experts
-    # The stationary point of a concave function, or the end of the interval nearest to it.
+    # The stationary point of a concave function, or the nearest end of the interval.
     x = min(0.5, max(-0.5, 1.0 / rate - level / tilt))
     return max(0.0, -rate * x + math.log(level + tilt * x))
 
 
 def _bend(a: float) -> float:
     """Return e^a - 1 - a."""
-    # The three terms cancel for small a: a series takes over.
+    # The three terms cancel for small a, where we use a series.
     if abs(a) < 0.01:
         return 0.5 * a * a * (1 + a / 3 * (1 + a / 4 * (1 + a / 5 * (1 + a / 6 * (1 + a / 7)))))
     return math.expm1(a) - a if a < 700.0 else math.inf
@@ -444,7 +448,7 @@ def _bend(a: float) -> float:
 
 def _log_sinhc(y: float) -> float:
     """Return log(sinh(y) / y) for y > 0."""
-    # The two logarithms cancel for small y: a series takes over.
+    # The two logarithms cancel for small y, where we use a series.
     if y < 0.05:
         z = y * y
         return z * (1.0 / 6.0 - z * (1.0 / 180.0 - z * (1.0 / 2835.0 - z / 37800.0)))
@@ -453,7 +457,7 @@ def _log_sinhc(y: float) -> float:
 
 def _log_artanhc(x: float) -> float:
     """Return log(artanh(x) / x) for 0 < x < 1."""
-    # The quotient is 1 + x^2 / 3 there: its logarithm would lose the digits of x^2.
+    # The quotient is about 1 + x^2 / 3 there, so its logarithm would lose the digits of x^2.
     if x < 0.05:
         z = x * x
         return math.log1p(z * (1 / 3 + z * (1 / 5 + z * (1 / 7 + z * (1 / 9 + z / 11)))))
@@ -461,7 +465,7 @@ def _log_artanhc(x: float) -> float:
 
 
 ADVERSARIES = ("oblivious", "adaptive")
-# In words, and the norm that a sum moves in.
+# The law in words, and the norm of its sensitivity.
 LAWS = {
     "knorm": "noise of density exp(-max|z|/scale)",
     "gaussian": "Gaussian noise",
@@ -469,7 +473,7 @@ LAWS = {
     "coordinate_rr": "randomised response on one coordinate",
     "none": "no noise",
 }
-_LARGEST_RESPONSE = 700.0  # epsilon of one randomised response: e^-epsilon must be a double
+_LARGEST_RESPONSE = 700.0  # of one randomised response; e^-epsilon must be a double
 
 
 @dataclass(frozen=True)
@@ -483,9 +487,9 @@ class ShareTuning(Description):
     horizon : int or None
         Rounds T; None for an endless stream.
     switches : int
-        S of the sequences of experts that the regret bound compares with.
+        S: the regret bound compares with sequences of experts with at most S switches.
     adversary : {"oblivious", "adaptive"}
-        Streams that the stated bound is for: fixed in advance, or any.
+        Streams for which the bound is stated: fixed in advance, or any.
     batch : int
         Rounds B between two updates.
     learning_rate : float
@@ -493,8 +497,8 @@ class ShareTuning(Description):
     share_rate : float
         sigma, 0 or in [1e-100, 1 - 1/N].
     floor : float
-        Least weight, 0 or in [1e-100, 1/N]: the published update, which keeps weights above it
-        instead of sharing them.
+        Least weight, 0 or in [1e-100, 1/N]. It is positive for the published update only, which
+        keeps weights above it instead of sharing them.
     """
 
     kind = "share_tuning"
@@ -508,7 +512,7 @@ class ShareTuning(Description):
     floor: float = limits(zero=True)
 
     def __post_init__(self) -> None:
-        """Also check that the fields fit each other."""
+        """Also check that the fields are consistent."""
         super().__post_init__()
         self.check_choice("adversary", ADVERSARIES)
         n, share, floor = self.experts, self.share_rate, self.floor
@@ -520,7 +524,7 @@ class ShareTuning(Description):
 
     @property
     def releases(self) -> int | None:
-        """Noisy sums that decisions depend on: none without a round after the first batch."""
+        """Number of noisy sums that decisions depend on; 0 if no round follows the first batch."""
         if self.experts == 1:
             return 0
         return None if self.horizon is None else (self.horizon - 1) // self.batch
@@ -530,7 +534,7 @@ SharePlan = Plan[BatchRelease | Nothing, ShareTuning, Forecast]
 
 
 def find_noise(plan: SharePlan) -> Noise:
-    """Return what is added to the sums, as the bounds on regret take it; "none" without sums."""
+    """Return the noise of the sums, as the regret bounds use it; "none" without sums."""
     drawn, n = plan.mechanism.part(BatchRelease), plan.tuning.experts
     if drawn is None or drawn.scale == 0.0:
         return Noise("none", 0.0, n)
@@ -540,7 +544,7 @@ def find_noise(plan: SharePlan) -> Noise:
 def guarantee(
     plan: SharePlan, *, budget: Budget | float | None = None, seeded: bool = False
 ) -> Guarantee:
-    """Return what any plan guarantees, computed from its mechanism; see `expert_guarantee`."""
+    """Return the guarantee of any plan, computed from its mechanism; see `expert_guarantee`."""
     own, noise = plan.tuning, find_noise(plan)
     bounds = None if own.horizon is None else regret(plan, own.horizon)
     details: dict[str, float | str | None] = {
@@ -548,7 +552,7 @@ def guarantee(
         "batch": float(own.batch),
         "share rate": own.share_rate,
     }
-    # Only the published update has a floor: its plans are made by `dpoco.published.asi_tracking`.
+    # Only the published update has a floor; `dpoco.published.asi_tracking` makes its plans.
     if own.floor:
         details["least weight"] = own.floor
     if bounds is not None:
@@ -559,8 +563,8 @@ def guarantee(
     conditions: tuple[str, ...] = (CLIPPED_LOSSES, "Each round enters one sum.")
     claimed = None
     if own.floor and noise.scale > 0.0:
-        # The printed algorithm adds noise for one loss to each of N: N epsilon holds, and is stated
-        # (docs/privacy/batch_share.md, "The printed algorithm is not epsilon-private").
+        # The printed algorithm adds noise for one loss to each of N losses. N epsilon is true and
+        # is stated (docs/privacy/batch_share.md, "The printed algorithm is not epsilon-private").
         claimed = (1.0 / noise.scale, 0.0)
         conditions += (
             f"AS PRINTED the budget of {claimed[0]:.6g} would be spent {own.experts} times, since "
@@ -611,20 +615,20 @@ def calibrate(
     switches : int
         S: the regret is measured against sequences of experts with at most S switches.
     noise : {"auto", "knorm", "gaussian", "laplace", "coordinate_rr"}
-        "auto": "knorm", or "gaussian" where the budget has a delta and its bound is smaller.
+        "auto": "knorm", or "gaussian" if the budget has a delta and the bound is smaller.
     adversary : {"oblivious", "adaptive"}
         Which regret bound is minimised and stated: for streams fixed in advance, or for all.
     learning_rate : float, optional
-        eta per unit of loss; None minimises the bound. So do the two below.
+        eta per unit of loss. None minimises the bound, as for `batch` and `share_rate`.
     batch : int, optional
         Rounds between two updates.
     share_rate : float, optional
         sigma, in [0, 1 - 1/N].
     nominal_horizon : int, optional
-        Rounds to choose the schedule of an endless stream for.
+        Number of rounds for which the schedule of an endless stream is chosen.
     numerics : {"auto", "float", "lattice"}
-        "lattice": sums and noise in exact integers, for "gaussian" and "laplace". "auto": that
-        where it is possible, doubles elsewhere.
+        "lattice": sums and noise are exact integers, for "gaussian" and "laplace". "auto": lattice
+        if possible, otherwise doubles.
 
     Raises
     ------
@@ -636,7 +640,7 @@ def calibrate(
 
     Notes
     -----
-    Well below a second.
+    Takes well below a second.
     """
     n = positive_int("experts", experts, maximum=2**32)
     if horizon is not None and nominal_horizon is not None:
@@ -670,7 +674,7 @@ def calibrate(
             None if share_rate is None else given.share_rate,
         )
         plans = [(search(law, rounds, given.switches, adversary, *free), law) for law in laws]
-        # The first law is purely private: another must be strictly better.
+        # The first law is purely private, so another law must be strictly better.
         (_, best), law = min(plans, key=lambda found: found[0][0])
         given = replace(given, **best._asdict())
     else:
@@ -685,23 +689,23 @@ def calibrate(
 
 
 def make_plan(tuning: ShareTuning, noise: Noise, numerics: str) -> SharePlan:
-    """Return the plan with this noise, in the arithmetic asked for.
+    """Return the plan with this noise, in the requested arithmetic.
 
     Parameters
     ----------
     tuning : ShareTuning
         Experts, horizon and schedule.
     noise : Noise
-        Law and scale of what is added.
+        Law and scale of the added noise.
     numerics : {"auto", "float", "lattice"}
-        "auto" falls back on doubles where no grid suits noise and batch.
+        "auto" uses doubles if no grid fits the noise and the batch.
 
     Raises
     ------
     ValueError
-        If "lattice" is asked for with a noise that has none.
+        If "lattice" is requested for a noise that has no lattice version.
     CalibrationError
-        If no grid suits noise and batch.
+        If no grid fits the noise and the batch.
     """
     law, grid = {"coordinate_rr": "response", "none": "knorm"}.get(noise.law, noise.law), 0.0
     if numerics == "lattice" and noise.law not in ("none", *LATTICE_NOISES):
@@ -713,7 +717,7 @@ def make_plan(tuning: ShareTuning, noise: Noise, numerics: str) -> SharePlan:
             if numerics == "lattice":
                 raise
     drawn: BatchRelease | Nothing = Nothing("no decision depends on a sum")
-    # Where no sum is released epsilon is 0, which a description of noise would not say.
+    # If no sum is released, epsilon is 0, which a description of noise would not say.
     if tuning.releases != 0:
         drawn = BatchRelease(
             experts=tuning.experts, law=law, scale=noise.scale, batch=tuning.batch, grid=grid
@@ -733,38 +737,39 @@ def noise_scale(experts: int, noise: str, budget: Budget) -> float:
     experts : int
         N.
     noise : {"knorm", "gaussian", "laplace", "coordinate_rr"}
-        "gaussian" alone uses delta.
+        Only "gaussian" uses delta.
     budget : Budget
-        For everything, since a round enters one sum only.
+        Budget for all releases; a round enters one sum only.
 
     Raises
     ------
     CalibrationError
-        For Gaussian noise without delta, or with one that does not pay for truncated tails.
+        For Gaussian noise if delta is 0 or does not cover the truncated tails.
     """
     if choice("noise", noise, LAWS) == "none":
         raise ValueError("noise 'none' meets no budget")
     if noise == "gaussian":
         mu = charged_gaussian_mu(budget, truncation_mass(float(experts)))
-        # One expert moves nothing; a scale above 0 keeps the law of noise defined.
+        # With one expert, the sum does not change; a positive scale keeps the law of the noise
+        # defined.
         return max(movement("gaussian", experts), 1e-3) / mu
     if not 1e-90 <= budget.epsilon <= 1e90:
         raise CalibrationError("noise can be scaled for epsilon in [1e-90, 1e90] only")
     factor = movement(noise, experts)
     epsilon = min(budget.epsilon, _LARGEST_RESPONSE) if noise == "coordinate_rr" else budget.epsilon
-    # The quotient may round to a scale whose epsilon is above the budget's.
+    # Rounding may give a scale whose epsilon exceeds the budget.
     return raise_scale(factor / epsilon, lambda scale: sum_up((1, factor, scale)) <= epsilon)
 
 
 def regret(plan: SharePlan, rounds: int) -> ShareRegret | None:
     """Return the regret bounds of a plan after `rounds` rounds; None for the paper's update.
 
-    For an endless stream every `rounds` is covered; bounds hold for each of them.
+    For an endless stream, `rounds` may be any number; the bound holds for each.
 
     Parameters
     ----------
     plan : Plan
-        Calibrated or the user's own.
+        Calibrated, or the user's own.
     rounds : int
         At least 1.
     """
@@ -776,9 +781,9 @@ def regret(plan: SharePlan, rounds: int) -> ShareRegret | None:
 
 
 def _candidates(experts: int, noise: str, budget: Budget | None, *, known: bool) -> list[Noise]:
-    """Return the laws to compare; the purely private one first.
+    """Return the laws to compare, the purely private one first.
 
-    `known` says whether there is a number of rounds to compare bounds for.
+    `known` says whether the number of rounds is known, for which bounds can be compared.
     """
 
     def law(name: str) -> Noise:
@@ -790,7 +795,7 @@ def _candidates(experts: int, noise: str, budget: Budget | None, *, known: bool)
     if budget.delta > 0.0 and experts > 1:
         try:
             laws.append(law("gaussian"))
-        except CalibrationError:  # delta does not pay for its tails
+        except CalibrationError:  # delta does not cover its tails
             return laws
-    # Without a horizon there is no bound to compare by: the smaller variance.
+    # Without a horizon we cannot compare bounds, so we choose the smaller variance.
     return laws if known else [min(laws, key=lambda each: each.variance)]
