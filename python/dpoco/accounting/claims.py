@@ -5,16 +5,16 @@ for noise scale
 
     sigma_+ = sqrt(8) L sqrt(kappa) sqrt(ln(L / delta)) (beta D + L_f) / epsilon,
 
-L = ceil(log2 n) + 1. Its composition argument uses, per node, a closed form that is not valid for
-every epsilon.
+with L = ceil(log2 n) + 1. Its composition argument uses a closed form per node that is not valid
+for every epsilon.
 
 P-COMW and CTRL (Agarwal et al.): P-COMW, Theorem 4.1, and CTRL, Theorems 8 (smooth losses) and 11
-(generalised linear losses), as printed or with every step repaired. Claims are reported, never
-certified, and the printed delta exceeds 1 for short horizons.
+(generalised linear losses), as printed or with every step repaired. Claims are reported but never
+certified. For short horizons the printed delta exceeds 1.
 
-`dpoco.published` has the parameters that go with these theorems. Proofs:
+`dpoco.published` has the parameters for these theorems. Proofs:
 ``docs/privacy/tree_frank_wolfe.md``; ``docs/privacy/oco_regret.md``, section "Published
-parameters", which says what is wrong in print.
+parameters", which lists the errors in print.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["PublishedClaim", "gibbs_claim", "leader_claim", "published_epsilon",
 
 
 def published_levels(pushes: int) -> int:
-    """Return ceil(log2 n) + 1, the number of nodes the paper charges a round with."""
+    """Return ceil(log2 n) + 1, the number of nodes that the paper charges for a round."""
     return (positive_int("pushes", pushes) - 1).bit_length() + 1
 
 
@@ -41,7 +41,7 @@ def published_sigma(budget: Budget, *, pushes: int, kappa: float, leaf_bound: fl
     Parameters
     ----------
     budget : Budget
-        What the theorem claims.
+        The (epsilon, delta) that the theorem claims.
     pushes : int
         Number of leaves n.
     kappa : float
@@ -67,23 +67,23 @@ def published_epsilon(
 def tree_equivalent_scale(sigma: float, method: Method, pushes: int) -> float:
     """Return the scale at which a binary tree's noisiest sum is as noisy as that of `method`.
 
-    It is `sigma` itself for the tree. The theorem is about trees: so other sums can be compared.
+    For the tree it is `sigma`. The theorem is about trees, so this makes other sums comparable.
 
     Parameters
     ----------
     sigma : float
-        Scale of a draw of the sum by `method`.
+        Scale of a draw in the sum by `method`.
     method : str or factorisation
         See `continual_sum.factorisation`.
     pushes : int
         Number of leaves n.
     """
-    # The noise of a sum is a row of the factorisation times the draws: its norm is the deviation.
+    # The deviation of a sum's noise is the norm of a row of the factorisation, times the scale.
     return sigma * worst_row_norm(method, pushes) / worst_row_norm("tree", pushes)
 
 
 def _sigma_epsilon(pushes: int, kappa: float, leaf_bound: float, delta: float) -> float:
-    """Return sigma_+ times epsilon, which the theorem makes constant."""
+    """Return sigma_+ times epsilon, which the theorem keeps constant."""
     levels = published_levels(pushes)
     root = math.sqrt(8.0 * positive_float("kappa", kappa) * math.log(levels / delta))
     return levels * root * positive_float("leaf_bound", leaf_bound)
@@ -91,7 +91,7 @@ def _sigma_epsilon(pushes: int, kappa: float, leaf_bound: float, delta: float) -
 
 @dataclass(frozen=True, slots=True)
 class PublishedClaim:
-    """Claim of a published privacy theorem about some parameters.
+    """The claim of a published privacy theorem for given parameters.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class PublishedClaim:
     cap : int
         floor(3 p~ T), p~ = p + 1 - Phi^-2.
     epsilon, delta : float
-        The claim, delta in total.
+        The claimed epsilon, and the claimed total delta.
     """
 
     log_ratio: float
@@ -123,18 +123,18 @@ def gibbs_claim(horizon: int, g: float, delta: float, corrected: bool) -> Publis
         Signal to noise, G sqrt(beta/lam).
     delta : float
         The theorem's delta.
-    corrected : bool
+    Whether every step of the proof is repaired. If False, the theorem is taken as printed.
         Whether every step of the proof is repaired, or the theorem taken as printed.
 
     Returns
     -------
     PublishedClaim
-        The parameters that the theorem asks for, and what it says of them.
+        The parameters that the theorem requires, and its claim.
     """
     t, g2 = float(horizon), g**2
     half = 18.0 * g2 + math.sqrt(72.0 * g2 * math.log(2.0 / _small(t, delta)))
     log_ratio = 2.0 * half
-    # The p of the theorem, and its three terms, with the constants in print.
+    # The theorem's p and its three terms, with the printed constants.
     p = min(1.0, max(t ** (-1.0 / 3.0), (g2 / log_ratio) ** (2.0 / 3.0)))
     printed = 7.0 * t ** (2.0 / 3.0) * log_ratio**2 + 12.0 * t * log_ratio**3
     printed += 11.0 * t * g2 ** (2.0 / 3.0) * log_ratio ** (4.0 / 3.0)
@@ -152,8 +152,8 @@ def leader_claim(
         T.
     g, b : float
         G/sigma and eta beta_s.
-    dimension : int
-        n, or 1 for the closeness lemma of generalised linear losses; the paper proves it for one
+    n, or 1 for the closeness lemma of generalised linear losses. The paper proves this lemma for
+    one added loss only, but three losses are exchanged.
         added loss only, where three are exchanged.
     delta, corrected
         As in `gibbs_claim`.
@@ -168,16 +168,16 @@ def leader_claim(
 
 
 def _small(t: float, delta: float) -> float:
-    """Return the delta that both theorems give to each closeness of two laws."""
+    """Return the delta that both theorems allow for each closeness of two laws."""
     return delta / (60.0 * t * t)
 
 
 def _claim(
     t: float, log_ratio: float, p: float, shift: float, printed: float | None, delta: float
 ) -> PublishedClaim:
-    """Return the claim for acceptance factors of this scale, and later bits that shift so far.
+    """Return the claim for this scale of acceptance factors and this shift of later bits.
 
-    `printed` is what is composed as printed; None: with every step repaired.
+    `printed` is the composition as printed; None means that every step is repaired.
     """
     hazard = p - math.expm1(-2.0 * log_ratio)
     cap = math.floor(3.0 * hazard * t)
@@ -188,7 +188,7 @@ def _claim(
         total = 0.5 * delta + cap * _small(t, delta)
     else:
         composed = printed
-        # The printed delta may exceed the one asked for many times: a claim repeats it as it is.
+        # The printed delta may exceed the requested one many times. A claim repeats it unchanged.
         total = delta + 3.0 * t * math.exp(t * math.expm1(-2.0 * log_ratio))
     epsilon = 1.5 * composed + math.sqrt(6.0 * composed * math.log(2.0 / delta))
     return PublishedClaim(log_ratio, p, cap, epsilon, total)

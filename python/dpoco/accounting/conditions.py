@@ -1,13 +1,13 @@
-"""Conditions of guarantees, one sentence each, and what else follows from a description.
+"""Conditions of guarantees, one sentence each, and other facts that follow from a description.
 
-Lawyers read them: actor, verb, object. A condition that nothing enforces begins with a word in
-capitals, and the statement without technical terms lists it among the operator's duties. Records
-repeat conditions word for word, and a record that lacks one is refused: a sentence that changes
-makes earlier certificates unreadable.
+Lawyers read these sentences: actor, verb, object. A condition that no code enforces begins with a
+word in capitals, and the statement without technical terms lists it among the operator's duties.
+Records repeat conditions word for word, and a record that lacks one is refused. So changing a
+sentence makes earlier certificates unreadable.
 
-A guarantee takes its unit, arithmetic, promises, numbers of noise and conditions from its
-description, its neighbours and its set-up, both when it is
-made and when it is read from a file. A record can repeat them, and is refused if they differ.
+The unit, arithmetic, promises, noise parameters and conditions of a guarantee follow from its
+description, its neighbours and its set-up, both when it is made and when it is read from a file. A
+record can repeat them, and is refused if they differ.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from dpoco.privacy.mechanisms.selections import (
 )
 from dpoco.privacy.neighbours import Neighbours
 
-UNPROVED = "regret"  # the detail that says why no bound on regret is proved
-# How every condition begins that a verdict counts as a promise: `Terms.doubts` looks for it.
+UNPROVED = "regret"  # name of the detail that says why no regret bound is proved
+# Beginning of each condition that a verdict counts as a promise; `Terms.doubts` looks for it.
 PROMISED = "PROMISED, not enforced: "
 
 # -- promises, as clauses; their numbers are fields of the description ----------------------------
@@ -85,7 +85,7 @@ PUBLIC = {
     "replace": "That somebody takes part in a round, and when, is public: the content is "
     "protected.",
 }
-# All others together, who do not see what a user is shown: what this leaves out.
+# Joint privacy protects against all others together; these conditions say what it leaves out.
 JOINT = (
     "A user's record is the context and the rewards of all arms.",
     "All OTHER users, and everybody who sees the estimates, cannot tell this record from another.",
@@ -176,7 +176,7 @@ ONE_LEARNER_REACTS = "One learner's guarantee holds for a round that its own rel
 
 
 def promise(clause: str) -> str:
-    """Return the condition that the caller keeps what nothing enforces."""
+    """Return the condition that the caller keeps a promise that no code enforces."""
     return f"{PROMISED}{clause}."
 
 
@@ -186,7 +186,7 @@ def noise_conditions(mass: float, seeded: bool, arithmetic: str) -> tuple[str, .
     Parameters
     ----------
     mass : float
-        Total variation of truncated tails; 0 says nothing.
+        Total variation of truncated tails; if it is 0, no condition mentions tails.
     seeded : bool
         Whether the noise is reproducible.
     arithmetic : str
@@ -197,7 +197,7 @@ def noise_conditions(mass: float, seeded: bool, arithmetic: str) -> tuple[str, .
     return source, *tails, ARITHMETIC[arithmetic]
 
 
-# Units of a change if nothing of it, or everything, is released.
+# Units of a change for mechanisms that release nothing, or everything.
 UNITS = ("one round", "one record", "one user's record", "one report")
 
 
@@ -207,18 +207,18 @@ def norm_name(q: float) -> str:
 
 
 class Numbers(NamedTuple):
-    """Numbers of the noise, as of `Guarantee`; the defaults mean that there is none of one scale.
+    """Parameters of the noise, as in `Guarantee`; the defaults mean no noise of a single scale.
 
     Attributes
     ----------
     sensitivity : float or None
-        Norm of the largest difference in what noise is added to.
+        Norm of the largest difference of the values to which noise is added.
     sensitivity_norm : str
         Its norm: "l2", "linf", ...
     noise_scale : float
-        Of one draw, in the same units.
+        Scale of one draw, in the same units.
     column_norm : float or None
-        Of a continual sum.
+        Column norm of a continual sum.
     """
 
     sensitivity: float | None = None
@@ -228,32 +228,32 @@ class Numbers(NamedTuple):
 
 
 def _single(mechanism: Mechanism, enforced: bool = False) -> Iterator[tuple[Mechanism, bool]]:
-    """Yield each mechanism that is not made of parts, and whether a learner holds its queries."""
+    """Yield each elementary mechanism, and whether a learner enforces its queries' sensitivity."""
     if not isinstance(mechanism, Parts):
         yield mechanism, enforced
         return
-    # Arms are equal descriptions: each kind is looked at once. The queries of a shift detector are
-    # the learner's own, whose sensitivity its engine enforces.
+    # Arms have equal descriptions, so we visit each kind once. A shift detector computes its
+    # queries itself, and its engine enforces their sensitivity.
     for part in dict.fromkeys(mechanism.parts):
         yield from _single(part, enforced or mechanism.lemma == "shift_detector")
 
 
 def units(mechanism: Mechanism, view: str, person: tuple[int, int] | None) -> tuple[str, ...]:
-    """Return what one change of the data can concern; () where only the issuer knows.
+    """Return the possible units of a change of the data; () if only the issuer knows.
 
     Parameters
     ----------
     mechanism : Mechanism
         The description.
     view : {"everyone", "others", "server"}
-        Who looks.
+        The observer.
     person : (int, int) or None
         Rounds and separation of a person; None for one change.
 
     Raises
     ------
     ValueError
-        If the parts of a mechanism are about different things.
+        If the parts of a mechanism have no unit in common.
     """
     if person is not None:
         return ("one person",)
@@ -269,23 +269,23 @@ def units(mechanism: Mechanism, view: str, person: tuple[int, int] | None) -> tu
 
 
 def _own_units(one: Mechanism, enforced: bool, view: str) -> tuple[str, ...]:
-    """Return the units of a mechanism that is not made of parts, as `units`."""
+    """Return the possible units of an elementary mechanism; see `units`."""
     if isinstance(one, Declared):
         return ()
-    # Such a mechanism releases nothing of what changes, or all of it: every unit is right.
+    # Such a mechanism releases nothing of the changed data, or all of it, so every unit is valid.
     if isinstance(one, (Nothing, Open)):
         return UNITS
     if isinstance(one, LocalReport):
         return ("one report" if one.reports == 1 else f"{one.reports} reports of one user",)
     if view == "others":
         return ("one user's record",)
-    # Scores and queries of a caller are computed from a data set; those of learners from rounds.
+    # A caller computes scores and queries from a data set; learners compute them from rounds.
     promised = isinstance(one, Selections) and isinstance(one.scores, PromisedScores)
     if promised or (isinstance(one, ThresholdTests) and not enforced):
         return ("one record",)
     if records_in_interval(one) is not None:
         return ("one record",)
-    # The summands of a sum that is released once are records of a data set or rounds of a stream.
+    # A sum that is released once may sum records of a data set or rounds of a stream.
     once = isinstance(one, GaussianSum) and one.pushes <= 1
     return ("one round", "one record") if once else ("one round",)
 
@@ -293,23 +293,24 @@ def _own_units(one: Mechanism, enforced: bool, view: str) -> tuple[str, ...]:
 def records_in_interval(mechanism: Mechanism | None) -> int | None:
     """Return how many records of one person count in an interval; None for other streams.
 
-    An interval is a round whose records are many people's.
+    In such a stream each round is an interval with records of many people.
     """
     total = mechanism.summand if isinstance(mechanism, GaussianSum) else None
     return total.records if isinstance(total, ClippedVectors | IntervalTotals) else None
 
 
 def arithmetic(mechanism: Mechanism) -> str | None:
-    """Return "lattice" if everything that is released is exact, else "float".
+    """Return "lattice" if all releases are exact, otherwise "float".
 
-    None where there is nothing to say: of reports, whose laws are integers, and of no release.
+    None if there is nothing to state: for reports, whose laws are on integers, and without
+    releases.
     """
     found = {_own_arithmetic(one) for one, _ in _single(mechanism)} - {None}
     return "float" if len(found) > 1 else next(iter(found), None)
 
 
 def _own_arithmetic(one: Mechanism) -> str | None:
-    """Return the arithmetic of a mechanism that is not made of parts, as `arithmetic`."""
+    """Return the arithmetic of an elementary mechanism; see `arithmetic`."""
     if isinstance(one, (LocalReport, Nothing, Open)):
         return None
     return "lattice" if getattr(one, "grid", 0.0) > 0.0 else "float"
@@ -317,16 +318,16 @@ def _own_arithmetic(one: Mechanism) -> str | None:
 
 @lru_cache(maxsize=256)
 def promises(mechanism: Mechanism) -> tuple[str, ...]:
-    """Return what a guarantee rests on and no engine enforces, one clause each."""
+    """Return the assumptions of a guarantee that no engine enforces, one clause each."""
     found = (_own_promises(one, enforced) for one, enforced in _single(mechanism))
     known = tuple(dict.fromkeys(clause for clauses in found for clause in clauses))
-    # A mechanism that rests on a promise never passes as certified, even if no sentence is known
-    # for it.
+    # A mechanism that relies on a promise is never certified, even if there is no sentence for the
+    # promise.
     return known or ((SOME_BOUND,) if mechanism.promised else ())
 
 
 def _own_promises(one: Mechanism, enforced: bool) -> tuple[str, ...]:
-    """Return what a mechanism that is not made of parts rests on, as `promises`."""
+    """Return the unenforced assumptions of an elementary mechanism; see `promises`."""
     if isinstance(one, Declared):
         return DECLARED_BOUND, DECLARED_NOISE
     if isinstance(one, Selections) and isinstance(one.scores, PromisedScores):
@@ -336,19 +337,19 @@ def _own_promises(one: Mechanism, enforced: bool) -> tuple[str, ...]:
     if isinstance(one, GaussianSum) and isinstance(one.summand, ClippedVectors):
         return (VECTORS.format_map(vars(one.summand)),)
     if isinstance(one, GaussianSum) and not one.summand.enforced:
-        # Besides those above, nets are the only sums whose bound need not be enforced.
+        # Besides the cases above, only sums on nets may have a bound that is not enforced.
         slope = one.summand.lipschitz if isinstance(one.summand, NetDifferences) else math.nan
         return (LIPSCHITZ.format(slope=slope),)
     return _draw_promises(one) if isinstance(one, CoupledDraws) else ()
 
 
 def _draw_promises(one: CoupledDraws) -> tuple[str, ...]:
-    """Return what coupled draws rest on: bounds on the losses, and chains that end in time."""
+    """Return the assumptions of coupled draws: bounds on the losses, and convergence of chains."""
     losses, draw, found = one.losses, one.draw, list[str]()
     if not losses.enforced:
         smooth = SMOOTH.format_map(vars(losses)) if losses.smoothness > 0.0 else ""
         found.append(CONVEX.format(lipschitz=losses.lipschitz, smooth=smooth))
-    # Exact draws have tolerance 0; how far a chain is from its law nothing can check.
+    # Exact draws have tolerance 0. The distance of a chain from its law cannot be checked.
     if isinstance(draw, GibbsDraw) and draw.tolerance > 0.0:
         found.append(CHAIN.format_map(vars(draw)))
     return tuple(found)
@@ -359,14 +360,14 @@ def _draw_promises(one: CoupledDraws) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def numbers(mechanism: Mechanism, near: Neighbours) -> Numbers:
-    """Return the numbers of the noise; of several unlike mechanisms there are none."""
+    """Return the parameters of the noise; empty for a mixture of unlike mechanisms."""
     if isinstance(mechanism, Parts):
         one = next(_single(mechanism))[0]
         if len(set(mechanism.parts)) > 1:
             return Numbers()
         arms = mechanism.how == "one_of" and near.rounds > 1
-        # For several rounds of a person, a proof exists only for the loss of all arms together. The
-        # column norm is computed back from that loss.
+        # For several rounds of a person, the proof covers only the loss of all arms together, so we
+        # compute the column norm from that loss.
         found = numbers(one, Neighbours(near.change, near.view) if arms else near)
         if arms and isinstance(one, GaussianSum) and found.sensitivity and one.scale > 0.0:
             loss = mechanism.loss(near)
@@ -382,7 +383,7 @@ def numbers(mechanism: Mechanism, near: Neighbours) -> Numbers:
 
 
 def _own_numbers(one: Mechanism, near: Neighbours) -> Numbers:
-    """Return the numbers of a mechanism that is neither a sum nor made of parts."""
+    """Return the parameters of a mechanism that is neither a sum nor made of parts."""
     if isinstance(one, Selections):
         scores = one.scores
         if isinstance(scores, VertexScores):
@@ -412,14 +413,14 @@ def _own_numbers(one: Mechanism, near: Neighbours) -> Numbers:
 def conditions(
     mechanism: Mechanism, near: Neighbours, *, person: bool, seeded: bool, mass: float
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the conditions that follow, as printed before and behind those of the issuer.
+    """Return the conditions that follow, to print before and after the issuer's own.
 
-    Without any of them the guarantee does not hold.
+    The guarantee holds only if all of them do.
 
     Parameters
     ----------
     mechanism, near
-        The description, and for which neighbours.
+        The description, and the neighbouring streams.
     person : bool
         Whether the guarantee is for all rounds of a person.
     seeded : bool
@@ -430,8 +431,8 @@ def conditions(
     Returns
     -------
     first, last : tuple of str
-        Limits of a person's rounds and promises in front; what rounds, releases, noise and
-        arithmetic are like behind.
+        `first` has the limits on a person's rounds and the promises; `last` describes rounds,
+        releases, noise and arithmetic.
     """
     singles = [one for one, _ in _single(mechanism)]
     several = isinstance(mechanism, Parts) and not mechanism.lemma and len(singles) > 1
@@ -454,7 +455,7 @@ def conditions(
 
 
 def _arithmetic_kind(mechanism: Mechanism, singles: list[Mechanism]) -> str:
-    """Return the kind of the arithmetic, as `ARITHMETIC` of the conditions names it."""
+    """Return the kind of arithmetic, a key of `ARITHMETIC`."""
     if all(isinstance(one, CoupledDraws) for one in singles):
         return "draws"
     if arithmetic(mechanism) == "lattice":
@@ -463,7 +464,7 @@ def _arithmetic_kind(mechanism: Mechanism, singles: list[Mechanism]) -> str:
 
 
 def _person_conditions(mechanism: Mechanism, near: Neighbours) -> tuple[str, ...]:
-    """Return how often a person comes, and what the times of these rounds may depend on."""
+    """Return how often a person takes part, and what the times of these rounds may depend on."""
     most, apart = near.rounds, near.separation
     records = records_in_interval(mechanism)
     one, many = ("one round", "rounds") if records is None else ("one interval", "intervals")
@@ -482,9 +483,10 @@ def _person_conditions(mechanism: Mechanism, near: Neighbours) -> tuple[str, ...
 
 
 def _reacts(mechanism: Mechanism, near: Neighbours) -> bool:
-    """Whether times of a person's rounds may react to releases.
+    """Return whether the times of a person's rounds may depend on releases.
 
-    Where a proof says so, and by Theorem 4 of pools, of one key, for fresh noise and pure losses.
+    They may if a proof says so, for fresh noise of keyed instances (Theorem 4 of pools), and for
+    pure losses.
     """
     if mechanism.reacting:
         return True

@@ -1,4 +1,4 @@
-"""Norms of the private continual sums: what each method costs and how noisy it is.
+"""Norms of the private continual sums: the privacy cost and the noise of each method.
 
 A continual sum factors the prefix-sum matrix A = B C with C lower triangular; each row of C g gets
 one independent draw of scale sigma. Claim: with leaves of sensitivity D (already inflated by
@@ -8,24 +8,24 @@ sqrt(kappa) for generalized Gaussian noise) all n sums together are mu-GDP with
 
 for adaptively chosen leaves, and the sum released at t has noise sigma * row_norm(t) per unit.
 
-For "blt", the encoder C is Toeplitz with c_0 = 1, c_i = sum_j omega_j (1 - s_j)^(i-1), the decoder
-B has coefficients b_t = b_0 + sum_j gamma_j (1 - g_j)^t. Any parameters are safe: they only decide
-the accuracy.
+For "blt", the encoder C is Toeplitz with c_0 = 1, c_i = sum_j omega_j (1 - s_j)^(i-1), and the
+decoder B has coefficients b_t = b_0 + sum_j gamma_j (1 - g_j)^t. All parameters are private; they
+only determine the accuracy.
 
-For "banded", columns hold few coefficients, so that the rounds of a person who comes back move
-disjoint rows: ``docs/privacy/banded.md``. Rows are computed one by one, for at most 10^4 pushes.
+For "banded", columns have few coefficients, so that the rounds of a returning person move disjoint
+rows: ``docs/privacy/banded.md``. Rows are computed one by one, for at most 10^4 pushes.
 
 For "blt_normalised", column i of the same C is divided by the level of its block, which is at least
-(norm of column i)/(norm of the first): draws become smaller as fewer sums are left. Norms are those
-of the first draw's scale: `column_norm` is that of "blt", and rows are shorter.
+(norm of column i)/(norm of the first), so draws become smaller as fewer sums remain. Norms are in
+units of the first draw's scale: `column_norm` is that of "blt", and rows are shorter.
 
 Proof: ``docs/privacy/continual_sum.md``, which also derives every formula below. Sources: Dwork et
 al. and Chan et al. (tree, 2010); Fichtenberger, Henzinger and Upadhyay (square-root
 Toeplitz, 2023); Dvijotham et al. (BLT, 2024).
 
 Parameters of buffered sums come from a table for single rounds, and from a search for people who
-come back. No proof relies on them: any parameters are private, and these decide how large the
-noise is. Every norm is computed from the numbers that are stored.
+return. No proof relies on them: all parameters are private, and they determine how large the noise
+is. Every norm is computed from the stored numbers.
 
 Error of a sum, at equal privacy, is S(k, b) times the norm of the decoder's last row; the search
 starts from the tabulated parameters of least error and refines their ten numbers by L-BFGS. It
@@ -76,7 +76,7 @@ __all__ = ["METHODS", "NOISES", "SHIPPED", "TOEPLITZ_LIMIT", "UNBOUNDED_HORIZON"
            "resolve_horizon", "rises", "root_mean_square_row", "row_norm", "search_rates",
            "with_rates", "worst_round", "worst_row_norm"]  # fmt: skip
 
-# Decay and weights, by the number of pushes they are best for.
+# Decay rates and weights, by the number of pushes for which they are best.
 _RATES = {
     10**3: ((6.24126667e-4, 7.353890764e-3, 3.695414384e-2, 1.63922512905e-1, 5.76439487927e-1),
             (0.032767165, 0.047949185, 0.092414465, 0.16747058, 0.15901149)),
@@ -101,41 +101,41 @@ _RATES = {
 }  # fmt: skip
 SHIPPED = {pushes: Buffered(*rates) for pushes, rates in _RATES.items()}
 
-# Bounds of the search: rates at most 0.6, weights over 1 - rates at most 0.98 together; what a
-# buffer holds below the 5 scales that fit on a lattice, nor so slow that rounding piles up.
+# Bounds of the search: rates at most 0.6; weights over 1 - rates sum to at most 0.98; contents of a
+# buffer below the 5 scales that fit on a lattice; no rate so slow that rounding errors pile up.
 _FASTEST, _FULL, _SMALLEST, _SWING, _DRIFT = 0.6, 0.98, 4e-6, 4.8, 2.0**17.5
-_APART = 1.2  # of a rate and the next, at least
+_APART = 1.2  # least ratio of neighbouring rates
 _STEP, _STARTS, _ITERATIONS = 1e-6, 2, 60
 _BOUNDS = [(-30.0, -1.5), *[(-5.0, 10.0)] * 4, *[(math.log(_SMALLEST), 0.0)] * 5]
 
 
 def find_shipped(pushes: int) -> int:
     """Return the smallest tabulated horizon that covers `pushes`, or the largest there is."""
-    # Buffers planned for a longer stream are valid, and a little noisier; of a shorter one as well.
+    # Buffers for a longer stream are valid but a little noisier, as are those for a shorter one.
     return next((key for key in SHIPPED if key >= pushes), max(SHIPPED))
 
 
 @lru_cache(maxsize=256)
 def search_rates(pushes: int, rounds: int, separation: int, mean: bool = False) -> Buffered:
-    """Return parameters for people who come in so many rounds, so far apart, of nine digits each.
+    """Return parameters, of nine digits each, for people with several rounds at a distance.
 
-    O(log k) a step, below a second for any numbers.
+    A step takes O(log k), and the search less than a second for any numbers.
 
     Parameters
     ----------
     pushes : int
-        Sums released, n.
+        Number n of released sums.
     rounds, separation : int
         k and b, in pushes.
     mean : bool, default False
-        Whether the error is the root mean square of all sums, not that of the last one.
+        Use the root mean square error of all sums, instead of the error of the last one.
 
     Returns
     -------
     Buffered
-        At least as good as every tabulated one, and fit for a lattice.
+        At least as good as every tabulated one, and suitable for a lattice.
     """
-    # SciPy's optimisers take long to import, and most plans need no search.
+    # SciPy's optimisers take long to import, and most plans do not need the search.
     from scipy.optimize import minimize
 
     k = most_rounds(rounds, separation, pushes)
@@ -144,7 +144,7 @@ def search_rates(pushes: int, rounds: int, separation: int, mean: bool = False) 
         return _log_error(points, pushes, k, separation, mean)
 
     def slope(point: FloatArray) -> tuple[float, FloatArray]:
-        # All points of a gradient are one call: `_log_error` takes points of any shape.
+        # One call evaluates all points of a gradient: `_log_error` takes points of any shape.
         found = value(np.concatenate([point[None], point + _STEP * np.eye(len(point))]))
         return float(found[0]), (found[1:] - found[0]) / _STEP
 
@@ -155,26 +155,26 @@ def search_rates(pushes: int, rounds: int, separation: int, mean: bool = False) 
     known = [*SHIPPED.values()]
     for start in starts:
         found = minimize(slope, table[start], (), "L-BFGS-B", True, bounds=_BOUNDS, options=options)
-        # Rounded before they are compared, so that what is stored is what was measured.
+        # We round before comparing, so that the errors are those of the stored numbers.
         decay, weights = (tuple(float(f"{x:.8e}") for x in each) for each in _rates(found.x))
         known.append(Buffered(decay, weights))
     points = np.array([_point(each.decay, each.weights) for each in known])
-    # The penalty of the search only leads towards what fits; `fits` decides, as the kernel does.
-    # The table is among the candidates, so that the search never loses.
+    # The penalty only guides the search; `fits` decides, as in the kernel. The table's parameters
+    # are among the candidates, so the result is never worse.
     errors = np.nan_to_num(value(points), nan=math.inf)
     fitting = [at for at, each in enumerate(known) if each.fits(pushes)]
     return known[min(fitting, key=lambda at: float(errors[at]))]
 
 
 def _point(decay: tuple[float, ...], weights: tuple[float, ...]) -> FloatArray:
-    """Return what `_rates` reads: the logarithms of the first rate, of quotients and of weights."""
+    """Return the input of `_rates`: logarithms of the first rate, of quotients and of weights."""
     s, w = np.array(decay), np.array(weights)
     quotients = np.maximum(s[1:] / s[:-1] - _APART, 1e-2)
     return np.asarray(np.log(np.concatenate([s[:1], quotients, w])))
 
 
 def _rates(points: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return decay, increasing, and weights of points of any shape, kept within the bounds."""
+    """Return increasing decay rates, and weights, within the bounds, for points of any shape."""
     first, quotients, w = np.split(np.exp(points), [1, 5], axis=-1)
     s = first * np.concatenate([np.ones_like(first), np.cumprod(_APART + quotients, -1)], -1)
     s = s * np.minimum(1.0, _FASTEST / s[..., -1:])
@@ -182,7 +182,7 @@ def _rates(points: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _log_error(points: FloatArray, pushes: int, k: int, separation: int, mean: bool) -> FloatArray:
-    """Return the logarithm of the error, and a penalty for what does not fit on a lattice."""
+    """Return the log of the error, plus a penalty for parameters that do not fit on a lattice."""
     s, w = _rates(points)
     row, swing = _row(s, w, pushes, mean)
     drift = np.minimum(pushes, 1.0 / (s[..., 0] * (1.0 + (w / s).sum(-1)))) / _DRIFT
@@ -192,9 +192,9 @@ def _log_error(points: FloatArray, pushes: int, k: int, separation: int, mean: b
 
 
 def _row(s: FloatArray, w: FloatArray, pushes: int, mean: bool) -> tuple[FloatArray, FloatArray]:
-    """Return the square of the norm of a row of the decoder, and that of the fullest buffer.
+    """Return the squared norms of a row of the decoder and of the fullest buffer.
 
-    The last row, or the mean of the squares of all.
+    The row is the last one, or the squared norm is the mean over all rows.
     """
     shift, pull = _decoder(s, w)
     g = s + shift
@@ -214,19 +214,19 @@ def _mean_geometric(x: FloatArray, n: float) -> FloatArray:
 
 
 def _decoder(s: FloatArray, w: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the numbers of `decoder_rate` for all buffers, of any shape.
+    """Return the results of `decoder_rate` for all buffers, of any shape.
 
-    The two terms of the secular equation next to a root are solved for, with the others where they
-    were, again and again; every third step halves the bracket's logarithm.
+    Each step solves for the two terms of the secular equation next to a root and keeps the others
+    fixed. Every third step halves the bracket in log scale.
     """
     gaps = s[..., None, :] - s[..., :, None]
     at, behind = np.arange(s.shape[-1]), np.arange(s.shape[-1] - 1)
     near = np.zeros(gaps.shape[-2:], dtype=bool)
     near[at, at] = near[behind, behind + 1] = True
-    full = w.sum(-1, keepdims=True)  # behind the last, as if a term without weight came
+    full = w.sum(-1, keepdims=True)  # after the last rate, as if a term with weight 0 followed
     room = np.concatenate([np.diff(s), full * (1.0 + 1e-9)], -1)
     beside = np.concatenate([w[..., 1:], np.zeros_like(full)], -1)
-    # The bracket begins just above 0: a root may be many powers of ten below its room.
+    # The bracket begins just above 0, because a root may be many powers of ten below `room`.
     shift, low, high = 0.5 * np.minimum(room, w), room * 2.0**-200, room
     for step in range(60):
         others = w[..., None, :] / np.where(near, 1.0, gaps - shift[..., None])
@@ -243,53 +243,53 @@ def _decoder(s: FloatArray, w: FloatArray) -> tuple[FloatArray, FloatArray]:
     return shift, (w[..., None, :] / (gaps - shift[..., None]) ** 2).sum(-1)
 
 
-Method = str | AnyFactorisation  # a name, or a factorisation for as many pushes
+Method = str | AnyFactorisation  # a name, or a factorisation for this many pushes
 M = TypeVar("M")
 
 METHODS = ("blt", "tree", "toeplitz", "blt_normalised", "banded")
-# Methods whose noise falls at times, so that the last sum need not be the noisiest.
+# Methods whose noise sometimes falls, so that the last sum need not be the noisiest.
 FALLING = ("blt_normalised", "banded")
 _BUFFERED = ("blt", "blt_normalised")
-# Methods whose noise grows with every round, exactly, but for falls that bounds count: rows of a
-# Toeplitz factor.
+# Methods whose noise grows with every round, except for falls that the bounds count: their rows are
+# those of a Toeplitz factor.
 GROWING = ("blt", "toeplitz", *FALLING)
 NOISES = ("gaussian", "generalized_gaussian")
 TOEPLITZ_LIMIT = SQUARE_ROOT_LIMIT
 # The meaning of `horizon=None`. At earlier rounds the noise is 1.1 to 1.6 times that of a sum
-# planned for them; no doubling scheme does better.
+# planned for that number of rounds; no doubling scheme does better.
 UNBOUNDED_HORIZON = 10**9
-_FOLLOWED = 10**4  # rounds of a person
-# How much longer early columns of a band are: the more, the less is the mean square noise of many
-# rounds, and the more that of the worst sum. The one of a band that is asked for by name is second.
+_FOLLOWED = 10**4  # most rounds of a person that are computed one by one
+# How much longer the early columns of a band are. A larger tilt reduces the mean square noise over
+# many rounds, and increases the noise of the worst sum. Named bands use the second value.
 _TILTS = (0.0, 0.05, 0.15)
 
 
 def resolve_horizon(horizon: int | None) -> int:
-    """Return the number of pushes `horizon` stands for; None means 10^9."""
+    """Return the number of pushes that `horizon` stands for; None means 10^9."""
     return UNBOUNDED_HORIZON if horizon is None else positive_int("horizon", horizon)
 
 
 def known_horizon(horizon: int | None) -> int:
-    """Return the number of rounds, or raise `ValueError` for a stream without end."""
+    """Return the number of rounds, or raise `ValueError` for an endless stream."""
     if horizon is None:
         raise MissingHorizonError
     return positive_int("horizon", horizon)
 
 
 def factorisation(method: Method, pushes: int) -> AnyFactorisation:
-    """Return the factorisation of this name, with the shipped parameters for so many pushes.
+    """Return the factorisation with this name, with the shipped parameters for `pushes`.
 
     Parameters
     ----------
     method : str or factorisation
-        A factorisation is returned as it is, if it is valid for so many pushes.
+        A factorisation is returned unchanged if it is valid for so many pushes.
     pushes : int
-        Sums released.
+        Number of released sums.
 
     Raises
     ------
     ValueError
-        For another name, or more pushes than the method allows.
+        For unknown names, and for more pushes than the method allows.
     """
     n = _check(method, pushes)
     if not isinstance(method, str):
@@ -303,7 +303,7 @@ def factorisation(method: Method, pushes: int) -> AnyFactorisation:
 
 
 def method_name(method: Method) -> str:
-    """Return the name that options have for a method."""
+    """Return the name of a method, as used in options."""
     if isinstance(method, Tree):
         return "tree"
     if isinstance(method, SquareRoot):
@@ -312,14 +312,14 @@ def method_name(method: Method) -> str:
 
 
 def with_rates(method: str, rates: Rates | None, pushes: int) -> Method:
-    """Return a method with these rates and weights, one after the other; its name for None.
+    """Return a method with these rates and weights in one sequence; its name for None.
 
-    For "banded" with this band, windows and tilt.
+    For "banded", the sequence is the band, the windows and the tilt.
 
     Raises
     ------
     ValueError
-        For methods without rates, and an odd number of them.
+        For methods without rates, and for an odd number of values.
     """
     if rates is None:
         return method
@@ -333,28 +333,27 @@ def with_rates(method: str, rates: Rates | None, pushes: int) -> Method:
 
 
 def plan_method(method: str, pushes: int, near: Neighbours, batch: int = 1) -> Method:
-    """Return a method with parameters for people who come in several rounds, `batch` to a push.
+    """Return a method whose parameters suit people who come in several rounds.
 
     Parameters
     ----------
     method : str
         One of `METHODS`.
     pushes : int
-        Sums released.
+        Number of released sums.
     near : Neighbours
         How often one person comes, in rounds.
     batch : int
-        Rounds to a push.
+        Rounds per push.
 
     Returns
     -------
     str or factorisation
-        The name itself where each person comes once, and where the method has no parameters.
+        The name itself if each person comes once, or if the method has no parameters.
     """
     if most_rounds(near.rounds, near.separation, pushes * batch) == 1:
         return method
-    # These numbers only choose parameters: the description computes how far a person moves the
-    # sum.
+    # These numbers only choose parameters. The description computes how far a person moves the sum.
     crowd = min(near.rounds, -(-batch // near.separation))  # rounds of a person in one push
     times, apart = -(-near.rounds // crowd), max(1, near.separation // batch)
     if method == "banded":
@@ -366,7 +365,7 @@ def plan_method(method: str, pushes: int, near: Neighbours, batch: int = 1) -> M
 
 
 def _make_banded(pushes: int, band: int, windows: int) -> Banded:
-    """Return bands as long as a person's rounds are apart; `ValueError` where they are too long."""
+    """Return bands as long as a person's rounds are apart; `ValueError` if they are too long."""
     if pushes > LONGEST_BANDED or (min(band, pushes) > WIDEST_BAND and windows > 1):
         raise ValueError(
             f"method 'banded' is for at most {LONGEST_BANDED} sums, a person's at most "
@@ -376,7 +375,7 @@ def _make_banded(pushes: int, band: int, windows: int) -> Banded:
 
 
 def column_norm(method: Method, horizon: int | None) -> float:
-    """Return the largest l2 norm of a column of C: the factor on the sensitivity.
+    """Return the largest l2 norm of a column of C, which multiplies the sensitivity.
 
     Parameters
     ----------
@@ -390,7 +389,7 @@ def column_norm(method: Method, horizon: int | None) -> float:
 
 
 def row_norm(method: Method, t: ArrayLike, horizon: int | None) -> Any:
-    """Return the l2 norm of row t of B: noise per unit of scale in the sum released at round t.
+    """Return the l2 norm of row t of B: the noise of the sum released at round t, per unit scale.
 
     Parameters
     ----------
@@ -409,7 +408,7 @@ def row_norm(method: Method, t: ArrayLike, horizon: int | None) -> Any:
     Raises
     ------
     TypeError, ValueError
-        For rounds that are no integers, or out of range.
+        For rounds that are not integers or are out of range.
     """
     n = _check(method, horizon)
     rounds = np.asarray(t)
@@ -437,10 +436,10 @@ def row_norm(method: Method, t: ArrayLike, horizon: int | None) -> Any:
 def worst_round(method: Method, horizon: int | None) -> int:
     """Return the round t <= horizon whose released sum is noisiest, in O(log^2 n).
 
-    BLT and Toeplitz rows grow with t, so it is the last one; normalised BLT is noisiest at the end
-    of a block, which is looked for. For the tree the variance is the
-    number of bits set in t; a t < n first differs from n at a bit that is set in n
-    and not in t, and is then best with all lower bits set: log2(n) candidates besides n.
+    Rows of BLT and Toeplitz grow with t, so it is the last one. Normalised BLT is noisiest at the
+    end of some block, which we search for. For the tree, the variance is the number of bits set in
+    t. A t < n first differs from n at a bit that is set in n and not in t, and is best if all lower
+    bits are set; this gives log2(n) candidates besides n.
     """
     n = _check(method, horizon)
     own = factorisation(method, n)
@@ -461,7 +460,7 @@ def worst_round(method: Method, horizon: int | None) -> int:
 
 @lru_cache(maxsize=1024)
 def worst_row_norm(method: Method, horizon: int | None) -> float:
-    """Return the largest `row_norm` over all rounds, exactly: noise of the worst sum."""
+    """Return the largest `row_norm` over all rounds, exactly: the noise of the worst sum."""
     return float(row_norm(method, worst_round(method, horizon), horizon))
 
 
@@ -485,11 +484,12 @@ def root_mean_square_row(method: Method, horizon: int | None) -> float:
 
 
 def lower_bound(horizon: int | None) -> float:
-    """Return what no factorisation with independent Gaussian draws beats, neither max nor rms.
+    """Return a lower bound on the max and rms error of independent Gaussian draws.
 
-    At unit sensitivity and mu = 1: the sum of the singular values of the matrix A of prefix sums,
-    divided by n; sum_j 1/(2 sin((2j - 1) pi/(4n + 2)))/n, by its expansion beyond 10^4 rounds.
-    Source: Matousek, Nikolov and Talwar (2020); Henzinger, Upadhyay and Upadhyay (2023).
+    It holds for every factorisation at unit sensitivity and mu = 1. It is the sum of the singular
+    values of the matrix A of prefix sums, divided by n: sum_j 1/(2 sin((2j - 1) pi/(4n + 2)))/n,
+    computed by its expansion beyond 10^4 rounds. Source: Matousek, Nikolov and Talwar (2020);
+    Henzinger, Upadhyay and Upadhyay (2023).
     """
     n = resolve_horizon(horizon)
     if n <= 10**4:
@@ -502,9 +502,9 @@ def lower_bound(horizon: int | None) -> float:
 
 @lru_cache(maxsize=64)
 def rises(method: Method, horizon: int | None) -> tuple[tuple[float, float], ...]:
-    """Return pairs of row norms from which and to which the noise grows, in order.
+    """Return pairs of row norms between which the noise grows, in order.
 
-    For methods whose noise grows at all times, and for those of `FALLING`.
+    For methods whose noise always grows, and for those of `FALLING`.
     """
     n = _check(method, horizon)
     own = factorisation(method, n)
@@ -518,18 +518,18 @@ def rises(method: Method, horizon: int | None) -> tuple[tuple[float, float], ...
 
 
 def max_error(method: Method, horizon: int | None, near: Neighbours = ONE, batch: int = 1) -> float:
-    """Return the worst sum's noise at unit sensitivity and mu: of one round, or of a person's.
+    """Return the worst sum's noise at unit sensitivity and mu, for a round or a person.
 
     Parameters
     ----------
     method : {"blt", "blt_normalised", "banded", "tree", "toeplitz"}
-        Factorisation, or one with its own parameters.
+        Name of a factorisation, or one with its own parameters.
     horizon : int or None
         Number of leaves; None means 10^9.
     near : Neighbours
         How often one person comes.
     batch : int
-        Rounds to a leaf.
+        Rounds per leaf.
     """
     n = resolve_horizon(horizon)
     column = factorisation(method, n).column(n, near, batch)
@@ -537,9 +537,10 @@ def max_error(method: Method, horizon: int | None, near: Neighbours = ONE, batch
 
 
 def mean_error(method: Method, horizon: int, near: Neighbours = ONE, batch: int = 1) -> float:
-    """Return `max_error` with the root of the mean square of all sums for the worst one's noise.
+    """Return `max_error` with the root mean square noise of all sums instead of the worst noise.
 
-    It is what a learner feels that follows all sums; arguments as of `max_error`.
+    This is the error that matters to a learner that uses all sums. Arguments are those of
+    `max_error`.
     """
     column = factorisation(method, horizon).column(horizon, near, batch)
     return column * root_mean_square_row(method, horizon)
@@ -548,19 +549,19 @@ def mean_error(method: Method, horizon: int, near: Neighbours = ONE, batch: int 
 def choose(
     known: Iterable[M], errors: Callable[[M], Sequence[float]]
 ) -> tuple[M, tuple[float, ...]]:
-    """Return the candidate meant by "auto", and its errors in units of the least ones.
+    """Return the candidate for "auto", and its errors divided by the least ones.
 
-    It is the one whose worst error is least in units of what the best candidate has, and the first
-    of several: with one kind of error simply the best. Errors are those of what is used: of the
-    worst sum where sums are published (`max_error`), the mean square where a learner follows them
-    (`mean_error`), those of all views where statistics are asked for.
+    The candidate minimises its largest ratio of an error to the least error of all candidates; the
+    first of equals wins. With one kind of error it is simply the best. The errors should be those
+    that matter: of the worst sum if sums are published (`max_error`), the mean square if a learner
+    uses them (`mean_error`), and those of all views if statistics are requested.
 
     Parameters
     ----------
     known : iterable
         Candidates, hashable; the first of equals wins.
     errors : callable
-        Positive errors of a candidate, equally many of all.
+        Positive errors of a candidate; the same number for all candidates.
     """
     found = {each: errors(each) for each in known}
     least = [min(each) for each in zip(*found.values(), strict=True)]
@@ -575,19 +576,19 @@ def choose_method(
     batch: int = 1,
     error: Callable[[Method, int, Neighbours, int], float] = max_error,
 ) -> Method:
-    """Return the sum of least error; "blt" for an unknown horizon.
+    """Return the sum with the least error; "blt" for an unknown horizon.
 
     Parameters
     ----------
     horizon : int or None
         Number of leaves.
     near, batch
-        How often one person comes, and rounds to a leaf: parameters are then searched for.
+        How often one person comes, and rounds per leaf. They determine the parameters.
     error : callable
-        `max_error` or `mean_error`. The latter decides about bands alone: whether they take the
-        place of the sum whose worst error is least.
+        `max_error` or `mean_error`. The latter only decides whether bands replace the sum with the
+        least worst error.
     """
-    if horizon is None:  # draws that get smaller towards 10^9 would gain nothing before
+    if horizon is None:  # levels planned for 10^9 rounds would not help in earlier rounds
         return choose_buffers(None, near, batch)
     n = resolve_horizon(horizon)
     first: Method = choose_buffers(n, near, batch)
@@ -599,7 +600,7 @@ def choose_method(
 
 
 def bands(pushes: int, near: Neighbours, batch: int = 1) -> tuple[Banded, ...]:
-    """Return the bands to compare for people who come back; none where they are too long."""
+    """Return the bands to compare for people who return; empty if they are too long."""
     if most_rounds(near.rounds, near.separation, pushes * batch) == 1:
         return ()
     if pushes > LONGEST_BANDED or not batch < near.separation <= batch * WIDEST_BAND:
@@ -610,7 +611,7 @@ def bands(pushes: int, near: Neighbours, batch: int = 1) -> tuple[Banded, ...]:
 
 
 def choose_buffers(horizon: int | None, near: Neighbours, batch: int = 1) -> Method:
-    """Return the sum with buffers of least error: with levels, or plain for an unknown horizon."""
+    """Return the buffered sum with the least error; plain, without levels, for horizon None."""
     n = resolve_horizon(horizon)
     plain = plan_method("blt", n, near, batch)
     # The norm of a sum with levels is computed from a person's rounds one by one.
@@ -621,17 +622,18 @@ def choose_buffers(horizon: int | None, near: Neighbours, batch: int = 1) -> Met
 
 
 def release_grid(noise_scale: float) -> float:
-    """Return the spacing of the grid released sums are rounded to: 2^(floor(log2 scale) - 12).
+    """Return the grid spacing to which released sums are rounded: 2^(floor(log2 scale) - 12).
 
-    Post-processing, for free; it hides the floating-point grid of the noise. 0 without noise.
+    Rounding is post-processing and costs no privacy; it hides the floating-point grid of the noise.
+    The spacing is 0 without noise.
     """
-    # A power of two divides doubles exactly. At 2^-12 scales it adds less than 1e-8 of the variance
-    # and leaves 2^40 doubles in a cell (docs/privacy/noise.md, "What is not covered").
+    # Dividing doubles by a power of two is exact. Rounding to 2^-12 scales adds less than 1e-8 of
+    # the variance and leaves 2^40 doubles in a cell (docs/privacy/noise.md, "What is not covered").
     return 2.0 ** (math.frexp(noise_scale)[1] - 1 - 12) if noise_scale > 0.0 else 0.0
 
 
 def noise_sigma(method: Method, horizon: int | None, sensitivity: float, mu: float) -> float:
-    """Return the scale of one draw that makes all sums together mu-GDP.
+    """Return the scale of one draw for which all sums together are mu-GDP.
 
     Parameters
     ----------
@@ -652,7 +654,8 @@ def _check(method: Method, horizon: int | None) -> int:
     """Return the number of pushes, or raise if the method is not for so many."""
     choice("method", method_name(method), METHODS)
     n = resolve_horizon(horizon)
-    # Levels and cut-off columns belong to one number of pushes; plain buffers are valid for any.
+    # Levels and cut-off columns belong to one number of pushes; plain buffers are valid for any
+    # number.
     if isinstance(method, (Normalised, Banded)) and method.pushes != n:
         raise ValueError(f"parameters are for {method.pushes} rounds; got {n}")
     if method == "toeplitz" and n > TOEPLITZ_LIMIT:
@@ -666,7 +669,7 @@ class BLTParameters:
 
     Attributes
     ----------
-    horizon : int
+    Horizon for which the parameters were optimised (they are valid for every horizon).
         Horizon the parameters were optimised for (they are valid for every horizon).
     decay, weights : ndarray, shape (buffers,)
         s_j in (0, 1) increasing and omega_j > 0 of the encoder.
@@ -684,9 +687,9 @@ class BLTParameters:
     b0: float
 
     def row_norm(self, t: ArrayLike) -> Any:
-        """Return the l2 norm of row t of the decoder; float for a scalar, else an array.
+        """Return the l2 norm of row t of the decoder; a float for a scalar, else an array.
 
-        It increases with t: row t holds the first t coefficients.
+        It increases with t, because row t has the first t coefficients.
 
         Parameters
         ----------
@@ -724,8 +727,8 @@ class BLTParameters:
 class NormalisedRows:
     """Exact variances of the sums of column-normalised BLT, for a first draw of scale 1.
 
-    Within a block the noise of a sum is that before the block, plus what plain BLT would have added
-    since at the block's level, minus what the buffers take back.
+    Within a block, the noise of a sum is the noise before the block, plus what plain BLT would have
+    added since then at the block's level, minus what the buffers subtract.
 
     Attributes
     ----------
@@ -734,11 +737,11 @@ class NormalisedRows:
     ends : ndarray of int64, shape (blocks,)
         Last round of every block.
     levels : ndarray, shape (blocks,)
-        Scale of its draws.
+        Scale of the draws of each block.
     past : ndarray, shape (blocks + 1,)
-        Variance before every block, and at the end.
+        Variance before every block, and after the last one.
     cross : ndarray, shape (blocks, buffers)
-        Covariance of the sum with the decoder's modes, before every block.
+        Covariance of the sum with the decoder's modes before every block.
     """
 
     plain: BLTParameters
@@ -753,7 +756,7 @@ class NormalisedRows:
 
     @property
     def mean_square(self) -> float:
-        """The mean of the variance over all rounds, in closed form."""
+        """Mean of the variance over all rounds, in closed form."""
         p, lengths, starts = self.plain, np.diff(self.ends, prepend=0), self._starts
         rows = {m: p.mean_square_row(m) for m in set(lengths.tolist())}
         size = lengths.astype(np.float64)
@@ -770,9 +773,9 @@ class NormalisedRows:
         return math.fsum(total) / int(self.ends[-1])
 
     def rises(self) -> tuple[tuple[float, float], ...]:
-        """Return the least row norm of every block, its start included, and that of its end.
+        """Return the least row norm of every block, its start included, and the norm at its end.
 
-        Ternary search: in a block the variance falls, then rises.
+        It uses a ternary search: in a block the variance falls, then rises.
         """
         block, low, high = np.arange(len(self.ends)), self._starts, self.ends
         while np.any(high - low > 2):
@@ -780,8 +783,8 @@ class NormalisedRows:
             left, right = low + third, high - third
             falls = self._within(block, left) > self._within(block, right)
             low, high = np.where(falls, left, low), np.where(falls, high, right)
-        # That the variance falls once and then rises within a block was checked and is not proved:
-        # only predicted errors and regret bounds use it (docs/privacy/continual_sum.md).
+        # We checked, but did not prove, that the variance in a block falls once and then rises.
+        # Only predicted errors and regret bounds use this (docs/privacy/continual_sum.md).
         least = np.minimum.reduce(
             [self._within(block, each) for each in (low, (low + high) // 2, high)]
         )
@@ -790,11 +793,11 @@ class NormalisedRows:
 
     @property
     def _starts(self) -> NDArray[np.int64]:
-        """Last round before every block."""
+        """Last round before each block."""
         return np.concatenate([[0], self.ends[:-1]])
 
     def _within(self, block: IntArray, t: IntArray) -> FloatArray:
-        """Return the variance of the sum of round t, of this block or the end of the one before."""
+        """Return the variance of the sum of round t, in this block or at the last one's end."""
         start = self._starts[block]
         length = np.asarray(t - start, dtype=np.float64)
         p, level = self.plain, self.levels[block]
@@ -810,7 +813,7 @@ class NormalisedRows:
 
 @lru_cache(maxsize=32)
 def _normalised_rows(factor: Normalised) -> NormalisedRows:
-    """Return the variances of normalised BLT, block by block; O(blocks buffers^2), once."""
+    """Return the variances of normalised BLT, block by block; O(blocks buffers^2), cached."""
     p = _build(factor, factor.pushes)
     ends, levels = np.array(factor.ends, dtype=np.int64), np.array(factor.levels)
     rows = NormalisedRows(p, ends, levels, np.zeros(len(ends) + 1), np.zeros((len(ends), len(p.g))))
@@ -834,7 +837,7 @@ def _banded_rows(factor: Banded) -> FloatArray:
     """Return the norms of all rows, shape (pushes,); O(n^2), draw by draw."""
     n, levels = factor.pushes, np.array(factor.levels)
     c = np.array(factor.coefficients)
-    inverse = np.zeros(n)  # 1/C of draws of one scale
+    inverse = np.zeros(n)  # row of 1/C for draws of one scale
     inverse[0] = 1.0
     for t in range(1, n):
         lags = min(t, len(c) - 1)
@@ -848,19 +851,19 @@ def _banded_rows(factor: Banded) -> FloatArray:
 
 
 def blt_parameters(horizon: int) -> BLTParameters:
-    """Return the shipped parameters of the smallest tabulated horizon that covers `horizon`."""
+    """Return the shipped parameters for the smallest tabulated horizon that covers `horizon`."""
     key = find_shipped(positive_int("horizon", horizon))
     return _build(SHIPPED[key], key)
 
 
 @lru_cache(maxsize=64)
 def _build(factor: Buffered, horizon: int) -> BLTParameters:
-    """Return encoder and decoder of a sum with buffers, by the roots of the secular equation."""
+    """Return encoder and decoder of a buffered sum, from the roots of the secular equation."""
     decay, weights = factor.decay, factor.weights
     g = [(s, *decoder_rate(j, decay, weights)) for j, s in enumerate(decay)]
     rates = np.array([s + shift for s, shift, _ in g])
-    # gamma_j = (u_j . sqrt(omega))^2 / g_j for the unit eigenvector u_j prop. to
-    # sqrt(omega_i) / (s_i - g_j), which simplifies by the secular equation.
+    # gamma_j = (u_j . sqrt(omega))^2 / g_j for the unit eigenvector u_j proportional to
+    # sqrt(omega_i) / (s_i - g_j); the secular equation simplifies this.
     gamma = np.array([1.0 / ((s + shift) * spread) for s, shift, spread in g])
     s, omega = np.array(decay), np.array(weights)
     for array in (s, omega, rates, gamma):
@@ -870,7 +873,8 @@ def _build(factor: Buffered, horizon: int) -> BLTParameters:
 
 def _geometric(x: float, m: FloatArray | float) -> FloatArray:
     """Return sum_{t < m} (1 - x)^t for x in (0, 1], any shape of m."""
-    # 1 - (1 - x)^m would cancel for the slow rates of long streams; x = 1 has no logarithm.
+    # 1 - (1 - x)^m would cancel for the slow rates of long streams. x = 1 is reduced, because
+    # log(0) is infinite.
     return -np.expm1(m * math.log1p(-min(x, 1.0 - 2.0**-53))) / x
 
 

@@ -1,12 +1,13 @@
 """Plans and accounting of continuous multiplicative weights (P-COMW).
 
 Claim: the decisions, together with all stay-or-switch bits, are (epsilon, delta)-private with the
-loss of `dpoco.privacy.mechanisms.coupled_draws`, also when the losses react to the decisions; and
-for losses fixed in advance the expected regret is at most the stated bound
-(`dpoco.accounting.regret_bounds`). In the lazy modes the coupling "maximal" leaves every decision's
-law as it is and switches with probability TV(mu_t, mu_(t+1)) <= 2 Phi(g/2) - 1 with
-g = G sqrt(beta/lam), "density_ratio" at most with probability 1 - e^(-2a) a round, "dartboard" at
-most beta (G R T + regret) times, "scheduled" at block ends.
+loss of `dpoco.privacy.mechanisms.coupled_draws`, even if the losses react to the decisions. For
+losses fixed in advance, the expected regret is at most the stated bound
+(`dpoco.accounting.regret_bounds`). In the lazy modes, the coupling "maximal" keeps every decision's
+law unchanged and switches with probability TV(mu_t, mu_(t+1)) <= 2 Phi(g/2) - 1, g = G
+sqrt(beta/lam). "density_ratio" switches with probability at most 1 - e^(-2a) in a round,
+"dartboard" at most beta (G R T + regret) times in expectation, and "scheduled" at the ends of
+blocks.
 
 Proofs: ``docs/privacy/couplings.md``, ``docs/privacy/gibbs_draws.md`` and
 ``docs/privacy/oco_regret.md``. Source: Agarwal et al., P-COMW (Algorithm 1), generalised to blocks
@@ -60,25 +61,27 @@ from dpoco.privacy.mechanisms.coupled_draws import Anchored, CoupledDraws, Dartb
 __all__ = ["CHAINS", "CoupledForecast", "GibbsPlan", "GibbsTuning", "calibrate", "clip_error",
            "exact_work", "guarantee"]  # fmt: skip
 
-# Exact draws by rejection are preferred to chains where at least this part is surely accepted.
+# We prefer exact draws by rejection to chains if at least this share of proposals is surely
+# accepted.
 _FAIR_ACCEPTANCE = 1e-3
-# Largest gap of planes under kinks, in nats; rejections in a row that never happen; and the work
-# of one draw beyond which exact draws are refused.
+# Largest gap of planes under kinks, in nats; number of rejections in a row that never occurs; and
+# the work of one draw beyond which exact draws are refused.
 _GAP, _PATIENCE_LOG, _MOST_WORK = 0.1, math.log(750.0), 750e9
 _MOST_PLANES, _LARGEST_LOG = 2.0**30, 42.0
-# Smooth losses are accepted far more often than their bound says, which takes all of them at their
-# largest curvature.
+# The acceptance bound assumes that all smooth losses have their largest curvature. Real acceptance
+# is far higher.
 _LEAST_ACCEPTANCE = 1e-18
-# The most work of a chain of proved distance, in steps times records.
+# Largest work of a chain with a proved distance, in steps times records.
 _MOST_LOOKS = 1e9
-# Without privacy nothing asks for noise: draws may cost about this share of the bound.
+# Noise of plans without privacy is free to choose: draws may cost about this share of the bound.
 _QUIET_ENTROPY = 0.01
-# Chains are exponentially good in their length: only what doubles hold bounds the tolerance below.
+# The error of chains falls exponentially with their length, so only the range of doubles bounds the
+# tolerance from below.
 _LARGEST_TOLERANCE, _SMALLEST_TOLERANCE = 1e-3, 1e-300
 
 
 class _Setting(Setting[GibbsRun]):
-    """The problem of P-COMW: a law is (beta, lam), and there is nothing else to vary."""
+    """The problem of P-COMW: a law is (beta, lam), and no other parameter is varied."""
 
     kind = GibbsRun
     regret = staticmethod(gibbs_regret)
@@ -86,8 +89,8 @@ class _Setting(Setting[GibbsRun]):
     def still_law(self) -> Law:
         q = self.problem
         lam = q.lipschitz / q.radius * math.sqrt(self.horizon)
-        # The mean square distance from the centre is at most n / (beta lam) on any convex body
-        # around it.
+        # On any convex body around the centre, the mean square distance from it is at most n /
+        # (beta lam).
         return q.dimension / lam / (CONSTANT_SPREAD * q.radius) ** 2, lam
 
     def law(self, variant: float, block: int, noise: float) -> Law:
@@ -106,13 +109,14 @@ class _Setting(Setting[GibbsRun]):
         if coupling != "anchored":
             return super().window(run, coupling, noise, error, forced)
         m = run.mechanism
-        # A union bound over all decisions: anchors may be too old at any of them.
+        # Union bound over all decisions, because the anchors may be too old at any of them.
         age = age_quantile(ANCHORS, m.block, forced, tail / max(m.decisions, 1))
         width = anchor_width(noise, error, anchors=ANCHORS, mean_age=age, horizon=self.horizon)
         return Anchored(forced, width)
 
     def quiet_noise(self, block: int) -> float:
-        # A fixed point: the law, and with it the cost of drawing, depends on the noise.
+        # Fixed-point iteration: the law depends on the noise, and the cost of drawing depends on
+        # the law.
         own, noise = self.problem.lazy(self.horizon, block), 1.0
         rounds = float(block) ** 2 * own.blocks
         for _ in range(100):
@@ -125,7 +129,8 @@ class _Setting(Setting[GibbsRun]):
         return noise
 
     def laziest(self, coupling: str, limit: float) -> list[CoupledPlan]:
-        # Less noise means less regret and more switches: the largest ratio within the limit.
+        # Less noise means less regret but more switches, so we search for the largest ratio within
+        # the limit.
         def at(log_noise: float) -> CoupledPlan:
             noise = math.exp(log_noise)
             return self.lazy(coupling, self.law(1.0, 1, noise), noise)
@@ -142,11 +147,11 @@ class _Setting(Setting[GibbsRun]):
         return super().finish(replace(run, mechanism=m, tuning=own))
 
     def chain_tolerance(self, drawn: CoupledDraws) -> float:
-        """Return the total variation a Markov chain may be off by, per draw."""
+        """Return the allowed total variation error of a Markov chain, per draw."""
         if self.budget is None or drawn.drawn == 0:
             return _LARGEST_TOLERANCE
-        # A tenth of delta pays for all draws of chains at the budget's epsilon. Chains are
-        # exponentially good in their length, so that more would hardly make them shorter.
+        # A tenth of delta pays for all draws of chains at the budget's epsilon. Their error falls
+        # exponentially with their length, so a larger share would hardly make them shorter.
         share = self.budget.delta / (10.0 * (1.0 + math.exp(min(self.budget.epsilon, 600.0))))
         return max(_SMALLEST_TOLERANCE, min(_LARGEST_TOLERANCE, share / drawn.drawn))
 
@@ -163,7 +168,7 @@ class _Setting(Setting[GibbsRun]):
 
 
 def envelope_acceptance(drawn: CoupledDraws, problem: EuclideanProblem) -> float:
-    """Return a lower bound on the chance that a proposal of the exact sampler is accepted.
+    """Return a lower bound on the acceptance probability of the exact sampler's proposals.
 
     (1 + T beta_s / lam)^(-n/2): ``docs/privacy/gibbs_sampling.md``.
     """
@@ -172,26 +177,26 @@ def envelope_acceptance(drawn: CoupledDraws, problem: EuclideanProblem) -> float
 
 
 def exact_work(drawn: CoupledDraws) -> tuple[int, int]:
-    """Return how many planes and proposals a draw by rejection may take, whatever the losses.
+    """Return the largest numbers of planes and proposals of a draw by rejection, for any losses.
 
-    With so many planes the affine minorant of losses with kinks is within 0.1 nats of the best;
-    the chance that so many proposals are all rejected is then below exp(-750):
+    With so many planes, the affine minorant of losses with kinks is within 0.1 nats of the best
+    one. Then the probability that so many proposals are all rejected is below exp(-750):
     ``docs/privacy/gibbs_sampling.md``.
 
     Parameters
     ----------
     drawn : CoupledDraws
-        With a Gibbs law.
+        Coupled draws with a Gibbs law.
 
     Returns
     -------
     planes, proposals : int
-        Cut off at 2^30 and e^42.
+        At most 2^30 and e^42.
     """
     law, n = _read_draw(drawn), drawn.losses.dimension
     signal = drawn.losses.lipschitz * math.sqrt(law.inverse_temperature / law.regularization)
     far = signal * drawn.rounds
-    c = 2.0 * far  # E exp(-c X), X of a chi law with n degrees of freedom, from below
+    c = 2.0 * far  # lower bound on E exp(-c X), X with a chi law with n degrees of freedom
     chi = math.lgamma(n) - math.lgamma(0.5 * n) + (1.0 - 0.5 * n) * math.log(2.0)
     chi -= n * math.log(c) + n * (n + 1) / (2.0 * c * c)
     accepted = max(chi, -c * math.sqrt(n)) - _GAP
@@ -200,16 +205,16 @@ def exact_work(drawn: CoupledDraws) -> tuple[int, int]:
 
 
 def clip_error(drawn: CoupledDraws) -> float:
-    """Return the total variation that clipping may add to a round's law."""
-    # Forced switches forget errors: of block / forced rounds they add up to 1 / (2 T) at most.
+    """Return the total variation that clipping may add to the law of a round."""
+    # Forced switches forget errors: those of block / forced rounds add up to at most 1 / (2 T).
     if drawn.keep.forced > 0.0:
         return drawn.keep.forced / (2.0 * drawn.block * drawn.rounds)
-    # Without forced switches errors add up over the rounds.
+    # Without forced switches, errors add up over all rounds.
     return 1.0 / (drawn.rounds * max(drawn.rounds - 1.0, 1.0))
 
 
 def _read_draw(drawn: CoupledDraws) -> GibbsDraw:
-    """Return the law of a fresh decision, which is a Gibbs law here."""
+    """Return the law of a fresh decision, which is a Gibbs law for this learner."""
     assert isinstance(drawn.draw, GibbsDraw)
     return drawn.draw
 
@@ -227,38 +232,39 @@ def calibrate(
     max_switches: float | None = None,
     sampler: str = "auto",
 ) -> GibbsPlan:
-    """Return the plan of the least proven regret bound that meets `budget`.
+    """Return the plan with the least proven regret bound that meets `budget`.
 
     Parameters
     ----------
     domain, loss
         A domain and a convex loss of this library; the loss needs no smoothness.
     horizon, budget, coupling, block, relation, unbounded, max_switches
-        As of `dpoco.oco.ContinuousMultiplicativeWeights`. "density_ratio" and "maximal" are for
-        linear losses on a Euclidean ball, a box or R^d, "dartboard" and "anchored" for bounded
+        See `dpoco.oco.ContinuousMultiplicativeWeights`. "density_ratio" and "maximal" are for
+        linear losses on a Euclidean ball, a box or R^d; "dartboard" and "anchored" are for bounded
         decisions.
     sampler : {"auto", "exact", "mcmc", "hit_and_run", "langevin", "proximal"}
-        "exact" never uses a Markov chain, and is refused where a draw might take 10^9 proposals;
-        "auto" uses none where the losses are linear, or where a public bound says that one proposal
-        in a thousand is accepted, and otherwise a chain for draws that would be slow. A chain's
-        name: that one for all draws. "proximal" is refused where steps times rounds exceed 10^9.
+        "exact" never uses a Markov chain, and is refused if a draw might take 10^9 proposals.
+        "auto" uses no chain if the losses are linear, or if a public bound says that one proposal
+        in a thousand is accepted; otherwise it uses a chain for draws that would be slow. The name
+        of a chain selects that chain for all draws. "proximal" is refused if steps times rounds
+        exceed 10^9.
 
     Returns
     -------
     Plan
-        If no noise beats the constant decision, the plan of that: a cap of 0 switches, one block,
-        and a guarantee with epsilon 0.
+        If no noise beats the constant decision, its plan: a cap of 0 switches, one block, and a
+        guarantee with epsilon 0.
 
     Raises
     ------
     ValueError, TypeError
         For contradictory or inadmissible arguments.
     CalibrationError
-        If no plan keeps the switches.
+        If no plan has so few switches.
 
     Notes
     -----
-    Deterministic; about 0.1 to 0.5 s.
+    Deterministic; takes about 0.1 to 0.5 s.
     """
     problem, horizon = euclidean_problem(domain, loss, unbounded), known_horizon(horizon)
     choice("sampler", sampler, ("auto", "exact", "mcmc", *CHAINS))
@@ -274,11 +280,11 @@ def calibrate(
         (*lazy, *bounded[:1]), variants=(1.0,), tuning=GibbsTuning(0, "exact"),
     )  # fmt: skip
     asked = (COUPLINGS, coupling, block, max_switches)
-    # A public bound on the losses' curvature bounds the acceptance of envelopes.
+    # A public bound on the losses' curvature bounds the acceptance probability of envelopes.
     if sampler == "exact" or (sampler == "auto" and problem.linear_sampler and problem.enforced):
         plan = cast(GibbsPlan, search_plan(setting, *asked))
         drawn = plan.mechanism
-        # `cap == 0` is the constant decision, whose only draw is made without data.
+        # `cap == 0` is the constant decision, whose only draw uses no data.
         fair = drawn.cap == 0 or envelope_acceptance(drawn, problem) >= _FAIR_ACCEPTANCE
         closed = problem.family == "linear" or problem.dimension == 1 or drawn.cap == 0
         smooth = problem.enforced and envelope_acceptance(drawn, problem) >= _LEAST_ACCEPTANCE
@@ -316,7 +322,7 @@ def guarantee(
     budget: Budget | float | None = None,
     seeded: bool = False,
 ) -> Guarantee:
-    """Return what any plan guarantees, computed from its mechanism.
+    """Return the guarantee of any plan, computed from its mechanism.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""Cost of coupled draws in regret: clips, caps on switches, aged anchors, growing noise.
+"""Regret cost of coupled draws: clipping, caps on switches, aged anchors, growing noise.
 
-Successive laws have TV <= 2 Phi(g/2) - 1 (P-COMW, g = G sqrt(beta/lam)), or TV <= sqrt(KL/2) with
-KL <= g^2/2 + r (ln(1 + b) - b/(1 + b)) (CTRL, g = G/sigma, b = eta beta_s).
+Successive laws satisfy TV <= 2 Phi(g/2) - 1 (P-COMW, g = G sqrt(beta/lam)), or TV <= sqrt(KL/2)
+with KL <= g^2/2 + r (ln(1 + b) - b/(1 + b)) (CTRL, g = G/sigma, b = eta beta_s).
 
 Proofs: ``docs/privacy/oco_regret.md``; ``docs/privacy/couplings.md``, section "Caps"; widths:
 ``docs/privacy/gibbs_draws.md`` and ``docs/privacy/objective_perturbation.md``. Growing noise:
@@ -27,19 +27,19 @@ from dpoco.privacy.neighbours import Neighbours
 
 __all__ = ["forecast"]
 
-# Sums over rounds are exact up to this many terms; beyond, bounded in blocks of this ratio.
+# Sums over rounds are exact up to this many terms; the rest is bounded in blocks with this ratio.
 _EXACT_TERMS, _RATIO = 4096, 1e-3
-# A published delta this many times the theorem's own says nothing; nor does one of 1.
+# A published delta is vacuous if it is this many times the theorem's own, or at least 1.
 _VACUOUS_FACTOR = 10.0
 
 
 def assess(run: CoupledRun) -> tuple[RegretBound, float]:
     """Return the regret bound and a bound on the expected number of switches.
 
-    For streams fixed in advance; in units of loss over the horizon.
+    Both hold for streams fixed in advance. The regret is in units of loss over the horizon.
     """
     q, m = run.problem, run.mechanism
-    # A decision that never looks at data is the centre but for the spread of one draw.
+    # A decision that ignores the data is the centre plus the spread of one draw.
     if m.cap == 0:
         terms = {
             "constant": q.lipschitz * q.radius * m.rounds,
@@ -53,36 +53,36 @@ def assess(run: CoupledRun) -> tuple[RegretBound, float]:
     if isinstance(m.keep, Window):
         clip = clip_penalty(run, clip_error(run))
     elif isinstance(m.keep, Anchored):
-        # Half of the allowance per side of the window, and the anchors' deviation.
+        # Half of the allowance for each side of the window, and the anchors' deviation.
         clip = q.lipschitz * q.diameter * (0.5 + 1.0 / m.rounds)
-        switches += 0.5  # forced by a window too wide, with probability 1/(2 T) in all
+        switches += 0.5  # too wide windows force switches with probability <= 1/(2 T) in total
     limits = [float(x) for x in (run.mean_switches, m.cap) if x is not None]
     return run.regret(clip, cap_penalty(run, chance)), min([switches, *limits])
 
 
 def forecast(run: CoupledRun) -> CoupledForecast:
-    """Return what to expect of a run: regret, switches, and whether learning is of any use."""
+    """Return the forecast of a run: regret, switches, and whether noise dominates."""
     bound, switches = assess(run)
     still = run.mechanism.rounds > 1 and run.mechanism.cap == 0
     return CoupledForecast(still, bound.total, switches)
 
 
 def describe(run: CoupledRun, moved: float) -> tuple[Fields, list[str]]:
-    """Return what a guarantee says of regret and draws, and its conditions on that.
+    """Return a guarantee's fields on regret and draws, and its conditions on them.
 
     Parameters
     ----------
     run : GibbsRun or TiltedRun
         Coupled decisions on a problem.
     moved : float
-        How far neighbours' draws are apart.
+        Distance between the draws of neighbouring streams.
 
     Returns
     -------
     fields : dict
-        Of the guarantee: regret and details.
+        Fields of the guarantee: regret and details.
     conditions : list of str
-        Those of the regret bound, and what draws are like.
+        Conditions of the regret bound, and properties of the draws.
     """
     q, m = run.problem, run.mechanism
     rounds = m.rounds * q.lipschitz
@@ -113,25 +113,25 @@ def describe(run: CoupledRun, moved: float) -> tuple[Fields, list[str]]:
 def describe_claim(
     run: CoupledRun, calibration: str, near: Neighbours, delta: float
 ) -> tuple[Fields, list[str]]:
-    """Return what a guarantee says of the published privacy theorem: two fields, and conditions.
+    """Return a guarantee's two fields on the published privacy theorem, and its conditions.
 
     Parameters
     ----------
     run : GibbsRun or TiltedRun
         Private decisions.
     calibration : {"tight", "corrected", "paper"}
-        How the plan was found: of "tight" nothing is claimed.
+        How the plan was found. For "tight", nothing is claimed.
     near : Neighbours
-        Whom the guarantee is for.
+        The neighbouring streams of the guarantee.
     delta : float
-        Of the theorem.
+        The theorem's delta.
     """
     fields: Fields = {"claimed": None, "paper_epsilon": None}
     said, claim = list[str](), None
-    # The printed theorems are about replaced records only.
+    # The printed theorems only cover replaced records.
     if near.change == "replace" and run.mechanism.decisions > 0:
         paper = run.claim(delta, False)
-        if run.mechanism.cap != 0:  # of a constant decision there is nothing to compare
+        if run.mechanism.cap != 0:  # a constant decision cannot be compared
             fields["paper_epsilon"] = paper.epsilon
         if calibration != "tight":
             claim = paper if calibration == "paper" else run.claim(delta, True)
@@ -144,7 +144,7 @@ def describe_claim(
 
 
 def find_window(run: CoupledRun) -> tuple[float, float]:
-    """Return by how much log acceptance factors are lowered, and how far below that they reach."""
+    """Return the shift of log acceptance factors, and the width of their window below it."""
     keep = run.mechanism.keep
     if isinstance(keep, Window):
         return keep.high, keep.low
@@ -160,12 +160,12 @@ def hazard(run: CoupledRun) -> float:
 
 
 def clip_penalty(run: CoupledRun, error: float) -> float:
-    """Return what clipping that moves a law by `error` a round costs in regret.
+    """Return the regret caused by clipping that moves a law by `error` in each round.
 
-    Every decision resamples with probability p at least, which forgets all errors.
+    Every decision resamples with probability at least p, which forgets all errors.
     """
     m = run.mechanism
-    # The mean over the rounds of min(t - 1, block / p) rounds' errors is at most either bound.
+    # The mean of min(t - 1, block / p) over the rounds is at most either bound.
     memory = (m.rounds - 1) / 2.0
     if m.keep.forced > 0.0:
         memory = min(memory, m.block / m.keep.forced)
@@ -175,9 +175,10 @@ def clip_penalty(run: CoupledRun, error: float) -> float:
 
 
 def cap_penalty(run: CoupledRun, chance: float) -> float:
-    """Return what freezing the decision costs when switches of this chance reach the cap.
+    """Return the regret caused by freezing the decision when the switches reach the cap.
 
-    `chance` bounds a switch given any history; 0 where the cap allows every decision to switch.
+    `chance` bounds the probability of a switch given any history. The result is 0 if the cap allows
+    a switch at every decision.
     """
     from scipy.special import betainc
 
@@ -185,7 +186,8 @@ def cap_penalty(run: CoupledRun, chance: float) -> float:
     if m.cap is None or m.cap >= m.decisions:
         return 0.0
     b, mean = float(m.cap), run.mean_switches
-    # Given any history a switch has at most this chance: their number is at most binomial.
+    # Given any history, a switch has at most this probability, so a binomial law dominates their
+    # number.
     tail = float(betainc(b + 1.0, m.decisions - b, chance))
     if mean is not None and b > mean:
         excess = b - mean
@@ -196,12 +198,12 @@ def cap_penalty(run: CoupledRun, chance: float) -> float:
 
 
 def _penalty(run: CoupledRun, variation: float) -> float:
-    """Return the regret that laws at this total variation from the ideal ones cost."""
+    """Return the regret caused by laws at this total variation from the ideal ones."""
     q, rounds = run.problem, run.mechanism.rounds
     if not q.unbounded:
         return q.lipschitz * q.diameter * rounds * variation
-    # Over R^n losses have no range: Cauchy-Schwarz with second moments (docs/privacy/oco_regret.md,
-    # "In R^n").
+    # Over R^n the range of losses is unbounded. We use Cauchy-Schwarz with second moments
+    # (docs/privacy/oco_regret.md, "In R^n").
     return 2.0 * q.lipschitz * run.mean_distance * math.pow(rounds, 1.5) * math.sqrt(variation)
 
 
@@ -213,9 +215,9 @@ def law_distance(g: float, b: float = 0.0, rank: int = 0) -> float:
     g, b : float
         Signal to noise, and step size times smoothness.
     rank : int
-        Of one loss's Hessian.
+        Rank of one loss's Hessian.
     """
-    # The laws are g-GDP: their total variation is at most that of two normals.
+    # The laws are g-GDP, so their total variation is at most that of two normal laws.
     if b == 0.0 or rank == 0:
         return math.erf(g / math.sqrt(8.0))
     return min(1.0, 0.5 * math.sqrt(g**2 + 2.0 * rank * curving(b)))
@@ -223,18 +225,18 @@ def law_distance(g: float, b: float = 0.0, rank: int = 0) -> float:
 
 def curving(b: float) -> float:
     """Return ln(1 + b) - b/(1 + b), without cancellation for small b."""
-    # The series alternates: cut off behind an added term it is an upper bound.
+    # The series alternates, so it is an upper bound if it is cut off after an added term.
     if b < 1e-4:
         return b * b * (0.5 - b * (2.0 / 3.0 - 0.75 * b))
     return math.log1p(b) - b / (1.0 + b)
 
 
 def clip_widths(g: float, b: float, dimension: int, rank: int, error: float) -> tuple[float, float]:
-    """Return (high, low), the widths at which clipping the log density ratio costs `error`.
+    """Return the widths (high, low) at which clipping the log density ratio costs `error`.
 
-    The hockey-stick divergences of order e^high of the next law from the current one, and of order
-    e^low of the current law from the next one, are at most `error`, which is in (0, 1). It concerns
-    utility only: the acceptance factors are clamped to the window whatever it is.
+    The hockey-stick divergence of order e^high of the next law from the current one, and that of
+    order e^low of the current law from the next one, are at most `error`, which is in (0, 1). This
+    affects utility only: the acceptance factors are always clamped to the window.
     """
     from scipy.special import chdtri, ndtri
 
@@ -247,13 +249,14 @@ def clip_widths(g: float, b: float, dimension: int, rank: int, error: float) -> 
         quantile = -float(ndtri(0.5 * error))
     else:
         quantile = math.sqrt(float(chdtri(float(dimension), error)))
-    # Both are valid for the lower width: under the current law the log ratio is also a linear form
-    # of the noise (docs/privacy/objective_perturbation.md, "Widths of the acceptance window").
+    # Both values are valid for the lower width, because under the current law the log ratio is also
+    # a linear form of the noise (docs/privacy/objective_perturbation.md, "Widths of the acceptance
+    # window").
     return high, min(low, 0.5 * g * g + g * quantile)
 
 
 def clip_error(run: CoupledRun) -> float:
-    """Return how far clipping moves the law of a decision in one round (total variation)."""
+    """Return the total variation by which clipping moves the law of a decision in one round."""
     from scipy.special import chdtrc, ndtr
 
     (g, b, rank), (above, below) = run.ratios, find_window(run)
@@ -271,7 +274,7 @@ def clip_error(run: CoupledRun) -> float:
 
 
 def _curves(g: float, b: float, rank: int) -> tuple[tilted_draws.Curve, tilted_draws.Curve]:
-    """Return the Renyi divergences by order of the next law from the current one, and back."""
+    """Return the Renyi divergences, by order, of the next law from the current one and back."""
     return (
         lambda order: 0.5 * g * g * order + rank * tilted_draws.addition(order, b),
         lambda order: 0.5 * g * g * order + rank * tilted_draws.removal(order, b),
@@ -279,7 +282,7 @@ def _curves(g: float, b: float, rank: int) -> tuple[tilted_draws.Curve, tilted_d
 
 
 def _best_epsilon(curve: tilted_draws.Curve, delta: float, largest: float) -> float:
-    """Return the smallest epsilon >= 0 that divergences prove at `delta`; infinite if none is."""
+    """Return the smallest epsilon >= 0 that divergences prove at `delta`; may be infinite."""
     log_delta = math.log(delta)
 
     def bound(t: FloatArray) -> FloatArray:
@@ -289,21 +292,22 @@ def _best_epsilon(curve: tilted_draws.Curve, delta: float, largest: float) -> fl
 
 
 def age_quantile(anchors: int, block: int, forced: float, tail: float) -> float:
-    """Return an age in rounds that the mean age of the anchors exceeds with probability <= tail.
+    """Return an age, in rounds, that the anchors' mean age exceeds with probability <= tail.
 
-    Switches are at least as frequent as forced ones, so the ages are dominated by sums of
-    geometric gaps, a gap by 1 plus an exponential of rate -ln(1 - p): a Chernoff bound.
+    Switches are at least as frequent as forced ones, so the ages are dominated by sums of geometric
+    gaps. A gap is dominated by 1 plus an exponential variable with rate -ln(1 - p), which gives a
+    Chernoff bound.
 
     Parameters
     ----------
     anchors : int
-        K released points.
+        Number K of released points.
     block : int
         Rounds between two decisions.
     forced : float
         p, in (0, 1].
     tail : float
-        In (0, 1).
+        Probability, in (0, 1).
     """
     weights = [1.0] + [(anchors - j + 1.0) / anchors for j in range(1, anchors + 1)]
     total = math.fsum(weights)
@@ -320,12 +324,12 @@ def age_quantile(anchors: int, block: int, forced: float, tail: float) -> float:
 
 
 def anchor_width(g: float, error: float, *, anchors: int, mean_age: float, horizon: int) -> float:
-    """Return the width of the acceptance window when the loss is centred at released points.
+    """Return the width of the acceptance window for losses centred at released points.
 
-    It is x g + z g / sqrt(anchors) + g^2 mean_age, where (g/x) e^(-x^2/2) = error and
-    z = sqrt(2 log(2 horizon^3)): the deviation of the loss at the current decision, that of its
-    mean over the anchors, and the drift of the law since they were drawn, `mean_age` rounds ago.
-    It concerns utility only, as `clip_widths`.
+    It is x g + z g / sqrt(anchors) + g^2 mean_age, with (g/x) e^(-x^2/2) = error and z = sqrt(2
+    log(2 horizon^3)). The terms are the deviation of the loss at the current decision, the
+    deviation of its mean over the anchors, and the drift of the law since they were drawn,
+    `mean_age` rounds ago. The width affects utility only, as in `clip_widths`.
     """
     deviation = math.sqrt(2.0 * math.log(2.0 * float(horizon) ** 3))
     return (
@@ -371,21 +375,21 @@ def bernstein_cap(mean: float, tail: float) -> int:
 
 
 def growing_switches(run: TiltedRun) -> float:
-    """Return a bound on the expected switches with growing noise.
+    """Return a bound on the expected number of switches with growing noise.
 
     "maximal": 1 + sum over 2 <= t < T of min(1, sqrt(KL_t/2)), kappa = t/(t - 1),
     h = beta_s/((t - 1) lm), KL_t = G^2/(2 sigma^2 (t - 1)) + (n/2)(kappa - 1 - ln kappa)
     + r max(0, ln(1 + h) - kappa h/(1 + h)). "density_ratio": 1 + sum of 1 - e^(-high - low).
     """
     rounds = run.mechanism.rounds
-    # Round 1's law is a point, so that it always switches.
+    # The law of round 1 is a point, so round 1 always switches.
     if rounds <= 2:
         return float(rounds - 1)
     return 1.0 + _monotone_sum(lambda t: _growing_hazard(run, t), 2, rounds - 1)
 
 
 def growing_regret(run: TiltedRun) -> RegretBound:
-    """Return the bound with growing noise and losses of strong convexity lm.
+    """Return the regret bound for growing noise and losses with strong convexity lm.
 
     sum (G + sigma sqrt(n) q_t)^2/(2 lm t) + (n sigma^2/lm) sum over t >= 2 of q_t/sqrt(t - 1)
     + 2 G D, with q_t = sqrt(t) - sqrt(t - 1).
@@ -402,20 +406,21 @@ def growing_regret(run: TiltedRun) -> RegretBound:
         ),
         "noise": _monotone_sum(lambda t: size**2 / lm * growth(t) / np.sqrt(t - 1.0), 2, rounds),
         "barrier": 2.0 * q.lipschitz * q.diameter,
-        # Windows of closeness 2/T^2 per round: 3 (2/T^2) t TV in round t, over all rounds.
+        # Windows with closeness 2/T^2 per round add a TV of 3 (2/T^2) t in round t; summed over all
+        # rounds.
         "clip": 6.0 * q.lipschitz * q.diameter if isinstance(run.mechanism.keep, Window) else 0.0,
     }
     return RegretBound(math.fsum(terms.values()), terms)
 
 
 def _growing_hazard(run: TiltedRun, t: FloatArray) -> FloatArray:
-    """Return bounds on the probability of a switch behind rounds t >= 2, shape of t."""
+    """Return bounds on the probability of a switch after rounds t >= 2, with the shape of t."""
     if isinstance(run.mechanism.keep, Window):
         return np.asarray(-np.expm1(-2.0 * _growing_log_ratio(run, t)))
     q, x = run.problem, t - 1.0
     h = q.smoothness / (x * run.tuning.strong_convexity)
     divergence = q.lipschitz**2 / (2.0 * run.draw.noise**2 * x)
-    # u - ln(1 + u) with u = 1/x cancels for large x, where the series takes over.
+    # u - ln(1 + u) with u = 1/x cancels for large x, where we use a series.
     u = 1.0 / x
     excess = np.where(u < 1e-4, u * u * (0.5 - u / 3.0), u - np.log1p(u))
     divergence = divergence + 0.5 * q.dimension * excess
@@ -444,7 +449,8 @@ def _growing_log_ratio(run: TiltedRun, t: FloatArray) -> FloatArray:
 def _monotone_sum(value: Callable[[FloatArray], FloatArray], first: int, last: int) -> float:
     """Return an upper bound on the sum of a decreasing function over first <= t <= last.
 
-    Exact for the first 4096 terms; beyond, blocks of ratio 1.001 at the value of their first term.
+    Exact for the first 4096 terms. Later terms are bounded in blocks of ratio 1.001 by the value of
+    their first term.
     """
     if last < first:
         return 0.0

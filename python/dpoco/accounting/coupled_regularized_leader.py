@@ -1,11 +1,11 @@
 """Plans and accounting of the coupled regularized leader (CTRL).
 
 Claim: the decisions, together with all stay-or-switch bits, are (epsilon, delta)-private with the
-loss of `dpoco.privacy.mechanisms.coupled_draws`, also when the losses react to the decisions; and
-for losses fixed in advance the expected regret is at most the stated bound
-(`dpoco.accounting.regret_bounds`). In the lazy modes the coupling "maximal" leaves every decision's
-law as it is and switches with probability TV <= sqrt(KL/2), KL <= g^2/2 + r (ln(1 + b) -
-b/(1 + b)), g = G/sigma, b = eta beta_s, or less where strong convexity lets the noise grow.
+loss of `dpoco.privacy.mechanisms.coupled_draws`, even if the losses react to the decisions. For
+losses fixed in advance, the expected regret is at most the stated bound
+(`dpoco.accounting.regret_bounds`). In the lazy modes, the coupling "maximal" keeps every decision's
+law unchanged. It switches with probability TV <= sqrt(KL/2), KL <= g^2/2 + r (ln(1 + b) - b/(1 +
+b)), g = G/sigma, b = eta beta_s, or less if strong convexity lets the noise grow.
 
 Proofs: ``docs/privacy/objective_perturbation.md``, ``docs/privacy/couplings.md`` and
 ``docs/privacy/oco_regret.md``. Source: Agarwal et al., CTRL (Algorithms 1 and 2), generalised to
@@ -50,9 +50,9 @@ from dpoco.privacy.mechanisms.coupled_draws import Maximal, TiltedMinimum
 
 __all__ = ["TiltedPlan", "TiltedTuning", "calibrate", "guarantee"]
 
-# Without privacy: noise so small that it costs a twenty-thousandth of the bound.
+# Without privacy, the noise is so small that it costs a twenty-thousandth of the bound.
 _QUIET_NOISE = 0.01
-# Factors on the step size of the least bound: smaller ones lower b = eta beta_s.
+# Factors on the step size with the least bound. Smaller ones reduce b = eta beta_s.
 _STEP_FACTORS = (1.0, 0.6, 0.3, 0.1, 0.03, 0.01)
 
 
@@ -65,8 +65,8 @@ class _Setting(Setting[TiltedRun]):
     def still_law(self) -> Law:
         q = self.problem
         sigma = q.lipschitz * math.sqrt(self.horizon / q.dimension)
-        # The step is chosen so that the noise moves the minimiser by this much: ||x - c|| <= eta
-        # ||Z||.
+        # We choose the step so that the noise moves the minimiser by this distance: ||x - c|| <=
+        # eta ||Z||.
         return CONSTANT_SPREAD * q.radius / (sigma * math.sqrt(q.dimension)), sigma
 
     def law(self, variant: float, block: int, noise: float) -> Law:
@@ -79,7 +79,7 @@ class _Setting(Setting[TiltedRun]):
 
     @property
     def strongly_convex(self) -> bool:
-        """Whether the losses' own curvature may regularise."""
+        """Whether the curvature of the losses can serve as regularisation."""
         return self.problem.strong_convexity > 0.0 and not self.problem.unbounded
 
     def draw(self, law: Law) -> TiltedMinimum:
@@ -87,7 +87,7 @@ class _Setting(Setting[TiltedRun]):
         return TiltedMinimum(noise, step)
 
     def growing(self, noise_scale: float) -> CoupledPlan:
-        """Return a plan without privacy, with growing noise and as few switches as may be."""
+        """Return a plan without privacy, with growing noise and as few switches as possible."""
         run = self.keep(self.bare(1, (math.inf, noise_scale)), Maximal(0.0))
         own = replace(run.tuning, strong_convexity=self.problem.strong_convexity)
         return self.finish(replace(run, tuning=own))
@@ -106,7 +106,7 @@ class _Setting(Setting[TiltedRun]):
         return [p for p in found if p is not None]
 
     def _laziest_step(self, coupling: str, limit: float) -> CoupledPlan | None:
-        """Search the step size; for each, the least noise that keeps the switches."""
+        """Search the step size; for each, find the least noise with few enough switches."""
         q, share = self.problem, min(1.0, limit / (self.horizon - 1))
         top = math.log(q.radius / (q.lipschitz * math.sqrt(self.horizon))) + 0.01
         grid = np.linspace(top - 12.0, top, 25)
@@ -126,15 +126,15 @@ class _Setting(Setting[TiltedRun]):
         return best
 
     def _laziest_noise(self, coupling: str, eta: float, share: float) -> float | None:
-        """Return the largest G/sigma at which a round switches with probability `share` at most."""
+        """Return the largest G/sigma at which a round switches with probability at most `share`."""
         from scipy.special import ndtri
 
         q, b = self.problem, eta * self.problem.smoothness
         if coupling == "maximal":
             if b == 0.0:
                 return min(10.0, 2.0 * float(ndtri(0.5 * (1.0 + share))))
-            # `law_distance`, solved for g: a step so long that curvature alone switches more often
-            # has none.
+            # `law_distance`, solved for g. There is no solution if the step is so long that
+            # curvature alone causes more switches.
             square = 4.0 * share * share - 2.0 * q.rank * curving(b)
             return math.sqrt(square) * (1.0 - 1e-12) if square > 1e-24 else None
         width = 50.0 if share == 1.0 else -math.log1p(-share)
@@ -143,7 +143,7 @@ class _Setting(Setting[TiltedRun]):
             noise = math.exp(log_g)
             run = self.bare(1, (eta, q.lipschitz / noise))
             window = find_window(self.keep(run, self.lazy_window(run, coupling, noise)))
-            # Laws may be so close that their window is empty.
+            # The laws may be so close that their window is empty.
             return math.log(max(sum(window), 1e-300) / width)
 
         low, high = math.log(1e-12), math.log(10.0)
@@ -152,7 +152,7 @@ class _Setting(Setting[TiltedRun]):
         if excess(high) < 0.0:
             return 10.0
         root = find_root(excess, low, high, xtol=1e-4)
-        # The root may lie on the side of more switches.
+        # The root may lie on the side with too many switches.
         while excess(root) > 0.0:
             root -= 1e-4
         return rounded_down(math.exp(root))
@@ -163,7 +163,8 @@ class _Setting(Setting[TiltedRun]):
         rounds = (m * q.lipschitz) ** 2 * np.ceil(horizon / m) + sigma**2 * q.dimension
         eta = variant * q.radius / np.sqrt(rounds)
         spread = eta * (q.lipschitz * horizon + sigma * math.sqrt(q.dimension))
-        # No inverse temperature: "dartboard", which asks for it, is no coupling of this learner.
+        # There is no inverse temperature; "dartboard", which needs one, is not a coupling of this
+        # learner.
         return eta * q.smoothness, spread, math.nan
 
 
@@ -179,32 +180,32 @@ def calibrate(
     unbounded: bool = False,
     max_switches: float | None = None,
 ) -> TiltedPlan:
-    """Return the plan of the least proven regret bound that meets `budget`.
+    """Return the plan with the least proven regret bound that meets `budget`.
 
     Parameters
     ----------
-    domain, loss
-        A domain and a convex, smooth loss of this library. An l_p ball with p < 2 is possible for
+    A domain and a convex, smooth loss of this library. An l_p ball with p < 2 works with linear
+    losses only.
         linear losses only.
     horizon, budget, coupling, block, relation, unbounded, max_switches
-        As of `dpoco.oco.CoupledRegularizedLeader`.
+        See `dpoco.oco.CoupledRegularizedLeader`.
 
     Returns
     -------
     Plan
-        If no noise beats the constant decision, the plan of that: a cap of 0 switches, one block,
-        and a guarantee with epsilon 0.
+        If no noise beats the constant decision, its plan: a cap of 0 switches, one block, and a
+        guarantee with epsilon 0.
 
     Raises
     ------
     ValueError, TypeError
         For contradictory or inadmissible arguments.
     CalibrationError
-        If no plan keeps the switches.
+        If no plan has so few switches.
 
     Notes
     -----
-    Deterministic; about 0.1 to 0.7 s.
+    Deterministic; takes about 0.1 to 0.7 s.
     """
     problem, horizon = euclidean_problem(domain, loss, unbounded), known_horizon(horizon)
     setting = _Setting(
@@ -226,7 +227,7 @@ def guarantee(
     budget: Budget | float | None = None,
     seeded: bool = False,
 ) -> Guarantee:
-    """Return what any plan guarantees, computed from its mechanism.
+    """Return the guarantee of any plan, computed from its mechanism.
 
     Parameters
     ----------

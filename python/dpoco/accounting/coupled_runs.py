@@ -1,16 +1,16 @@
-"""Euclidean constants, and what follows from plans of the coupled learners: ratios, regret, words.
+"""Euclidean constants, and ratios, regret and texts computed from plans of coupled learners.
 
-Proofs of what ratios, spreads and regret stand for: ``docs/privacy/oco_regret.md``.
+Proofs of the ratios, spreads and regret: ``docs/privacy/oco_regret.md``.
 
-The proofs of P-COMW and CTRL live in l2: losses are G-Lipschitz and beta_s-smooth in l2, one
-loss's Hessian has rank at most r, and decisions lie within R of a centre. The library states its
-bounds in the domain's own norm; this module converts them. With q the dual exponent,
-||v||_2 <= d^max(0, 1/2 - 1/q) ||v||_q and ||v||_p <= d^max(0, 1/2 - 1/q) ||v||_2, hence a loss that
-is L-Lipschitz (gradient in l_q) is L d^e-Lipschitz in l2 with e = max(0, 1/2 - 1/q), and one that
-is beta-smooth from l_p to l_q is beta d^(2e)-smooth in l2.
+The proofs of P-COMW and CTRL are in l2: losses are G-Lipschitz and beta_s-smooth in l2, one loss's
+Hessian has rank at most r, and decisions lie within R of a centre. The library states its bounds in
+the domain's own norm; this module converts them. With q the dual exponent, ||v||_2 <= d^max(0, 1/2
+- 1/q) ||v||_q and ||v||_p <= d^max(0, 1/2 - 1/q) ||v||_2. Hence, with e = max(0, 1/2 - 1/q), a loss
+that is L-Lipschitz (gradient in l_q) is L d^e-Lipschitz in l2, and one that is beta-smooth from l_p
+to l_q is beta d^(2e)-smooth in l2.
 
-A simplex is parametrised by an orthonormal basis of its hyperplane: n = d - 1 coordinates, equal
-lengths, gradients no longer.
+A simplex is parametrised by an orthonormal basis of its hyperplane. This gives n = d - 1
+coordinates, preserves lengths, and does not lengthen gradients.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ from dpoco.privacy.records import Description, limits
 __all__ = ["CoupledPlan", "CoupledRun", "EuclideanProblem", "GibbsRun", "TiltedRun",
            "euclidean_problem", "open_gibbs", "open_plan", "open_tilted"]  # fmt: skip
 
-# A derivative bound that still grows between these margins is unbounded over the reals.
+# If a derivative bound still grows between these margins, we consider it unbounded over the reals.
 _FAR, _FARTHER = 1e50, LARGEST_SCALE
 
 
 @dataclass(frozen=True, slots=True)
 class EuclideanProblem:
-    """Bounds that the regret and privacy proofs use.
+    """Constants that the regret and privacy proofs use.
 
     Attributes
     ----------
     dimension : int
-        n, of the set of decisions: d, or d - 1 for a simplex.
+        Dimension n of the set of decisions: d, or d - 1 for a simplex.
     lipschitz : float
         G, l2 Lipschitz constant of every loss (loss per length).
     smoothness : float
@@ -68,13 +68,13 @@ class EuclideanProblem:
     strong_convexity : float
         Smallest eigenvalue of any loss's Hessian; 0 unless declared.
     radius, diameter : float
-        R and D (length) of the domain; it is only the comparator class when `unbounded`.
+        R and D (length) of the domain, which is only the comparator class if `unbounded`.
     unbounded : bool
         Whether decisions range over all of R^n.
     family : {"linear", "glm", "quadratic", "custom"}
         Structure of the losses.
     shape : {"ball", "box", "simplex", "lp_ball", "polytope"}
-        Structure of the domain; "ball" is Euclidean, "box" includes the ball of l_inf.
+        Structure of the domain. "ball" is Euclidean; "box" includes the ball of l_inf.
     exponent : float
         p of an "lp_ball"; the domain's own exponent otherwise.
     constraints : int
@@ -99,7 +99,7 @@ class EuclideanProblem:
 
     @property
     def enforced(self) -> bool:
-        """Whether the learner makes G and beta_s true by clipping; else the user declares them."""
+        """Whether the learner enforces G and beta_s by clipping, or the user declares them."""
         return self.family != "custom"
 
     @property
@@ -114,39 +114,39 @@ class EuclideanProblem:
 
     @property
     def factor_range(self) -> float:
-        """Public range of l - min l: G D, or 2 G R with a crude minimum."""
+        """Public bound on l - min l: G D, or 2 G R if the minimum is only bounded roughly."""
         if self.family in ("linear", "glm"):
             return self.lipschitz * self.diameter
         return 2.0 * self.lipschitz * self.radius
 
     def lazy(self, horizon: int, block: int) -> LazyProblem:
-        """Return what regret bounds take of the problem, for so many rounds in blocks."""
+        """Return the problem's constants for regret bounds, for `horizon` rounds in blocks."""
         return LazyProblem(
             horizon=horizon, dimension=self.dimension, lipschitz=self.lipschitz,
             radius=self.radius, diameter=self.diameter, block=block, unbounded=self.unbounded,
         )  # fmt: skip
 
     def barrier_weight(self, horizon: int) -> float:
-        """Return the weight at which the barrier is at most G D on the shrunk domain (loss).
+        """Return the weight (loss) for which the barrier is at most G D on the shrunk domain.
 
-        0 where no barrier is used: linear losses, and decisions in R^d.
+        It is 0 if no barrier is used: for linear losses, and for decisions in R^d.
 
         Parameters
         ----------
         horizon : int
-            T; the domain is shrunk by the factor 1 - 1/T, below three rounds as for three.
+            T; the domain is shrunk by the factor 1 - 1/T. Below three rounds, T = 3 is used.
 
         Raises
         ------
         ValueError
             For an l_p ball with p < 2.
         """
-        # A linear sum is minimised by a projection: no barrier has to keep minimisers inside.
+        # The minimiser of a linear sum is a projection, so no barrier is needed to keep it inside.
         if self.unbounded or self.family == "linear":
             return 0.0
-        # Of one round the shrunk domain would be a point, and the weight infinite.
+        # For one round, the shrunk domain would be a point and the weight infinite.
         t = float(max(positive_int("horizon", horizon), 3))
-        # Every supremum is that of the barrier on the domain, shrunk by the factor 1 - 1 / t.
+        # Each supremum is that of the barrier on the domain shrunk by the factor 1 - 1 / t.
         if self.shape == "lp_ball":
             if self.exponent < 2.0:
                 raise ValueError(
@@ -172,7 +172,7 @@ def euclidean_problem(domain: Domain, loss: Loss, unbounded: bool = False) -> Eu
     domain, loss
         A domain and a loss of this library.
     unbounded : bool
-        Whether decisions range over R^d, with the domain the comparator class only.
+        Whether decisions range over R^d, so that the domain is only the comparator class.
 
     Returns
     -------
@@ -182,7 +182,7 @@ def euclidean_problem(domain: Domain, loss: Loss, unbounded: bool = False) -> Eu
     Raises
     ------
     TypeError
-        If the loss is of no known family, or `unbounded` is not a bool.
+        If the loss is of an unknown family, or if `unbounded` is not a bool.
     ValueError
         If the domain has empty interior, or a bound is infinite over all reals (squared loss).
     """
@@ -191,7 +191,7 @@ def euclidean_problem(domain: Domain, loss: Loss, unbounded: bool = False) -> Eu
     if not isinstance(domain, Domain):
         raise TypeError(f"domain must be a dpoco domain; got {type(domain).__name__}")
     shape = _shape(domain)
-    # The simplex is a set of its hyperplane: over R^d there would be one coordinate more.
+    # We treat the simplex as a set in its hyperplane, but R^d has one more coordinate.
     if unbounded and shape == "simplex":
         raise ValueError("unbounded decisions need a full-dimensional domain, not a Simplex")
     n = domain.intrinsic_dimension
@@ -225,7 +225,7 @@ def _half_width(domain: Domain, shape: str) -> float:
 
 
 def _shape(domain: Domain) -> str:
-    """Return the structure of a domain, as `EuclideanProblem` names it, or raise for none."""
+    """Return the structure of a domain, as `EuclideanProblem` names it, or raise."""
     if isinstance(domain, Simplex):
         if domain.dimension < 2:
             raise ValueError("a Simplex of dimension 1 is a single point: nothing to learn")
@@ -235,7 +235,7 @@ def _shape(domain: Domain) -> str:
             raise ValueError("the box must have a non-empty interior: lower < upper everywhere")
         return "box"
     if isinstance(domain, LpBall):
-        # An interval is a ball of every norm: as a box it has all couplings and samplers.
+        # An interval is a ball of every norm. As a box, it has all couplings and samplers.
         if domain.p == math.inf or domain.dimension == 1:
             return "box"
         return "ball" if domain.p == 2.0 else "lp_ball"
@@ -248,8 +248,8 @@ def _shape(domain: Domain) -> str:
 
 def _bounds(domain: Domain, loss: Loss, unbounded: bool, n: int) -> tuple[str, float, float, int]:
     """Return the family of a loss, its G and beta_s in l2, and the rank of one Hessian."""
-    # Declared bounds are in the dual norm, and ||v||_2 <= d^(1/2 - 1/q) ||v||_q for q > 2.
-    # Distances of decisions give the same factor once more in the smoothness.
+    # Declared bounds are in the dual norm, and ||v||_2 <= d^(1/2 - 1/q) ||v||_q for q > 2. In the
+    # smoothness, distances of decisions give the same factor again.
     stretch = math.pow(domain.dimension, max(0.0, 0.5 - 1.0 / domain.dual_exponent))
     if isinstance(loss, LinearLoss):
         return "linear", record_length(domain, loss), 0.0, 0
@@ -266,7 +266,7 @@ def _bounds(domain: Domain, loss: Loss, unbounded: bool, n: int) -> tuple[str, f
         return "glm", slope * length, curvature * length**2, 1
     if isinstance(loss, CustomLoss):
         lipschitz, smoothness = loss.lipschitz_bound, loss.smoothness_bound
-        # Nothing is known of the Hessian of a caller's loss: it may have full rank.
+        # The Hessian of a caller's loss is unknown, so it may have full rank.
         return "custom", lipschitz * stretch, smoothness * stretch**2, n if smoothness else 0
     if isinstance(loss, QuadraticLoss):
         return "quadratic", loss.lipschitz_bound, loss.smoothness_bound, n
@@ -275,10 +275,10 @@ def _bounds(domain: Domain, loss: Loss, unbounded: bool, n: int) -> tuple[str, f
 
 COUPLINGS = ("density_ratio", "dartboard", "anchored", "scheduled", "maximal")
 LEADER_COUPLINGS = ("density_ratio", "scheduled", "maximal")
-# b = eta beta_s beyond which the conditions warn.
+# The conditions warn if b = eta beta_s is larger than this.
 _LARGE_CURVATURE = 0.1
 _OTHER_PLAN = "plan must be a plan for coupled decisions"
-# Chains that are always used; "mcmc" is one that is used where exact draws would be slow.
+# Chains that are used for all draws. "mcmc" is a chain that is used if exact draws would be slow.
 CHAINS = ("hit_and_run", "langevin", "proximal")
 NO_SAMPLER = "no exact sampler on a polytope, or on an l_p ball with p other than 2"
 
@@ -292,7 +292,8 @@ class GibbsTuning(Description):
     anchors : int
         K, released points that the coupling "anchored" averages over; else 0.
     sampler : {"exact", "mcmc", "hit_and_run", "langevin", "proximal"}
-        "mcmc" whenever a Markov chain may be used for some draw; a chain's name if it always is.
+        "mcmc" if a Markov chain may be used for some draw; the name of a chain if it is always
+        used.
     """
 
     kind = "gibbs_tuning"
@@ -300,7 +301,7 @@ class GibbsTuning(Description):
     sampler: str = limits()
 
     def __post_init__(self) -> None:
-        """Refuse other samplers."""
+        """Raise for other samplers."""
         super().__post_init__()
         self.check_choice("sampler", ("exact", "mcmc", *CHAINS))
 
@@ -312,11 +313,11 @@ class TiltedTuning(Description):
     Attributes
     ----------
     barrier_weight : float
-        Weight of the barrier (loss); 0 for none.
+        Weight of the barrier (loss); 0 means no barrier.
     strong_convexity : float
-        Smallest eigenvalue of any loss's Hessian that the bound uses; 0 if none.
+        Smallest eigenvalue of any loss's Hessian, as used in the bound; 0 if none.
     unbounded : bool
-        Whether decisions range over R^d, the domain being the comparator class.
+        Whether decisions range over R^d, so that the domain is only the comparator class.
     """
 
     kind = "tilted_tuning"
@@ -332,9 +333,9 @@ class CoupledForecast(Description):
     Attributes
     ----------
     noise_dominates : bool
-        Whether one decision for all rounds is proved to be no worse than learning.
+        Whether playing one decision in all rounds is proved to be no worse than learning.
     regret_bound, expected_switches : float
-        Bounds on the expected regret over the horizon (loss), on streams fixed in advance, and on
+        Bounds on the expected regret over the horizon (loss), for streams fixed in advance, and on
         the expected number of switches.
     """
 
@@ -350,12 +351,12 @@ TiltedPlan = Plan[CoupledDraws, TiltedTuning, CoupledForecast]
 
 
 def has_normalizer(problem: EuclideanProblem) -> bool:
-    """Whether the engine knows ln Z: beyond what is proved private, for quadratics over R^d."""
+    """Return whether the engine knows ln Z. It does for quadratics over R^d, without a proof."""
     return problem.exact_normalizer or (problem.unbounded and problem.family == "quadratic")
 
 
 def require_global_bounds(problem: EuclideanProblem) -> None:
-    """Raise for private learning over R^d with losses whose bounds hold on the domain only."""
+    """Raise for private learning over R^d if the losses' bounds hold on the domain only."""
     if problem.unbounded and problem.family in ("quadratic", "custom"):
         raise ValueError(
             f"{problem.family} losses are not known to be Lipschitz on R^d: unbounded=True is not "
@@ -372,11 +373,11 @@ class CoupledRun(ABC):
     problem : EuclideanProblem
         Constants of domain and loss.
     mechanism : CoupledDraws
-        What the engine enforces and draws.
+        The mechanism that the engine enforces and draws.
     tuning : GibbsTuning or TiltedTuning
-        What else the engine needs.
+        Other parameters of the engine.
     released, reference : str
-        Of the class: what is released, in words, and the pages of the proof.
+        Class attributes: description of the releases, and the pages of the proof.
     """
 
     problem: EuclideanProblem
@@ -394,16 +395,16 @@ class CoupledRun(ABC):
             problem.lipschitz,
             problem.smoothness,
             problem.rank if problem.smoothness > 0.0 else 0,
-            # Over R^d the slope of a quadratic grows.
+            # Over R^d, the slope of a quadratic is unbounded.
             enforced=problem.enforced and not (problem.unbounded and problem.family == "quadratic"),
         )
 
     def check(self) -> None:
-        """Raise `ValueError` unless mechanism and tuning are those of a learner of the problem."""
+        """Raise `ValueError` unless mechanism and tuning belong to a learner of the problem."""
         stated, needed = self.mechanism.losses, self.bound_losses(self.problem)
         for name in ("dimension", "lipschitz", "smoothness", "rank", "enforced"):
             own, due = getattr(stated, name), getattr(needed, name)
-            # Plans come from files: another machine's powers may differ in the last digits.
+            # Plans come from files. On another machine, the last digits of powers may differ.
             if not math.isclose(own, due, rel_tol=1e-9):
                 raise ValueError(f"the plan has {name} {own!r}, but domain and loss give {due!r}")
         if self.private:
@@ -413,7 +414,7 @@ class CoupledRun(ABC):
 
     @property
     def private(self) -> bool:
-        """Whether a cap bounds the switches, which spend budget, and no stay reveals losses."""
+        """Whether a cap bounds the switches, which spend budget, and stays reveal no losses."""
         m = self.mechanism
         return m.cap is not None and m.keep.forced > 0.0 and not isinstance(m.keep, Maximal)
 
@@ -424,21 +425,21 @@ class CoupledRun(ABC):
 
     @property
     def log_stay(self) -> float:
-        """Minus the log of the smallest product of a block's acceptance factors."""
+        """Minus the log of the smallest product of the acceptance factors of a block."""
         m = self.mechanism
-        # "maximal" has no window: how often it switches is a total variation, see `hazard`.
+        # "maximal" has no window; its switching probability is a total variation, see `hazard`.
         if isinstance(m.keep, Dartboard) and isinstance(m.draw, GibbsDraw):
             return m.block * m.draw.inverse_temperature * m.keep.span
         return 0.0 if isinstance(m.keep, Maximal) else m.block * m.keep.log_floor(m.draw)
 
     @property
     def mean_switches(self) -> float | None:
-        """A bound on the expected switches of "dartboard", which are independent, else None."""
+        """Bound on the expected switches of "dartboard", which are independent; otherwise None."""
         q, m = self.problem, self.mechanism
         if not isinstance(m.keep, Dartboard) or not isinstance(m.draw, GibbsDraw):
             return None
         # docs/privacy/oco_regret.md, "Switches and the cap": hazards telescope, and by Jensen's
-        # inequality their sum is at most beta times the loss above the minima.
+        # inequality their sum is at most beta times the excess of the losses above their minima.
         worst = q.lipschitz * q.radius * m.rounds + self.regret().total
         return m.keep.forced * m.decisions + m.draw.inverse_temperature * worst
 
@@ -450,28 +451,28 @@ class CoupledRun(ABC):
     @property
     @abstractmethod
     def mean_distance(self) -> float:
-        """A bound on any draw's root mean square distance from the centre, over R^n."""
+        """Bound on the root mean square distance of any draw from the centre, over R^n."""
 
     @property
     @abstractmethod
     def still_distance(self) -> float:
-        """The same of a draw without data."""
+        """The same bound for a draw without data."""
 
     @abstractmethod
     def regret(self, clip: float = 0.0, cap: float = 0.0) -> RegretBound:
-        """Return the bound to which clipped factors and a cap on the switches add so much."""
+        """Return the regret bound, including costs of clipped factors and of a cap on switches."""
 
     @abstractmethod
     def claim(self, delta: float, corrected: bool) -> PublishedClaim:
-        """Return what the published privacy theorem says, repaired or as printed."""
+        """Return the claim of the published privacy theorem, repaired or as printed."""
 
     @abstractmethod
     def draw_conditions(self) -> list[str]:
-        """Return what a guarantee says of draws and regret."""
+        """Return the conditions of a guarantee on draws and regret."""
 
     @abstractmethod
     def draw_details(self, moved: float) -> Fields:
-        """Return what a guarantee says of draws; `moved` is how far neighbours' are apart."""
+        """Return a guarantee's details on draws; `moved` is the distance between neighbours."""
 
 
 @dataclass(frozen=True)
@@ -494,18 +495,18 @@ class GibbsRun(CoupledRun):
         bounds = super().bound_losses(problem)
         if problem.family != "custom":
             return bounds
-        # Draws need no smoothness, so no valid one must be declared.
+        # Draws need no smoothness, so the loss need not declare a valid one.
         lipschitz = bounds.lipschitz
         return SmoothLosses(problem.dimension, lipschitz, math.inf, problem.dimension, False)
 
     @property
     def draw(self) -> GibbsDraw:
-        """The law of a fresh decision."""
+        """Law of a fresh decision."""
         assert isinstance(self.mechanism.draw, GibbsDraw)
         return self.mechanism.draw
 
     def check(self) -> None:
-        """Raise `ValueError` also if coupling or sampler do not fit domain and loss."""
+        """Also raise `ValueError` if the coupling or the sampler does not fit domain and loss."""
         super().check()
         q, keep, tolerance = self.problem, self.mechanism.keep, self.draw.tolerance
         body = math.inf if q.unbounded else q.half_width
@@ -523,8 +524,8 @@ class GibbsRun(CoupledRun):
             raise ValueError(f"coupling {keep.kind!r} needs bounded decisions")
         if isinstance(keep, Anchored) != (self.tuning.anchors > 0):
             raise ValueError("anchors is positive for coupling 'anchored' and 0 otherwise")
-        # A shorter span would clamp factors of admissible losses, which the bound on regret does
-        # not count.
+        # A shorter span would clamp the factors of admissible losses, which the regret bound does
+        # not account for.
         if isinstance(keep, Dartboard) and keep.span < q.factor_range * (1.0 - 1e-9):
             raise ValueError(f"span of 'dartboard' must be at least {q.factor_range!r}")
         chained = self.tuning.sampler != "exact"
@@ -543,29 +544,29 @@ class GibbsRun(CoupledRun):
 
     @property
     def mean_distance(self) -> float:
-        """A bound on any draw's root mean square distance from the centre, over R^n."""
+        """Bound on the root mean square distance of any draw from the centre, over R^n."""
         pull = self.problem.lipschitz * self.mechanism.rounds / self.draw.regularization
         return pull + self.still_distance
 
     @property
     def still_distance(self) -> float:
-        """The same of a draw without data."""
+        """The same bound for a draw without data."""
         beta, lam = self.draw.inverse_temperature, self.draw.regularization
         return math.sqrt(self.problem.dimension / (beta * lam))
 
     def regret(self, clip: float = 0.0, cap: float = 0.0) -> RegretBound:
-        """Return the bound to which clipped factors and a cap on the switches add so much."""
+        """Return the regret bound, including costs of clipped factors and of a cap on switches."""
         beta, lam = self.draw.inverse_temperature, self.draw.regularization
         return gibbs_regret(
             self.lazy, inverse_temperature=beta, regularization=lam, clip=clip, cap=cap
         )
 
     def claim(self, delta: float, corrected: bool) -> PublishedClaim:
-        """Return what the published privacy theorem says, repaired or as printed."""
+        """Return the claim of the published privacy theorem, repaired or as printed."""
         return gibbs_claim(self.mechanism.rounds, self.ratios[0], delta, corrected)
 
     def draw_conditions(self) -> list[str]:
-        """Return what a guarantee says of draws and regret."""
+        """Return the conditions of a guarantee on draws and regret."""
         said = ["Draws are exact (rejection samplers), and their running time depends on the data."]
         if self.tuning.sampler == "proximal":
             said = [
@@ -584,7 +585,7 @@ class GibbsRun(CoupledRun):
         return said
 
     def draw_details(self, moved: float) -> Fields:
-        """Return what a guarantee says of draws; `moved` is how far neighbours' are apart."""
+        """Return a guarantee's details on draws; `moved` is the distance between neighbours."""
         return {
             "draw_mu": moved,
             "inverse_temperature": self.draw.inverse_temperature,
@@ -598,8 +599,8 @@ class GibbsRun(CoupledRun):
 class TiltedRun(CoupledRun):
     """The coupled regularized leader (CTRL) on a problem: minimisers of tilted losses.
 
-    With noise that grows (an infinite step) the variance before round t is sigma^2 (t - 1), and the
-    window of "density_ratio" in round t is the engine's own.
+    If the noise grows (an infinite step), the variance before round t is sigma^2 (t - 1), and the
+    engine computes the window of "density_ratio" for each round.
     """
 
     tuning: TiltedTuning
@@ -614,7 +615,7 @@ class TiltedRun(CoupledRun):
 
     @property
     def draw(self) -> TiltedMinimum:
-        """The law of a fresh decision."""
+        """Law of a fresh decision."""
         assert isinstance(self.mechanism.draw, TiltedMinimum)
         return self.mechanism.draw
 
@@ -624,10 +625,10 @@ class TiltedRun(CoupledRun):
         return self.draw.step == math.inf
 
     def check(self) -> None:
-        """Raise `ValueError` also for curvature and barrier of another domain or loss."""
+        """Also raise `ValueError` for the curvature or barrier of another domain or loss."""
         super().check()
         q, own = self.problem, self.tuning
-        # Curvature that the loss does not declare would shrink the bound on switches falsely.
+        # Curvature that the loss does not declare would make the bound on switches too small.
         if own.strong_convexity > q.strong_convexity:
             raise ValueError("strong_convexity exceeds what the loss declares")
         if self.grows and (own.strong_convexity == 0.0 or self.private or q.unbounded):
@@ -640,24 +641,24 @@ class TiltedRun(CoupledRun):
 
     @property
     def ratios(self) -> tuple[float, float, int]:
-        """(g, b, r): g = G/sigma, b = eta beta_s (0 with growing noise), rank of one's Hessian."""
+        """(g, b, r): g = G/sigma, b = eta beta_s (0 with growing noise), rank of one Hessian."""
         q = self.problem
         b = 0.0 if self.grows or q.smoothness == 0.0 else self.draw.step * q.smoothness
         return q.lipschitz / self.draw.noise, b, q.rank
 
     @property
     def mean_distance(self) -> float:
-        """A bound on any draw's root mean square distance from the centre, over R^n."""
+        """Bound on the root mean square distance of any draw from the centre, over R^n."""
         noise = self.draw.noise * math.sqrt(self.problem.dimension)
         return self.draw.step * (self.problem.lipschitz * self.mechanism.rounds + noise)
 
     @property
     def still_distance(self) -> float:
-        """The same of a draw without data."""
+        """The same bound for a draw without data."""
         return self.draw.step * self.draw.noise * math.sqrt(self.problem.dimension)
 
     def regret(self, clip: float = 0.0, cap: float = 0.0) -> RegretBound:
-        """Return the bound to which clipped factors and a cap on the switches add so much."""
+        """Return the regret bound, including costs of clipped factors and of a cap on switches."""
         return leader_regret(
             self.lazy,
             step_size=self.draw.step,
@@ -668,14 +669,14 @@ class TiltedRun(CoupledRun):
         )
 
     def claim(self, delta: float, corrected: bool) -> PublishedClaim:
-        """Return what the published privacy theorem says, repaired or as printed."""
+        """Return the claim of the published privacy theorem, repaired or as printed."""
         g, b, rank = self.ratios
-        # The repaired proof exchanges three losses: the lemma for rank 1 is about one.
+        # The repaired proof exchanges three losses, but the lemma for rank 1 is about one.
         size = 1 if rank <= 1 and not corrected else self.problem.dimension
         return leader_claim(self.mechanism.rounds, g, b, size, delta, corrected)
 
     def draw_conditions(self) -> list[str]:
-        """Return what a guarantee says of draws and regret."""
+        """Return the conditions of a guarantee on draws and regret."""
         said, b = [], self.ratios[1]
         if self.problem.family != "linear":
             said.append(
@@ -691,7 +692,7 @@ class TiltedRun(CoupledRun):
         return said
 
     def draw_details(self, moved: float) -> Fields:
-        """Return what a guarantee says of draws; `moved` is how far neighbours' are apart."""
+        """Return a guarantee's details on draws; `moved` is the distance between neighbours."""
         return {
             "draw_sensitivity_ratio": moved,
             "step_times_smoothness": math.inf if self.grows else self.ratios[1],
@@ -704,7 +705,7 @@ class TiltedRun(CoupledRun):
 
 
 def open_gibbs(domain: Domain, loss: Loss, plan: CoupledPlan) -> GibbsRun:
-    """Return the run of a plan of P-COMW; errors as of `open_plan`."""
+    """Return the run of a plan of P-COMW; for errors see `open_plan`."""
     draw, tuning = getattr(plan.mechanism, "draw", None), plan.tuning
     if not isinstance(draw, GibbsDraw) or not isinstance(tuning, GibbsTuning):
         raise TypeError(_OTHER_PLAN)
@@ -715,7 +716,7 @@ def open_gibbs(domain: Domain, loss: Loss, plan: CoupledPlan) -> GibbsRun:
 
 
 def open_tilted(domain: Domain, loss: Loss, plan: CoupledPlan) -> TiltedRun:
-    """Return the run of a plan of CTRL; errors as of `open_plan`."""
+    """Return the run of a plan of CTRL; for errors see `open_plan`."""
     draw, tuning = getattr(plan.mechanism, "draw", None), plan.tuning
     if not isinstance(draw, TiltedMinimum) or not isinstance(tuning, TiltedTuning):
         raise TypeError(_OTHER_PLAN)
@@ -730,9 +731,9 @@ def open_plan(domain: Domain, loss: Loss, plan: CoupledPlan) -> GibbsRun | Tilte
     Raises
     ------
     TypeError
-        If the plan is of another learner.
+        If the plan belongs to another learner.
     ValueError
-        If it contradicts the domain or the loss, or its coupling does not fit them.
+        If it contradicts the domain or the loss, or if its coupling does not fit them.
     """
     found = open_gibbs if isinstance(plan.tuning, GibbsTuning) else open_tilted
     return found(domain, loss, plan)

@@ -1,17 +1,17 @@
 """Accounting of selection on dyadic epochs.
 
-Claim: every round's losses reach the decisions through one noisy argmin of sums over one epoch,
-so all decisions together, over any number of rounds, are 2/b-private for noise of scale b: a
-round moves each of the sums by at most 1, in either direction. Losses drawn independently from one
-law give an expected regret, against the best expert in hindsight, of at most
+Claim: the losses of a round affect the decisions through one noisy argmin only, of sums over one
+epoch. A round moves each sum by at most 1, in either direction. So all decisions together, over any
+number of rounds, are 2/b-private for noise of scale b. If losses are drawn independently from one
+law, the expected regret against the best expert in hindsight is at most
 
     1 + sum over epochs of n min(1, sqrt(log N / (2 m)) + b c_N / m) + sqrt(T log N / 2)
 
-with n the rounds played, m those selected from, and c_N the mean excess of the noise, H_N - 1 if
-exponential.
+with n the number of rounds played, m the number of rounds selected from, and c_N the mean excess of
+the noise, H_N - 1 for exponential noise.
 
-Proof: ``docs/privacy/epoch_selector.md``. Source: Asi, Raman and Saha, "Tracking the best
-expert privately", algorithm 1 (an argmin where it prints an argmax) and theorem 3.1.
+Proof: ``docs/privacy/epoch_selector.md``. Source: Asi, Raman and Saha, "Tracking the best expert
+privately", algorithm 1 (with an argmin instead of the printed argmax) and theorem 3.1.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from dpoco.privacy.records import Description, limits
 __all__ = ["SelectorPlan", "SelectorTuning", "calibrate", "guarantee", "regret", "regret_terms"]
 
 SELECTIONS = ("exponential", "gumbel", "laplace")
-# Of losses in [0, 1], to which learners scale what they clip.
+# Sums of losses in [0, 1], to which learners scale clipped losses.
 LOSS_SUMS = LossSums(1.0)
 LARGEST_EXPERTS = 2**32
-# Largest error of the difference of two mean losses by rounding of losses and sums.
+# Largest rounding error of the difference of two mean losses, from rounding losses and sums.
 ROUNDING = 2.0**-45
 
 
@@ -55,14 +55,13 @@ class SelectorTuning(Description):
     first : int or None
         Expert of the first round; None draws it uniformly.
     """
-
     kind = "selector_tuning"
     experts: int
     horizon: int | None
     first: int | None = limits(zero=True)
 
     def __post_init__(self) -> None:
-        """Refuse a first expert that does not exist."""
+        """Raise for a first expert that does not exist."""
         super().__post_init__()
         positive_int("experts", self.experts, maximum=LARGEST_EXPERTS)
         check_first(self.first, self.experts)
@@ -78,8 +77,8 @@ SelectorPlan = Plan[Parts | Nothing, SelectorTuning, Forecast]
 
 
 def find_noise(mechanism: Mechanism) -> tuple[str, float]:
-    """Return law and scale of the noise that selects; scale 0 where nothing is selected."""
-    # The law then has no effect; bounds on regret ask for one all the same.
+    """Return law and scale of the selection noise; scale 0 if nothing is selected."""
+    # The law then has no effect, but regret bounds need one as an argument.
     drawn = mechanism.part(Selections)
     return ("exponential", 0.0) if drawn is None else (drawn.law, drawn.scale)
 
@@ -87,22 +86,22 @@ def find_noise(mechanism: Mechanism) -> tuple[str, float]:
 def draw_instances(
     tuning: Any, law: str, scale: float, tests: ThresholdTests | None, lemma: str
 ) -> Parts | Nothing:
-    """Return what a selector draws: instances of which a round belongs to one.
+    """Return the mechanism of a selector: instances, each round belonging to one of them.
 
     Parameters
     ----------
     tuning : SelectorTuning or DetectorTuning
         Its experts and horizon.
     law, scale
-        Of the noise on the sums of losses; scale 0 is no noise.
+        Law and scale of the noise on the sums of losses; scale 0 means no noise.
     tests : ThresholdTests or None
-        Of an instance that also watches for shifts.
+        Tests of an instance that also watches for shifts.
     lemma : str
-        The proof that rounds of an instance feed one selection.
+        Proof that the rounds of an instance affect one selection.
     """
     if tuning.experts == 1 or tuning.horizon == 1:
         return Nothing("there is nothing to select from, or nothing to select by")
-    # A record enters one selection: epochs are disjoint, and their lengths are public.
+    # A record enters one selection: the epochs are disjoint and their lengths are public.
     each = Selections(law=law, scores=LOSS_SUMS, scale=scale, rounds=1, exponent=0.0)
     return Parts("instances", (each if tests is None else Parts("together", (each, tests)),), lemma)
 
@@ -110,8 +109,8 @@ def draw_instances(
 def regret(plan: SelectorPlan, rounds: int | None = None) -> RegretBound:
     """Return a bound on the expected regret after `rounds` (default: the horizon, if any).
 
-    In expectation over losses that are drawn independently from one law on [0, 1]^N and over the
-    learner's noise; against the expert that turns out best.
+    The expectation is over losses that are drawn independently from one law on [0, 1]^N and over
+    the learner's noise. The comparator is the best expert in hindsight.
 
     Parameters
     ----------
@@ -120,7 +119,7 @@ def regret(plan: SelectorPlan, rounds: int | None = None) -> RegretBound:
     rounds : int, optional
         At least 1; needed for a stream without end.
 
-    Returns
+    At least 1; required for an endless stream.
     -------
     RegretBound
         At most `rounds`, with the terms of `regret_terms`. O(log rounds).
@@ -128,12 +127,12 @@ def regret(plan: SelectorPlan, rounds: int | None = None) -> RegretBound:
     Raises
     ------
     ValueError, TypeError
-        For no number of rounds.
+        If `rounds` is not a number of rounds.
     """
     length = positive_int("rounds", plan.tuning.horizon if rounds is None else rounds)
     law, scale = find_noise(plan.mechanism)
     terms = regret_terms(plan.tuning.experts, length, scale, law)
-    # Losses are in [0, 1]: no regret exceeds the rounds.
+    # Losses are in [0, 1], so the regret never exceeds the number of rounds.
     return RegretBound(min(float(length), math.fsum(terms.values())), terms, "stationary")
 
 
@@ -146,25 +145,25 @@ def state_selector(
     budget: Budget | float | None,
     seeded: bool,
 ) -> Guarantee:
-    """Return the guarantee of a selector on these pieces.
+    """Return the guarantee of a selector.
 
     Parameters
     ----------
     plan : Plan
-        Of a selector on epochs or windows.
+        Plan of a selector on epochs or windows.
     bound : callable
-        The regret bound after a number of rounds.
+        Takes a number of rounds and returns the regret bound.
     pieces : str
         What the selector plays on: "epochs" or "windows".
     assumed : dict of str to float
-        Public numbers that the regret bound rests on, by name.
+        Public numbers on which the regret bound relies, by name.
     budget, seeded
-        As of `expert_guarantee`.
+        See `expert_guarantee`.
     """
     own, law = plan.tuning, find_noise(plan.mechanism)[0]
     details: Fields = dict(assumed)
     regret = None if own.horizon is None else bound(own.horizon)
-    if regret is None:  # a bound that grows with the rounds is shown after some numbers of them
+    if regret is None:  # a bound that grows with the rounds is shown for some numbers of rounds
         details |= endless_regret(lambda rounds: bound(rounds).total)
     else:
         details |= {f"regret: {name}": value for name, value in regret.terms.items()}
@@ -180,7 +179,8 @@ def state_selector(
         released=f"the decisions of selection on {pieces} among {own.experts} experts "
         f"({law} noise)",
         reference=f"noisy argmin on disjoint {pieces}; docs/privacy/epoch_selector.md",
-        # Laplace noise of this scale is the published learner's; one-sided noise errs less.
+        # The published learner uses Laplace noise of this scale; one-sided noise has smaller
+        # errors.
         calibration="paper" if law == "laplace" else "tight",
     )
 
@@ -188,7 +188,7 @@ def state_selector(
 def guarantee(
     plan: SelectorPlan, *, budget: Budget | float | None = None, seeded: bool = False
 ) -> Guarantee:
-    """Return what any plan guarantees, computed from its mechanism; see `expert_guarantee`."""
+    """Return the guarantee of any plan, computed from its mechanism; see `expert_guarantee`."""
     return state_selector(
         plan, lambda rounds: regret(plan, rounds), "epochs", {}, budget=budget, seeded=seeded
     )
@@ -209,18 +209,18 @@ def calibrate(
     experts : int
         N.
     horizon : int or None
-        Rounds; None: any number, up to 10^12. The noise is the same.
+        Rounds; None means any number up to 10^12. The noise is the same.
     budget : Budget or None
         None adds no noise and gives no guarantee. A positive delta helps only "gumbel".
     selection : {"exponential", "gumbel", "laplace"}, optional
         Law of the noise; "exponential" (default) errs least.
     first : int, optional
-        Expert of the first round; None draws it uniformly.
+        Expert of the first round; None draws it uniformly at random.
 
     Returns
     -------
     Plan
-        Without a horizon no bound on regret is forecast.
+        Without a horizon it has no regret bound.
 
     Raises
     ------
@@ -237,7 +237,7 @@ def calibrate(
     )
     scale = 0.0
     if budget is not None:
-        # One selection spends the whole budget: a round's losses enter no other.
+        # One selection may spend the whole budget, because a round's losses enter only one.
         scale = scale_for(LOSS_SUMS.range, selection_budget(budget, law))
     drawn = draw_instances(tuning, law, scale, None, "epoch_selector")
     plan = Plan(drawn, tuning, Forecast(None, "stationary"))
@@ -261,21 +261,21 @@ def regret_terms(experts: int, rounds: int, scale: float, selection: str) -> dic
     Returns
     -------
     dict
-        "first round"; "sampling" of the losses selected from; "privacy", what the noise adds to
-        it; "comparator": how much luckier than its mean the best expert is.
+        "first round"; "sampling": error of the losses selected from; "privacy": what the noise adds
+        to this error; "comparator": advantage of the best expert over its mean.
     """
-    if experts == 1:  # there is no other one to be better
+    if experts == 1:  # no other expert can be better
         return dict.fromkeys(("first round", "sampling", "privacy", "comparator"), 0.0)
     log_n = math.log(experts)
     excess = scale * mean_excess(experts, selection)
     sampling = total = 0.0
     m = 1
-    # Epochs of 1, 2, 4, ... rounds: what is selected from m rounds is played for the next 2 m.
+    # Epochs have 1, 2, 4, ... rounds. The expert selected from m rounds is played for the next 2 m.
     while 2 * m <= rounds:
         played = min(2 * m, rounds - 2 * m + 1)  # the last epoch may be cut short
         per_round = math.sqrt(0.5 * log_n / m) + ROUNDING
         sampling += played * min(1.0, per_round)
-        # The noise is on sums, and counts less in the mean of more losses.
+        # The noise is on sums, so its effect on a mean falls with the number of losses.
         total += played * min(1.0, per_round + excess / m)
         m *= 2
     return {
